@@ -1,0 +1,283 @@
+//! Everything that can go wrong, as one type.
+
+use std::fmt;
+
+use crate::device::{Device, DeviceError};
+
+/// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow and
+/// [`CfgNode`](crate::CfgNode) into it.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The result of a hook.
+pub type Result<T, E = BoxError> = std::result::Result<T, E>;
+
+/// One of the six hooks of a [`Runner`](crate::Runner).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Hook {
+    /// [`Runner::producer_init`](crate::Runner::producer_init).
+    ProducerInit,
+    /// [`Runner::producer_work`](crate::Runner::producer_work).
+    ProducerWork,
+    /// [`Runner::producer_end`](crate::Runner::producer_end).
+    ProducerEnd,
+    /// [`Runner::consumer_init`](crate::Runner::consumer_init).
+    ConsumerInit,
+    /// [`Runner::consumer_work`](crate::Runner::consumer_work).
+    ConsumerWork,
+    /// [`Runner::consumer_end`](crate::Runner::consumer_end).
+    ConsumerEnd,
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Hook::ProducerInit => "producer_init",
+            Hook::ProducerWork => "producer_work",
+            Hook::ProducerEnd => "producer_end",
+            Hook::ConsumerInit => "consumer_init",
+            Hook::ConsumerWork => "consumer_work",
+            Hook::ConsumerEnd => "consumer_end",
+        })
+    }
+}
+
+/// Where a hook was called: on which device, for which items, for the how-manieth time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Site {
+    /// The items of the call, by their index in the run, ascending; empty for hooks without items.
+    pub items: Vec<u64>,
+    /// The first device of the producer; `None` for hooks of the consumer.
+    pub device: Option<Device>,
+    /// The producer's number, from 0; `None` for hooks of the consumer.
+    pub worker: Option<usize>,
+    /// 1 for the first attempt; `None` for hooks without items.
+    pub attempt: Option<u32>,
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.items.as_slice() {
+            [] => {}
+            [item] => write!(f, " for item {item}")?,
+            [first, .., last] => write!(f, " for {} items from {first} to {last}", self.items.len())?,
+        }
+        if let Some(device) = self.device {
+            write!(f, " on {device}")?;
+        }
+        match (self.worker, self.attempt) {
+            (Some(worker), Some(attempt)) => write!(f, " (producer {worker}, attempt {attempt})"),
+            (Some(worker), None) => write!(f, " (producer {worker})"),
+            (None, Some(attempt)) if attempt > 1 => write!(f, " (attempt {attempt})"),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+/// What building or running a runner can fail with.
+///
+/// The text of an error says which hook, which item and which device; [`source`] holds the cause.
+/// The alternate form, `{error:#}`, appends the whole chain of causes.
+///
+/// [`source`]: std::error::Error::source
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A hook returned an error.
+    #[non_exhaustive]
+    HookFailed {
+        /// The hook.
+        hook: Hook,
+        /// The item, device and attempt of the call.
+        site: Box<Site>,
+        /// What the hook returned.
+        source: BoxError,
+    },
+    /// A hook panicked.
+    #[non_exhaustive]
+    HookPanicked {
+        /// The hook.
+        hook: Hook,
+        /// The item, device and attempt of the call.
+        site: Box<Site>,
+        /// The panic's own message.
+        source: PanicMessage,
+    },
+    /// The caller's iterator yielded an error.
+    #[non_exhaustive]
+    InputFailed {
+        /// The index that the item would have had.
+        item: u64,
+        /// What the iterator yielded.
+        source: BoxError,
+    },
+    /// The caller's iterator panicked. It was not called again.
+    #[non_exhaustive]
+    InputPanicked {
+        /// The index that the item would have had.
+        item: u64,
+        /// The panic's own message.
+        source: PanicMessage,
+    },
+    /// A [`CancelToken`](crate::CancelToken) ended what was in progress.
+    #[non_exhaustive]
+    Cancelled {},
+    /// The runner is closed.
+    #[non_exhaustive]
+    Closed {},
+    /// The runner is active where it must be closed.
+    #[non_exhaustive]
+    Active {},
+    /// The devices cannot be used.
+    #[non_exhaustive]
+    Devices {
+        /// What is wrong with them, and what is allowed.
+        source: DeviceError,
+    },
+    /// The window is smaller than what one producer takes at once.
+    #[non_exhaustive]
+    Window {
+        /// What was asked for, in items.
+        window: usize,
+        /// The smallest window that works, in items.
+        least: usize,
+    },
+    /// The operating system gave no thread.
+    #[non_exhaustive]
+    Thread {
+        /// The name that the thread would have had.
+        name: String,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// The hook that failed or panicked.
+    pub fn hook(&self) -> Option<Hook> {
+        self.call().map(|(hook, _)| hook)
+    }
+
+    /// The index in the run of the item that failed, when there is exactly one.
+    pub fn item(&self) -> Option<u64> {
+        match self.items() {
+            [item] => Some(*item),
+            _ => None,
+        }
+    }
+
+    /// The indices in the run of the items that failed together, ascending.
+    pub fn items(&self) -> &[u64] {
+        match self {
+            Error::InputFailed { item, .. } | Error::InputPanicked { item, .. } => {
+                std::slice::from_ref(item)
+            }
+            _ => self.call().map_or(&[], |(_, site)| &site.items),
+        }
+    }
+
+    /// The device of the producer whose hook failed, the first if it has several.
+    pub fn device(&self) -> Option<&Device> {
+        self.call()?.1.device.as_ref()
+    }
+
+    /// Which attempt at the item failed, from 1.
+    pub fn attempt(&self) -> Option<u32> {
+        self.call()?.1.attempt
+    }
+
+    /// Whether user code panicked: a hook or the caller's iterator.
+    pub fn is_panic(&self) -> bool {
+        matches!(self, Error::HookPanicked { .. } | Error::InputPanicked { .. })
+    }
+
+    /// Whether a [`CancelToken`](crate::CancelToken) ended it.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Error::Cancelled { .. })
+    }
+
+    /// Whether the runner was closed.
+    pub fn is_closed(&self) -> bool {
+        matches!(self, Error::Closed { .. })
+    }
+
+    /// Whether the caller's iterator failed or panicked.
+    pub fn is_input(&self) -> bool {
+        matches!(self, Error::InputFailed { .. } | Error::InputPanicked { .. })
+    }
+
+    fn call(&self) -> Option<(Hook, &Site)> {
+        match self {
+            Error::HookFailed { hook, site, .. } | Error::HookPanicked { hook, site, .. } => {
+                Some((*hook, site))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::HookFailed { hook, site, .. } => write!(f, "{hook} failed{site}"),
+            Error::HookPanicked { hook, site, .. } => write!(f, "{hook} panicked{site}"),
+            Error::InputFailed { item, .. } => write!(f, "the input failed at item {item}"),
+            Error::InputPanicked { item, .. } => write!(f, "the input panicked at item {item}"),
+            Error::Cancelled { .. } => f.write_str("cancelled"),
+            Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
+            Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
+            Error::Devices { .. } => f.write_str("the devices cannot be used"),
+            Error::Window { window, least } => {
+                write!(f, "a window of {window} items is too small; at least {least} is needed")
+            }
+            Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
+        }?;
+        if f.alternate() { write_causes(f, self) } else { Ok(()) }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::HookFailed { source, .. } | Error::InputFailed { source, .. } => {
+                Some(source.as_ref())
+            }
+            Error::HookPanicked { source, .. } | Error::InputPanicked { source, .. } => {
+                Some(source)
+            }
+            Error::Devices { source } => Some(source),
+            Error::Thread { source, .. } => Some(source),
+            Error::Cancelled {} | Error::Closed {} | Error::Active {} | Error::Window { .. } => {
+                None
+            }
+        }
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(source: DeviceError) -> Self {
+        Error::Devices { source }
+    }
+}
+
+/// The text of a caught panic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PanicMessage(pub(crate) String);
+
+impl fmt::Display for PanicMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PanicMessage {}
+
+fn write_causes(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        write!(f, ": {error}")?;
+        cause = error.source();
+    }
+    Ok(())
+}
