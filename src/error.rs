@@ -61,7 +61,9 @@ impl fmt::Display for Site {
         match self.items.as_slice() {
             [] => {}
             [item] => write!(f, " for item {item}")?,
-            [first, .., last] => write!(f, " for {} items from {first} to {last}", self.items.len())?,
+            [first, .., last] => {
+                write!(f, " for {} items from {first} to {last}", self.items.len())?;
+            }
         }
         if let Some(device) = self.device {
             write!(f, " on {device}")?;
@@ -129,7 +131,8 @@ pub enum Error {
     /// The runner is active where it must be closed.
     #[non_exhaustive]
     Active {},
-    /// The devices cannot be used.
+    /// The devices cannot be used. Its text is that of the [`DeviceError`], and its cause that
+    /// one's cause, so that nothing is said twice along the chain.
     #[non_exhaustive]
     Devices {
         /// What is wrong with them, and what is allowed.
@@ -227,7 +230,7 @@ impl fmt::Display for Error {
             Error::Cancelled { .. } => f.write_str("cancelled"),
             Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
-            Error::Devices { .. } => f.write_str("the devices cannot be used"),
+            Error::Devices { source } => write!(f, "{source}"),
             Error::Window { window, least } => {
                 write!(f, "a window of {window} items is too small; at least {least} is needed")
             }
@@ -246,7 +249,7 @@ impl std::error::Error for Error {
             Error::HookPanicked { source, .. } | Error::InputPanicked { source, .. } => {
                 Some(source)
             }
-            Error::Devices { source } => Some(source),
+            Error::Devices { source } => source.source(),
             Error::Thread { source, .. } => Some(source),
             Error::Cancelled {} | Error::Closed {} | Error::Active {} | Error::Window { .. } => {
                 None
