@@ -1,33 +1,473 @@
-//! Devices and lists of them.
-use std::fmt;
+//! Devices, and lists of places for producers.
 
-/// One device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+mod accelerator;
+mod detect;
+mod error;
+mod into;
+mod place;
+mod text;
+
+use std::fmt;
+use std::iter;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::error::Error;
+use accelerator::Accelerator;
+use detect::Found;
+
+pub use error::DeviceError;
+pub use into::IntoDevices;
+pub(crate) use place::Place;
+
+/// The most places that a list of devices can have: enough for every machine, and few enough that
+/// a slip of the keyboard does not start a million threads.
+const MAX_PLACES: usize = 65_536;
+
+/// One device: what a producer computes on.
+///
+/// As text it is `cpu`, `cuda:N` or `metal:N`; `cuda` and `metal` alone mean the first one. This is
+/// also its form in serde. Parsing does not ask the machine whether the device exists: that is
+/// checked when a runner is built.
+///
+/// There is one CPU, without an index. How many producers share it is a matter of [`Devices`]:
+/// `cpu*4`.
+///
+/// ```
+/// use gangline::Device;
+///
+/// assert_eq!("cuda:1".parse::<Device>()?, Device::Cuda(1));
+/// assert_eq!("metal".parse::<Device>()?, Device::Metal(0));
+/// assert_eq!(Device::Cpu.to_string(), "cpu");
+/// # Ok::<(), gangline::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Device {
     /// The processor.
     Cpu,
-    /// A CUDA device.
+    /// The CUDA device with this index, in the order that the CUDA driver gives them (which
+    /// `CUDA_VISIBLE_DEVICES` changes).
     Cuda(usize),
-    /// A Metal device.
+    /// The Metal device with this index.
     Metal(usize),
+}
+
+impl Device {
+    fn index_on(self, accelerator: Accelerator) -> Option<usize> {
+        match (self, accelerator) {
+            (Device::Cuda(index), Accelerator::Cuda)
+            | (Device::Metal(index), Accelerator::Metal) => Some(index),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Device::Cpu => f.write_str("cpu"),
-            Device::Cuda(n) => write!(f, "cuda:{n}"),
-            Device::Metal(n) => write!(f, "metal:{n}"),
+            Device::Cuda(index) => write!(f, "cuda:{index}"),
+            Device::Metal(index) => write!(f, "metal:{index}"),
         }
     }
 }
 
-/// What is wrong with devices.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DeviceError {
-    /// No devices.
-    #[error("no devices")]
-    Empty,
+/// Reads exactly one device.
+///
+/// # Errors
+///
+/// [`Error::Devices`] if the text is no device, or stands for several (`cuda:0-3`, `cpu*2`): those
+/// are [`Devices`].
+impl FromStr for Device {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(text::parse_device(text)?)
+    }
+}
+
+impl Serialize for Device {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Device {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// The places of a runner's producers, each with the devices that it owns.
+///
+/// A list is never empty: it has 1 to 65,536 places, each with 1 to 256 different devices. A
+/// runner starts one producer per place.
+///
+/// # Text
+///
+/// | text | places |
+/// |---|---|
+/// | `cpu` | one producer on the CPU |
+/// | `cpu*4` | four producers on the CPU |
+/// | `cuda`, `cuda:0` | one producer on the first CUDA device |
+/// | `cuda:0-3` | four producers, on `cuda:0`, `cuda:1`, `cuda:2` and `cuda:3` |
+/// | `cuda:all` | one producer on each CUDA device of this machine |
+/// | `cuda:0*2` | two producers on one GPU |
+/// | `cuda:0-1*2` | four producers, on `cuda:0`, `cuda:0`, `cuda:1`, `cuda:1` |
+/// | `cuda:0+cuda:1` | one producer that owns both |
+/// | `cuda:0+cuda:1*2` | two producers that own both |
+/// | `cuda:0-2+cpu` | one producer that owns `cuda:0`, `cuda:1`, `cuda:2` and the CPU |
+/// | `cuda:0,cpu*2` | three producers |
+///
+/// `metal` is written as `cuda` is. Ranges come first, `+` next, `*` last and for the whole place,
+/// commas around all of it:
+///
+/// - A range, or `all`, stands for its devices in ascending order. By itself it makes one place of
+///   each; joined by `+` to something else, all of them belong to that one place.
+/// - `cuda:all` is resolved when it is read, so the text of the value names the devices. It is an
+///   error where there are none, never a silent `cpu`.
+/// - Names are in lower case. White space between words, numbers and signs means nothing, and
+///   leading zeros mean nothing.
+/// - An empty text, an empty part (`cpu,`, `cpu,,cpu`), `*0`, a range that runs backwards
+///   (`cuda:3-1`), an index for the CPU (`cpu:0`), an index without its kind (`cuda:0,1`) and a
+///   device that stands twice in one place (`cuda:0+cuda:0`) are errors.
+///
+/// The text that a value is written as is canonical, and reads back as an equal value. It is
+/// also its form in serde.
+///
+/// ```
+/// use gangline::{Device, Devices};
+///
+/// let devices: Devices = "cuda:0-1 * 2, cpu".parse()?;
+/// assert_eq!(devices.len(), 5);
+/// assert_eq!(devices.to_string(), "cuda:0*2,cuda:1*2,cpu");
+/// assert_eq!(devices.places().last(), Some(&[Device::Cpu][..]));
+///
+/// let error = "cuda:0,1".parse::<Devices>().unwrap_err();
+/// assert_eq!(error.to_string(), r#""1" does not say which kind of device it is; write cuda:0,cuda:1"#);
+/// # Ok::<(), gangline::Error>(())
+/// ```
+///
+/// # Check
+///
+/// Building a runner checks every device against this build and this machine. Reading a text and
+/// [`from_places`](Devices::from_places) do not, so that a text can be read on one machine for
+/// another. [`as_labels`](Devices::as_labels) turns the check off.
+///
+/// # Equality
+///
+/// Two lists are equal when their places are. Whether they are labels is left out, as it is left
+/// out of the text: it belongs to the program that uses the list, not to its users' settings.
+#[derive(Clone)]
+pub struct Devices {
+    // Never empty, at most MAX_PLACES. Equal neighbours that come from one text share their place,
+    // so that `cpu*65536` is one allocation and not 65,536.
+    places: Vec<Place>,
+    meaning: Meaning,
+}
+
+/// What the devices of a list are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Devices of this machine, usable from this build.
+    Real,
+    /// Names whose meaning only the hooks know.
+    Labels,
+}
+
+impl Devices {
+    /// Makes a list of places, each with the devices that its producer owns, in their order.
+    ///
+    /// ```
+    /// use gangline::{Device, Devices};
+    ///
+    /// let devices = Devices::from_places([
+    ///     vec![Device::Cuda(0), Device::Cuda(1)],
+    ///     vec![Device::Cpu],
+    /// ])?;
+    /// assert_eq!(devices.to_string(), "cuda:0+cuda:1,cpu");
+    /// # Ok::<(), gangline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Devices`] if there is no place or there are more than 65,536, or if a place has no
+    /// device, more than 256, or the same one twice. No more than 65,537 places are taken from the
+    /// iterator.
+    pub fn from_places(places: impl IntoIterator<Item = Vec<Device>>) -> Result<Devices, Error> {
+        let places: Result<Vec<Place>, DeviceError> =
+            places.into_iter().take(MAX_PLACES + 1).map(Place::new).collect();
+        Ok(Self::new(places?)?)
+    }
+
+    /// The GPUs that this build can use on this machine, one producer each; where there are none,
+    /// one CPU producer per core that this process may use.
+    ///
+    /// A build without the features `cuda` and `metal` sees no GPU.
+    ///
+    /// ```
+    /// let devices = gangline::Devices::available();
+    /// assert!(devices.len() >= 1);
+    /// ```
+    pub fn available() -> Devices {
+        Self::available_of(&detect::found, num_cpus::get())
+    }
+
+    /// Takes the devices as names, with a meaning that only the hooks know: for other frameworks,
+    /// or for external commands that are told which GPU to use.
+    ///
+    /// They are not checked when a runner is built, and the candle devices of the hooks' context
+    /// are not available. The text in and out stays as it is.
+    ///
+    /// ```
+    /// use gangline::Devices;
+    ///
+    /// let devices = "cuda:0-7".parse::<Devices>()?.as_labels();
+    /// assert!(devices.is_labels());
+    /// # Ok::<(), gangline::Error>(())
+    /// ```
+    pub fn as_labels(self) -> Self {
+        Devices { meaning: Meaning::Labels, ..self }
+    }
+
+    /// Whether the devices are [only names](Devices::as_labels).
+    pub fn is_labels(&self) -> bool {
+        self.meaning == Meaning::Labels
+    }
+
+    /// How many places there are, which is how many producers a runner starts: at least one.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Always `false`: a list without a place cannot be made.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The places in their order, each as its devices in their order, at least one each.
+    ///
+    /// ```
+    /// use gangline::{Device, Devices};
+    ///
+    /// let devices: Devices = "cuda:0+cuda:1,cpu".parse()?;
+    /// let places: Vec<&[Device]> = devices.places().collect();
+    /// assert_eq!(places, [&[Device::Cuda(0), Device::Cuda(1)][..], &[Device::Cpu]]);
+    /// # Ok::<(), gangline::Error>(())
+    /// ```
+    pub fn places(&self) -> impl ExactSizeIterator<Item = &[Device]> + DoubleEndedIterator {
+        self.places.iter().map(Place::devices)
+    }
+
+    /// Checks every device against this build and this machine; labels always pass.
+    #[cfg_attr(not(test), expect(dead_code, reason = "building a runner will call it"))]
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.meaning {
+            Meaning::Real => Ok(self.check_against(&detect::found)?),
+            Meaning::Labels => Ok(()),
+        }
+    }
+
+    /// The devices of one place, to be owned by its producer.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the producers' threads will use it"))]
+    pub(crate) fn place(&self, worker: usize) -> Option<&Place> {
+        self.places.get(worker)
+    }
+
+    /// What the devices are.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the producers' threads will use it"))]
+    pub(crate) fn meaning(&self) -> Meaning {
+        self.meaning
+    }
+
+    fn new(places: Vec<Place>) -> Result<Devices, DeviceError> {
+        match places.len() {
+            0 => Err(DeviceError::Empty {}),
+            1..=MAX_PLACES => Ok(Devices { places, meaning: Meaning::Real }),
+            least => Err(DeviceError::TooManyPlaces { least, most: MAX_PLACES }),
+        }
+    }
+
+    fn cpus(count: usize) -> Result<Devices, DeviceError> {
+        if count > MAX_PLACES {
+            return Err(DeviceError::TooManyPlaces { least: count, most: MAX_PLACES });
+        }
+        Self::new(iter::repeat_n(Place::one(Device::Cpu), count).collect())
+    }
+
+    fn available_of(found: &dyn Fn(Accelerator) -> Found, cores: usize) -> Devices {
+        let gpus: Vec<Place> = Accelerator::ALL
+            .into_iter()
+            .flat_map(|accelerator| {
+                (0..found(accelerator).count()).map(move |n| Place::one(accelerator.device(n)))
+            })
+            .take(MAX_PLACES)
+            .collect();
+        Self::new(gpus)
+            .or_else(|_| Self::cpus(cores.clamp(1, MAX_PLACES)))
+            .expect("1 to MAX_PLACES places are a list")
+    }
+
+    fn check_against(&self, found: &dyn Fn(Accelerator) -> Found) -> Result<(), DeviceError> {
+        Accelerator::ALL.into_iter().try_for_each(|accelerator| {
+            let mut wanted = self
+                .places()
+                .flatten()
+                .copied()
+                .filter(|device| device.index_on(accelerator).is_some())
+                .peekable();
+            // The machine is asked only about what is wanted: opening a driver takes its time.
+            match wanted.peek() {
+                Some(first) => found(accelerator).check(accelerator, *first, wanted),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl PartialEq for Devices {
+    fn eq(&self, other: &Self) -> bool {
+        self.places == other.places
+    }
+}
+
+impl Eq for Devices {}
+
+impl fmt::Debug for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.meaning {
+            Meaning::Real => "Devices",
+            Meaning::Labels => "Labels",
+        };
+        write!(f, "{name}({self})")
+    }
+}
+
+impl fmt::Display for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        text::write_places(f, &self.places)
+    }
+}
+
+/// Reads the [text](Devices#text) of a list.
+///
+/// # Errors
+///
+/// [`Error::Devices`], whose text quotes what cannot be read and says what can.
+impl FromStr for Devices {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(Self::new(text::parse_places(text, &detect::found)?)?)
+    }
+}
+
+impl Serialize for Devices {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Devices {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine with two CUDA devices, in a build without Metal.
+    fn two_gpus(accelerator: Accelerator) -> Found {
+        match accelerator {
+            Accelerator::Cuda => Found::Count(2),
+            Accelerator::Metal => Found::NotBuilt,
+        }
+    }
+
+    #[track_caller]
+    fn check(text: &str, found: &dyn Fn(Accelerator) -> Found, expected: Option<&str>) {
+        let devices: Devices = text.parse().unwrap();
+        let error = devices.check_against(found).err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn existing_devices_pass() {
+        check("cpu*3", &|_| panic!("nobody needs to know"), None);
+        check("cuda:0-1*2,cpu", &two_gpus, None);
+        check("cuda:1+cuda:0", &two_gpus, None);
+    }
+
+    #[test]
+    fn missing_devices_are_named_with_those_there() {
+        check(
+            "cpu,cuda:1,cuda:7,cuda:9",
+            &two_gpus,
+            Some("cuda:7 does not exist; this machine has cuda:0 to cuda:1"),
+        );
+        check(
+            "cuda:1",
+            &|_| Found::Count(1),
+            Some("cuda:1 does not exist; this machine has cuda:0"),
+        );
+        check(
+            "cuda:0",
+            &|_| Found::Count(0),
+            Some("cuda:0 does not exist; this machine has no cuda device"),
+        );
+    }
+
+    #[test]
+    fn devices_of_another_build_are_refused() {
+        check(
+            "cuda:0,metal:1",
+            &two_gpus,
+            Some(
+                "metal:1 needs a build with the feature `metal`; \
+                 as a mere name for the hooks, take it with `Devices::as_labels`",
+            ),
+        );
+    }
+
+    #[test]
+    fn a_broken_driver_is_a_cause() {
+        let broken = |_| Found::Failed("the driver is too old".into());
+        check("cuda:3", &broken, Some("cuda:3 cannot be used: the driver of cuda does not start"));
+        let error =
+            Devices::cpus(1).and("cuda:3".parse::<Devices>().unwrap().check_against(&broken));
+        let error = Error::from(error.unwrap_err());
+        assert!(format!("{error:#}").ends_with(": the driver is too old"), "{error:#}");
+    }
+
+    #[test]
+    fn labels_pass() {
+        let devices: Devices = "cuda:999,metal:999".parse().unwrap();
+        assert!(devices.clone().as_labels().check().is_ok());
+        assert!(devices.check().is_err());
+    }
+
+    #[test]
+    fn available_prefers_gpus() {
+        assert_eq!(Devices::available_of(&two_gpus, 8).to_string(), "cuda:0,cuda:1");
+        assert_eq!(Devices::available_of(&|_| Found::Count(1), 8).to_string(), "cuda:0,metal:0");
+        assert_eq!(Devices::available_of(&|_| Found::Count(0), 8).to_string(), "cpu*8");
+        assert_eq!(Devices::available_of(&|_| Found::NotBuilt, 0).to_string(), "cpu");
+        assert_eq!(
+            Devices::available_of(&|_| Found::Failed("no".into()), 1_000_000).len(),
+            MAX_PLACES
+        );
+    }
+
+    #[test]
+    fn repeated_places_share_their_devices() {
+        let devices: Devices = "cuda:0-100+cpu*65536".parse().unwrap();
+        let address = |worker| devices.place(worker).unwrap().devices().as_ptr();
+        assert_eq!(address(0), address(65_535));
+        assert_eq!(devices.meaning(), Meaning::Real);
+        assert!(devices.place(65_536).is_none());
+    }
 }

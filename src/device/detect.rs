@@ -1,0 +1,107 @@
+//! What this build can use on this machine.
+
+use std::fmt;
+use std::num::NonZero;
+
+use super::{Accelerator, Device, DeviceError};
+use crate::error::BoxError;
+
+/// What the machine says about one kind of device.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// This build was made without the kind's feature, so nobody was asked.
+    NotBuilt,
+    /// The driver works and has so many devices: possibly none.
+    #[cfg_attr(
+        not(any(test, feature = "cuda", feature = "metal")),
+        expect(dead_code, reason = "there is no driver")
+    )]
+    Count(usize),
+    /// The driver is there and does not work: too old, another version than the kernel's, and so on.
+    #[cfg_attr(not(any(test, feature = "cuda")), expect(dead_code, reason = "there is no driver"))]
+    Failed(BoxError),
+}
+
+impl Found {
+    /// How many devices can be used.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Found::Count(count) => *count,
+            Found::NotBuilt | Found::Failed(_) => 0,
+        }
+    }
+
+    /// Checks that each of the wanted devices is there. `first` is the one to name where none is.
+    pub(super) fn check(
+        self,
+        accelerator: Accelerator,
+        first: Device,
+        mut wanted: impl Iterator<Item = Device>,
+    ) -> Result<(), DeviceError> {
+        let count = self.usable(accelerator, first)?;
+        let exists = |device: &Device| device.index_on(accelerator).is_some_and(|n| n < count);
+        match wanted.find(|device| !exists(device)) {
+            Some(device) => Err(DeviceError::Missing { device, found: count }),
+            None => Ok(()),
+        }
+    }
+
+    /// All devices of the kind, for the text that asks for them.
+    pub(super) fn all(self, accelerator: Accelerator) -> Result<NonZero<usize>, DeviceError> {
+        let count = self.usable(accelerator, format_args!("{accelerator}:all"))?;
+        NonZero::new(count).ok_or(DeviceError::NoneFound { kind: accelerator.name() })
+    }
+
+    fn usable(
+        self,
+        accelerator: Accelerator,
+        wanted: impl fmt::Display,
+    ) -> Result<usize, DeviceError> {
+        let kind = accelerator.name();
+        match self {
+            Found::Count(count) => Ok(count),
+            Found::NotBuilt => {
+                Err(DeviceError::NotBuilt { wanted: wanted.to_string(), feature: kind })
+            }
+            Found::Failed(source) => {
+                Err(DeviceError::Driver { wanted: wanted.to_string(), kind, source })
+            }
+        }
+    }
+}
+
+/// Asks the driver of one kind of device.
+pub(super) fn found(accelerator: Accelerator) -> Found {
+    match accelerator {
+        Accelerator::Cuda => cuda(),
+        Accelerator::Metal => metal(),
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn cuda() -> Found {
+    use candle_core::cuda_backend::cudarc::driver::{CudaContext, sys::CUresult};
+
+    match CudaContext::device_count() {
+        // The driver counts in `i32` and never below zero.
+        Ok(count) => Found::Count(usize::try_from(count).unwrap_or(0)),
+        Err(error) if error.0 == CUresult::CUDA_ERROR_NO_DEVICE => Found::Count(0),
+        Err(error) => Found::Failed(error.into()),
+    }
+}
+
+#[cfg(not(feature = "cuda"))]
+fn cuda() -> Found {
+    Found::NotBuilt
+}
+
+#[cfg(feature = "metal")]
+fn metal() -> Found {
+    // The list that candle takes its device from, by index and without a check.
+    Found::Count(candle_metal_kernels::metal::Device::all().len())
+}
+
+#[cfg(not(feature = "metal"))]
+fn metal() -> Found {
+    Found::NotBuilt
+}

@@ -1,0 +1,181 @@
+//! Everything that a list of devices can be made from.
+
+use super::{Device, Devices, MAX_PLACES, Place};
+use crate::error::Error;
+
+/// What the constructors of runners take for their devices.
+///
+/// | value | places |
+/// |---|---|
+/// | `3` (a `usize`) | three producers on the CPU |
+/// | `"cuda:0-1,cpu*2"` (`&str`, `String`) | those of the [text](Devices#text) |
+/// | [`Device`], [`Devices`] | one; themselves |
+/// | `["cuda:0", "cpu*2"]` | those of all texts, one after the other |
+/// | `vec![Device::Cpu, Device::Cuda(0)]` | one producer for each device |
+///
+/// Arrays, slices and vectors are of text or of [`Device`]; everything is taken by reference too.
+/// Of the number types only `usize` is a count, so that a plain `3` needs no type.
+///
+/// ```
+/// use gangline::{Device, Devices, Error, IntoDevices};
+///
+/// fn places(devices: impl IntoDevices) -> Result<usize, Error> {
+///     Ok(devices.into_devices()?.len())
+/// }
+///
+/// assert_eq!(places(3)?, 3);
+/// assert_eq!(places("cuda:0-1,cpu*2")?, 4);
+/// assert_eq!(places(["cuda:0", "cpu*2"])?, 3);
+/// assert_eq!(places(vec![Device::Cpu, Device::Cuda(0)])?, 2);
+/// assert_eq!(places(Devices::from_places([vec![Device::Cpu]])?)?, 1);
+/// assert!(places(0).is_err());
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// A list of numbers does not say whether it means counts or indices, so it is not taken:
+///
+/// ```compile_fail
+/// # use gangline::{Devices, IntoDevices};
+/// let devices = [0, 1].into_devices();
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say which devices to use",
+    label = "not a list of devices",
+    note = "write a number of CPU producers as a `usize`, a text such as \"cuda:0-1\", a `Device`, \
+            `Devices`, or an array, slice or vector of texts or of `Device`"
+)]
+pub trait IntoDevices {
+    /// Makes the list.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Devices`] if a text cannot be read, if there is no device, or if there are more
+    /// than 65,536 places.
+    fn into_devices(self) -> Result<Devices, Error>;
+}
+
+impl IntoDevices for usize {
+    fn into_devices(self) -> Result<Devices, Error> {
+        Ok(Devices::cpus(self)?)
+    }
+}
+
+impl IntoDevices for &str {
+    fn into_devices(self) -> Result<Devices, Error> {
+        self.parse()
+    }
+}
+
+impl IntoDevices for String {
+    fn into_devices(self) -> Result<Devices, Error> {
+        self.parse()
+    }
+}
+
+impl IntoDevices for Device {
+    fn into_devices(self) -> Result<Devices, Error> {
+        Ok(Devices::new(vec![Place::one(self)])?)
+    }
+}
+
+impl IntoDevices for Devices {
+    fn into_devices(self) -> Result<Devices, Error> {
+        Ok(self)
+    }
+}
+
+impl IntoDevices for &usize {
+    fn into_devices(self) -> Result<Devices, Error> {
+        (*self).into_devices()
+    }
+}
+
+impl IntoDevices for &String {
+    fn into_devices(self) -> Result<Devices, Error> {
+        self.parse()
+    }
+}
+
+impl IntoDevices for &Device {
+    fn into_devices(self) -> Result<Devices, Error> {
+        (*self).into_devices()
+    }
+}
+
+impl IntoDevices for &Devices {
+    fn into_devices(self) -> Result<Devices, Error> {
+        Ok(self.clone())
+    }
+}
+
+impl<T: Element> IntoDevices for &[T] {
+    fn into_devices(self) -> Result<Devices, Error> {
+        let mut places = Vec::new();
+        for element in self {
+            places.append(&mut element.devices()?.places);
+            if places.len() > MAX_PLACES {
+                break;
+            }
+        }
+        Ok(Devices::new(places)?)
+    }
+}
+
+impl<T: Element> IntoDevices for Vec<T> {
+    fn into_devices(self) -> Result<Devices, Error> {
+        self.as_slice().into_devices()
+    }
+}
+
+impl<T: Element> IntoDevices for &Vec<T> {
+    fn into_devices(self) -> Result<Devices, Error> {
+        self.as_slice().into_devices()
+    }
+}
+
+impl<T: Element, const N: usize> IntoDevices for [T; N] {
+    fn into_devices(self) -> Result<Devices, Error> {
+        self.as_slice().into_devices()
+    }
+}
+
+impl<T: Element, const N: usize> IntoDevices for &[T; N] {
+    fn into_devices(self) -> Result<Devices, Error> {
+        self.as_slice().into_devices()
+    }
+}
+
+/// An element of an array, a slice or a vector: a text or a device, also by reference. It is no
+/// part of the API: a number must not become one.
+#[diagnostic::on_unimplemented(
+    message = "a list of `{Self}` does not say which devices to use",
+    label = "neither a text nor a `Device`"
+)]
+pub trait Element {
+    /// The places that it adds to the list.
+    fn devices(&self) -> Result<Devices, Error>;
+}
+
+impl Element for str {
+    fn devices(&self) -> Result<Devices, Error> {
+        self.parse()
+    }
+}
+
+impl Element for String {
+    fn devices(&self) -> Result<Devices, Error> {
+        self.parse()
+    }
+}
+
+impl Element for Device {
+    fn devices(&self) -> Result<Devices, Error> {
+        self.into_devices()
+    }
+}
+
+impl<T: Element + ?Sized> Element for &T {
+    fn devices(&self) -> Result<Devices, Error> {
+        (**self).devices()
+    }
+}

@@ -1,0 +1,50 @@
+//! The devices of one producer.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Device, DeviceError};
+
+/// The most devices that one place can have. Without a bound, a few kilobytes of text with ranges
+/// joined by `+` would take gigabytes of memory.
+pub(super) const MAX_DEVICES: usize = 256;
+
+/// The devices that one producer owns: at least one, all different, in the user's order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place(Arc<[Device]>);
+
+impl Place {
+    pub(super) fn new(devices: Vec<Device>) -> Result<Place, DeviceError> {
+        if devices.is_empty() {
+            return Err(DeviceError::EmptyPlace {});
+        }
+        if devices.len() > MAX_DEVICES {
+            return Err(DeviceError::TooManyInPlace { least: devices.len(), most: MAX_DEVICES });
+        }
+        let mut seen = HashSet::new();
+        match devices.iter().find(|device| !seen.insert(**device)) {
+            Some(device) => Err(DeviceError::Twice { device: *device }),
+            None => Ok(Place(devices.into())),
+        }
+    }
+
+    pub(super) fn one(device: Device) -> Place {
+        Place([device].into())
+    }
+
+    /// The devices; there is at least one.
+    pub(crate) fn devices(&self) -> &[Device] {
+        &self.0
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, device) in self.devices().iter().enumerate() {
+            let plus = if n == 0 { "" } else { "+" };
+            write!(f, "{plus}{device}")?;
+        }
+        Ok(())
+    }
+}

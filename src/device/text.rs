@@ -1,0 +1,305 @@
+//! The grammar of devices, read and written. What it means is told at [`Devices`](super::Devices).
+//!
+//! ```text
+//! list  = part { "," part }
+//! part  = place [ "*" number ]
+//! place = term { "+" term }
+//! term  = "cpu" | kind [ ":" ( number [ "-" number ] | "all" ) ]
+//! kind  = "cuda" | "metal"
+//! ```
+//!
+//! Texts come from files and command lines of others, so every size is checked before anything of
+//! that size is made, and errors quote no more than the beginning of a long text.
+
+use std::fmt;
+use std::iter;
+use std::ops::RangeInclusive;
+
+use super::detect::Found;
+use super::place::{MAX_DEVICES, Place};
+use super::{Accelerator, Device, DeviceError, MAX_PLACES};
+
+type Result<T> = std::result::Result<T, DeviceError>;
+
+/// Reads a list; `found` is asked only where the text says `all`.
+pub(super) fn parse_places(text: &str, found: &dyn Fn(Accelerator) -> Found) -> Result<Vec<Place>> {
+    if text.trim().is_empty() {
+        return Err(DeviceError::Empty {});
+    }
+    let reader = Reader { text, found };
+    let mut places = Vec::new();
+    for part in text.split(',') {
+        let (each, count) = reader.part(part)?;
+        let least = each.len().saturating_mul(count).saturating_add(places.len());
+        if least > MAX_PLACES {
+            return Err(DeviceError::TooManyPlaces { least, most: MAX_PLACES });
+        }
+        places.extend(each.into_iter().flat_map(|place| iter::repeat_n(place, count)));
+    }
+    Ok(places)
+}
+
+/// Reads one device.
+pub(super) fn parse_device(text: &str) -> Result<Device> {
+    let not_one = || DeviceError::NotOne { text: clip(text) };
+    if text.trim().is_empty() || text.contains([',', '+', '*']) {
+        return Err(not_one());
+    }
+    let reader = Reader { text, found: &|_| Found::NotBuilt };
+    match reader.term(text)? {
+        Term::One(device) => Ok(device),
+        Term::Range(..) | Term::All(_) => Err(not_one()),
+    }
+}
+
+/// Writes a list, with equal neighbours together.
+pub(super) fn write_places(f: &mut fmt::Formatter<'_>, places: &[Place]) -> fmt::Result {
+    for (n, run) in places.chunk_by(|a, b| a == b).enumerate() {
+        let comma = if n == 0 { "" } else { "," };
+        write!(f, "{comma}{}", run[0])?;
+        if run.len() > 1 {
+            write!(f, "*{}", run.len())?;
+        }
+    }
+    Ok(())
+}
+
+/// What stands between signs.
+enum Term {
+    One(Device),
+    Range(Accelerator, RangeInclusive<usize>),
+    All(Accelerator),
+}
+
+/// The devices of a term, counted before they are made.
+enum Span {
+    One(Device),
+    Range(Accelerator, RangeInclusive<usize>),
+}
+
+impl Span {
+    fn len(&self) -> usize {
+        match self {
+            Span::One(_) => 1,
+            Span::Range(_, indices) => (indices.end() - indices.start()).saturating_add(1),
+        }
+    }
+
+    fn devices(self) -> Vec<Device> {
+        match self {
+            Span::One(device) => vec![device],
+            Span::Range(accelerator, indices) => {
+                indices.map(|index| accelerator.device(index)).collect()
+            }
+        }
+    }
+}
+
+struct Reader<'a> {
+    /// The whole text, for errors.
+    text: &'a str,
+    found: &'a dyn Fn(Accelerator) -> Found,
+}
+
+impl Reader<'_> {
+    /// The places of a part, and how often each is taken.
+    fn part(&self, part: &str) -> Result<(Vec<Place>, usize)> {
+        match part.split_once('*') {
+            None => Ok((self.places(part)?, 1)),
+            Some((places, count)) => Ok((self.places(places)?, self.count(part, count)?)),
+        }
+    }
+
+    fn places(&self, text: &str) -> Result<Vec<Place>> {
+        if text.contains('+') {
+            return Ok(vec![self.joined(text)?]);
+        }
+        let span = self.span(text)?;
+        match span.len() {
+            0..=MAX_PLACES => Ok(span.devices().into_iter().map(Place::one).collect()),
+            least => Err(DeviceError::TooManyPlaces { least, most: MAX_PLACES }),
+        }
+    }
+
+    /// All devices of all terms, in one place.
+    fn joined(&self, text: &str) -> Result<Place> {
+        let mut devices = Vec::new();
+        for term in text.split('+') {
+            let span = self.span(term)?;
+            let least = span.len().saturating_add(devices.len());
+            if least > MAX_DEVICES {
+                return Err(DeviceError::TooManyInPlace { least, most: MAX_DEVICES });
+            }
+            devices.extend(span.devices());
+        }
+        Place::new(devices)
+    }
+
+    fn span(&self, text: &str) -> Result<Span> {
+        match self.term(text)? {
+            Term::One(device) => Ok(Span::One(device)),
+            Term::Range(accelerator, indices) => Ok(Span::Range(accelerator, indices)),
+            Term::All(accelerator) => {
+                let count = (self.found)(accelerator).all(accelerator)?;
+                Ok(Span::Range(accelerator, 0..=count.get() - 1))
+            }
+        }
+    }
+
+    fn term(&self, text: &str) -> Result<Term> {
+        let text = text.trim();
+        let (name, index) = match text.split_once(':') {
+            Some((name, index)) => (name.trim_end(), Some(index.trim_start())),
+            None => (text, None),
+        };
+        match (name, index) {
+            ("", None) => Err(DeviceError::EmptyPart { text: clip(self.text) }),
+            ("cpu", None) => Ok(Term::One(Device::Cpu)),
+            ("cpu", Some(_)) => Err(DeviceError::CpuIndex { text: clip(text) }),
+            _ => match Accelerator::named(name) {
+                Some(accelerator) => accelerator_term(accelerator, text, index.unwrap_or("0")),
+                None => Err(self.unknown(text)),
+            },
+        }
+    }
+
+    fn count(&self, part: &str, count: &str) -> Result<usize> {
+        match number(count) {
+            // Too large for the type is too large for the list, which says so.
+            Number::Some(0) | Number::None => {
+                Err(DeviceError::BadCount { text: clip(part), most: MAX_PLACES })
+            }
+            Number::Some(count) => Ok(count),
+            Number::TooLarge => Ok(usize::MAX),
+        }
+    }
+
+    fn unknown(&self, text: &str) -> DeviceError {
+        if is_bare_index(text) {
+            DeviceError::NoKind { text: clip(text), instead: self.with_kinds() }
+        } else {
+            DeviceError::Unknown { text: clip(text) }
+        }
+    }
+
+    /// What the user of a text with bare numbers probably meant.
+    fn with_kinds(&self) -> String {
+        if let Number::Some(count @ 1..=MAX_PLACES) = number(self.text) {
+            return format!("cpu*{count} or cuda:{count}");
+        }
+        let mut kind = Accelerator::Cuda;
+        let terms = self.text.split_inclusive([',', '+']).map(|term| {
+            let term = term.trim_start();
+            if term.starts_with(|c: char| c.is_ascii_digit()) {
+                return format!("{kind}:{term}");
+            }
+            let named = |accelerator: &Accelerator| term.starts_with(accelerator.name());
+            kind = Accelerator::ALL.into_iter().find(named).unwrap_or(kind);
+            term.to_owned()
+        });
+        // It is shown without quotes, so nothing in it may act on a terminal.
+        clip(&terms.collect::<String>().escape_debug().to_string())
+    }
+}
+
+fn accelerator_term(accelerator: Accelerator, text: &str, index: &str) -> Result<Term> {
+    let kind = accelerator.name();
+    let read = |index| match number(index) {
+        Number::Some(index) => Ok(index),
+        _ => Err(DeviceError::BadIndex { text: clip(text), kind }),
+    };
+    if index == "all" {
+        return Ok(Term::All(accelerator));
+    }
+    let Some((first, last)) = index.split_once('-') else {
+        return Ok(Term::One(accelerator.device(read(index)?)));
+    };
+    match (read(first)?, read(last)?) {
+        (first, last) if first <= last => Ok(Term::Range(accelerator, first..=last)),
+        (first, last) => Err(DeviceError::Backwards { text: clip(text), kind, first, last }),
+    }
+}
+
+enum Number {
+    Some(usize),
+    TooLarge,
+    None,
+}
+
+/// Digits and nothing else: `str::parse` takes a `+` as well, which is a sign of ours.
+fn number(text: &str) -> Number {
+    let text = text.trim();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Number::None;
+    }
+    text.parse().map_or(Number::TooLarge, Number::Some)
+}
+
+fn is_bare_index(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_digit() || c == '-' || c.is_whitespace())
+}
+
+/// The beginning of a text, short enough for an error.
+fn clip(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(accelerator: Accelerator) -> Found {
+        match accelerator {
+            Accelerator::Cuda => Found::Count(3),
+            Accelerator::Metal => Found::Count(0),
+        }
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let places = match parse_places(text, &found) {
+            Ok(places) => places.iter().map(Place::to_string).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(places, expected, "{text:?}");
+    }
+
+    #[test]
+    fn all_is_what_the_machine_has() {
+        check("cuda:all", "cuda:0 cuda:1 cuda:2");
+        check("cuda:all*2", "cuda:0 cuda:0 cuda:1 cuda:1 cuda:2 cuda:2");
+        check("cuda : all + cpu", "cuda:0+cuda:1+cuda:2+cpu");
+        check("cuda:all,cuda:0", "cuda:0 cuda:1 cuda:2 cuda:0");
+    }
+
+    #[test]
+    fn all_of_nothing_is_an_error() {
+        check("cpu,metal:all", "metal:all stands for no device: this machine has no metal device");
+    }
+
+    #[test]
+    fn an_absurd_machine_is_bounded() {
+        let found = |_| Found::Count(usize::MAX);
+        assert!(matches!(
+            parse_places("cuda:all", &found),
+            Err(DeviceError::TooManyPlaces { least: usize::MAX, .. })
+        ));
+        assert!(matches!(
+            parse_places("cuda:all+cpu", &found),
+            Err(DeviceError::TooManyInPlace { .. })
+        ));
+    }
+
+    #[test]
+    fn long_texts_are_clipped_in_errors() {
+        let error = parse_places(&"é".repeat(1_000_000), &found).unwrap_err().to_string();
+        assert!(error.len() < 300, "{error}");
+        let error = parse_places(&"1,".repeat(1_000_000), &found).unwrap_err().to_string();
+        assert!(error.len() < 300, "{error}");
+    }
+}

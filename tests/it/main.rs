@@ -1,0 +1,3 @@
+//! The library from outside, by behaviour.
+
+mod devices;
