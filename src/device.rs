@@ -1,6 +1,8 @@
 //! Devices, and lists of places for producers.
 
 mod accelerator;
+#[cfg(feature = "candle")]
+mod candle;
 mod detect;
 mod error;
 mod into;
@@ -17,6 +19,9 @@ use crate::error::Error;
 use accelerator::Accelerator;
 use detect::Found;
 
+#[cfg(feature = "candle")]
+#[expect(unused_imports, reason = "the contexts of the hooks will use it")]
+pub(crate) use candle::CandleDevices;
 pub use error::DeviceError;
 pub use into::IntoDevices;
 pub(crate) use place::Place;
