@@ -16,7 +16,6 @@ pub(crate) struct CandleDevices {
     opened: OnceLock<Vec<candle_core::Device>>,
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the contexts of the hooks will use it"))]
 impl CandleDevices {
     /// For the producer of this place. Nothing is opened yet: many hooks never ask.
     pub(crate) fn new(place: &Place, meaning: Meaning) -> Self {

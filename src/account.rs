@@ -1,0 +1,29 @@
+//! What became of the items of a run.
+
+/// What became of the items of a run or stream.
+///
+/// Every item pulled from the input is exactly one of ok, failed, skipped or cancelled, also when
+/// the run failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Account {
+    /// Items for which `consumer_work` returned `Ok`, or which a stream yielded.
+    pub ok: u64,
+    /// Items whose error stood. An item whose input failed counts here.
+    pub failed: u64,
+    /// Items left out on purpose.
+    pub skipped: u64,
+    /// Items that were pulled and then dropped, because the run was cancelled, stopped or failed at
+    /// another item.
+    pub cancelled: u64,
+    /// Items that were never pulled: a number only where the input's `size_hint` is exact.
+    pub unread: Option<u64>,
+}
+
+impl Account {
+    /// The account of a run that pulled `pulled` items.
+    pub(crate) fn new(pulled: u64, ok: u64, failed: u64, unread: Option<u64>) -> Self {
+        let cancelled = pulled.checked_sub(ok + failed).expect("an item is accounted once");
+        Account { ok, failed, skipped: 0, cancelled, unread }
+    }
+}

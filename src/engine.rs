@@ -1,0 +1,16 @@
+//! The run: credits, hand-over, account.
+//!
+//! [`Crew`](crew::Crew) holds the producers' threads from building to close. A
+//! [`Run`](run::Run) is made anew for each run and shared by everybody who takes part in it, so that
+//! nothing of one run can reach the next.
+
+pub(crate) mod call;
+pub(crate) mod collector;
+pub(crate) mod consumer;
+pub(crate) mod crew;
+pub(crate) mod exchange;
+pub(crate) mod producer;
+pub(crate) mod run;
+pub(crate) mod session;
+pub(crate) mod source;
+pub(crate) mod window;

@@ -1,0 +1,83 @@
+//! Calls of user code, whose errors and panics become values.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::error::{Error, Hook, PanicMessage, Result, Site};
+
+/// Calls a hook.
+///
+/// `AssertUnwindSafe`: what a panic may leave half changed is the hook's own state, which is
+/// dropped and never seen again, and the runner, which the user shares between threads anyway.
+pub(crate) fn call<T>(
+    hook: Hook,
+    site: impl FnOnce() -> Site,
+    f: impl FnOnce() -> Result<T>,
+) -> Result<T, Error> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(source)) => Err(Error::HookFailed { hook, site: Box::new(site()), source }),
+        Err(payload) => {
+            let source = message(payload);
+            Err(Error::HookPanicked { hook, site: Box::new(site()), source })
+        }
+    }
+}
+
+/// Calls user code that is no hook.
+pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, PanicMessage> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(message)
+}
+
+/// Drops a value of the user's. What its destructor panics with concerns nobody any more: the run
+/// that the value belonged to has given up on it.
+pub(crate) fn drop_quietly<T>(value: T) {
+    if let Err(message) = catch(|| drop(value)) {
+        tracing::warn!(%message, "a value that was no longer wanted panicked when dropped");
+    }
+}
+
+/// The text of a panic. The payload is dropped here, and what that panics with is leaked: the drop
+/// of a second payload could panic again, without end.
+fn message(payload: Box<dyn Any + Send>) -> PanicMessage {
+    let text = if let Some(text) = payload.downcast_ref::<&'static str>() {
+        (*text).to_owned()
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text.clone()
+    } else {
+        "a panic with a payload that is not text".to_owned()
+    };
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(second);
+    }
+    PanicMessage(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct PanicsWhenDropped;
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            std::panic::panic_any(PanicsWhenDropped);
+        }
+    }
+
+    #[test]
+    fn texts_are_kept() {
+        assert_eq!(catch(|| panic!("plain")), Err::<(), _>(PanicMessage("plain".into())));
+        let number = 7;
+        assert_eq!(catch(|| panic!("nr {number}")), Err::<(), _>(PanicMessage("nr 7".into())));
+    }
+
+    #[test]
+    fn a_payload_that_panics_when_dropped_is_contained() {
+        let caught = catch(|| std::panic::panic_any(PanicsWhenDropped));
+        assert_eq!(
+            caught,
+            Err::<(), _>(PanicMessage("a panic with a payload that is not text".into()))
+        );
+        drop_quietly(PanicsWhenDropped);
+    }
+}

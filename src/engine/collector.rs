@@ -1,0 +1,82 @@
+//! The collector's end of the hand-over: results in the runner's order.
+
+use std::time::Instant;
+
+use super::exchange::Exchange;
+use super::window::Window;
+use crate::order::{Arrivals, Order};
+
+/// Takes results out of an exchange and gives the credits back.
+#[derive(Debug)]
+pub(crate) struct Collector<T> {
+    arrivals: Arrivals<T>,
+    /// An empty buffer, kept for its capacity.
+    spare: Vec<(u64, T)>,
+    window: Window,
+    /// Results handed out.
+    consumed: u64,
+    /// Credits of consumed items, not yet given back.
+    owed: usize,
+    /// Where `consumed` stood when the window was last looked at, and when that was.
+    measured: (u64, Instant),
+}
+
+impl<T> Collector<T> {
+    pub(crate) fn new(order: Order, window: Window, now: Instant) -> Self {
+        Collector {
+            arrivals: Arrivals::new(order),
+            spare: Vec::new(),
+            window,
+            consumed: 0,
+            owed: 0,
+            measured: (0, now),
+        }
+    }
+
+    /// The next result, when it is here.
+    pub(crate) fn pop<I>(&mut self, exchange: &Exchange<I, T>) -> Option<(u64, T)> {
+        if let Some(next) = self.arrivals.pop() {
+            return Some(next);
+        }
+        let arrivals = &mut self.arrivals;
+        exchange.collect(&mut self.spare, |seq, result| arrivals.insert(seq, result));
+        self.arrivals.pop()
+    }
+
+    /// The consumer is done with one item.
+    pub(crate) fn done<I>(&mut self, exchange: &Exchange<I, T>) {
+        self.consumed += 1;
+        self.owed += 1;
+        if self.owed >= self.window.quarter() {
+            exchange.give_back(std::mem::take(&mut self.owed));
+        }
+    }
+
+    /// How many results were handed out and are done with.
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// Gives back all credits, and those by which the window grows. To be called when
+    /// [`pop`](Collector::pop) found nothing.
+    pub(crate) fn settle<I>(&mut self, exchange: &Exchange<I, T>) {
+        let more = self.growth(exchange);
+        exchange.give_back(std::mem::take(&mut self.owed) + more);
+    }
+
+    /// By how many items the window grows now: only while producers ran dry for want of credits and
+    /// nothing is held back here for order. A straggler at the head must not make it grow.
+    fn growth<I>(&mut self, exchange: &Exchange<I, T>) -> usize {
+        if !self.window.may_grow() || self.arrivals.held() > 0 || !exchange.ran_dry() {
+            return 0;
+        }
+        let now = Instant::now();
+        let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));
+        self.window.grow(self.consumed - consumed, now - since)
+    }
+
+    /// Takes out everything that was not handed out.
+    pub(crate) fn drain(&mut self) -> Vec<T> {
+        self.arrivals.drain().collect()
+    }
+}

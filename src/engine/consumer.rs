@@ -1,0 +1,141 @@
+//! The consumer's thread of one run.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crossbeam_channel::Sender;
+
+use super::call::{call, drop_quietly};
+use super::collector::Collector;
+use super::run::{Outcome, Run};
+use super::window::Window;
+use crate::cfg::CfgNode;
+use crate::error::{Error, Hook, Site};
+use crate::order::Order;
+use crate::runner::{ConsumerContext, Runner};
+
+/// What a run came to.
+pub(crate) struct Consumed<S> {
+    pub(crate) result: Result<S, Error>,
+    pub(crate) ok: u64,
+    pub(crate) failed: u64,
+}
+
+/// The consumer of one run.
+pub(crate) struct Consumer<R: Runner> {
+    runner: Arc<R>,
+    cfg: Arc<CfgNode>,
+    run: Arc<Run<R>>,
+    collector: Collector<Outcome<R>>,
+    ok: u64,
+    failed: u64,
+}
+
+/// Why consuming ended without an error.
+enum Ended {
+    /// There is no more, or the consumer wants no more.
+    Complete,
+    Cancelled,
+}
+
+impl<R: Runner> Consumer<R> {
+    pub(crate) fn new(
+        runner: Arc<R>,
+        cfg: Arc<CfgNode>,
+        run: Arc<Run<R>>,
+        order: Order,
+        window: Window,
+    ) -> Self {
+        let collector = Collector::new(order, window, Instant::now());
+        Consumer { runner, cfg, run, collector, ok: 0, failed: 0 }
+    }
+
+    /// Consumes the whole run. `started` is told when input may be pulled, and dropped otherwise.
+    pub(crate) fn consume(mut self, started: Sender<()>) -> Consumed<R::Summary> {
+        let run = self.run.clone();
+        let bug = AbortAtEnd(&*run);
+        let result = self.summarise(started);
+        drop(bug);
+        self.collector.drain().into_iter().for_each(drop_quietly);
+        Consumed { result, ok: self.ok, failed: self.failed }
+    }
+
+    fn summarise(&mut self, started: Sender<()>) -> Result<R::Summary, Error> {
+        let mut state = self.init()?;
+        if !self.run.is_cancelled() && !self.run.is_stopped() {
+            started.send(()).expect("the feeder waits for this or for the sender to be dropped");
+        }
+        drop(started);
+        match self.consume_all(&mut state) {
+            Ok(Ended::Complete) => self.end(state),
+            Ok(Ended::Cancelled) => {
+                drop_quietly(state);
+                Err(Error::Cancelled {})
+            }
+            Err(error) => {
+                drop_quietly(state);
+                Err(error)
+            }
+        }
+    }
+
+    fn consume_all(&mut self, state: &mut R::ConsumerState) -> Result<Ended, Error> {
+        let mut total = None;
+        loop {
+            if self.run.is_cancelled() {
+                return Ok(Ended::Cancelled);
+            }
+            if self.run.is_stopped() {
+                return Ok(Ended::Complete);
+            }
+            if let Some((seq, outcome)) = self.collector.pop(&self.run.exchange) {
+                self.consume_one(state, seq, outcome)?;
+                continue;
+            }
+            total = total.or_else(|| self.run.exchange.total());
+            if total == Some(self.collector.consumed()) {
+                return Ok(Ended::Complete);
+            }
+            self.collector.settle(&self.run.exchange);
+            self.run.wait(total);
+        }
+    }
+
+    fn consume_one(
+        &mut self,
+        state: &mut R::ConsumerState,
+        seq: u64,
+        outcome: Outcome<R>,
+    ) -> Result<(), Error> {
+        let outcome = outcome.and_then(|output| {
+            let cx = ConsumerContext::new(&self.cfg, &*self.run, Some(seq));
+            let site = || Site { items: vec![seq], ..Site::default() };
+            call(Hook::ConsumerWork, site, || self.runner.consumer_work(&cx, state, output))
+        });
+        match &outcome {
+            Ok(()) => self.ok += 1,
+            Err(_) => self.failed += 1,
+        }
+        self.collector.done(&self.run.exchange);
+        outcome
+    }
+
+    fn init(&self) -> Result<R::ConsumerState, Error> {
+        let cx = ConsumerContext::new(&self.cfg, &*self.run, None);
+        call(Hook::ConsumerInit, Site::default, || self.runner.consumer_init(&cx))
+    }
+
+    fn end(&self, state: R::ConsumerState) -> Result<R::Summary, Error> {
+        let cx = ConsumerContext::new(&self.cfg, &*self.run, None);
+        call(Hook::ConsumerEnd, Site::default, || self.runner.consumer_end(&cx, state))
+    }
+}
+
+/// Lets everybody leave the run at its end, also when the consumer's thread dies of a bug of ours.
+struct AbortAtEnd<'a, R: Runner>(&'a Run<R>);
+
+impl<R: Runner> Drop for AbortAtEnd<'_, R> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,176 @@
+//! The producers' threads, from building to close.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use super::producer::{Join, Producer};
+use super::run::Run;
+use crate::cancel::Interrupt;
+use crate::error::Error;
+use crate::runner::{Runner, Station, Wanted};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// One thread for each place, each with a producer that is ready.
+pub(crate) struct Crew<R: Runner> {
+    runs: Vec<Sender<Join<R>>>,
+    threads: Vec<JoinHandle<Result<(), Error>>>,
+    /// How many producers lost their state to a panic.
+    stateless: Arc<AtomicUsize>,
+}
+
+/// The building of a crew, as far as it can be interrupted.
+pub(crate) struct Building {
+    wanted: Wanted,
+}
+
+impl Building {
+    pub(crate) fn new() -> Self {
+        Building { wanted: Wanted::all() }
+    }
+
+    fn give_up(&self) {
+        self.wanted.give_up_from(0);
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.wanted.gave_up_on(None)
+    }
+}
+
+impl Interrupt for Building {
+    fn cancel(&self) {
+        self.give_up();
+    }
+
+    /// The first run then takes no input.
+    fn finish(&self) {}
+}
+
+impl<R: Runner + 'static> Crew<R> {
+    /// Starts all threads at once and waits until every producer is ready. When one fails, or when
+    /// the building is given up, the others are ended first.
+    pub(crate) fn hire(
+        runner: &Arc<R>,
+        stations: Vec<Station>,
+        stack_size: Option<usize>,
+        building: &Arc<Building>,
+    ) -> Result<Self, Error> {
+        let mut crew = Crew { runs: vec![], threads: vec![], stateless: Arc::default() };
+        // Room for all, so that no producer waits for a builder that is still starting threads.
+        let (ready, outcomes) = bounded(stations.len());
+        let mut failure = None;
+        for station in stations {
+            if let Err(error) = crew.start(runner, station, stack_size, building, ready.clone()) {
+                failure = Some(error);
+                building.give_up();
+                break;
+            }
+        }
+        drop(ready);
+        for error in outcomes.into_iter().filter_map(Result::err) {
+            building.give_up();
+            failure.get_or_insert(error);
+        }
+        if building.is_given_up() {
+            // What the others fail with while they end is of no interest beside the first failure.
+            let _ = crew.dismiss();
+            return Err(failure.unwrap_or(Error::Cancelled {}));
+        }
+        Ok(crew)
+    }
+
+    fn start(
+        &mut self,
+        runner: &Arc<R>,
+        station: Station,
+        stack_size: Option<usize>,
+        building: &Arc<Building>,
+        ready: Sender<Result<(), Error>>,
+    ) -> Result<(), Error> {
+        let name = format!("gangline-p{}", station.worker);
+        let (runner, building) = (runner.clone(), building.clone());
+        let stateless = self.stateless.clone();
+        // One run at a time: the next is offered only when the producer has left the one before.
+        let (sender, runs) = bounded(1);
+        let work = move || {
+            let producer = Producer::new(runner, station, stateless, &building.wanted);
+            let (producer, outcome) = match producer {
+                Ok(producer) => (Some(producer), Ok(())),
+                Err(error) => (None, Err(error)),
+            };
+            ready.send(outcome).expect("the builder waits until this sender is dropped");
+            drop(ready);
+            producer.map_or(Ok(()), |producer| producer.serve(&runs))
+        };
+        self.threads.push(spawn(name, stack_size, work)?);
+        self.runs.push(sender);
+        Ok(())
+    }
+
+    /// Offers a run to every producer, and waits for those that make a lost state anew. The receiver
+    /// is disconnected when all producers have left the run.
+    pub(crate) fn join(&self, run: &Arc<Run<R>>) -> (Receiver<Infallible>, Result<(), Error>) {
+        let (left, all_left) = bounded(0);
+        let lost = self.stateless.swap(0, Ordering::Relaxed) > 0;
+        let (ready, outcomes) = bounded(self.runs.len());
+        for runs in &self.runs {
+            let ready = lost.then(|| ready.clone());
+            let join = Join { run: run.clone(), ready, left: left.clone() };
+            runs.send(join).expect("a producer serves until its channel is closed");
+        }
+        drop(ready);
+        let failure = outcomes.into_iter().filter_map(Result::err).next();
+        (all_left, failure.map_or(Ok(()), Err))
+    }
+}
+
+impl<R: Runner> Crew<R> {
+    pub(crate) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Ends every producer and joins its thread. The first error of a `producer_end`, by place.
+    ///
+    /// A producer whose own thread this is cannot be joined here: it ends by itself once the hook
+    /// that it is in returns.
+    ///
+    /// # Panics
+    ///
+    /// When a thread died of a bug of ours, with its panic, after all have ended.
+    pub(crate) fn dismiss(&mut self) -> Result<(), Error> {
+        // A closed channel is what ends a producer: before any thread is joined.
+        self.runs.clear();
+        let mut outcome = Ok(());
+        let mut bug = None;
+        for thread in self.threads.drain(..) {
+            if thread.thread().id() == thread::current().id() {
+                continue;
+            }
+            match thread.join() {
+                Ok(ended) => outcome = outcome.and(ended),
+                Err(payload) => bug = Some(payload),
+            }
+        }
+        match bug {
+            Some(payload) if !thread::panicking() => std::panic::resume_unwind(payload),
+            _ => outcome,
+        }
+    }
+}
+
+/// Starts a thread with a name.
+pub(crate) fn spawn<T: Send + 'static>(
+    name: String,
+    stack_size: Option<usize>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>, Error> {
+    let builder = thread::Builder::new().name(name.clone());
+    let builder = match stack_size {
+        Some(bytes) => builder.stack_size(bytes),
+        None => builder,
+    };
+    builder.spawn(work).map_err(|source| Error::Thread { name, source })
+}

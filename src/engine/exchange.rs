@@ -1,0 +1,598 @@
+//! The hand-over of one run: items from the feeder to the producers, results from them to the
+//! collector, credits back to the feeder.
+//!
+//! Three parties: the *feeder* (the thread that pulls the caller's iterator), the *producers*, and
+//! the *collector* (the consumer's thread, or the caller's for a stream).
+//!
+//! ```text
+//!           push            take, steal          deliver           collect
+//!   feeder ------> intake -------------> lanes -----------> lanes --------> collector
+//!      ^                                 inbox              outbox              |
+//!      +----------------------------- credits <---------------------------------+
+//! ```
+//!
+//! An item is visible to every producer as soon as the feeder has pushed it, and a result to the
+//! collector as soon as it is delivered: nothing waits for a neighbour to fill up a batch. What makes
+//! it cheap is that each party takes all that is there at once: a producer moves several items into
+//! the inbox of its own lane, the collector empties a whole outbox. Items in an inbox stay available:
+//! a producer that finds nothing takes from there, and one that sees a neighbour stand still since it
+//! last looked takes from it first, so a slow item keeps back none of those that were taken with it.
+//!
+//! # Who sleeps where, and who wakes them
+//!
+//! Every sleeper is listed under the lock that the waker takes anyway, so no wake-up can fall between
+//! the look and the sleep, and no fence is needed.
+//!
+//! - A **producer** sleeps on `intake` when there is nothing to take. It looks into every lane while
+//!   it holds that lock. Items get into a lane either under that lock (from the intake) or by a theft,
+//!   after which the thief takes the lock and wakes a sleeper. Whoever moves more than one item wakes
+//!   one sleeper, which in turn finds items to take.
+//! - The **collector** sleeps on `outlet` when all outboxes are empty. Before that it marks every lane
+//!   as watched, under the lane's lock; whoever delivers into a watched lane takes the mark away and
+//!   signals the outlet.
+//! - The **feeder** sleeps on `credits`. The collector gives credits back after a quarter of the
+//!   window, and all of them before it sleeps.
+//! - `halt`, `end` and `abort` change what each party looks for under the party's own lock.
+//!
+//! A producer leaves only when the run is aborted, which is also how a run ends that went well. One
+//! that left when it found nothing to take could miss items that a thief has in hand, and would not
+//! be there to take them when the thief's first turns out to be slow.
+//!
+//! Locks nest in one direction only: intake, then a lane. No user code runs under any of them.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, lock, wait};
+
+/// A producer takes at most so many items at once, however fast they are.
+const LARGEST_TAKE: usize = 256;
+/// A producer takes more items at once while what it took lasts less than this, and fewer when it
+/// lasted twice as long. Longer would only mean that more has to be stolen back.
+const TAKE_LASTS: Duration = Duration::from_micros(50);
+/// How often a party that found nothing looks again, giving up the rest of its time slice each
+/// time, before it sleeps: a wake-up costs several times as much.
+const LOOKS_BEFORE_SLEEP: usize = if cfg!(shuttle) { 0 } else { 4 };
+
+#[derive(Debug)]
+pub(crate) struct Exchange<I, T> {
+    intake: Mutex<Intake<I>>,
+    filled: Condvar,
+    /// One for each producer; the last is the feeder's own, for what comes from the input itself.
+    lanes: Box<[CachePadded<Lane<I, T>>]>,
+    outlet: Mutex<Outlet>,
+    arrived: Condvar,
+    credits: Mutex<Credits>,
+    returned: Condvar,
+    /// Whether the feeder is to stop. Also in `credits`; here so that it costs a load per item.
+    halted: AtomicBool,
+    /// The feeder waits for credits. A hint for the window, without consequences when it is late.
+    starving: AtomicBool,
+    /// A producer ran dry while the feeder was starving. A hint likewise.
+    dry: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Intake<I> {
+    queue: VecDeque<(u64, I)>,
+    /// Producers that sleep, and how many of them have been told to wake.
+    sleeping: usize,
+    waking: usize,
+    /// What is left is not wanted.
+    aborted: bool,
+}
+
+#[derive(Debug)]
+struct Lane<I, T> {
+    state: Mutex<LaneState<I, T>>,
+    /// How many items the owner has taken out of its inbox: written by the owner, read by
+    /// neighbours to see whether it stands still. A hint.
+    progress: AtomicU64,
+}
+
+#[derive(Debug)]
+struct LaneState<I, T> {
+    /// Ascending; the owner takes from the front, and so do thieves, since the oldest is needed
+    /// first.
+    inbox: VecDeque<(u64, I)>,
+    outbox: Vec<(u64, T)>,
+    /// The collector found the outbox empty and may sleep.
+    watched: bool,
+}
+
+#[derive(Debug)]
+struct Outlet {
+    sleeping: bool,
+    signalled: bool,
+    /// How many items were given out in all, once it is known.
+    total: Option<u64>,
+    aborted: bool,
+}
+
+#[derive(Debug)]
+struct Credits {
+    free: usize,
+    waiting: bool,
+    halted: bool,
+}
+
+/// What a collector that waited was woken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Results may be there.
+    Results,
+    /// The run was aborted.
+    Aborted,
+}
+
+impl<I, T> Exchange<I, T> {
+    pub(crate) fn new(producers: usize, window: usize) -> Self {
+        let lane = || {
+            let state = LaneState { inbox: VecDeque::new(), outbox: Vec::new(), watched: false };
+            CachePadded::new(Lane { state: Mutex::new(state), progress: AtomicU64::new(0) })
+        };
+        Exchange {
+            intake: Mutex::new(Intake {
+                queue: VecDeque::new(),
+                sleeping: 0,
+                waking: 0,
+                aborted: false,
+            }),
+            filled: Condvar::new(),
+            lanes: std::iter::repeat_with(lane).take(producers + 1).collect(),
+            outlet: Mutex::new(Outlet {
+                sleeping: false,
+                signalled: false,
+                total: None,
+                aborted: false,
+            }),
+            arrived: Condvar::new(),
+            credits: Mutex::new(Credits { free: window, waiting: false, halted: false }),
+            returned: Condvar::new(),
+            halted: AtomicBool::new(false),
+            starving: AtomicBool::new(false),
+            dry: AtomicBool::new(false),
+        }
+    }
+
+    /// Tells the feeder to stop. What was given out is still worked on.
+    pub(crate) fn halt(&self) {
+        self.halted.store(true, Ordering::Relaxed);
+        let mut credits = lock(&self.credits);
+        credits.halted = true;
+        drop(credits);
+        self.returned.notify_one();
+    }
+
+    pub(crate) fn is_halted(&self) -> bool {
+        self.halted.load(Ordering::Relaxed)
+    }
+
+    /// Nothing more is pushed: `total` items were given out.
+    pub(crate) fn end(&self, total: u64) {
+        let mut outlet = lock(&self.outlet);
+        outlet.total = Some(total);
+        drop(outlet);
+        self.arrived.notify_one();
+    }
+
+    /// Wakes everybody up to leave: nothing that is still here is wanted.
+    pub(crate) fn abort(&self) {
+        self.halt();
+        lock(&self.intake).aborted = true;
+        self.filled.notify_all();
+        let mut outlet = lock(&self.outlet);
+        outlet.aborted = true;
+        drop(outlet);
+        self.arrived.notify_one();
+    }
+
+    /// Takes out everything that is left.
+    pub(crate) fn drain(&self) -> (Vec<I>, Vec<T>) {
+        let mut items: Vec<I> = lock(&self.intake).queue.drain(..).map(|(_, item)| item).collect();
+        let mut results = Vec::new();
+        for lane in &self.lanes {
+            let mut lane = lock(&lane.state);
+            items.extend(lane.inbox.drain(..).map(|(_, item)| item));
+            results.extend(lane.outbox.drain(..).map(|(_, result)| result));
+        }
+        (items, results)
+    }
+
+    fn deliver(&self, lane: usize, seq: u64, result: T) {
+        let mut state = lock(&self.lanes[lane].state);
+        let watched = state.deliver(seq, result);
+        drop(state);
+        if watched {
+            self.signal();
+        }
+    }
+
+    fn signal(&self) {
+        let mut outlet = lock(&self.outlet);
+        outlet.signalled = true;
+        let sleeping = outlet.sleeping;
+        drop(outlet);
+        if sleeping {
+            self.arrived.notify_one();
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------ feeder
+
+/// The feeder's end: the credits that it took and has not yet used.
+#[derive(Debug, Default)]
+pub(crate) struct Feeder {
+    credits: usize,
+}
+
+impl Feeder {
+    /// Waits for the credit that the next item needs. `false` when the feeder is to stop.
+    pub(crate) fn acquire<I, T>(&mut self, exchange: &Exchange<I, T>) -> bool {
+        if self.credits == 0 {
+            self.credits = exchange.wait_for_credits();
+        }
+        self.spend(exchange)
+    }
+
+    /// As [`acquire`](Feeder::acquire), but `false` also when no credit is free.
+    pub(crate) fn try_acquire<I, T>(&mut self, exchange: &Exchange<I, T>) -> bool {
+        if self.credits == 0 {
+            self.credits = exchange.free_credits();
+        }
+        self.spend(exchange)
+    }
+
+    fn spend<I, T>(&mut self, exchange: &Exchange<I, T>) -> bool {
+        if self.credits == 0 || exchange.is_halted() {
+            return false;
+        }
+        self.credits -= 1;
+        true
+    }
+}
+
+impl<I, T> Exchange<I, T> {
+    /// Gives an item out.
+    pub(crate) fn push(&self, seq: u64, item: I) {
+        let mut intake = lock(&self.intake);
+        intake.queue.push_back((seq, item));
+        let wake = intake.wake_one();
+        drop(intake);
+        if wake {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Delivers the result of an item that no producer sees.
+    pub(crate) fn deliver_from_feeder(&self, seq: u64, result: T) {
+        self.deliver(self.lanes.len() - 1, seq, result);
+    }
+
+    /// All credits that are free, at least one; none when the feeder is to stop.
+    fn wait_for_credits(&self) -> usize {
+        let mut credits = lock(&self.credits);
+        while credits.free == 0 && !credits.halted {
+            self.starving.store(true, Ordering::Relaxed);
+            credits.waiting = true;
+            credits = wait(&self.returned, credits);
+            credits.waiting = false;
+        }
+        self.starving.store(false, Ordering::Relaxed);
+        std::mem::take(&mut credits.free)
+    }
+
+    fn free_credits(&self) -> usize {
+        let credits = std::mem::take(&mut lock(&self.credits).free);
+        self.starving.store(credits == 0, Ordering::Relaxed);
+        credits
+    }
+}
+
+impl<I> Intake<I> {
+    /// Whether there is a sleeper to notify.
+    fn wake_one(&mut self) -> bool {
+        let wake = self.waking < self.sleeping;
+        if wake {
+            self.waking += 1;
+        }
+        wake
+    }
+}
+
+// ---------------------------------------------------------------------------------- producer
+
+/// A producer's end.
+#[derive(Debug)]
+pub(crate) struct Taker<'a, I, T> {
+    exchange: &'a Exchange<I, T>,
+    lane: usize,
+    /// How many items to take at once.
+    take: usize,
+    took_at: Option<Instant>,
+    /// What each neighbour's progress was when this producer last looked.
+    seen: Vec<u64>,
+    /// What is being stolen, between the two lanes. Empty otherwise; kept for its capacity.
+    loot: VecDeque<(u64, I)>,
+}
+
+impl<'a, I, T> Taker<'a, I, T> {
+    pub(crate) fn new(exchange: &'a Exchange<I, T>, lane: usize) -> Self {
+        let seen = vec![u64::MAX; exchange.lanes.len() - 1];
+        Taker { exchange, lane, take: 1, took_at: None, seen, loot: VecDeque::new() }
+    }
+
+    /// Delivers a result and leaves what this producer has taken to the others.
+    pub(crate) fn deliver(&self, seq: u64, result: T) {
+        self.exchange.deliver(self.lane, seq, result);
+    }
+
+    /// Delivers a result and waits for the next item, as [`Taker::next`].
+    pub(crate) fn deliver_and_next(&mut self, seq: u64, result: T) -> Option<(u64, I)> {
+        let own = &self.exchange.lanes[self.lane];
+        let mut state = lock(&own.state);
+        let watched = state.deliver(seq, result);
+        let item = state.inbox.pop_front();
+        drop(state);
+        if watched {
+            self.exchange.signal();
+        }
+        match item {
+            Some(item) => {
+                own.advance();
+                Some(item)
+            }
+            None => self.refill(),
+        }
+    }
+
+    /// Waits for an item. `None` when there will be none for this producer.
+    pub(crate) fn next(&mut self) -> Option<(u64, I)> {
+        let own = &self.exchange.lanes[self.lane];
+        let item = lock(&own.state).inbox.pop_front();
+        match item {
+            Some(item) => {
+                own.advance();
+                Some(item)
+            }
+            None => self.refill(),
+        }
+    }
+
+    fn refill(&mut self) -> Option<(u64, I)> {
+        let mut looks = 0;
+        loop {
+            if let Some(item) = self.steal_from_idle_lane() {
+                return Some(item);
+            }
+            self.adapt_take();
+            match self.exchange.take(self.lane, self.take, looks >= LOOKS_BEFORE_SLEEP) {
+                Taken::Item(item) => {
+                    self.exchange.lanes[self.lane].advance();
+                    return Some(item);
+                }
+                Taken::Nothing => {
+                    looks += 1;
+                    std::thread::yield_now();
+                }
+                Taken::Slept => looks = 0,
+                Taken::InLane(victim) => {
+                    if let Some(item) = self.steal(victim) {
+                        return Some(item);
+                    }
+                }
+                Taken::Over => return None,
+            }
+            self.took_at = None;
+        }
+    }
+
+    /// Takes from a neighbour that has not moved since this producer last looked: its items wait
+    /// behind a slow one. Without this they would wait for as long as there is new input, since a
+    /// producer that finds input has no need to steal.
+    fn steal_from_idle_lane(&mut self) -> Option<(u64, I)> {
+        for lane in 0..self.seen.len() {
+            let progress = self.exchange.lanes[lane].progress.load(Ordering::Relaxed);
+            let stands_still = std::mem::replace(&mut self.seen[lane], progress) == progress;
+            if lane != self.lane
+                && stands_still
+                && let Some(item) = self.steal(lane)
+            {
+                return Some(item);
+            }
+        }
+        None
+    }
+
+    /// Takes the older half of what `victim` has, the first to work on, the rest into its own lane.
+    fn steal(&mut self, victim: usize) -> Option<(u64, I)> {
+        let lanes = &self.exchange.lanes;
+        {
+            let mut state = lock(&lanes[victim].state);
+            let half = state.inbox.len().div_ceil(2);
+            self.loot.extend(state.inbox.drain(..half));
+        }
+        let first = self.loot.pop_front()?;
+        if !self.loot.is_empty() {
+            lock(&lanes[self.lane].state).inbox.append(&mut self.loot);
+            // A sleeper may have looked while these items were in neither lane.
+            self.exchange.wake_producer();
+        }
+        Some(first)
+    }
+
+    fn adapt_take(&mut self) {
+        let now = Instant::now();
+        if let Some(took_at) = self.took_at {
+            let lasted = now - took_at;
+            if lasted < TAKE_LASTS {
+                self.take = (2 * self.take).min(LARGEST_TAKE);
+            } else if lasted > 2 * TAKE_LASTS {
+                self.take = (self.take / 2).max(1);
+            }
+        }
+        self.took_at = Some(now);
+    }
+}
+
+enum Taken<I> {
+    Item((u64, I)),
+    /// Nothing was there, and the caller asked not to sleep.
+    Nothing,
+    /// Nothing was there; that may have changed.
+    Slept,
+    /// This lane has items.
+    InLane(usize),
+    Over,
+}
+
+impl<I, T> Exchange<I, T> {
+    /// Takes up to `take` items from the intake, the first for the caller and the rest into its lane.
+    fn take(&self, lane: usize, take: usize, sleep: bool) -> Taken<I> {
+        let mut intake = lock(&self.intake);
+        if intake.aborted {
+            return Taken::Over;
+        }
+        if let Some(first) = intake.queue.pop_front() {
+            // No more than this producer's share, so that the others find theirs without stealing.
+            let share = intake.queue.len() / (self.lanes.len() - 1);
+            let more = share.min(take - 1);
+            if more > 0 {
+                lock(&self.lanes[lane].state).inbox.extend(intake.queue.drain(..more));
+            }
+            let wake = (more > 0 || !intake.queue.is_empty()) && intake.wake_one();
+            drop(intake);
+            if wake {
+                self.filled.notify_one();
+            }
+            return Taken::Item(first);
+        }
+        if let Some(victim) = self.lane_with_items(lane) {
+            return Taken::InLane(victim);
+        }
+        if self.starving.load(Ordering::Relaxed) {
+            self.dry.store(true, Ordering::Relaxed);
+        }
+        if !sleep {
+            return Taken::Nothing;
+        }
+        intake.sleeping += 1;
+        while intake.queue.is_empty() && intake.waking == 0 && !intake.aborted {
+            intake = wait(&self.filled, intake);
+        }
+        intake.sleeping -= 1;
+        intake.waking = intake.waking.saturating_sub(1);
+        Taken::Slept
+    }
+
+    fn lane_with_items(&self, but: usize) -> Option<usize> {
+        let producers = self.lanes.len() - 1;
+        (0..producers)
+            .filter(|&lane| lane != but)
+            .find(|&lane| !lock(&self.lanes[lane].state).inbox.is_empty())
+    }
+
+    fn wake_producer(&self) {
+        let wake = lock(&self.intake).wake_one();
+        if wake {
+            self.filled.notify_one();
+        }
+    }
+}
+
+impl<I, T> Lane<I, T> {
+    /// Only the owner writes, so a load and a store do.
+    fn advance(&self) {
+        let progress = self.progress.load(Ordering::Relaxed);
+        self.progress.store(progress + 1, Ordering::Relaxed);
+    }
+}
+
+impl<I, T> LaneState<I, T> {
+    /// Whether the collector is to be told.
+    fn deliver(&mut self, seq: u64, result: T) -> bool {
+        self.outbox.push((seq, result));
+        std::mem::take(&mut self.watched)
+    }
+}
+
+// --------------------------------------------------------------------------------- collector
+
+impl<I, T> Exchange<I, T> {
+    /// Moves every result that is here to `sink`. `spare` is an empty buffer that is put in place of
+    /// a full one, so that the lock is held for a moment only.
+    pub(crate) fn collect(&self, spare: &mut Vec<(u64, T)>, mut sink: impl FnMut(u64, T)) -> bool {
+        let mut any = false;
+        for lane in &self.lanes {
+            let mut state = lock(&lane.state);
+            if state.outbox.is_empty() {
+                continue;
+            }
+            std::mem::swap(&mut state.outbox, spare);
+            drop(state);
+            spare.drain(..).for_each(|(seq, result)| sink(seq, result));
+            any = true;
+        }
+        any
+    }
+
+    /// How many items were given out in all, once that is known.
+    pub(crate) fn total(&self) -> Option<u64> {
+        lock(&self.outlet).total
+    }
+
+    /// Gives credits back.
+    pub(crate) fn give_back(&self, credits: usize) {
+        if credits == 0 {
+            return;
+        }
+        let mut pot = lock(&self.credits);
+        pot.free += credits;
+        let waiting = pot.waiting;
+        drop(pot);
+        if waiting {
+            self.returned.notify_one();
+        }
+    }
+
+    /// Whether a producer ran dry for want of credits since this was last asked.
+    pub(crate) fn ran_dry(&self) -> bool {
+        self.dry.load(Ordering::Relaxed) && self.dry.swap(false, Ordering::Relaxed)
+    }
+
+    /// Waits until there may be results that were not there before, or until the run was aborted,
+    /// or until the total, which was not known before, is known.
+    pub(crate) fn wait(&self, total: Option<u64>) -> News {
+        for lane in &self.lanes {
+            let mut state = lock(&lane.state);
+            if !state.outbox.is_empty() {
+                return News::Results;
+            }
+            state.watched = true;
+        }
+        for _ in 0..LOOKS_BEFORE_SLEEP {
+            std::thread::yield_now();
+            if lock(&self.outlet).has_news(total) {
+                break;
+            }
+        }
+        let mut outlet = lock(&self.outlet);
+        while !outlet.has_news(total) {
+            outlet.sleeping = true;
+            outlet = wait(&self.arrived, outlet);
+            outlet.sleeping = false;
+        }
+        outlet.signalled = false;
+        if outlet.aborted { News::Aborted } else { News::Results }
+    }
+}
+
+impl Outlet {
+    fn has_news(&self, total: Option<u64>) -> bool {
+        self.signalled || self.aborted || self.total != total
+    }
+}

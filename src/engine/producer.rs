@@ -1,0 +1,161 @@
+//! One producer's thread.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+
+use super::call::{call, drop_quietly};
+use super::exchange::Taker;
+use super::run::{Outcome, Run};
+use crate::error::{Error, Hook, Site};
+use crate::runner::{ProducerContext, Runner, Station, Wanted};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+
+/// What a producer is asked to do. A closed channel asks it to end.
+pub(crate) struct Join<R: Runner> {
+    pub(crate) run: Arc<Run<R>>,
+    /// Where a producer that makes its state anew says how that went, before it takes an item.
+    pub(crate) ready: Option<Sender<Result<(), Error>>>,
+    /// Dropped when the producer has left the run, also by a panic.
+    pub(crate) left: Sender<Infallible>,
+}
+
+/// A producer between its `producer_init` and its `producer_end`.
+pub(crate) struct Producer<R: Runner> {
+    runner: Arc<R>,
+    station: Station,
+    /// `None` after a panic, until it is made anew.
+    state: Option<R::ProducerState>,
+    /// Counts the producers without a state.
+    stateless: Arc<AtomicUsize>,
+}
+
+impl<R: Runner> Producer<R> {
+    /// Calls `producer_init`; `wanted` says when nobody waits for it any more.
+    pub(crate) fn new(
+        runner: Arc<R>,
+        station: Station,
+        stateless: Arc<AtomicUsize>,
+        wanted: &Wanted,
+    ) -> Result<Self, Error> {
+        let mut producer = Producer { runner, station, state: None, stateless };
+        producer.init(wanted)?;
+        Ok(producer)
+    }
+
+    /// Takes part in runs until the channel is closed, then calls `producer_end`.
+    pub(crate) fn serve(mut self, runs: &Receiver<Join<R>>) -> Result<(), Error> {
+        for Join { run, ready, left } in runs {
+            let bug = AbortOnUnwind(&*run);
+            let outcome = self.prepare(&run.wanted);
+            let is_ready = outcome.is_ok();
+            if let Some(ready) = ready {
+                // The run may have given up already; then nobody asks.
+                let _ = ready.send(outcome);
+            }
+            if is_ready {
+                self.work_on(&run);
+            }
+            std::mem::forget(bug);
+            // Before `left` is: whoever waits for it wants to be the last that holds the run.
+            drop(run);
+            drop(left);
+        }
+        self.end()
+    }
+
+    fn init(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        let cx = ProducerContext::new(&self.station, wanted, &[]);
+        let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx))?;
+        self.state = Some(state);
+        Ok(())
+    }
+
+    /// Makes the state anew if it was lost.
+    fn prepare(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        if self.state.is_some() {
+            return Ok(());
+        }
+        let outcome = self.init(wanted);
+        if outcome.is_err() {
+            self.stateless.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    fn work_on(&mut self, run: &Run<R>) {
+        let mut taker = Taker::new(&run.exchange, self.station.worker);
+        let mut next = taker.next();
+        while let Some((seq, input)) = next {
+            if run.wanted.gave_up_on(Some(seq)) {
+                drop_quietly(input);
+                next = taker.next();
+                continue;
+            }
+            let outcome = self.work(run, seq, input);
+            if outcome.is_err() {
+                run.fail(seq);
+            }
+            if self.state.is_none() {
+                // A panic fails the run, so what this producer had taken, all of it later in the
+                // input, is not wanted, and it may leave. Its state is made anew for the next run.
+                taker.deliver(seq, outcome);
+                return;
+            }
+            next = taker.deliver_and_next(seq, outcome);
+        }
+    }
+
+    fn work(&mut self, run: &Run<R>, seq: u64, input: R::Input) -> Outcome<R> {
+        let items = [seq];
+        let cx = ProducerContext::new(&self.station, &run.wanted, &items);
+        let state = self.state.as_mut().expect("a producer has a state when it takes an item");
+        let outcome = call(
+            Hook::ProducerWork,
+            || site(&self.station, &items, Some(1)),
+            || self.runner.producer_work(&cx, state, input),
+        );
+        if matches!(outcome, Err(Error::HookPanicked { .. })) {
+            self.lose_state();
+        }
+        outcome
+    }
+
+    fn lose_state(&mut self) {
+        if let Some(state) = self.state.take() {
+            drop_quietly(state);
+        }
+        self.stateless.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn end(mut self) -> Result<(), Error> {
+        let Some(state) = self.state.take() else { return Ok(()) };
+        let wanted = Wanted::all();
+        let cx = ProducerContext::new(&self.station, &wanted, &[]);
+        call(Hook::ProducerEnd, || self.site(&[]), || self.runner.producer_end(&cx, state))
+    }
+
+    fn site(&self, items: &[u64]) -> Site {
+        site(&self.station, items, None)
+    }
+}
+
+fn site(station: &Station, items: &[u64], attempt: Option<u32>) -> Site {
+    Site {
+        items: items.to_vec(),
+        device: station.place.devices().first().copied(),
+        worker: Some(station.worker),
+        attempt,
+    }
+}
+
+/// Ends the run when a producer's thread dies of a bug of ours: the item that it held would never
+/// be delivered, and the run would wait for it.
+struct AbortOnUnwind<'a, R: Runner>(&'a Run<R>);
+
+impl<R: Runner> Drop for AbortOnUnwind<'_, R> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,102 @@
+//! What the threads of one run share.
+
+use crate::cancel::Interrupt;
+use crate::engine::exchange::{Exchange, News};
+use crate::error::Error;
+use crate::order::Order;
+use crate::runner::{RunControl, Runner, Wanted};
+use crate::sync::atomic::{AtomicBool, Ordering};
+
+/// What became of one item on its producer.
+pub(crate) type Outcome<R> = Result<<R as Runner>::Output, Error>;
+
+/// One run or stream: made at its start, dropped at its end.
+pub(crate) struct Run<R: Runner> {
+    pub(crate) exchange: Exchange<R::Input, Outcome<R>>,
+    /// What producers still need to work on.
+    pub(crate) wanted: Wanted,
+    /// What the consumer will still get to see. Differs from `wanted` after a stop, when the result
+    /// that called for it is still wanted.
+    consumable: Wanted,
+    order: Order,
+    cancelled: AtomicBool,
+    stopped: AtomicBool,
+}
+
+impl<R: Runner> Run<R> {
+    pub(crate) fn new(order: Order, producers: usize, window: usize) -> Self {
+        Run {
+            exchange: Exchange::new(producers, window),
+            wanted: Wanted::all(),
+            consumable: Wanted::all(),
+            order,
+            cancelled: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// An item failed. From this moment no input is pulled. In input order the items before it are
+    /// still wanted, so that the first failure in order is the one that stands.
+    pub(crate) fn fail(&self, seq: u64) {
+        let first_unwanted = match self.order {
+            Order::Input => seq,
+            Order::Completion => 0,
+        };
+        self.wanted.give_up_from(first_unwanted);
+        self.consumable.give_up_from(first_unwanted);
+        self.exchange.halt();
+    }
+
+    /// Nothing is wanted any more: everybody leaves once the hook that it is running returns.
+    pub(crate) fn abort(&self) {
+        self.wanted.give_up_from(0);
+        self.consumable.give_up_from(0);
+        self.exchange.abort();
+    }
+
+    /// Waits for results. `total` is what the caller knows of the number of items.
+    ///
+    /// # Panics
+    ///
+    /// When the run was aborted by none of those who may: a thread of ours has died.
+    pub(crate) fn wait(&self, total: Option<u64>) {
+        if let News::Aborted = self.exchange.wait(total) {
+            let expected = self.is_cancelled() || self.is_stopped();
+            assert!(
+                expected,
+                "a producer's thread died of a bug in gangline; its panic tells more"
+            );
+        }
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+impl<R: Runner> Interrupt for Run<R> {
+    fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        self.abort();
+    }
+
+    fn finish(&self) {
+        self.exchange.halt();
+    }
+}
+
+impl<R: Runner> RunControl for Run<R> {
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        self.wanted.give_up_from(0);
+        self.exchange.abort();
+    }
+
+    fn gave_up_on(&self, item: Option<u64>) -> bool {
+        self.consumable.gave_up_on(item)
+    }
+}

@@ -1,0 +1,351 @@
+//! One handle's engine: its crew, and the run or stream in progress.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crossbeam_channel::{Receiver, bounded};
+
+use super::call::drop_quietly;
+use super::collector::Collector;
+use super::consumer::{Consumed, Consumer};
+use super::crew::{Building, Crew, spawn};
+use super::exchange::Feeder;
+use super::run::{Outcome, Run};
+use super::source::{Pulled, Source};
+use super::window::Window;
+use crate::account::Account;
+use crate::cancel::{CancelToken, Seen, Watch};
+use crate::cfg::CfgNode;
+use crate::device::Devices;
+use crate::error::Error;
+use crate::order::Order;
+use crate::runner::{Runner, Station};
+
+/// What a handle is built with, beside its runner and its configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) devices: Devices,
+    pub(crate) order: Order,
+    /// `None`: it grows by itself.
+    pub(crate) window: Option<usize>,
+    pub(crate) stack_size: Option<usize>,
+    pub(crate) token: CancelToken,
+}
+
+/// What a handle holds.
+pub(crate) struct Engine<R: Runner> {
+    runner: Arc<R>,
+    cfg: Arc<CfgNode>,
+    settings: Settings,
+    /// Which requests of the token are spent for this handle.
+    seen: Seen,
+    /// `None` while closed.
+    crew: Option<Crew<R>>,
+    /// A stream in progress. It is here, and not in the caller's `Stream`, so that one that the
+    /// caller leaked can still be ended.
+    streaming: Option<Streaming<R>>,
+    account: Account,
+}
+
+/// A run that producers take part in.
+struct Session<R: Runner> {
+    run: Arc<Run<R>>,
+    /// Disconnected when all producers have left.
+    all_left: Receiver<Infallible>,
+    watch: Watch,
+}
+
+/// A stream's session, with what its caller has seen of it.
+struct Streaming<R: Runner> {
+    session: Session<R>,
+    feeder: Feeder,
+    collector: Collector<Outcome<R>>,
+    /// How many items were pulled in all, once there is no more.
+    total: Option<u64>,
+    account: Account,
+    pulled: u64,
+}
+
+impl<R: Runner + 'static> Engine<R> {
+    pub(crate) fn new(runner: R, cfg: CfgNode, settings: Settings) -> Result<Self, Error> {
+        settings.devices.check()?;
+        let seen = settings.token.seen();
+        let mut engine = Engine {
+            runner: Arc::new(runner),
+            cfg: Arc::new(cfg),
+            settings,
+            seen,
+            crew: None,
+            streaming: None,
+            account: Account::default(),
+        };
+        engine.activate()?;
+        Ok(engine)
+    }
+
+    pub(crate) fn activate(&mut self) -> Result<(), Error> {
+        if self.crew.is_some() {
+            return Ok(());
+        }
+        let building = Arc::new(Building::new());
+        let token = self.settings.token.clone();
+        let watch = token.watch_from_now(&building);
+        let hired = Crew::hire(&self.runner, self.stations(), self.settings.stack_size, &building);
+        match hired {
+            Ok(crew) => {
+                self.crew = Some(crew);
+                Ok(())
+            }
+            Err(error) => {
+                if error.is_cancelled() {
+                    self.seen = watch.spend_cancels(self.seen);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn stations(&self) -> Vec<Station> {
+        let devices = &self.settings.devices;
+        let station = |worker| {
+            let place = devices.place(worker).expect("there are as many places as that").clone();
+            Station {
+                worker,
+                cfg: self.cfg.clone(),
+                #[cfg(feature = "candle")]
+                candle: crate::device::CandleDevices::new(&place, devices.meaning()),
+                place,
+            }
+        };
+        (0..devices.len()).map(station).collect()
+    }
+
+    /// Feeds, works on and consumes all of `source`.
+    pub(crate) fn run<I>(&mut self, mut source: Source<I, R::Input>) -> Result<R::Summary, Error> {
+        self.end_stream();
+        self.account = Account::new(0, 0, 0, source.unread());
+        let session = self.begin()?;
+        let run = &session.run;
+        let consumed = if run.is_cancelled() {
+            Ok(Consumed { result: Err(Error::Cancelled {}), ok: 0, failed: 0 })
+        } else {
+            self.feed_and_consume(run, &mut source)
+        };
+        self.seen = session.end();
+        let consumed = consumed?;
+        let Consumed { result, ok, failed } = consumed;
+        self.account = Account::new(source.pulled(), ok, failed, source.unread());
+        result
+    }
+
+    fn feed_and_consume<I>(
+        &self,
+        run: &Arc<Run<R>>,
+        source: &mut Source<I, R::Input>,
+    ) -> Result<Consumed<R::Summary>, Error> {
+        let (runner, cfg, order) = (self.runner.clone(), self.cfg.clone(), self.settings.order);
+        let consumer = Consumer::new(runner, cfg, run.clone(), order, self.window());
+        let (started, may_feed) = bounded(1);
+        let name = "gangline-c".to_owned();
+        let work = move || consumer.consume(started);
+        let thread = spawn(name, self.settings.stack_size, work)?;
+        if may_feed.recv().is_ok() {
+            source.feed(run);
+        }
+        match thread.join() {
+            Ok(consumed) => Ok(consumed),
+            // Hooks are caught, so this is a bug of ours, which is not to be hidden.
+            Err(payload) => std::panic::resume_unwind(payload),
+        }
+    }
+
+    /// Begins a run: every producer takes part in it, and has a state.
+    fn begin(&mut self) -> Result<Session<R>, Error> {
+        let window = self.window();
+        let crew = self.crew.as_ref().ok_or(Error::Closed {})?;
+        let run = Arc::new(Run::new(self.settings.order, crew.len(), window.size()));
+        let watch = self.settings.token.watch(self.seen, &run);
+        let (all_left, ready) = crew.join(&run);
+        let session = Session { run, all_left, watch };
+        match ready {
+            Ok(()) => Ok(session),
+            Err(error) => {
+                self.seen = session.end();
+                Err(error)
+            }
+        }
+    }
+
+    fn window(&self) -> Window {
+        match self.settings.window {
+            Some(size) => Window::fixed(size),
+            None => Window::growing(self.settings.devices.len()),
+        }
+    }
+
+    /// Begins a stream, which goes on with [`next`](Engine::next).
+    pub(crate) fn begin_stream(&mut self, unread: Option<u64>) -> Result<(), Error> {
+        self.end_stream();
+        self.account = Account::new(0, 0, 0, unread);
+        let session = self.begin()?;
+        self.streaming = Some(Streaming {
+            session,
+            feeder: Feeder::default(),
+            collector: Collector::new(self.settings.order, self.window(), Instant::now()),
+            total: None,
+            account: self.account,
+            pulled: 0,
+        });
+        Ok(())
+    }
+
+    /// The next output of the stream in progress, which is ended with its last.
+    pub(crate) fn next<I>(
+        &mut self,
+        source: &mut Source<I, R::Input>,
+    ) -> Option<Result<R::Output, Error>> {
+        let next = self.streaming.as_mut()?.next(source);
+        if !matches!(next, Some(Ok(_))) {
+            self.end_stream();
+        }
+        next
+    }
+}
+
+impl<R: Runner> Engine<R> {
+    pub(crate) fn runner(&self) -> &R {
+        &self.runner
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(crate) fn account(&self) -> Account {
+        match &self.streaming {
+            Some(streaming) => streaming.account(),
+            None => self.account,
+        }
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.crew.is_some()
+    }
+
+    pub(crate) fn set_cfg(&mut self, cfg: CfgNode) -> Result<(), Error> {
+        if self.is_active() {
+            return Err(Error::Active {});
+        }
+        self.cfg = Arc::new(cfg);
+        Ok(())
+    }
+
+    pub(crate) fn close(&mut self) -> Result<(), Error> {
+        let Some(mut crew) = self.crew.take() else { return Ok(()) };
+        // Whoever closes may be a hook of this very run, so nothing here may wait for all producers
+        // to have left; joining the threads does that where it can be done.
+        let streaming = self.streaming.take();
+        if let Some(streaming) = &streaming {
+            streaming.session.run.abort();
+            self.account = streaming.account();
+        }
+        let outcome = crew.dismiss();
+        if let Some(Streaming { session, collector, .. }) = streaming {
+            self.seen = session.forget(collector);
+        }
+        outcome
+    }
+
+    /// Ends the stream in progress, also one that the caller leaked.
+    pub(crate) fn end_stream(&mut self) {
+        if let Some(streaming) = self.streaming.take() {
+            self.account = streaming.account();
+            let Streaming { session, mut collector, .. } = streaming;
+            collector.drain().into_iter().for_each(drop_quietly);
+            self.seen = session.end();
+        }
+    }
+}
+
+impl<R: Runner> Drop for Engine<R> {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            tracing::warn!("while a runner was dropped: {error:#}");
+        }
+    }
+}
+
+impl<R: Runner> Session<R> {
+    /// Waits until no producer takes part any more, and drops what is left.
+    fn end(self) -> Seen {
+        self.run.abort();
+        let disconnected = self.all_left.recv();
+        debug_assert!(disconnected.is_err(), "nothing can be sent");
+        self.discard()
+    }
+
+    fn discard(self) -> Seen {
+        let (items, results) = self.run.exchange.drain();
+        items.into_iter().for_each(drop_quietly);
+        results.into_iter().for_each(drop_quietly);
+        self.watch.spend()
+    }
+
+    /// As [`end`](Session::end), where the threads were joined as far as that can be done.
+    fn forget(self, mut collector: Collector<Outcome<R>>) -> Seen {
+        collector.drain().into_iter().for_each(drop_quietly);
+        self.discard()
+    }
+}
+
+impl<R: Runner> Streaming<R> {
+    fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Result<R::Output, Error>> {
+        let run = self.session.run.clone();
+        loop {
+            if run.is_cancelled() {
+                return Some(Err(Error::Cancelled {}));
+            }
+            if let Some((_, outcome)) = self.collector.pop(&run.exchange) {
+                self.collector.done(&run.exchange);
+                match &outcome {
+                    Ok(_) => self.account.ok += 1,
+                    Err(_) => self.account.failed += 1,
+                }
+                return Some(outcome);
+            }
+            if self.total == Some(self.collector.consumed()) {
+                return None;
+            }
+            self.collector.settle(&run.exchange);
+            if !self.pull(&run, source) {
+                run.wait(self.total);
+            }
+        }
+    }
+
+    /// Pulls one item if there is one and the window has room for it.
+    fn pull<I>(&mut self, run: &Run<R>, source: &mut Source<I, R::Input>) -> bool {
+        if self.total.is_some() {
+            return false;
+        }
+        let pulled = if self.feeder.try_acquire(&run.exchange) {
+            source.pull(run)
+        } else if run.exchange.is_halted() {
+            source.end(run);
+            Pulled::End
+        } else {
+            return false;
+        };
+        self.pulled = source.pulled();
+        if let Pulled::End = pulled {
+            self.total = Some(self.pulled);
+        }
+        self.account.unread = source.unread();
+        true
+    }
+
+    fn account(&self) -> Account {
+        Account::new(self.pulled, self.account.ok, self.account.failed, self.account.unread)
+    }
+}

@@ -1,0 +1,138 @@
+//! The caller's iterator, pulled on the caller's thread.
+
+use super::call::{catch, drop_quietly};
+use super::exchange::Feeder;
+use super::run::Run;
+use crate::error::{BoxError, Error, PanicMessage};
+use crate::runner::Runner;
+
+/// An iterator with what is known about it. It is not touched again once it has ended, failed or
+/// panicked, and is dropped at that moment.
+pub(crate) struct Source<I, T> {
+    /// `None` once it has ended.
+    iter: Option<I>,
+    next: fn(&mut I) -> Option<Result<T, BoxError>>,
+    remaining: fn(&I) -> (usize, Option<usize>),
+    pulled: u64,
+    /// How many items are left: what the iterator said before the first pull, and again at its end.
+    unread: Option<u64>,
+    /// What the iterator was found to be wrong with before the first pull.
+    broken: Option<PanicMessage>,
+}
+
+/// What pulling gave.
+pub(crate) enum Pulled {
+    /// An item was given out.
+    Item,
+    /// There is no more.
+    End,
+}
+
+impl<I, T> Source<I, T>
+where
+    I: Iterator,
+{
+    /// The items of `items`, as `convert` makes them of what it yields.
+    pub(crate) fn new<J>(items: J, next: fn(&mut I) -> Option<Result<T, BoxError>>) -> Self
+    where
+        J: IntoIterator<IntoIter = I>,
+    {
+        let (iter, broken) = match catch(|| items.into_iter()) {
+            Ok(iter) => (Some(iter), None),
+            Err(message) => (None, Some(message)),
+        };
+        let unread = iter.as_ref().and_then(|iter| exact(iter, I::size_hint));
+        Source { iter, next, remaining: I::size_hint, pulled: 0, unread, broken }
+    }
+}
+
+impl<I, T> Source<I, T> {
+    /// Gives everything out, waiting for a credit before each item, until there is no more or the
+    /// run wants none. Ends the run's input.
+    pub(crate) fn feed<R: Runner<Input = T>>(&mut self, run: &Run<R>) {
+        let mut feeder = Feeder::default();
+        while feeder.acquire(&run.exchange) {
+            if let Pulled::End = self.pull(run) {
+                return;
+            }
+        }
+        self.end(run);
+    }
+
+    /// Pulls one item, for which a credit was taken, and gives it out.
+    pub(crate) fn pull<R: Runner<Input = T>>(&mut self, run: &Run<R>) -> Pulled {
+        let (iter, next) = (&mut self.iter, self.next);
+        let error = match catch(|| iter.as_mut().and_then(next)) {
+            Ok(Some(Ok(item))) => {
+                run.exchange.push(self.pulled, item);
+                self.pulled += 1;
+                return Pulled::Item;
+            }
+            Ok(None) => match self.broken.take() {
+                None => {
+                    self.end(run);
+                    return Pulled::End;
+                }
+                Some(source) => Error::InputPanicked { item: self.pulled, source },
+            },
+            Ok(Some(Err(source))) => Error::InputFailed { item: self.pulled, source },
+            Err(source) => {
+                self.abandon();
+                Error::InputPanicked { item: self.pulled, source }
+            }
+        };
+        self.fail(run, error);
+        Pulled::End
+    }
+
+    /// Ends the run's input, whether or not the iterator has more.
+    pub(crate) fn end<R: Runner<Input = T>>(&mut self, run: &Run<R>) {
+        self.retire();
+        run.exchange.end(self.pulled);
+    }
+
+    /// How many items were pulled.
+    pub(crate) fn pulled(&self) -> u64 {
+        self.pulled
+    }
+
+    /// How many were not, where the iterator says so exactly.
+    pub(crate) fn unread(&self) -> Option<u64> {
+        match &self.iter {
+            Some(iter) => exact(iter, self.remaining),
+            None => self.unread,
+        }
+    }
+
+    /// The failure takes the place in the order that its item would have had.
+    fn fail<R: Runner<Input = T>>(&mut self, run: &Run<R>, error: Error) {
+        let seq = self.pulled;
+        self.pulled += 1;
+        run.fail(seq);
+        run.exchange.deliver_from_feeder(seq, Err(error));
+        self.end(run);
+    }
+
+    /// Drops the iterator, having asked it what is left.
+    fn retire(&mut self) {
+        if let Some(iter) = self.iter.take() {
+            self.unread = exact(&iter, self.remaining);
+            drop_quietly(iter);
+        }
+    }
+
+    /// Drops the iterator without asking: it panicked.
+    fn abandon(&mut self) {
+        if let Some(iter) = self.iter.take() {
+            self.unread = self.unread.map(|all| all.saturating_sub(self.pulled + 1));
+            drop_quietly(iter);
+        }
+    }
+}
+
+fn exact<I>(iter: &I, remaining: fn(&I) -> (usize, Option<usize>)) -> Option<u64> {
+    match catch(|| remaining(iter)) {
+        Ok((least, Some(most))) if least == most => Some(least as u64),
+        _ => None,
+    }
+}

@@ -1,0 +1,127 @@
+//! How many items may be given out and not yet consumed: decisions without threads or clocks.
+
+use std::time::Duration;
+
+/// The default window never grows beyond this many items: 8,192 items of 8 MiB would be 64 GiB.
+const MOST: usize = 8_192;
+/// The default window grows to about this much work for each producer, which hides the time that a
+/// wake-up takes behind the work.
+const AHEAD: Duration = Duration::from_millis(2);
+/// Items of the default window for each producer: one in work, one next, one result on its way.
+const PER_PRODUCER: usize = 3;
+
+/// The size of a run's window, and whether it may grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window {
+    size: usize,
+    /// What it may grow to: `size` itself for a window that the user gave.
+    most: usize,
+}
+
+impl Window {
+    /// Exactly `size` items.
+    pub(crate) fn fixed(size: usize) -> Self {
+        Window { size, most: size }
+    }
+
+    /// Enough for `producers`, growing while items are fast.
+    pub(crate) fn growing(producers: usize) -> Self {
+        let size = PER_PRODUCER * producers;
+        Window { size, most: size.max(MOST) }
+    }
+
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// After how many consumed items their credits go back, at the latest.
+    pub(crate) fn quarter(&self) -> usize {
+        (self.size / 4).max(1)
+    }
+
+    pub(crate) fn may_grow(&self) -> bool {
+        self.size < self.most
+    }
+
+    /// By how many items the window grows, when producers ran dry for want of credits while the
+    /// consumer had nothing to do: it doubles, up to the items that the run gets through in the time
+    /// that it may be ahead, judged by the `items` consumed in the last `elapsed`.
+    ///
+    /// Producers that run dry make that pace an underestimate, which growing then corrects.
+    pub(crate) fn grow(&mut self, items: u64, elapsed: Duration) -> usize {
+        let pace = items as f64 / elapsed.as_secs_f64().max(1e-9);
+        let ahead = (pace * AHEAD.as_secs_f64()) as usize;
+        let target = self.size.saturating_mul(2).min(self.most).min(ahead).max(self.size);
+        let more = target - self.size;
+        self.size = target;
+        more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_window_that_the_user_gave_never_grows() {
+        for size in [1, 64, usize::MAX] {
+            let mut window = Window::fixed(size);
+            assert!(!window.may_grow());
+            assert_eq!(window.grow(1_000_000, Duration::from_micros(1)), 0);
+            assert_eq!(window.size(), size);
+        }
+    }
+
+    #[test]
+    fn fast_items_double_it_up_to_the_most() {
+        let mut window = Window::growing(2);
+        let sizes: Vec<_> = std::iter::repeat_with(|| {
+            window.grow(100_000, Duration::from_millis(1));
+            window.size()
+        })
+        .take(12)
+        .collect();
+        assert_eq!(sizes, [12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 8192, 8192]);
+    }
+
+    #[test]
+    fn slow_items_leave_it_as_it_is() {
+        let mut window = Window::growing(2);
+        assert_eq!(window.grow(200, Duration::from_secs(1)), 0);
+        assert_eq!(window.size(), 6);
+    }
+
+    #[test]
+    fn it_stops_at_two_milliseconds_of_work() {
+        // Items of 100 us on two producers: 20,000 a second, 40 in 2 ms.
+        let mut window = Window::growing(2);
+        for _ in 0..10 {
+            window.grow(20_000, Duration::from_secs(1));
+        }
+        assert_eq!(window.size(), 40);
+    }
+
+    #[test]
+    fn more_producers_than_the_most_still_have_their_share() {
+        assert_eq!(Window::growing(10_000).size(), 30_000);
+        assert!(!Window::growing(10_000).may_grow());
+    }
+
+    proptest! {
+        #[test]
+        fn it_never_shrinks_and_never_exceeds_the_most(
+            producers in 1usize..100,
+            steps in proptest::collection::vec((0u64..1_000_000, 0u64..10_000_000_000), 0..40),
+        ) {
+            let mut window = Window::growing(producers);
+            for (items, nanos) in steps {
+                let before = window.size();
+                let more = window.grow(items, Duration::from_nanos(nanos));
+                prop_assert_eq!(window.size(), before + more);
+                prop_assert!(window.size() <= MOST.max(3 * producers));
+                prop_assert!((1..=window.size()).contains(&window.quarter()));
+            }
+        }
+    }
+}

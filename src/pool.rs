@@ -1,0 +1,240 @@
+//! The handles that users hold.
+
+mod builder;
+
+use std::fmt;
+use std::marker::PhantomData;
+
+pub use self::builder::Builder;
+use crate::account::Account;
+use crate::cancel::CancelToken;
+use crate::cfg::CfgNode;
+use crate::device::{Devices, IntoDevices};
+use crate::engine::session::Engine;
+use crate::engine::source::Source;
+use crate::error::{BoxError, Error};
+use crate::order::Order;
+use crate::runner::Runner;
+use crate::stream::Stream;
+
+/// A runner with its producers, whose consumer sees results in input order.
+pub type OrderedRunner<R> = Handle<R, InInputOrder>;
+
+/// A runner with its producers, whose consumer sees results in the order in which they are finished.
+pub type UnorderedRunner<R> = Handle<R, InCompletionOrder>;
+
+/// A runner with its producers, whose order is chosen when it is built, with
+/// [`Builder::order`]; input order if it is not.
+pub type Pool<R> = Handle<R, InChosenOrder>;
+
+/// A runner with its producers: what [`OrderedRunner`], [`UnorderedRunner`] and [`Pool`] are.
+///
+/// Building it starts one thread for each place of the device list and calls
+/// [`producer_init`](Runner::producer_init) on all of them at the same time. The producers and
+/// their states live until [`close`](Handle::close) or drop, through any number of runs.
+///
+/// ```
+/// use gangline::{OrderedRunner, map};
+///
+/// # fn main() -> gangline::Result<()> {
+/// let mut runner = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 3)?;
+/// assert_eq!(runner.run(0..5)?, [0, 1, 4, 9, 16]);
+/// assert_eq!(runner.run([7])?, [49], "the same producers again");
+/// runner.close()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Handle<R: Runner, O> {
+    engine: Engine<R>,
+    order: PhantomData<fn() -> O>,
+}
+
+/// Marks [`OrderedRunner`].
+#[derive(Debug)]
+pub enum InInputOrder {}
+
+/// Marks [`UnorderedRunner`].
+#[derive(Debug)]
+pub enum InCompletionOrder {}
+
+/// Marks [`Pool`].
+#[derive(Debug)]
+pub enum InChosenOrder {}
+
+/// The order that a kind of handle starts with.
+pub trait Kind: sealed::Sealed {
+    #[doc(hidden)]
+    const ORDER: Order;
+}
+
+impl Kind for InInputOrder {
+    const ORDER: Order = Order::Input;
+}
+impl Kind for InCompletionOrder {
+    const ORDER: Order = Order::Completion;
+}
+impl Kind for InChosenOrder {
+    const ORDER: Order = Order::Input;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::InInputOrder {}
+    impl Sealed for super::InCompletionOrder {}
+    impl Sealed for super::InChosenOrder {}
+}
+
+impl<R: Runner + 'static, O: Kind> Handle<R, O> {
+    /// Builds a runner on `devices`, with an empty configuration.
+    ///
+    /// `devices` is a number of CPU producers, a text such as `"cuda:0,cuda:1"`, a
+    /// [`Devices`], or a list of texts or of [`Device`](crate::Device)s.
+    ///
+    /// # Errors
+    ///
+    /// When the devices cannot be used, when a thread cannot be started, or when a `producer_init`
+    /// fails or panics: then the other producers are ended first.
+    pub fn new(runner: R, devices: impl IntoDevices) -> Result<Self, Error> {
+        Self::builder(runner).devices(devices).build()
+    }
+
+    /// Builds a runner on `devices`, whose hooks see `cfg`.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Handle::new).
+    pub fn with_cfg(runner: R, devices: impl IntoDevices, cfg: CfgNode) -> Result<Self, Error> {
+        Self::builder(runner).devices(devices).cfg(cfg).build()
+    }
+
+    /// Everything that can be set before a runner is built.
+    pub fn builder(runner: R) -> Builder<R, O> {
+        Builder::new(runner)
+    }
+
+    /// Runs all of `items` through the producers and the consumer, and returns the summary.
+    ///
+    /// The calling thread pulls the iterator, lazily and no further ahead than the window; so it may
+    /// borrow, need not be `Send`, and may be endless where the consumer
+    /// [stops](crate::ConsumerContext::stop) the run. It is not pulled before `consumer_init`
+    /// returned, and not asked again after it ended or panicked. The run can only end when `next()`
+    /// returns: for a source that may block for ever see [`CancelToken::guard`].
+    ///
+    /// # Errors
+    ///
+    /// When a hook fails or panics, when the iterator panics, when the run is cancelled, or when the
+    /// runner is closed. Of several failures in input order the first in order; otherwise the one
+    /// noticed first. [`account`](Handle::account) says what became of the items. The runner
+    /// stays usable, and nothing of this run reaches the next.
+    pub fn run(&mut self, items: impl IntoIterator<Item = R::Input>) -> Result<R::Summary, Error> {
+        self.engine.run(Source::new(items, |items| items.next().map(Ok)))
+    }
+
+    /// As [`run`](Handle::run), for an input that can fail, such as the lines of a file or the
+    /// [`Stream`] of another runner: an `Err` of the iterator takes an item's place.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Handle::run); in addition an `Err` of the iterator ends the run with an error
+    /// for which [`is_input`](Error::is_input) is true, and which has the item's index and the cause.
+    pub fn try_run<E: Into<BoxError>>(
+        &mut self,
+        items: impl IntoIterator<Item = Result<R::Input, E>>,
+    ) -> Result<R::Summary, Error> {
+        self.engine.run(Source::new(items, |items| items.next().map(|item| item.map_err(E::into))))
+    }
+
+    /// The outputs for `items` as an iterator, in the runner's order, without the consumer hooks.
+    ///
+    /// Errors come out of the iterator: also that the runner is closed.
+    pub fn stream<I>(&mut self, items: I) -> Stream<'_, R, I::IntoIter>
+    where
+        I: IntoIterator<Item = R::Input>,
+    {
+        Stream::new(&mut self.engine, Source::new(items, |items| items.next().map(Ok)))
+    }
+
+    /// As [`stream`](Handle::stream), for an input that can fail: an `Err` of the iterator takes an
+    /// item's place, and comes out as an error for which [`is_input`](Error::is_input) is true.
+    pub fn try_stream<I, E>(&mut self, items: I) -> Stream<'_, R, I::IntoIter>
+    where
+        I: IntoIterator<Item = Result<R::Input, E>>,
+        E: Into<BoxError>,
+    {
+        let next = |items: &mut I::IntoIter| items.next().map(|item| item.map_err(E::into));
+        Stream::new(&mut self.engine, Source::new(items, next))
+    }
+
+    /// Starts the producers of a closed runner again, each with a new `producer_init`, which sees the
+    /// configuration that [`set_cfg`](Handle::set_cfg) gave. Does nothing when the runner is active.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Handle::new); the runner then stays closed.
+    pub fn activate(&mut self) -> Result<(), Error> {
+        self.engine.activate()
+    }
+}
+
+impl<R: Runner, O> Handle<R, O> {
+    /// The runner value.
+    pub fn runner(&self) -> &R {
+        self.engine.runner()
+    }
+
+    /// The devices, one place for each producer.
+    pub fn devices(&self) -> &Devices {
+        &self.engine.settings().devices
+    }
+
+    /// The order in which the consumer sees results.
+    pub fn order(&self) -> Order {
+        self.engine.settings().order
+    }
+
+    /// What became of the items of the last run or stream, also when it failed.
+    pub fn account(&self) -> Account {
+        self.engine.account()
+    }
+
+    /// The token that ends what this runner has in progress.
+    pub fn cancel_token(&self) -> CancelToken {
+        self.engine.settings().token.clone()
+    }
+
+    /// Whether the producers are there: true from building until [`close`](Handle::close).
+    pub fn is_active(&self) -> bool {
+        self.engine.is_active()
+    }
+
+    /// Ends the producers: `producer_end` is called for each that has a state, and all threads are
+    /// joined. Does nothing when the runner is closed.
+    ///
+    /// # Errors
+    ///
+    /// The first failure of a `producer_end`, in the order of the places. The runner is closed all
+    /// the same.
+    pub fn close(&mut self) -> Result<(), Error> {
+        self.engine.close()
+    }
+
+    /// Replaces the configuration of a closed runner; the next [`activate`](Handle::activate) uses
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// When the runner is active: hooks may be reading the configuration that it has.
+    pub fn set_cfg(&mut self, cfg: CfgNode) -> Result<(), Error> {
+        self.engine.set_cfg(cfg)
+    }
+}
+
+impl<R: Runner, O> fmt::Debug for Handle<R, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("order", &self.order())
+            .field("devices", self.devices())
+            .field("is_active", &self.is_active())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,251 @@
+//! The trait that users implement.
+
+mod context;
+
+use std::sync::Arc;
+
+pub use self::context::{ConsumerContext, ProducerContext};
+pub(crate) use self::context::{RunControl, Station, Wanted};
+
+use crate::error::Result;
+
+/// What to do with each item (on a producer) and with each result (on the consumer).
+///
+/// A runner value is shared by all threads; what they keep for themselves is their state. There is
+/// one producer for each place of the device list, and one consumer for each run:
+///
+/// ```text
+///               producer 0 (cpu)     init, work, work, ...  end
+///   items  ->   producer 1 (cuda:0)  init, work, work, ...  end   ->  consumer  init, work, ... end
+///               producer 2 (cuda:1)  init, work, work, ...  end
+/// ```
+///
+/// # When each hook is called
+///
+/// | hook | how often | on which thread |
+/// |---|---|---|
+/// | [`producer_init`] | once per producer when the runner is built, again after [`activate`] and after a panic | the producer's, all at the same time |
+/// | [`producer_work`] | once per item | the thread of the producer that is free |
+/// | [`producer_end`] | once per producer state that is alive, at [`close`] or drop | the producer's |
+/// | [`consumer_init`] | once per [`run`], before the first item is pulled | the run's own thread |
+/// | [`consumer_work`] | once per result | the run's own thread |
+/// | [`consumer_end`] | once per run that did not fail and was not cancelled | the run's own thread |
+///
+/// States are made, used and dropped on one thread, so they need not be [`Send`]: an `Rc`, or a
+/// model that is neither `Send` nor `Sync`, is a fine state.
+///
+/// # Errors and panics
+///
+/// Whatever a hook fails with ends the run (or the building) with an [`Error`] that names the hook,
+/// the item, the device and the cause. A panic is caught and treated like an error of that hook; in
+/// addition the producer state that saw it is dropped, and made anew by [`producer_init`] before
+/// that producer's next item. No lock of the framework is held while a hook runs, so a hook may
+/// build and run other runners, use rayon, or hold locks of its own.
+///
+/// # Example
+///
+/// ```
+/// use gangline::{ConsumerContext, ProducerContext, Result, Runner, UnorderedRunner};
+///
+/// struct SumOfSquares;
+///
+/// impl Runner for SumOfSquares {
+///     type Input = u64;
+///     type Output = u64;
+///     type ProducerState = ();
+///     type ConsumerState = u64;
+///     type Summary = u64;
+///
+///     fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+///         Ok(())
+///     }
+///     fn producer_work(&self, _: &ProducerContext<'_>, _: &mut (), x: u64) -> Result<u64> {
+///         Ok(x * x)
+///     }
+///     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<u64> {
+///         Ok(0)
+///     }
+///     fn consumer_work(&self, _: &ConsumerContext<'_>, sum: &mut u64, y: u64) -> Result<()> {
+///         *sum += y;
+///         Ok(())
+///     }
+///     fn consumer_end(&self, _: &ConsumerContext<'_>, sum: u64) -> Result<u64> {
+///         Ok(sum)
+///     }
+/// }
+///
+/// # fn main() -> gangline::Result<()> {
+/// let mut runner = UnorderedRunner::new(SumOfSquares, 3)?;
+/// assert_eq!(runner.run(0..100)?, 328_350);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// [`producer_init`]: Runner::producer_init
+/// [`producer_work`]: Runner::producer_work
+/// [`producer_end`]: Runner::producer_end
+/// [`consumer_init`]: Runner::consumer_init
+/// [`consumer_work`]: Runner::consumer_work
+/// [`consumer_end`]: Runner::consumer_end
+/// [`activate`]: crate::Handle::activate
+/// [`close`]: crate::Handle::close
+/// [`run`]: crate::Handle::run
+/// [`Error`]: crate::Error
+pub trait Runner: Send + Sync {
+    /// One item, as the caller's iterator yields it.
+    type Input: Send;
+    /// What a producer makes of one item.
+    type Output: Send;
+    /// What a producer keeps: a loaded model, a connection, a buffer. Made, used and dropped on one
+    /// producer's thread, so it need not be `Send`.
+    type ProducerState;
+    /// What the consumer keeps during one run. Made, used and dropped on the consumer's thread, so
+    /// it need not be `Send`.
+    type ConsumerState;
+    /// What a run returns.
+    type Summary: Send;
+
+    /// Makes the state of one producer.
+    ///
+    /// Called once per producer when the runner is built or activated, for all producers at the
+    /// same time, each on its own thread, before any input is read; and again, on the same thread,
+    /// after a panic of [`producer_work`](Runner::producer_work) has cost the producer its state.
+    ///
+    /// - `Ok`: the producer is ready; it keeps the state until the runner is closed.
+    /// - `Err` or panic: building fails with that error, after the other producers have ended. When
+    ///   a state is made anew for a run, that run fails.
+    /// - A cancel does not interrupt it: [`is_cancelled`](ProducerContext::is_cancelled) turns true,
+    ///   and building fails as cancelled once it returns.
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Self::ProducerState>;
+
+    /// Makes one output of one input.
+    ///
+    /// Called once per item, on the thread of the producer that took it; other producers work on
+    /// other items at the same time.
+    ///
+    /// - `Ok`: the output goes to the consumer.
+    /// - `Err`: the item fails, and with it the run. In input order the items before it are still
+    ///   consumed; the first failure in order is the run's error.
+    /// - Panic: as `Err`; in addition `state` is dropped and made anew before its next use.
+    /// - When the run is cancelled, stopped or has failed, the call is not interrupted:
+    ///   [`is_cancelled`](ProducerContext::is_cancelled) turns true, and whatever the call returns
+    ///   is dropped.
+    fn producer_work(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut Self::ProducerState,
+        input: Self::Input,
+    ) -> Result<Self::Output>;
+
+    /// Ends one producer. The default drops the state.
+    ///
+    /// Called exactly once per state that is alive when the runner is closed or dropped, on the
+    /// producer's thread, after its last item; also after runs that failed or were cancelled. Not
+    /// called for a producer whose [`producer_init`](Runner::producer_init) failed, nor for a state
+    /// that was lost to a panic.
+    ///
+    /// - `Ok`: nothing more happens.
+    /// - `Err` or panic: [`close`](crate::Handle::close) returns it, after all producers have ended;
+    ///   results are not affected. Dropping the runner only logs it.
+    fn producer_end(&self, cx: &ProducerContext<'_>, state: Self::ProducerState) -> Result<()> {
+        let _ = cx;
+        drop(state);
+        Ok(())
+    }
+
+    /// Makes the state of one run's consumer.
+    ///
+    /// Called once per [`run`](crate::Handle::run), also for empty input, on the run's own thread,
+    /// before the first item is pulled. Streams have no consumer.
+    ///
+    /// - `Ok`: the run begins.
+    /// - `Err` or panic: the run fails; nothing is pulled, no other hook is called.
+    /// - [`stop`](ConsumerContext::stop): nothing is pulled; [`consumer_end`](Runner::consumer_end)
+    ///   is called with the state.
+    fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<Self::ConsumerState>;
+
+    /// Consumes one output.
+    ///
+    /// Called once per output, in the runner's order, never at the same time as itself, on the run's
+    /// own thread. While it runs, its item still counts for the window.
+    ///
+    /// - `Ok`: the item is accounted as ok.
+    /// - `Err` or panic: the run fails with it; no hook of this run's consumer is called any more.
+    /// - [`stop`](ConsumerContext::stop) and `Ok`: the item is ok, the rest is dropped, and
+    ///   [`consumer_end`](Runner::consumer_end) is called.
+    fn consumer_work(
+        &self,
+        cx: &ConsumerContext<'_>,
+        state: &mut Self::ConsumerState,
+        output: Self::Output,
+    ) -> Result<()>;
+
+    /// Makes the summary of a run.
+    ///
+    /// Called once per run, on the run's own thread, when everything was consumed, or when the run
+    /// was ended by [`stop`](ConsumerContext::stop) or
+    /// [`CancelToken::finish`](crate::CancelToken::finish). Not called when the run failed or was
+    /// cancelled: then the state is dropped.
+    ///
+    /// - `Ok`: the run returns it.
+    /// - `Err` or panic: the run fails with it, though every item was consumed.
+    fn consumer_end(
+        &self,
+        cx: &ConsumerContext<'_>,
+        state: Self::ConsumerState,
+    ) -> Result<Self::Summary>;
+}
+
+/// Forwards every hook, those with a default body too: a hook left out here would silently run
+/// its default instead of the inner runner's.
+macro_rules! forward {
+    ($($pointer:ty),+) => {$(
+        impl<R: Runner + ?Sized> Runner for $pointer {
+            type Input = R::Input;
+            type Output = R::Output;
+            type ProducerState = R::ProducerState;
+            type ConsumerState = R::ConsumerState;
+            type Summary = R::Summary;
+
+            fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<R::ProducerState> {
+                (**self).producer_init(cx)
+            }
+
+            fn producer_work(
+                &self,
+                cx: &ProducerContext<'_>,
+                state: &mut R::ProducerState,
+                input: R::Input,
+            ) -> Result<R::Output> {
+                (**self).producer_work(cx, state, input)
+            }
+
+            fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {
+                (**self).producer_end(cx, state)
+            }
+
+            fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<R::ConsumerState> {
+                (**self).consumer_init(cx)
+            }
+
+            fn consumer_work(
+                &self,
+                cx: &ConsumerContext<'_>,
+                state: &mut R::ConsumerState,
+                output: R::Output,
+            ) -> Result<()> {
+                (**self).consumer_work(cx, state, output)
+            }
+
+            fn consumer_end(
+                &self,
+                cx: &ConsumerContext<'_>,
+                state: R::ConsumerState,
+            ) -> Result<R::Summary> {
+                (**self).consumer_end(cx, state)
+            }
+        }
+    )+};
+}
+
+forward!(Box<R>, Arc<R>, &R);

@@ -1,0 +1,15 @@
+//! The locks of the hand-over, so that a model checker can put its own in their place.
+
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
+
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no user code, and nothing that panics, runs under a lock of ours")
+}
+
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condvar.wait(guard).expect("no user code, and nothing that panics, runs under a lock of ours")
+}
