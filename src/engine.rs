@@ -14,3 +14,6 @@ pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod source;
 pub(crate) mod window;
+
+#[cfg(all(test, shuttle))]
+mod model;

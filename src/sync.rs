@@ -13,3 +13,14 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condvar.wait(guard).expect("no user code, and nothing that panics, runs under a lock of ours")
 }
+
+/// The time, which stands still in a model: there the same schedule must always do the same.
+pub(crate) fn now() -> std::time::Instant {
+    #[cfg(not(shuttle))]
+    return std::time::Instant::now();
+    #[cfg(shuttle)]
+    return {
+        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        *START.get_or_init(std::time::Instant::now)
+    };
+}

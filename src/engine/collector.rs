@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::exchange::Exchange;
 use super::window::Window;
 use crate::order::{Arrivals, Order};
+use crate::sync::now;
 
 /// Takes results out of an exchange and gives the credits back.
 #[derive(Debug)]
@@ -70,7 +71,7 @@ impl<T> Collector<T> {
         if !self.window.may_grow() || self.arrivals.held() > 0 || !exchange.ran_dry() {
             return 0;
         }
-        let now = Instant::now();
+        let now = now();
         let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));
         self.window.grow(self.consumed - consumed, now - since)
     }

@@ -46,7 +46,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::sync::{Condvar, Mutex, lock, now, wait};
 
 /// A producer takes at most so many items at once, however fast they are.
 const LARGEST_TAKE: usize = 256;
@@ -426,7 +426,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 
     fn adapt_take(&mut self) {
-        let now = Instant::now();
+        let now = now();
         if let Some(took_at) = self.took_at {
             let lasted = now - took_at;
             if lasted < TAKE_LASTS {

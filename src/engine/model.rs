@@ -1,0 +1,269 @@
+//! Models of the hand-over: every party on a thread of its own, under thousands of schedules. A
+//! lost wake-up shows as a deadlock, a credit counted twice as a window exceeded.
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --lib model` runs them.
+
+use std::sync::Arc;
+
+use shuttle::sync::Mutex;
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+use shuttle::thread::{self, JoinHandle};
+
+use super::collector::Collector;
+use super::exchange::{Exchange, Feeder, News, Taker};
+use super::window::Window;
+use crate::order::Order;
+use crate::sync::now;
+
+const SCHEDULES: usize = 3_000;
+
+type Hub = Exchange<u64, u64>;
+
+fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), SCHEDULES);
+    shuttle::check_pct(model, SCHEDULES, 3);
+}
+
+fn producers(hub: &Arc<Hub>, count: usize) -> Vec<JoinHandle<u64>> {
+    let produce = |lane| {
+        let hub = hub.clone();
+        thread::spawn(move || {
+            let mut taker = Taker::new(&hub, lane);
+            let mut worked = 0;
+            let mut next = taker.next();
+            while let Some((seq, item)) = next {
+                worked += 1;
+                next = taker.deliver_and_next(seq, item * 10);
+            }
+            worked
+        })
+    };
+    (0..count).map(produce).collect()
+}
+
+/// Gives `items` out and ends the input; returns how many were given out.
+fn feed(hub: &Hub, items: u64, given: &AtomicU64) -> u64 {
+    let mut feeder = Feeder::default();
+    let mut seq = 0;
+    while seq < items && feeder.acquire(hub) {
+        given.fetch_add(1, Ordering::SeqCst);
+        hub.push(seq, seq);
+        seq += 1;
+    }
+    hub.end(seq);
+    seq
+}
+
+/// Consumes everything, in the order of consumption; ends early when the run is aborted.
+fn collect(
+    hub: &Hub,
+    order: Order,
+    window: Window,
+    given: &AtomicU64,
+    stop_after: u64,
+) -> Vec<u64> {
+    let mut collector = Collector::new(order, window, now());
+    let mut consumed = Vec::new();
+    let mut total = None;
+    while (consumed.len() as u64) < stop_after {
+        if let Some((seq, result)) = collector.pop(hub) {
+            assert_eq!(result, seq * 10);
+            let out = given.load(Ordering::SeqCst) - consumed.len() as u64;
+            assert!(out <= window.size() as u64, "{out} items are out");
+            consumed.push(seq);
+            collector.done(hub);
+            continue;
+        }
+        total = total.or_else(|| hub.total());
+        if total == Some(collector.consumed()) {
+            break;
+        }
+        collector.settle(hub);
+        if hub.wait(total) == News::Aborted {
+            break;
+        }
+    }
+    hub.abort();
+    consumed
+}
+
+fn run(order: Order, workers: usize, window: usize, items: u64) {
+    let hub = Arc::new(Hub::new(workers, window));
+    let given = Arc::new(AtomicU64::new(0));
+    let threads = producers(&hub, workers);
+    let consumer = {
+        let (hub, given) = (hub.clone(), given.clone());
+        thread::spawn(move || collect(&hub, order, Window::fixed(window), &given, u64::MAX))
+    };
+    assert_eq!(feed(&hub, items, &given), items);
+    let mut consumed = consumer.join().unwrap();
+    if order == Order::Completion {
+        consumed.sort_unstable();
+    }
+    assert_eq!(consumed, (0..items).collect::<Vec<_>>(), "everything once, in order");
+    assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>(), items);
+}
+
+#[test]
+fn serial() {
+    check(|| run(Order::Input, 1, 1, 3));
+}
+
+#[test]
+fn window_of_one_with_two_producers() {
+    check(|| run(Order::Input, 2, 1, 3));
+}
+
+#[test]
+fn ordered() {
+    check(|| run(Order::Input, 2, 3, 6));
+}
+
+#[test]
+fn unordered() {
+    check(|| run(Order::Completion, 2, 3, 6));
+}
+
+#[test]
+fn items_taken_together_are_stolen_back() {
+    check(|| run(Order::Completion, 3, 8, 8));
+}
+
+#[test]
+fn without_input() {
+    check(|| run(Order::Input, 2, 2, 0));
+}
+
+/// The first item is held until all others were consumed: whoever took others with it must lose
+/// them to the other producer.
+#[test]
+fn a_slow_item_keeps_back_none_of_its_neighbours() {
+    check(|| {
+        let hub = Arc::new(Hub::new(2, 5));
+        let others = Arc::new((Mutex::new(0), shuttle::sync::Condvar::new()));
+        let produce = |lane| {
+            let (hub, others) = (hub.clone(), others.clone());
+            thread::spawn(move || {
+                let mut taker = Taker::new(&hub, lane);
+                let mut next = taker.next();
+                while let Some((seq, item)) = next {
+                    if seq == 0 {
+                        let done = others.0.lock().unwrap();
+                        drop(others.1.wait_while(done, |done| *done < 4).unwrap());
+                    }
+                    next = taker.deliver_and_next(seq, item * 10);
+                }
+            })
+        };
+        let threads: Vec<_> = (0..2).map(produce).collect();
+        let given = Arc::new(AtomicU64::new(0));
+        let feeder = {
+            let (hub, given) = (hub.clone(), given.clone());
+            thread::spawn(move || feed(&hub, 5, &given))
+        };
+        let mut collector = Collector::new(Order::Completion, Window::fixed(5), now());
+        let mut consumed = 0;
+        while consumed < 5 {
+            match collector.pop(&hub) {
+                Some((seq, _)) => {
+                    consumed += 1;
+                    collector.done(&hub);
+                    assert!(seq != 0 || consumed == 5, "the slow item cannot come before the rest");
+                    *others.0.lock().unwrap() += 1;
+                    others.1.notify_all();
+                }
+                None => {
+                    collector.settle(&hub);
+                    hub.wait(hub.total());
+                }
+            }
+        }
+        hub.abort();
+        feeder.join().unwrap();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+/// The source gives an item only when everything before it was consumed.
+#[test]
+fn a_pausing_source_gets_everything_delivered() {
+    check(|| {
+        let hub = Arc::new(Hub::new(2, 4));
+        let consumed = Arc::new((Mutex::new(0u64), shuttle::sync::Condvar::new()));
+        let threads = producers(&hub, 2);
+        let consumer = {
+            let (hub, consumed) = (hub.clone(), consumed.clone());
+            thread::spawn(move || {
+                let mut collector = Collector::new(Order::Input, Window::fixed(4), now());
+                let mut total = None;
+                loop {
+                    if collector.pop(&hub).is_some() {
+                        collector.done(&hub);
+                        *consumed.0.lock().unwrap() += 1;
+                        consumed.1.notify_all();
+                        continue;
+                    }
+                    total = total.or_else(|| hub.total());
+                    if total == Some(collector.consumed()) {
+                        break;
+                    }
+                    collector.settle(&hub);
+                    hub.wait(total);
+                }
+                hub.abort();
+            })
+        };
+        let mut feeder = Feeder::default();
+        for seq in 0..4 {
+            assert!(feeder.acquire(&hub));
+            hub.push(seq, seq);
+            if seq % 2 == 1 {
+                let guard = consumed.0.lock().unwrap();
+                drop(consumed.1.wait_while(guard, |consumed| *consumed <= seq).unwrap());
+            }
+        }
+        hub.end(4);
+        consumer.join().unwrap();
+        threads.into_iter().for_each(|thread| assert!(thread.join().unwrap() <= 4));
+    });
+}
+
+/// Cancel, halt and a consumer that stops, at any moment and wherever the others wait.
+#[test]
+fn ending_early_wakes_everybody() {
+    #[derive(Clone, Copy)]
+    enum How {
+        Abort,
+        Halt,
+        StopAfter(u64),
+    }
+    for how in [How::Abort, How::Halt, How::StopAfter(0), How::StopAfter(2)] {
+        check(move || {
+            let hub = Arc::new(Hub::new(2, 2));
+            let given = Arc::new(AtomicU64::new(0));
+            let threads = producers(&hub, 2);
+            let stop_after = if let How::StopAfter(n) = how { n } else { u64::MAX };
+            let consumer = {
+                let (hub, given) = (hub.clone(), given.clone());
+                let window = Window::fixed(2);
+                thread::spawn(move || collect(&hub, Order::Input, window, &given, stop_after))
+            };
+            let ender = {
+                let hub = hub.clone();
+                thread::spawn(move || match how {
+                    How::Abort => hub.abort(),
+                    How::Halt => hub.halt(),
+                    How::StopAfter(_) => {}
+                })
+            };
+            let pulled = feed(&hub, 6, &given);
+            let consumed = consumer.join().unwrap();
+            ender.join().unwrap();
+            threads.into_iter().for_each(|thread| assert!(thread.join().unwrap() <= 6));
+            assert_eq!(consumed, (0..consumed.len() as u64).collect::<Vec<_>>(), "in order");
+            if let How::Halt = how {
+                assert_eq!(consumed.len() as u64, pulled, "what was given out is consumed");
+            }
+        });
+    }
+}
