@@ -1,12 +1,555 @@
-//! The configuration that hooks see.
+//! Configuration: a tree of values with dotted paths.
 
-/// The configuration that hooks see.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct CfgNode {}
+mod de;
+mod env;
+mod error;
+mod format;
+mod json;
+mod layers;
+mod load;
+mod path;
+mod save;
+mod ser;
+mod toml;
+mod tree;
+mod yaml;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path as FilePath;
+
+use config::{Value, ValueKind};
+use serde::de::{DeserializeOwned, DeserializeSeed};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+pub use self::error::{CfgError, PathProblem};
+
+use self::format::Format;
+use self::path::Path;
+use self::ser::{Tree, TreeSeed};
+use self::tree::{MAX_DEPTH, Table};
+
+/// A configuration: a tree of values with dotted paths.
+///
+/// Anything that is [`Serialize`] goes in, anything that is [`Deserialize`] comes out:
+///
+/// ```
+/// use gangline::CfgNode;
+///
+/// let cfg = CfgNode::new().with("model.name", "resnet")?.with("model.layers", [64, 128])?;
+/// assert_eq!(cfg.get::<String>("model.name")?, "resnet");
+/// assert_eq!(cfg.get::<u32>("model.layers.1")?, 128);
+/// assert_eq!(cfg.get::<Option<f64>>("model.dropout")?, None);
+///
+/// let error = cfg.get::<u32>("model.name").unwrap_err();
+/// assert_eq!(error.to_string(), "model.name: invalid type: string \"resnet\", expected u32");
+/// # Ok::<(), gangline::CfgError>(())
+/// ```
+///
+/// # Paths
+///
+/// The segments of a path are parted by dots. A segment is a key of a node or, where a list is, an
+/// index from 0: `model.layers.1`. Keys are case-sensitive. A key is refused when a path could not
+/// name it: when it is empty, has a dot or ends like `layers[1]`.
+///
+/// # Values
+///
+/// A value is null, a boolean, an integer from `i64::MIN` to `u64::MAX`, a float, a text, a list or
+/// a node. No value is turned into another: `1` is an `f64` if you ask for one, but `"1"` is no
+/// number, `1.0` no integer and `yes` no boolean. Nodes keep their keys in order. At most 64 levels
+/// may be nested.
+///
+/// # Equality
+///
+/// Two configurations are equal when they hold the same, whatever the order of the keys, whether
+/// frozen or not, and wherever it came from. `1` and `1.0` differ; `.nan` equals itself.
+///
+/// # Origins
+///
+/// A value that was loaded remembers its file, or its environment variable, for the sake of the
+/// errors. A sub-node that was taken out by [`get`](Self::get) has forgotten.
+#[derive(Clone)]
+pub struct CfgNode {
+    /// Always a table. Its keys, depth and integers were checked.
+    root: Value,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    Frozen,
+}
 
 impl CfgNode {
     /// An empty configuration.
     pub fn new() -> Self {
-        Self::default()
+        CfgNode { root: Table::new().into(), state: State::Open }
+    }
+
+    /// The configuration with `value` at `path`: [`set`](Self::set) in a chain of calls.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// let cfg = CfgNode::new().with("exponent", 3)?;
+    /// assert_eq!(cfg.get::<u32>("exponent")?, 3);
+    /// # Ok::<(), gangline::CfgError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`set`](Self::set).
+    pub fn with<T: Serialize>(mut self, path: &str, value: T) -> Result<Self, CfgError> {
+        self.set(path, value)?;
+        Ok(self)
+    }
+
+    /// Puts `value` at `path`, in place of what is there. Nodes on the way are made; lists are not,
+    /// nor do they grow.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// let mut cfg = CfgNode::new();
+    /// cfg.set("model.layers", vec![64, 128])?;
+    /// cfg.set("model.layers.0", 32)?;
+    /// assert_eq!(cfg.get::<Vec<u32>>("model.layers")?, [32, 128]);
+    /// # Ok::<(), gangline::CfgError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed when it fails.
+    ///
+    /// - [`CfgError::Frozen`]
+    /// - [`CfgError::Path`]: the path has an empty segment, or an index beyond the end of a list.
+    /// - [`CfgError::Through`]: the path leads through something that is no node and no list.
+    /// - [`CfgError::Key`]: a key inside `value` is empty or has a dot.
+    /// - [`CfgError::TooDeep`]: more than 64 levels would be nested.
+    /// - [`CfgError::Value`]: `value` failed to serialise, or has an integer of more than 64 bits.
+    pub fn set<T: Serialize>(&mut self, path: &str, value: T) -> Result<(), CfgError> {
+        self.check_open(|| format!("setting {path:?}"))?;
+        let path = Path::parse(path)?;
+        let value =
+            ser::to_value(&value, path.room()).map_err(|fault| fault.at(path.as_str(), None))?;
+        path.put(&mut self.root, value)
+    }
+
+    /// The value at `path`. An absent one is `None` for an `Option`, and an error otherwise.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// let cfg = CfgNode::from_yaml_str("model: {lr: 0.1, steps: [1, 2]}")?;
+    /// assert_eq!(cfg.get::<f64>("model.lr")?, 0.1);
+    /// assert_eq!(cfg.get::<Option<f64>>("model.momentum")?, None);
+    /// let model: CfgNode = cfg.get("model")?;
+    /// assert_eq!(model.get::<u8>("steps.1")?, 2);
+    /// # Ok::<(), gangline::CfgError>(())
+    /// ```
+    ///
+    /// A sub-node is a copy: it is not frozen, even if this is, and no change to it is seen here.
+    ///
+    /// # Errors
+    ///
+    /// - [`CfgError::Missing`]
+    /// - [`CfgError::Type`]: the value is no `T`, or something inside it is not as `T` wants it.
+    /// - [`CfgError::Path`], [`CfgError::Through`]: the path is none in this configuration.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CfgError> {
+        match Path::parse(path)?.find(&self.root)? {
+            Some(value) => de::read(value, path),
+            None => de::read_absent(path),
+        }
+    }
+
+    /// The value at `path`, or `default` when there is none.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// let cfg = CfgNode::new().with("lr", "fast")?;
+    /// assert_eq!(cfg.get_or("steps", 10)?, 10);
+    /// assert!(cfg.get_or("lr", 0.1).is_err());
+    /// # Ok::<(), gangline::CfgError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get), except that nothing is missing. A value of another type is an
+    /// error, also null.
+    pub fn get_or<T: DeserializeOwned>(&self, path: &str, default: T) -> Result<T, CfgError> {
+        match Path::parse(path)?.find(&self.root)? {
+            Some(value) => de::read(value, path),
+            None => Ok(default),
+        }
+    }
+
+    /// The whole configuration as a `T`.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// #[derive(serde::Deserialize)]
+    /// #[serde(deny_unknown_fields)]
+    /// struct Training {
+    ///     lr: f64,
+    /// }
+    ///
+    /// let training: Training = CfgNode::from_yaml_str("lr: 0.1")?.extract()?;
+    /// assert_eq!(training.lr, 0.1);
+    /// # Ok::<(), gangline::CfgError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CfgError::Type`], with the path of what is not as `T` wants it.
+    pub fn extract<T: DeserializeOwned>(&self) -> Result<T, CfgError> {
+        de::read(&self.root, "")
+    }
+
+    /// Whether there is a value at `path`; null is one. What is no path is not there.
+    pub fn contains(&self, path: &str) -> bool {
+        matches!(Path::parse(path).and_then(|path| path.find(&self.root)), Ok(Some(_)))
+    }
+
+    /// Takes out the value at `path` and returns whether there was one. The elements of a list after
+    /// it move up.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// let mut cfg = CfgNode::new().with("model.lr", 0.1)?;
+    /// assert!(cfg.remove("model.lr")?);
+    /// assert!(!cfg.remove("model.lr")?);
+    /// assert!(cfg.contains("model"));
+    /// # Ok::<(), gangline::CfgError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CfgError::Frozen`], [`CfgError::Path`], [`CfgError::Through`].
+    pub fn remove(&mut self, path: &str) -> Result<bool, CfgError> {
+        self.check_open(|| format!("removing {path:?}"))?;
+        let path = Path::parse(path)?;
+        Ok(path.take(&mut self.root)?.is_some())
+    }
+
+    /// The keys at the top, in order.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.table().keys().map(String::as_str)
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.table().is_empty()
+    }
+
+    /// Lays `other` over this configuration. Where both have a node the nodes are merged; everywhere
+    /// else what `other` has replaces what is here, lists as a whole and null included.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// let mut cfg = CfgNode::from_yaml_str("model: {lr: 0.1, steps: [1, 2, 3]}")?;
+    /// cfg.merge(&CfgNode::from_yaml_str("model: {steps: [9]}")?)?;
+    /// assert_eq!(cfg, CfgNode::from_yaml_str("model: {lr: 0.1, steps: [9]}")?);
+    /// # Ok::<(), gangline::CfgError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CfgError::Frozen`] if this is frozen; `other` may be.
+    pub fn merge(&mut self, other: &CfgNode) -> Result<(), CfgError> {
+        self.check_open(|| "merging".to_owned())?;
+        tree::merge(&mut self.root, &other.root);
+        Ok(())
+    }
+
+    /// Makes this configuration read-only, and every clone of it. There is no way back:
+    /// [`thawed`](Self::thawed) gives a copy that can be changed.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// let mut cfg = CfgNode::new().with("lr", 0.1)?;
+    /// cfg.freeze();
+    /// assert!(cfg.set("lr", 0.2).is_err());
+    /// assert!(cfg.thawed().set("lr", 0.2).is_ok());
+    /// # Ok::<(), gangline::CfgError>(())
+    /// ```
+    pub fn freeze(&mut self) {
+        self.state = State::Frozen;
+    }
+
+    /// Whether this configuration is read-only.
+    pub fn is_frozen(&self) -> bool {
+        self.state == State::Frozen
+    }
+
+    /// A copy that is not frozen.
+    pub fn thawed(&self) -> Self {
+        CfgNode { root: self.root.clone(), state: State::Open }
+    }
+
+    /// Loads a file in YAML, TOML or JSON, as its name ends in `.yaml`, `.yml`, `.toml` or `.json`.
+    ///
+    /// If the file has the top-level key `__BASE__`, the file that it names is loaded first and this
+    /// one is [merged](Self::merge) over it, and so on down. The name is looked up beside the file
+    /// that has it, then as it is: absolute, or from the current directory. The formats may differ.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path();
+    /// std::fs::write(dir.join("base.yaml"), "model: {lr: 0.1, depth: 18}")?;
+    /// std::fs::write(dir.join("top.yaml"), "__BASE__: base.yaml\nmodel: {depth: 50}")?;
+    ///
+    /// let cfg = CfgNode::load(dir.join("top.yaml"))?;
+    /// assert_eq!(cfg, CfgNode::from_yaml_str("model: {lr: 0.1, depth: 50}")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`CfgError::Read`], [`CfgError::NotAFile`], [`CfgError::TooLarge`] (over 1 MiB),
+    ///   [`CfgError::Extension`]
+    /// - [`CfgError::Parse`]: the file is malformed, has a key twice, several documents, an unknown
+    ///   tag, too many aliases or an integer of more than 64 bits.
+    /// - [`CfgError::Key`]: a key is empty, has a dot or ends like `layers[1]`.
+    /// - [`CfgError::BaseMissing`], [`CfgError::BaseNotText`], [`CfgError::BaseLoop`]
+    pub fn load(path: impl AsRef<FilePath>) -> Result<Self, CfgError> {
+        CfgNode::from_root(load::load(path.as_ref())?.root)
+    }
+
+    /// Reads YAML. An empty text is an empty configuration.
+    ///
+    /// # Errors
+    ///
+    /// [`CfgError::Parse`], [`CfgError::Key`], [`CfgError::TooLarge`] as for [`load`](Self::load),
+    /// and [`CfgError::BaseOutsideFile`].
+    pub fn from_yaml_str(text: &str) -> Result<Self, CfgError> {
+        CfgNode::from_text(text, Format::Yaml)
+    }
+
+    /// Reads TOML. Dates become text.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_yaml_str`](Self::from_yaml_str).
+    pub fn from_toml_str(text: &str) -> Result<Self, CfgError> {
+        CfgNode::from_text(text, Format::Toml)
+    }
+
+    /// Reads JSON.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_yaml_str`](Self::from_yaml_str).
+    pub fn from_json_str(text: &str) -> Result<Self, CfgError> {
+        CfgNode::from_text(text, Format::Json)
+    }
+
+    /// The configuration as YAML, the keys in order.
+    ///
+    /// # Errors
+    ///
+    /// None is known: YAML holds every configuration. The signature leaves room.
+    pub fn to_yaml(&self) -> Result<String, CfgError> {
+        Format::Yaml.write(&self.root)
+    }
+
+    /// Saves in the format that the name of the file tells. [`load`](Self::load) gives the same back.
+    ///
+    /// The file is replaced in one step: nobody reads half of it, and when saving fails it is as it
+    /// was. A link is followed and stays one.
+    ///
+    /// # Errors
+    ///
+    /// - [`CfgError::Extension`], [`CfgError::NotAFile`], [`CfgError::Write`]
+    /// - [`CfgError::Unsupported`]: TOML has no null and no integer over `i64::MAX`, JSON no `.inf`
+    ///   and no `.nan`.
+    /// - [`CfgError::BaseOutsideFile`]: a top-level key `__BASE__` would be taken for a file's name.
+    pub fn save(&self, path: impl AsRef<FilePath>) -> Result<(), CfgError> {
+        save::save(&self.root, path.as_ref())
+    }
+
+    /// Saves only what differs from the file `base`, and a `__BASE__` that leads there from the
+    /// directory of `path`. [`load`](Self::load) gives the whole back.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let dir = dir.path();
+    /// let mut cfg = CfgNode::from_yaml_str("model: {lr: 0.1, depth: 18}")?;
+    /// cfg.save(dir.join("base.yaml"))?;
+    /// cfg.set("model.depth", 50)?;
+    /// cfg.save_diff(dir.join("top.yaml"), dir.join("base.yaml"))?;
+    ///
+    /// let written = std::fs::read_to_string(dir.join("top.yaml"))?;
+    /// assert_eq!(written, "__BASE__: base.yaml\nmodel:\n  depth: 50\n");
+    /// assert_eq!(CfgNode::load(dir.join("top.yaml"))?, cfg);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`CfgError::BaseHasMore`]: keys of the base are absent here and would come back at the next
+    ///   load.
+    /// - [`CfgError::BaseLoop`]: `path` is the base, or a file under it.
+    /// - Those of [`load`](Self::load) for the base, those of [`save`](Self::save) for `path`.
+    pub fn save_diff(
+        &self,
+        path: impl AsRef<FilePath>,
+        base: impl AsRef<FilePath>,
+    ) -> Result<(), CfgError> {
+        save::save_diff(&self.root, path.as_ref(), base.as_ref())
+    }
+
+    /// Takes values from the environment: [`with_env_pairs`](Self::with_env_pairs) with the
+    /// variables of this process.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`with_env_pairs`](Self::with_env_pairs).
+    pub fn with_env(self, prefix: &str) -> Result<Self, CfgError> {
+        self.with_env_pairs(prefix, std::env::vars_os())
+    }
+
+    /// Takes values from variables named `PREFIX__MODEL__LR`; all others are ignored.
+    ///
+    /// After the prefix, which must match exactly, comes the path of a value that is already there,
+    /// with `__` for the dots, in any case, and with `_` for `-`. The key keeps its case. The text
+    /// is read as YAML: `3`, `true`, `[1, 2]`, `"007"`.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// let cfg = CfgNode::from_yaml_str("MODEL: {num_classes: 10, names: []}")?;
+    /// let variables = [("APP__MODEL__NUM_CLASSES", "7"), ("APP__MODEL__NAMES", "[cat, dog]")];
+    /// let cfg = cfg.with_env_pairs("APP", variables)?;
+    /// assert_eq!(cfg, CfgNode::from_yaml_str("MODEL: {num_classes: 7, names: [cat, dog]}")?);
+    /// # Ok::<(), gangline::CfgError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// - [`CfgError::EnvUnknown`]: the name matches no key, so it is misspelt.
+    /// - [`CfgError::EnvAmbiguous`]: the name matches two keys, or two names match one.
+    /// - [`CfgError::EnvNotUnicode`], [`CfgError::Parse`], [`CfgError::Frozen`]
+    pub fn with_env_pairs<K: Into<OsString>, V: Into<OsString>>(
+        mut self,
+        prefix: &str,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<Self, CfgError> {
+        self.check_open(|| "setting it from the environment".to_owned())?;
+        let pairs = pairs.into_iter().map(|(name, text)| (name.into(), text.into()));
+        env::overlay(&mut self.root, prefix, pairs)?;
+        Ok(self)
+    }
+
+    /// Carries out `path=value`, as given on a command line. The value is read as YAML; one that is
+    /// not there yet is made.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// let mut cfg = CfgNode::new();
+    /// cfg.apply("model.layers=[64, 128]")?;
+    /// cfg.apply("model.name=\"007\"")?;
+    /// assert_eq!(cfg.get::<Vec<u32>>("model.layers")?, [64, 128]);
+    /// assert_eq!(cfg.get::<String>("model.name")?, "007");
+    /// # Ok::<(), gangline::CfgError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CfgError::Assignment`] without an `=`, [`CfgError::Parse`] if the value is no YAML, and
+    /// those of [`set`](Self::set).
+    pub fn apply(&mut self, assignment: &str) -> Result<(), CfgError> {
+        let (path, text) = env::split_assignment(assignment)?;
+        self.check_open(|| format!("setting {path:?}"))?;
+        let origin = format!("the assignment to {path}");
+        let value = format::parse_value(text, &origin, path)?;
+        Path::parse(path)?.put(&mut self.root, value)
+    }
+
+    fn from_text(text: &str, format: Format) -> Result<Self, CfgError> {
+        let root = format.parse(text, None)?;
+        load::check_no_base(&root, None)?;
+        CfgNode::from_root(root)
+    }
+
+    /// Takes a tree that was checked, if its top is a node.
+    fn from_root(root: Value) -> Result<Self, CfgError> {
+        if matches!(root.kind, ValueKind::Table(_)) {
+            return Ok(CfgNode { root, state: State::Open });
+        }
+        let source = format!("the top must be a node, not {}", tree::describe(&root)).into();
+        Err(CfgError::Value { path: String::new(), origin: None, source })
+    }
+
+    fn table(&self) -> &Table {
+        match &self.root.kind {
+            ValueKind::Table(table) => table,
+            _ => unreachable!("the top of a configuration is a table"),
+        }
+    }
+
+    fn check_open(&self, change: impl FnOnce() -> String) -> Result<(), CfgError> {
+        match self.state {
+            State::Open => Ok(()),
+            State::Frozen => Err(CfgError::Frozen { change: change() }),
+        }
+    }
+}
+
+impl Default for CfgNode {
+    fn default() -> Self {
+        CfgNode::new()
+    }
+}
+
+impl PartialEq for CfgNode {
+    fn eq(&self, other: &Self) -> bool {
+        tree::same(&self.root, &other.root)
+    }
+}
+
+impl Eq for CfgNode {}
+
+/// The configuration as YAML.
+impl fmt::Display for CfgNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_yaml().map_err(|_| fmt::Error)?)
+    }
+}
+
+impl fmt::Debug for CfgNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = if self.is_frozen() { "CfgNode (frozen) " } else { "CfgNode " };
+        write!(f, "{name}{:?}", DebugTree(&self.root))
+    }
+}
+
+/// A tree without its origins.
+struct DebugTree<'v>(&'v Value);
+
+impl fmt::Debug for DebugTree<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.kind {
+            ValueKind::Table(table) => {
+                f.debug_map().entries(table.iter().map(|(key, v)| (key, DebugTree(v)))).finish()
+            }
+            ValueKind::Array(list) => f.debug_list().entries(list.iter().map(DebugTree)).finish(),
+            ValueKind::String(text) => write!(f, "{text:?}"),
+            ValueKind::Float(x) => write!(f, "{x:?}"),
+            ValueKind::Nil => f.write_str("null"),
+            kind => write!(f, "{kind}"),
+        }
+    }
+}
+
+impl Serialize for CfgNode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Tree(&self.root).serialize(serializer)
+    }
+}
+
+/// From any format that tells its types, such as YAML, TOML and JSON.
+impl<'de> Deserialize<'de> for CfgNode {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let root = TreeSeed { room: MAX_DEPTH }.deserialize(deserializer)?;
+        CfgNode::from_root(root).map_err(serde::de::Error::custom)
     }
 }

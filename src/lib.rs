@@ -15,7 +15,7 @@ mod sync;
 
 pub use crate::account::Account;
 pub use crate::cancel::{CancelToken, Guard};
-pub use crate::cfg::CfgNode;
+pub use crate::cfg::{CfgError, CfgNode, PathProblem};
 pub use crate::closures::{Fold, Map, map};
 pub use crate::device::{Device, DeviceError, Devices, IntoDevices};
 pub use crate::error::{BoxError, Error, Hook, PanicMessage, Result, Site};

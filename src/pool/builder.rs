@@ -15,14 +15,18 @@ use crate::runner::Runner;
 /// Builds a runner: see [`Handle::builder`].
 ///
 /// ```
-/// use gangline::{Order, Pool, map};
+/// use gangline::{CfgNode, Order, Pool, map};
 ///
 /// # fn main() -> gangline::Result<()> {
-/// let powers = map(|_| Ok(3), |_, exponent: &mut u32, x: u64| Ok(x.pow(*exponent)));
+/// let powers = map(
+///     |cx| Ok(cx.cfg().get::<u32>("exponent")?),
+///     |_, exponent: &mut u32, x: u64| Ok(x.pow(*exponent)),
+/// );
 /// let mut runner = Pool::builder(powers)
 ///     .devices("cpu*2")
 ///     .order(Order::Input)
 ///     .window(16)
+///     .cfg(CfgNode::new().with("exponent", 3)?)
 ///     .build()?;
 /// assert_eq!(runner.run([1, 2, 3])?, [1, 8, 27]);
 /// # Ok(())

@@ -1,0 +1,322 @@
+//! What can go wrong with a configuration.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::error::BoxError;
+
+use super::tree::MAX_DEPTH;
+
+/// Why a [`CfgNode`](crate::CfgNode) could not be read, changed, loaded or saved.
+///
+/// The text of an error can be read by itself: it names the full path of the value, such as
+/// `MODEL.lr`, and where the value came from, such as a file. [`source`] keeps what a parser or
+/// the operating system said.
+///
+/// [`source`]: std::error::Error::source
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CfgError {
+    /// There is nothing at the path.
+    #[non_exhaustive]
+    #[error("{path:?} is missing from the configuration")]
+    Missing {
+        /// The path that was asked for.
+        path: String,
+    },
+    /// The value has another type than the one asked for.
+    #[non_exhaustive]
+    #[error("{}{}: {source}", Place(.path), Origin(.origin))]
+    Type {
+        /// The full path of the value, list indices included; empty for the whole tree.
+        path: String,
+        /// The file or the environment variable that the value came from, if it came from one.
+        origin: Option<String>,
+        /// What was found and what was expected.
+        source: BoxError,
+    },
+    /// The path is not one.
+    #[non_exhaustive]
+    #[error("{path:?} is not a path: {problem}")]
+    Path {
+        /// The path as it was given.
+        path: String,
+        /// What is wrong with it.
+        problem: PathProblem,
+    },
+    /// The path leads through something that has no keys.
+    #[non_exhaustive]
+    #[error("{path:?} leads through {at:?}{}, which is {found}", Origin(.origin))]
+    Through {
+        /// The path as it was given.
+        path: String,
+        /// The part of the path where it ends too early.
+        at: String,
+        /// The file or the environment variable that the value there came from.
+        origin: Option<String>,
+        /// What is there, such as `the number 3` or `a list of 2`.
+        found: String,
+    },
+    /// The configuration is frozen.
+    #[non_exhaustive]
+    #[error("the configuration is frozen: {change} is refused")]
+    Frozen {
+        /// What would have changed it.
+        change: String,
+    },
+    /// A key that no path could name.
+    #[non_exhaustive]
+    #[error("the key {key:?} of {}{} is refused: {problem}", Place(.path), Origin(.origin))]
+    Key {
+        /// The path of the node that holds the key; empty for the top.
+        path: String,
+        /// The key.
+        key: String,
+        /// The file that the key is in, if it is in one.
+        origin: Option<String>,
+        /// What is wrong with it.
+        problem: PathProblem,
+    },
+    /// Nodes and lists are nested too deeply.
+    #[non_exhaustive]
+    #[error("{}{} is nested more than {MAX_DEPTH} levels deep", Place(.path), Origin(.origin))]
+    TooDeep {
+        /// The path, as far as it is allowed.
+        path: String,
+        /// The file that it is in, if it is in one.
+        origin: Option<String>,
+    },
+    /// The value is none that a configuration holds.
+    #[non_exhaustive]
+    #[error("{}{} cannot be held in a configuration: {source}", Place(.path), Origin(.origin))]
+    Value {
+        /// The full path of the value.
+        path: String,
+        /// The file that it is in, if it is in one.
+        origin: Option<String>,
+        /// What is wrong with it.
+        source: BoxError,
+    },
+    /// A text is not in the format that it should be in.
+    #[non_exhaustive]
+    #[error("{} is not valid {format}: {source}", Whence(.origin))]
+    Parse {
+        /// The file or the environment variable; `None` for a text that was passed in.
+        origin: Option<String>,
+        /// The format.
+        format: &'static str,
+        /// The parser's message, with line and column.
+        source: BoxError,
+    },
+    /// A text or a file is larger than a configuration may be.
+    #[non_exhaustive]
+    #[error("{} is larger than {limit} bytes, the most that a configuration may have", Whence(.origin))]
+    TooLarge {
+        /// The file; `None` for a text that was passed in.
+        origin: Option<String>,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A file could not be read.
+    #[non_exhaustive]
+    #[error("{} could not be read: {source}", .file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A file could not be written. What was there before is still there.
+    #[non_exhaustive]
+    #[error("{} could not be written: {source}", .file.display())]
+    Write {
+        /// The file.
+        file: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// The path is that of a directory, a device or a pipe.
+    #[non_exhaustive]
+    #[error("{} is not a regular file", .file.display())]
+    NotAFile {
+        /// The path.
+        file: PathBuf,
+    },
+    /// The file's name does not tell its format.
+    #[non_exhaustive]
+    #[error("{}: the name must end in .yaml, .yml, .toml or .json", .file.display())]
+    Extension {
+        /// The file.
+        file: PathBuf,
+    },
+    /// The files form a loop through `__BASE__`.
+    #[non_exhaustive]
+    #[error("__BASE__ goes round in a loop: {}", Chain(.chain))]
+    BaseLoop {
+        /// The files in the order in which they name each other; the last is one of the others.
+        chain: Vec<PathBuf>,
+    },
+    /// The file that `__BASE__` names does not exist.
+    #[non_exhaustive]
+    #[error("{}: the __BASE__ {} does not exist", .file.display(), .base.display())]
+    BaseMissing {
+        /// The file that has the `__BASE__`.
+        file: PathBuf,
+        /// What its `__BASE__` says.
+        base: PathBuf,
+    },
+    /// `__BASE__` is not the path of one file.
+    #[non_exhaustive]
+    #[error("{}: __BASE__ must be the path of one file, not {found}", .file.display())]
+    BaseNotText {
+        /// The file that has the `__BASE__`.
+        file: PathBuf,
+        /// What is there instead.
+        found: String,
+    },
+    /// `__BASE__` stands where no file is there to be based on another.
+    #[non_exhaustive]
+    #[error("{} has the top-level key __BASE__, which only means something in a file", Whence(.origin))]
+    BaseOutsideFile {
+        /// The file that would have been written; `None` for a text that was read.
+        origin: Option<String>,
+    },
+    /// The format cannot hold the value.
+    #[non_exhaustive]
+    #[error("{}: {format} cannot hold {found}", Place(.path))]
+    Unsupported {
+        /// The full path of the value.
+        path: String,
+        /// The format.
+        format: &'static str,
+        /// The value, such as `null`.
+        found: String,
+    },
+    /// Keys of the base are absent from what is to be saved: they would come back at the next load.
+    #[non_exhaustive]
+    #[error(
+        "{} cannot be the base: it has {}, absent here, which would come back at the next load",
+        .base.display(), Listed(.paths)
+    )]
+    BaseHasMore {
+        /// The base.
+        base: PathBuf,
+        /// The full paths of what only the base has.
+        paths: Vec<String>,
+    },
+    /// No key matches the name of an environment variable.
+    #[non_exhaustive]
+    #[error("the environment variable {name} matches no key of the configuration")]
+    EnvUnknown {
+        /// The variable.
+        name: String,
+    },
+    /// Two keys match the name of an environment variable, or two names match a key.
+    #[non_exhaustive]
+    #[error("the environment variable {} is ambiguous: it could set {}", Listed(.names), Listed(.paths))]
+    EnvAmbiguous {
+        /// The variable or the variables.
+        names: Vec<String>,
+        /// The paths of the key or the keys.
+        paths: Vec<String>,
+    },
+    /// An environment variable is no Unicode.
+    #[non_exhaustive]
+    #[error("the environment variable {name:?} is not valid Unicode")]
+    EnvNotUnicode {
+        /// The variable.
+        name: OsString,
+    },
+    /// An assignment has no `=`.
+    #[non_exhaustive]
+    #[error("{text:?} is not an assignment: write `path=value`")]
+    Assignment {
+        /// The assignment as it was given.
+        text: String,
+    },
+}
+
+/// What is wrong with a path or a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PathProblem {
+    /// It is empty.
+    Empty,
+    /// Nothing stands before, after or between two dots.
+    EmptySegment,
+    /// A key has a dot, which parts the segments of a path.
+    Dot,
+    /// An index in brackets: in a path it is a segment of its own, `layers.0`.
+    Brackets,
+    /// The list is too short for the index.
+    Index {
+        /// The length of the list.
+        len: usize,
+    },
+}
+
+impl fmt::Display for PathProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PathProblem::Empty => f.write_str("it is empty"),
+            PathProblem::EmptySegment => f.write_str("a segment is empty"),
+            PathProblem::Dot => f.write_str("a dot parts the segments of a path"),
+            PathProblem::Brackets => {
+                f.write_str("an index is a segment of its own, as in `layers.0`")
+            }
+            PathProblem::Index { len } => write!(f, "the list has {len} elements"),
+        }
+    }
+}
+
+/// A path in an error, or the top of the tree.
+struct Place<'a>(&'a str);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            "" => f.write_str("the configuration"),
+            // Keys come from files: control characters must not reach a terminal.
+            path => write!(f, "{}", path.escape_debug()),
+        }
+    }
+}
+
+/// Where a value came from, after its path.
+struct Origin<'a>(&'a Option<String>);
+
+impl fmt::Display for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |origin| write!(f, " in {origin}"))
+    }
+}
+
+/// Where a text came from, at the start of a sentence.
+struct Whence<'a>(&'a Option<String>);
+
+impl fmt::Display for Whence<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_deref().unwrap_or("the text"))
+    }
+}
+
+struct Listed<'a>(&'a [String]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
+
+struct Chain<'a>(&'a [PathBuf]);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, file) in self.0.iter().enumerate() {
+            let arrow = if i == 0 { "" } else { " -> " };
+            write!(f, "{arrow}{}", Path::display(file))?;
+        }
+        Ok(())
+    }
+}

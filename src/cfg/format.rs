@@ -1,0 +1,107 @@
+//! The formats of a configuration, told by a file's name.
+
+use std::path::Path;
+
+use config::{Value, ValueKind};
+
+use super::error::CfgError;
+use super::json::{self, Json};
+use super::toml::{self, Toml};
+use super::tree::{self, MAX_DEPTH};
+use super::yaml::{self, Yaml};
+
+/// The largest text that is read, in bytes. A configuration is written by hand: whatever is larger
+/// is the wrong file.
+pub(super) const MAX_BYTES: u64 = 1 << 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    Yaml,
+    Toml,
+    Json,
+}
+
+impl Format {
+    /// The format that the name of `file` tells, in capitals or not.
+    pub(super) fn of(file: &Path) -> Result<Self, CfgError> {
+        let extension = file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        match extension.as_str() {
+            "yaml" | "yml" => Ok(Format::Yaml),
+            "toml" => Ok(Format::Toml),
+            "json" => Ok(Format::Json),
+            _ => Err(CfgError::Extension { file: file.to_owned() }),
+        }
+    }
+
+    /// The tree that `text` holds; every value remembers `origin`.
+    pub(super) fn parse(self, text: &str, origin: Option<&str>) -> Result<Value, CfgError> {
+        let origin = origin.map(str::to_owned);
+        check_size(text, origin.as_deref())?;
+        // Editors on Windows put a byte order mark there.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let table = self.parser().parse(origin.as_ref(), text).map_err(|source| {
+            CfgError::Parse { origin: origin.clone(), format: self.name(), source }
+        })?;
+        tree::adopt(Value::new(origin.as_ref(), table), MAX_DEPTH)
+            .map_err(|fault| fault.at("", origin.as_deref()))
+    }
+
+    /// Text that [`parse`](Self::parse) reads as the same tree.
+    pub(super) fn write(self, value: &Value) -> Result<String, CfgError> {
+        let unfit = tree::find_unfit(value, "", &|value| self.unfit(value));
+        if let Some((path, found)) = unfit {
+            return Err(CfgError::Unsupported { path, format: self.name(), found });
+        }
+        let text = match self {
+            Format::Yaml => yaml::to_string(value),
+            Format::Toml => Ok(toml::to_string(value)),
+            Format::Json => json::to_string(value),
+        };
+        text.map_err(|source| CfgError::Value { path: String::new(), origin: None, source })
+    }
+
+    fn parser(self) -> &'static dyn config::Format {
+        match self {
+            Format::Yaml => &Yaml,
+            Format::Toml => &Toml,
+            Format::Json => &Json,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Format::Yaml => "YAML",
+            Format::Toml => "TOML",
+            Format::Json => "JSON",
+        }
+    }
+
+    /// What `value` is, if this format cannot hold it.
+    fn unfit(self, value: &Value) -> Option<String> {
+        match (self, &value.kind) {
+            (Format::Toml, ValueKind::Nil | ValueKind::U64(_)) => Some(tree::describe(value)),
+            (Format::Json, ValueKind::Float(x)) if !x.is_finite() => Some(tree::describe(value)),
+            _ => None,
+        }
+    }
+}
+
+/// One value in YAML's notation, such as `3`, `[1, 2]` or `"007"`.
+pub(super) fn parse_value(text: &str, origin: &str, path: &str) -> Result<Value, CfgError> {
+    check_size(text, Some(origin))?;
+    let origin = origin.to_owned();
+    let value = yaml::parse(Some(&origin), text).map_err(|source| CfgError::Parse {
+        origin: Some(origin.clone()),
+        format: Format::Yaml.name(),
+        source,
+    })?;
+    let room = super::path::Path::parse(path)?.room();
+    tree::adopt(value, room).map_err(|fault| fault.at(path, Some(&origin)))
+}
+
+fn check_size(text: &str, origin: Option<&str>) -> Result<(), CfgError> {
+    if text.len() as u64 > MAX_BYTES {
+        return Err(CfgError::TooLarge { origin: origin.map(str::to_owned), limit: MAX_BYTES });
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Dotted paths: `model.layers.0.size`.
+
+use config::{Value, ValueKind};
+
+use super::error::{CfgError, PathProblem};
+use super::tree::{Fault, FaultKind, MAX_DEPTH, Table, describe};
+
+/// A path that names something: no segment is empty.
+#[derive(Debug)]
+pub(super) struct Path<'p> {
+    text: &'p str,
+    segments: Vec<&'p str>,
+}
+
+impl<'p> Path<'p> {
+    pub(super) fn parse(text: &'p str) -> Result<Self, CfgError> {
+        let invalid = |problem| CfgError::Path { path: text.to_owned(), problem };
+        if text.is_empty() {
+            return Err(invalid(PathProblem::Empty));
+        }
+        let segments: Vec<_> = text.split('.').collect();
+        if let Some(problem) = segments.iter().find_map(|segment| segment_problem(segment)) {
+            return Err(invalid(problem));
+        }
+        if segments.len() > MAX_DEPTH {
+            let path = segments[..MAX_DEPTH].join(".");
+            return Err(CfgError::TooDeep { path, origin: None });
+        }
+        Ok(Path { text, segments })
+    }
+
+    pub(super) fn as_str(&self) -> &'p str {
+        self.text
+    }
+
+    /// How deeply a value at this path may be nested.
+    pub(super) fn room(&self) -> usize {
+        MAX_DEPTH - self.segments.len()
+    }
+
+    /// The value at the path, `None` when there is none.
+    pub(super) fn find<'v>(&self, root: &'v Value) -> Result<Option<&'v Value>, CfgError> {
+        let mut value = root;
+        for (i, segment) in self.segments.iter().enumerate() {
+            let child = match &value.kind {
+                ValueKind::Table(table) => table.get(*segment),
+                ValueKind::Array(list) => match index(segment) {
+                    Some(index) => list.get(index),
+                    None => return Err(self.through(i, value)),
+                },
+                _ => return Err(self.through(i, value)),
+            };
+            let Some(child) = child else { return Ok(None) };
+            value = child;
+        }
+        Ok(Some(value))
+    }
+
+    /// Puts `new` at the path. Nodes that are not there are made.
+    pub(super) fn put(&self, root: &mut Value, new: Value) -> Result<(), CfgError> {
+        let (last, parents) = self.segments.split_last().expect("a path has a segment");
+        let mut value = root;
+        for (i, segment) in parents.iter().enumerate() {
+            value = self.child(i, value, segment)?;
+        }
+        let depth = parents.len();
+        if let ValueKind::Table(table) = &mut value.kind {
+            table.insert((*last).to_owned(), new);
+        } else {
+            *self.element(depth, value, last)? = new;
+        }
+        Ok(())
+    }
+
+    /// Takes out the value at the path, `None` when there is none.
+    pub(super) fn take(&self, root: &mut Value) -> Result<Option<Value>, CfgError> {
+        if self.find(root)?.is_none() {
+            return Ok(None);
+        }
+        let (last, parents) = self.segments.split_last().expect("a path has a segment");
+        let mut value = root;
+        for (i, segment) in parents.iter().enumerate() {
+            value = self.child(i, value, segment)?;
+        }
+        Ok(match &mut value.kind {
+            ValueKind::Table(table) => table.shift_remove(*last),
+            ValueKind::Array(list) => index(last).map(|index| list.remove(index)),
+            _ => None,
+        })
+    }
+
+    fn child<'v>(
+        &self,
+        depth: usize,
+        value: &'v mut Value,
+        segment: &str,
+    ) -> Result<&'v mut Value, CfgError> {
+        if !matches!(value.kind, ValueKind::Table(_)) {
+            return self.element(depth, value, segment);
+        }
+        let ValueKind::Table(table) = &mut value.kind else { unreachable!("it is a table") };
+        Ok(table.entry(segment.to_owned()).or_insert_with(|| Value::new(None, Table::new())))
+    }
+
+    fn element<'v>(
+        &self,
+        depth: usize,
+        value: &'v mut Value,
+        segment: &str,
+    ) -> Result<&'v mut Value, CfgError> {
+        let through = self.through(depth, value);
+        let ValueKind::Array(list) = &mut value.kind else { return Err(through) };
+        let Some(index) = index(segment) else { return Err(through) };
+        let problem = PathProblem::Index { len: list.len() };
+        list.get_mut(index).ok_or_else(|| CfgError::Path { path: self.text.to_owned(), problem })
+    }
+
+    fn through(&self, depth: usize, value: &Value) -> CfgError {
+        CfgError::Through {
+            path: self.text.to_owned(),
+            at: self.segments[..depth].join("."),
+            origin: value.origin().map(str::to_owned),
+            found: describe(value),
+        }
+    }
+}
+
+/// Refuses a key that a path could not name.
+pub(super) fn check_key(key: &str) -> Result<(), Fault> {
+    let problem = if key.is_empty() {
+        Some(PathProblem::Empty)
+    } else if key.contains('.') {
+        Some(PathProblem::Dot)
+    } else {
+        segment_problem(key)
+    };
+    problem.map_or(Ok(()), |problem| Err(Fault::new(FaultKind::Key(key.to_owned(), problem))))
+}
+
+fn segment_problem(segment: &str) -> Option<PathProblem> {
+    if segment.is_empty() {
+        return Some(PathProblem::EmptySegment);
+    }
+    has_index(segment).then_some(PathProblem::Brackets)
+}
+
+/// Whether a segment reads like `layers[0]`. Other brackets are ordinary characters.
+fn has_index(segment: &str) -> bool {
+    let Some((name, index)) = segment.strip_suffix(']').and_then(|s| s.rsplit_once('[')) else {
+        return false;
+    };
+    !name.is_empty() && !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn index(segment: &str) -> Option<usize> {
+    segment.bytes().all(|b| b.is_ascii_digit()).then(|| segment.parse().ok())?
+}

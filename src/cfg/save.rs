@@ -1,0 +1,129 @@
+//! Files out: whole trees, and what differs from a base.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use config::{Value, ValueKind};
+
+use super::error::CfgError;
+use super::format::Format;
+use super::load::{self, BASE};
+use super::tree::{self, Table, join};
+
+/// Writes the tree to `file`, whole or not at all.
+pub(super) fn save(root: &Value, file: &Path) -> Result<(), CfgError> {
+    let format = Format::of(file)?;
+    load::check_no_base(root, Some(file))?;
+    write(file, &format.write(root)?)
+}
+
+/// Writes what differs from what `base` loads as, and where `base` is.
+pub(super) fn save_diff(root: &Value, file: &Path, base: &Path) -> Result<(), CfgError> {
+    let format = Format::of(file)?;
+    load::check_no_base(root, Some(file))?;
+    let loaded = load::load(base)?;
+    let target = real_target(file)?;
+    // Written over one of the files under it, it would be its own base.
+    if loaded.files.contains(&target) {
+        let chain = vec![file.to_owned(), base.to_owned(), file.to_owned()];
+        return Err(CfgError::BaseLoop { chain });
+    }
+    let mut diff = Table::new();
+    diff.insert(BASE.to_owned(), relative_base(&target, &loaded.files[0])?.into());
+    diff.extend(difference(root, &loaded.root, base)?);
+    write(file, &format.write(&diff.into())?)
+}
+
+fn difference(root: &Value, under: &Value, base: &Path) -> Result<Table, CfgError> {
+    let mut lost = Vec::new();
+    let diff = differing(root, under, "", &mut lost);
+    if !lost.is_empty() {
+        return Err(CfgError::BaseHasMore { base: base.to_owned(), paths: lost });
+    }
+    match diff.map(|diff| diff.kind) {
+        Some(ValueKind::Table(table)) => Ok(table),
+        _ => Ok(Table::new()),
+    }
+}
+
+/// What must be laid over `under` to get `value`, if anything. What only `under` has is `lost`:
+/// a merge cannot take it away.
+fn differing(value: &Value, under: &Value, path: &str, lost: &mut Vec<String>) -> Option<Value> {
+    let (ValueKind::Table(table), ValueKind::Table(below)) = (&value.kind, &under.kind) else {
+        return (!tree::same(value, under)).then(|| value.clone());
+    };
+    lost.extend(below.keys().filter(|key| !table.contains_key(*key)).map(|key| join(path, key)));
+    let mut diff = Table::new();
+    for (key, value) in table {
+        let differs = match below.get(key) {
+            Some(under) => differing(value, under, &join(path, key), lost),
+            None => Some(value.clone()),
+        };
+        diff.extend(differs.map(|value| (key.clone(), value)));
+    }
+    (!diff.is_empty()).then(|| diff.into())
+}
+
+/// `base` as seen from the directory of `target`; both are canonical.
+fn relative_base(target: &Path, base: &Path) -> Result<String, CfgError> {
+    let from = target.parent().unwrap_or(target);
+    let shared = from.components().zip(base.components()).take_while(|(a, b)| a == b).count();
+    // Nothing in common: another drive.
+    let relative = if shared == 0 { base.to_owned() } else { climb(from, base, shared) };
+    relative.into_os_string().into_string().map_err(|name| CfgError::Write {
+        file: name.into(),
+        source: io::Error::new(io::ErrorKind::InvalidInput, "the base's path is not valid Unicode"),
+    })
+}
+
+fn climb(from: &Path, to: &Path, shared: usize) -> PathBuf {
+    let up = from.components().skip(shared).map(|_| Component::ParentDir);
+    up.chain(to.components().skip(shared)).collect()
+}
+
+/// The file that writing to `file` replaces: a link stays one.
+fn real_target(file: &Path) -> Result<PathBuf, CfgError> {
+    let failed = |source| CfgError::Write { file: file.to_owned(), source };
+    match fs::canonicalize(file) {
+        Ok(target) if target.is_file() => Ok(target),
+        Ok(_) => Err(CfgError::NotAFile { file: file.to_owned() }),
+        Err(_) => {
+            let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+            let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+            Ok(parent.join(file.file_name().unwrap_or_default()))
+        }
+    }
+}
+
+/// Puts `text` in `file` in one step, so that nobody reads half of it and a failure leaves what
+/// was there.
+fn write(file: &Path, text: &str) -> Result<(), CfgError> {
+    let target = real_target(file)?;
+    let temporary = temporary_beside(&target);
+    let written = fill(&temporary, &target, text).and_then(|()| fs::rename(&temporary, &target));
+    written.map_err(|source| {
+        // The error to report is the one that came first.
+        fs::remove_file(&temporary).ok();
+        CfgError::Write { file: file.to_owned(), source }
+    })
+}
+
+fn fill(temporary: &Path, target: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::create_new(temporary)?;
+    if let Ok(replaced) = fs::metadata(target) {
+        file.set_permissions(replaced.permissions())?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+fn temporary_beside(target: &Path) -> PathBuf {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut name = std::ffi::OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(format!(".{}-{count}.tmp", std::process::id()));
+    target.with_file_name(name)
+}

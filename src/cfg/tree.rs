@@ -1,0 +1,209 @@
+//! The tree inside a configuration: `config`'s own values, which remember where they came from.
+
+use std::fmt;
+
+use config::{Map, Value, ValueKind};
+
+use super::error::{CfgError, PathProblem};
+use super::path;
+
+/// How deeply nodes and lists may be nested, the top included.
+///
+/// All formats can be read this deeply (the TOML parser stops at 80 levels, the one for JSON at
+/// 127), and every walk over a tree may recurse without a thought for the stack.
+pub(super) const MAX_DEPTH: usize = 64;
+
+pub(super) type Table = Map<String, Value>;
+
+/// What makes a value unfit for a tree, found somewhere inside it.
+#[derive(Debug)]
+pub(super) struct Fault {
+    /// Where, from the inside out.
+    steps: Vec<String>,
+    kind: FaultKind,
+}
+
+#[derive(Debug)]
+pub(super) enum FaultKind {
+    Key(String, PathProblem),
+    TooDeep,
+    /// An integer that needs more than 64 bits.
+    Integer(String),
+    /// What a `Serialize` or a `Deserialize` said.
+    Said(String),
+}
+
+impl Fault {
+    pub(super) fn new(kind: FaultKind) -> Self {
+        Fault { steps: Vec::new(), kind }
+    }
+
+    /// The same fault, seen from the node that has it under `step`.
+    pub(super) fn under(mut self, step: impl fmt::Display) -> Self {
+        self.steps.push(step.to_string());
+        self
+    }
+
+    /// The error for a fault in the value at `path`.
+    pub(super) fn at(self, path: &str, origin: Option<&str>) -> CfgError {
+        let path = self.steps.iter().rev().fold(path.to_owned(), |path, step| join(&path, step));
+        let origin = origin.map(str::to_owned);
+        match self.kind {
+            FaultKind::Key(key, problem) => CfgError::Key { path, key, origin, problem },
+            FaultKind::TooDeep => CfgError::TooDeep { path, origin },
+            kind => CfgError::Value { path, origin, source: kind.to_string().into() },
+        }
+    }
+}
+
+impl fmt::Display for FaultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FaultKind::Key(key, problem) => write!(f, "the key {key:?} is refused: {problem}"),
+            FaultKind::TooDeep => write!(f, "more than {MAX_DEPTH} levels of nesting"),
+            FaultKind::Integer(number) => write!(f, "the integer {number} needs more than 64 bits"),
+            FaultKind::Said(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kind.fmt(f)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// An integer as the tree holds it: `I64` where it fits, else `U64`, so that equal numbers are
+/// equal values.
+pub(super) fn integer<N: Copy + fmt::Display>(n: N) -> Result<ValueKind, Fault>
+where
+    i64: TryFrom<N>,
+    u64: TryFrom<N>,
+{
+    i64::try_from(n)
+        .map(ValueKind::I64)
+        .or_else(|_| u64::try_from(n).map(ValueKind::U64))
+        .map_err(|_| Fault::new(FaultKind::Integer(n.to_string())))
+}
+
+/// Checks keys, depth and integers of what was parsed outside this module.
+pub(super) fn adopt(value: Value, room: usize) -> Result<Value, Fault> {
+    let origin = value.origin().map(str::to_owned);
+    let kind = match value.kind {
+        ValueKind::I128(n) => integer(n)?,
+        ValueKind::U128(n) => integer(n)?,
+        ValueKind::U64(n) => integer(n)?,
+        ValueKind::Array(list) => {
+            let room = inner(room)?;
+            let elements = list.into_iter().enumerate();
+            let adopted = elements.map(|(i, v)| adopt(v, room).map_err(|fault| fault.under(i)));
+            ValueKind::Array(adopted.collect::<Result<_, _>>()?)
+        }
+        ValueKind::Table(table) => {
+            let room = inner(room)?;
+            let entries = table.into_iter();
+            ValueKind::Table(
+                entries.map(|entry| adopt_entry(entry, room)).collect::<Result<_, _>>()?,
+            )
+        }
+        kind => kind,
+    };
+    Ok(Value::new(origin.as_ref(), kind))
+}
+
+fn adopt_entry((key, value): (String, Value), room: usize) -> Result<(String, Value), Fault> {
+    path::check_key(&key)?;
+    let value = adopt(value, room).map_err(|fault| fault.under(&key))?;
+    Ok((key, value))
+}
+
+/// The room left inside a node or a list.
+pub(super) fn inner(room: usize) -> Result<usize, Fault> {
+    room.checked_sub(1).ok_or_else(|| Fault::new(FaultKind::TooDeep))
+}
+
+/// Whether two trees hold the same, wherever it came from and in whatever order the keys are.
+///
+/// Floats are the same when their bits are, so that `.nan` equals itself and a tree equals what
+/// is loaded after it was saved.
+pub(super) fn same(a: &Value, b: &Value) -> bool {
+    match (&a.kind, &b.kind) {
+        (ValueKind::Float(a), ValueKind::Float(b)) => {
+            a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
+        }
+        (ValueKind::Array(a), ValueKind::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (ValueKind::Table(a), ValueKind::Table(b)) => {
+            a.len() == b.len() && a.iter().all(|(k, a)| b.get(k).is_some_and(|b| same(a, b)))
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// Lays `right` over `left`: nodes are merged key by key, everything else is replaced.
+pub(super) fn merge(left: &mut Value, right: &Value) {
+    let origin = right.origin().or(left.origin()).map(str::to_owned);
+    match (&mut left.kind, &right.kind) {
+        (ValueKind::Table(under), ValueKind::Table(over)) => {
+            for (key, value) in over {
+                merge_entry(under, key, value);
+            }
+            let kind = std::mem::take(&mut left.kind);
+            *left = Value::new(origin.as_ref(), kind);
+        }
+        _ => *left = right.clone(),
+    }
+}
+
+fn merge_entry(under: &mut Table, key: &str, value: &Value) {
+    match under.get_mut(key) {
+        Some(left) => merge(left, value),
+        None => {
+            under.insert(key.to_owned(), value.clone());
+        }
+    }
+}
+
+/// A path with one more segment.
+pub(super) fn join(path: &str, step: &str) -> String {
+    if path.is_empty() { step.to_owned() } else { format!("{path}.{step}") }
+}
+
+/// What a value is, in words.
+pub(super) fn describe(value: &Value) -> String {
+    match &value.kind {
+        ValueKind::Nil => "null".to_owned(),
+        ValueKind::Boolean(b) => format!("the boolean {b}"),
+        ValueKind::I64(_) | ValueKind::U64(_) | ValueKind::I128(_) | ValueKind::U128(_) => {
+            format!("the number {}", value.kind)
+        }
+        ValueKind::Float(x) => format!("the number {x:?}"),
+        ValueKind::String(text) => format!("the text {text:?}"),
+        ValueKind::Array(list) => format!("a list of {}", list.len()),
+        ValueKind::Table(table) => format!("a node with {} keys", table.len()),
+    }
+}
+
+/// The path of the first value in `value` for which `unfit` has a description, and that.
+pub(super) fn find_unfit(
+    value: &Value,
+    path: &str,
+    unfit: &dyn Fn(&Value) -> Option<String>,
+) -> Option<(String, String)> {
+    if let Some(found) = unfit(value) {
+        return Some((path.to_owned(), found));
+    }
+    match &value.kind {
+        ValueKind::Table(table) => {
+            table.iter().find_map(|(key, v)| find_unfit(v, &join(path, key), unfit))
+        }
+        ValueKind::Array(list) => list
+            .iter()
+            .enumerate()
+            .find_map(|(i, v)| find_unfit(v, &join(path, &i.to_string()), unfit)),
+        _ => None,
+    }
+}
