@@ -9,6 +9,7 @@ mod layers;
 mod load;
 mod path;
 mod save;
+mod scalar;
 mod ser;
 mod toml;
 mod tree;

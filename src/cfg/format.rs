@@ -93,7 +93,7 @@ pub(super) fn parse_value(text: &str, origin: &str, path: &str) -> Result<Value,
     let value = yaml::parse(Some(&origin), text).map_err(|source| CfgError::Parse {
         origin: Some(origin.clone()),
         format: Format::Yaml.name(),
-        source,
+        source: source.into(),
     })?;
     let room = super::path::Path::parse(path)?.room();
     tree::adopt(value, room).map_err(|fault| fault.at(path, Some(&origin)))
