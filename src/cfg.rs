@@ -554,3 +554,7 @@ impl<'de> Deserialize<'de> for CfgNode {
         CfgNode::from_root(root).map_err(serde::de::Error::custom)
     }
 }
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/config.md")]
+struct Guide;

@@ -27,5 +27,8 @@ pub use crate::pool::{
 pub use crate::runner::{ConsumerContext, ProducerContext, Runner};
 pub use crate::stream::Stream;
 
+/// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.
+pub use config;
+
 #[cfg(feature = "candle")]
 pub use candle_core;

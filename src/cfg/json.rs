@@ -54,8 +54,8 @@ fn with_origin(value: Value, uri: Option<&String>) -> Value {
 /// Refuses integers of more than 64 bits in a valid text: the parser makes floats of them.
 fn check_integers(text: &str) -> Result<(), String> {
     for (i, line) in text.lines().enumerate() {
-        if let Some((column, number)) = numbers(line).find(|(_, number)| is_oversized(number)) {
-            let line = i + 1;
+        if let Some((start, number)) = numbers(line).find(|(_, number)| is_oversized(number)) {
+            let (line, column) = (i + 1, line[..start].chars().count() + 1);
             return Err(format!(
                 "{number} does not fit in 64 bits at line {line}, column {column}"
             ));
@@ -64,7 +64,7 @@ fn check_integers(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The numbers of a line, outside its strings, with their columns. Strings end on their line.
+/// The numbers of a line, outside its strings, with where they start. Strings end on their line.
 fn numbers(line: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -74,11 +74,11 @@ fn numbers(line: &str) -> impl Iterator<Item = (usize, &str)> {
                 rest = after_string(string);
                 continue;
             }
+            let start = line.len() - rest.len();
             let end = rest.find(|c| !is_numeric(c)).unwrap_or(rest.len());
             let (number, after) = rest.split_at(end);
-            let column = line[..line.len() - rest.len()].chars().count() + 1;
             rest = after;
-            return (!number.is_empty()).then_some((column, number));
+            return (!number.is_empty()).then_some((start, number));
         }
     })
 }

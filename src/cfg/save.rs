@@ -100,30 +100,36 @@ fn real_target(file: &Path) -> Result<PathBuf, CfgError> {
 /// Puts `text` in `file` in one step, so that nobody reads half of it and a failure leaves what
 /// was there.
 fn write(file: &Path, text: &str) -> Result<(), CfgError> {
+    let failed = |source| CfgError::Write { file: file.to_owned(), source };
     let target = real_target(file)?;
-    let temporary = temporary_beside(&target);
-    let written = fill(&temporary, &target, text).and_then(|()| fs::rename(&temporary, &target));
+    let (opened, temporary) = create_beside(&target).map_err(failed)?;
+    let written = fill(opened, &target, text).and_then(|()| fs::rename(&temporary, &target));
     written.map_err(|source| {
         // The error to report is the one that came first.
         fs::remove_file(&temporary).ok();
-        CfgError::Write { file: file.to_owned(), source }
+        failed(source)
     })
 }
 
-fn fill(temporary: &Path, target: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::create_new(temporary)?;
+/// A new file in the directory of `target`. One that is left from a process that was killed, or
+/// belongs to another, is not touched.
+fn create_beside(target: &Path) -> io::Result<(File, PathBuf)> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".gangline-{}-{count}.tmp", std::process::id());
+        let temporary = target.with_file_name(name);
+        match File::create_new(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => return Ok((created?, temporary)),
+        }
+    }
+}
+
+fn fill(mut file: File, target: &Path, text: &str) -> io::Result<()> {
     if let Ok(replaced) = fs::metadata(target) {
         file.set_permissions(replaced.permissions())?;
     }
     file.write_all(text.as_bytes())?;
     file.sync_all()
-}
-
-fn temporary_beside(target: &Path) -> PathBuf {
-    static COUNT: AtomicU64 = AtomicU64::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    let mut name = std::ffi::OsString::from(".");
-    name.push(target.file_name().unwrap_or_default());
-    name.push(format!(".{}-{count}.tmp", std::process::id()));
-    target.with_file_name(name)
 }

@@ -7,7 +7,12 @@ use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visit
 use serde::ser::{self, Impossible, Serialize, SerializeMap, Serializer};
 
 use super::path::check_key;
+use super::scalar;
 use super::tree::{Fault, FaultKind, Table, inner, integer};
+
+/// The key of the node that serde_json makes of a number when any crate of the program turns its
+/// feature `arbitrary_precision` on.
+const JSON_NUMBER: &str = "$serde_json::private::Number";
 
 /// The tree for `value`, with at most `room` levels of nodes and lists.
 pub(super) fn to_value<T: Serialize + ?Sized>(value: &T, room: usize) -> Result<Value, Fault> {
@@ -114,6 +119,10 @@ impl<'de> Visitor<'de> for TreeSeed {
         let room = inner(self.room).map_err(de::Error::custom)?;
         let mut table = Table::new();
         while let Some(key) = map.next_key::<String>()? {
+            if key == JSON_NUMBER {
+                let number = scalar::resolve(&map.next_value::<String>()?);
+                return number.map(Value::from).map_err(de::Error::custom);
+            }
             check_key(&key).map_err(de::Error::custom)?;
             if table.contains_key(&key) {
                 return Err(de::Error::custom(format_args!("the key {key:?} is there twice")));
@@ -492,5 +501,23 @@ impl Serializer for ToKey {
         _value: &T,
     ) -> Result<String, Fault> {
         Err(no_key())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::value::{Error, MapDeserializer};
+
+    use super::*;
+
+    #[test]
+    fn a_json_number_of_any_precision_is_a_number() {
+        let read = |number: &'static str| {
+            let node = MapDeserializer::<_, Error>::new([(JSON_NUMBER, number)].into_iter());
+            TreeSeed { room: 1 }.deserialize(node)
+        };
+        assert_eq!(read("18446744073709551615").unwrap().kind, ValueKind::U64(u64::MAX));
+        assert_eq!(read("-1.5e3").unwrap().kind, ValueKind::Float(-1500.0));
+        assert!(read("18446744073709551616").is_err());
     }
 }

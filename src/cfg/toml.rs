@@ -31,14 +31,15 @@ pub(super) fn to_string(value: &Value) -> String {
     text
 }
 
-/// Says where the integer is that was too large: `config` does not.
+/// Says where the integer is that was too large: `config` does not. Other errors end with a line
+/// break, which would end up in the middle of somebody's log.
 fn locate(error: Box<dyn Error + Send + Sync>, text: &str) -> Box<dyn Error + Send + Sync> {
     let place = error.is::<ParseIntError>().then(|| find_oversized(text)).flatten();
     match place {
         Some((line, column, number)) => {
             format!("{number} does not fit in 64 bits at line {line}, column {column}").into()
         }
-        None => error,
+        None => error.to_string().trim_end().into(),
     }
 }
 

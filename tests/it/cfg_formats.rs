@@ -202,6 +202,8 @@ fn parse_errors_name_file_line_and_column() {
         let error = error.to_string();
         assert!(error.starts_with(&file.display().to_string()) && error.contains(place), "{error}");
     }
+    let error = CfgNode::from_toml_str("a = = 2").unwrap_err().to_string();
+    assert_eq!(error, error.trim_end());
     let error = CfgNode::from_yaml_str("a: [").unwrap_err().to_string();
     assert!(error.starts_with("the text is not valid YAML: "), "{error}");
 }
