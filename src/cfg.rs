@@ -476,8 +476,8 @@ impl CfgNode {
         if matches!(root.kind, ValueKind::Table(_)) {
             return Ok(CfgNode { root, state: State::Open });
         }
-        let source = format!("the top must be a node, not {}", tree::describe(&root)).into();
-        Err(CfgError::Value { path: String::new(), origin: None, source })
+        let origin = root.origin().map(str::to_owned);
+        Err(CfgError::Type { path: String::new(), origin, source: no_node(&root).into() })
     }
 
     fn table(&self) -> &Table {
@@ -550,9 +550,18 @@ impl Serialize for CfgNode {
 /// From any format that tells its types, such as YAML, TOML and JSON.
 impl<'de> Deserialize<'de> for CfgNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error;
         let root = TreeSeed { room: MAX_DEPTH }.deserialize(deserializer)?;
-        CfgNode::from_root(root).map_err(serde::de::Error::custom)
+        if !matches!(root.kind, ValueKind::Table(_)) {
+            return Err(Error::custom(no_node(&root)));
+        }
+        let root = tree::adopt(root, MAX_DEPTH).map_err(|fault| fault.at("", None));
+        root.and_then(CfgNode::from_root).map_err(Error::custom)
     }
+}
+
+fn no_node(value: &Value) -> String {
+    format!("invalid type: {}, expected a node", tree::describe(value))
 }
 
 #[cfg(doctest)]

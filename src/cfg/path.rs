@@ -108,9 +108,10 @@ impl<'p> Path<'p> {
         value: &'v mut Value,
         segment: &str,
     ) -> Result<&'v mut Value, CfgError> {
-        let through = self.through(depth, value);
-        let ValueKind::Array(list) = &mut value.kind else { return Err(through) };
-        let Some(index) = index(segment) else { return Err(through) };
+        let (ValueKind::Array(_), Some(index)) = (&value.kind, index(segment)) else {
+            return Err(self.through(depth, value));
+        };
+        let ValueKind::Array(list) = &mut value.kind else { unreachable!("it is a list") };
         let problem = PathProblem::Index { len: list.len() };
         list.get_mut(index).ok_or_else(|| CfgError::Path { path: self.text.to_owned(), problem })
     }
@@ -153,5 +154,7 @@ fn has_index(segment: &str) -> bool {
 }
 
 fn index(segment: &str) -> Option<usize> {
-    segment.bytes().all(|b| b.is_ascii_digit()).then(|| segment.parse().ok())?
+    let is_number = segment.bytes().all(|b| b.is_ascii_digit());
+    // No list is as long as a number that is too large.
+    is_number.then(|| segment.parse().unwrap_or(usize::MAX))
 }

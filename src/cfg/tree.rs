@@ -181,9 +181,16 @@ pub(super) fn describe(value: &Value) -> String {
             format!("the number {}", value.kind)
         }
         ValueKind::Float(x) => format!("the number {x:?}"),
-        ValueKind::String(text) => format!("the text {text:?}"),
+        ValueKind::String(text) => describe_text(text),
         ValueKind::Array(list) => format!("a list of {}", list.len()),
         ValueKind::Table(table) => format!("a node with {} keys", table.len()),
+    }
+}
+
+fn describe_text(text: &str) -> String {
+    match text.char_indices().nth(60) {
+        Some((end, _)) => format!("a text that starts with {:?}", &text[..end]),
+        None => format!("the text {text:?}"),
     }
 }
 

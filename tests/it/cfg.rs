@@ -182,6 +182,7 @@ fn lists_are_reached_by_index() {
     let mut cfg = yaml("layers: [{size: 1}, {size: 2}]");
     assert_eq!(cfg.get::<u32>("layers.1.size").unwrap(), 2);
     assert_eq!(cfg.get::<Option<u32>>("layers.2.size").unwrap(), None);
+    assert!(!cfg.contains("layers.99999999999999999999999"));
     cfg.set("layers.0.size", 7).unwrap();
     cfg.set("layers.1.name", "x").unwrap();
     assert_eq!(cfg, yaml("layers: [{size: 7}, {size: 2, name: x}]"));
@@ -339,7 +340,7 @@ fn a_sub_node_is_a_copy() {
     assert_eq!(outer, yaml("sub: {lr: 2}"));
     check_error(
         yaml("a: [1]").get::<CfgNode>("a"),
-        "a: the configuration cannot be held in a configuration: the top must be a node, not a list of 1",
+        "a: invalid type: a list of 1, expected a node",
     );
 }
 
