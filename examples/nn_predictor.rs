@@ -1,0 +1,88 @@
+//! One network on many devices, results in input order: `cargo run --example nn_predictor -- --devices cpu*4`
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use candle_core::Tensor;
+use gangline::{
+    BoxError, ConsumerContext, Devices, OrderedRunner, ProducerContext, Result, Runner,
+};
+
+use args::{Args, Flag};
+use network::Net;
+
+#[path = "common/args.rs"]
+mod args;
+#[path = "common/network.rs"]
+mod network;
+#[path = "common/rng.rs"]
+mod rng;
+
+const FLAGS: &[Flag] =
+    &[Flag { name: "--devices", value: "LIST", help: "such as cuda:0-3 (default: cpu*4)" }];
+
+struct Predictor {
+    /// Made once and copied to every device: were each producer to make its own, the answers
+    /// would depend on who got which input.
+    net: Arc<Net>,
+}
+
+impl Runner for Predictor {
+    type Input = f32;
+    type Output = Tensor;
+    type ProducerState = Net;
+    type ConsumerState = Vec<Tensor>;
+    type Summary = Tensor;
+
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Net> {
+        Ok(self.net.to_device(&cx.candle_device()?)?)
+    }
+
+    fn producer_work(&self, _: &ProducerContext<'_>, net: &mut Net, x: f32) -> Result<Tensor> {
+        Ok(net.predict(&[x])?)
+    }
+
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<Tensor>> {
+        Ok(Vec::new())
+    }
+
+    fn consumer_work(
+        &self,
+        _: &ConsumerContext<'_>,
+        rows: &mut Vec<Tensor>,
+        row: Tensor,
+    ) -> Result<()> {
+        rows.push(row);
+        Ok(())
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, rows: Vec<Tensor>) -> Result<Tensor> {
+        Ok(Tensor::cat(&rows, 0)?)
+    }
+}
+
+fn main() -> ExitCode {
+    args::main("Runs a small network over 100 numbers, one by one.", FLAGS, predict)
+}
+
+fn predict(args: &Args) -> Result<(), BoxError> {
+    let devices = args.get::<Devices>("--devices")?.map_or_else(|| "cpu*4".parse(), Ok)?;
+    let net = Arc::new(Net::seeded(4)?);
+    let mut runner = OrderedRunner::new(Predictor { net: Arc::clone(&net) }, devices)?;
+    let result = runner.run((0..100u8).map(f32::from))?;
+    println!("shape {:?}", result.dims());
+    assert_eq!(result.dims(), [100, 3]);
+    assert_rows(&net, &result)?;
+    runner.close()?;
+    Ok(())
+}
+
+/// Row by row what the network says alone; a GPU may round the last digit in its own way.
+fn assert_rows(net: &Net, result: &Tensor) -> Result<(), BoxError> {
+    for (x, row) in (0..100u8).zip(result.to_vec2::<f32>()?) {
+        let alone = net.predict(&[f32::from(x)])?.squeeze(0)?.to_vec1::<f32>()?;
+        assert!(row.iter().zip(&alone).all(|(a, b)| (a - b).abs() <= 1e-6 * b.max(1.0)), "row {x}");
+    }
+    Ok(())
+}
