@@ -174,7 +174,8 @@ fn read(args: &Args) -> Result<(), BoxError> {
 
     assert_eq!(tally.readings.len(), held_out.len());
     assert!(tally.is_in_order());
-    show(&tally, took);
+    // All at once: `| head -1` then gets its line without a broken pipe here.
+    print!("{}", report(&tally, took));
     if tally.accuracy() < LEAST_ACCURACY {
         return Err(format!("expected an accuracy of {LEAST_ACCURACY} % or more").into());
     }
@@ -189,15 +190,20 @@ fn checked_weights(path: &Path) -> Result<Vec<u8>, BoxError> {
     Ok(weights)
 }
 
-fn show(tally: &Tally, took: Duration) {
+fn report(tally: &Tally, took: Duration) -> String {
     let wrong: Vec<_> = tally.readings.iter().filter(|reading| !reading.is_right()).collect();
     let items: usize = tally.shares.values().map(|share| share.items).sum();
     let (seconds, digits) = (took.as_secs_f64(), tally.readings.len());
-    println!("accuracy {:.1} %", tally.accuracy());
-    println!("{digits} digits, {} wrong", wrong.len());
-    println!("{items} items in {seconds:.3} s, {:.0} items/s\n", items as f64 / seconds);
-    println!("{}", table(&tally.shares));
-    println!("{}", drawing(&wrong[..wrong.len().min(DRAWN)]));
+    let rate = items as f64 / seconds;
+    [
+        format!("accuracy {:.1} %\n", tally.accuracy()),
+        format!("{digits} digits, {} wrong\n", wrong.len()),
+        format!("{items} items in {seconds:.3} s, {rate:.0} items/s\n\n"),
+        table(&tally.shares),
+        String::from("\n"),
+        drawing(&wrong[..wrong.len().min(DRAWN)]),
+    ]
+    .concat()
 }
 
 fn table(shares: &BTreeMap<usize, Share>) -> String {
