@@ -21,7 +21,7 @@ pub(crate) struct Args {
 /// The command line is at fault, not the run.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Usage(String);
+pub(crate) struct Usage(pub(crate) String);
 
 impl Args {
     /// The value of an option, `None` where it was not given.
