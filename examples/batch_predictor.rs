@@ -1,4 +1,4 @@
-//! Batches as items, made by the caller's iterator: `cargo run --example batch_predictor -- --devices cpu*2`
+//! Batches as items, made by the caller's iterator: `cargo run --example batch_predictor -- --devices 'cpu*2'`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Reads handwritten digits on all devices, in order: `cargo run --release --example digits -- --devices cpu*2`
+//! Reads handwritten digits on all devices, in order: `cargo run --release --example digits -- --devices 'cpu*2'`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! One network on many devices, results in input order: `cargo run --example nn_predictor -- --devices cpu*4`
+//! One network on many devices, results in input order: `cargo run --example nn_predictor -- --devices 'cpu*4'`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
 
 use std::process::ExitCode;
