@@ -275,6 +275,13 @@ impl<I, T> Exchange<I, T> {
 
     /// All credits that are free, at least one; none when the feeder is to stop.
     fn wait_for_credits(&self) -> usize {
+        for _ in 0..LOOKS_BEFORE_SLEEP {
+            let credits = self.free_credits();
+            if credits > 0 || self.is_halted() {
+                return credits;
+            }
+            std::thread::yield_now();
+        }
         let mut credits = lock(&self.credits);
         while credits.free == 0 && !credits.halted {
             self.starving.store(true, Ordering::Relaxed);
