@@ -563,7 +563,3 @@ impl<'de> Deserialize<'de> for CfgNode {
 fn no_node(value: &Value) -> String {
     format!("invalid type: {}, expected a node", tree::describe(value))
 }
-
-#[cfg(doctest)]
-#[doc = include_str!("../docs/config.md")]
-struct Guide;

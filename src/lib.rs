@@ -1,4 +1,200 @@
-//! gangline.
+//! Run one stream of inputs through several devices, CPU threads or GPUs, and get the results in order.
+//!
+//! You have inputs (files, images, rows), devices, and something expensive to set up on each device,
+//! such as a loaded model. You implement one trait, [`Runner`], and hand over a device list and any
+//! iterator. Every device stays busy, results come in input order, memory stays bounded, nothing hangs
+//! whatever fails, and every error says which item, which device and which hook.
+//!
+//! # A first run
+//!
+//! Two closures make a runner: one makes the state of a producer, one makes an output of an input.
+//! There is a producer for each place of the device list; `3` stands for three on the CPU.
+//!
+//! ```
+//! use gangline::{OrderedRunner, map};
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let squares = map(
+//!     |_cx| Ok(()),                     // the state of each producer: none
+//!     |_cx, _state, x: u64| Ok(x * x),  // one output of one input
+//! );
+//! let mut runner = OrderedRunner::new(squares, 3)?;
+//! assert_eq!(runner.run(0..5)?, [0, 1, 4, 9, 16]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The results are collected in order. To do something else with them, give the runner a consumer:
+//!
+//! ```
+//! # use gangline::{UnorderedRunner, map};
+//! # fn main() -> gangline::Result<()> {
+//! let sum_of_squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x)).fold(
+//!     |_cx| Ok(0),                                // the state of the consumer, made for each run
+//!     |_cx, sum, y| { *sum += y; Ok(()) },        // takes each output
+//! );
+//! let mut runner = UnorderedRunner::new(sum_of_squares, 3)?;
+//! assert_eq!(runner.run(0..100)?, 328_350);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The trait
+//!
+//! A type of your own that implements [`Runner`] has a name, documentation, and all six hooks. The three
+//! producer hooks run on a thread for each device; the three consumer hooks on one thread for each run.
+//! States never leave their thread, so they need not be `Send`.
+//!
+//! ```
+//! use gangline::{CfgNode, ConsumerContext, ProducerContext, Result, Runner, UnorderedRunner};
+//!
+//! struct SumOfPowers;
+//!
+//! impl Runner for SumOfPowers {
+//!     type Input = u64;
+//!     type Output = u64;
+//!     type ProducerState = u32;
+//!     type ConsumerState = u64;
+//!     type Summary = u64;
+//!
+//!     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<u32> {
+//!         Ok(cx.cfg().get("exponent")?)
+//!     }
+//!     fn producer_work(&self, _: &ProducerContext<'_>, exponent: &mut u32, x: u64) -> Result<u64> {
+//!         Ok(x.pow(*exponent))
+//!     }
+//!     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<u64> {
+//!         Ok(0)
+//!     }
+//!     fn consumer_work(&self, _: &ConsumerContext<'_>, sum: &mut u64, y: u64) -> Result<()> {
+//!         *sum += y;
+//!         Ok(())
+//!     }
+//!     fn consumer_end(&self, _: &ConsumerContext<'_>, sum: u64) -> Result<u64> {
+//!         Ok(sum)
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let cfg = CfgNode::new().with("exponent", 3)?;
+//! let mut runner = UnorderedRunner::with_cfg(SumOfPowers, 3, cfg)?;
+//! assert_eq!(runner.run(0..100)?, 24_502_500);
+//! runner.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Building the runner calls `producer_init` on all devices at the same time. The producers live until
+//! [`close`](Handle::close) or drop: any number of runs uses the same loaded models.
+//!
+//! # Devices
+//!
+//! A device list is text, as users type it: `cpu*4` is four producers on the CPU, `cuda:0,cuda:1` one on
+//! each of two GPUs, `cuda:0*2` two on one GPU, `cuda:all` one on each there is, `cuda:0+cuda:1` one
+//! producer that owns both. See [`Devices`]. A device that this build or this machine does not have is an
+//! error when the runner is built, never a silent fall back to the CPU.
+//!
+//! ```
+//! # use gangline::{OrderedRunner, map};
+//! let nothing = || map(|_| Ok(()), |_, _, x: u64| Ok(x));
+//! assert!(OrderedRunner::new(nothing(), "cpu*4").is_ok());
+//! let error = OrderedRunner::new(nothing(), "cpu:4").unwrap_err();
+//! assert!(error.to_string().contains("cpu*N"), "it says what to write instead: {error}");
+//! ```
+//!
+//! With the feature `candle`, which is on by default, [`ProducerContext`] has `candle_device()`.
+//!
+//! # Order
+//!
+//! [`OrderedRunner`] gives the consumer the results 0, 1, 2, ... as the input had them.
+//! [`UnorderedRunner`] gives them as they are finished. [`Pool`] decides when it is built.
+//!
+//! # What bounds memory
+//!
+//! Items that are given out and not yet consumed never exceed the *window*, whatever is slow: a source,
+//! a device, the consumer, or one item that everything behind it waits for. By default the window starts
+//! at three items for each producer and grows while items are fast; [`window`](Builder::window) fixes
+//! it.
+//!
+//! # Errors
+//!
+//! A hook that fails or panics ends the run, with an error that names the hook, the item, the device and
+//! the cause. In input order the items before the failed one are consumed first. The runner stays usable.
+//!
+//! ```
+//! use gangline::{Hook, OrderedRunner, map};
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let mut runner = OrderedRunner::new(
+//!     map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?)),
+//!     2,
+//! )?;
+//! let error = runner.run(["1", "2", "three", "4"]).unwrap_err();
+//! assert_eq!(error.hook(), Some(Hook::ProducerWork));
+//! assert_eq!(error.item(), Some(2));
+//! assert!(format!("{error:#}").ends_with("invalid digit found in string"));
+//!
+//! let account = runner.account();
+//! assert_eq!((account.ok, account.failed), (2, 1));
+//! assert_eq!(runner.run(["5"])?, [5]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Ending early
+//!
+//! The consumer ends a run with [`ConsumerContext::stop`]; anybody else with a [`CancelToken`]. `cancel`
+//! drops what is in progress; `finish` takes no more input and completes what was given out.
+//!
+//! ```
+//! use gangline::{OrderedRunner, map};
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let first_hundred = map(|_| Ok(()), |_, _, x: u64| Ok(x)).fold(
+//!     |_| Ok(Vec::new()),
+//!     |cx, all: &mut Vec<u64>, x| {
+//!         all.push(x);
+//!         if all.len() == 100 {
+//!             cx.stop();
+//!         }
+//!         Ok(())
+//!     },
+//! );
+//! let endless = 0..;
+//! assert_eq!(OrderedRunner::new(first_hundred, 2)?.run(endless)?.len(), 100);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Streams
+//!
+//! [`stream`](Handle::stream) gives the outputs as an iterator, without the consumer hooks, and so chains
+//! runners. [`try_run`](Handle::try_run) and [`try_stream`](Handle::try_stream) take inputs that can fail.
+//!
+//! ```
+//! use gangline::{OrderedRunner, map};
+//! use std::io::BufRead;
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let mut lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, line: String| Ok(line.len())), 2)?;
+//! let file: &[u8] = b"one\nthree\n";
+//! for length in lengths.try_stream(file.lines()) {
+//!     println!("{}", length?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | brings |
+//! |---|---|
+//! | `candle` (default) | `ProducerContext::candle_device()`, and `candle_core` and `candle_nn` re-exported |
+//! | `cuda`, `cudnn`, `metal`, `mkl` | these back ends of candle; each needs its toolkit to build |
+//!
+//! Without default features the library is the same, less candle.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod account;
 mod cancel;
@@ -32,3 +228,16 @@ pub use config;
 
 #[cfg(feature = "candle")]
 pub use candle_core;
+#[cfg(feature = "candle")]
+pub use candle_nn;
+
+/// The pages of the manual, whose examples are tests.
+#[cfg(doctest)]
+mod manual {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../docs/from-python.md")]
+    mod from_python {}
+    #[doc = include_str!("../docs/config.md")]
+    mod config {}
+}
