@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use super::call::drop_quietly;
 use super::producer::{Join, Producer};
 use super::run::Run;
 use crate::cancel::Interrupt;
@@ -70,13 +71,15 @@ impl<R: Runner + 'static> Crew<R> {
             }
         }
         drop(ready);
-        for error in outcomes.into_iter().filter_map(Result::err) {
-            building.give_up();
-            failure.get_or_insert(error);
+        for outcome in outcomes {
+            if outcome.is_err() {
+                building.give_up();
+            }
+            keep_first(&mut failure, outcome);
         }
         if building.is_given_up() {
             // What the others fail with while they end is of no interest beside the first failure.
-            let _ = crew.dismiss();
+            drop_quietly(crew.dismiss());
             return Err(failure.unwrap_or(Error::Cancelled {}));
         }
         Ok(crew)
@@ -122,7 +125,8 @@ impl<R: Runner + 'static> Crew<R> {
             runs.send(join).expect("a producer serves until its channel is closed");
         }
         drop(ready);
-        let failure = outcomes.into_iter().filter_map(Result::err).next();
+        let mut failure = None;
+        outcomes.into_iter().for_each(|outcome| keep_first(&mut failure, outcome));
         (all_left, failure.map_or(Ok(()), Err))
     }
 }
@@ -143,21 +147,29 @@ impl<R: Runner> Crew<R> {
     pub(crate) fn dismiss(&mut self) -> Result<(), Error> {
         // A closed channel is what ends a producer: before any thread is joined.
         self.runs.clear();
-        let mut outcome = Ok(());
+        let mut failure = None;
         let mut bug = None;
         for thread in self.threads.drain(..) {
             if thread.thread().id() == thread::current().id() {
                 continue;
             }
             match thread.join() {
-                Ok(ended) => outcome = outcome.and(ended),
+                Ok(ended) => keep_first(&mut failure, ended),
                 Err(payload) => bug = Some(payload),
             }
         }
         match bug {
             Some(payload) if !thread::panicking() => std::panic::resume_unwind(payload),
-            _ => outcome,
+            _ => failure.map_or(Ok(()), Err),
         }
+    }
+}
+
+/// Keeps the first error, and drops the others with care: they are the user's.
+fn keep_first(failure: &mut Option<Error>, outcome: Result<(), Error>) {
+    match outcome {
+        Err(error) if failure.is_none() => *failure = Some(error),
+        other => drop_quietly(other),
     }
 }
 

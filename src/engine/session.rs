@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, bounded};
 
-use super::call::drop_quietly;
+use super::call::{catch, drop_quietly};
 use super::collector::Collector;
 use super::consumer::{Consumed, Consumer};
 use super::crew::{Building, Crew, spawn};
@@ -35,7 +35,8 @@ pub(crate) struct Settings {
 
 /// What a handle holds.
 pub(crate) struct Engine<R: Runner> {
-    runner: Arc<R>,
+    /// `None` only while the engine is dropped.
+    runner: Option<Arc<R>>,
     cfg: Arc<CfgNode>,
     settings: Settings,
     /// Which requests of the token are spent for this handle.
@@ -72,7 +73,7 @@ impl<R: Runner + 'static> Engine<R> {
         settings.devices.check()?;
         let seen = settings.token.seen();
         let mut engine = Engine {
-            runner: Arc::new(runner),
+            runner: Some(Arc::new(runner)),
             cfg: Arc::new(cfg),
             settings,
             seen,
@@ -91,7 +92,8 @@ impl<R: Runner + 'static> Engine<R> {
         let building = Arc::new(Building::new());
         let token = self.settings.token.clone();
         let watch = token.watch_from_now(&building);
-        let hired = Crew::hire(&self.runner, self.stations(), self.settings.stack_size, &building);
+        let hired =
+            Crew::hire(self.shared_runner(), self.stations(), self.settings.stack_size, &building);
         match hired {
             Ok(crew) => {
                 self.crew = Some(crew);
@@ -144,7 +146,8 @@ impl<R: Runner + 'static> Engine<R> {
         run: &Arc<Run<R>>,
         source: &mut Source<I, R::Input>,
     ) -> Result<Consumed<R::Summary>, Error> {
-        let (runner, cfg, order) = (self.runner.clone(), self.cfg.clone(), self.settings.order);
+        let (runner, cfg, order) =
+            (self.shared_runner().clone(), self.cfg.clone(), self.settings.order);
         let consumer = Consumer::new(runner, cfg, run.clone(), order, self.window());
         let (started, may_feed) = bounded(1);
         let name = "gangline-c".to_owned();
@@ -215,7 +218,11 @@ impl<R: Runner + 'static> Engine<R> {
 
 impl<R: Runner> Engine<R> {
     pub(crate) fn runner(&self) -> &R {
-        &self.runner
+        self.shared_runner()
+    }
+
+    fn shared_runner(&self) -> &Arc<R> {
+        self.runner.as_ref().expect("it is there until the engine is dropped")
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -271,8 +278,11 @@ impl<R: Runner> Engine<R> {
 impl<R: Runner> Drop for Engine<R> {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
-            tracing::warn!("while a runner was dropped: {error:#}");
+            // The text of the cause is the user's code too.
+            let logged = catch(|| tracing::warn!("while a runner was dropped: {error:#}"));
+            drop_quietly((logged, error));
         }
+        drop_quietly(self.runner.take());
     }
 }
 

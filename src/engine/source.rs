@@ -130,6 +130,15 @@ impl<I, T> Source<I, T> {
     }
 }
 
+/// What is left of the iterator when nothing more is pulled.
+impl<I, T> Drop for Source<I, T> {
+    fn drop(&mut self) {
+        if let Some(iter) = self.iter.take() {
+            drop_quietly(iter);
+        }
+    }
+}
+
 fn exact<I>(iter: &I, remaining: fn(&I) -> (usize, Option<usize>)) -> Option<u64> {
     match catch(|| remaining(iter)) {
         Ok((least, Some(most))) if least == most => Some(least as u64),
