@@ -77,8 +77,9 @@ impl CancelToken {
             requests.made.cancels += 1;
             (requests.targets(), std::mem::take(&mut requests.guards))
         };
-        drop(guards);
+        // The runs first: to one whose guarded input ended before that, all would seem to be well.
         targets.iter().for_each(|target| target.cancel());
+        drop(guards);
     }
 
     /// Takes no more input, and lets what was given out be worked on and consumed: `consumer_end`

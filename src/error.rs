@@ -131,6 +131,10 @@ pub enum Error {
     /// The runner is active where it must be closed.
     #[non_exhaustive]
     Active {},
+    /// A hook tried to run the very runner whose hook it is, by way of a stream of it that was
+    /// leaked: the producer that the hook is on could not take part.
+    #[non_exhaustive]
+    OwnThread {},
     /// The devices cannot be used. Its text is that of the [`DeviceError`], and its cause that
     /// one's cause, so that nothing is said twice along the chain.
     #[non_exhaustive]
@@ -230,6 +234,7 @@ impl fmt::Display for Error {
             Error::Cancelled { .. } => f.write_str("cancelled"),
             Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
+            Error::OwnThread { .. } => f.write_str("a runner cannot be run by a hook of its own"),
             Error::Devices { source } => write!(f, "{source}"),
             Error::Window { window, least } => {
                 write!(f, "a window of {window} items is too small; at least {least} is needed")
@@ -251,9 +256,11 @@ impl std::error::Error for Error {
             }
             Error::Devices { source } => source.source(),
             Error::Thread { source, .. } => Some(source),
-            Error::Cancelled {} | Error::Closed {} | Error::Active {} | Error::Window { .. } => {
-                None
-            }
+            Error::Cancelled {}
+            | Error::Closed {}
+            | Error::Active {}
+            | Error::OwnThread {}
+            | Error::Window { .. } => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, News};
 use super::window::Window;
 use crate::order::{Arrivals, Order};
 use crate::sync::now;
@@ -58,19 +58,30 @@ impl<T> Collector<T> {
         self.consumed
     }
 
-    /// Gives back all credits, and those by which the window grows. To be called when
-    /// [`pop`](Collector::pop) found nothing.
+    /// Gives back all credits. To be called when [`pop`](Collector::pop) found nothing.
     pub(crate) fn settle<I>(&mut self, exchange: &Exchange<I, T>) {
-        let more = self.growth(exchange);
-        exchange.give_back(std::mem::take(&mut self.owed) + more);
+        exchange.give_back(std::mem::take(&mut self.owed));
     }
 
-    /// By how many items the window grows now: only while producers ran dry for want of credits and
-    /// nothing is held back here for order. A straggler at the head must not make it grow.
-    fn growth<I>(&mut self, exchange: &Exchange<I, T>) -> usize {
-        if !self.window.may_grow() || self.arrivals.held() > 0 || !exchange.ran_dry() {
-            return 0;
+    /// Waits for news, with all credits [given back](Collector::settle). `total` is what the caller
+    /// knows of the number of items.
+    pub(crate) fn wait<I>(&mut self, exchange: &Exchange<I, T>, total: Option<u64>) -> News {
+        if !self.window.may_grow() || self.arrivals.held() > 0 {
+            return exchange.wait(total);
         }
+        // What ran dry before was waiting for this collector, not for credits.
+        exchange.forget_dryness();
+        let news = exchange.wait(total);
+        if exchange.ran_dry() {
+            exchange.give_back(self.growth());
+        }
+        news
+    }
+
+    /// By how many items the window grows now: to be asked only when producers ran dry for want of
+    /// credits while this collector waited and held nothing back for order. A straggler at the head
+    /// or a slow consumer must not make it grow.
+    fn growth(&mut self) -> usize {
         let now = now();
         let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));
         self.window.grow(self.consumed - consumed, now - since)

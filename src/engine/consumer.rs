@@ -7,6 +7,7 @@ use crossbeam_channel::Sender;
 
 use super::call::{call, drop_quietly};
 use super::collector::Collector;
+use super::crew::cancelled_or;
 use super::run::{Outcome, Run};
 use super::window::Window;
 use crate::cfg::CfgNode;
@@ -89,7 +90,12 @@ impl<R: Runner> Consumer<R> {
                 return Ok(Ended::Complete);
             }
             if let Some((seq, outcome)) = self.collector.pop(&self.run.exchange) {
-                self.consume_one(state, seq, outcome)?;
+                if self.run.is_pointless(seq, &outcome) {
+                    drop_quietly(outcome);
+                    self.collector.done(&self.run.exchange);
+                } else {
+                    self.consume_one(state, seq, outcome)?;
+                }
                 continue;
             }
             total = total.or_else(|| self.run.exchange.total());
@@ -97,7 +103,8 @@ impl<R: Runner> Consumer<R> {
                 return Ok(Ended::Complete);
             }
             self.collector.settle(&self.run.exchange);
-            self.run.wait(total);
+            let news = self.collector.wait(&self.run.exchange, total);
+            self.run.check(news);
         }
     }
 
@@ -112,22 +119,29 @@ impl<R: Runner> Consumer<R> {
             let site = || Site { items: vec![seq], ..Site::default() };
             call(Hook::ConsumerWork, site, || self.runner.consumer_work(&cx, state, output))
         });
-        match &outcome {
-            Ok(()) => self.ok += 1,
-            Err(_) => self.failed += 1,
+        if outcome.is_ok() {
+            self.ok += 1;
+            self.collector.done(&self.run.exchange);
+            return outcome;
         }
-        self.collector.done(&self.run.exchange);
+        // Before anything else: nothing may be pulled once an item has failed.
+        self.run.abort();
+        let outcome = cancelled_or(self.run.is_cancelled(), outcome);
+        self.failed += u64::from(!self.run.is_cancelled());
         outcome
     }
 
     fn init(&self) -> Result<R::ConsumerState, Error> {
         let cx = ConsumerContext::new(&self.cfg, &*self.run, None);
-        call(Hook::ConsumerInit, Site::default, || self.runner.consumer_init(&cx))
+        let outcome = call(Hook::ConsumerInit, Site::default, || self.runner.consumer_init(&cx));
+        cancelled_or(outcome.is_err() && self.run.is_cancelled(), outcome)
     }
 
     fn end(&self, state: R::ConsumerState) -> Result<R::Summary, Error> {
         let cx = ConsumerContext::new(&self.cfg, &*self.run, None);
-        call(Hook::ConsumerEnd, Site::default, || self.runner.consumer_end(&cx, state))
+        let outcome =
+            call(Hook::ConsumerEnd, Site::default, || self.runner.consumer_end(&cx, state));
+        cancelled_or(outcome.is_err() && self.run.is_cancelled(), outcome)
     }
 }
 

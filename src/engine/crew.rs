@@ -12,7 +12,7 @@ use super::run::Run;
 use crate::cancel::Interrupt;
 use crate::error::Error;
 use crate::runner::{Runner, Station, Wanted};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// One thread for each place, each with a producer that is ready.
 pub(crate) struct Crew<R: Runner> {
@@ -25,24 +25,26 @@ pub(crate) struct Crew<R: Runner> {
 /// The building of a crew, as far as it can be interrupted.
 pub(crate) struct Building {
     wanted: Wanted,
+    cancelled: AtomicBool,
 }
 
 impl Building {
     pub(crate) fn new() -> Self {
-        Building { wanted: Wanted::all() }
+        Building { wanted: Wanted::all(), cancelled: AtomicBool::new(false) }
     }
 
     fn give_up(&self) {
         self.wanted.give_up_from(0);
     }
 
-    fn is_given_up(&self) -> bool {
-        self.wanted.gave_up_on(None)
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
     }
 }
 
 impl Interrupt for Building {
     fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
         self.give_up();
     }
 
@@ -75,14 +77,12 @@ impl<R: Runner + 'static> Crew<R> {
             if outcome.is_err() {
                 building.give_up();
             }
-            keep_first(&mut failure, outcome);
+            keep_first(&mut failure, cancelled_or(building.is_cancelled(), outcome));
         }
-        if building.is_given_up() {
-            // What the others fail with while they end is of no interest beside the first failure.
-            drop_quietly(crew.dismiss());
-            return Err(failure.unwrap_or(Error::Cancelled {}));
-        }
-        Ok(crew)
+        let Some(error) = failure else { return Ok(crew) };
+        // What the others fail with while they end is of no interest beside the first failure.
+        drop_quietly(crew.dismiss());
+        Err(error)
     }
 
     fn start(
@@ -136,6 +136,11 @@ impl<R: Runner> Crew<R> {
         self.runs.len()
     }
 
+    /// Whether a hook of one of these producers asks.
+    pub(crate) fn is_own_thread(&self) -> bool {
+        self.threads.iter().any(|thread| thread.thread().id() == thread::current().id())
+    }
+
     /// Ends every producer and joins its thread. The first error of a `producer_end`, by place.
     ///
     /// A producer whose own thread this is cannot be joined here: it ends by itself once the hook
@@ -163,6 +168,15 @@ impl<R: Runner> Crew<R> {
             _ => failure.map_or(Ok(()), Err),
         }
     }
+}
+
+/// After a cancel an error is how a hook gives up, and no failure of its own.
+pub(crate) fn cancelled_or<T>(is_cancelled: bool, outcome: Result<T, Error>) -> Result<T, Error> {
+    if !is_cancelled {
+        return outcome;
+    }
+    drop_quietly(outcome);
+    Err(Error::Cancelled {})
 }
 
 /// Keeps the first error, and drops the others with care: they are the user's.

@@ -296,9 +296,7 @@ impl<I, T> Exchange<I, T> {
     }
 
     fn free_credits(&self) -> usize {
-        let credits = std::mem::take(&mut lock(&self.credits).free);
-        self.starving.store(credits == 0, Ordering::Relaxed);
-        credits
+        std::mem::take(&mut lock(&self.credits).free)
     }
 }
 
@@ -360,9 +358,18 @@ impl<I, T> Exchange<I, T> {
         }
     }
 
-    /// Whether a producer ran dry for want of credits since this was last asked.
+    /// Whether a producer ran dry for want of credits since that was last forgotten.
     pub(crate) fn ran_dry(&self) -> bool {
-        self.dry.load(Ordering::Relaxed) && self.dry.swap(false, Ordering::Relaxed)
+        self.dry.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn forget_dryness(&self) {
+        self.dry.store(false, Ordering::Relaxed);
+    }
+
+    /// Says whether the feeder waits for credits, where the feeder is the collector too.
+    pub(crate) fn set_starving(&self, is_starving: bool) {
+        self.starving.store(is_starving, Ordering::Relaxed);
     }
 
     /// Waits until there may be results that were not there before, or until the run was aborted,

@@ -1,6 +1,7 @@
 //! What the threads of one run share.
 
 use crate::cancel::Interrupt;
+use crate::engine::call::drop_quietly;
 use crate::engine::exchange::{Exchange, News};
 use crate::error::Error;
 use crate::order::Order;
@@ -54,13 +55,26 @@ impl<R: Runner> Run<R> {
         self.exchange.abort();
     }
 
-    /// Waits for results. `total` is what the caller knows of the number of items.
+    /// Whether a result that is here goes to nobody, since the run has failed at an earlier item, or,
+    /// in order of completion, at any.
+    pub(crate) fn is_pointless(&self, seq: u64, outcome: &Outcome<R>) -> bool {
+        outcome.is_ok() && self.consumable.gave_up_on(Some(seq))
+    }
+
+    /// Takes out and drops everything that is still here.
+    pub(crate) fn discard(&self) {
+        let (items, results) = self.exchange.drain();
+        items.into_iter().for_each(drop_quietly);
+        results.into_iter().for_each(drop_quietly);
+    }
+
+    /// Sees to it that a collector was woken by somebody who may.
     ///
     /// # Panics
     ///
-    /// When the run was aborted by none of those who may: a thread of ours has died.
-    pub(crate) fn wait(&self, total: Option<u64>) {
-        if let News::Aborted = self.exchange.wait(total) {
+    /// When the run was aborted by nobody: a thread of ours has died.
+    pub(crate) fn check(&self, news: News) {
+        if let News::Aborted = news {
             let expected = self.is_cancelled() || self.is_stopped();
             assert!(
                 expected,
@@ -75,6 +89,13 @@ impl<R: Runner> Run<R> {
 
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
+    }
+}
+
+/// Whoever is the last to hold a run has nothing left to drop that could panic.
+impl<R: Runner> Drop for Run<R> {
+    fn drop(&mut self) {
+        self.discard();
     }
 }
 

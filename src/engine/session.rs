@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, bounded};
 use super::call::{catch, drop_quietly};
 use super::collector::Collector;
 use super::consumer::{Consumed, Consumer};
-use super::crew::{Building, Crew, spawn};
+use super::crew::{Building, Crew, cancelled_or, spawn};
 use super::exchange::Feeder;
 use super::run::{Outcome, Run};
 use super::source::{Pulled, Source};
@@ -167,6 +167,9 @@ impl<R: Runner + 'static> Engine<R> {
     fn begin(&mut self) -> Result<Session<R>, Error> {
         let window = self.window();
         let crew = self.crew.as_ref().ok_or(Error::Closed {})?;
+        if crew.is_own_thread() {
+            return Err(Error::OwnThread {});
+        }
         let run = Arc::new(Run::new(self.settings.order, crew.len(), window.size()));
         let watch = self.settings.token.watch(self.seen, &run);
         let (all_left, ready) = crew.join(&run);
@@ -174,8 +177,9 @@ impl<R: Runner + 'static> Engine<R> {
         match ready {
             Ok(()) => Ok(session),
             Err(error) => {
+                let is_cancelled = session.run.is_cancelled();
                 self.seen = session.end();
-                Err(error)
+                cancelled_or(is_cancelled, Err(error))
             }
         }
     }
@@ -250,28 +254,34 @@ impl<R: Runner> Engine<R> {
 
     pub(crate) fn close(&mut self) -> Result<(), Error> {
         let Some(mut crew) = self.crew.take() else { return Ok(()) };
-        // Whoever closes may be a hook of this very run, so nothing here may wait for all producers
-        // to have left; joining the threads does that where it can be done.
+        // Whoever closes may be a hook of this very stream, so nothing here may wait for all
+        // producers to have left it; joining the threads does that where it can be done.
         let streaming = self.streaming.take();
         if let Some(streaming) = &streaming {
             streaming.session.run.abort();
             self.account = streaming.account();
         }
         let outcome = crew.dismiss();
-        if let Some(Streaming { session, collector, .. }) = streaming {
-            self.seen = session.forget(collector);
+        if let Some(Streaming { session, mut collector, .. }) = streaming {
+            collector.drain().into_iter().for_each(drop_quietly);
+            self.seen = session.discard();
         }
         outcome
     }
 
     /// Ends the stream in progress, also one that the caller leaked.
     pub(crate) fn end_stream(&mut self) {
-        if let Some(streaming) = self.streaming.take() {
-            self.account = streaming.account();
-            let Streaming { session, mut collector, .. } = streaming;
-            collector.drain().into_iter().for_each(drop_quietly);
-            self.seen = session.end();
-        }
+        let Some(streaming) = self.streaming.take() else { return };
+        self.account = streaming.account();
+        let Streaming { session, mut collector, .. } = streaming;
+        session.run.abort();
+        collector.drain().into_iter().for_each(drop_quietly);
+        // A hook of this very stream cannot wait until no hook of it is running.
+        self.seen = if self.is_own_thread() { session.discard() } else { session.end() };
+    }
+
+    fn is_own_thread(&self) -> bool {
+        self.crew.as_ref().is_some_and(Crew::is_own_thread)
     }
 }
 
@@ -296,16 +306,8 @@ impl<R: Runner> Session<R> {
     }
 
     fn discard(self) -> Seen {
-        let (items, results) = self.run.exchange.drain();
-        items.into_iter().for_each(drop_quietly);
-        results.into_iter().for_each(drop_quietly);
+        self.run.discard();
         self.watch.spend()
-    }
-
-    /// As [`end`](Session::end), where the threads were joined as far as that can be done.
-    fn forget(self, mut collector: Collector<Outcome<R>>) -> Seen {
-        collector.drain().into_iter().for_each(drop_quietly);
-        self.discard()
     }
 }
 
@@ -316,7 +318,12 @@ impl<R: Runner> Streaming<R> {
             if run.is_cancelled() {
                 return Some(Err(Error::Cancelled {}));
             }
-            if let Some((_, outcome)) = self.collector.pop(&run.exchange) {
+            if let Some((seq, outcome)) = self.collector.pop(&run.exchange) {
+                if run.is_pointless(seq, &outcome) {
+                    drop_quietly(outcome);
+                    self.collector.done(&run.exchange);
+                    continue;
+                }
                 self.collector.done(&run.exchange);
                 match &outcome {
                     Ok(_) => self.account.ok += 1,
@@ -329,7 +336,11 @@ impl<R: Runner> Streaming<R> {
             }
             self.collector.settle(&run.exchange);
             if !self.pull(&run, source) {
-                run.wait(self.total);
+                // Only now, and not while the caller is busy elsewhere, is it credits that lack.
+                run.exchange.set_starving(self.total.is_none());
+                let news = self.collector.wait(&run.exchange, self.total);
+                run.exchange.set_starving(false);
+                run.check(news);
             }
         }
     }
