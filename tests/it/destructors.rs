@@ -1,0 +1,256 @@
+//! Panics with odd payloads, destructors that panic, errors of any size: row A8 of the catalogue of
+//! faults, and A24 as far as an error is kept whole. What a second panic during the unwinding of the
+//! first does is in `faults_child`.
+
+use std::error::Error as _;
+use std::fmt;
+use std::panic::panic_any;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::thread;
+
+use gangline::{Hook, Order, Pool, Result, map};
+
+use crate::probe::{Alive, Census, Probe, both_orders, check_afterwards};
+use crate::support::Counter;
+
+both_orders!(
+    a7_every_text_of_a_panic_is_kept,
+    a8_a_payload_whose_destructor_panics,
+    a8_a_producer_state_whose_destructor_panics,
+    a8_a_consumer_state_whose_destructor_panics,
+    a8_an_output_whose_destructor_panics_is_no_matter_once_it_is_not_wanted,
+    a8_an_error_whose_destructor_panics_reaches_the_caller,
+    a8_an_error_that_nobody_wants_may_panic_when_dropped,
+    a24_an_error_of_ten_megabytes_is_kept_whole,
+    a24_any_type_of_error_can_be_had_back,
+);
+
+/// Panics when it is dropped, unless something is already wrong.
+struct Bomb {
+    _alive: Option<Alive>,
+}
+
+impl Bomb {
+    fn new() -> Self {
+        Bomb { _alive: None }
+    }
+
+    fn counted(census: &Arc<Census>) -> Self {
+        Bomb { _alive: Some(Alive::new(census)) }
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        assert!(thread::panicking(), "the destructor");
+    }
+}
+
+const HOOKS: [Hook; 4] =
+    [Hook::ProducerWork, Hook::ConsumerInit, Hook::ConsumerWork, Hook::ConsumerEnd];
+
+/// A probe that panics in `hook` as `f` does.
+fn panicking(hook: Hook, f: impl Fn() + Send + Sync + 'static) -> Probe {
+    let fail = move || {
+        f();
+        Ok(())
+    };
+    match hook {
+        Hook::ProducerWork | Hook::ProducerInit | Hook::ProducerEnd => {
+            Probe::new().on_producer(hook, move |_| fail())
+        }
+        _ => Probe::new().on_consumer(hook, move |_| fail()),
+    }
+}
+
+#[track_caller]
+fn check_text(f: impl Fn() + Send + Sync + Clone + 'static, text: &str, order: Order) {
+    for hook in HOOKS {
+        let mut runner = panicking(hook, f.clone()).on_three(order);
+        let input = runner.runner().tally().input(0..20);
+        let error = runner.run(input).unwrap_err();
+        assert_eq!((error.hook(), error.is_panic()), (Some(hook), true), "{error:#}");
+        assert_eq!(error.source().unwrap().to_string(), text);
+        check_afterwards(runner);
+    }
+}
+
+const NO_TEXT: &str = "a panic with a payload that is not text";
+
+fn a7_every_text_of_a_panic_is_kept(order: Order) {
+    check_text(|| panic!("plain"), "plain", order);
+    check_text(|| panic!("of {}", 7), "of 7", order);
+    check_text(|| panic_any(String::from("a String")), "a String", order);
+    check_text(|| panic!("two\nlines\u{1b}[31m"), "two\nlines\u{1b}[31m", order);
+    check_text(|| panic!(""), "", order);
+    check_text(|| panic_any(7), NO_TEXT, order);
+    check_text(|| panic_any(vec![1, 2, 3]), NO_TEXT, order);
+    check_text(|| std::panic::resume_unwind(Box::new("quiet")), "quiet", order);
+}
+
+fn a8_a_payload_whose_destructor_panics(order: Order) {
+    check_text(|| panic_any(Bomb::new()), NO_TEXT, order);
+}
+
+/// It panics when it is lost to a panic, and when it is ended.
+fn a8_a_producer_state_whose_destructor_panics(order: Order) {
+    let census = Arc::<Census>::default();
+    let states = census.clone();
+    let runner = map(
+        move |_| Ok((Bomb::counted(&states), Rc::new(()))),
+        |_, _: &mut (Bomb, Rc<()>), x: u64| if x == 7 { panic!("it broke") } else { Ok(x) },
+    );
+    let mut runner = Pool::builder(runner).devices(3).order(order).build().unwrap();
+    for made in 3..6 {
+        assert_eq!(census.made(), made);
+        let error = runner.run(0..20).unwrap_err();
+        assert_eq!((error.hook(), error.item()), (Some(Hook::ProducerWork), Some(7)));
+        assert!(format!("{error:#}").ends_with("it broke"), "{error:#}");
+        assert_eq!(runner.run(0..5).unwrap().len(), 5);
+    }
+    let error = runner.close().unwrap_err();
+    assert_eq!((error.hook(), error.is_panic()), (Some(Hook::ProducerEnd), true), "{error:#}");
+    assert!(format!("{error:#}").ends_with("the destructor"), "{error:#}");
+    assert_eq!(census.alive(), 0);
+    runner.activate().unwrap();
+    drop(runner);
+    assert_eq!(census.alive(), 0, "dropping is quiet");
+}
+
+fn a8_a_consumer_state_whose_destructor_panics(order: Order) {
+    let census = Arc::<Census>::default();
+    let states = census.clone();
+    let runner = map(|_| Ok(()), |_, _, x: u64| Ok(x)).fold(
+        move |_| Ok(Bomb::counted(&states)),
+        |_, _, x| if x == 7 { Err("it broke".into()) } else { Ok(()) },
+    );
+    let mut runner = Pool::builder(runner).devices(3).order(order).build().unwrap();
+    for _ in 0..3 {
+        let Err(error) = runner.run(0..20) else { panic!("it should fail") };
+        assert_eq!((error.hook(), error.item()), (Some(Hook::ConsumerWork), Some(7)));
+        assert!(!error.is_panic(), "{error:#}");
+        let token = runner.cancel_token();
+        let input = (0..1000).inspect(move |x| {
+            if *x == 5 {
+                token.cancel();
+            }
+        });
+        let Err(error) = runner.run(input) else { panic!("it should be cancelled") };
+        assert!(error.is_cancelled() || error.item() == Some(7), "{error:#}");
+        assert_eq!(census.alive(), 0);
+    }
+    runner.close().unwrap();
+}
+
+fn a8_an_output_whose_destructor_panics_is_no_matter_once_it_is_not_wanted(order: Order) {
+    let census = Arc::<Census>::default();
+    let (outputs, worked) = (census.clone(), Arc::new(Counter::new()));
+    let count = worked.clone();
+    let runner = map(
+        |_| Ok(()),
+        move |_, _, _: u64| {
+            let output = Bomb::counted(&outputs);
+            count.add(1);
+            Ok(output)
+        },
+    )
+    .fold(
+        |_| Ok(0),
+        move |cx, consumed: &mut u64, output| {
+            std::mem::forget(output);
+            worked.reach(5);
+            *consumed += 1;
+            cx.stop();
+            Ok(())
+        },
+    );
+    let mut runner = Pool::builder(runner).devices(3).order(order).window(5).build().unwrap();
+    assert_eq!(runner.run(0..20).unwrap(), 1);
+    assert_eq!(census.alive(), 1, "the one that was forgotten");
+    runner.close().unwrap();
+}
+
+/// An error whose destructor panics, as often as it is armed.
+#[derive(Debug)]
+struct Grudge(Arc<AtomicBool>);
+
+impl fmt::Display for Grudge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a grudge")
+    }
+}
+
+impl std::error::Error for Grudge {}
+
+impl Drop for Grudge {
+    fn drop(&mut self) {
+        let is_armed = self.0.load(SeqCst) && !thread::panicking();
+        assert!(!is_armed, "the destructor of an error");
+    }
+}
+
+/// A probe that fails with a [`Grudge`] everywhere in `hook`.
+fn grudging(hook: Hook, is_armed: &Arc<AtomicBool>) -> Probe {
+    let is_armed = is_armed.clone();
+    let fail = move || Err(Grudge(is_armed.clone()).into());
+    match hook {
+        Hook::ProducerWork | Hook::ProducerInit | Hook::ProducerEnd => {
+            Probe::new().on_producer(hook, move |_| fail())
+        }
+        _ => Probe::new().on_consumer(hook, move |_| fail()),
+    }
+}
+
+fn a8_an_error_whose_destructor_panics_reaches_the_caller(order: Order) {
+    for hook in HOOKS {
+        let is_armed = Arc::new(AtomicBool::new(true));
+        let mut runner = grudging(hook, &is_armed).on_three(order);
+        let input = runner.runner().tally().input(0..20);
+        let error = runner.run(input).unwrap_err();
+        assert_eq!(error.hook(), Some(hook), "{error:#}");
+        assert!(error.source().unwrap().is::<Grudge>());
+        is_armed.store(false, SeqCst);
+        drop(error);
+        check_afterwards(runner);
+    }
+}
+
+/// Every item fails; one error is the run's, the others are dropped.
+fn a8_an_error_that_nobody_wants_may_panic_when_dropped(order: Order) {
+    let is_armed = Arc::new(AtomicBool::new(true));
+    let mut runner = grudging(Hook::ProducerWork, &is_armed).on_three(order);
+    let tally = runner.runner().tally();
+    for _ in 0..20 {
+        let error = runner.run(tally.input(0..50)).unwrap_err();
+        assert_eq!(error.hook(), Some(Hook::ProducerWork), "{error:#}");
+        std::mem::forget(error);
+    }
+    check_afterwards(runner);
+}
+
+fn a24_an_error_of_ten_megabytes_is_kept_whole(order: Order) {
+    let text = "x".repeat(10_000_000);
+    let fails = text.clone();
+    let fail = move |_: &gangline::ProducerContext<'_>| Err(fails.clone().into());
+    let mut runner = Probe::new().on_producer(Hook::ProducerWork, fail).on_three(order);
+    let input = runner.runner().tally().input(0..2);
+    let error = runner.run(input).unwrap_err();
+    assert!(error.to_string().len() < 100, "its own text does not hold the cause");
+    assert_eq!(error.source().unwrap().to_string().len(), text.len());
+    check_afterwards(runner);
+}
+
+fn a24_any_type_of_error_can_be_had_back(order: Order) {
+    let cause = |fail: fn() -> Result<()>| {
+        let probe = Probe::new().on_producer(Hook::ProducerWork, move |_| fail());
+        let mut runner = probe.on_three(order);
+        let input = runner.runner().tally().input(0..1);
+        runner.run(input).unwrap_err()
+    };
+    let error = cause(|| Ok(Err(std::io::Error::other("disk"))?));
+    assert!(error.source().unwrap().is::<std::io::Error>());
+    let error = cause(|| Ok(Err(anyhow::anyhow!("inner").context("outer"))?));
+    assert!(format!("{error:#}").ends_with(": outer: inner"), "{error:#}");
+}

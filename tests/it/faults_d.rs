@@ -1,0 +1,80 @@
+//! A catalogue of faults, group D: devices. The name of a test begins with the number of the fault
+//! and says what is expected of it. What a list of devices may say (D2) is in `devices`.
+//!
+//! Not here yet, since something is missing for it:
+//!
+//! - D3: devices to fall back to.
+//! - D4, D6, D7, D8: retries, policies for devices, and devices that fail as a script says.
+//! - D5: batches.
+//! - D9 in the middle of a run: policies for devices. Here the next run fails, and says so.
+//! - D10: needs candle.
+//! - D11: a way to tell libraries how many threads a producer may use.
+
+use gangline::{Error, Hook, Order, Pool};
+
+use crate::probe::{Fault, Probe, both_orders, check_afterwards};
+use crate::support::Counter;
+
+both_orders!(
+    d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts,
+    d2_a_list_that_cannot_be_read_is_refused_before_anything_starts,
+    d9_all_devices_lost_fails_the_next_run_and_not_the_one_after,
+);
+
+#[track_caller]
+fn refused(devices: &str, order: Order) -> Error {
+    let probe = Probe::new();
+    let tally = probe.tally();
+    let error = Pool::builder(probe).devices(devices).order(order).build().unwrap_err();
+    assert!(matches!(error, Error::Devices { .. }), "{error:#}");
+    assert_eq!(tally.called(Hook::ProducerInit).get(), 0);
+    tally.check_closed();
+    error
+}
+
+#[cfg(not(feature = "cuda"))]
+fn d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts(order: Order) {
+    for devices in ["cuda:0", "cpu,cuda:0", "cpu+cuda:1"] {
+        let text = format!("{:#}", refused(devices, order));
+        assert!(text.contains("cuda"), "{text}");
+    }
+}
+
+#[cfg(feature = "cuda")]
+fn d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts(order: Order) {
+    let text = format!("{:#}", refused("cuda:60000", order));
+    assert!(text.contains("cuda"), "{text}");
+}
+
+fn d2_a_list_that_cannot_be_read_is_refused_before_anything_starts(order: Order) {
+    for devices in ["cuda:-1", "gpu", "cuda:0,1", "", "cpu*0", "cpu,"] {
+        let text = format!("{:#}", refused(devices, order));
+        assert!(!text.is_empty());
+    }
+}
+
+/// Each state is lost to a panic, and none can be made anew as long as the fault lasts.
+fn d9_all_devices_lost_fails_the_next_run_and_not_the_one_after(order: Order) {
+    let inits = Counter::new();
+    let all = std::sync::Barrier::new(3);
+    let probe = Probe::new()
+        .on_producer(Hook::ProducerInit, move |_| match inits.add(1) {
+            ..=3 => Ok(()),
+            _ => Fault::Error.strike(),
+        })
+        .on_producer(Hook::ProducerWork, move |_| {
+            all.wait();
+            Fault::Panic.strike()
+        });
+    let mut runner = probe.on_three(order);
+    let tally = runner.runner().tally();
+    let error = runner.run(tally.input(0..3)).unwrap_err();
+    assert_eq!((error.hook(), error.is_panic()), (Some(Hook::ProducerWork), true));
+    for _ in 0..3 {
+        let error = runner.run(tally.input(0..20)).unwrap_err();
+        Fault::Error.check(&error, Hook::ProducerInit, None);
+        assert_eq!(tally.pulled.get(), 3, "nothing is pulled");
+        tally.check_account(runner.account());
+    }
+    check_afterwards(runner);
+}
