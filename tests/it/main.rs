@@ -18,5 +18,7 @@ mod faults_c;
 mod faults_c_cancel;
 mod faults_child;
 mod faults_d;
+mod hooks;
+mod law_order;
 mod probe;
 mod support;

@@ -1,0 +1,203 @@
+//! A runner whose hooks each test writes for itself, and one test body for both orders.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gangline::{ConsumerContext, Order, Pool, ProducerContext, Result, Runner};
+
+type OnProducer = dyn Fn(&ProducerContext<'_>) -> Result<()> + Send + Sync;
+type OnItem = dyn Fn(&ProducerContext<'_>, u64) -> Result<u64> + Send + Sync;
+type OnConsumer = dyn Fn(&ConsumerContext<'_>) -> Result<()> + Send + Sync;
+type OnOutput = dyn Fn(&ConsumerContext<'_>, u64) -> Result<()> + Send + Sync;
+
+/// Passes numbers through; the summary is what was consumed, in that order. Its states are not
+/// `Send`. A test replaces the hooks that it is about.
+pub struct Hooks {
+    init: Box<OnProducer>,
+    work: Box<OnItem>,
+    end: Box<OnProducer>,
+    consumer_init: Box<OnConsumer>,
+    consume: Box<OnOutput>,
+    consumer_end: Box<OnConsumer>,
+}
+
+impl Hooks {
+    pub fn new() -> Self {
+        Hooks {
+            init: Box::new(|_| Ok(())),
+            work: Box::new(|_, x| Ok(x)),
+            end: Box::new(|_| Ok(())),
+            consumer_init: Box::new(|_| Ok(())),
+            consume: Box::new(|_, _| Ok(())),
+            consumer_end: Box::new(|_| Ok(())),
+        }
+    }
+
+    pub fn init<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&ProducerContext<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        self.init = Box::new(f);
+        self
+    }
+
+    pub fn work<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&ProducerContext<'_>, u64) -> Result<u64> + Send + Sync + 'static,
+    {
+        self.work = Box::new(f);
+        self
+    }
+
+    pub fn end<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&ProducerContext<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        self.end = Box::new(f);
+        self
+    }
+
+    pub fn consumer_init<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&ConsumerContext<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        self.consumer_init = Box::new(f);
+        self
+    }
+
+    pub fn consume<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&ConsumerContext<'_>, u64) -> Result<()> + Send + Sync + 'static,
+    {
+        self.consume = Box::new(f);
+        self
+    }
+
+    pub fn consumer_end<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&ConsumerContext<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        self.consumer_end = Box::new(f);
+        self
+    }
+
+    /// A pool with these hooks, `producers` of them, and a window of its own size.
+    #[track_caller]
+    pub fn pool(self, order: Order, producers: usize) -> Pool<Hooks> {
+        Pool::builder(self).order(order).devices(producers).build().unwrap()
+    }
+
+    #[track_caller]
+    pub fn windowed(self, order: Order, producers: usize, window: usize) -> Pool<Hooks> {
+        Pool::builder(self).order(order).devices(producers).window(window).build().unwrap()
+    }
+}
+
+impl Runner for Hooks {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = Rc<Cell<u64>>;
+    type ConsumerState = Rc<RefCell<Vec<u64>>>;
+    type Summary = Vec<u64>;
+
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Rc<Cell<u64>>> {
+        (self.init)(cx)?;
+        Ok(Rc::default())
+    }
+
+    fn producer_work(
+        &self,
+        cx: &ProducerContext<'_>,
+        seen: &mut Rc<Cell<u64>>,
+        x: u64,
+    ) -> Result<u64> {
+        seen.set(seen.get() + 1);
+        (self.work)(cx, x)
+    }
+
+    fn producer_end(&self, cx: &ProducerContext<'_>, _: Rc<Cell<u64>>) -> Result<()> {
+        (self.end)(cx)
+    }
+
+    fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<Rc<RefCell<Vec<u64>>>> {
+        (self.consumer_init)(cx)?;
+        Ok(Rc::default())
+    }
+
+    fn consumer_work(
+        &self,
+        cx: &ConsumerContext<'_>,
+        consumed: &mut Rc<RefCell<Vec<u64>>>,
+        y: u64,
+    ) -> Result<()> {
+        (self.consume)(cx, y)?;
+        consumed.borrow_mut().push(y);
+        Ok(())
+    }
+
+    fn consumer_end(
+        &self,
+        cx: &ConsumerContext<'_>,
+        consumed: Rc<RefCell<Vec<u64>>>,
+    ) -> Result<Vec<u64>> {
+        (self.consumer_end)(cx)?;
+        Ok(consumed.take())
+    }
+}
+
+/// How many items were given out and not yet consumed, and the most that ever were.
+#[derive(Debug, Default, Clone)]
+pub struct Gauge {
+    now: Arc<AtomicU64>,
+    most: Arc<AtomicU64>,
+}
+
+impl Gauge {
+    pub fn up(&self) {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+    }
+
+    pub fn down(&self) {
+        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    pub fn now(&self) -> u64 {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    pub fn most(&self) -> u64 {
+        self.most.load(Ordering::SeqCst)
+    }
+}
+
+/// Each function as a test for each order, which fails where it hangs.
+macro_rules! both_orders {
+    ($($test:ident),+ $(,)?) => {
+        mod ordered {
+            $(
+                #[test]
+                fn $test() {
+                    crate::support::no_hang(|| super::$test(gangline::Order::Input));
+                }
+            )+
+        }
+        mod unordered {
+            $(
+                #[test]
+                fn $test() {
+                    crate::support::no_hang(|| super::$test(gangline::Order::Completion));
+                }
+            )+
+        }
+    };
+}
+pub(crate) use both_orders;
+
+/// Results in the order of the input, whatever order they came in.
+pub fn sorted(mut values: Vec<u64>) -> Vec<u64> {
+    values.sort_unstable();
+    values
+}
