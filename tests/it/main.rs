@@ -20,5 +20,7 @@ mod faults_child;
 mod faults_d;
 mod hooks;
 mod law_order;
+mod law_prompt;
+mod law_window;
 mod probe;
 mod support;

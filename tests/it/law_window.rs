@@ -1,0 +1,251 @@
+//! Items given out and not yet consumed never exceed the window, whatever is slow.
+
+use std::sync::Arc;
+use std::thread;
+
+use gangline::{Error, Order, Pool};
+
+use crate::hooks::{Gauge, Hooks, both_orders};
+use crate::support::{Counter, no_hang};
+
+const WINDOWS: [usize; 4] = [1, 2, 3, 64];
+const PRODUCERS: u64 = 2;
+/// What the default window starts with for [`PRODUCERS`], and keeps while something is slow.
+const DEFAULT: u64 = 3 * PRODUCERS;
+
+both_orders!(
+    a_run_keeps_within_its_window,
+    a_slow_consumer_keeps_the_window,
+    a_stream_keeps_within_its_window,
+    the_whole_window_is_given_out,
+    the_whole_window_of_a_stream_is_given_out,
+    a_slow_consumer_does_not_make_the_default_window_grow,
+    the_default_window_is_bounded,
+    a_window_of_one_is_serial,
+    the_largest_window_is_allowed,
+    credits_of_a_failed_run_do_not_reach_the_next,
+);
+
+/// Counts items from the moment they are pulled.
+fn counted(gauge: &Gauge, count: u64) -> impl Iterator<Item = u64> + use<> {
+    let gauge = gauge.clone();
+    (0..count).inspect(move |_| gauge.up())
+}
+
+/// Counts items until the consumer is done with them.
+fn consuming(gauge: &Gauge) -> Hooks {
+    let gauge = gauge.clone();
+    Hooks::new().consume(move |_, _| {
+        gauge.down();
+        Ok(())
+    })
+}
+
+#[track_caller]
+fn check(gauge: &Gauge, window: usize) {
+    assert!(gauge.most() <= window as u64, "{} in a window of {window}", gauge.most());
+    assert_eq!(gauge.now(), 0);
+}
+
+fn a_run_keeps_within_its_window(order: Order) {
+    for window in WINDOWS {
+        for producers in [1, 2, 5] {
+            let gauge = Gauge::default();
+            let mut pool = consuming(&gauge).windowed(order, producers, window);
+            pool.run(counted(&gauge, 2_000)).unwrap();
+            check(&gauge, window);
+        }
+    }
+}
+
+fn a_slow_consumer_keeps_the_window(order: Order) {
+    for window in WINDOWS {
+        let gauge = Gauge::default();
+        let consumed = gauge.clone();
+        let hooks = Hooks::new().consume(move |_, _| {
+            // Time for the feeder to go too far, if it could.
+            (0..20).for_each(|_| thread::yield_now());
+            consumed.down();
+            Ok(())
+        });
+        hooks.windowed(order, 3, window).run(counted(&gauge, 500)).unwrap();
+        check(&gauge, window);
+    }
+}
+
+fn a_stream_keeps_within_its_window(order: Order) {
+    for window in WINDOWS {
+        let gauge = Gauge::default();
+        let mut pool = Hooks::new().windowed(order, 3, window);
+        for output in pool.stream(counted(&gauge, 500)) {
+            output.unwrap();
+            gauge.down();
+        }
+        check(&gauge, window);
+    }
+}
+
+/// The first item waits until as many items were pulled as the window holds.
+fn until_full(pulled: &Arc<Counter>, window: u64) -> Hooks {
+    let pulled = pulled.clone();
+    Hooks::new().work(move |_, x| {
+        if x == 0 {
+            pulled.reach(window);
+        }
+        Ok(x)
+    })
+}
+
+fn the_whole_window_is_given_out(order: Order) {
+    for window in WINDOWS {
+        let pulled = Arc::new(Counter::new());
+        let mut pool = until_full(&pulled, window as u64).windowed(order, 2, window);
+        let items = (0..1_000).inspect(|_| {
+            pulled.add(1);
+        });
+        assert_eq!(pool.run(items).unwrap().len(), 1_000);
+    }
+}
+
+fn the_whole_window_of_a_stream_is_given_out(order: Order) {
+    for window in WINDOWS {
+        let pulled = Arc::new(Counter::new());
+        // With one producer nothing is ready before the first.
+        let mut pool = until_full(&pulled, window as u64).windowed(order, 1, window);
+        let items = (0..1_000).inspect(|_| {
+            pulled.add(1);
+        });
+        assert_eq!(pool.stream(items).map(Result::unwrap).count(), 1_000);
+    }
+}
+
+/// A straggler at the head, released when everything that the window allows has been worked on.
+#[test]
+fn a_straggler_at_the_head_keeps_the_window() {
+    for window in [2, 3, 64] {
+        no_hang(move || {
+            let gauge = Gauge::default();
+            let worked = Arc::new(Counter::new());
+            let (up, count) = (gauge.clone(), window as u64);
+            let hooks = consuming(&gauge).work(move |_, x| {
+                if x % count == 0 {
+                    worked.reach((x / count + 1) * (count - 1));
+                    (0..20).for_each(|_| thread::yield_now());
+                } else {
+                    worked.add(1);
+                }
+                assert!(up.now() <= count);
+                Ok(x)
+            });
+            hooks.windowed(Order::Input, 2, window).run(counted(&gauge, 10 * count)).unwrap();
+            check(&gauge, window);
+        });
+    }
+}
+
+/// Every window begins with a straggler, which waits for all others of its window; the consumer is
+/// kept busy until results behind the next straggler are there. So at no time does the consumer wait
+/// with nothing held back for order.
+#[test]
+fn stragglers_at_the_head_do_not_make_the_default_window_grow() {
+    no_hang(|| {
+        const ITEMS: u64 = 200 * DEFAULT;
+        let gauge = Gauge::default();
+        let (worked, started) = (Arc::new(Counter::new()), Arc::new(Counter::new()));
+        let (consumed, behind) = (gauge.clone(), started.clone());
+        let hooks = Hooks::new()
+            .work(move |_, x| {
+                started.add(1);
+                if x % DEFAULT == 0 {
+                    worked.reach((x / DEFAULT + 1) * (DEFAULT - 1));
+                } else {
+                    worked.add(1);
+                }
+                Ok(x)
+            })
+            .consume(move |_, y| {
+                if y % DEFAULT == DEFAULT - 1 {
+                    behind.reach((y + 5).min(ITEMS));
+                }
+                consumed.down();
+                Ok(())
+            });
+        hooks.pool(Order::Input, PRODUCERS as usize).run(counted(&gauge, ITEMS)).unwrap();
+        check(&gauge, DEFAULT as usize);
+    });
+}
+
+/// The consumer is busy until further results wait for it.
+fn a_slow_consumer_does_not_make_the_default_window_grow(order: Order) {
+    const ITEMS: u64 = 1_000;
+    let gauge = Gauge::default();
+    let (started, consumed) = (Arc::new(Counter::new()), Counter::new());
+    let (down, behind) = (gauge.clone(), started.clone());
+    let hooks = Hooks::new()
+        .work(move |_, x| {
+            started.add(1);
+            Ok(x)
+        })
+        .consume(move |_, _| {
+            behind.reach((consumed.add(1) + 4).min(ITEMS));
+            down.down();
+            Ok(())
+        });
+    hooks.pool(order, PRODUCERS as usize).run(counted(&gauge, ITEMS)).unwrap();
+    check(&gauge, DEFAULT as usize);
+}
+
+fn the_default_window_is_bounded(order: Order) {
+    let gauge = Gauge::default();
+    let mut pool = consuming(&gauge).pool(order, PRODUCERS as usize);
+    pool.run(counted(&gauge, 30_000)).unwrap();
+    assert!(gauge.most() <= 8_192, "{}", gauge.most());
+}
+
+fn a_window_of_one_is_serial(order: Order) {
+    let gauge = Gauge::default();
+    let alone = gauge.clone();
+    let hooks = consuming(&gauge).work(move |_, x| {
+        assert_eq!(alone.now(), 1);
+        Ok(x)
+    });
+    let seen = hooks.windowed(order, 3, 1).run(counted(&gauge, 500)).unwrap();
+    assert_eq!(seen, (0..500).collect::<Vec<_>>());
+    check(&gauge, 1);
+}
+
+fn the_largest_window_is_allowed(order: Order) {
+    let mut pool = Hooks::new().windowed(order, 2, usize::MAX);
+    assert_eq!(pool.run(0..1_000).unwrap().len(), 1_000);
+    assert_eq!(pool.stream(0..1_000).count(), 1_000);
+}
+
+/// Runs that end badly leave the next run exactly its window.
+fn credits_of_a_failed_run_do_not_reach_the_next(order: Order) {
+    let gauge = Gauge::default();
+    let consumed = gauge.clone();
+    let hooks = Hooks::new()
+        .work(|_, x| if x == 1_000 { Err("no".into()) } else { Ok(x) })
+        .consume(move |_, y| {
+            consumed.down();
+            if y == 500 { Err("no".into()) } else { Ok(()) }
+        });
+    let mut pool = hooks.windowed(order, 3, 4);
+    for bad in [500, 1_000, 500, 1_000] {
+        pool.run((0..50).chain([bad]).chain(0..50)).unwrap_err();
+        drop(pool.stream(0..50).take(7).collect::<Vec<_>>());
+    }
+    let before = gauge.now();
+    let items = (0..400).inspect(|_| {
+        gauge.up();
+        let given_out = gauge.now() - before;
+        assert!(given_out <= 4, "{given_out} in a window of 4");
+    });
+    pool.run(items).unwrap();
+}
+
+#[test]
+fn no_window_is_an_error() {
+    let error = Pool::builder(Hooks::new()).devices(2).window(0).build().unwrap_err();
+    assert!(matches!(error, Error::Window { window: 0, .. }), "{error}");
+}
