@@ -19,6 +19,7 @@ mod faults_c_cancel;
 mod faults_child;
 mod faults_d;
 mod hooks;
+mod law_account;
 mod law_order;
 mod law_prompt;
 mod law_window;
