@@ -147,10 +147,7 @@ fn check(pool: &Pool<Hooks>, what: (End, bool), ok: u64, pulled: u64, is_ok: boo
         _ => 0,
     };
     assert_eq!((account.failed, account.skipped), (failed, 0), "{what:?} {account:?}");
-    let ends_well = matches!(
-        end,
-        Complete | StopsAtInit | Stops(_) | FinishedBefore | Finished(_)
-    );
+    let ends_well = matches!(end, Complete | StopsAtInit | Stops(_) | FinishedBefore | Finished(_));
     assert_eq!(is_ok, ends_well, "{what:?} {account:?}");
     if let Finished(_) | Complete = end {
         assert_eq!(account.cancelled, 0, "{what:?} {account:?}");
@@ -173,8 +170,15 @@ fn a_stream_adds_up(order: Order) {
     let ends = ENDS.iter().filter(|end| {
         matches!(
             end,
-            Complete | ProducerFails(_) | ProducerPanics(_) | SourceFails(_) | SourcePanics(_)
-                | CancelledBefore | CancelledByProducer(_) | FinishedBefore | Closed
+            Complete
+                | ProducerFails(_)
+                | ProducerPanics(_)
+                | SourceFails(_)
+                | SourcePanics(_)
+                | CancelledBefore
+                | CancelledByProducer(_)
+                | FinishedBefore
+                | Closed
         )
     });
     for &end in ends {
