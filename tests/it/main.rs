@@ -21,6 +21,7 @@ mod faults_d;
 mod hooks;
 mod law_account;
 mod law_cancel;
+mod law_life;
 mod law_order;
 mod law_prompt;
 mod law_stop;
