@@ -10,6 +10,7 @@ mod cfg_files;
 mod cfg_formats;
 mod cfg_hostile;
 mod cfg_laws;
+mod compile;
 mod destructors;
 mod devices;
 mod faults_a;
