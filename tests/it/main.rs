@@ -25,6 +25,7 @@ mod law_cancel;
 mod law_life;
 mod law_order;
 mod law_prompt;
+mod law_random;
 mod law_stop;
 mod law_window;
 mod probe;
