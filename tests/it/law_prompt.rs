@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use gangline::Order;
 
@@ -176,6 +177,66 @@ fn a_slow_item_among_quick_ones_keeps_none_back_in_a_finite_input() {
                 let mut pool = hooks.pool(Order::Completion, producers);
                 assert_eq!(pool.run(0..10_000).unwrap().len(), 10_000);
             });
+        }
+    }
+}
+
+/// Items of the next test are given out before the first is worked on.
+const FULL: u64 = 4_096;
+
+/// Producers find so much to take that each takes many at once, and the slow item among them.
+#[track_caller]
+fn check_full_queue(producers: u64, slow: u64, count: u64, wait: fn(&Seen, u64)) {
+    no_hang(move || {
+        let seen = Arc::new(Seen::default());
+        let (pulled, waits, sees) = (Arc::new(Counter::new()), seen.clone(), seen);
+        let full = pulled.clone();
+        let hooks = Hooks::new()
+            .work(move |_, x| {
+                if x < producers {
+                    full.reach(FULL);
+                } else if x == slow {
+                    wait(&waits, slow);
+                } else {
+                    // Longer than it takes to give an item out: there is always something to take.
+                    let began = Instant::now();
+                    while began.elapsed() < Duration::from_micros(20) {}
+                }
+                Ok(x)
+            })
+            .consume(move |cx, y| {
+                sees.items.lock().unwrap().insert(y);
+                if y == slow {
+                    cx.stop();
+                } else {
+                    sees.others.add(1);
+                }
+                Ok(())
+            });
+        let mut pool = hooks.windowed(Order::Completion, producers as usize, FULL as usize);
+        let items = (0..count).inspect(|&x| {
+            if x < FULL {
+                pulled.add(1);
+            }
+        });
+        assert_eq!(pool.run(items).unwrap().last(), Some(&slow));
+    });
+}
+
+#[test]
+fn what_was_taken_with_a_slow_item_is_taken_from_there_while_there_is_more() {
+    for producers in [2, 3, 8] {
+        for slow in [1_000, 1_777, 2_500, 3_333] {
+            check_full_queue(producers, slow, u64::MAX, for_neighbours);
+        }
+    }
+}
+
+#[test]
+fn what_was_taken_with_a_slow_item_is_taken_from_there_at_the_end() {
+    for producers in [2, 3, 8] {
+        for slow in [1_000, 2_500, 3_333, FULL - 20] {
+            check_full_queue(producers, slow, FULL, |seen, _| seen.others.reach(FULL - 1));
         }
     }
 }
