@@ -17,9 +17,19 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// One thread for each place, each with a producer that is ready.
 pub(crate) struct Crew<R: Runner> {
     runs: Vec<Sender<Join<R>>>,
-    threads: Vec<JoinHandle<Result<(), Error>>>,
+    threads: Vec<JoinHandle<Ended>>,
     /// How many producers lost their state to a panic.
     stateless: Arc<AtomicUsize>,
+}
+
+/// How a producer ended. Where nobody asks (its thread could not be joined by a hook of its own) the
+/// error is dropped with care: the standard library aborts when the value of a thread panics there.
+struct Ended(Option<Result<(), Error>>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        drop_quietly(self.0.take());
+    }
 }
 
 /// The building of a crew, as far as it can be interrupted.
@@ -106,7 +116,7 @@ impl<R: Runner + 'static> Crew<R> {
             };
             ready.send(outcome).expect("the builder waits until this sender is dropped");
             drop(ready);
-            producer.map_or(Ok(()), |producer| producer.serve(&runs))
+            Ended(producer.map(|producer| producer.serve(&runs)))
         };
         self.threads.push(spawn(name, stack_size, work)?);
         self.runs.push(sender);
@@ -159,7 +169,7 @@ impl<R: Runner> Crew<R> {
                 continue;
             }
             match thread.join() {
-                Ok(ended) => keep_first(&mut failure, ended),
+                Ok(mut ended) => keep_first(&mut failure, ended.0.take().unwrap_or(Ok(()))),
                 Err(payload) => bug = Some(payload),
             }
         }

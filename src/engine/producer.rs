@@ -51,8 +51,7 @@ impl<R: Runner> Producer<R> {
             let outcome = self.prepare(&run.wanted);
             let is_ready = outcome.is_ok();
             if let Some(ready) = ready {
-                // The run may have given up already; then nobody asks.
-                let _ = ready.send(outcome);
+                ready.send(outcome).expect("the run listens until this sender is dropped");
             }
             if is_ready {
                 self.work_on(&run);

@@ -1,7 +1,7 @@
 //! One handle's engine: its crew, and the run or stream in progress.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use crossbeam_channel::{Receiver, bounded};
@@ -61,7 +61,9 @@ struct Session<R: Runner> {
 struct Streaming<R: Runner> {
     session: Session<R>,
     feeder: Feeder,
-    collector: Collector<Outcome<R>>,
+    /// Never locked, since there is always `&mut`: it makes a handle `Sync` for outputs that are
+    /// `Send` only.
+    collector: Mutex<Collector<Outcome<R>>>,
     /// How many items were pulled in all, once there is no more.
     total: Option<u64>,
     account: Account,
@@ -199,7 +201,11 @@ impl<R: Runner + 'static> Engine<R> {
         self.streaming = Some(Streaming {
             session,
             feeder: Feeder::default(),
-            collector: Collector::new(self.settings.order, self.window(), Instant::now()),
+            collector: Mutex::new(Collector::new(
+                self.settings.order,
+                self.window(),
+                Instant::now(),
+            )),
             total: None,
             account: self.account,
             pulled: 0,
@@ -262,8 +268,8 @@ impl<R: Runner> Engine<R> {
             self.account = streaming.account();
         }
         let outcome = crew.dismiss();
-        if let Some(Streaming { session, mut collector, .. }) = streaming {
-            collector.drain().into_iter().for_each(drop_quietly);
+        if let Some(Streaming { session, collector, .. }) = streaming {
+            drain(collector);
             self.seen = session.discard();
         }
         outcome
@@ -273,9 +279,9 @@ impl<R: Runner> Engine<R> {
     pub(crate) fn end_stream(&mut self) {
         let Some(streaming) = self.streaming.take() else { return };
         self.account = streaming.account();
-        let Streaming { session, mut collector, .. } = streaming;
+        let Streaming { session, collector, .. } = streaming;
         session.run.abort();
-        collector.drain().into_iter().for_each(drop_quietly);
+        drain(collector);
         // A hook of this very stream cannot wait until no hook of it is running.
         self.seen = if self.is_own_thread() { session.discard() } else { session.end() };
     }
@@ -315,30 +321,31 @@ impl<R: Runner> Streaming<R> {
     fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Result<R::Output, Error>> {
         let run = self.session.run.clone();
         loop {
+            let collector = unlocked(&mut self.collector);
             if run.is_cancelled() {
                 return Some(Err(Error::Cancelled {}));
             }
-            if let Some((seq, outcome)) = self.collector.pop(&run.exchange) {
+            if let Some((seq, outcome)) = collector.pop(&run.exchange) {
                 if run.is_pointless(seq, &outcome) {
                     drop_quietly(outcome);
-                    self.collector.done(&run.exchange);
+                    collector.done(&run.exchange);
                     continue;
                 }
-                self.collector.done(&run.exchange);
+                collector.done(&run.exchange);
                 match &outcome {
                     Ok(_) => self.account.ok += 1,
                     Err(_) => self.account.failed += 1,
                 }
                 return Some(outcome);
             }
-            if self.total == Some(self.collector.consumed()) {
+            if self.total == Some(collector.consumed()) {
                 return None;
             }
-            self.collector.settle(&run.exchange);
+            collector.settle(&run.exchange);
             if !self.pull(&run, source) {
                 // Only now, and not while the caller is busy elsewhere, is it credits that lack.
                 run.exchange.set_starving(self.total.is_none());
-                let news = self.collector.wait(&run.exchange, self.total);
+                let news = unlocked(&mut self.collector).wait(&run.exchange, self.total);
                 run.exchange.set_starving(false);
                 run.check(news);
             }
@@ -369,4 +376,12 @@ impl<R: Runner> Streaming<R> {
     fn account(&self) -> Account {
         Account::new(self.pulled, self.account.ok, self.account.failed, self.account.unread)
     }
+}
+
+fn unlocked<T>(collector: &mut Mutex<Collector<T>>) -> &mut Collector<T> {
+    collector.get_mut().expect("it is never locked, so it is not poisoned")
+}
+
+fn drain<T>(mut collector: Mutex<Collector<T>>) {
+    unlocked(&mut collector).drain().into_iter().for_each(drop_quietly);
 }
