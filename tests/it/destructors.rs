@@ -4,7 +4,7 @@
 
 use std::error::Error as _;
 use std::fmt;
-use std::panic::panic_any;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -12,7 +12,7 @@ use std::thread;
 
 use gangline::{Hook, Order, Pool, Result, map};
 
-use crate::probe::{Alive, Census, Probe, both_orders, check_afterwards};
+use crate::probe::{Alive, Census, Fault, Item, Probe, both_orders, check_afterwards, three};
 use crate::support::Counter;
 
 both_orders!(
@@ -23,6 +23,11 @@ both_orders!(
     a8_an_output_whose_destructor_panics_is_no_matter_once_it_is_not_wanted,
     a8_an_error_whose_destructor_panics_reaches_the_caller,
     a8_an_error_that_nobody_wants_may_panic_when_dropped,
+    a8_errors_of_producer_init_may_panic_when_dropped,
+    a8_errors_of_producer_end_may_panic_when_dropped,
+    a8_dropping_a_runner_never_panics,
+    a8_errors_of_states_made_anew_may_panic_when_dropped,
+    b9_an_input_that_was_never_asked_may_panic_when_dropped,
     a24_an_error_of_ten_megabytes_is_kept_whole,
     a24_any_type_of_error_can_be_had_back,
 );
@@ -253,4 +258,91 @@ fn a24_any_type_of_error_can_be_had_back(order: Order) {
     assert!(error.source().unwrap().is::<std::io::Error>());
     let error = cause(|| Ok(Err(anyhow::anyhow!("inner").context("outer"))?));
     assert!(format!("{error:#}").ends_with(": outer: inner"), "{error:#}");
+}
+
+/// Building fails with one of three errors; the other two are dropped.
+fn a8_errors_of_producer_init_may_panic_when_dropped(order: Order) {
+    let is_armed = Arc::new(AtomicBool::new(true));
+    let probe = grudging(Hook::ProducerInit, &is_armed);
+    let tally = probe.tally();
+    let build = || Pool::builder(probe).devices(three()).order(order).build();
+    let error = catch_unwind(AssertUnwindSafe(build)).expect("building panics").unwrap_err();
+    assert_eq!(error.hook(), Some(Hook::ProducerInit), "{error:#}");
+    std::mem::forget(error);
+    tally.check_closed();
+}
+
+/// Closing returns one of three errors; the other two are dropped.
+fn a8_errors_of_producer_end_may_panic_when_dropped(order: Order) {
+    let is_armed = Arc::new(AtomicBool::new(true));
+    let mut runner = grudging(Hook::ProducerEnd, &is_armed).on_three(order);
+    let tally = runner.runner().tally();
+    let close = AssertUnwindSafe(|| runner.close());
+    let error = catch_unwind(close).expect("closing panics").unwrap_err();
+    assert_eq!(error.hook(), Some(Hook::ProducerEnd), "{error:#}");
+    std::mem::forget(error);
+    assert_eq!(tally.threads.alive(), 0);
+}
+
+/// Law 9: drop never panics.
+fn a8_dropping_a_runner_never_panics(order: Order) {
+    let is_armed = Arc::new(AtomicBool::new(true));
+    let runner = grudging(Hook::ProducerEnd, &is_armed).on_three(order);
+    let tally = runner.runner().tally();
+    catch_unwind(AssertUnwindSafe(|| drop(runner))).expect("dropping panics");
+    assert_eq!(tally.threads.alive(), 0);
+}
+
+/// All states are lost at once, and none can be made anew: three errors, one of them the run's.
+fn a8_errors_of_states_made_anew_may_panic_when_dropped(order: Order) {
+    let is_armed = Arc::new(AtomicBool::new(true));
+    let (inits, all) = (Counter::new(), std::sync::Barrier::new(3));
+    let grudge = is_armed.clone();
+    let probe = Probe::new()
+        .on_producer(Hook::ProducerWork, move |_| {
+            all.wait();
+            Fault::Panic.strike()
+        })
+        .on_producer(Hook::ProducerInit, move |_| match inits.add(1) {
+            ..=3 => Ok(()),
+            _ => Err(Grudge(grudge.clone()).into()),
+        });
+    let mut runner = probe.on_three(order);
+    let tally = runner.runner().tally();
+    for _ in 0..10 {
+        std::mem::forget(runner.run(tally.input(0..3)).unwrap_err());
+    }
+    is_armed.store(false, SeqCst);
+    check_afterwards(runner);
+}
+
+/// An input whose destructor panics.
+struct Clingy(std::ops::Range<u64>, Arc<Census>);
+
+impl Iterator for Clingy {
+    type Item = Item;
+    fn next(&mut self) -> Option<Item> {
+        self.0.next().map(|value| Item::new(value, &self.1))
+    }
+}
+
+impl Drop for Clingy {
+    fn drop(&mut self) {
+        assert!(thread::panicking(), "I was not finished");
+    }
+}
+
+/// As b9 has it for an input that was read: it changes no result, also where a run never got to it.
+fn b9_an_input_that_was_never_asked_may_panic_when_dropped(order: Order) {
+    let mut runner =
+        Probe::new().failing(Hook::ConsumerInit, Fault::Error, |_| true).on_three(order);
+    let tally = runner.runner().tally();
+    let clingy = || Clingy(0..9, tally.inputs.clone());
+    let run = catch_unwind(AssertUnwindSafe(|| runner.run(clingy()))).expect("running panics");
+    Fault::Error.check(&run.unwrap_err(), Hook::ConsumerInit, None);
+    runner.cancel_token().cancel();
+    let run = catch_unwind(AssertUnwindSafe(|| runner.run(clingy()))).expect("running panics");
+    assert!(run.unwrap_err().is_cancelled());
+    let stream = AssertUnwindSafe(|| runner.stream(clingy()).next().unwrap().unwrap().value);
+    catch_unwind(stream).expect("dropping a stream panics");
 }
