@@ -66,21 +66,34 @@ impl<T> Collector<T> {
     /// Waits for news, with all credits [given back](Collector::settle). `total` is what the caller
     /// knows of the number of items.
     pub(crate) fn wait<I>(&mut self, exchange: &Exchange<I, T>, total: Option<u64>) -> News {
-        if !self.window.may_grow() || self.arrivals.held() > 0 {
-            return exchange.wait(total);
-        }
         // What ran dry before was waiting for this collector, not for credits.
         exchange.forget_dryness();
         let news = exchange.wait(total);
-        if exchange.ran_dry() {
-            exchange.give_back(self.growth());
-        }
+        self.grow(exchange);
         news
     }
 
-    /// By how many items the window grows now: to be asked only when producers ran dry for want of
-    /// credits while this collector waited and held nothing back for order. A straggler at the head
-    /// or a slow consumer must not make it grow.
+    /// As [`wait`](Collector::wait), for a collector that is also the feeder, and has more input but
+    /// no credit: while it waits, and not while its caller is busy elsewhere, credits are what lacks.
+    pub(crate) fn wait_as_feeder<I>(&mut self, exchange: &Exchange<I, T>) -> News {
+        exchange.forget_dryness();
+        exchange.starve();
+        let news = exchange.wait(None);
+        exchange.feed_again();
+        self.grow(exchange);
+        news
+    }
+
+    /// The window grows only when producers ran dry for want of credits while this collector waited
+    /// and held nothing back for order: a straggler at the head or a slow consumer must not make it
+    /// grow.
+    fn grow<I>(&mut self, exchange: &Exchange<I, T>) {
+        if self.window.may_grow() && self.arrivals.held() == 0 && exchange.ran_dry() {
+            exchange.give_back(self.growth());
+        }
+    }
+
+    /// By how many items the window grows, at the pace since it last did.
     fn growth(&mut self) -> usize {
         let now = now();
         let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));

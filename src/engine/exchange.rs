@@ -277,22 +277,46 @@ impl<I, T> Exchange<I, T> {
 
     /// All credits that are free, at least one; none when the feeder is to stop.
     fn wait_for_credits(&self) -> usize {
-        for _ in 0..LOOKS_BEFORE_SLEEP {
-            let credits = self.free_credits();
-            if credits > 0 || self.is_halted() {
-                return credits;
-            }
-            std::thread::yield_now();
+        let credits = self.free_credits();
+        if credits > 0 {
+            return credits;
         }
+        self.starve();
+        let credits = self.look_for_credits().unwrap_or_else(|| self.sleep_for_credits());
+        self.feed_again();
+        credits
+    }
+
+    fn look_for_credits(&self) -> Option<usize> {
+        (0..LOOKS_BEFORE_SLEEP).find_map(|_| {
+            std::thread::yield_now();
+            let credits = self.free_credits();
+            (credits > 0 || self.is_halted()).then_some(credits)
+        })
+    }
+
+    fn sleep_for_credits(&self) -> usize {
         let mut credits = lock(&self.credits);
         while credits.free == 0 && !credits.halted {
-            self.starving.store(true, Ordering::Relaxed);
             credits.waiting = true;
             credits = wait(&self.returned, credits);
             credits.waiting = false;
         }
-        self.starving.store(false, Ordering::Relaxed);
         std::mem::take(&mut credits.free)
+    }
+
+    /// The feeder has more to give out, and no credit for it.
+    pub(crate) fn starve(&self) {
+        self.starving.store(true, Ordering::Relaxed);
+        // Who sleeps already does not look again, and so is seen from here.
+        let intake = lock(&self.intake);
+        if intake.queue.is_empty() && intake.waking < intake.sleeping {
+            self.dry.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn feed_again(&self) {
+        self.starving.store(false, Ordering::Relaxed);
     }
 
     fn free_credits(&self) -> usize {
@@ -365,11 +389,6 @@ impl<I, T> Exchange<I, T> {
 
     pub(crate) fn forget_dryness(&self) {
         self.dry.store(false, Ordering::Relaxed);
-    }
-
-    /// Says whether the feeder waits for credits, where the feeder is the collector too.
-    pub(crate) fn set_starving(&self, is_starving: bool) {
-        self.starving.store(is_starving, Ordering::Relaxed);
     }
 
     /// Waits until there may be results that were not there before, or until the run was aborted,

@@ -10,7 +10,7 @@ use super::call::{catch, drop_quietly};
 use super::collector::Collector;
 use super::consumer::{Consumed, Consumer};
 use super::crew::{Building, Crew, cancelled_or, spawn};
-use super::exchange::Feeder;
+use super::exchange::{Feeder, News};
 use super::run::{Outcome, Run};
 use super::source::{Pulled, Source};
 use super::window::Window;
@@ -343,10 +343,7 @@ impl<R: Runner> Streaming<R> {
             }
             collector.settle(&run.exchange);
             if !self.pull(&run, source) {
-                // Only now, and not while the caller is busy elsewhere, is it credits that lack.
-                run.exchange.set_starving(self.total.is_none());
-                let news = unlocked(&mut self.collector).wait(&run.exchange, self.total);
-                run.exchange.set_starving(false);
+                let news = self.wait(&run);
                 run.check(news);
             }
         }
@@ -371,6 +368,14 @@ impl<R: Runner> Streaming<R> {
         }
         self.account.unread = source.unread();
         true
+    }
+
+    fn wait(&mut self, run: &Run<R>) -> News {
+        let collector = unlocked(&mut self.collector);
+        if self.total.is_some() {
+            return collector.wait(&run.exchange, self.total);
+        }
+        collector.wait_as_feeder(&run.exchange)
     }
 
     fn account(&self) -> Account {
