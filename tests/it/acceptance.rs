@@ -1,7 +1,7 @@
 //! Acceptance examples: small programs and what comes out of them, to the number.
 //!
-//! Not here yet: reading values out of the configuration (AE2, AE8), policies that go on with fewer
-//! devices (AE13). The neural networks of AE4 and AE5 are examples; here they are plain arithmetic.
+//! Not here yet: policies that go on with fewer devices (AE13). What AE2, AE8 and AE22 say of the
+//! configuration is in `cfg_in_runs`, AE18 to AE21 in `cfg_files`. The neural networks of AE4 and AE5 are examples; here they are plain arithmetic.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

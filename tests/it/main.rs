@@ -4,11 +4,14 @@
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
 mod acceptance;
+#[cfg(feature = "candle")]
+mod candle;
 mod cfg;
 mod cfg_env;
 mod cfg_files;
 mod cfg_formats;
 mod cfg_hostile;
+mod cfg_in_runs;
 mod cfg_laws;
 mod compile;
 mod destructors;

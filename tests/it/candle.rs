@@ -1,0 +1,89 @@
+//! Candle's devices in the hooks.
+
+use std::rc::Rc;
+
+use candle_core::{Device, Tensor};
+use candle_nn::{Linear, Module, Sequential, seq};
+use gangline::{Devices, Hook, OrderedRunner, map};
+
+use crate::support::no_hang;
+
+#[test]
+fn a_cpu_producer_gets_the_cpu() {
+    no_hang(|| {
+        let ask = map(
+            |cx| {
+                assert_eq!(cx.candle_devices()?.len(), cx.devices().len());
+                Ok(cx.candle_device()?)
+            },
+            |cx, device: &mut Device, x: f32| {
+                assert!(cx.candle_device()?.same_device(device), "made once per producer");
+                Ok(Tensor::new(x, device)?.sqr()?.to_scalar::<f32>()?)
+            },
+        );
+        let mut runner = OrderedRunner::new(ask, "cpu*2").unwrap();
+        assert_eq!(runner.run([1.0, 2.0, 3.0]).unwrap(), [1.0, 4.0, 9.0]);
+    });
+}
+
+#[test]
+fn labels_are_no_devices() {
+    no_hang(|| {
+        let ask = map(|cx| Ok(cx.candle_device().map(drop)?), |_, (), x: u64| Ok(x));
+        let labels: Devices = "cuda:5".parse().unwrap();
+        let error = OrderedRunner::new(ask, labels.as_labels()).unwrap_err();
+        assert_eq!(error.hook(), Some(Hook::ProducerInit));
+        assert!(format!("{error:#}").contains("cuda:5"), "{error:#}");
+    });
+}
+
+#[cfg(not(feature = "cuda"))]
+#[test]
+fn d1_a_gpu_in_a_build_without_cuda_is_an_error_before_any_hook() {
+    no_hang(|| {
+        let never = map(|_| -> gangline::Result<()> { panic!("a hook") }, |_, (), x: u64| Ok(x));
+        let error = OrderedRunner::new(never, "cuda:0").unwrap_err();
+        assert!(error.hook().is_none() && error.to_string().contains("feature `cuda`"), "{error}");
+    });
+}
+
+/// `Sequential` is neither `Send` nor `Sync`, and still a fine state.
+#[test]
+fn a_model_that_is_not_send_is_a_fine_state() {
+    no_hang(|| {
+        let predict = map(
+            |cx| {
+                let device = cx.candle_device()?;
+                let weight = Tensor::new(&[[1f32], [2.0], [3.0]], &device)?;
+                Ok(Rc::new(seq().add(Linear::new(weight, None)).add(candle_nn::Activation::Relu)))
+            },
+            |cx, net: &mut Rc<Sequential>, x: f32| {
+                let input = Tensor::new(&[[x]], &cx.candle_device()?)?;
+                Ok(net.forward(&input)?.squeeze(0)?.to_vec1::<f32>()?)
+            },
+        );
+        let mut runner = OrderedRunner::new(predict, 3).unwrap();
+        let rows = runner.run((0..100u8).map(f32::from)).unwrap();
+        assert_eq!(rows.len(), 100);
+        assert!(rows.iter().zip(0..100u8).all(|(row, x)| row[2] == 3.0 * f32::from(x)));
+    });
+}
+
+#[test]
+fn an_error_of_candle_goes_through_a_hook() {
+    no_hang(|| {
+        let mismatch = map(
+            |cx| Ok(cx.candle_device()?),
+            |_, device: &mut Device, n: usize| {
+                let (a, b) = (Tensor::ones(2, candle_core::DType::F32, device)?, n);
+                Ok(a.broadcast_add(&Tensor::ones(b, candle_core::DType::F32, device)?)?
+                    .elem_count())
+            },
+        );
+        let mut runner = OrderedRunner::new(mismatch, 2).unwrap();
+        let error = runner.run([1, 2, 3]).unwrap_err();
+        assert_eq!(error.item(), Some(2));
+        let cause = std::error::Error::source(&error).unwrap();
+        assert!(cause.is::<candle_core::Error>(), "{error:#}");
+    });
+}
