@@ -27,6 +27,7 @@ both_orders!(
     a_state_lost_to_a_panic_is_made_anew,
     a_state_that_cannot_be_made_anew_fails_the_run,
     items_of_a_run_are_gone_when_it_returns,
+    no_hook_of_a_run_is_running_when_it_returns,
     runners_within_runners,
     runners_within_iterators,
     streams_in_a_chain_dropped_half_way,
@@ -388,6 +389,37 @@ fn items_of_a_run_are_gone_when_it_returns(order: Order) {
     pool.cancel_token().cancel();
     assert!(pool.run(items(60..200)).is_err());
     assert_eq!(Arc::strong_count(&item), 1, "after a cancel");
+}
+
+/// Producers that notice late that nobody wants their results are waited for.
+fn no_hook_of_a_run_is_running_when_it_returns(order: Order) {
+    let (running, begun) = (Arc::new(AtomicU64::new(0)), Arc::new(Counter::new()));
+    let (runs, begins) = (running.clone(), begun.clone());
+    let hooks = Hooks::new()
+        .work(move |cx, x| {
+            if x > 0 {
+                runs.fetch_add(1, SeqCst);
+                begins.add(1);
+                while !cx.is_cancelled() {
+                    thread::yield_now();
+                }
+                (0..100).for_each(|_| thread::yield_now());
+                runs.fetch_sub(1, SeqCst);
+            }
+            Ok(x)
+        })
+        .consume(move |cx, _| {
+            begun.reach(2);
+            cx.stop();
+            Ok(())
+        });
+    let mut pool = hooks.windowed(order, 3, 3);
+    for _ in 0..20 {
+        assert_eq!(pool.run(0..).unwrap(), [0]);
+        assert_eq!(running.load(SeqCst), 0, "after a run");
+        assert_eq!(pool.stream(0..).take(1).count(), 1);
+        assert_eq!(running.load(SeqCst), 0, "after a stream");
+    }
 }
 
 /// Each item of the outer run builds, runs and drops a runner of its own, on its producer's thread.

@@ -184,7 +184,7 @@ fn a_stop_is_seen_by_the_producers(order: Order) {
             }
             Ok(())
         });
-    let mut pool = hooks.pool(order, 2);
+    let mut pool = hooks.windowed(order, 2, 2);
     assert_eq!(pool.run(0..).unwrap(), [0]);
 }
 

@@ -127,9 +127,10 @@ fn a_straggler_at_the_head_keeps_the_window() {
             let gauge = Gauge::default();
             let worked = Arc::new(Counter::new());
             let (up, count) = (gauge.clone(), window as u64);
+            // Not at a multiple of the window, so that no credit comes back by itself.
             let hooks = consuming(&gauge).work(move |_, x| {
-                if x % count == 0 {
-                    worked.reach((x / count + 1) * (count - 1));
+                if x >= 5 && (x - 5) % count == 0 {
+                    worked.reach(5 + ((x - 5) / count + 1) * (count - 1));
                     (0..20).for_each(|_| thread::yield_now());
                 } else {
                     worked.add(1);
@@ -137,7 +138,7 @@ fn a_straggler_at_the_head_keeps_the_window() {
                 assert!(up.now() <= count);
                 Ok(x)
             });
-            hooks.windowed(Order::Input, 2, window).run(counted(&gauge, 10 * count)).unwrap();
+            hooks.windowed(Order::Input, 2, window).run(counted(&gauge, 5 + 10 * count)).unwrap();
             check(&gauge, window);
         });
     }
@@ -164,8 +165,11 @@ fn stragglers_at_the_head_do_not_make_the_default_window_grow() {
                 Ok(x)
             })
             .consume(move |_, y| {
-                if y % DEFAULT == DEFAULT - 1 {
-                    behind.reach((y + 5).min(ITEMS));
+                // What has begun says that what the same producer did before was delivered.
+                match y % DEFAULT {
+                    2 => behind.reach((y + 6).min(ITEMS)),
+                    5 => behind.reach((y + 5).min(ITEMS)),
+                    _ => {}
                 }
                 consumed.down();
                 Ok(())
