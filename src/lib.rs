@@ -241,3 +241,7 @@ mod manual {
     #[doc = include_str!("../docs/config.md")]
     mod config {}
 }
+
+/// What must not compile.
+#[cfg(doctest)]
+mod compile_fail;

@@ -15,11 +15,6 @@ use gangline::{
 use crate::hooks::Hooks;
 use crate::support::no_hang;
 
-#[test]
-fn what_must_not_compile() {
-    trybuild::TestCases::new().compile_fail("tests/ui/*.rs");
-}
-
 fn send_and_sync<T: Send + Sync>() {}
 fn unpinned<T: Unpin>() {}
 
@@ -43,6 +38,17 @@ fn public_types_are_send_and_sync() {
     send_and_sync::<UnorderedRunner<Hooks>>();
     send_and_sync::<Pool<Hooks>>();
     send_and_sync::<Stream<'_, Hooks, std::ops::Range<u64>>>();
+}
+
+/// Also where nothing but `Send` is known of the inputs and outputs.
+#[test]
+fn handles_are_send_and_sync_for_every_runner() {
+    fn check<R: Runner + 'static>() {
+        send_and_sync::<OrderedRunner<R>>();
+        send_and_sync::<UnorderedRunner<R>>();
+        send_and_sync::<Pool<R>>();
+    }
+    check::<Hooks>();
 }
 
 /// What moves between threads is `Send` for every runner: a type that is not is refused.

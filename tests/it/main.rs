@@ -32,4 +32,5 @@ mod law_random;
 mod law_stop;
 mod law_window;
 mod probe;
+mod regressions;
 mod support;

@@ -1,0 +1,59 @@
+//! What must not compile. Each example but for its last change compiles.
+
+/// A handle has one run at a time.
+///
+/// ```
+/// let mut runner = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
+/// let stream = runner.stream(0..10);
+/// drop(stream);
+/// runner.run(0..10)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0499
+/// let mut runner = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
+/// let stream = runner.stream(0..10);
+/// runner.run(0..10)?;
+/// drop(stream);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+mod two_runs_at_once {}
+
+/// A runner that borrows could outlive what it borrows, on threads of its own.
+///
+/// ```
+/// let offset = 7;
+/// let shifted = gangline::map(|_| Ok(()), move |_, _, x: u64| Ok(x + offset));
+/// gangline::OrderedRunner::new(shifted, 2)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0597
+/// let offset = 7;
+/// let borrowed = &offset;
+/// let shifted = gangline::map(|_| Ok(()), move |_, _, x: u64| Ok(x + borrowed));
+/// gangline::OrderedRunner::new(shifted, 2)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+mod a_runner_that_borrows {}
+
+/// Inputs and outputs go from thread to thread.
+///
+/// ```
+/// let counts = gangline::map(|_| Ok(()), |_, _, x: std::sync::Arc<u64>| Ok(x));
+/// gangline::OrderedRunner::new(counts, 2)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0277
+/// let counts = gangline::map(|_| Ok(()), |_, _, x: std::rc::Rc<u64>| Ok(*x));
+/// gangline::OrderedRunner::new(counts, 2)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0277
+/// let counts = gangline::map(|_| Ok(()), |_, _, x: u64| Ok(std::rc::Rc::new(x)));
+/// gangline::OrderedRunner::new(counts, 2)?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+mod items_that_are_not_send {}
