@@ -20,6 +20,9 @@ pub(crate) struct Collector<T> {
     owed: usize,
     /// Where `consumed` stood when the window was last looked at, and when that was.
     measured: (u64, Instant),
+    /// Producers ran dry for want of credits during the last wait, which began with nothing held
+    /// back for order.
+    starved: bool,
 }
 
 impl<T> Collector<T> {
@@ -31,6 +34,7 @@ impl<T> Collector<T> {
             consumed: 0,
             owed: 0,
             measured: (0, now),
+            starved: false,
         }
     }
 
@@ -58,9 +62,16 @@ impl<T> Collector<T> {
         self.consumed
     }
 
-    /// Gives back all credits. To be called when [`pop`](Collector::pop) found nothing.
+    /// Gives back all credits, and those by which the window grows. To be called when
+    /// [`pop`](Collector::pop) found nothing.
+    ///
+    /// The window grows when producers ran dry for want of credits while this collector waited, and
+    /// what arrived then left nothing held back for order: neither a slow consumer nor a straggler
+    /// at the head makes it grow.
     pub(crate) fn settle<I>(&mut self, exchange: &Exchange<I, T>) {
-        exchange.give_back(std::mem::take(&mut self.owed));
+        let starved = std::mem::take(&mut self.starved);
+        let more = if starved && self.arrivals.held() == 0 { self.growth() } else { 0 };
+        exchange.give_back(std::mem::take(&mut self.owed) + more);
     }
 
     /// Waits for news, with all credits [given back](Collector::settle). `total` is what the caller
@@ -69,7 +80,7 @@ impl<T> Collector<T> {
         // What ran dry before was waiting for this collector, not for credits.
         exchange.forget_dryness();
         let news = exchange.wait(total);
-        self.grow(exchange);
+        self.note_dryness(exchange);
         news
     }
 
@@ -80,17 +91,13 @@ impl<T> Collector<T> {
         exchange.starve();
         let news = exchange.wait(None);
         exchange.feed_again();
-        self.grow(exchange);
+        self.note_dryness(exchange);
         news
     }
 
-    /// The window grows only when producers ran dry for want of credits while this collector waited
-    /// and held nothing back for order: a straggler at the head or a slow consumer must not make it
-    /// grow.
-    fn grow<I>(&mut self, exchange: &Exchange<I, T>) {
-        if self.window.may_grow() && self.arrivals.held() == 0 && exchange.ran_dry() {
-            exchange.give_back(self.growth());
-        }
+    fn note_dryness<I>(&mut self, exchange: &Exchange<I, T>) {
+        let held = self.arrivals.held();
+        self.starved = self.window.may_grow() && held == 0 && exchange.ran_dry();
     }
 
     /// By how many items the window grows, at the pace since it last did.

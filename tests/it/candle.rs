@@ -14,7 +14,7 @@ fn a_cpu_producer_gets_the_cpu() {
         let ask = map(
             |cx| {
                 assert_eq!(cx.candle_devices()?.len(), cx.devices().len());
-                Ok(cx.candle_device()?)
+                cx.candle_device()
             },
             |cx, device: &mut Device, x: f32| {
                 assert!(cx.candle_device()?.same_device(device), "made once per producer");
@@ -29,7 +29,7 @@ fn a_cpu_producer_gets_the_cpu() {
 #[test]
 fn labels_are_no_devices() {
     no_hang(|| {
-        let ask = map(|cx| Ok(cx.candle_device().map(drop)?), |_, (), x: u64| Ok(x));
+        let ask = map(|cx| cx.candle_device().map(drop), |_, (), x: u64| Ok(x));
         let labels: Devices = "cuda:5".parse().unwrap();
         let error = OrderedRunner::new(ask, labels.as_labels()).unwrap_err();
         assert_eq!(error.hook(), Some(Hook::ProducerInit));
@@ -73,7 +73,7 @@ fn a_model_that_is_not_send_is_a_fine_state() {
 fn an_error_of_candle_goes_through_a_hook() {
     no_hang(|| {
         let mismatch = map(
-            |cx| Ok(cx.candle_device()?),
+            |cx| cx.candle_device(),
             |_, device: &mut Device, n: usize| {
                 let (a, b) = (Tensor::ones(2, candle_core::DType::F32, device)?, n);
                 Ok(a.broadcast_add(&Tensor::ones(b, candle_core::DType::F32, device)?)?

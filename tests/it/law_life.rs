@@ -365,7 +365,7 @@ fn a_state_that_cannot_be_made_anew_fails_the_run(order: Order) {
 fn items_of_a_run_are_gone_when_it_returns(order: Order) {
     let item = Arc::new(());
     let fails = |_: &mut (), (x, item): (u64, Arc<()>)| {
-        if x == 50 { Err("no".into()) } else { Ok((x, item)) }
+        if x == 250 { Err("no".into()) } else { Ok((x, item)) }
     };
     let work = map(|_| Ok(()), move |_, state, input| fails(state, input));
     let fold = work.fold(
@@ -382,7 +382,7 @@ fn items_of_a_run_are_gone_when_it_returns(order: Order) {
     let items = |range: std::ops::Range<u64>| range.map(|x| (x, item.clone()));
     assert!(pool.run(items(0..100)).is_ok());
     assert_eq!(Arc::strong_count(&item), 1, "after a stop");
-    assert!(pool.run(items(40..100)).is_err());
+    assert!(pool.run(items(240..300)).is_err());
     assert_eq!(Arc::strong_count(&item), 1, "after a failure");
     drop(pool.stream(items(60..200)).take(5).collect::<Vec<_>>());
     assert_eq!(Arc::strong_count(&item), 1, "after a stream that was dropped");
