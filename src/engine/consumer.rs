@@ -100,7 +100,9 @@ impl<R: Runner> Consumer<R> {
             }
             total = total.or_else(|| self.run.exchange.total());
             if total == Some(self.collector.consumed()) {
-                return Ok(Ended::Complete);
+                // A guarded input ends with the cancel, and then there may seem to be no more.
+                let is_cancelled = self.run.is_cancelled();
+                return Ok(if is_cancelled { Ended::Cancelled } else { Ended::Complete });
             }
             self.collector.settle(&self.run.exchange);
             let news = self.collector.wait(&self.run.exchange, total);
