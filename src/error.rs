@@ -209,7 +209,8 @@ impl Error {
         matches!(self, Error::Closed { .. })
     }
 
-    /// Whether the caller's iterator failed or panicked.
+    /// Whether the caller's iterator failed or panicked. Where that is another runner's stream,
+    /// [`source`](std::error::Error::source) is that runner's error.
     pub fn is_input(&self) -> bool {
         matches!(self, Error::InputFailed { .. } | Error::InputPanicked { .. })
     }
@@ -284,9 +285,15 @@ impl fmt::Display for PanicMessage {
 impl std::error::Error for PanicMessage {}
 
 fn write_causes(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
+    let mut said = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        write!(f, ": {error}")?;
+        let text = error.to_string();
+        // Many errors have their cause in their own text too.
+        if !said.ends_with(&text) {
+            write!(f, ": {text}")?;
+        }
+        said = text;
         cause = error.source();
     }
     Ok(())

@@ -8,8 +8,8 @@ pub enum Order {
     /// The order of the input: 0, 1, 2, ...
     #[default]
     Input,
-    /// The order in which results are finished. Neighbours that were handed over together may
-    /// swap.
+    /// The order in which results are finished. Results of different producers that are handed over
+    /// together, since the consumer was busy, may swap.
     Completion,
 }
 
@@ -17,21 +17,22 @@ pub enum Order {
 #[derive(Debug)]
 pub(crate) enum Arrivals<T> {
     Input(Reorder<T>),
-    Completion(VecDeque<(u64, T)>),
+    Completion(Merge<T>),
 }
 
 impl<T> Arrivals<T> {
     pub(crate) fn new(order: Order) -> Self {
         match order {
             Order::Input => Arrivals::Input(Reorder::new()),
-            Order::Completion => Arrivals::Completion(VecDeque::new()),
+            Order::Completion => Arrivals::Completion(Merge::new()),
         }
     }
 
-    pub(crate) fn insert(&mut self, seq: u64, value: T) {
+    /// Takes a result that came from `lane`.
+    pub(crate) fn insert(&mut self, lane: usize, seq: u64, value: T) {
         match self {
             Arrivals::Input(reorder) => reorder.insert(seq, value),
-            Arrivals::Completion(queue) => queue.push_back((seq, value)),
+            Arrivals::Completion(merge) => merge.insert(lane, seq, value),
         }
     }
 
@@ -39,7 +40,7 @@ impl<T> Arrivals<T> {
     pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
         match self {
             Arrivals::Input(reorder) => reorder.pop(),
-            Arrivals::Completion(queue) => queue.pop_front(),
+            Arrivals::Completion(merge) => merge.pop(),
         }
     }
 
@@ -47,18 +48,56 @@ impl<T> Arrivals<T> {
     pub(crate) fn held(&self) -> usize {
         match self {
             Arrivals::Input(reorder) => reorder.held,
-            Arrivals::Completion(queue) => queue.len(),
+            Arrivals::Completion(merge) => merge.held,
         }
     }
 
     /// Takes every result out, in no particular order.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
-        let (reorder, queue) = match self {
-            Arrivals::Input(reorder) => (Some(reorder), None),
-            Arrivals::Completion(queue) => (None, Some(queue)),
-        };
-        let reordered = reorder.into_iter().flat_map(Reorder::drain);
-        reordered.chain(queue.into_iter().flat_map(|queue| queue.drain(..).map(|(_, value)| value)))
+    pub(crate) fn drain(&mut self) -> Vec<T> {
+        match self {
+            Arrivals::Input(reorder) => reorder.drain().collect(),
+            Arrivals::Completion(merge) => merge.drain().collect(),
+        }
+    }
+}
+
+/// Brings together what was finished in several lanes while nobody looked. Each lane is in the
+/// order in which it finished; which of two lanes finished first is not known, so the one that is
+/// earlier in the input goes first, as it most likely did.
+///
+/// Without this a consumer that was busy would then see all results of one producer, and after
+/// them all of the next.
+#[derive(Debug)]
+pub(crate) struct Merge<T> {
+    lanes: Vec<VecDeque<(u64, T)>>,
+    held: usize,
+}
+
+impl<T> Merge<T> {
+    fn new() -> Self {
+        Merge { lanes: Vec::new(), held: 0 }
+    }
+
+    fn insert(&mut self, lane: usize, seq: u64, value: T) {
+        if self.lanes.len() <= lane {
+            self.lanes.resize_with(lane + 1, VecDeque::new);
+        }
+        self.lanes[lane].push_back((seq, value));
+        self.held += 1;
+    }
+
+    fn pop(&mut self) -> Option<(u64, T)> {
+        if self.held == 0 {
+            return None;
+        }
+        let next = |lane: &VecDeque<(u64, T)>| lane.front().map_or(u64::MAX, |(seq, _)| *seq);
+        self.held -= 1;
+        self.lanes.iter_mut().min_by_key(|lane| next(lane))?.pop_front()
+    }
+
+    fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.held = 0;
+        self.lanes.iter_mut().flat_map(|lane| lane.drain(..)).map(|(_, value)| value)
     }
 }
 
@@ -146,13 +185,24 @@ mod tests {
     fn draining_gives_what_is_held() {
         for order in [Order::Input, Order::Completion] {
             let mut arrivals = Arrivals::new(order);
-            arrivals.insert(4, 'e');
-            arrivals.insert(1, 'b');
-            let mut left: Vec<_> = arrivals.drain().collect();
+            arrivals.insert(0, 4, 'e');
+            arrivals.insert(1, 1, 'b');
+            let mut left = arrivals.drain();
             left.sort_unstable();
             assert_eq!(left, ['b', 'e']);
             assert_eq!(arrivals.held(), 0);
         }
+    }
+
+    #[test]
+    fn what_several_lanes_finished_meanwhile_is_brought_together() {
+        let mut merge = Merge::new();
+        for (lane, seqs) in [(0, [0, 2, 9]), (2, [1, 8, 3])] {
+            seqs.into_iter().for_each(|seq| merge.insert(lane, seq, ()));
+        }
+        let released: Vec<_> = std::iter::from_fn(|| merge.pop()).map(|(seq, ())| seq).collect();
+        assert_eq!(released, [0, 1, 2, 8, 3, 9], "each lane in its own order");
+        assert_eq!(merge.held, 0);
     }
 
     /// Any order of arrival in which nothing is further ahead than the window allows.

@@ -146,6 +146,9 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
 
     /// The outputs for `items` as an iterator, in the runner's order, without the consumer hooks.
     ///
+    /// Returns at once, unless a panic has cost a producer its state: then it waits until that is
+    /// made anew.
+    ///
     /// Errors come out of the iterator: also that the runner is closed.
     pub fn stream<I>(&mut self, items: I) -> Stream<'_, R, I::IntoIter>
     where

@@ -31,7 +31,7 @@ pub(super) fn save_diff(root: &Value, file: &Path, base: &Path) -> Result<(), Cf
         return Err(CfgError::BaseLoop { chain });
     }
     let mut diff = Table::new();
-    diff.insert(BASE.to_owned(), relative_base(&target, &loaded.files[0])?.into());
+    diff.insert(BASE.to_owned(), relative_base(&real_directory(file)?, &loaded.files[0])?.into());
     diff.extend(difference(root, &loaded.root, base)?);
     write(file, &format.write(&diff.into())?)
 }
@@ -66,9 +66,8 @@ fn differing(value: &Value, under: &Value, path: &str, lost: &mut Vec<String>) -
     (!diff.is_empty()).then(|| diff.into())
 }
 
-/// `base` as seen from the directory of `target`; both are canonical.
-fn relative_base(target: &Path, base: &Path) -> Result<String, CfgError> {
-    let from = target.parent().unwrap_or(target);
+/// `base` as seen from the directory `from`; both are canonical.
+fn relative_base(from: &Path, base: &Path) -> Result<String, CfgError> {
     let shared = from.components().zip(base.components()).take_while(|(a, b)| a == b).count();
     // Nothing in common: another drive.
     let relative = if shared == 0 { base.to_owned() } else { climb(from, base, shared) };
@@ -85,16 +84,22 @@ fn climb(from: &Path, to: &Path, shared: usize) -> PathBuf {
 
 /// The file that writing to `file` replaces: a link stays one.
 fn real_target(file: &Path) -> Result<PathBuf, CfgError> {
-    let failed = |source| CfgError::Write { file: file.to_owned(), source };
     match fs::canonicalize(file) {
         Ok(target) if target.is_file() => Ok(target),
         Ok(_) => Err(CfgError::NotAFile { file: file.to_owned() }),
         Err(_) => {
-            let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-            let parent = fs::canonicalize(parent.unwrap_or(Path::new("."))).map_err(failed)?;
+            let parent = real_directory(file)?;
             Ok(parent.join(file.file_name().unwrap_or_default()))
         }
     }
+}
+
+/// The directory that `file` is named in. For a link that is where the link is, and not what it
+/// leads to, since `load` looks for a base there.
+fn real_directory(file: &Path) -> Result<PathBuf, CfgError> {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    fs::canonicalize(parent.unwrap_or(Path::new(".")))
+        .map_err(|source| CfgError::Write { file: file.to_owned(), source })
 }
 
 /// Puts `text` in `file` in one step, so that nobody reads half of it and a failure leaves what

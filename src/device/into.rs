@@ -66,6 +66,12 @@ impl IntoDevices for &str {
     }
 }
 
+impl IntoDevices for &&str {
+    fn into_devices(self) -> Result<Devices, Error> {
+        self.parse()
+    }
+}
+
 impl IntoDevices for String {
     fn into_devices(self) -> Result<Devices, Error> {
         self.parse()

@@ -44,7 +44,7 @@ impl<T> Collector<T> {
             return Some(next);
         }
         let arrivals = &mut self.arrivals;
-        exchange.collect(&mut self.spare, |seq, result| arrivals.insert(seq, result));
+        exchange.collect(&mut self.spare, |lane, seq, result| arrivals.insert(lane, seq, result));
         self.arrivals.pop()
     }
 
@@ -109,6 +109,6 @@ impl<T> Collector<T> {
 
     /// Takes out everything that was not handed out.
     pub(crate) fn drain(&mut self) -> Vec<T> {
-        self.arrivals.drain().collect()
+        self.arrivals.drain()
     }
 }

@@ -128,9 +128,9 @@ impl<R: Runner> Consumer<R> {
         }
         // Before anything else: nothing may be pulled once an item has failed.
         self.run.abort();
-        let outcome = cancelled_or(self.run.is_cancelled(), outcome);
-        self.failed += u64::from(!self.run.is_cancelled());
-        outcome
+        let is_cancelled = self.run.is_cancelled();
+        self.failed += u64::from(!is_cancelled);
+        cancelled_or(is_cancelled, outcome)
     }
 
     fn init(&self) -> Result<R::ConsumerState, Error> {

@@ -25,8 +25,8 @@
 //!
 //! - A **producer** sleeps on `intake` when there is nothing to take. It looks into every lane while
 //!   it holds that lock. Items get into a lane either under that lock (from the intake) or by a theft,
-//!   after which the thief takes the lock and wakes a sleeper. Whoever moves more than one item wakes
-//!   one sleeper, which in turn finds items to take.
+//!   after which the thief takes the lock and wakes a sleeper. Whoever takes more than one item, or
+//!   leaves some behind, wakes one sleeper, which in turn finds items to take.
 //! - The **collector** sleeps on `outlet` when all outboxes are empty. Before that it marks every lane
 //!   as watched, under the lane's lock; whoever delivers into a watched lane takes the mark away and
 //!   signals the outlet.
@@ -348,19 +348,16 @@ impl<I, T> LaneState<I, T> {
 impl<I, T> Exchange<I, T> {
     /// Moves every result that is here to `sink`. `spare` is an empty buffer that is put in place of
     /// a full one, so that the lock is held for a moment only.
-    pub(crate) fn collect(&self, spare: &mut Vec<(u64, T)>, mut sink: impl FnMut(u64, T)) -> bool {
-        let mut any = false;
-        for lane in &self.lanes {
+    pub(crate) fn collect(&self, spare: &mut Vec<(u64, T)>, mut sink: impl FnMut(usize, u64, T)) {
+        for (i, lane) in self.lanes.iter().enumerate() {
             let mut state = lock(&lane.state);
             if state.outbox.is_empty() {
                 continue;
             }
             std::mem::swap(&mut state.outbox, spare);
             drop(state);
-            spare.drain(..).for_each(|(seq, result)| sink(seq, result));
-            any = true;
+            spare.drain(..).for_each(|(seq, result)| sink(i, seq, result));
         }
-        any
     }
 
     /// How many items were given out in all, once that is known.

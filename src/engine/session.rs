@@ -174,7 +174,12 @@ impl<R: Runner + 'static> Engine<R> {
         }
         let run = Arc::new(Run::new(self.settings.order, crew.len(), window.size()));
         let watch = self.settings.token.watch(self.seen, &run);
-        let (all_left, ready) = crew.join(&run);
+        // A request made before the run ends it at its start: no producer is needed, nor a state
+        // made anew for it.
+        let (all_left, ready) = match run.exchange.is_halted() {
+            true => (never(), Ok(())),
+            false => crew.join(&run),
+        };
         let session = Session { run, all_left, watch };
         match ready {
             Ok(()) => Ok(session),
@@ -389,4 +394,9 @@ fn unlocked<T>(collector: &mut Mutex<Collector<T>>) -> &mut Collector<T> {
 
 fn drain<T>(mut collector: Mutex<Collector<T>>) {
     unlocked(&mut collector).drain().into_iter().for_each(drop_quietly);
+}
+
+/// What [`Crew::join`] gives where nobody has joined: disconnected from the start.
+fn never() -> Receiver<Infallible> {
+    bounded(0).1
 }

@@ -72,8 +72,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         self
     }
 
-    /// How many items may be given out and not yet consumed: exactly `items`, at least 1, which
-    /// makes everything serial.
+    /// How many items may be given out and not yet consumed: exactly `items`. 1 makes
+    /// everything serial; 0 is refused.
     ///
     /// Without it the window starts with three items for each producer and grows while items are
     /// fast: to about 2 ms of work for each producer, and to 8,192 items at most.

@@ -142,15 +142,20 @@ impl<'a, I, T> Taker<'a, I, T> {
     /// Takes the older half of what `victim` has, the first to work on, the rest into its own lane.
     fn steal(&mut self, victim: usize) -> Option<(u64, I)> {
         let lanes = &self.exchange.lanes;
-        {
+        let is_more_left = {
             let mut state = lock(&lanes[victim].state);
             let half = state.inbox.len().div_ceil(2);
             self.loot.extend(state.inbox.drain(..half));
-        }
+            !state.inbox.is_empty()
+        };
         let first = self.loot.pop_front()?;
-        if !self.loot.is_empty() {
+        let is_more_taken = !self.loot.is_empty();
+        if is_more_taken {
             lock(&lanes[self.lane].state).inbox.append(&mut self.loot);
-            // A sleeper may have looked while these items were in neither lane.
+        }
+        // A sleeper may have looked while these items were in neither lane. Also what is left
+        // where this thief came from may have been in another's hand then, who woke only this one.
+        if is_more_taken || is_more_left {
             self.exchange.wake_producer();
         }
         Some(first)
@@ -188,10 +193,12 @@ impl<I, T> Exchange<I, T> {
         if intake.aborted {
             return Taken::Over;
         }
+        // No more than this producer's share, so that the others find theirs without stealing. It
+        // also keeps the order of starting so near to that of the input that the window has room
+        // for an item of every producer, whatever order it holds results back for.
+        let share = intake.queue.len() / self.producers();
         if let Some(first) = intake.queue.pop_front() {
-            // No more than this producer's share, so that the others find theirs without stealing.
-            let share = intake.queue.len() / self.producers();
-            let more = share.min(take - 1);
+            let more = share.min(take).saturating_sub(1);
             if more > 0 {
                 lock(&self.lanes[lane].state).inbox.extend(intake.queue.drain(..more));
             }
@@ -291,5 +298,42 @@ mod model {
         };
         shuttle::check_random(model, 10_000);
         shuttle::check_pct(model, 5_000, 4);
+    }
+
+    /// Two items are slow, and one thief steals from another: whoever leaves items behind has to
+    /// wake a sleeper, as has who takes more than one.
+    #[test]
+    fn what_thieves_leave_behind_finds_a_taker() {
+        const ITEMS: u64 = 6;
+        const SLOW: u64 = 2;
+        let model = || {
+            let hub = Arc::new(Exchange::<u64, u64>::new(4, 16));
+            lock(&hub.lanes[0].state).inbox.extend((0..ITEMS).map(|seq| (seq, seq)));
+            let done = Arc::new((Mutex::new(0), Condvar::new()));
+            let work = |lane: usize| {
+                let (hub, done) = (hub.clone(), done.clone());
+                thread::spawn(move || {
+                    let mut taker = Taker::new(&hub, lane);
+                    let mut next = taker.next();
+                    while let Some((seq, item)) = next {
+                        let mut count = done.0.lock().unwrap();
+                        if item < SLOW {
+                            count = done.1.wait_while(count, |n| *n < ITEMS - SLOW).unwrap();
+                        }
+                        *count += 1;
+                        done.1.notify_all();
+                        drop(count);
+                        next = taker.deliver_and_next(seq, item);
+                    }
+                })
+            };
+            let threads: Vec<_> = (0..4).map(work).collect();
+            let count = done.0.lock().unwrap();
+            drop(done.1.wait_while(count, |done| *done < ITEMS).unwrap());
+            hub.abort();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        };
+        shuttle::check_random(model, 3_000);
+        shuttle::check_pct(model, 10_000, 3);
     }
 }
