@@ -382,3 +382,20 @@ fn a_frozen_configuration_can_be_saved() {
     cfg.save(dir.path().join("a.yaml")).unwrap();
     assert!(!CfgNode::load(dir.path().join("a.yaml")).unwrap().is_frozen());
 }
+
+/// A base is looked up beside the link, so that is where the way to it has to start.
+#[cfg(unix)]
+#[test]
+fn a_difference_saved_through_a_link_finds_its_base() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("one")).unwrap();
+    std::fs::create_dir(at("two")).unwrap();
+    std::fs::write(at("two/real.yaml"), "").unwrap();
+    std::os::unix::fs::symlink(at("two/real.yaml"), at("one/top.yaml")).unwrap();
+    let base = CfgNode::new().with("a", 1).unwrap();
+    base.save(at("two/base.yaml")).unwrap();
+    let cfg = base.with("b", 2).unwrap();
+    cfg.save_diff(at("one/top.yaml"), at("two/base.yaml")).unwrap();
+    assert_eq!(CfgNode::load(at("one/top.yaml")).unwrap(), cfg);
+}

@@ -286,6 +286,7 @@ fn every_kind_of_value_is_taken() {
     takes(3, "cpu*3");
     takes(&3, "cpu*3");
     takes("cpu*2", "cpu*2");
+    takes(&"cuda:1", "cuda:1");
     takes(String::from("cuda:1"), "cuda:1");
     takes(&String::from("cuda:1"), "cuda:1");
     takes(Device::Cuda(1), "cuda:1");

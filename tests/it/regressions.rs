@@ -2,16 +2,18 @@
 
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
 use std::thread;
 
 use gangline::{CancelToken, ConsumerContext, Order, Pool, ProducerContext, Result, Runner, map};
 
 use crate::hooks::{Hooks, both_orders};
-use crate::support::{Counter, Gate};
+use crate::support::{Counter, Gate, no_hang};
 
 both_orders!(
+    hooks_that_meet_fit_into_any_window_that_holds_one_item_of_each,
+    a_request_made_before_a_run_makes_no_state_anew_for_it,
     a_guarded_input_that_ends_does_not_hide_the_cancel,
     an_init_that_gives_up_does_not_hide_the_cancel_of_a_building,
     a_cancel_that_ended_an_activation_is_spent,
@@ -429,4 +431,76 @@ fn everything_of_the_user_s_may_panic_when_dropped(order: Order) {
         }
         caught(|| drop(pool));
     }
+}
+
+/// Every producer has to be in its hook at the same time, again and again.
+fn hooks_that_meet_fit_into_any_window_that_holds_one_item_of_each(order: Order) {
+    for (producers, window) in [(4, 4), (4, 5), (4, 7), (4, 9), (3, 5)] {
+        let meeting = Barrier::new(producers);
+        let meet = map(
+            |_| Ok(()),
+            move |_, (), x: u64| {
+                meeting.wait();
+                Ok(x)
+            },
+        );
+        let builder = Pool::builder(meet).order(order).devices(producers).window(window);
+        let mut pool = builder.build().unwrap();
+        for _ in 0..20 {
+            let items = 100 * producers as u64;
+            assert_eq!(pool.run(0..items).unwrap().len() as u64, items, "window {window}");
+        }
+    }
+}
+
+fn a_request_made_before_a_run_makes_no_state_anew_for_it(order: Order) {
+    let inits = Arc::new(Counter::new());
+    let counts = inits.clone();
+    let hooks = Hooks::new()
+        .init(move |_| {
+            counts.add(1);
+            Ok(())
+        })
+        .work(|_, x| if x == 99 { panic!("no") } else { Ok(x) });
+    let mut pool = hooks.pool(order, 1);
+    pool.run([99]).unwrap_err();
+    pool.cancel_token().cancel();
+    assert!(pool.run(0..3).unwrap_err().is_cancelled());
+    pool.cancel_token().finish();
+    assert_eq!(pool.run(0..3).unwrap().len(), 0);
+    assert_eq!(inits.get(), 1);
+    assert_eq!(pool.run(0..3).unwrap().len(), 3);
+    assert_eq!(inits.get(), 2);
+}
+
+/// While the consumer is busy, two producers finish items in turns.
+#[test]
+fn what_was_finished_while_the_consumer_was_busy_is_not_sorted_by_producer() {
+    no_hang(|| {
+        let (turn, finished) = (Counter::new(), Arc::new(Counter::new()));
+        let finishes = finished.clone();
+        let in_turns = map(
+            |_| Ok(()),
+            move |_, (), x: u64| {
+                turn.reach(x);
+                turn.add(1);
+                finishes.add(1);
+                Ok(x)
+            },
+        );
+        let collect = in_turns.fold(
+            |_| Ok(vec![]),
+            move |_, all: &mut Vec<u64>, x| {
+                if all.is_empty() {
+                    finished.reach(16);
+                }
+                all.push(x);
+                Ok(())
+            },
+        );
+        let builder = Pool::builder(collect).order(Order::Completion).devices(2).window(16);
+        let all = builder.build().unwrap().run(0..16).unwrap();
+        let furthest = all.iter().zip(0..).map(|(x, i)| x.abs_diff(i)).max();
+        assert!(furthest <= Some(2), "{all:?}");
+    });
 }
