@@ -429,6 +429,8 @@ impl CfgNode {
     /// - [`CfgError::EnvUnknown`]: the name matches no key, so it is misspelt.
     /// - [`CfgError::EnvAmbiguous`]: the name matches two keys, or two names match one.
     /// - [`CfgError::EnvNotUnicode`], [`CfgError::Parse`], [`CfgError::Frozen`]
+    /// - [`CfgError::Path`], [`CfgError::Through`], [`CfgError::Key`]: the path became impossible by
+    ///   an earlier variable, or the value holds a key that no path could name.
     pub fn with_env_pairs<K: Into<OsString>, V: Into<OsString>>(
         mut self,
         prefix: &str,

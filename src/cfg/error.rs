@@ -265,6 +265,7 @@ impl fmt::Display for PathProblem {
             PathProblem::Brackets => {
                 f.write_str("an index is a segment of its own, as in `layers.0`")
             }
+            PathProblem::Index { len: 1 } => f.write_str("the list has 1 element"),
             PathProblem::Index { len } => write!(f, "the list has {len} elements"),
         }
     }
