@@ -149,13 +149,13 @@ impl<'a, I, T> Taker<'a, I, T> {
             !state.inbox.is_empty()
         };
         let first = self.loot.pop_front()?;
-        let is_more_taken = !self.loot.is_empty();
-        if is_more_taken {
+        if !self.loot.is_empty() {
             lock(&lanes[self.lane].state).inbox.append(&mut self.loot);
         }
         // A sleeper may have looked while these items were in neither lane. Also what is left
         // where this thief came from may have been in another's hand then, who woke only this one.
-        if is_more_taken || is_more_left {
+        // A thief that takes more than one item always leaves one, so this covers both.
+        if is_more_left {
             self.exchange.wake_producer();
         }
         Some(first)
@@ -262,77 +262,52 @@ mod model {
 
     use super::*;
 
-    /// A thief's first item is slow, and its neighbours looked for work while it had the others
-    /// in hand: it has to wake them, or they sleep beside items that wait for it.
+    /// `items` are all in the first producer's lane. `slow` of them, which `is_slow` tells by who
+    /// works on it, as his how-manieth, and the item, last until all the others are done.
+    fn theft(producers: usize, items: u64, slow: u64, is_slow: fn(usize, u64, u64) -> bool) {
+        let hub = Arc::new(Exchange::<u64, u64>::new(producers, 16));
+        lock(&hub.lanes[0].state).inbox.extend((0..items).map(|seq| (seq, seq)));
+        let done = Arc::new((Mutex::new(0), Condvar::new()));
+        let work = |lane| {
+            let (hub, done) = (hub.clone(), done.clone());
+            thread::spawn(move || {
+                let mut taker = Taker::new(&hub, lane);
+                let mut next = taker.next();
+                let mut nth = 0;
+                while let Some((seq, item)) = next {
+                    let mut count = done.0.lock().unwrap();
+                    if is_slow(lane, nth, item) {
+                        count = done.1.wait_while(count, |done| *done < items - slow).unwrap();
+                    }
+                    *count += 1;
+                    done.1.notify_all();
+                    drop(count);
+                    nth += 1;
+                    next = taker.deliver_and_next(seq, item);
+                }
+            })
+        };
+        let threads: Vec<_> = (0..producers).map(work).collect();
+        let count = done.0.lock().unwrap();
+        drop(done.1.wait_while(count, |done| *done < items).unwrap());
+        hub.abort();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    /// A thief's first item is slow, and its neighbours looked for work while it had the others in
+    /// hand: it has to wake them, or they sleep beside items that wait for it.
     #[test]
     fn a_thief_that_turns_out_slow_is_relieved_of_its_loot() {
-        const ITEMS: u64 = 4;
-        let model = || {
-            let hub = Arc::new(Exchange::<u64, u64>::new(3, 8));
-            let stock = (0..ITEMS).map(|seq| (seq, seq));
-            lock(&hub.lanes[0].state).inbox.extend(stock);
-            let done = Arc::new((Mutex::new(0), Condvar::new()));
-            let work = |lane: usize| {
-                let (hub, done) = (hub.clone(), done.clone());
-                thread::spawn(move || {
-                    let mut taker = Taker::new(&hub, lane);
-                    let mut next = taker.next();
-                    let mut is_slow = lane == 1;
-                    while let Some((seq, item)) = next {
-                        let mut count = done.0.lock().unwrap();
-                        if std::mem::take(&mut is_slow) {
-                            count = done.1.wait_while(count, |done| *done < ITEMS - 1).unwrap();
-                        }
-                        *count += 1;
-                        done.1.notify_all();
-                        drop(count);
-                        next = taker.deliver_and_next(seq, item);
-                    }
-                })
-            };
-            let threads: Vec<_> = (0..3).map(work).collect();
-            let count = done.0.lock().unwrap();
-            drop(done.1.wait_while(count, |done| *done < ITEMS).unwrap());
-            hub.abort();
-            threads.into_iter().for_each(|thread| thread.join().unwrap());
-        };
+        let model = || theft(3, 4, 1, |lane, nth, _| lane == 1 && nth == 0);
         shuttle::check_random(model, 10_000);
         shuttle::check_pct(model, 5_000, 4);
     }
 
-    /// Two items are slow, and one thief steals from another: whoever leaves items behind has to
-    /// wake a sleeper, as has who takes more than one.
+    /// Two items are slow, and one thief steals from another: whoever leaves items behind has to wake
+    /// a sleeper, as has who takes more than one.
     #[test]
     fn what_thieves_leave_behind_finds_a_taker() {
-        const ITEMS: u64 = 6;
-        const SLOW: u64 = 2;
-        let model = || {
-            let hub = Arc::new(Exchange::<u64, u64>::new(4, 16));
-            lock(&hub.lanes[0].state).inbox.extend((0..ITEMS).map(|seq| (seq, seq)));
-            let done = Arc::new((Mutex::new(0), Condvar::new()));
-            let work = |lane: usize| {
-                let (hub, done) = (hub.clone(), done.clone());
-                thread::spawn(move || {
-                    let mut taker = Taker::new(&hub, lane);
-                    let mut next = taker.next();
-                    while let Some((seq, item)) = next {
-                        let mut count = done.0.lock().unwrap();
-                        if item < SLOW {
-                            count = done.1.wait_while(count, |n| *n < ITEMS - SLOW).unwrap();
-                        }
-                        *count += 1;
-                        done.1.notify_all();
-                        drop(count);
-                        next = taker.deliver_and_next(seq, item);
-                    }
-                })
-            };
-            let threads: Vec<_> = (0..4).map(work).collect();
-            let count = done.0.lock().unwrap();
-            drop(done.1.wait_while(count, |done| *done < ITEMS).unwrap());
-            hub.abort();
-            threads.into_iter().for_each(|thread| thread.join().unwrap());
-        };
+        let model = || theft(4, 6, 2, |_, _, item| item < 2);
         shuttle::check_random(model, 3_000);
         shuttle::check_pct(model, 10_000, 3);
     }
