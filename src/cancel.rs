@@ -1,9 +1,10 @@
 //! Ending what is in progress from another thread.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded, select_biased};
+use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, bounded};
 
 /// Ends what is in progress, from any thread: a run, a stream, the building of a runner.
 ///
@@ -103,7 +104,8 @@ impl CancelToken {
         self.lock().made.cancels > 0
     }
 
-    /// A channel as an iterator that also ends when this token is used.
+    /// A channel of the crate `crossbeam-channel` as an iterator that also ends when this token is
+    /// used, and when the run or stream that pulls it wants no more, since it failed or was stopped.
     ///
     /// A run can only end when the caller's iterator returns. One that blocks on a channel for ever
     /// would hold it for ever; this one does not.
@@ -226,8 +228,34 @@ impl Drop for Watch {
     }
 }
 
-/// A channel as an iterator that also ends when a [`CancelToken`] is used; see
-/// [`CancelToken::guard`]. What is still in the channel then stays there.
+thread_local! {
+    /// The runs that this thread is pulling input for, the outermost first: each receiver is
+    /// disconnected when its run wants no more.
+    static PULLING: RefCell<Vec<Receiver<()>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// While it lives, guards pulled on this thread end with the run that it was made for. A chain of
+/// streams has several, one in the other, and any of them ends a guard at its source.
+pub(crate) struct Pulling {
+    /// It has to go on the thread that it came from.
+    not_send: std::marker::PhantomData<*const ()>,
+}
+
+impl Pulling {
+    pub(crate) fn new(halted: &Receiver<()>) -> Self {
+        PULLING.with_borrow_mut(|pulling| pulling.push(halted.clone()));
+        Pulling { not_send: std::marker::PhantomData }
+    }
+}
+
+impl Drop for Pulling {
+    fn drop(&mut self) {
+        PULLING.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// A channel as an iterator that also ends when a [`CancelToken`] is used, or when the run that pulls
+/// it wants no more; see [`CancelToken::guard`]. What is still in the channel then stays there.
 pub struct Guard<T> {
     items: Receiver<T>,
     ended: Receiver<()>,
@@ -242,9 +270,18 @@ impl<T> Iterator for Guard<T> {
         if let Err(TryRecvError::Disconnected) = self.ended.try_recv() {
             return None;
         }
-        select_biased! {
-            recv(self.ended) -> _ => None,
-            recv(self.items) -> item => item.ok(),
+        let halts = PULLING.with_borrow(Vec::clone);
+        let mut select = Select::new_biased();
+        select.recv(&self.ended);
+        halts.iter().for_each(|halted| {
+            select.recv(halted);
+        });
+        let items = select.recv(&self.items);
+        let ready = select.select();
+        match ready.index() {
+            0 => ready.recv(&self.ended).ok().and(None),
+            i if i == items => ready.recv(&self.items).ok(),
+            i => ready.recv(&halts[i - 1]).ok().and(None),
         }
     }
 }

@@ -1,12 +1,15 @@
 //! What the threads of one run share.
 
-use crate::cancel::Interrupt;
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use crate::cancel::{Interrupt, Pulling};
 use crate::engine::call::drop_quietly;
 use crate::engine::exchange::{Exchange, News};
 use crate::error::Error;
 use crate::order::Order;
 use crate::runner::{RunControl, Runner, Wanted};
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, lock};
 
 /// What became of one item on its producer.
 pub(crate) type Outcome<R> = Result<<R as Runner>::Output, Error>;
@@ -22,11 +25,17 @@ pub(crate) struct Run<R: Runner> {
     order: Order,
     cancelled: AtomicBool,
     stopped: AtomicBool,
+    /// Dropped when no more input is wanted, which wakes a guard that the feeder is in.
+    halting: Mutex<Option<Sender<()>>>,
+    halted: Receiver<()>,
 }
 
 impl<R: Runner> Run<R> {
     pub(crate) fn new(order: Order, producers: usize, window: usize) -> Self {
+        let (halting, halted) = bounded(0);
         Run {
+            halting: Mutex::new(Some(halting)),
+            halted,
             exchange: Exchange::new(producers, window),
             wanted: Wanted::all(),
             consumable: Wanted::all(),
@@ -45,7 +54,18 @@ impl<R: Runner> Run<R> {
         };
         self.wanted.give_up_from(first_unwanted);
         self.consumable.give_up_from(first_unwanted);
+        self.halt();
+    }
+
+    /// No input is pulled any more.
+    fn halt(&self) {
         self.exchange.halt();
+        drop(lock(&self.halting).take());
+    }
+
+    /// To be held while the input is asked for items.
+    pub(crate) fn pulling(&self) -> Pulling {
+        Pulling::new(&self.halted)
     }
 
     /// Nothing is wanted any more: everybody leaves once the hook that it is running returns.
@@ -53,6 +73,7 @@ impl<R: Runner> Run<R> {
         self.wanted.give_up_from(0);
         self.consumable.give_up_from(0);
         self.exchange.abort();
+        self.halt();
     }
 
     /// Whether a result that is here goes to nobody, since the run has failed at an earlier item, or,
@@ -106,7 +127,7 @@ impl<R: Runner> Interrupt for Run<R> {
     }
 
     fn finish(&self) {
-        self.exchange.halt();
+        self.halt();
     }
 }
 
@@ -115,6 +136,7 @@ impl<R: Runner> RunControl for Run<R> {
         self.stopped.store(true, Ordering::Relaxed);
         self.wanted.give_up_from(0);
         self.exchange.abort();
+        self.halt();
     }
 
     fn gave_up_on(&self, item: Option<u64>) -> bool {

@@ -360,6 +360,7 @@ impl<R: Runner> Streaming<R> {
             return false;
         }
         let pulled = if self.feeder.try_acquire(&run.exchange) {
+            let _pulling = run.pulling();
             source.pull(run)
         } else if run.exchange.is_halted() {
             source.end(run);

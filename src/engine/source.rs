@@ -50,6 +50,7 @@ impl<I, T> Source<I, T> {
     /// Gives everything out, waiting for a credit before each item, until there is no more or the
     /// run wants none. Ends the run's input.
     pub(crate) fn feed<R: Runner<Input = T>>(&mut self, run: &Run<R>) {
+        let _pulling = run.pulling();
         let mut feeder = Feeder::default();
         while feeder.acquire(&run.exchange) {
             if let Pulled::End = self.pull(run) {

@@ -12,6 +12,9 @@ use crate::hooks::{Hooks, both_orders};
 use crate::support::{Counter, Gate, no_hang};
 
 both_orders!(
+    a_guarded_input_that_blocks_ends_with_a_run_that_fails,
+    a_guarded_input_that_blocks_ends_with_a_run_that_is_stopped,
+    a_guarded_input_at_the_source_of_a_chain_ends_with_its_last_run,
     hooks_that_meet_fit_into_any_window_that_holds_one_item_of_each,
     a_request_made_before_a_run_makes_no_state_anew_for_it,
     a_guarded_input_that_ends_does_not_hide_the_cancel,
@@ -503,4 +506,39 @@ fn what_was_finished_while_the_consumer_was_busy_is_not_sorted_by_producer() {
         let furthest = all.iter().zip(0..).map(|(x, i)| x.abs_diff(i)).max();
         assert!(furthest <= Some(2), "{all:?}");
     });
+}
+
+/// Nobody uses the token, and the sender lives on.
+fn a_guarded_input_that_blocks_ends_with_a_run_that_fails(order: Order) {
+    let (sender, receiver) = crossbeam_channel::unbounded();
+    sender.send(0).unwrap();
+    let mut pool = Hooks::new().work(|_, _| Err("no".into())).pool(order, 2);
+    let input = pool.cancel_token().guard(receiver);
+    assert_eq!(pool.run(input).unwrap_err().item(), Some(0));
+    drop(sender);
+}
+
+fn a_guarded_input_that_blocks_ends_with_a_run_that_is_stopped(order: Order) {
+    let (sender, receiver) = crossbeam_channel::unbounded();
+    sender.send(0).unwrap();
+    let hooks = Hooks::new().consume(|cx, _| {
+        cx.stop();
+        Ok(())
+    });
+    let mut pool = hooks.pool(order, 2);
+    let input = pool.cancel_token().guard(receiver);
+    pool.run(input).unwrap();
+    assert_eq!(pool.account().ok, 1);
+    drop(sender);
+}
+
+fn a_guarded_input_at_the_source_of_a_chain_ends_with_its_last_run(order: Order) {
+    let (sender, receiver) = crossbeam_channel::unbounded();
+    (0..3).for_each(|x| sender.send(x).unwrap());
+    let mut first = Hooks::new().windowed(order, 1, 1);
+    let mut last = Hooks::new().work(|_, _| Err("no".into())).pool(order, 1);
+    let input = first.cancel_token().guard(receiver);
+    let error = last.try_run(first.stream(input)).unwrap_err();
+    assert_eq!(error.item(), Some(0));
+    drop(sender);
 }
