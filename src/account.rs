@@ -11,7 +11,7 @@ pub struct Account {
     pub ok: u64,
     /// Items whose error stood. An item whose input failed counts here.
     pub failed: u64,
-    /// Items left out on purpose.
+    /// Items left out on purpose, without being worked on. Nothing does that yet, so it is 0.
     pub skipped: u64,
     /// Items that were pulled and then dropped, because the run was cancelled, stopped or failed at
     /// another item.

@@ -42,7 +42,7 @@ impl fmt::Display for Hook {
     }
 }
 
-/// Where a hook was called: on which device, for which items, for the how-manieth time.
+/// Where a hook was called: on which device, for which items, on which attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Site {
@@ -80,10 +80,10 @@ impl fmt::Display for Site {
 /// What building or running a runner can fail with.
 ///
 /// The text of an error says which hook, which item and which device; [`source`] holds the cause.
-/// The alternate form, `{error:#}`, appends the whole chain of causes.
+/// The alternate form, `{error:#}`, appends the whole chain of causes, and so does `Debug`, which is
+/// what a `main` that returns the error prints.
 ///
 /// [`source`]: std::error::Error::source
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// A hook returned an error.
@@ -142,7 +142,7 @@ pub enum Error {
         /// What is wrong with them, and what is allowed.
         source: DeviceError,
     },
-    /// The window is smaller than what one producer takes at once.
+    /// The window has no room for what one producer takes at once: one item.
     #[non_exhaustive]
     Window {
         /// What was asked for, in items.
@@ -243,6 +243,12 @@ impl fmt::Display for Error {
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
         if f.alternate() { write_causes(f, self) } else { Ok(()) }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:#}")
     }
 }
 

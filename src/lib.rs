@@ -3,7 +3,7 @@
 //! You have inputs (files, images, rows), devices, and something expensive to set up on each device,
 //! such as a loaded model. You implement one trait, [`Runner`], and hand over a device list and any
 //! iterator. Every device stays busy, results come in input order, memory stays bounded, nothing hangs
-//! whatever fails, and every error says which item, which device and which hook.
+//! whatever fails, and an error of a hook says which item, which device and which hook.
 //!
 //! # A first run
 //!
@@ -107,7 +107,7 @@
 //! # Order
 //!
 //! [`OrderedRunner`] gives the consumer the results 0, 1, 2, ... as the input had them.
-//! [`UnorderedRunner`] gives them as they are finished. [`Pool`] decides when it is built.
+//! [`UnorderedRunner`] gives them as they are finished. With [`Pool`] you choose when you build it.
 //!
 //! # What bounds memory
 //!
@@ -140,6 +140,8 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! To go on after a bad item, make the failure part of the output: `type Output = io::Result<Image>`.
 //!
 //! # Ending early
 //!

@@ -115,7 +115,7 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
     /// Runs all of `items` through the producers and the consumer, and returns the summary.
     ///
     /// The calling thread pulls the iterator, lazily and no further ahead than the window; so it may
-    /// borrow, need not be `Send`, and may be endless where the consumer
+    /// borrow (its items may not: they go to threads), need not be `Send`, and may be endless where the consumer
     /// [stops](crate::ConsumerContext::stop) the run. It is not pulled before `consumer_init`
     /// returned, and not asked again after it ended or panicked. The run can only end when `next()`
     /// returns: for a source that may block for ever see [`CancelToken::guard`].
