@@ -29,6 +29,7 @@ impl<T> Arrivals<T> {
     }
 
     /// Takes a result that came from `lane`.
+    #[inline]
     pub(crate) fn insert(&mut self, lane: usize, seq: u64, value: T) {
         match self {
             Arrivals::Input(reorder) => reorder.insert(seq, value),
@@ -37,6 +38,7 @@ impl<T> Arrivals<T> {
     }
 
     /// The next result to consume, with its index.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
         match self {
             Arrivals::Input(reorder) => reorder.pop(),
@@ -78,6 +80,7 @@ impl<T> Merge<T> {
         Merge { lanes: Vec::new(), held: 0 }
     }
 
+    #[inline]
     fn insert(&mut self, lane: usize, seq: u64, value: T) {
         if self.lanes.len() <= lane {
             self.lanes.resize_with(lane + 1, VecDeque::new);
@@ -86,6 +89,7 @@ impl<T> Merge<T> {
         self.held += 1;
     }
 
+    #[inline]
     fn pop(&mut self) -> Option<(u64, T)> {
         if self.held == 0 {
             return None;
@@ -108,42 +112,65 @@ impl<T> Merge<T> {
 /// holds the missing head from ever delivering it.
 #[derive(Debug)]
 pub(crate) struct Reorder<T> {
-    /// The index of `slots[0]`, the next to be released.
+    /// The index that is released next.
     next: u64,
-    slots: VecDeque<Option<T>>,
+    /// A power of two of them. The value with index `seq` is in the slot `seq` modulo their number.
+    slots: Vec<Option<T>>,
     held: usize,
 }
 
 impl<T> Reorder<T> {
     pub(crate) fn new() -> Self {
-        Reorder { next: 0, slots: VecDeque::new(), held: 0 }
+        Reorder { next: 0, slots: Vec::from([None]), held: 0 }
     }
 
     /// Takes the value with index `seq`, which neither came before nor was released.
+    #[inline]
     pub(crate) fn insert(&mut self, seq: u64, value: T) {
         let ahead = seq.checked_sub(self.next).expect("a released index does not come again");
-        let ahead = usize::try_from(ahead).expect("the window bounds how far ahead a value is");
-        if self.slots.len() <= ahead {
-            self.slots.resize_with(ahead + 1, || None);
+        if ahead >= self.slots.len() as u64 {
+            self.make_room(ahead);
         }
-        let before = self.slots[ahead].replace(value);
-        assert!(before.is_none(), "index {seq} came twice");
+        let slot = self.slot(seq);
+        let slot = &mut self.slots[slot];
+        assert!(slot.is_none(), "index {seq} came twice");
+        *slot = Some(value);
         self.held += 1;
     }
 
     /// The value whose turn it is, with its index, when it is here.
+    #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
-        let value = self.slots.front_mut()?.take()?;
         let seq = self.next;
-        self.slots.pop_front();
+        let slot = self.slot(seq);
+        let value = self.slots[slot].take()?;
         self.next += 1;
         self.held -= 1;
         Some((seq, value))
     }
 
+    #[inline]
+    fn slot(&self, seq: u64) -> usize {
+        // As good as the remainder, and cheaper.
+        seq as usize & (self.slots.len() - 1)
+    }
+
+    /// Makes room for a value that is so far ahead of the next.
+    #[cold]
+    fn make_room(&mut self, ahead: u64) {
+        let ahead = usize::try_from(ahead).expect("the window bounds how far ahead a value is");
+        let len = (ahead + 1).next_power_of_two();
+        let mut old = std::mem::replace(&mut self.slots, Vec::with_capacity(len));
+        self.slots.resize_with(len, || None);
+        for seq in self.next..self.next + old.len() as u64 {
+            let (from, to) = (seq as usize & (old.len() - 1), self.slot(seq));
+            self.slots[to] = old[from].take();
+        }
+    }
+
     fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.held = 0;
-        self.slots.drain(..).flatten()
+        self.slots.iter_mut().filter_map(Option::take)
     }
 }
 
@@ -237,7 +264,7 @@ mod tests {
                 while let Some(value) = reorder.pop() {
                     released.push(value);
                 }
-                prop_assert!(reorder.slots.len() <= window, "the buffer outgrew the window");
+                prop_assert!(reorder.slots.len() <= window.next_power_of_two(), "the buffer outgrew the window");
                 prop_assert_eq!(reorder.held, reorder.slots.iter().flatten().count());
             }
             let expected: Vec<_> = (0..order.len() as u64).map(|seq| (seq, seq * 10)).collect();

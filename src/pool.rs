@@ -127,7 +127,7 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
     /// noticed first. [`account`](Handle::account) says what became of the items. The runner
     /// stays usable, and nothing of this run reaches the next.
     pub fn run(&mut self, items: impl IntoIterator<Item = R::Input>) -> Result<R::Summary, Error> {
-        self.engine.run(Source::new(items, |items| items.next().map(Ok)))
+        self.engine.run(Source::new(items, sound), sound)
     }
 
     /// As [`run`](Handle::run), for an input that can fail, such as the lines of a file or the
@@ -141,7 +141,7 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
         &mut self,
         items: impl IntoIterator<Item = Result<R::Input, E>>,
     ) -> Result<R::Summary, Error> {
-        self.engine.run(Source::new(items, |items| items.next().map(|item| item.map_err(E::into))))
+        self.engine.run(Source::new(items, fallible), fallible)
     }
 
     /// The outputs for `items` as an iterator, in the runner's order, without the consumer hooks.
@@ -154,7 +154,7 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
     where
         I: IntoIterator<Item = R::Input>,
     {
-        Stream::new(&mut self.engine, Source::new(items, |items| items.next().map(Ok)))
+        Stream::new(&mut self.engine, Source::new(items, sound))
     }
 
     /// As [`stream`](Handle::stream), for an input that can fail: an `Err` of the iterator takes an
@@ -164,8 +164,7 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
         I: IntoIterator<Item = Result<R::Input, E>>,
         E: Into<BoxError>,
     {
-        let next = |items: &mut I::IntoIter| items.next().map(|item| item.map_err(E::into));
-        Stream::new(&mut self.engine, Source::new(items, next))
+        Stream::new(&mut self.engine, Source::new(items, fallible))
     }
 
     /// Starts the producers of a closed runner again, each with a new `producer_init`, which sees the
@@ -230,6 +229,20 @@ impl<R: Runner, O> Handle<R, O> {
     pub fn set_cfg(&mut self, cfg: CfgNode) -> Result<(), Error> {
         self.engine.set_cfg(cfg)
     }
+}
+
+/// What [`run`](Handle::run) asks its iterator for.
+fn sound<I: Iterator>(items: &mut I) -> Option<Result<I::Item, BoxError>> {
+    items.next().map(Ok)
+}
+
+/// What [`try_run`](Handle::try_run) asks its iterator for.
+fn fallible<I, T, E>(items: &mut I) -> Option<Result<T, BoxError>>
+where
+    I: Iterator<Item = Result<T, E>>,
+    E: Into<BoxError>,
+{
+    items.next().map(|item| item.map_err(E::into))
 }
 
 impl<R: Runner, O> fmt::Debug for Handle<R, O> {

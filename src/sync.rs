@@ -1,10 +1,20 @@
-//! The locks of the hand-over, so that a model checker can put its own in their place.
+//! What the hand-over is made of, so that a model checker can put its own in its place.
+
+mod barrier;
+#[cfg_attr(shuttle, path = "sync/model_deque.rs")]
+mod deque;
+#[cfg_attr(shuttle, path = "sync/model_ring.rs")]
+mod ring;
 
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
+
+pub(crate) use self::barrier::Barrier;
+pub(crate) use self::deque::{Inbox, Stealer};
+pub(crate) use self::ring::{Reader, Writer, ring};
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("no user code, and nothing that panics, runs under a lock of ours")

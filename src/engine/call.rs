@@ -3,9 +3,9 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::error::{Error, Hook, PanicMessage, Result, Site};
+use crate::error::{BoxError, Error, Hook, PanicMessage, Result, Site};
 
-/// Calls a hook.
+/// Calls a hook. The error is boxed: this is done for every item, and what comes back is moved.
 ///
 /// `AssertUnwindSafe`: what a panic may leave half changed is the hook's own state, which is
 /// dropped and never seen again, and the runner, which the user shares between threads anyway.
@@ -13,15 +13,22 @@ pub(crate) fn call<T>(
     hook: Hook,
     site: impl FnOnce() -> Site,
     f: impl FnOnce() -> Result<T>,
-) -> Result<T, Error> {
+) -> Result<T, Box<Error>> {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(source)) => Err(Error::HookFailed { hook, site: Box::new(site()), source }),
-        Err(payload) => {
-            let source = message(payload);
-            Err(Error::HookPanicked { hook, site: Box::new(site()), source })
-        }
+        Ok(Err(source)) => Err(failed(hook, site(), source)),
+        Err(payload) => Err(panicked(hook, site(), payload)),
     }
+}
+
+#[cold]
+fn failed(hook: Hook, site: Site, source: BoxError) -> Box<Error> {
+    Box::new(Error::HookFailed { hook, site: Box::new(site), source })
+}
+
+#[cold]
+fn panicked(hook: Hook, site: Site, payload: Box<dyn Any + Send>) -> Box<Error> {
+    Box::new(Error::HookPanicked { hook, site: Box::new(site), source: message(payload) })
 }
 
 /// Calls user code that is no hook.

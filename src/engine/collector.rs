@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::exchange::{Exchange, News};
+use super::outbox::Outcome;
 use super::window::Window;
 use crate::order::{Arrivals, Order};
 use crate::sync::now;
@@ -10,14 +11,14 @@ use crate::sync::now;
 /// Takes results out of an exchange and gives the credits back.
 #[derive(Debug)]
 pub(crate) struct Collector<T> {
-    arrivals: Arrivals<T>,
-    /// An empty buffer, kept for its capacity.
-    spare: Vec<(u64, T)>,
+    arrivals: Arrivals<Outcome<T>>,
     window: Window,
     /// Results handed out.
     consumed: u64,
     /// Credits of consumed items, not yet given back.
     owed: usize,
+    /// From how many on they are given back.
+    quarter: usize,
     /// Where `consumed` stood when the window was last looked at, and when that was.
     measured: (u64, Instant),
     /// Producers ran dry for want of credits during the last wait, which began with nothing held
@@ -29,30 +30,32 @@ impl<T> Collector<T> {
     pub(crate) fn new(order: Order, window: Window, now: Instant) -> Self {
         Collector {
             arrivals: Arrivals::new(order),
-            spare: Vec::new(),
             window,
             consumed: 0,
             owed: 0,
+            quarter: window.quarter(),
             measured: (0, now),
             starved: false,
         }
     }
 
     /// The next result, when it is here.
-    pub(crate) fn pop<I>(&mut self, exchange: &Exchange<I, T>) -> Option<(u64, T)> {
+    #[inline]
+    pub(crate) fn pop<I>(&mut self, exchange: &Exchange<I, T>) -> Option<(u64, Outcome<T>)> {
         if let Some(next) = self.arrivals.pop() {
             return Some(next);
         }
         let arrivals = &mut self.arrivals;
-        exchange.collect(&mut self.spare, |lane, seq, result| arrivals.insert(lane, seq, result));
+        exchange.collect(|lane, seq, result| arrivals.insert(lane, seq, result));
         self.arrivals.pop()
     }
 
     /// The consumer is done with one item.
+    #[inline]
     pub(crate) fn done<I>(&mut self, exchange: &Exchange<I, T>) {
         self.consumed += 1;
         self.owed += 1;
-        if self.owed >= self.window.quarter() {
+        if self.owed >= self.quarter {
             exchange.give_back(std::mem::take(&mut self.owed));
         }
     }
@@ -104,11 +107,13 @@ impl<T> Collector<T> {
     fn growth(&mut self) -> usize {
         let now = now();
         let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));
-        self.window.grow(self.consumed - consumed, now - since)
+        let more = self.window.grow(self.consumed - consumed, now - since);
+        self.quarter = self.window.quarter();
+        more
     }
 
     /// Takes out everything that was not handed out.
-    pub(crate) fn drain(&mut self) -> Vec<T> {
+    pub(crate) fn drain(&mut self) -> Vec<Outcome<T>> {
         self.arrivals.drain()
     }
 }

@@ -8,7 +8,7 @@ use crossbeam_channel::Sender;
 use super::call::{call, drop_quietly};
 use super::collector::Collector;
 use super::crew::cancelled_or;
-use super::run::{Outcome, Run};
+use super::run::{Run, RunOutcome};
 use super::window::Window;
 use crate::cfg::CfgNode;
 use crate::error::{Error, Hook, Site};
@@ -27,7 +27,7 @@ pub(crate) struct Consumer<R: Runner> {
     runner: Arc<R>,
     cfg: Arc<CfgNode>,
     run: Arc<Run<R>>,
-    collector: Collector<Outcome<R>>,
+    collector: Collector<R::Output>,
     ok: u64,
     failed: u64,
 }
@@ -114,35 +114,47 @@ impl<R: Runner> Consumer<R> {
         &mut self,
         state: &mut R::ConsumerState,
         seq: u64,
-        outcome: Outcome<R>,
+        outcome: RunOutcome<R>,
     ) -> Result<(), Error> {
         let outcome = outcome.and_then(|output| {
             let cx = ConsumerContext::new(&self.cfg, &*self.run, Some(seq));
             let site = || Site { items: vec![seq], ..Site::default() };
             call(Hook::ConsumerWork, site, || self.runner.consumer_work(&cx, state, output))
         });
-        if outcome.is_ok() {
-            self.ok += 1;
-            self.collector.done(&self.run.exchange);
-            return outcome;
+        match outcome {
+            Ok(()) => {
+                self.ok += 1;
+                self.collector.done(&self.run.exchange);
+                Ok(())
+            }
+            Err(error) => Err(self.fail(*error)),
         }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: Error) -> Error {
         // Before anything else: nothing may be pulled once an item has failed.
         self.run.abort();
-        let is_cancelled = self.run.is_cancelled();
-        self.failed += u64::from(!is_cancelled);
-        cancelled_or(is_cancelled, outcome)
+        if self.run.is_cancelled() {
+            drop_quietly(error);
+            return Error::Cancelled {};
+        }
+        self.failed += 1;
+        error
     }
 
     fn init(&self) -> Result<R::ConsumerState, Error> {
         let cx = ConsumerContext::new(&self.cfg, &*self.run, None);
-        let outcome = call(Hook::ConsumerInit, Site::default, || self.runner.consumer_init(&cx));
+        let outcome = call(Hook::ConsumerInit, Site::default, || self.runner.consumer_init(&cx))
+            .map_err(|error| *error);
         cancelled_or(outcome.is_err() && self.run.is_cancelled(), outcome)
     }
 
     fn end(&self, state: R::ConsumerState) -> Result<R::Summary, Error> {
         let cx = ConsumerContext::new(&self.cfg, &*self.run, None);
         let outcome =
-            call(Hook::ConsumerEnd, Site::default, || self.runner.consumer_end(&cx, state));
+            call(Hook::ConsumerEnd, Site::default, || self.runner.consumer_end(&cx, state))
+                .map_err(|error| *error);
         cancelled_or(outcome.is_err() && self.run.is_cancelled(), outcome)
     }
 }

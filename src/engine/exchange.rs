@@ -5,66 +5,73 @@
 //! the *collector* (the consumer's thread, or the caller's for a stream).
 //!
 //! ```text
-//!           push            take, steal          deliver           collect
-//!   feeder ------> intake -------------> lanes -----------> lanes --------> collector
-//!      ^                                 inbox              outbox              |
-//!      +----------------------------- credits <---------------------------------+
+//!           push            take             steal
+//!   feeder ------> intake ------> inboxes <-------> inboxes
+//!      ^                             | work
+//!      |                             v
+//!      +------ credits <------- collector <------- outboxes
 //! ```
 //!
 //! An item is visible to every producer as soon as the feeder has pushed it, and a result to the
 //! collector as soon as it is delivered: nothing waits for a neighbour to fill up a batch. What makes
-//! it cheap is that each party takes all that is there at once: a producer moves several items into
-//! the inbox of its own lane, the collector empties a whole outbox. Items in an inbox stay available:
-//! a producer that finds nothing takes from there, and one that sees a neighbour stand still since it
-//! last looked takes from it first, so a slow item keeps back none of those that were taken with it.
+//! it cheap is that no party takes a lock, or passes a fence, for a single item: the intake and the
+//! outboxes are rings with one writer each, of which the reader takes all that is there at once.
+//! Producers take turns at reading the intake, several items each time, into inboxes of their own.
+//! Items in an inbox stay available: a producer that finds nothing takes from there, and one that sees
+//! a neighbour stand still for a while takes from it first, so a slow item keeps back none of those
+//! that were taken with it. That costs the one atomic exchange for each item that is left.
 //!
 //! # Who sleeps where, and who wakes them
 //!
-//! Every sleeper is listed under the lock that the waker takes anyway, so no wake-up can fall between
-//! the look and the sleep, and no fence is needed.
-//!
-//! - A **producer** sleeps on `intake` when there is nothing to take. It looks into every lane while
-//!   it holds that lock. Items get into a lane either under that lock (from the intake) or by a theft,
-//!   after which the thief takes the lock and wakes a sleeper. Whoever takes more than one item, or
-//!   leaves some behind, wakes one sleeper, which in turn finds items to take.
-//! - The **collector** sleeps on `outlet` when all outboxes are empty. Before that it marks every lane
-//!   as watched, under the lane's lock; whoever delivers into a watched lane takes the mark away and
-//!   signals the outlet.
-//! - The **feeder** sleeps on `credits`. The collector gives credits back after a quarter of the
-//!   window, and all of them before it sleeps.
-//! - `halt`, `end` and `abort` change what each party looks for under the party's own lock.
+//! - A **producer** sleeps on `idle` when there is nothing in the intake or in any inbox. The feeder
+//!   notifies after each push, and so does who takes or steals several items, or leaves some behind:
+//!   one sleeper each time, which in turn finds items to take. Items move from the intake into an
+//!   inbox under the lock of the intake, which a producer takes for its last look. While stolen items
+//!   move they are in neither inbox, but the thief notifies after that.
+//! - The **collector** sleeps on `waiting` when all outboxes are empty. Whoever delivers notifies.
+//! - The **feeder** sleeps on `credits`, and is listed under its lock. The collector gives credits back
+//!   after a quarter of the window, and all of them before it sleeps.
+//! - `halt`, `end` and `abort` change what each party looks for, and then wake that party.
 //!
 //! A producer leaves only when the run is aborted, which is also how a run ends that went well. One
 //! that left when it found nothing to take could miss items that a thief has in hand, and would not
 //! be there to take them when the thief's first turns out to be slow.
 //!
-//! Locks nest in one direction only: intake, then a lane. No user code runs under any of them.
+//! No user code runs under any of the locks.
 
 mod taker;
 
-use std::collections::VecDeque;
+use std::sync::PoisonError;
 
 use crossbeam_utils::CachePadded;
 
+use super::event_count::EventCount;
+use super::outbox::{Outbox, Outcome, Results, outbox};
+use super::queue::{Receiver, Sender, queue};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock, wait};
 
 pub(crate) use self::taker::Taker;
 
 /// How often a party that found nothing looks again, giving up the rest of its time slice each
 /// time, before it sleeps: a wake-up costs several times as much.
-const LOOKS_BEFORE_SLEEP: usize = if cfg!(shuttle) { 0 } else { 4 };
+const LOOKS_BEFORE_SLEEP: usize = if cfg!(shuttle) { 0 } else { 8 };
 
 #[derive(Debug)]
 pub(crate) struct Exchange<I, T> {
-    intake: Mutex<Intake<I>>,
-    filled: Condvar,
-    /// One for each producer; the last is the feeder's own, for what comes from the input itself.
+    intake: CachePadded<Mutex<Intake<I>>>,
     lanes: Box<[CachePadded<Lane<I, T>>]>,
-    outlet: Mutex<Outlet>,
-    arrived: Condvar,
-    credits: Mutex<Credits>,
+    /// Producers that found nothing.
+    idle: CachePadded<EventCount>,
+    outlet: CachePadded<Mutex<Outlet<T>>>,
+    /// The collector, when it found nothing.
+    waiting: CachePadded<EventCount>,
+    credits: CachePadded<Mutex<Credits>>,
     returned: Condvar,
+    /// What the feeder takes with it.
+    feeding: Mutex<Option<(Sender<I>, Outbox<T>)>>,
+    /// What is left is not wanted.
+    aborted: AtomicBool,
     /// Whether the feeder is to stop. Also in `credits`; here so that it costs a load per item.
     halted: AtomicBool,
     /// The feeder waits for credits. A hint for the window, without consequences when it is late.
@@ -75,39 +82,31 @@ pub(crate) struct Exchange<I, T> {
 
 #[derive(Debug)]
 struct Intake<I> {
-    queue: VecDeque<(u64, I)>,
-    /// Producers that sleep, and how many of them have been told to wake.
-    sleeping: usize,
-    waking: usize,
-    /// What is left is not wanted.
-    aborted: bool,
+    items: Receiver<I>,
+    /// The index of the next item that is taken.
+    next: u64,
 }
 
+/// What belongs to one producer.
 #[derive(Debug)]
 struct Lane<I, T> {
-    state: Mutex<LaneState<I, T>>,
+    inbox: Stealer<(u64, I)>,
     /// How many items the owner has taken out of its inbox: written by the owner, read by
     /// neighbours to see whether it stands still. A hint.
     progress: AtomicU64,
+    /// What the producer takes with it.
+    working: Mutex<Option<Working<I, T>>>,
 }
 
-#[derive(Debug)]
-struct LaneState<I, T> {
-    /// Ascending; the owner takes from the front, and so do thieves, since the oldest is needed
-    /// first.
-    inbox: VecDeque<(u64, I)>,
-    outbox: Vec<(u64, T)>,
-    /// The collector found the outbox empty and may sleep.
-    watched: bool,
-}
+/// A producer's own ends: of its inbox, and of the way to the collector.
+type Working<I, T> = (Inbox<(u64, I)>, Outbox<T>);
 
 #[derive(Debug)]
-struct Outlet {
-    sleeping: bool,
-    signalled: bool,
+struct Outlet<T> {
+    /// One for each producer; the last is the feeder's own, for what comes from the input itself.
+    results: Vec<Results<T>>,
     /// How many items were given out in all, once it is known.
     total: Option<u64>,
-    aborted: bool,
 }
 
 #[derive(Debug)]
@@ -128,28 +127,25 @@ pub(crate) enum News {
 
 impl<I, T> Exchange<I, T> {
     pub(crate) fn new(producers: usize, window: usize) -> Self {
-        let lane = || {
-            let state = LaneState { inbox: VecDeque::new(), outbox: Vec::new(), watched: false };
-            CachePadded::new(Lane { state: Mutex::new(state), progress: AtomicU64::new(0) })
-        };
+        let (inlet, items) = queue();
+        let (aside, own_results) = outbox();
+        let (lanes, mut results): (Vec<_>, Vec<_>) =
+            std::iter::repeat_with(Lane::new).take(producers).unzip();
+        results.push(own_results);
         Exchange {
-            intake: Mutex::new(Intake {
-                queue: VecDeque::new(),
-                sleeping: 0,
-                waking: 0,
-                aborted: false,
-            }),
-            filled: Condvar::new(),
-            lanes: std::iter::repeat_with(lane).take(producers + 1).collect(),
-            outlet: Mutex::new(Outlet {
-                sleeping: false,
-                signalled: false,
-                total: None,
-                aborted: false,
-            }),
-            arrived: Condvar::new(),
-            credits: Mutex::new(Credits { free: window, waiting: false, halted: false }),
+            intake: CachePadded::new(Mutex::new(Intake { items, next: 0 })),
+            lanes: lanes.into_iter().map(CachePadded::new).collect(),
+            idle: CachePadded::new(EventCount::new()),
+            outlet: CachePadded::new(Mutex::new(Outlet { results, total: None })),
+            waiting: CachePadded::new(EventCount::new()),
+            credits: CachePadded::new(Mutex::new(Credits {
+                free: window,
+                waiting: false,
+                halted: false,
+            })),
             returned: Condvar::new(),
+            feeding: Mutex::new(Some((inlet, aside))),
+            aborted: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             starving: AtomicBool::new(false),
             dry: AtomicBool::new(false),
@@ -157,7 +153,7 @@ impl<I, T> Exchange<I, T> {
     }
 
     fn producers(&self) -> usize {
-        self.lanes.len() - 1
+        self.lanes.len()
     }
 
     /// Tells the feeder to stop. What was given out is still worked on.
@@ -175,106 +171,119 @@ impl<I, T> Exchange<I, T> {
 
     /// Nothing more is pushed: `total` items were given out.
     pub(crate) fn end(&self, total: u64) {
-        let mut outlet = lock(&self.outlet);
-        outlet.total = Some(total);
-        drop(outlet);
-        self.arrived.notify_one();
+        lock(&self.outlet).total = Some(total);
+        self.waiting.notify_all();
     }
 
     /// Wakes everybody up to leave: nothing that is still here is wanted.
     pub(crate) fn abort(&self) {
         self.halt();
-        lock(&self.intake).aborted = true;
-        self.filled.notify_all();
-        let mut outlet = lock(&self.outlet);
-        outlet.aborted = true;
-        drop(outlet);
-        self.arrived.notify_one();
+        self.aborted.store(true, Ordering::Release);
+        self.idle.notify_all();
+        self.waiting.notify_all();
+    }
+
+    fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Acquire)
     }
 
     /// Takes out everything that is left.
-    pub(crate) fn drain(&self) -> (Vec<I>, Vec<T>) {
-        let mut items: Vec<I> = lock(&self.intake).queue.drain(..).map(|(_, item)| item).collect();
+    pub(crate) fn drain(&self) -> (Vec<I>, Vec<Outcome<T>>) {
+        let mut items = Vec::new();
         let mut results = Vec::new();
+        // A bug of ours that poisoned a lock is told by the thread that died of it, and what is left
+        // is the user's all the same.
+        let mut intake = self.intake.lock().unwrap_or_else(PoisonError::into_inner);
+        while let n @ 1.. = intake.items.len() {
+            items.extend(intake.items.take(n));
+        }
+        drop(intake);
         for lane in &self.lanes {
-            let mut lane = lock(&lane.state);
-            items.extend(lane.inbox.drain(..).map(|(_, item)| item));
-            results.extend(lane.outbox.drain(..).map(|(_, result)| result));
+            items.extend(std::iter::from_fn(|| lane.inbox.steal()).map(|(_, item)| item));
+        }
+        let mut outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner);
+        for lane in &mut outlet.results {
+            lane.collect(|_, result| results.push(result));
         }
         (items, results)
     }
+}
 
-    fn deliver(&self, lane: usize, seq: u64, result: T) {
-        let mut state = lock(&self.lanes[lane].state);
-        let watched = state.deliver(seq, result);
-        drop(state);
-        if watched {
-            self.signal();
-        }
-    }
-
-    fn signal(&self) {
-        let mut outlet = lock(&self.outlet);
-        outlet.signalled = true;
-        let sleeping = outlet.sleeping;
-        drop(outlet);
-        if sleeping {
-            self.arrived.notify_one();
-        }
+impl<I, T> Lane<I, T> {
+    /// A lane, and where its results come out.
+    fn new() -> (Self, Results<T>) {
+        let inbox = Inbox::new();
+        let (outbox, results) = outbox();
+        let lane = Lane {
+            inbox: inbox.stealer(),
+            progress: AtomicU64::new(0),
+            working: Mutex::new(Some((inbox, outbox))),
+        };
+        (lane, results)
     }
 }
 
 // ------------------------------------------------------------------------------------ feeder
 
-/// The feeder's end: the credits that it took and has not yet used.
-#[derive(Debug, Default)]
-pub(crate) struct Feeder {
+/// The feeder's end.
+#[derive(Debug)]
+pub(crate) struct Feeder<I, T> {
+    /// Credits that it took and has not yet used.
     credits: usize,
+    inlet: Sender<I>,
+    aside: Outbox<T>,
 }
 
-impl Feeder {
-    /// Waits for the credit that the next item needs. `false` when the feeder is to stop.
-    pub(crate) fn acquire<I, T>(&mut self, exchange: &Exchange<I, T>) -> bool {
+impl<I, T> Feeder<I, T> {
+    /// The feeder of `exchange`, which has only one.
+    pub(crate) fn new(exchange: &Exchange<I, T>) -> Self {
+        let ends = lock(&exchange.feeding).take();
+        let (inlet, aside) = ends.expect("a run has one feeder");
+        Feeder { credits: 0, inlet, aside }
+    }
+
+    /// Waits until there is a credit. `false` when the feeder is to stop.
+    pub(crate) fn wait_for_credit(&mut self, exchange: &Exchange<I, T>) -> bool {
         if self.credits == 0 {
             self.credits = exchange.wait_for_credits();
         }
-        self.spend(exchange)
+        self.credits > 0
     }
 
-    /// As [`acquire`](Feeder::acquire), but `false` also when no credit is free.
-    pub(crate) fn try_acquire<I, T>(&mut self, exchange: &Exchange<I, T>) -> bool {
+    /// As [`wait_for_credit`](Feeder::wait_for_credit), but `false` also when none is free.
+    pub(crate) fn has_credit(&mut self, exchange: &Exchange<I, T>) -> bool {
         if self.credits == 0 {
             self.credits = exchange.free_credits();
         }
-        self.spend(exchange)
+        self.credits > 0
     }
 
-    fn spend<I, T>(&mut self, exchange: &Exchange<I, T>) -> bool {
+    /// Takes the credit that the next item needs. `false` when there is none at hand, or when the
+    /// feeder is to stop.
+    #[inline]
+    pub(crate) fn spend(&mut self, exchange: &Exchange<I, T>) -> bool {
         if self.credits == 0 || exchange.is_halted() {
             return false;
         }
         self.credits -= 1;
         true
     }
+
+    /// Gives the next item out. Items are counted from 0 in the order in which they are pushed.
+    #[inline]
+    pub(crate) fn push(&mut self, exchange: &Exchange<I, T>, item: I) {
+        self.inlet.push(item);
+        exchange.idle.notify();
+    }
+
+    /// Delivers the result of an item that no producer sees: the one after all that were pushed.
+    pub(crate) fn deliver(&mut self, exchange: &Exchange<I, T>, seq: u64, result: Outcome<T>) {
+        self.aside.push(seq, result);
+        exchange.waiting.notify();
+    }
 }
 
 impl<I, T> Exchange<I, T> {
-    /// Gives an item out.
-    pub(crate) fn push(&self, seq: u64, item: I) {
-        let mut intake = lock(&self.intake);
-        intake.queue.push_back((seq, item));
-        let wake = intake.wake_one();
-        drop(intake);
-        if wake {
-            self.filled.notify_one();
-        }
-    }
-
-    /// Delivers the result of an item that no producer sees.
-    pub(crate) fn deliver_from_feeder(&self, seq: u64, result: T) {
-        self.deliver(self.producers(), seq, result);
-    }
-
     /// All credits that are free, at least one; none when the feeder is to stop.
     fn wait_for_credits(&self) -> usize {
         let credits = self.free_credits();
@@ -309,8 +318,7 @@ impl<I, T> Exchange<I, T> {
     pub(crate) fn starve(&self) {
         self.starving.store(true, Ordering::Relaxed);
         // Who sleeps already does not look again, and so is seen from here.
-        let intake = lock(&self.intake);
-        if intake.queue.is_empty() && intake.waking < intake.sleeping {
+        if self.idle.has_sleeper() && lock(&self.intake).items.len() == 0 {
             self.dry.store(true, Ordering::Relaxed);
         }
     }
@@ -324,39 +332,13 @@ impl<I, T> Exchange<I, T> {
     }
 }
 
-impl<I> Intake<I> {
-    /// Whether there is a sleeper to notify.
-    fn wake_one(&mut self) -> bool {
-        let wake = self.waking < self.sleeping;
-        if wake {
-            self.waking += 1;
-        }
-        wake
-    }
-}
-
-impl<I, T> LaneState<I, T> {
-    /// Whether the collector is to be told.
-    fn deliver(&mut self, seq: u64, result: T) -> bool {
-        self.outbox.push((seq, result));
-        std::mem::take(&mut self.watched)
-    }
-}
-
 // --------------------------------------------------------------------------------- collector
 
 impl<I, T> Exchange<I, T> {
-    /// Moves every result that is here to `sink`. `spare` is an empty buffer that is put in place of
-    /// a full one, so that the lock is held for a moment only.
-    pub(crate) fn collect(&self, spare: &mut Vec<(u64, T)>, mut sink: impl FnMut(usize, u64, T)) {
-        for (i, lane) in self.lanes.iter().enumerate() {
-            let mut state = lock(&lane.state);
-            if state.outbox.is_empty() {
-                continue;
-            }
-            std::mem::swap(&mut state.outbox, spare);
-            drop(state);
-            spare.drain(..).for_each(|(seq, result)| sink(i, seq, result));
+    /// Moves every result that is here to `sink`, with the number of its lane.
+    pub(crate) fn collect(&self, mut sink: impl FnMut(usize, u64, Outcome<T>)) {
+        for (lane, results) in lock(&self.outlet).results.iter_mut().enumerate() {
+            results.collect(|seq, result| sink(lane, seq, result));
         }
     }
 
@@ -388,35 +370,23 @@ impl<I, T> Exchange<I, T> {
         self.dry.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until there may be results that were not there before, or until the run was aborted,
-    /// or until the total, which was not known before, is known.
+    /// Waits until there may be results, or until the run was aborted, or until the total, which was
+    /// not known before, is known.
     pub(crate) fn wait(&self, total: Option<u64>) -> News {
-        for lane in &self.lanes {
-            let mut state = lock(&lane.state);
-            if !state.outbox.is_empty() {
-                return News::Results;
-            }
-            state.watched = true;
-        }
-        for _ in 0..LOOKS_BEFORE_SLEEP {
+        let is_over = (0..LOOKS_BEFORE_SLEEP).any(|_| {
             std::thread::yield_now();
-            if lock(&self.outlet).has_news(total) {
-                break;
-            }
+            self.has_news(total)
+        });
+        if !is_over {
+            self.waiting.wait_unless(|| self.has_news(total));
         }
-        let mut outlet = lock(&self.outlet);
-        while !outlet.has_news(total) {
-            outlet.sleeping = true;
-            outlet = wait(&self.arrived, outlet);
-            outlet.sleeping = false;
-        }
-        outlet.signalled = false;
-        if outlet.aborted { News::Aborted } else { News::Results }
+        if self.is_aborted() { News::Aborted } else { News::Results }
     }
-}
 
-impl Outlet {
     fn has_news(&self, total: Option<u64>) -> bool {
-        self.signalled || self.aborted || self.total != total
+        let mut outlet = lock(&self.outlet);
+        self.is_aborted()
+            || outlet.total != total
+            || outlet.results.iter_mut().any(Results::has_some)
     }
 }

@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::call::{call, drop_quietly};
 use super::exchange::Taker;
-use super::run::{Outcome, Run};
+use super::run::{Run, RunOutcome};
 use crate::error::{Error, Hook, Site};
 use crate::runner::{ProducerContext, Runner, Station, Wanted};
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -66,8 +66,8 @@ impl<R: Runner> Producer<R> {
 
     fn init(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let cx = ProducerContext::new(&self.station, wanted, &[]);
-        let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx))?;
-        self.state = Some(state);
+        let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx));
+        self.state = Some(state.map_err(|error| *error)?);
         Ok(())
     }
 
@@ -106,7 +106,7 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    fn work(&mut self, run: &Run<R>, seq: u64, input: R::Input) -> Outcome<R> {
+    fn work(&mut self, run: &Run<R>, seq: u64, input: R::Input) -> RunOutcome<R> {
         let items = [seq];
         let cx = ProducerContext::new(&self.station, &run.wanted, &items);
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
@@ -115,7 +115,7 @@ impl<R: Runner> Producer<R> {
             || site(&self.station, &items, Some(1)),
             || self.runner.producer_work(&cx, state, input),
         );
-        if matches!(outcome, Err(Error::HookPanicked { .. })) {
+        if outcome.as_ref().is_err_and(|error| error.is_panic()) {
             self.lose_state();
         }
         outcome
@@ -133,6 +133,7 @@ impl<R: Runner> Producer<R> {
         let wanted = Wanted::all();
         let cx = ProducerContext::new(&self.station, &wanted, &[]);
         call(Hook::ProducerEnd, || self.site(&[]), || self.runner.producer_end(&cx, state))
+            .map_err(|error| *error)
     }
 
     fn site(&self, items: &[u64]) -> Site {

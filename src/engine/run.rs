@@ -5,18 +5,18 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::cancel::{Interrupt, Pulling};
 use crate::engine::call::drop_quietly;
 use crate::engine::exchange::{Exchange, News};
-use crate::error::Error;
+use crate::engine::outbox::Outcome;
 use crate::order::Order;
 use crate::runner::{RunControl, Runner, Wanted};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
 
-/// What became of one item on its producer.
-pub(crate) type Outcome<R> = Result<<R as Runner>::Output, Error>;
+/// What became of one item of a runner.
+pub(crate) type RunOutcome<R> = Outcome<<R as Runner>::Output>;
 
 /// One run or stream: made at its start, dropped at its end.
 pub(crate) struct Run<R: Runner> {
-    pub(crate) exchange: Exchange<R::Input, Outcome<R>>,
+    pub(crate) exchange: Exchange<R::Input, R::Output>,
     /// What producers still need to work on.
     pub(crate) wanted: Wanted,
     /// What the consumer will still get to see. Differs from `wanted` after a stop, when the result
@@ -78,7 +78,7 @@ impl<R: Runner> Run<R> {
 
     /// Whether a result that is here goes to nobody, since the run has failed at an earlier item, or,
     /// in order of completion, at any.
-    pub(crate) fn is_pointless(&self, seq: u64, outcome: &Outcome<R>) -> bool {
+    pub(crate) fn is_pointless(&self, seq: u64, outcome: &RunOutcome<R>) -> bool {
         outcome.is_ok() && self.consumable.gave_up_on(Some(seq))
     }
 

@@ -11,14 +11,14 @@ use super::collector::Collector;
 use super::consumer::{Consumed, Consumer};
 use super::crew::{Building, Crew, cancelled_or, spawn};
 use super::exchange::{Feeder, News};
-use super::run::{Outcome, Run};
+use super::run::Run;
 use super::source::{Pulled, Source};
 use super::window::Window;
 use crate::account::Account;
 use crate::cancel::{CancelToken, Seen, Watch};
 use crate::cfg::CfgNode;
 use crate::device::Devices;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::order::Order;
 use crate::runner::{Runner, Station};
 
@@ -60,14 +60,19 @@ struct Session<R: Runner> {
 /// A stream's session, with what its caller has seen of it.
 struct Streaming<R: Runner> {
     session: Session<R>,
-    feeder: Feeder,
-    /// Never locked, since there is always `&mut`: it makes a handle `Sync` for outputs that are
-    /// `Send` only.
-    collector: Mutex<Collector<Outcome<R>>>,
+    /// Never locked, since there is always `&mut`: it makes a handle `Sync` for inputs and outputs
+    /// that are `Send` only.
+    ends: Mutex<Ends<R>>,
     /// How many items were pulled in all, once there is no more.
     total: Option<u64>,
     account: Account,
     pulled: u64,
+}
+
+/// The two ends of the hand-over that a stream's caller has.
+struct Ends<R: Runner> {
+    feeder: Feeder<R::Input, R::Output>,
+    collector: Collector<R::Output>,
 }
 
 impl<R: Runner + 'static> Engine<R> {
@@ -126,7 +131,12 @@ impl<R: Runner + 'static> Engine<R> {
     }
 
     /// Feeds, works on and consumes all of `source`.
-    pub(crate) fn run<I>(&mut self, mut source: Source<I, R::Input>) -> Result<R::Summary, Error> {
+    /// `next` is what `source` was made with.
+    pub(crate) fn run<I>(
+        &mut self,
+        mut source: Source<I, R::Input>,
+        next: impl Fn(&mut I) -> Option<Result<R::Input>>,
+    ) -> Result<R::Summary, Error> {
         self.end_stream();
         self.account = Account::new(0, 0, 0, source.unread());
         let session = self.begin()?;
@@ -134,7 +144,7 @@ impl<R: Runner + 'static> Engine<R> {
         let consumed = if run.is_cancelled() {
             Ok(Consumed { result: Err(Error::Cancelled {}), ok: 0, failed: 0 })
         } else {
-            self.feed_and_consume(run, &mut source)
+            self.feed_and_consume(run, &mut source, next)
         };
         self.seen = session.end();
         let consumed = consumed?;
@@ -147,6 +157,7 @@ impl<R: Runner + 'static> Engine<R> {
         &self,
         run: &Arc<Run<R>>,
         source: &mut Source<I, R::Input>,
+        next: impl Fn(&mut I) -> Option<Result<R::Input>>,
     ) -> Result<Consumed<R::Summary>, Error> {
         let (runner, cfg, order) =
             (self.shared_runner().clone(), self.cfg.clone(), self.settings.order);
@@ -156,7 +167,7 @@ impl<R: Runner + 'static> Engine<R> {
         let work = move || consumer.consume(started);
         let thread = spawn(name, self.settings.stack_size, work)?;
         if may_feed.recv().is_ok() {
-            source.feed(run);
+            source.feed(run, next);
         }
         match thread.join() {
             Ok(consumed) => Ok(consumed),
@@ -203,14 +214,11 @@ impl<R: Runner + 'static> Engine<R> {
         self.end_stream();
         self.account = Account::new(0, 0, 0, unread);
         let session = self.begin()?;
+        let feeder = Feeder::new(&session.run.exchange);
+        let collector = Collector::new(self.settings.order, self.window(), Instant::now());
         self.streaming = Some(Streaming {
             session,
-            feeder: Feeder::default(),
-            collector: Mutex::new(Collector::new(
-                self.settings.order,
-                self.window(),
-                Instant::now(),
-            )),
+            ends: Mutex::new(Ends { feeder, collector }),
             total: None,
             account: self.account,
             pulled: 0,
@@ -273,8 +281,8 @@ impl<R: Runner> Engine<R> {
             self.account = streaming.account();
         }
         let outcome = crew.dismiss();
-        if let Some(Streaming { session, collector, .. }) = streaming {
-            drain(collector);
+        if let Some(Streaming { session, ends, .. }) = streaming {
+            drain(ends);
             self.seen = session.discard();
         }
         outcome
@@ -284,9 +292,9 @@ impl<R: Runner> Engine<R> {
     pub(crate) fn end_stream(&mut self) {
         let Some(streaming) = self.streaming.take() else { return };
         self.account = streaming.account();
-        let Streaming { session, collector, .. } = streaming;
+        let Streaming { session, ends, .. } = streaming;
         session.run.abort();
-        drain(collector);
+        drain(ends);
         // A hook of this very stream cannot wait until no hook of it is running.
         self.seen = if self.is_own_thread() { session.discard() } else { session.end() };
     }
@@ -326,7 +334,7 @@ impl<R: Runner> Streaming<R> {
     fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Result<R::Output, Error>> {
         let run = self.session.run.clone();
         loop {
-            let collector = unlocked(&mut self.collector);
+            let collector = &mut unlocked(&mut self.ends).collector;
             if run.is_cancelled() {
                 return Some(Err(Error::Cancelled {}));
             }
@@ -341,7 +349,7 @@ impl<R: Runner> Streaming<R> {
                     Ok(_) => self.account.ok += 1,
                     Err(_) => self.account.failed += 1,
                 }
-                return Some(outcome);
+                return Some(outcome.map_err(|error| *error));
             }
             if self.total == Some(collector.consumed()) {
                 return None;
@@ -359,12 +367,13 @@ impl<R: Runner> Streaming<R> {
         if self.total.is_some() {
             return false;
         }
-        let pulled = if self.feeder.try_acquire(&run.exchange) {
-            let _pulling = run.pulling();
-            source.pull(run)
-        } else if run.exchange.is_halted() {
+        let feeder = &mut unlocked(&mut self.ends).feeder;
+        let pulled = if run.exchange.is_halted() {
             source.end(run);
             Pulled::End
+        } else if feeder.has_credit(&run.exchange) {
+            let _pulling = run.pulling();
+            source.pull_one(run, feeder)
         } else {
             return false;
         };
@@ -377,7 +386,7 @@ impl<R: Runner> Streaming<R> {
     }
 
     fn wait(&mut self, run: &Run<R>) -> News {
-        let collector = unlocked(&mut self.collector);
+        let collector = &mut unlocked(&mut self.ends).collector;
         if self.total.is_some() {
             return collector.wait(&run.exchange, self.total);
         }
@@ -389,12 +398,12 @@ impl<R: Runner> Streaming<R> {
     }
 }
 
-fn unlocked<T>(collector: &mut Mutex<Collector<T>>) -> &mut Collector<T> {
-    collector.get_mut().expect("it is never locked, so it is not poisoned")
+fn unlocked<R: Runner>(ends: &mut Mutex<Ends<R>>) -> &mut Ends<R> {
+    ends.get_mut().expect("it is never locked, so it is not poisoned")
 }
 
-fn drain<T>(mut collector: Mutex<Collector<T>>) {
-    unlocked(&mut collector).drain().into_iter().for_each(drop_quietly);
+fn drain<R: Runner>(mut ends: Mutex<Ends<R>>) {
+    unlocked(&mut ends).collector.drain().into_iter().for_each(drop_quietly);
 }
 
 /// What [`Crew::join`] gives where nobody has joined: disconnected from the start.

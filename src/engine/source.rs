@@ -22,10 +22,20 @@ pub(crate) struct Source<I, T> {
 
 /// What pulling gave.
 pub(crate) enum Pulled {
-    /// An item was given out.
-    Item,
+    /// Items were given out.
+    Items,
     /// There is no more.
     End,
+}
+
+/// Why pulling paused or ended.
+enum Pause {
+    /// As many items were given out as there were credits, or as were asked for.
+    Credits,
+    /// There is no more.
+    End,
+    Failed(BoxError),
+    Panicked(PanicMessage),
 }
 
 impl<I, T> Source<I, T>
@@ -48,42 +58,82 @@ where
 
 impl<I, T> Source<I, T> {
     /// Gives everything out, waiting for a credit before each item, until there is no more or the
-    /// run wants none. Ends the run's input.
-    pub(crate) fn feed<R: Runner<Input = T>>(&mut self, run: &Run<R>) {
+    /// run wants none. Ends the run's input. `next` is what this source was made with, as a type of
+    /// its own, so that the compiler can see through it.
+    pub(crate) fn feed<R: Runner<Input = T>>(
+        &mut self,
+        run: &Run<R>,
+        next: impl Fn(&mut I) -> Option<Result<T, BoxError>>,
+    ) {
         let _pulling = run.pulling();
-        let mut feeder = Feeder::default();
-        while feeder.acquire(&run.exchange) {
-            if let Pulled::End = self.pull(run) {
+        let mut feeder = Feeder::new(&run.exchange);
+        while feeder.wait_for_credit(&run.exchange) && !run.exchange.is_halted() {
+            if let Pulled::End = self.pull(run, &mut feeder, &next, u64::MAX) {
                 return;
             }
         }
         self.end(run);
     }
 
-    /// Pulls one item, for which a credit was taken, and gives it out.
-    pub(crate) fn pull<R: Runner<Input = T>>(&mut self, run: &Run<R>) -> Pulled {
-        let (iter, next) = (&mut self.iter, self.next);
-        let error = match catch(|| iter.as_mut().and_then(next)) {
-            Ok(Some(Ok(item))) => {
-                run.exchange.push(self.pulled, item);
-                self.pulled += 1;
-                return Pulled::Item;
-            }
-            Ok(None) => match self.broken.take() {
+    /// Pulls one item, for which there is a credit, and gives it out.
+    pub(crate) fn pull_one<R: Runner<Input = T>>(
+        &mut self,
+        run: &Run<R>,
+        feeder: &mut Feeder<T, R::Output>,
+    ) -> Pulled {
+        self.pull(run, feeder, self.next, 1)
+    }
+
+    fn pull<R: Runner<Input = T>>(
+        &mut self,
+        run: &Run<R>,
+        feeder: &mut Feeder<T, R::Output>,
+        next: impl Fn(&mut I) -> Option<Result<T, BoxError>>,
+        most: u64,
+    ) -> Pulled {
+        let error = match self.pull_while_credited(run, feeder, next, most) {
+            Pause::Credits => return Pulled::Items,
+            Pause::End => match self.broken.take() {
                 None => {
                     self.end(run);
                     return Pulled::End;
                 }
                 Some(source) => Error::InputPanicked { item: self.pulled, source },
             },
-            Ok(Some(Err(source))) => Error::InputFailed { item: self.pulled, source },
-            Err(source) => {
+            Pause::Failed(source) => Error::InputFailed { item: self.pulled, source },
+            Pause::Panicked(source) => {
                 self.abandon();
                 Error::InputPanicked { item: self.pulled, source }
             }
         };
-        self.fail(run, error);
+        self.fail(run, feeder, error);
         Pulled::End
+    }
+
+    /// The loop that every item goes through. A panic is caught around all of it and not around each
+    /// item: what else is in here does not panic.
+    fn pull_while_credited<R: Runner<Input = T>>(
+        &mut self,
+        run: &Run<R>,
+        feeder: &mut Feeder<T, R::Output>,
+        next: impl Fn(&mut I) -> Option<Result<T, BoxError>>,
+        most: u64,
+    ) -> Pause {
+        let Some(iter) = &mut self.iter else { return Pause::End };
+        let pulled = &mut self.pulled;
+        let end = pulled.saturating_add(most);
+        let pull = || {
+            while *pulled < end && feeder.spend(&run.exchange) {
+                match next(iter) {
+                    Some(Ok(item)) => feeder.push(&run.exchange, item),
+                    Some(Err(source)) => return Pause::Failed(source),
+                    None => return Pause::End,
+                }
+                *pulled += 1;
+            }
+            Pause::Credits
+        };
+        catch(pull).unwrap_or_else(Pause::Panicked)
     }
 
     /// Ends the run's input, whether or not the iterator has more.
@@ -106,11 +156,16 @@ impl<I, T> Source<I, T> {
     }
 
     /// The failure takes the place in the order that its item would have had.
-    fn fail<R: Runner<Input = T>>(&mut self, run: &Run<R>, error: Error) {
+    fn fail<R: Runner<Input = T>>(
+        &mut self,
+        run: &Run<R>,
+        feeder: &mut Feeder<T, R::Output>,
+        error: Error,
+    ) {
         let seq = self.pulled;
         self.pulled += 1;
         run.fail(seq);
-        run.exchange.deliver_from_feeder(seq, Err(error));
+        feeder.deliver(&run.exchange, seq, Err(Box::new(error)));
         self.end(run);
     }
 

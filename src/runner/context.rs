@@ -187,6 +187,7 @@ impl Wanted {
     }
 
     /// Whether the result for `item` is no longer wanted; without an item, whether nothing is.
+    #[inline]
     pub(crate) fn gave_up_on(&self, item: Option<u64>) -> bool {
         item.unwrap_or(0) >= self.end.load(Ordering::Relaxed)
     }

@@ -1,80 +1,87 @@
 //! A producer's end of the hand-over: items in, by taking or by theft, and results out.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::{Exchange, LOOKS_BEFORE_SLEEP, Lane};
+use crate::engine::outbox::{Outbox, Outcome};
 use crate::sync::atomic::Ordering;
-use crate::sync::{lock, now, wait};
+use crate::sync::{Inbox, lock, now};
 
-/// A producer takes at most so many items at once, however fast they are.
-const LARGEST_TAKE: usize = 256;
+/// A producer takes at most so many items at once, however fast they are: that many make the cost of
+/// taking small, and an inbox with room for them never has to grow.
+const LARGEST_TAKE: usize = 32;
 /// A producer takes more items at once while what it took lasts less than this, and fewer when it
 /// lasted twice as long. Longer would only mean that more has to be stolen back.
+///
+/// It also looks at its neighbours so often, since each look costs both a little.
 const TAKE_LASTS: Duration = Duration::from_micros(50);
 /// How many neighbours a producer looks at before it takes new items.
 const WATCHED: usize = 64;
+
 /// A producer's end.
 #[derive(Debug)]
 pub(crate) struct Taker<'a, I, T> {
     exchange: &'a Exchange<I, T>,
     lane: usize,
+    inbox: Inbox<(u64, I)>,
+    outbox: Outbox<T>,
     /// How many items to take at once.
     take: usize,
     took_at: Option<Instant>,
+    looked_at: Option<Instant>,
     /// What the progress of some neighbours was when this producer last looked: of `WATCHED` lanes
     /// from `watched_from` on.
     seen: Vec<u64>,
     watched_from: usize,
-    /// What is being stolen, between the two lanes. Empty otherwise; kept for its capacity.
-    loot: VecDeque<(u64, I)>,
 }
 
 impl<'a, I, T> Taker<'a, I, T> {
+    /// The end of the producer that `lane` belongs to, which has only one.
     pub(crate) fn new(exchange: &'a Exchange<I, T>, lane: usize) -> Self {
-        let seen = vec![u64::MAX; WATCHED.min(exchange.producers())];
+        let ends = lock(&exchange.lanes[lane].working).take();
+        let (inbox, outbox) = ends.expect("a producer takes part in a run once");
         Taker {
             exchange,
             lane,
+            inbox,
+            outbox,
             take: 1,
             took_at: None,
-            seen,
+            looked_at: None,
+            seen: vec![u64::MAX; WATCHED.min(exchange.producers())],
             watched_from: 0,
-            loot: VecDeque::new(),
         }
     }
 
-    /// Delivers a result and leaves what this producer has taken to the others.
-    pub(crate) fn deliver(&self, seq: u64, result: T) {
-        self.exchange.deliver(self.lane, seq, result);
+    /// Delivers a result. What this producer has taken is left to the others.
+    pub(crate) fn deliver(&mut self, seq: u64, result: Outcome<T>) {
+        self.outbox.push(seq, result);
+        self.exchange.waiting.notify();
     }
 
-    /// Delivers a result and waits for the next item, as [`Taker::next`].
-    pub(crate) fn deliver_and_next(&mut self, seq: u64, result: T) -> Option<(u64, I)> {
-        let own = &self.exchange.lanes[self.lane];
-        let mut state = lock(&own.state);
-        let watched = state.deliver(seq, result);
-        let item = state.inbox.pop_front();
-        drop(state);
-        if watched {
-            self.exchange.signal();
-        }
-        match item {
-            Some(item) => {
-                own.advance();
-                Some(item)
-            }
-            None => self.refill(),
-        }
+    /// Delivers a result and waits for the next item, as [`next`](Taker::next).
+    ///
+    /// The next item is taken first: taking is an atomic exchange, which waits until everything
+    /// written before has reached the cache, and what a result is written to has to be fetched from
+    /// the collector's core. This way round that goes on beside the work on the next item.
+    #[inline]
+    pub(crate) fn deliver_and_next(&mut self, seq: u64, result: Outcome<T>) -> Option<(u64, I)> {
+        let item = self.inbox.pop();
+        self.deliver(seq, result);
+        self.advance_to(item)
     }
 
     /// Waits for an item. `None` when there will be none for this producer.
     pub(crate) fn next(&mut self) -> Option<(u64, I)> {
-        let own = &self.exchange.lanes[self.lane];
-        let item = lock(&own.state).inbox.pop_front();
+        let item = self.inbox.pop();
+        self.advance_to(item)
+    }
+
+    #[inline]
+    fn advance_to(&mut self, item: Option<(u64, I)>) -> Option<(u64, I)> {
         match item {
             Some(item) => {
-                own.advance();
+                self.exchange.lanes[self.lane].advance();
                 Some(item)
             }
             None => self.refill(),
@@ -84,11 +91,12 @@ impl<'a, I, T> Taker<'a, I, T> {
     fn refill(&mut self) -> Option<(u64, I)> {
         let mut looks = 0;
         loop {
-            if let Some(item) = self.steal_from_idle_lane() {
+            let now = now();
+            if let Some(item) = self.steal_from_idle_lane(now) {
                 return Some(item);
             }
-            self.adapt_take();
-            match self.exchange.take(self.lane, self.take, looks >= LOOKS_BEFORE_SLEEP) {
+            self.adapt_take(now);
+            match self.take(looks >= LOOKS_BEFORE_SLEEP) {
                 Taken::Item(item) => {
                     self.exchange.lanes[self.lane].advance();
                     return Some(item);
@@ -112,7 +120,10 @@ impl<'a, I, T> Taker<'a, I, T> {
     /// Takes from a neighbour that has not moved since this producer last looked: its items wait
     /// behind a slow one. Without this they would wait for as long as there is new input, since a
     /// producer that finds input has no need to steal.
-    fn steal_from_idle_lane(&mut self) -> Option<(u64, I)> {
+    fn steal_from_idle_lane(&mut self, now: Instant) -> Option<(u64, I)> {
+        if self.looked_at.is_some_and(|then| now - then < TAKE_LASTS) {
+            return None;
+        }
         for i in 0..self.seen.len() {
             let lane = self.watched(i);
             let stands_still = self.exchange.lanes[lane].progress() == self.seen[i];
@@ -123,6 +134,7 @@ impl<'a, I, T> Taker<'a, I, T> {
                 return Some(item);
             }
         }
+        self.looked_at = Some(now);
         self.watch_next();
         None
     }
@@ -139,30 +151,64 @@ impl<'a, I, T> Taker<'a, I, T> {
         (self.watched_from + i) % self.exchange.producers()
     }
 
-    /// Takes the older half of what `victim` has, the first to work on, the rest into its own lane.
+    /// Takes the older half of what `victim` has, the first to work on, the rest into its own inbox.
     fn steal(&mut self, victim: usize) -> Option<(u64, I)> {
-        let lanes = &self.exchange.lanes;
-        let is_more_left = {
-            let mut state = lock(&lanes[victim].state);
-            let half = state.inbox.len().div_ceil(2);
-            self.loot.extend(state.inbox.drain(..half));
-            !state.inbox.is_empty()
-        };
-        let first = self.loot.pop_front()?;
-        if !self.loot.is_empty() {
-            lock(&lanes[self.lane].state).inbox.append(&mut self.loot);
-        }
-        // A sleeper may have looked while these items were in neither lane. Also what is left
+        let victim = &self.exchange.lanes[victim].inbox;
+        let first = victim.steal_half(&self.inbox, LARGEST_TAKE)?;
+        // A sleeper may have looked while these items were in neither inbox. Also what is left
         // where this thief came from may have been in another's hand then, who woke only this one.
-        // A thief that takes more than one item always leaves one, so this covers both.
-        if is_more_left {
-            self.exchange.wake_producer();
+        if !self.inbox.is_empty() || !victim.is_empty() {
+            self.exchange.idle.notify();
         }
         Some(first)
     }
 
-    fn adapt_take(&mut self) {
-        let now = now();
+    /// Takes items from the intake, the first for the caller and the rest into the inbox.
+    fn take(&mut self, sleep: bool) -> Taken<I> {
+        let exchange = self.exchange;
+        if exchange.is_aborted() {
+            return Taken::Over;
+        }
+        if let Some((first, is_more_here)) = self.take_share() {
+            if is_more_here {
+                exchange.idle.notify();
+            }
+            return Taken::Item(first);
+        }
+        if let Some(victim) = exchange.lane_with_items(self.lane) {
+            return Taken::InLane(victim);
+        }
+        if exchange.starving.load(Ordering::Relaxed) {
+            exchange.dry.store(true, Ordering::Relaxed);
+        }
+        if !sleep {
+            return Taken::Nothing;
+        }
+        exchange.idle.wait_unless(|| {
+            exchange.is_aborted()
+                || lock(&exchange.intake).items.len() > 0
+                || exchange.lane_with_items(self.lane).is_some()
+        });
+        Taken::Slept
+    }
+
+    /// The first of some items, and whether there are more for others to take.
+    fn take_share(&mut self) -> Option<((u64, I), bool)> {
+        let mut intake = lock(&self.exchange.intake);
+        let here = intake.items.len();
+        // No more than this producer's share, so that the others find theirs without stealing. It
+        // also keeps the order of starting so near to that of the input that the window has room
+        // for an item of every producer, whatever order it holds results back for.
+        let share = (here / self.exchange.producers()).clamp(1, self.take).min(here);
+        let seqs = intake.next..;
+        intake.next += share as u64;
+        let mut items = seqs.zip(intake.items.take(share));
+        let first = items.next()?;
+        items.for_each(|item| self.inbox.push(item));
+        Some((first, here > 1))
+    }
+
+    fn adapt_take(&mut self, now: Instant) {
         if let Some(took_at) = self.took_at {
             let lasted = now - took_at;
             if lasted < TAKE_LASTS {
@@ -187,57 +233,8 @@ enum Taken<I> {
 }
 
 impl<I, T> Exchange<I, T> {
-    /// Takes up to `take` items from the intake, the first for the caller and the rest into its lane.
-    fn take(&self, lane: usize, take: usize, sleep: bool) -> Taken<I> {
-        let mut intake = lock(&self.intake);
-        if intake.aborted {
-            return Taken::Over;
-        }
-        // No more than this producer's share, so that the others find theirs without stealing. It
-        // also keeps the order of starting so near to that of the input that the window has room
-        // for an item of every producer, whatever order it holds results back for.
-        let share = intake.queue.len() / self.producers();
-        if let Some(first) = intake.queue.pop_front() {
-            let more = share.min(take).saturating_sub(1);
-            if more > 0 {
-                lock(&self.lanes[lane].state).inbox.extend(intake.queue.drain(..more));
-            }
-            let wake = (more > 0 || !intake.queue.is_empty()) && intake.wake_one();
-            drop(intake);
-            if wake {
-                self.filled.notify_one();
-            }
-            return Taken::Item(first);
-        }
-        if let Some(victim) = self.lane_with_items(lane) {
-            return Taken::InLane(victim);
-        }
-        if self.starving.load(Ordering::Relaxed) {
-            self.dry.store(true, Ordering::Relaxed);
-        }
-        if !sleep {
-            return Taken::Nothing;
-        }
-        intake.sleeping += 1;
-        while intake.queue.is_empty() && intake.waking == 0 && !intake.aborted {
-            intake = wait(&self.filled, intake);
-        }
-        intake.sleeping -= 1;
-        intake.waking = intake.waking.saturating_sub(1);
-        Taken::Slept
-    }
-
     fn lane_with_items(&self, but: usize) -> Option<usize> {
-        (0..self.producers())
-            .filter(|&lane| lane != but)
-            .find(|&lane| !lock(&self.lanes[lane].state).inbox.is_empty())
-    }
-
-    fn wake_producer(&self) {
-        let wake = lock(&self.intake).wake_one();
-        if wake {
-            self.filled.notify_one();
-        }
+        (0..self.producers()).find(|&lane| lane != but && !self.lanes[lane].inbox.is_empty())
     }
 }
 
@@ -266,7 +263,9 @@ mod model {
     /// works on it, as his how-manieth, and the item, last until all the others are done.
     fn theft(producers: usize, items: u64, slow: u64, is_slow: fn(usize, u64, u64) -> bool) {
         let hub = Arc::new(Exchange::<u64, u64>::new(producers, 16));
-        lock(&hub.lanes[0].state).inbox.extend((0..items).map(|seq| (seq, seq)));
+        let first = Taker::new(&*hub, 0);
+        (0..items).for_each(|seq| first.inbox.push((seq, seq)));
+        *lock(&hub.lanes[0].working) = Some((first.inbox, first.outbox));
         let done = Arc::new((Mutex::new(0), Condvar::new()));
         let work = |lane| {
             let (hub, done) = (hub.clone(), done.clone());
@@ -283,7 +282,7 @@ mod model {
                     done.1.notify_all();
                     drop(count);
                     nth += 1;
-                    next = taker.deliver_and_next(seq, item);
+                    next = taker.deliver_and_next(seq, Ok(item));
                 }
             })
         };

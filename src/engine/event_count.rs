@@ -1,0 +1,193 @@
+//! Sleep until there is work, where looking for work takes no lock.
+
+use std::time::Duration;
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Barrier, Condvar, Mutex, lock, wait};
+
+/// How long a sleeper sleeps at a time where the operating system cannot promise that it is woken.
+const UNFENCED: Duration = Duration::from_millis(10);
+
+/// Wakes those who found nothing to do.
+///
+/// The publisher makes work visible, then calls [`notify`](EventCount::notify), which costs a load
+/// while nobody sleeps. A sleeper is counted first and looks for work a last time afterwards. Between
+/// the two steps of either side there is a full fence, so at least one of them sees the other's.
+#[derive(Debug)]
+pub(crate) struct EventCount {
+    /// Sleepers that nobody has told to wake. Written under the lock of `told` only.
+    untold: AtomicUsize,
+    barrier: Barrier,
+    /// Sleepers that were told to wake and have not yet noticed.
+    told: Mutex<usize>,
+    woken: Condvar,
+}
+
+impl EventCount {
+    pub(crate) fn new() -> Self {
+        EventCount::with_barrier(Barrier::new())
+    }
+
+    fn with_barrier(barrier: Barrier) -> Self {
+        EventCount {
+            untold: AtomicUsize::new(0),
+            barrier,
+            told: Mutex::new(0),
+            woken: Condvar::new(),
+        }
+    }
+
+    /// Wakes one sleeper, if there is one, to what this thread has published.
+    #[inline]
+    pub(crate) fn notify(&self) {
+        self.barrier.light();
+        if self.has_sleeper() {
+            self.wake_one();
+        }
+    }
+
+    /// Wakes all sleepers, and keeps those from sleeping that are about to.
+    pub(crate) fn notify_all(&self) {
+        let mut told = lock(&self.told);
+        *told += self.untold.swap(0, Ordering::Relaxed);
+        drop(told);
+        self.woken.notify_all();
+    }
+
+    /// Whether somebody sleeps whom nobody has told to wake. A hint.
+    #[inline]
+    pub(crate) fn has_sleeper(&self) -> bool {
+        self.untold.load(Ordering::Relaxed) > 0
+    }
+
+    /// Sleeps until it is notified, unless `is_ready`. It may also return for no reason.
+    ///
+    /// `is_ready` looks at what [`notify`](EventCount::notify) is called for, and at whatever was
+    /// written before a [`notify_all`](EventCount::notify_all). No lock of this value is held then.
+    pub(crate) fn wait_unless(&self, is_ready: impl FnOnce() -> bool) {
+        self.enlist();
+        let fenced = self.barrier.heavy();
+        if is_ready() {
+            self.resign();
+        } else if fenced.is_ok() {
+            self.sleep();
+        } else {
+            self.doze();
+        }
+    }
+
+    fn enlist(&self) {
+        let _told = lock(&self.told);
+        self.untold.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Sleepers are alike, so one that goes without having slept may take the place of one that was
+    /// told to wake: it is awake, and looks for work next.
+    fn resign(&self) {
+        let mut told = lock(&self.told);
+        match self.untold.load(Ordering::Relaxed) {
+            0 => *told -= 1,
+            untold => self.untold.store(untold - 1, Ordering::Relaxed),
+        }
+    }
+
+    fn sleep(&self) {
+        let mut told = lock(&self.told);
+        while *told == 0 {
+            told = wait(&self.woken, told);
+        }
+        *told -= 1;
+    }
+
+    /// As `sleep`, where a publisher may have looked too early: then this thread looks again soon.
+    #[cold]
+    fn doze(&self) {
+        let told = lock(&self.told);
+        if *told == 0 {
+            drop(self.woken.wait_timeout(told, UNFENCED));
+        } else {
+            drop(told);
+        }
+        self.resign();
+    }
+
+    #[cold]
+    fn wake_one(&self) {
+        let mut told = lock(&self.told);
+        let untold = self.untold.load(Ordering::Relaxed);
+        if untold == 0 {
+            return;
+        }
+        self.untold.store(untold - 1, Ordering::Relaxed);
+        *told += 1;
+        drop(told);
+        self.woken.notify_one();
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+    use std::thread;
+
+    use super::*;
+
+    /// Two threads send each other every number, each asleep until the other's comes.
+    fn ping_pong(barrier: Barrier, rounds: u64) {
+        let pair = || Arc::new((EventCount::with_barrier(barrier), AtomicU64::new(0)));
+        let (ping, pong) = (pair(), pair());
+        let expect = |side: &(EventCount, AtomicU64), value| {
+            while side.1.load(Ordering::Acquire) != value {
+                side.0.wait_unless(|| side.1.load(Ordering::Acquire) == value);
+            }
+        };
+        let send = |side: &(EventCount, AtomicU64), value| {
+            side.1.store(value, Ordering::Release);
+            side.0.notify();
+        };
+        let (their_ping, their_pong) = (ping.clone(), pong.clone());
+        let other = thread::spawn(move || {
+            for round in 1..=rounds {
+                expect(&their_ping, round);
+                send(&their_pong, round);
+            }
+        });
+        for round in 1..=rounds {
+            send(&ping, round);
+            expect(&pong, round);
+        }
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn no_wake_up_is_lost() {
+        ping_pong(Barrier::new(), 20_000);
+        ping_pong(Barrier::Symmetric, 20_000);
+    }
+
+    #[test]
+    fn a_refused_fence_costs_time_and_no_wake_up() {
+        ping_pong(Barrier::Broken, 50);
+    }
+
+    #[test]
+    fn all_are_woken_at_once() {
+        let sleep = Arc::new((EventCount::new(), AtomicUsize::new(0)));
+        let sleepers: Vec<_> = (0..4)
+            .map(|_| {
+                let sleep = sleep.clone();
+                thread::spawn(move || {
+                    let is_over = || sleep.1.load(Ordering::Acquire) > 0;
+                    while !is_over() {
+                        sleep.0.wait_unless(is_over);
+                    }
+                })
+            })
+            .collect();
+        sleep.1.store(1, Ordering::Release);
+        sleep.0.notify_all();
+        sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+    }
+}

@@ -1,0 +1,63 @@
+//! A queue that its owner takes from, and others steal from.
+
+use crossbeam_deque::{Steal, Worker};
+
+/// The owner's end.
+#[derive(Debug)]
+pub(crate) struct Inbox<T>(Worker<T>);
+
+/// The others' end.
+#[derive(Debug)]
+pub(crate) struct Stealer<T>(crossbeam_deque::Stealer<T>);
+
+impl<T> Inbox<T> {
+    pub(crate) fn new() -> Self {
+        Inbox(Worker::new_fifo())
+    }
+
+    pub(crate) fn stealer(&self) -> Stealer<T> {
+        Stealer(self.0.stealer())
+    }
+
+    #[inline]
+    pub(crate) fn push(&self, value: T) {
+        self.0.push(value);
+    }
+
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<T> {
+        self.0.pop()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T> Stealer<T> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes the oldest value.
+    pub(crate) fn steal(&self) -> Option<T> {
+        decided(|| self.0.steal())
+    }
+
+    /// Takes the older half, but at most `limit`: the oldest is returned, the others go into `loot`.
+    pub(crate) fn steal_half(&self, loot: &Inbox<T>, limit: usize) -> Option<T> {
+        decided(|| self.0.steal_batch_with_limit_and_pop(&loot.0, limit))
+    }
+}
+
+/// A thief that lost a race tries again: whoever won it has taken something, so some party gets on
+/// each time.
+fn decided<T>(mut attempt: impl FnMut() -> Steal<T>) -> Option<T> {
+    loop {
+        match attempt() {
+            Steal::Success(value) => return Some(value),
+            Steal::Empty => return None,
+            Steal::Retry => std::hint::spin_loop(),
+        }
+    }
+}
