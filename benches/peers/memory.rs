@@ -1,0 +1,91 @@
+//! Peak memory, by the number of items, while the first one is slow and all others wait for it.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use gangline::{BoxError, map};
+
+use crate::gangs::Gang;
+use crate::options::Options;
+use crate::report::{Promise, Report, Table, grouped};
+
+const STRAGGLER: Duration = Duration::from_millis(200);
+/// In KiB. Beside the straggler the window stays small; behind it, it may grow, which is what the room is
+/// for. Memory that grew with the number of items would be hundreds of times that.
+const ROOM: u64 = 4 << 10;
+const STATUS: &str = "/proc/self/status";
+
+pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
+    report.heading("Peak memory");
+    if fs::metadata(STATUS).is_err() {
+        report.paragraph("Left out: this system does not say.");
+        return Ok(());
+    }
+    let most = options.effort.pick(4, 7, 8);
+    let counts: Vec<u64> = (4..=most).map(|exponent| 10_u64.pow(exponent)).collect();
+    let peaks = counts.iter().map(|&items| peak_of_child(items)).collect::<Result<Vec<_>, _>>()?;
+    let mut table = Table::new(["items, in order, the first takes 200 ms", "peak memory"]);
+    for (&items, &kilobytes) in counts.iter().zip(&peaks) {
+        table.row([grouped(items), format!("{} KiB", grouped(kilobytes))]);
+    }
+    report.table(&table);
+    report.promise(flatness(&counts, &peaks));
+    Ok(())
+}
+
+/// The child: a process of its own, so that its peak is that of this one run.
+pub fn report_own_peak(items: u64) -> Result<(), BoxError> {
+    let sum = run(items)?;
+    assert_eq!(sum, items * (items - 1) / 2, "the sum of {}", Gang::ORDERED.name());
+    println!("{}", own_peak()?);
+    Ok(())
+}
+
+fn run(items: u64) -> Result<u64, BoxError> {
+    let work = |x| {
+        if x == 0 {
+            thread::sleep(STRAGGLER);
+        }
+        x
+    };
+    let runner = map(|_| Ok(()), move |_, _, x: u64| Ok(work(x))).fold(
+        |_| Ok(0),
+        |_, sum, x| {
+            *sum += x;
+            Ok(())
+        },
+    );
+    Ok(Gang::ORDERED.build(runner, 2)?.run(0..items)?)
+}
+
+fn peak_of_child(items: u64) -> Result<u64, BoxError> {
+    let mut child = Command::new(std::env::current_exe()?);
+    child.args(["--peak-memory", &items.to_string()]).stderr(Stdio::inherit());
+    let output = child.output()?;
+    if !output.status.success() {
+        return Err(format!("the run of {items} items: {}", output.status).into());
+    }
+    Ok(String::from_utf8(output.stdout)?.trim().parse()?)
+}
+
+fn own_peak() -> Result<u64, BoxError> {
+    let status = fs::read_to_string(STATUS)?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next());
+    Ok(kilobytes.ok_or("no peak memory in the status of this process")?.parse()?)
+}
+
+fn flatness(counts: &[u64], peaks: &[u64]) -> Promise {
+    let bound = peaks[0] + ROOM;
+    let last = peaks[peaks.len() - 1];
+    let (few, many) = (grouped(counts[0]), grouped(counts[counts.len() - 1]));
+    Promise {
+        what: format!("peak memory of {many} items: that of {few}, and {} KiB", grouped(ROOM)),
+        promised: format!("at most {} KiB", grouped(bound)),
+        aim: None,
+        measured: format!("{} KiB", grouped(last)),
+        kept: last <= bound,
+    }
+}

@@ -1,0 +1,252 @@
+//! The plots, as SVG.
+
+use std::fs;
+use std::ops::Range;
+use std::path::Path;
+
+use gangline::BoxError;
+use plotters::chart::MeshStyle;
+use plotters::coord::ranged1d::{Ranged, ValueFormatter};
+use plotters::coord::{CoordTranslate, Shift};
+use plotters::prelude::*;
+
+use crate::gangs::Gang;
+use crate::speedup::{AMOUNTS, Curve};
+use crate::subject::Kind;
+use crate::throughput::Throughput;
+
+const SIZE: (u32, u32) = (960, 600);
+const LEGEND_WIDTH: u32 = 250;
+const TITLE_HEIGHT: u32 = 62;
+const FONT: &str = "sans-serif";
+const INK: RGBColor = RGBColor(40, 40, 40);
+const PALE: RGBColor = RGBColor(225, 225, 225);
+
+// The colours of Okabe and Ito, which colour-blind people can tell apart.
+const BLACK: RGBColor = RGBColor(0, 0, 0);
+const ORANGE: RGBColor = RGBColor(230, 159, 0);
+const SKY: RGBColor = RGBColor(86, 180, 233);
+const GREEN: RGBColor = RGBColor(0, 158, 115);
+const BLUE: RGBColor = RGBColor(0, 114, 178);
+const VERMILION: RGBColor = RGBColor(213, 94, 0);
+const PURPLE: RGBColor = RGBColor(204, 121, 167);
+const GREY: RGBColor = RGBColor(140, 140, 140);
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Chart<'a, C> = ChartContext<'a, SVGBackend<'a>, C>;
+
+struct Line {
+    label: String,
+    pen: Pen,
+    points: Vec<(f64, f64)>,
+}
+
+#[derive(Clone, Copy)]
+struct Pen {
+    color: RGBColor,
+    width: u32,
+    dot: Dot,
+}
+
+#[derive(Clone, Copy)]
+enum Dot {
+    Filled,
+    Hollow,
+}
+
+pub fn time_per_item(
+    throughput: &Throughput,
+    threads: usize,
+    folder: &Path,
+) -> Result<(), BoxError> {
+    let lines = lines_of_times(throughput);
+    if lines.iter().all(|line| line.points.len() < 2) {
+        return Ok(());
+    }
+    let path = file(folder, "time-per-item.svg")?;
+    let root = SVGBackend::new(&path, SIZE).into_drawing_area();
+    let title = "Time per item, by the work on it";
+    let subtitle = format!(
+        "{threads} producers or threads, u64 in and out; lower is better; both axes logarithmic"
+    );
+    let (plot, legend) = layout(&root, title, &subtitle)?;
+    let (x, y) = (reach(&lines, |point| point.0), reach(&lines, |point| point.1));
+    let mut chart = builder(&plot).build_cartesian_2d(x.log_scale(), y.log_scale())?;
+    let mut mesh = chart.configure_mesh();
+    style(&mut mesh);
+    mesh.x_labels(7).y_labels(7).x_label_formatter(&duration).y_label_formatter(&duration);
+    mesh.x_desc("work per item (what the plain loop takes)").y_desc("time per item");
+    mesh.draw()?;
+    draw(&mut chart, &lines)?;
+    explain(&legend, &lines)?;
+    Ok(root.present()?)
+}
+
+pub fn speedup(curves: &[Curve], cores: usize, folder: &Path) -> Result<(), BoxError> {
+    let lines = lines_of_speedups(curves, cores);
+    let most = lines[0].points.len();
+    let path = file(folder, "speed-up.svg")?;
+    let root = SVGBackend::new(&path, SIZE).into_drawing_area();
+    let title = "Speed-up over the plain loop, by the number of producers";
+    let subtitle = format!("{cores} cores, u64 in and out; higher is better");
+    let (plot, legend) = layout(&root, title, &subtitle)?;
+    let (x, y) = (0.8..most as f64 + 0.2, 0.0..cores as f64 + 0.25);
+    let mut chart = builder(&plot).build_cartesian_2d(x, y)?;
+    let mut mesh = chart.configure_mesh();
+    style(&mut mesh);
+    mesh.x_labels(most).x_label_formatter(&|x| format!("{x:.0}"));
+    mesh.y_label_formatter(&|y| format!("{y:.1} ×"));
+    mesh.x_desc("producers, or threads").y_desc("times as fast as the plain loop");
+    mesh.draw()?;
+    draw(&mut chart, &lines)?;
+    explain(&legend, &lines)?;
+    Ok(root.present()?)
+}
+
+fn lines_of_times(throughput: &Throughput) -> Vec<Line> {
+    let mut amounts = throughput.amounts.clone();
+    amounts.sort_by_key(|amount| amount.time);
+    let point = |kind, amount| {
+        Some((throughput.of(Kind::PlainLoop, amount)?, throughput.of(kind, amount)?))
+    };
+    let line = |&kind: &Kind| Line {
+        label: kind.name().to_owned(),
+        pen: pen(kind),
+        points: amounts.iter().filter_map(|&amount| point(kind, amount)).collect(),
+    };
+    let mut lines: Vec<Line> = throughput.kinds.iter().map(line).collect();
+    // The legend lists them from top to bottom as they begin at the left.
+    lines.sort_by(|a, b| b.points[0].1.total_cmp(&a.points[0].1));
+    lines
+}
+
+fn lines_of_speedups(curves: &[Curve], cores: usize) -> Vec<Line> {
+    let most = curves.iter().map(|curve| curve.speedups.len()).max().unwrap_or(1);
+    let ideal = (1..=most).map(|threads| (threads as f64, threads.min(cores) as f64)).collect();
+    let ideal_pen = Pen { color: GREY, width: 2, dot: Dot::Hollow };
+    let mut lines = vec![Line { label: "ideal".to_owned(), pen: ideal_pen, points: ideal }];
+    lines.extend(curves.iter().map(|curve| {
+        let dot = if curve.amount == AMOUNTS[0] { Dot::Hollow } else { Dot::Filled };
+        Line {
+            label: format!("{}, {}", curve.kind.name(), curve.amount.name),
+            pen: Pen { dot, ..pen(curve.kind) },
+            points: (1..).map(f64::from).zip(curve.speedups.iter().copied()).collect(),
+        }
+    }));
+    lines
+}
+
+fn pen(kind: Kind) -> Pen {
+    let (color, width, dot) = match kind {
+        Kind::PlainLoop => (BLACK, 2, Dot::Filled),
+        Kind::SplitLoop => (BLACK, 2, Dot::Hollow),
+        Kind::ParBridge => (ORANGE, 2, Dot::Filled),
+        Kind::ParCollect => (ORANGE, 2, Dot::Hollow),
+        Kind::Orx => (GREEN, 2, Dot::Filled),
+        Kind::Pariter => (PURPLE, 2, Dot::Filled),
+        Kind::Channels => (SKY, 2, Dot::Filled),
+        Kind::Easycore => (GREY, 2, Dot::Filled),
+        Kind::Gangline(Gang::ORDERED) => (BLUE, 3, Dot::Filled),
+        Kind::Gangline(Gang::UNORDERED) => (BLUE, 2, Dot::Hollow),
+        Kind::Gangline(Gang::ORDERED_64) => (VERMILION, 3, Dot::Filled),
+        Kind::Gangline(_) => (VERMILION, 2, Dot::Hollow),
+    };
+    Pen { color, width, dot }
+}
+
+fn file(folder: &Path, name: &str) -> Result<std::path::PathBuf, BoxError> {
+    fs::create_dir_all(folder)?;
+    Ok(folder.join(name))
+}
+
+/// The title on top, the plot at the left, the legend at the right.
+fn layout<'a>(
+    root: &Area<'a>,
+    title: &str,
+    subtitle: &str,
+) -> Result<(Area<'a>, Area<'a>), BoxError> {
+    root.fill(&WHITE)?;
+    root.draw(&Text::new(title.to_owned(), (20, 14), (FONT, 21).into_font().color(&INK)))?;
+    root.draw(&Text::new(subtitle.to_owned(), (20, 42), (FONT, 14).into_font().color(&INK)))?;
+    let (_, below) = root.split_vertically(TITLE_HEIGHT);
+    Ok(below.split_horizontally(SIZE.0 - LEGEND_WIDTH))
+}
+
+fn builder<'a, 'b>(plot: &'b Area<'a>) -> ChartBuilder<'b, 'b, SVGBackend<'a>>
+where
+    'a: 'b,
+{
+    let mut builder = ChartBuilder::on(plot);
+    builder.margin(12).x_label_area_size(48).y_label_area_size(70);
+    builder
+}
+
+fn style<X, Y>(mesh: &mut MeshStyle<'_, '_, X, Y, SVGBackend<'_>>)
+where
+    X: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + ValueFormatter<f64>,
+{
+    mesh.label_style((FONT, 14).into_font().color(&INK));
+    mesh.axis_desc_style((FONT, 15).into_font().color(&INK));
+    mesh.axis_style(GREY).bold_line_style(PALE).light_line_style(TRANSPARENT);
+}
+
+fn draw<'a, C>(chart: &mut Chart<'a, C>, lines: &[Line]) -> Result<(), BoxError>
+where
+    C: CoordTranslate<From = (f64, f64)>,
+{
+    // The first to be named is the last to be drawn: on top of the others.
+    for Line { pen, points, .. } in lines.iter().rev() {
+        chart.draw_series(LineSeries::new(points.clone(), pen.stroke()))?;
+        chart.draw_series(points.iter().map(|&point| Circle::new(point, 4, WHITE.filled())))?;
+        chart.draw_series(points.iter().map(|&point| Circle::new(point, 4, pen.fill())))?;
+    }
+    Ok(())
+}
+
+fn explain(legend: &Area<'_>, lines: &[Line]) -> Result<(), BoxError> {
+    for (line, y) in lines.iter().zip((24..).step_by(26)) {
+        let pen = line.pen;
+        legend.draw(&PathElement::new([(4, y), (36, y)], pen.stroke()))?;
+        legend.draw(&Circle::new((20, y), 4, WHITE.filled()))?;
+        legend.draw(&Circle::new((20, y), 4, pen.fill()))?;
+        let font = (FONT, 14).into_font().color(&INK);
+        legend.draw(&Text::new(line.label.clone(), (44, y - 6), font))?;
+    }
+    Ok(())
+}
+
+impl Pen {
+    fn stroke(self) -> ShapeStyle {
+        self.color.stroke_width(self.width)
+    }
+
+    fn fill(self) -> ShapeStyle {
+        match self.dot {
+            Dot::Filled => self.color.filled(),
+            Dot::Hollow => self.color.stroke_width(2),
+        }
+    }
+}
+
+/// What the lines need of an axis, and a little more.
+fn reach(lines: &[Line], coordinate: impl Fn(&(f64, f64)) -> f64) -> Range<f64> {
+    let values = || lines.iter().flat_map(|line| &line.points).map(&coordinate);
+    let least = values().fold(f64::INFINITY, f64::min);
+    let most = values().fold(0.0, f64::max);
+    least / 1.5..most * 1.5
+}
+
+/// Powers of ten, from nanoseconds.
+fn duration(nanoseconds: &f64) -> String {
+    match *nanoseconds {
+        ns if ns < 1e3 => format!("{} ns", rounded(ns)),
+        ns if ns < 1e6 => format!("{} µs", rounded(ns / 1e3)),
+        ns => format!("{} ms", rounded(ns / 1e6)),
+    }
+}
+
+/// Without the digits that a logarithm leaves behind.
+fn rounded(value: f64) -> f64 {
+    (value * 100.0).round() / 100.0
+}

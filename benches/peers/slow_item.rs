@@ -1,0 +1,84 @@
+//! One slow item among many quick ones: does it keep others back?
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gangline::{BoxError, map};
+
+use crate::gangs::Gang;
+use crate::options::Options;
+use crate::report::{Promise, Report, Table, grouped, time};
+use crate::work::{Amount, Work};
+
+/// Which one is slow: the window has had time to grow.
+const SLOW: u64 = 1_000;
+const SLOW_TIME: Duration = Duration::from_millis(200);
+
+struct Trial {
+    items: u64,
+    threads: usize,
+    quick: Work,
+    slow: Duration,
+}
+
+pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
+    report.heading("One slow item");
+    if options.threads < 2 {
+        report.paragraph("Left out: with one producer, everything waits for it.");
+        return Ok(());
+    }
+    let slow = options.effort.pick(Duration::from_millis(2), SLOW_TIME, SLOW_TIME);
+    let quick = options.effort.work(Amount::US_1.time);
+    let items = options.effort.pick(2_000, 100_000, 100_000);
+    let trial = Trial { items, threads: options.threads, quick, slow };
+    let fewer = Trial { threads: options.threads - 1, slow: Duration::ZERO, ..trial };
+    let (others, slow) = (grouped(items - 1), time(slow));
+    let (mut reference, mut measured) = (Duration::MAX, Duration::MAX);
+    for _ in 0..options.rounds {
+        reference = reference.min(fewer.time_of_others());
+        measured = measured.min(trial.time_of_others());
+    }
+    report.table(&table(&others, reference, measured));
+    report.promise(Promise::at_most(
+        format!("{others} items of 1 µs beside one of {slow}, unordered: one producer fewer, and a tenth"),
+        reference.mul_f64(1.1),
+        measured,
+    ));
+    Ok(())
+}
+
+impl Trial {
+    /// Until the consumer has all but the slow one.
+    fn time_of_others(&self) -> Duration {
+        let Self { items, threads, quick, slow } = *self;
+        let work = move |x| {
+            if x == SLOW {
+                thread::sleep(slow);
+            }
+            quick.on(x);
+            x
+        };
+        let runner = map(|_| Ok(()), move |_, _, x: u64| Ok(work(x))).fold(
+            |_| Ok((0, None)),
+            move |_, (others, end), x| {
+                *others += u64::from(x != SLOW);
+                if *others == items - 1 && end.is_none() {
+                    *end = Some(Instant::now());
+                }
+                Ok(())
+            },
+        );
+        let mut pool = Gang::UNORDERED.build(runner, threads).expect("no hook of it fails");
+        let start = Instant::now();
+        let (_, end) = pool.run(0..items).expect("no hook of it fails");
+        end.expect("all items came") - start
+    }
+}
+
+fn table(others: &str, reference: Duration, measured: Duration) -> Table {
+    let mut table =
+        Table::new([format!("until the consumer has the other {others}"), String::new()]);
+    table.row(["on one producer fewer, nothing slow".to_owned(), time(reference)]);
+    table.row(["beside the slow item".to_owned(), time(measured)]);
+    table
+}

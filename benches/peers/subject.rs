@@ -1,0 +1,73 @@
+//! Whom the benchmark compares.
+
+use std::time::{Duration, Instant};
+
+use crate::gangs::Gang;
+use crate::work::Work;
+
+/// Does work on the items 0, 1, 2, ... and sums the results.
+pub trait Subject {
+    fn kind(&self) -> Kind;
+
+    /// How many of these items it can be asked to do in a reasonable time.
+    fn capacity(&self, items: u64) -> u64 {
+        items
+    }
+
+    fn run(&mut self, items: u64, work: Work) -> Outcome;
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Kind {
+    PlainLoop,
+    SplitLoop,
+    ParBridge,
+    ParCollect,
+    Orx,
+    Pariter,
+    Channels,
+    Easycore,
+    Gangline(Gang),
+}
+
+pub struct Outcome {
+    pub sum: u64,
+    pub elapsed: Duration,
+}
+
+impl Outcome {
+    pub fn of(run: impl FnOnce() -> u64) -> Self {
+        let start = Instant::now();
+        let sum = run();
+        Self { sum, elapsed: start.elapsed() }
+    }
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PlainLoop => "plain loop",
+            Self::SplitLoop => "a plain loop on each thread",
+            Self::ParBridge => "rayon par_bridge",
+            Self::ParCollect => "rayon collect",
+            Self::Orx => "orx-parallel collect",
+            Self::Pariter => "pariter parallel_map",
+            Self::Channels => "channels + BTreeMap",
+            Self::Easycore => "easycore (Python)",
+            Self::Gangline(gang) => gang.name(),
+        }
+    }
+
+    /// What it gives for what it takes.
+    pub fn manner(self) -> &'static str {
+        match self {
+            Self::PlainLoop => "one thread",
+            Self::SplitLoop => "nothing handed over",
+            Self::ParBridge => "any order",
+            Self::ParCollect | Self::Orx => "in order, all in memory",
+            Self::Channels => "in order, no window",
+            Self::Pariter | Self::Easycore => "in order",
+            Self::Gangline(gang) => gang.manner(),
+        }
+    }
+}

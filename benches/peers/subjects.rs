@@ -1,0 +1,44 @@
+//! The subjects, one in each file.
+
+mod channels;
+mod easycore;
+mod gangline;
+mod orx;
+mod pariter;
+mod plain_loop;
+mod rayon;
+mod split_loop;
+
+use ::gangline::BoxError;
+
+use crate::effort::Effort;
+use crate::gangs::Gang;
+use crate::options::Options;
+use crate::subject::Subject;
+
+pub use easycore::Easycore;
+pub use gangline::Gangline;
+pub use plain_loop::PlainLoop;
+pub use rayon::ParBridge;
+
+/// All that this machine has; the plain loop comes first.
+pub fn all(options: &Options) -> Result<Vec<Box<dyn Subject>>, BoxError> {
+    let threads = options.threads;
+    let mut all: Vec<Box<dyn Subject>> = vec![
+        Box::new(PlainLoop),
+        Box::new(split_loop::SplitLoop { threads }),
+        Box::new(ParBridge::new(threads)?),
+        Box::new(rayon::ParCollect::new(threads)?),
+        Box::new(orx::Orx { threads }),
+        Box::new(pariter::Pariter { threads }),
+        Box::new(channels::Channels { threads }),
+    ];
+    for gang in Gang::DEFAULTS.into_iter().chain(Gang::NARROW) {
+        all.push(Box::new(Gangline { gang, threads }));
+    }
+    // Starting Python alone takes longer than a smoke run.
+    if options.effort != Effort::Smoke && Easycore::is_installed() {
+        all.push(Box::new(Easycore { threads }));
+    }
+    Ok(all)
+}

@@ -1,0 +1,118 @@
+//! The cost of an item, by the work on it, for all subjects.
+
+use gangline::BoxError;
+
+use crate::contest;
+use crate::effort::Effort;
+use crate::options::Options;
+use crate::report::{Report, Table, number};
+use crate::subject::{Kind, Subject};
+use crate::subjects;
+use crate::work::Amount;
+use crate::{plot, promises};
+
+/// Nanoseconds for an item.
+pub struct Throughput {
+    pub amounts: Vec<Amount>,
+    pub kinds: Vec<Kind>,
+    /// For each amount, one of each kind.
+    times: Vec<Vec<f64>>,
+}
+
+impl Throughput {
+    pub fn of(&self, kind: Kind, amount: Amount) -> Option<f64> {
+        let row = self.amounts.iter().position(|&other| other == amount)?;
+        let column = self.kinds.iter().position(|&other| other == kind)?;
+        Some(self.times[row][column])
+    }
+
+    /// How many times as fast as a peer.
+    pub fn ratio(&self, kind: Kind, peer: Kind, amount: Amount) -> Option<f64> {
+        Some(self.of(peer, amount)? / self.of(kind, amount)?)
+    }
+}
+
+pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
+    report.heading("Time per item");
+    let mut subjects = subjects::all(options)?;
+    let throughput = contest(options, &mut subjects);
+    explain(&throughput, report);
+    for amounts in options.amounts.chunks(4) {
+        report.table(&table(&throughput, amounts));
+    }
+    warn_of_neighbours(options, &throughput, report);
+    promises::check(options, &throughput, report);
+    match &options.out {
+        Some(folder) => plot::time_per_item(&throughput, options.threads, folder),
+        None => Ok(()),
+    }
+}
+
+fn contest(options: &Options, subjects: &mut [Box<dyn Subject>]) -> Throughput {
+    let times = options.amounts.iter().map(|amount| {
+        eprintln!("work {}: {} subjects, {} rounds", amount.name, subjects.len(), options.rounds);
+        let items = options.effort.items(amount.time);
+        let work = options.effort.work(amount.time);
+        contest::nanoseconds_per_item(subjects, items, work, options.rounds)
+    });
+    Throughput {
+        times: times.collect(),
+        amounts: options.amounts.clone(),
+        kinds: subjects.iter().map(|subject| subject.kind()).collect(),
+    }
+}
+
+fn explain(throughput: &Throughput, report: &mut Report) {
+    report.paragraph(
+        "Nanoseconds per item, by the work on it. In brackets: how many times as fast as the plain \
+         loop, and as rayon's `par_bridge`.",
+    );
+    if !throughput.kinds.contains(&Kind::Easycore) {
+        report.paragraph("Left out: easycore, which is measured where `python3` can import it.");
+    }
+}
+
+/// Nothing that is parallel can be judged while the machine is busy with something else.
+fn warn_of_neighbours(options: &Options, throughput: &Throughput, report: &mut Report) {
+    let ratio = |amount| throughput.ratio(Kind::SplitLoop, Kind::PlainLoop, amount);
+    let wanted = 0.9 * options.threads as f64;
+    let disturbed = |amount| ratio(amount).is_some_and(|free| free < wanted);
+    // Below that, starting the threads counts too.
+    let long = options.amounts.iter().filter(|amount| amount.time >= Amount::NS_60.time);
+    let rows: Vec<_> = long.filter(|&&amount| disturbed(amount)).map(|row| row.name).collect();
+    if options.effort != Effort::Smoke && !rows.is_empty() {
+        report.paragraph(&format!(
+            "**Do not trust the column{} {}:** something else was running, or there are too few cores. A \
+             plain loop on each of {} threads was not even {wanted} times as fast as one.",
+            if rows.len() == 1 { "" } else { "s" },
+            rows.join(", "),
+            options.threads,
+        ));
+    }
+}
+
+fn table(throughput: &Throughput, amounts: &[Amount]) -> Table {
+    let header = ["", "gives results"].into_iter().chain(amounts.iter().map(|amount| amount.name));
+    let mut table = Table::new(header);
+    for &kind in &throughput.kinds {
+        let figures = amounts.iter().map(|&amount| cell(throughput, kind, amount));
+        let names = [kind.name().to_owned(), kind.manner().to_owned()];
+        table.row(names.into_iter().chain(figures));
+    }
+    table
+}
+
+fn cell(throughput: &Throughput, kind: Kind, amount: Amount) -> String {
+    let ratio = |peer| throughput.ratio(kind, peer, amount).map_or("-".to_owned(), brief);
+    let time = throughput.of(kind, amount).map_or("-".to_owned(), number);
+    format!("{time} ({} / {})", ratio(Kind::PlainLoop), ratio(Kind::ParBridge))
+}
+
+fn brief(ratio: f64) -> String {
+    match ratio {
+        0.0..0.001 => "<0.001".to_owned(),
+        0.001..0.1 => format!("{ratio:.3}"),
+        0.1..10.0 => format!("{ratio:.2}"),
+        _ => format!("{ratio:.0}"),
+    }
+}
