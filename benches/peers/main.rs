@@ -35,8 +35,8 @@ use crate::effort::Effort;
 use crate::options::{Command, Options, Section};
 use crate::report::Report;
 
-/// Counts what is allocated, for all subjects alike. It costs nobody much: the busiest of them allocates
-/// once in about ten items.
+/// Counts what is allocated, for all subjects alike. It costs next to nothing: the busiest of them, the
+/// channels' map, allocates for one item in seven, and on one thread only.
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 

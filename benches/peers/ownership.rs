@@ -9,8 +9,8 @@ use crate::ALLOCATOR;
 use crate::gangs::Gang;
 use crate::options::Options;
 use crate::report::{Promise, Report, Table, number};
-use crate::subject::{Outcome, Subject};
-use crate::subjects::Gangline;
+use crate::subject::{Kind, Outcome, Subject};
+use crate::subjects;
 use crate::work::Work;
 
 const SIZES: [(&str, usize); 5] = [
@@ -26,8 +26,7 @@ const WINDOW: usize = 64;
 pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     report.heading("Payloads that own memory");
     move_payloads(options, report);
-    count_allocations(options, report);
-    Ok(())
+    count_allocations(options, report)
 }
 
 fn move_payloads(options: &Options, report: &mut Report) {
@@ -62,13 +61,6 @@ fn independence(gang: Gang, times: &[f64]) -> Promise {
     }
 }
 
-fn pass_numbers(gang: Gang, threads: usize, items: u64) -> Duration {
-    let work = Work::of_steps(0);
-    let outcome = Gangline { gang, threads }.run(items, work);
-    assert_eq!(outcome.sum, work.sum(items), "the sum of {}", gang.name());
-    outcome.elapsed
-}
-
 /// The payloads are made before the clock starts and go round: the source takes one that the consumer
 /// has given back. Nobody looks into them, so what depends on their size is the framework's doing.
 fn pass_payloads(gang: Gang, threads: usize, size: usize, items: u64) -> Duration {
@@ -95,27 +87,40 @@ fn pass_around(gang: Gang, threads: usize, spare: Vec<Vec<u8>>, items: u64) -> O
     Outcome::of(|| pool.run(source).expect("no hook of it fails"))
 }
 
-fn count_allocations(options: &Options, report: &mut Report) {
+fn count_allocations(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     let items = options.effort.part_of(100_000);
     let mut table = Table::new(["allocations per item, once the run is under way", ""]);
-    let mut row = |what: String, per_item: f64| {
-        table.row([what.clone(), format!("{per_item:.5}")]);
-        report.promise(frugality(what, per_item));
-    };
-    for gang in Gang::DEFAULTS {
-        let pass = |items| pass_numbers(gang, options.threads, items);
-        row(format!("`u64`, {}", gang.name()), per_item(items, pass));
+    for mut subject in subjects::all(options)? {
+        // Those of another process are not counted.
+        if subject.kind() != Kind::Easycore {
+            let per_item = per_item(items, |items| pass_numbers(subject.as_mut(), items));
+            let what = format!("`u64`, {}", subject.kind().name());
+            table.row([what.clone(), format!("{per_item:.5}")]);
+            if matches!(subject.kind(), Kind::Gangline(_)) {
+                report.promise(frugality(&what, per_item));
+            }
+        }
     }
     for gang in Gang::NARROW {
-        let pass = |items| pass_payloads(gang, options.threads, 1 << 10, items);
-        row(format!("`Vec<u8>`, {}", gang.name()), per_item(items, pass));
+        let pass = |items| _ = pass_payloads(gang, options.threads, 1 << 10, items);
+        let per_item = per_item(items, pass);
+        let what = format!("`Vec<u8>`, {}", gang.name());
+        table.row([what.clone(), format!("{per_item:.5}")]);
+        report.promise(frugality(&what, per_item));
     }
     report.table(&table);
+    Ok(())
+}
+
+fn pass_numbers(subject: &mut dyn Subject, items: u64) {
+    let work = Work::of_steps(0);
+    let outcome = subject.run(items, work);
+    assert_eq!(outcome.sum, work.sum(items), "the sum of {}", subject.kind().name());
 }
 
 /// What a long run allocates and a short one does not.
-fn per_item(items: u64, pass: impl Fn(u64) -> Duration) -> f64 {
-    let counted = |items| {
+fn per_item(items: u64, mut pass: impl FnMut(u64)) -> f64 {
+    let mut counted = |items| {
         let before = ALLOCATOR.stats();
         pass(items);
         let during = ALLOCATOR.stats() - before;
@@ -127,7 +132,7 @@ fn per_item(items: u64, pass: impl Fn(u64) -> Duration) -> f64 {
 }
 
 /// Buffers may grow once more in a long run than in a short one.
-fn frugality(what: String, per_item: f64) -> Promise {
+fn frugality(what: &str, per_item: f64) -> Promise {
     Promise {
         what: format!("allocations per item: {what}"),
         promised: "none".to_owned(),
