@@ -8,6 +8,7 @@ use gangline::{CfgNode, OrderedRunner, Result, Runner, map};
 
 const PRODUCERS: usize = 2;
 const ITEMS: u64 = 10_000;
+const NO_FAILURE: &str = "no hook of it fails";
 
 fn main() -> Result<()> {
     let mut criterion = Criterion::default()
@@ -26,7 +27,10 @@ fn main() -> Result<()> {
 
 fn handles(criterion: &mut Criterion) {
     criterion.bench_function("handle: build and close", |bencher| {
-        bencher.iter(|| OrderedRunner::new(sum(), PRODUCERS).and_then(|mut runner| runner.close()));
+        bencher.iter(|| {
+            let mut runner = OrderedRunner::new(sum(), PRODUCERS).expect(NO_FAILURE);
+            runner.close().expect(NO_FAILURE);
+        });
     });
 }
 
@@ -34,7 +38,9 @@ fn handles(criterion: &mut Criterion) {
 fn starts(criterion: &mut Criterion) -> Result<()> {
     let mut runner = OrderedRunner::new(sum(), PRODUCERS)?;
     for (name, items) in [("run: no items", 0), ("run: one item", 1)] {
-        criterion.bench_function(name, |bencher| bencher.iter(|| runner.run(0..items)));
+        criterion.bench_function(name, |bencher| {
+            bencher.iter(|| runner.run(0..items).expect(NO_FAILURE));
+        });
     }
     Ok(())
 }
@@ -45,11 +51,13 @@ fn items_by_window(criterion: &mut Criterion) -> Result<()> {
     for window in [1, 8, 64, 512, 4_096] {
         let mut runner = OrderedRunner::builder(sum()).devices(PRODUCERS).window(window).build()?;
         group.bench_function(BenchmarkId::new("window", window), |bencher| {
-            bencher.iter(|| runner.run(0..ITEMS));
+            bencher.iter(|| runner.run(0..ITEMS).expect(NO_FAILURE));
         });
     }
     let mut runner = OrderedRunner::new(sum(), PRODUCERS)?;
-    group.bench_function("default window", |bencher| bencher.iter(|| runner.run(0..ITEMS)));
+    group.bench_function("default window", |bencher| {
+        bencher.iter(|| runner.run(0..ITEMS).expect(NO_FAILURE));
+    });
     group.finish();
     Ok(())
 }
@@ -65,9 +73,9 @@ fn streams(criterion: &mut Criterion) -> Result<()> {
 }
 
 fn configuration(criterion: &mut Criterion) -> Result<()> {
-    let cfg = CfgNode::new().with("model.layers", 3)?.with("rate", 0.5)?;
+    let cfg = CfgNode::new().with("model.layers", 3)?.with("layers", 3)?;
     criterion.bench_function("cfg: get, one level", |bencher| {
-        bencher.iter(|| black_box(&cfg).get::<f64>("rate"));
+        bencher.iter(|| black_box(&cfg).get::<u32>("layers"));
     });
     criterion.bench_function("cfg: get, two levels", |bencher| {
         bencher.iter(|| black_box(&cfg).get::<u32>("model.layers"));
