@@ -1,0 +1,89 @@
+//! What a run allocates and copies. A test binary of its own: the allocator counts for all threads, so
+//! nothing else may run beside it, and the one test here does its parts in turn.
+
+use std::alloc::System;
+
+use gangline::{ConsumerContext, Order, Pool, ProducerContext, Result, Runner, map};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const ITEMS: u64 = 100_000;
+
+#[test]
+fn nothing_is_allocated_or_copied_for_an_item() {
+    for order in [Order::Input, Order::Completion] {
+        for window in [None, Some(64)] {
+            let allocations = allocations_of_a_run(order, window);
+            // Rings that grow, a run's own parts: a few for each doubling, however long the run.
+            assert!(allocations < 1_000, "{order:?}, {window:?}: {allocations} allocations");
+        }
+        let allocations = allocations_of_a_stream(order);
+        assert!(allocations < 1_000, "stream, {order:?}: {allocations} allocations");
+    }
+    payloads_stay_where_they_are();
+}
+
+fn allocations_of_a_run(order: Order, window: Option<usize>) -> usize {
+    let builder = Pool::builder(Count).devices(2).order(order);
+    let builder = match window {
+        Some(items) => builder.window(items),
+        None => builder,
+    };
+    let mut pool = builder.build().expect("no hook of it fails");
+    let region = Region::new(ALLOCATOR);
+    assert_eq!(pool.run(0..ITEMS).expect("no hook of it fails"), ITEMS);
+    region.change().allocations
+}
+
+fn allocations_of_a_stream(order: Order) -> usize {
+    let runner = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    let mut pool = Pool::builder(runner).devices(2).order(order).build().expect("it cannot fail");
+    let region = Region::new(ALLOCATOR);
+    let sum: u64 = pool.stream(0..ITEMS).map(|output| output.expect("no hook of it fails")).sum();
+    assert_eq!(sum, ITEMS * (ITEMS - 1) / 2);
+    region.change().allocations
+}
+
+fn payloads_stay_where_they_are() {
+    let runner = map(|_| Ok(()), |_, (), payload: Vec<u8>| Ok(payload));
+    let mut pool = Pool::builder(runner).devices(2).build().expect("it cannot fail");
+    let payloads: Vec<Vec<u8>> = (0..200).map(|_| vec![0; 1 << 10]).collect();
+    let places = |payloads: &[Vec<u8>]| payloads.iter().map(|p| p.as_ptr() as usize).collect();
+    let before: Vec<usize> = places(&payloads);
+    let after: Vec<usize> = places(&pool.run(payloads).expect("no hook of it fails"));
+    assert_eq!(after, before, "a payload was copied");
+}
+
+/// Counts its items: `map` would collect them, which allocates.
+struct Count;
+
+impl Runner for Count {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = ();
+    type ConsumerState = u64;
+    type Summary = u64;
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn producer_work(&self, _: &ProducerContext<'_>, _: &mut (), input: u64) -> Result<u64> {
+        Ok(input)
+    }
+
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<u64> {
+        Ok(0)
+    }
+
+    fn consumer_work(&self, _: &ConsumerContext<'_>, count: &mut u64, _: u64) -> Result<()> {
+        *count += 1;
+        Ok(())
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, count: u64) -> Result<u64> {
+        Ok(count)
+    }
+}
