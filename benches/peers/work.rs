@@ -1,4 +1,4 @@
-//! What is done with an item: a chain of multiply-adds, each of which needs the one before.
+//! What is done with an item: chains of multiply-adds, each of which needs the one before.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -6,6 +6,10 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 use gangline::BoxError;
+
+/// So many chains side by side keep the processor's multiplier busy. With one chain it would work on
+/// several items of a plain loop at once, and the loop's time for an item would not be an item's time.
+const LANES: usize = 4;
 
 /// How long the work on an item lasts.
 #[derive(Clone, Copy, PartialEq)]
@@ -65,8 +69,7 @@ impl Work {
         }
         let seconds = time.as_secs_f64();
         let mut steps = (seconds * 1e9).max(1.0);
-        // The chain is not the whole of an item, and the processor overlaps one item with the next: so the
-        // second guess is not right yet either.
+        // The chains are not the whole of an item, so the second guess is not right yet either.
         for _ in 0..4 {
             let measured = Self::of_steps(steps as u64).seconds_in_a_loop(1e-3 / seconds);
             steps = (steps * seconds / measured).max(1.0);
@@ -91,8 +94,9 @@ impl Work {
 
     #[inline]
     pub fn on(self, x: u64) -> u64 {
-        let step = |x: u64, _| x.wrapping_mul(self.factor).wrapping_add(self.addend);
-        black_box((0..self.steps).fold(x, step))
+        let step = |x: u64| x.wrapping_mul(self.factor).wrapping_add(self.addend);
+        let lanes = (0..self.steps).fold([x; LANES], |lanes, _| lanes.map(step));
+        black_box(lanes.into_iter().fold(0, u64::wrapping_add))
     }
 
     /// The plain loop, which all others have to give the sum of.
@@ -104,7 +108,7 @@ impl Work {
         items.fold(0, |sum: u64, x| sum.wrapping_add(self.on(x)))
     }
 
-    /// The same sum, computed: the chain as a whole is `factor * x + addend`.
+    /// The same sum, computed: the chains as a whole are `factor * x + addend`.
     pub fn sum(self, items: u64) -> u64 {
         let (factor, addend) = self.as_one_step();
         let below = u128::from(items) * u128::from(items.saturating_sub(1)) / 2;
@@ -112,10 +116,11 @@ impl Work {
     }
 
     pub fn as_one_step(self) -> (u64, u64) {
-        (0..self.steps).fold((1, 0), |(factor, addend): (u64, u64), _| {
+        let (factor, addend) = (0..self.steps).fold((1, 0), |(factor, addend): (u64, u64), _| {
             let scaled = addend.wrapping_mul(self.factor);
             (factor.wrapping_mul(self.factor), scaled.wrapping_add(self.addend))
-        })
+        });
+        (factor.wrapping_mul(LANES as u64), addend.wrapping_mul(LANES as u64))
     }
 
     /// For an item; the least of many short measurements, of which some are undisturbed.
