@@ -125,7 +125,7 @@ impl<T> Reorder<T> {
     }
 
     /// Takes the value with index `seq`, which neither came before nor was released.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn insert(&mut self, seq: u64, value: T) {
         let ahead = seq.checked_sub(self.next).expect("a released index does not come again");
         if ahead >= self.slots.len() as u64 {

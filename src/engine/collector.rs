@@ -2,11 +2,14 @@
 
 use std::time::Instant;
 
-use super::exchange::{Exchange, News};
+use super::exchange::{Exchange, News, Patience};
 use super::outbox::Outcome;
 use super::window::Window;
 use crate::order::{Arrivals, Order};
 use crate::sync::now;
+
+/// So many results since the last wait are many: it is worth while to wait for more than one.
+const MANY: usize = if cfg!(shuttle) { usize::MAX } else { 32 };
 
 /// Takes results out of an exchange and gives the credits back.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(crate) struct Collector<T> {
     /// Producers ran dry for want of credits during the last wait, which began with nothing held
     /// back for order.
     starved: bool,
+    /// Results that came since the last wait.
+    arrived: usize,
 }
 
 impl<T> Collector<T> {
@@ -36,6 +41,7 @@ impl<T> Collector<T> {
             quarter: window.quarter(),
             measured: (0, now),
             starved: false,
+            arrived: 0,
         }
     }
 
@@ -46,7 +52,9 @@ impl<T> Collector<T> {
             return Some(next);
         }
         let arrivals = &mut self.arrivals;
+        let before = arrivals.held();
         exchange.collect(|lane, seq, result| arrivals.insert(lane, seq, result));
+        self.arrived += arrivals.held() - before;
         self.arrivals.pop()
     }
 
@@ -82,7 +90,8 @@ impl<T> Collector<T> {
     pub(crate) fn wait<I>(&mut self, exchange: &Exchange<I, T>, total: Option<u64>) -> News {
         // What ran dry before was waiting for this collector, not for credits.
         exchange.forget_dryness();
-        let news = exchange.wait(total);
+        let patience = self.patience();
+        let news = exchange.wait(total, patience);
         self.note_dryness(exchange);
         news
     }
@@ -92,10 +101,20 @@ impl<T> Collector<T> {
     pub(crate) fn wait_as_feeder<I>(&mut self, exchange: &Exchange<I, T>) -> News {
         exchange.forget_dryness();
         exchange.starve();
-        let news = exchange.wait(None);
+        let patience = self.patience();
+        let news = exchange.wait(None, patience);
         exchange.feed_again();
         self.note_dryness(exchange);
         news
+    }
+
+    fn patience(&mut self) -> Patience {
+        let arrived = std::mem::take(&mut self.arrived);
+        if arrived >= MANY && self.quarter >= MANY {
+            Patience::For { results: self.quarter }
+        } else {
+            Patience::None
+        }
     }
 
     fn note_dryness<I>(&mut self, exchange: &Exchange<I, T>) {

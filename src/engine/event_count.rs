@@ -40,10 +40,16 @@ impl EventCount {
     /// Wakes one sleeper, if there is one, to what this thread has published.
     #[inline]
     pub(crate) fn notify(&self) {
-        self.barrier.light();
+        self.published();
         if self.has_sleeper() {
             self.wake_one();
         }
+    }
+
+    /// The fence between publishing something and looking for sleepers.
+    #[inline]
+    pub(crate) fn published(&self) {
+        self.barrier.light();
     }
 
     /// Wakes all sleepers, and keeps those from sleeping that are about to.
@@ -72,7 +78,18 @@ impl EventCount {
         } else if fenced.is_ok() {
             self.sleep();
         } else {
-            self.doze();
+            self.doze(UNFENCED);
+        }
+    }
+
+    /// Sleeps until it is notified, but no longer than `most`, unless `is_ready`. It may also return for
+    /// no reason, and a notification may come too early for it: it has no fence.
+    pub(crate) fn wait_briefly_unless(&self, most: Duration, is_ready: impl FnOnce() -> bool) {
+        self.enlist();
+        if is_ready() {
+            self.resign();
+        } else {
+            self.doze(most);
         }
     }
 
@@ -100,19 +117,19 @@ impl EventCount {
     }
 
     /// As `sleep`, where a publisher may have looked too early: then this thread looks again soon.
-    #[cold]
-    fn doze(&self) {
+    fn doze(&self, most: Duration) {
         let told = lock(&self.told);
         if *told == 0 {
-            drop(self.woken.wait_timeout(told, UNFENCED));
+            drop(self.woken.wait_timeout(told, most));
         } else {
             drop(told);
         }
         self.resign();
     }
 
+    /// Wakes one sleeper, if there is one.
     #[cold]
-    fn wake_one(&self) {
+    pub(crate) fn wake_one(&self) {
         let mut told = lock(&self.told);
         let untold = self.untold.load(Ordering::Relaxed);
         if untold == 0 {

@@ -28,7 +28,9 @@
 //!   one sleeper each time, which in turn finds items to take. Items move from the intake into an
 //!   inbox under the lock of the intake, which a producer takes for its last look. While stolen items
 //!   move they are in neither inbox, but the thief notifies after that.
-//! - The **collector** sleeps on `waiting` when all outboxes are empty. Whoever delivers notifies.
+//! - The **collector** sleeps on `waiting` when all outboxes are empty. It tells each producer how many
+//!   more results it wants to be woken for: one, or, while they come thick and fast, several, in which
+//!   case it is also woken by a producer that runs out of items, and by the clock.
 //! - The **feeder** sleeps on `credits`, and is listed under its lock. The collector gives credits back
 //!   after a quarter of the window, and all of them before it sleeps.
 //! - `halt`, `end` and `abort` change what each party looks for, and then wake that party.
@@ -42,6 +44,7 @@
 mod taker;
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -56,6 +59,9 @@ pub(crate) use self::taker::Taker;
 /// How often a party that found nothing looks again, giving up the rest of its time slice each
 /// time, before it sleeps: a wake-up costs several times as much.
 const LOOKS_BEFORE_SLEEP: usize = if cfg!(shuttle) { 0 } else { 8 };
+
+/// How long results that come thick and fast may wait for company.
+const PATIENCE: Duration = Duration::from_micros(100);
 
 #[derive(Debug)]
 pub(crate) struct Exchange<I, T> {
@@ -94,6 +100,11 @@ struct Lane<I, T> {
     /// How many items the owner has taken out of its inbox: written by the owner, read by
     /// neighbours to see whether it stands still. A hint.
     progress: AtomicU64,
+    /// How many results this lane's producer has to have delivered for it to wake the collector:
+    /// written by the collector before it sleeps.
+    wake_at: AtomicU64,
+    /// How many of them the collector had taken when it went to sleep.
+    collected: AtomicU64,
     /// What the producer takes with it.
     working: Mutex<Option<Working<I, T>>>,
 }
@@ -114,6 +125,16 @@ struct Credits {
     free: usize,
     waiting: bool,
     halted: bool,
+}
+
+/// Whether a collector that waits wants to be woken for the first result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    None,
+    /// For about so many, or when producers run out of items, or after [`PATIENCE`].
+    For {
+        results: usize,
+    },
 }
 
 /// What a collector that waited was woken for.
@@ -217,6 +238,8 @@ impl<I, T> Lane<I, T> {
         let lane = Lane {
             inbox: inbox.stealer(),
             progress: AtomicU64::new(0),
+            wake_at: AtomicU64::new(u64::MAX),
+            collected: AtomicU64::new(0),
             working: Mutex::new(Some((inbox, outbox))),
         };
         (lane, results)
@@ -372,15 +395,54 @@ impl<I, T> Exchange<I, T> {
 
     /// Waits until there may be results, or until the run was aborted, or until the total, which was
     /// not known before, is known.
-    pub(crate) fn wait(&self, total: Option<u64>) -> News {
-        let is_over = (0..LOOKS_BEFORE_SLEEP).any(|_| {
-            std::thread::yield_now();
-            self.has_news(total)
-        });
-        if !is_over {
-            self.waiting.wait_unless(|| self.has_news(total));
+    pub(crate) fn wait(&self, total: Option<u64>, patience: Patience) -> News {
+        match patience {
+            Patience::None => self.wait_for_one(total),
+            Patience::For { results } => self.wait_for_several(total, results),
         }
         if self.is_aborted() { News::Aborted } else { News::Results }
+    }
+
+    fn wait_for_one(&self, total: Option<u64>) {
+        for _ in 0..LOOKS_BEFORE_SLEEP {
+            std::thread::yield_now();
+            if self.has_news(total) {
+                return;
+            }
+        }
+        self.wake_collector_at(1);
+        self.waiting.wait_unless(|| self.has_news(total));
+        self.let_collector_be();
+    }
+
+    /// There is no fence here, and a producer that falls silent in a slow item tells nobody: what
+    /// neither wakes is seen when the time is over.
+    fn wait_for_several(&self, total: Option<u64>, results: usize) {
+        let each = results.div_ceil(self.producers()).max(1);
+        self.wake_collector_at(each as u64);
+        self.waiting.wait_briefly_unless(PATIENCE, || {
+            let mut outlet = lock(&self.outlet);
+            self.is_aborted()
+                || outlet.total != total
+                || outlet.results.iter_mut().any(|lane| lane.outputs() >= each)
+        });
+        self.let_collector_be();
+    }
+
+    /// Has each producer wake the collector when it has delivered so many results more than were
+    /// collected.
+    fn wake_collector_at(&self, more: u64) {
+        let outlet = lock(&self.outlet);
+        for (lane, results) in self.lanes.iter().zip(&outlet.results) {
+            lane.collected.store(results.collected(), Ordering::Relaxed);
+            lane.wake_at.store(results.collected() + more, Ordering::Relaxed);
+        }
+    }
+
+    fn let_collector_be(&self) {
+        for lane in &self.lanes {
+            lane.wake_at.store(u64::MAX, Ordering::Relaxed);
+        }
     }
 
     fn has_news(&self, total: Option<u64>) -> bool {

@@ -10,7 +10,7 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::collector::Collector;
-use super::exchange::{Exchange, Feeder, News, Taker};
+use super::exchange::{Exchange, Feeder, News, Patience, Taker};
 use super::window::Window;
 use crate::order::Order;
 use crate::sync::now;
@@ -83,7 +83,7 @@ fn collect(
             break;
         }
         collector.settle(hub);
-        if hub.wait(total) == News::Aborted {
+        if hub.wait(total, Patience::None) == News::Aborted {
             break;
         }
     }
@@ -178,7 +178,7 @@ fn a_slow_item_keeps_back_none_of_its_neighbours() {
                 }
                 None => {
                     collector.settle(&hub);
-                    hub.wait(hub.total());
+                    hub.wait(hub.total(), Patience::None);
                 }
             }
         }
@@ -212,7 +212,7 @@ fn a_pausing_source_gets_everything_delivered() {
                         break;
                     }
                     collector.settle(&hub);
-                    hub.wait(total);
+                    hub.wait(total, Patience::None);
                 }
                 hub.abort();
             })

@@ -18,6 +18,8 @@ pub(crate) struct Outbox<T> {
     labels: Sender<Label>,
     /// How many outputs were pushed.
     pushed: u64,
+    /// How many results were pushed: outputs and errors.
+    delivered: u64,
     /// The index that the next output has if there is no label for it.
     expected: u64,
 }
@@ -29,6 +31,8 @@ pub(crate) struct Results<T> {
     labels: Receiver<Label>,
     /// How many outputs were taken.
     taken: u64,
+    /// How many results were taken: outputs and errors.
+    collected: u64,
     /// The index of the next output, if there is no label for it.
     expected: u64,
     /// A label for an output that had not arrived when it was read.
@@ -55,14 +59,28 @@ enum Says {
 pub(crate) fn outbox<T>() -> (Outbox<T>, Results<T>) {
     let (output_sender, outputs) = queue();
     let (label_sender, labels) = queue();
-    let outbox =
-        Outbox { outputs: output_sender, labels: label_sender, pushed: 0, expected: u64::MAX };
-    (outbox, Results { outputs, labels, taken: 0, expected: u64::MAX, label: None })
+    let outbox = Outbox {
+        outputs: output_sender,
+        labels: label_sender,
+        pushed: 0,
+        delivered: 0,
+        expected: u64::MAX,
+    };
+    let results =
+        Results { outputs, labels, taken: 0, collected: 0, expected: u64::MAX, label: None };
+    (outbox, results)
 }
 
 impl<T> Outbox<T> {
+    /// How many results were pushed.
+    #[inline]
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
     #[inline]
     pub(crate) fn push(&mut self, seq: u64, outcome: Outcome<T>) {
+        self.delivered += 1;
         match outcome {
             Ok(output) => {
                 if seq != self.expected {
@@ -83,6 +101,16 @@ impl<T> Outbox<T> {
 }
 
 impl<T> Results<T> {
+    /// How many results were taken.
+    pub(crate) fn collected(&self) -> u64 {
+        self.collected
+    }
+
+    /// How many outputs are here to be taken.
+    pub(crate) fn outputs(&mut self) -> usize {
+        self.outputs.len()
+    }
+
     /// Whether there is something to collect. Never `false` while there is.
     pub(crate) fn has_some(&mut self) -> bool {
         self.outputs.len() > 0 || self.labels.len() > 0
@@ -101,7 +129,10 @@ impl<T> Results<T> {
                 let Label { seq, says, .. } = self.label.take().expect("it was looked at");
                 match says {
                     Says::From => self.expected = seq,
-                    Says::Failed(error) => sink(seq, Err(error)),
+                    Says::Failed(error) => {
+                        self.collected += 1;
+                        sink(seq, Err(error));
+                    }
                 }
             } else if self.taken < end {
                 self.take_until(end.min(labelled), &mut sink);
@@ -116,6 +147,7 @@ impl<T> Results<T> {
             sink(self.expected, Ok(output));
             self.expected += 1;
         }
+        self.collected += end - self.taken;
         self.taken = end;
     }
 }

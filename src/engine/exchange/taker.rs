@@ -9,7 +9,7 @@ use crate::sync::{Inbox, lock, now};
 
 /// A producer takes at most so many items at once, however fast they are: that many make the cost of
 /// taking small, and an inbox with room for them never has to grow.
-const LARGEST_TAKE: usize = 32;
+const LARGEST_TAKE: usize = 64;
 /// A producer takes more items at once while what it took lasts less than this, and fewer when it
 /// lasted twice as long. Longer would only mean that more has to be stolen back.
 ///
@@ -54,9 +54,30 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 
     /// Delivers a result. What this producer has taken is left to the others.
+    #[inline]
     pub(crate) fn deliver(&mut self, seq: u64, result: Outcome<T>) {
         self.outbox.push(seq, result);
-        self.exchange.waiting.notify();
+        let waiting = &self.exchange.waiting;
+        waiting.published();
+        if self.outbox.delivered() >= self.own().wake_at.load(Ordering::Relaxed)
+            && waiting.has_sleeper()
+        {
+            waiting.wake_one();
+        }
+    }
+
+    /// Wakes a collector that waits for more results than there are.
+    fn flush(&self) {
+        let waiting = &self.exchange.waiting;
+        if waiting.has_sleeper()
+            && self.outbox.delivered() > self.own().collected.load(Ordering::Relaxed)
+        {
+            waiting.wake_one();
+        }
+    }
+
+    fn own(&self) -> &'a Lane<I, T> {
+        &self.exchange.lanes[self.lane]
     }
 
     /// Delivers a result and waits for the next item, as [`next`](Taker::next).
@@ -181,6 +202,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         if exchange.starving.load(Ordering::Relaxed) {
             exchange.dry.store(true, Ordering::Relaxed);
         }
+        self.flush();
         if !sleep {
             return Taken::Nothing;
         }
