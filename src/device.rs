@@ -278,6 +278,12 @@ impl Devices {
         self.places.get(worker)
     }
 
+    /// How many producers compute on the CPU, be it beside other devices.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn count_on_cpu(&self) -> usize {
+        self.places.iter().filter(|place| place.has_cpu()).count()
+    }
+
     /// What the devices are.
     #[cfg(feature = "candle")]
     pub(crate) fn meaning(&self) -> Meaning {

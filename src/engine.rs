@@ -7,6 +7,11 @@
 pub(crate) mod call;
 pub(crate) mod collector;
 pub(crate) mod consumer;
+#[cfg(feature = "rayon")]
+pub(crate) mod cpu_pool;
+#[cfg(not(feature = "rayon"))]
+#[path = "engine/no_cpu_pool.rs"]
+pub(crate) mod cpu_pool;
 pub(crate) mod crew;
 pub(crate) mod event_count;
 pub(crate) mod exchange;

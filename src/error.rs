@@ -150,6 +150,9 @@ pub enum Error {
         /// The smallest window that works, in items.
         least: usize,
     },
+    /// Producers on the CPU cannot compute with no thread.
+    #[non_exhaustive]
+    CpuThreads {},
     /// The operating system gave no thread.
     #[non_exhaustive]
     Thread {
@@ -240,6 +243,7 @@ impl fmt::Display for Error {
             Error::Window { window, least } => {
                 write!(f, "a window of {window} items is too small; at least {least} is needed")
             }
+            Error::CpuThreads {} => f.write_str("a CPU producer needs at least one thread, not 0"),
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
         if f.alternate() { write_causes(f, self) } else { Ok(()) }
@@ -267,6 +271,7 @@ impl std::error::Error for Error {
             | Error::Closed {}
             | Error::Active {}
             | Error::OwnThread {}
+            | Error::CpuThreads {}
             | Error::Window { .. } => None,
         }
     }

@@ -191,7 +191,8 @@
 //!
 //! | feature | brings |
 //! |---|---|
-//! | `candle` (default) | `ProducerContext::candle_device()`, and `candle_core` and `candle_nn` re-exported |
+//! | `candle` (default) | `ProducerContext::candle_device()`, and `candle_core` and `candle_nn` re-exported; `rayon` |
+//! | `rayon` | a rayon pool for each producer on the CPU, with its share of the cores: `Builder::cpu_threads` |
 //! | `cuda`, `cudnn`, `metal`, `mkl` | these back ends of candle; each needs its toolkit to build |
 //!
 //! Without default features the library is the same, less candle.
@@ -202,6 +203,8 @@ mod account;
 mod cancel;
 mod cfg;
 mod closures;
+#[cfg(feature = "rayon")]
+mod cpu_threads;
 mod device;
 mod engine;
 mod error;
@@ -215,6 +218,9 @@ pub use crate::account::Account;
 pub use crate::cancel::{CancelToken, Guard};
 pub use crate::cfg::{CfgError, CfgNode, PathProblem};
 pub use crate::closures::{Fold, Map, map};
+#[cfg(feature = "rayon")]
+#[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
+pub use crate::cpu_threads::CpuThreads;
 pub use crate::device::{Device, DeviceError, Devices, IntoDevices};
 pub use crate::error::{BoxError, Error, Hook, PanicMessage, Result, Site};
 pub use crate::order::Order;

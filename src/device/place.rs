@@ -37,6 +37,12 @@ impl Place {
     pub(crate) fn devices(&self) -> &[Device] {
         &self.0
     }
+
+    /// Whether the CPU is among the devices.
+    #[cfg(feature = "rayon")]
+    pub(crate) fn has_cpu(&self) -> bool {
+        self.0.contains(&Device::Cpu)
+    }
 }
 
 impl fmt::Display for Place {

@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::call::drop_quietly;
+use super::cpu_pool::{CpuPool, producer_thread};
 use super::producer::{Join, Producer};
 use super::run::Run;
 use crate::cancel::Interrupt;
@@ -108,8 +109,10 @@ impl<R: Runner + 'static> Crew<R> {
         let stateless = self.stateless.clone();
         // One run at a time: the next is offered only when the producer has left the one before.
         let (sender, runs) = bounded(1);
-        let work = move || {
-            let producer = Producer::new(runner, station, stateless, &building.wanted);
+        let pool = CpuPool::of(&station, &name, stack_size);
+        let work = move |pooled: Result<(), Error>| {
+            let producer =
+                pooled.and_then(|()| Producer::new(runner, station, stateless, &building.wanted));
             let (producer, outcome) = match producer {
                 Ok(producer) => (Some(producer), Ok(())),
                 Err(error) => (None, Err(error)),
@@ -118,7 +121,7 @@ impl<R: Runner + 'static> Crew<R> {
             drop(ready);
             Ended(producer.map(|producer| producer.serve(&runs)))
         };
-        self.threads.push(spawn(name, stack_size, work)?);
+        self.threads.push(spawn(name, stack_size, move || pool.run(work))?);
         self.runs.push(sender);
         Ok(())
     }
@@ -148,7 +151,7 @@ impl<R: Runner> Crew<R> {
 
     /// Whether a hook of one of these producers asks.
     pub(crate) fn is_own_thread(&self) -> bool {
-        self.threads.iter().any(|thread| thread.thread().id() == thread::current().id())
+        self.threads.iter().any(|thread| thread.thread().id() == producer_thread())
     }
 
     /// Ends every producer and joins its thread. The first error of a `producer_end`, by place.
@@ -165,7 +168,7 @@ impl<R: Runner> Crew<R> {
         let mut failure = None;
         let mut bug = None;
         for thread in self.threads.drain(..) {
-            if thread.thread().id() == thread::current().id() {
+            if thread.thread().id() == producer_thread() {
                 continue;
             }
             match thread.join() {

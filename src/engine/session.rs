@@ -17,6 +17,8 @@ use super::window::Window;
 use crate::account::Account;
 use crate::cancel::{CancelToken, Seen, Watch};
 use crate::cfg::CfgNode;
+#[cfg(feature = "rayon")]
+use crate::cpu_threads::CpuThreads;
 use crate::device::Devices;
 use crate::error::{Error, Result};
 use crate::order::Order;
@@ -30,6 +32,8 @@ pub(crate) struct Settings {
     /// `None`: it grows by itself.
     pub(crate) window: Option<usize>,
     pub(crate) stack_size: Option<usize>,
+    #[cfg(feature = "rayon")]
+    pub(crate) cpu_threads: CpuThreads,
     pub(crate) token: CancelToken,
 }
 
@@ -117,6 +121,8 @@ impl<R: Runner + 'static> Engine<R> {
 
     fn stations(&self) -> Vec<Station> {
         let devices = &self.settings.devices;
+        #[cfg(feature = "rayon")]
+        let cpu_threads = self.settings.cpu_threads.each(devices);
         let station = |worker| {
             let place = devices.place(worker).expect("there are as many places as that").clone();
             Station {
@@ -124,6 +130,8 @@ impl<R: Runner + 'static> Engine<R> {
                 cfg: self.cfg.clone(),
                 #[cfg(feature = "candle")]
                 candle: crate::device::CandleDevices::new(&place, devices.meaning()),
+                #[cfg(feature = "rayon")]
+                cpu_threads: cpu_threads.filter(|_| place.has_cpu()),
                 place,
             }
         };

@@ -6,6 +6,8 @@ use std::marker::PhantomData;
 use super::{Handle, InChosenOrder, Kind};
 use crate::cancel::CancelToken;
 use crate::cfg::CfgNode;
+#[cfg(feature = "rayon")]
+use crate::cpu_threads::CpuThreads;
 use crate::device::{Devices, IntoDevices};
 use crate::engine::session::{Engine, Settings};
 use crate::error::Error;
@@ -41,6 +43,8 @@ pub struct Builder<R, O> {
     order: Order,
     window: Option<usize>,
     stack_size: Option<usize>,
+    #[cfg(feature = "rayon")]
+    cpu_threads: CpuThreads,
     token: CancelToken,
     kind: PhantomData<fn() -> O>,
 }
@@ -54,6 +58,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             order: O::ORDER,
             window: None,
             stack_size: None,
+            #[cfg(feature = "rayon")]
+            cpu_threads: CpuThreads::default(),
             token: CancelToken::new(),
             kind: PhantomData,
         }
@@ -96,6 +102,67 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         self
     }
 
+    /// How many threads each producer on the CPU computes with; by default its share of the cores.
+    ///
+    /// candle, and much else, computes with rayon on as many threads as there are cores. Several
+    /// producers that do so at once fight over the cores: the same results cost more time. So
+    /// each producer whose place has the CPU gets a rayon pool of its own, in which its hooks are
+    /// called: parallel iterators, `join`, `scope` and candle's convolutions and matrix products
+    /// stay in there. With one producer for each core, as in
+    /// [`Devices::available`], that is one thread each, and work
+    /// of a hook stays on the producer's own thread.
+    ///
+    /// ```
+    /// use gangline::{CpuThreads, OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let ask = map(|_| Ok(()), |_, (), _: u64| Ok(rayon::current_num_threads()));
+    /// let mut runner = OrderedRunner::builder(ask).devices("cpu*2").cpu_threads(3).build()?;
+    /// assert_eq!(runner.run([0, 1, 2])?, [3, 3, 3]);
+    ///
+    /// let draw = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    /// let global = OrderedRunner::builder(draw).cpu_threads(CpuThreads::Global).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A producer without the CPU in its place, such as `cuda:0`, gets no pool, and neither does
+    /// the consumer: where they use rayon, it is the global pool. Names taken with
+    /// [`as_labels`](crate::Devices::as_labels) count like devices.
+    ///
+    /// # Threads
+    ///
+    /// The producer's own thread, `gangline-p0`, is the first of its pool; the others are named
+    /// `gangline-p0-1` and so on, have the runner's [stack size](Builder::stack_size), start before
+    /// `producer_init` and are joined when the runner is closed. One that the operating system
+    /// refuses fails the building with [`Error::Thread`], which names it. Nothing is leaked,
+    /// however often a runner is closed and activated. What a hook gave to `rayon::spawn` and is not
+    /// done yet, `close` waits for.
+    ///
+    /// # What is not limited
+    ///
+    /// - Since 0.11, candle works on tensors of 65,536 elements or more, one by one or quantized, with
+    ///   threads that are not rayon's: one set for the whole process, which takes one caller at a
+    ///   time and stays until the process ends. Set the variable `CANDLE_NUM_THREADS=1` to do without
+    ///   it where there are as many producers as cores.
+    /// - MKL has threads of its own, and the variables `MKL_NUM_THREADS` and `OMP_NUM_THREADS`.
+    /// - A hook that installs itself in another pool, by `ThreadPool::install` or candle's
+    ///   `Device::with_context`, is in that one.
+    ///
+    /// # When to take the global pool
+    ///
+    /// - Where a hook gives work to `rayon::spawn` and waits for it by other means than rayon's,
+    ///   say a channel: in a pool of one thread nobody is there to do it, and the hook waits for ever.
+    ///   `rayon::scope` and `join` do the work themselves while they wait.
+    /// - Where a hook makes its own thread the first of a pool (`use_current_thread`): rayon refuses
+    ///   to do that on a thread that belongs to one.
+    #[cfg(feature = "rayon")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
+    pub fn cpu_threads(mut self, threads: impl Into<CpuThreads>) -> Self {
+        self.cpu_threads = threads.into();
+        self
+    }
+
     /// Builds the runner: starts all producers at once, and returns when every `producer_init` has.
     ///
     /// # Errors
@@ -108,11 +175,17 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         if self.window == Some(0) {
             return Err(Error::Window { window: 0, least: 1 });
         }
+        #[cfg(feature = "rayon")]
+        if self.cpu_threads == CpuThreads::Exactly(0) {
+            return Err(Error::CpuThreads {});
+        }
         let settings = Settings {
             devices,
             order: self.order,
             window: self.window,
             stack_size: self.stack_size,
+            #[cfg(feature = "rayon")]
+            cpu_threads: self.cpu_threads,
             token: self.token,
         };
         let engine = Engine::new(self.runner, self.cfg, settings)?;
@@ -130,11 +203,13 @@ impl<R: Runner + 'static> Builder<R, InChosenOrder> {
 
 impl<R, O> fmt::Debug for Builder<R, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("devices", &self.devices)
-            .field("order", &self.order)
-            .field("window", &self.window)
-            .field("stack_size", &self.stack_size)
-            .finish_non_exhaustive()
+        let mut f = f.debug_struct("Builder");
+        f.field("devices", &self.devices);
+        f.field("order", &self.order);
+        f.field("window", &self.window);
+        f.field("stack_size", &self.stack_size);
+        #[cfg(feature = "rayon")]
+        f.field("cpu_threads", &self.cpu_threads);
+        f.finish_non_exhaustive()
     }
 }

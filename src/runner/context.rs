@@ -166,6 +166,9 @@ pub(crate) struct Station {
     pub(crate) cfg: Arc<CfgNode>,
     #[cfg(feature = "candle")]
     pub(crate) candle: crate::device::CandleDevices,
+    /// How many threads its own pool has; `None` where it has none.
+    #[cfg(feature = "rayon")]
+    pub(crate) cpu_threads: Option<usize>,
 }
 
 /// Which items' results are still wanted.

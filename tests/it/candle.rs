@@ -2,8 +2,12 @@
 
 use std::rc::Rc;
 
+#[cfg(target_os = "linux")]
+use candle_core::DType;
 use candle_core::{Device, Tensor};
 use candle_nn::{Linear, Module, Sequential, seq};
+#[cfg(target_os = "linux")]
+use gangline::CpuThreads;
 use gangline::{Devices, Hook, OrderedRunner, map};
 
 use crate::support::no_hang;
@@ -86,4 +90,41 @@ fn an_error_of_candle_goes_through_a_hook() {
         let cause = std::error::Error::source(&error).unwrap();
         assert!(cause.is::<candle_core::Error>(), "{error:#}");
     });
+}
+
+/// Runs itself as a child process, in which nothing else starts threads.
+#[cfg(target_os = "linux")]
+#[test]
+fn candle_stays_on_the_threads_of_its_producer() {
+    if std::env::var_os("CHILD_OF_CANDLE").is_none() {
+        let name = "candle::candle_stays_on_the_threads_of_its_producer";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args([name, "--exact", "--nocapture"]).env("CHILD_OF_CANDLE", "1");
+        // As candle has it on a machine with three cores.
+        let child = child.env("RAYON_NUM_THREADS", "3").output().unwrap();
+        let output = String::from_utf8_lossy(&child.stdout);
+        assert!(child.status.success() && output.contains("1 passed"), "{output}");
+        return;
+    }
+    let new_threads = |threads: CpuThreads| {
+        let count = || std::fs::read_dir("/proc/self/task").unwrap().count();
+        let hook = map(
+            move |_| {
+                let before = count();
+                let image = Tensor::ones((2, 8, 64, 64), DType::F32, &Device::Cpu)?;
+                let kernel = Tensor::ones((8, 8, 3, 3), DType::F32, &Device::Cpu)?;
+                image.conv2d(&kernel, 1, 1, 1, 1)?;
+                let square = Tensor::ones((256, 256), DType::F32, &Device::Cpu)?;
+                square.matmul(&square)?;
+                Ok(count() - before)
+            },
+            |_, new, ()| Ok(*new),
+        );
+        let builder = OrderedRunner::builder(hook).devices(1).cpu_threads(threads);
+        builder.build().unwrap().run([()]).unwrap()
+    };
+    assert_eq!(new_threads(CpuThreads::Exactly(1)), [0]);
+    assert_eq!(new_threads(CpuThreads::Exactly(2)), [0]);
+    assert_eq!(new_threads(CpuThreads::Share), [0]);
+    assert_eq!(new_threads(CpuThreads::Global), [3]);
 }

@@ -25,7 +25,8 @@ fn in_child(name: &str, limit: &str, part: impl FnOnce() + Send + 'static) -> Op
     child.arg("-c").arg(format!("ulimit -c 0; {limit}; exec \"$0\" \"$@\"")).arg(program);
     // One arena, so that the memory that threads reserve is that of their stacks.
     child.args([&name, "--exact", "--nocapture"]).env(PART, &name).env("MALLOC_ARENA_MAX", "1");
-    child.env_remove("RUST_BACKTRACE");
+    // And no producer has more threads than its own, however many cores there are.
+    child.env("RAYON_NUM_THREADS", "1").env_remove("RUST_BACKTRACE");
     Some(no_hang(move || child.output().unwrap()))
 }
 
@@ -166,6 +167,26 @@ fn c10_more_devices_than_threads_can_be_started() {
         let started = tally.called(Hook::ProducerInit).get();
         assert!((1..1000).contains(&started), "{started}");
         assert_eq!(tally.succeeded(Hook::ProducerEnd).get(), started);
+        tally.check_closed();
+        OrderedRunner::builder(Probe::new()).devices(1).stack_size(LARGE_STACK).build().unwrap();
+    });
+    if let Some(output) = output {
+        succeeds(&output);
+    }
+}
+
+/// The same with the threads of one producer.
+#[test]
+#[cfg(all(target_os = "linux", feature = "rayon"))]
+fn c10_more_cpu_threads_than_can_be_started() {
+    let name = "c10_more_cpu_threads_than_can_be_started";
+    let output = in_child(name, LITTLE_MEMORY, || {
+        let probe = Probe::new();
+        let tally = probe.tally();
+        let builder = Pool::builder(probe).devices(1).stack_size(LARGE_STACK);
+        let error = builder.cpu_threads(1000).build().unwrap_err();
+        check_thread_error(&error, "gangline-p0-");
+        assert_eq!(tally.called(Hook::ProducerInit).get(), 0);
         tally.check_closed();
         OrderedRunner::builder(Probe::new()).devices(1).stack_size(LARGE_STACK).build().unwrap();
     });

@@ -14,6 +14,8 @@ mod cfg_hostile;
 mod cfg_in_runs;
 mod cfg_laws;
 mod compile;
+#[cfg(feature = "rayon")]
+mod cpu_threads;
 mod destructors;
 mod devices;
 mod faults_a;
