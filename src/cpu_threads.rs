@@ -13,7 +13,9 @@ pub enum CpuThreads {
     /// divided by that of those producers, rounded down, and at least one.
     ///
     /// The cores are those that this process may use (its affinity and its container's limit
-    /// count), or as many as the variable `RAYON_NUM_THREADS` says.
+    /// count), or as many as the variable `RAYON_NUM_THREADS` says. The share of a producer that is
+    /// the only one on the CPU is all of them, so it uses the global pool, which no thread is
+    /// started for before it is needed.
     #[default]
     Share,
     /// A rayon pool for each producer on the CPU, with so many threads, its own among them. 0 is
@@ -28,7 +30,7 @@ impl CpuThreads {
     /// The threads of each pool; `None` where there are none.
     pub(crate) fn each(self, devices: &Devices) -> Option<usize> {
         match self {
-            CpuThreads::Share => Some(share(cores(), devices.count_on_cpu())),
+            CpuThreads::Share => share(cores(), devices.count_on_cpu()),
             CpuThreads::Exactly(threads) => Some(threads),
             CpuThreads::Global => None,
         }
@@ -41,8 +43,8 @@ impl From<usize> for CpuThreads {
     }
 }
 
-fn share(cores: usize, producers: usize) -> usize {
-    cores.checked_div(producers).unwrap_or(cores).max(1)
+fn share(cores: usize, producers: usize) -> Option<usize> {
+    (producers > 1).then(|| (cores / producers).max(1))
 }
 
 /// What rayon takes for its global pool, which the pools stand in for.
@@ -57,9 +59,13 @@ mod tests {
 
     #[test]
     fn cores_are_shared_out_and_nobody_goes_without() {
-        let shares = [1, 2, 3, 8, 9, 65_536].map(|producers| share(8, producers));
-        assert_eq!(shares, [8, 4, 2, 1, 1, 1]);
-        assert_eq!(share(8, 0), 8, "nobody asks");
+        let shares = [2, 3, 8, 9, 65_536].map(|producers| share(8, producers));
+        assert_eq!(shares, [4, 2, 1, 1, 1].map(Some));
+        assert_eq!(
+            [0, 1].map(|producers| share(8, producers)),
+            [None, None],
+            "nobody to share with"
+        );
     }
 
     #[test]

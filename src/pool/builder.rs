@@ -106,8 +106,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     ///
     /// candle, and much else, computes with rayon on as many threads as there are cores. Several
     /// producers that do so at once fight over the cores: the same results cost more time. So
-    /// each producer whose place has the CPU gets a rayon pool of its own, in which its hooks are
-    /// called: parallel iterators, `join`, `scope` and candle's convolutions and matrix products
+    /// each producer whose place has the CPU, where there are several, gets a rayon pool of its own, in
+    /// which its hooks are called: parallel iterators, `join`, `scope` and candle's convolutions and matrix products
     /// stay in there. With one producer for each core, as in
     /// [`Devices::available`], that is one thread each, and work
     /// of a hook stays on the producer's own thread.

@@ -125,6 +125,5 @@ fn candle_stays_on_the_threads_of_its_producer() {
     };
     assert_eq!(new_threads(CpuThreads::Exactly(1)), [0]);
     assert_eq!(new_threads(CpuThreads::Exactly(2)), [0]);
-    assert_eq!(new_threads(CpuThreads::Share), [0]);
     assert_eq!(new_threads(CpuThreads::Global), [3]);
 }

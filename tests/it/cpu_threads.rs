@@ -96,6 +96,11 @@ fn only_places_with_the_cpu_have_a_pool() {
         let seen = look("cuda:0,cpu,cuda:1+cpu,metal:0", CpuThreads::Share, own);
         assert_eq!(seen, [None, Some(0), Some(0), None]);
         assert_eq!(look("cpu*2", CpuThreads::Global, own), [None, None]);
+        assert_eq!(
+            look("cpu,cuda:0", CpuThreads::Share, own),
+            [None, None],
+            "nobody to share with"
+        );
         let threads: Look<_> = |cx| (*cx.device() == Device::Cpu, rayon::current_num_threads());
         let share = (cores() / 2).max(1);
         let seen = look("cuda:0*3,cpu*2", CpuThreads::Share, threads);
@@ -315,7 +320,7 @@ fn a_pool_refuses_to_be_made_on_a_thread_of_another() {
             let builder = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
             builder.build().is_err()
         };
-        assert_eq!(look("cpu", CpuThreads::Share, refused), [true]);
+        assert_eq!(look("cpu", CpuThreads::Exactly(1), refused), [true]);
         assert_eq!(look("cpu", CpuThreads::Global, refused), [false]);
     });
 }
