@@ -49,7 +49,7 @@ impl<T> Arrivals<T> {
     /// How many results are here.
     pub(crate) fn held(&self) -> usize {
         match self {
-            Arrivals::Input(reorder) => reorder.held,
+            Arrivals::Input(reorder) => reorder.held(),
             Arrivals::Completion(merge) => merge.held,
         }
     }
@@ -112,50 +112,74 @@ impl<T> Merge<T> {
 /// holds the missing head from ever delivering it.
 #[derive(Debug)]
 pub(crate) struct Reorder<T> {
-    /// The index that is released next.
+    /// Values whose turn has come. Most arrive in their turn and see nothing else of this.
+    ready: VecDeque<T>,
+    /// The index after that of the last ready value: the one that is missing.
     next: u64,
-    /// A power of two of them. The value with index `seq` is in the slot `seq` modulo their number.
+    /// Values that came before their turn. The one with index `seq` is in the slot `seq` modulo
+    /// their number, which is a power of two.
     slots: Vec<Option<T>>,
-    held: usize,
+    early: usize,
 }
 
 impl<T> Reorder<T> {
     pub(crate) fn new() -> Self {
-        Reorder { next: 0, slots: Vec::from([None]), held: 0 }
+        Reorder { ready: VecDeque::new(), next: 0, slots: Vec::from([None]), early: 0 }
+    }
+
+    /// How many values are here.
+    pub(crate) fn held(&self) -> usize {
+        self.ready.len() + self.early
     }
 
     /// Takes the value with index `seq`, which neither came before nor was released.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn insert(&mut self, seq: u64, value: T) {
-        let ahead = seq.checked_sub(self.next).expect("a released index does not come again");
-        if ahead >= self.slots.len() as u64 {
-            self.make_room(ahead);
+        if seq != self.next {
+            return self.insert_early(seq, value);
         }
-        let slot = self.slot(seq);
-        let slot = &mut self.slots[slot];
-        assert!(slot.is_none(), "index {seq} came twice");
-        *slot = Some(value);
-        self.held += 1;
+        self.ready.push_back(value);
+        self.next += 1;
+        if self.early > 0 {
+            self.promote();
+        }
     }
 
     /// The value whose turn it is, with its index, when it is here.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
-        let seq = self.next;
-        let slot = self.slot(seq);
-        let value = self.slots[slot].take()?;
-        self.next += 1;
-        self.held -= 1;
-        Some((seq, value))
+        let seq = self.next - self.ready.len() as u64;
+        Some((seq, self.ready.pop_front()?))
     }
 
-    #[inline]
+    fn insert_early(&mut self, seq: u64, value: T) {
+        let ahead = seq.checked_sub(self.next).expect("a released index does not come again");
+        if ahead >= self.slots.len() as u64 {
+            self.make_room(ahead);
+        }
+        let slot = self.slot(seq);
+        assert!(self.slots[slot].is_none(), "index {seq} came twice");
+        self.slots[slot] = Some(value);
+        self.early += 1;
+    }
+
+    /// Moves those whose turn has come meanwhile.
+    fn promote(&mut self) {
+        let mut slot = self.slot(self.next);
+        while let Some(value) = self.slots[slot].take() {
+            self.ready.push_back(value);
+            self.next += 1;
+            self.early -= 1;
+            slot = self.slot(self.next);
+        }
+    }
+
     fn slot(&self, seq: u64) -> usize {
         // As good as the remainder, and cheaper.
         seq as usize & (self.slots.len() - 1)
     }
 
-    /// Makes room for a value that is so far ahead of the next.
+    /// Makes room for a value that is so far ahead of the missing one.
     #[cold]
     fn make_room(&mut self, ahead: u64) {
         let ahead = usize::try_from(ahead).expect("the window bounds how far ahead a value is");
@@ -169,8 +193,8 @@ impl<T> Reorder<T> {
     }
 
     fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
-        self.held = 0;
-        self.slots.iter_mut().filter_map(Option::take)
+        self.early = 0;
+        self.ready.drain(..).chain(self.slots.iter_mut().filter_map(Option::take))
     }
 }
 
@@ -184,11 +208,11 @@ mod tests {
         let mut reorder = Reorder::new();
         reorder.insert(1, 'b');
         reorder.insert(2, 'c');
-        assert_eq!((reorder.pop(), reorder.held), (None, 2));
+        assert_eq!((reorder.pop(), reorder.held()), (None, 2));
         reorder.insert(0, 'a');
         let released: Vec<_> = std::iter::from_fn(|| reorder.pop()).collect();
         assert_eq!(released, [(0, 'a'), (1, 'b'), (2, 'c')]);
-        assert_eq!((reorder.pop(), reorder.held), (None, 0));
+        assert_eq!((reorder.pop(), reorder.held()), (None, 0));
     }
 
     #[test]
@@ -265,7 +289,7 @@ mod tests {
                     released.push(value);
                 }
                 prop_assert!(reorder.slots.len() <= window.next_power_of_two(), "the buffer outgrew the window");
-                prop_assert_eq!(reorder.held, reorder.slots.iter().flatten().count());
+                prop_assert_eq!(reorder.held(), reorder.slots.iter().flatten().count());
             }
             let expected: Vec<_> = (0..order.len() as u64).map(|seq| (seq, seq * 10)).collect();
             prop_assert_eq!(released, expected);
