@@ -1,7 +1,8 @@
 //! Calls of user code, whose errors and panics become values.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::error::{BoxError, Error, Hook, PanicMessage, Result, Site};
 
@@ -34,6 +35,19 @@ fn panicked(hook: Hook, site: Site, payload: Box<dyn Any + Send>) -> Box<Error> 
 /// Calls user code that is no hook.
 pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, PanicMessage> {
     catch_unwind(AssertUnwindSafe(f)).map_err(message)
+}
+
+/// As [`catch`], where user code and ours take turns: `theirs` says whose turn it is. A panic of ours
+/// goes on.
+pub(crate) fn catch_theirs<T>(
+    theirs: &Cell<bool>,
+    f: impl FnOnce() -> T,
+) -> Result<T, PanicMessage> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(value) => Ok(value),
+        Err(payload) if theirs.get() => Err(message(payload)),
+        Err(payload) => resume_unwind(payload),
+    }
 }
 
 /// Drops a value of the user's. What its destructor panics with concerns nobody any more: the run

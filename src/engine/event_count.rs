@@ -83,7 +83,8 @@ impl EventCount {
     }
 
     /// Sleeps until it is notified, but no longer than `most`, unless `is_ready`. It may also return for
-    /// no reason, and a notification may come too early for it: it has no fence.
+    /// no reason. There is no fence, so what is published at the same time may be missed by `is_ready`
+    /// and its publisher miss the sleeper: `most` bounds what that costs.
     pub(crate) fn wait_briefly_unless(&self, most: Duration, is_ready: impl FnOnce() -> bool) {
         self.enlist();
         if is_ready() {
@@ -124,7 +125,12 @@ impl EventCount {
         } else {
             drop(told);
         }
-        self.resign();
+        // One that was told first, or a sleeper beside this one would wait for a wake-up that came here.
+        let mut told = lock(&self.told);
+        match *told {
+            0 => _ = self.untold.fetch_sub(1, Ordering::Relaxed),
+            _ => *told -= 1,
+        }
     }
 
     /// Wakes one sleeper, if there is one.

@@ -14,8 +14,8 @@
 //!
 //! An item is visible to every producer as soon as the feeder has pushed it, and a result to the
 //! collector as soon as it is delivered: nothing waits for a neighbour to fill up a batch. What makes
-//! it cheap is that no party takes a lock, or passes a fence, for a single item: the intake and the
-//! outboxes are rings with one writer each, of which the reader takes all that is there at once.
+//! it cheap is that, while items are quick, no party takes a lock or passes a fence for a single one
+//! (fences only where [`Barrier`](crate::sync::Barrier) is asymmetric): the intake and the outboxes are rings with one writer each, of which the reader takes all that is there at once.
 //! Producers take turns at reading the intake, several items each time, into inboxes of their own.
 //! Items in an inbox stay available: a producer that finds nothing takes from there, and one that sees
 //! a neighbour stand still for a while takes from it first, so a slow item keeps back none of those
@@ -60,7 +60,8 @@ pub(crate) use self::taker::Taker;
 /// time, before it sleeps: a wake-up costs several times as much.
 const LOOKS_BEFORE_SLEEP: usize = if cfg!(shuttle) { 0 } else { 8 };
 
-/// How long results that come thick and fast may wait for company.
+/// How long results that come thick and fast may wait for company, and as much again as the system's
+/// timers are late.
 const PATIENCE: Duration = Duration::from_micros(100);
 
 #[derive(Debug)]
@@ -148,10 +149,10 @@ pub(crate) enum News {
 
 impl<I, T> Exchange<I, T> {
     pub(crate) fn new(producers: usize, window: usize) -> Self {
-        let (inlet, items) = queue();
-        let (aside, own_results) = outbox();
+        let (inlet, items) = queue(window);
+        let (aside, own_results) = outbox(1);
         let (lanes, mut results): (Vec<_>, Vec<_>) =
-            std::iter::repeat_with(Lane::new).take(producers).unzip();
+            std::iter::repeat_with(|| Lane::new(window)).take(producers).unzip();
         results.push(own_results);
         Exchange {
             intake: CachePadded::new(Mutex::new(Intake { items, next: 0 })),
@@ -224,7 +225,9 @@ impl<I, T> Exchange<I, T> {
         }
         let mut outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner);
         for lane in &mut outlet.results {
-            lane.collect(|_, result| results.push(result));
+            while lane.has_some() {
+                lane.collect(|_, result| results.push(result));
+            }
         }
         (items, results)
     }
@@ -232,9 +235,9 @@ impl<I, T> Exchange<I, T> {
 
 impl<I, T> Lane<I, T> {
     /// A lane, and where its results come out.
-    fn new() -> (Self, Results<T>) {
+    fn new(window: usize) -> (Self, Results<T>) {
         let inbox = Inbox::new();
-        let (outbox, results) = outbox();
+        let (outbox, results) = outbox(window);
         let lane = Lane {
             inbox: inbox.stealer(),
             progress: AtomicU64::new(0),
@@ -415,8 +418,8 @@ impl<I, T> Exchange<I, T> {
         self.let_collector_be();
     }
 
-    /// There is no fence here, and a producer that falls silent in a slow item tells nobody: what
-    /// neither wakes is seen when the time is over.
+    /// There is no fence here, errors do not count, and a producer that falls silent in a slow item
+    /// tells nobody: what nobody wakes the collector for is seen when the time is over.
     fn wait_for_several(&self, total: Option<u64>, results: usize) {
         let each = results.div_ceil(self.producers()).max(1);
         self.wake_collector_at(each as u64);
@@ -424,7 +427,7 @@ impl<I, T> Exchange<I, T> {
             let mut outlet = lock(&self.outlet);
             self.is_aborted()
                 || outlet.total != total
-                || outlet.results.iter_mut().any(|lane| lane.outputs() >= each)
+                || outlet.results.iter_mut().any(|lane| lane.has_many(each))
         });
         self.let_collector_be();
     }

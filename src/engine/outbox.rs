@@ -56,9 +56,9 @@ enum Says {
 }
 
 /// An outbox and its other end.
-pub(crate) fn outbox<T>() -> (Outbox<T>, Results<T>) {
-    let (output_sender, outputs) = queue();
-    let (label_sender, labels) = queue();
+pub(crate) fn outbox<T>(window: usize) -> (Outbox<T>, Results<T>) {
+    let (output_sender, outputs) = queue(window);
+    let (label_sender, labels) = queue(window);
     let outbox = Outbox {
         outputs: output_sender,
         labels: label_sender,
@@ -106,9 +106,10 @@ impl<T> Results<T> {
         self.collected
     }
 
-    /// How many outputs are here to be taken.
-    pub(crate) fn outputs(&mut self) -> usize {
-        self.outputs.len()
+    /// Whether so many outputs are here, or at least more than a ring had room for. Errors do not
+    /// count.
+    pub(crate) fn has_many(&mut self, outputs: usize) -> bool {
+        self.outputs.len() >= outputs || self.outputs.has_more()
     }
 
     /// Whether there is something to collect. Never `false` while there is.
@@ -116,8 +117,16 @@ impl<T> Results<T> {
         self.outputs.len() > 0 || self.labels.len() > 0
     }
 
-    /// Moves everything that is here to `sink`, in the order in which it was pushed.
+    /// Moves everything that is here to `sink`, in the order in which it was pushed. What comes
+    /// meanwhile is left for the next time, so that a quick producer cannot hold the caller up.
     pub(crate) fn collect(&mut self, mut sink: impl FnMut(u64, Outcome<T>)) {
+        self.collect_ring(&mut sink);
+        while self.outputs.has_more() {
+            self.collect_ring(&mut sink);
+        }
+    }
+
+    fn collect_ring(&mut self, mut sink: impl FnMut(u64, Outcome<T>)) {
         let here = self.outputs.len();
         let end = self.taken + here as u64;
         loop {
@@ -171,7 +180,7 @@ mod tests {
         fn what_goes_in_comes_out_in_order(
             steps in proptest::collection::vec((0u64..6, any::<bool>(), any::<bool>()), 0..200),
         ) {
-            let (mut outbox, mut results) = outbox();
+            let (mut outbox, mut results) = outbox(8);
             let (mut pushed, mut seen) = (Vec::new(), Vec::new());
             let mut seq = 0;
             for (gap, fails, looks) in steps {

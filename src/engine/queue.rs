@@ -6,9 +6,11 @@ use std::sync::Arc;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Mutex, Reader, Writer, lock, ring};
 
-/// Room for so many values at first. What bounds a queue is the window of its run, so a queue never
-/// grows beyond twice the window, and one that is collected often stays small.
+/// Room for at most so many values at first. What bounds a queue is the window of its run, so a queue
+/// never grows beyond twice the window, and one that is collected often stays small.
 const FIRST_CAPACITY: usize = 64;
+/// And for at most so many bytes of them, unless one takes more.
+const FIRST_BYTES: usize = 4_096;
 
 #[derive(Debug)]
 pub(crate) struct Sender<T> {
@@ -33,12 +35,17 @@ struct Successors<T> {
     rings: Mutex<VecDeque<Reader<T>>>,
 }
 
-pub(crate) fn queue<T>() -> (Sender<T>, Receiver<T>) {
-    let (writer, reader) = ring(FIRST_CAPACITY);
+/// A queue for about `window` values, which it is to have no more room for at first.
+pub(crate) fn queue<T>(window: usize) -> (Sender<T>, Receiver<T>) {
+    let (writer, reader) = ring(first_capacity(size_of::<T>(), window));
     let successors =
         Arc::new(Successors { made: AtomicUsize::new(0), rings: Mutex::new(VecDeque::new()) });
     let sender = Sender { ring: writer, successors: successors.clone() };
     (sender, Receiver { ring: reader, successors, left_behind: 0 })
+}
+
+fn first_capacity(size: usize, window: usize) -> usize {
+    (FIRST_BYTES / size.max(1)).clamp(1, FIRST_CAPACITY.min(window))
 }
 
 impl<T> Sender<T> {
@@ -60,7 +67,8 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// How many values are at hand: some, if there are any.
+    /// How many values are at hand: some, if there are any. More may be in [further](Self::has_more)
+    /// rings.
     #[inline]
     pub(crate) fn len(&mut self) -> usize {
         loop {
@@ -77,10 +85,15 @@ impl<T> Receiver<T> {
         self.ring.take(n)
     }
 
+    /// Whether the sender has changed to another ring.
+    pub(crate) fn has_more(&self) -> bool {
+        self.successors.made.load(Ordering::Acquire) != self.left_behind
+    }
+
     /// Changes to the next ring, if there is one. The present one may still turn out to have values:
     /// those that were pushed after it was looked at and before the sender changed.
     fn move_on(&mut self) -> bool {
-        if self.successors.made.load(Ordering::Acquire) == self.left_behind {
+        if !self.has_more() {
             return false;
         }
         if self.ring.len() == 0 {
@@ -107,7 +120,7 @@ mod tests {
 
     #[test]
     fn what_no_ring_holds_goes_into_larger_ones() {
-        let (mut sender, mut receiver) = queue();
+        let (mut sender, mut receiver) = queue(1_000);
         (0..1_000).for_each(|value| sender.push(value));
         assert_eq!(drain(&mut receiver), (0..1_000).collect::<Vec<_>>());
         sender.push(1_000);
@@ -116,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_is_emptied_in_time_keeps_its_ring() {
-        let (mut sender, mut receiver) = queue();
+        let (mut sender, mut receiver) = queue(1_000);
         for value in 0..1_000 {
             sender.push(value);
             assert_eq!(drain(&mut receiver), [value]);
@@ -125,8 +138,15 @@ mod tests {
     }
 
     #[test]
+    fn large_values_and_narrow_windows_start_with_little_room() {
+        let capacities = [(8, 1_000), (8, 3), (1_000, 1_000), (1 << 20, 1_000), (0, 1), (8, 1)]
+            .map(|(size, window)| first_capacity(size, window));
+        assert_eq!(capacities, [64, 3, 4, 1, 1, 1]);
+    }
+
+    #[test]
     fn nothing_is_lost_between_threads() {
-        let (mut sender, mut receiver) = queue();
+        let (mut sender, mut receiver) = queue(1_000);
         let count = 200_000;
         let other = std::thread::spawn(move || (0..count).for_each(|value| sender.push(value)));
         let mut next = 0;

@@ -1,6 +1,8 @@
 //! The caller's iterator, pulled on the caller's thread.
 
-use super::call::{catch, drop_quietly};
+use std::cell::Cell;
+
+use super::call::{catch, catch_theirs, drop_quietly};
 use super::exchange::Feeder;
 use super::run::Run;
 use crate::error::{BoxError, Error, PanicMessage};
@@ -111,7 +113,7 @@ impl<I, T> Source<I, T> {
     }
 
     /// The loop that every item goes through. A panic is caught around all of it and not around each
-    /// item: what else is in here does not panic.
+    /// item.
     fn pull_while_credited<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,
@@ -122,9 +124,13 @@ impl<I, T> Source<I, T> {
         let Some(iter) = &mut self.iter else { return Pause::End };
         let pulled = &mut self.pulled;
         let end = pulled.saturating_add(most);
+        let in_iterator = Cell::new(false);
         let pull = || {
             while *pulled < end && feeder.spend(&run.exchange) {
-                match next(iter) {
+                in_iterator.set(true);
+                let pulling = next(iter);
+                in_iterator.set(false);
+                match pulling {
                     Some(Ok(item)) => feeder.push(&run.exchange, item),
                     Some(Err(source)) => return Pause::Failed(source),
                     None => return Pause::End,
@@ -133,7 +139,7 @@ impl<I, T> Source<I, T> {
             }
             Pause::Credits
         };
-        catch(pull).unwrap_or_else(Pause::Panicked)
+        catch_theirs(&in_iterator, pull).unwrap_or_else(Pause::Panicked)
     }
 
     /// Ends the run's input, whether or not the iterator has more.

@@ -7,7 +7,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 use gangline::{Hook, Order, Pool, Result, map};
@@ -21,6 +21,7 @@ both_orders!(
     a8_a_producer_state_whose_destructor_panics,
     a8_a_consumer_state_whose_destructor_panics,
     a8_an_output_whose_destructor_panics_is_no_matter_once_it_is_not_wanted,
+    a8_thousands_of_outputs_whose_destructors_panic_are_each_dropped,
     a8_an_error_whose_destructor_panics_reaches_the_caller,
     a8_an_error_that_nobody_wants_may_panic_when_dropped,
     a8_errors_of_producer_init_may_panic_when_dropped,
@@ -345,4 +346,39 @@ fn b9_an_input_that_was_never_asked_may_panic_when_dropped(order: Order) {
     assert!(run.unwrap_err().is_cancelled());
     let stream = AssertUnwindSafe(|| runner.stream(clingy()).next().unwrap().unwrap().value);
     catch_unwind(stream).expect("dropping a stream panics");
+}
+
+/// So many are on their way that they fill several of the rings they travel in.
+fn a8_thousands_of_outputs_whose_destructors_panic_are_each_dropped(order: Order) {
+    const COUNT: u64 = 2_000;
+    struct Tracked(Arc<AtomicU64>, bool);
+    impl Drop for Tracked {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+            assert!(!self.1 || thread::panicking(), "the destructor");
+        }
+    }
+
+    let (made, dropped) = (Arc::new(Counter::new()), Arc::new(AtomicU64::new(0)));
+    let (makes, drops) = (made.clone(), dropped.clone());
+    let make = map(
+        |_| Ok(()),
+        move |_, (), _: u64| {
+            makes.add(1);
+            Ok(Tracked(drops.clone(), true))
+        },
+    );
+    let refuse = make.fold(
+        |_| Ok(()),
+        move |_, (), mut first: Tracked| {
+            first.1 = false;
+            made.reach(COUNT);
+            Err("no".into())
+        },
+    );
+    let builder = Pool::builder(refuse).order(order).devices(1).window(2 * COUNT as usize);
+    let mut pool = builder.build().unwrap();
+    assert_eq!(pool.run(0..COUNT).unwrap_err().hook(), Some(Hook::ConsumerWork));
+    assert_eq!((pool.account().failed, pool.account().cancelled), (1, COUNT - 1));
+    assert_eq!(dropped.load(SeqCst), COUNT, "each is dropped before the run returns");
 }

@@ -10,6 +10,9 @@ use crate::sync::{Inbox, lock, now};
 /// A producer takes at most so many items at once, however fast they are: that many make the cost of
 /// taking small, and an inbox with room for them never has to grow.
 const LARGEST_TAKE: usize = 64;
+/// Items larger than this, in bytes, are taken one by one: an inbox has room for 64 of them, and
+/// touches it all in time.
+const LARGEST_IN_INBOX: usize = 1_024;
 /// A producer takes more items at once while what it took lasts less than this, and fewer when it
 /// lasted twice as long. Longer would only mean that more has to be stolen back.
 ///
@@ -110,7 +113,8 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 
     fn refill(&mut self) -> Option<(u64, I)> {
-        let mut looks = 0;
+        // At the start of a run it is the consumer that everybody waits for: no time to look around.
+        let mut looks = if self.own().progress() == 0 { LOOKS_BEFORE_SLEEP } else { 0 };
         loop {
             let now = now();
             if let Some(item) = self.steal_from_idle_lane(now) {
@@ -181,6 +185,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         if !self.inbox.is_empty() || !victim.is_empty() {
             self.exchange.idle.notify();
         }
+        self.own().advance();
         Some(first)
     }
 
@@ -234,13 +239,17 @@ impl<'a, I, T> Taker<'a, I, T> {
         if let Some(took_at) = self.took_at {
             let lasted = now - took_at;
             if lasted < TAKE_LASTS {
-                self.take = (2 * self.take).min(LARGEST_TAKE);
+                self.take = (2 * self.take).min(largest_take::<I>());
             } else if lasted > 2 * TAKE_LASTS {
                 self.take = (self.take / 2).max(1);
             }
         }
         self.took_at = Some(now);
     }
+}
+
+fn largest_take<I>() -> usize {
+    if size_of::<I>() > LARGEST_IN_INBOX { 1 } else { LARGEST_TAKE }
 }
 
 enum Taken<I> {
