@@ -14,8 +14,9 @@
 //!
 //! An item is visible to every producer as soon as the feeder has pushed it, and a result to the
 //! collector as soon as it is delivered: nothing waits for a neighbour to fill up a batch. What makes
-//! it cheap is that, while items are quick, no party takes a lock or passes a fence for a single one
-//! (fences only where [`Barrier`](crate::sync::Barrier) is asymmetric): the intake and the outboxes are rings with one writer each, of which the reader takes all that is there at once.
+//! it cheap is that, while items are quick, no party takes a lock for a single one, nor passes a fence
+//! where the [`Barrier`](crate::sync::Barrier) is asymmetric: the intake and the outboxes are rings
+//! with one writer each, of which the reader takes all that is there at once.
 //! Producers take turns at reading the intake, several items each time, into inboxes of their own.
 //! Items in an inbox stay available: a producer that finds nothing takes from there, and one that sees
 //! a neighbour stand still for a while takes from it first, so a slow item keeps back none of those

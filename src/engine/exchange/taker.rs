@@ -105,7 +105,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     fn advance_to(&mut self, item: Option<(u64, I)>) -> Option<(u64, I)> {
         match item {
             Some(item) => {
-                self.exchange.lanes[self.lane].advance();
+                self.own().advance();
                 Some(item)
             }
             None => self.refill(),
@@ -123,7 +123,7 @@ impl<'a, I, T> Taker<'a, I, T> {
             self.adapt_take(now);
             match self.take(looks >= LOOKS_BEFORE_SLEEP) {
                 Taken::Item(item) => {
-                    self.exchange.lanes[self.lane].advance();
+                    self.own().advance();
                     return Some(item);
                 }
                 Taken::Nothing => {
