@@ -16,6 +16,7 @@ pub(crate) mod crew;
 pub(crate) mod event_count;
 pub(crate) mod exchange;
 pub(crate) mod outbox;
+pub(crate) mod outlet;
 pub(crate) mod producer;
 pub(crate) mod queue;
 pub(crate) mod run;

@@ -1,7 +1,5 @@
 //! In which order results reach the consumer: decisions without threads.
 
-use std::collections::VecDeque;
-
 /// The order in which the consumer sees the results of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Order {
@@ -13,98 +11,6 @@ pub enum Order {
     Completion,
 }
 
-/// Results on their way to the consumer, released in the order asked for.
-#[derive(Debug)]
-pub(crate) enum Arrivals<T> {
-    Input(Reorder<T>),
-    Completion(Merge<T>),
-}
-
-impl<T> Arrivals<T> {
-    pub(crate) fn new(order: Order) -> Self {
-        match order {
-            Order::Input => Arrivals::Input(Reorder::new()),
-            Order::Completion => Arrivals::Completion(Merge::new()),
-        }
-    }
-
-    /// Takes a result that came from `lane`.
-    #[inline]
-    pub(crate) fn insert(&mut self, lane: usize, seq: u64, value: T) {
-        match self {
-            Arrivals::Input(reorder) => reorder.insert(seq, value),
-            Arrivals::Completion(merge) => merge.insert(lane, seq, value),
-        }
-    }
-
-    /// The next result to consume, with its index.
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
-        match self {
-            Arrivals::Input(reorder) => reorder.pop(),
-            Arrivals::Completion(merge) => merge.pop(),
-        }
-    }
-
-    /// How many results are here.
-    pub(crate) fn held(&self) -> usize {
-        match self {
-            Arrivals::Input(reorder) => reorder.held(),
-            Arrivals::Completion(merge) => merge.held,
-        }
-    }
-
-    /// Takes every result out, in no particular order.
-    pub(crate) fn drain(&mut self) -> Vec<T> {
-        match self {
-            Arrivals::Input(reorder) => reorder.drain().collect(),
-            Arrivals::Completion(merge) => merge.drain().collect(),
-        }
-    }
-}
-
-/// Brings together what was finished in several lanes while nobody looked. Each lane is in the
-/// order in which it finished; which of two lanes finished first is not known, so the one that is
-/// earlier in the input goes first, as it most likely did.
-///
-/// Without this a consumer that was busy would then see all results of one producer, and after
-/// them all of the next.
-#[derive(Debug)]
-pub(crate) struct Merge<T> {
-    lanes: Vec<VecDeque<(u64, T)>>,
-    held: usize,
-}
-
-impl<T> Merge<T> {
-    fn new() -> Self {
-        Merge { lanes: Vec::new(), held: 0 }
-    }
-
-    #[inline]
-    fn insert(&mut self, lane: usize, seq: u64, value: T) {
-        if self.lanes.len() <= lane {
-            self.lanes.resize_with(lane + 1, VecDeque::new);
-        }
-        self.lanes[lane].push_back((seq, value));
-        self.held += 1;
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<(u64, T)> {
-        if self.held == 0 {
-            return None;
-        }
-        let next = |lane: &VecDeque<(u64, T)>| lane.front().map_or(u64::MAX, |(seq, _)| *seq);
-        self.held -= 1;
-        self.lanes.iter_mut().min_by_key(|lane| next(lane))?.pop_front()
-    }
-
-    fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
-        self.held = 0;
-        self.lanes.iter_mut().flat_map(|lane| lane.drain(..)).map(|(_, value)| value)
-    }
-}
-
 /// Puts values that arrive in any order back into the order 0, 1, 2, ...
 ///
 /// It never refuses a value: what bounds it is the window of the run, which counts the items that
@@ -112,47 +18,35 @@ impl<T> Merge<T> {
 /// holds the missing head from ever delivering it.
 #[derive(Debug)]
 pub(crate) struct Reorder<T> {
-    /// Values whose turn has come. Most arrive in their turn and see nothing else of this.
-    ready: VecDeque<T>,
-    /// The index after that of the last ready value: the one that is missing.
+    /// The index of the next value to be released.
     next: u64,
-    /// Values that came before their turn. The one with index `seq` is in the slot `seq` modulo
-    /// their number, which is a power of two.
+    /// The value with index `seq` is in the slot `seq` modulo their number, which is a power of two.
     slots: Vec<Option<T>>,
-    early: usize,
+    held: usize,
 }
 
 impl<T> Reorder<T> {
     pub(crate) fn new() -> Self {
-        Reorder { ready: VecDeque::new(), next: 0, slots: Vec::from([None]), early: 0 }
+        Reorder { next: 0, slots: Vec::from([None]), held: 0 }
+    }
+
+    /// The index whose turn it is.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
     }
 
     /// How many values are here.
     pub(crate) fn held(&self) -> usize {
-        self.ready.len() + self.early
+        self.held
+    }
+
+    /// The next `count` values go past this buffer, in their turn.
+    pub(crate) fn pass(&mut self, count: usize) {
+        self.next += count as u64;
     }
 
     /// Takes the value with index `seq`, which neither came before nor was released.
-    #[inline]
     pub(crate) fn insert(&mut self, seq: u64, value: T) {
-        if seq != self.next {
-            return self.insert_early(seq, value);
-        }
-        self.ready.push_back(value);
-        self.next += 1;
-        if self.early > 0 {
-            self.promote();
-        }
-    }
-
-    /// The value whose turn it is, with its index, when it is here.
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
-        let seq = self.next - self.ready.len() as u64;
-        Some((seq, self.ready.pop_front()?))
-    }
-
-    fn insert_early(&mut self, seq: u64, value: T) {
         let ahead = seq.checked_sub(self.next).expect("a released index does not come again");
         if ahead >= self.slots.len() as u64 {
             self.make_room(ahead);
@@ -160,18 +54,26 @@ impl<T> Reorder<T> {
         let slot = self.slot(seq);
         assert!(self.slots[slot].is_none(), "index {seq} came twice");
         self.slots[slot] = Some(value);
-        self.early += 1;
+        self.held += 1;
     }
 
-    /// Moves those whose turn has come meanwhile.
-    fn promote(&mut self) {
-        let mut slot = self.slot(self.next);
-        while let Some(value) = self.slots[slot].take() {
-            self.ready.push_back(value);
-            self.next += 1;
-            self.early -= 1;
-            slot = self.slot(self.next);
+    /// The value whose turn it is, with its index, when it is here.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
+        if self.held == 0 {
+            return None;
         }
+        let (seq, slot) = (self.next, self.slot(self.next));
+        let value = self.slots[slot].take()?;
+        self.next += 1;
+        self.held -= 1;
+        Some((seq, value))
+    }
+
+    /// Takes every value out, in no particular order.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.held = 0;
+        self.slots.iter_mut().filter_map(Option::take)
     }
 
     fn slot(&self, seq: u64) -> usize {
@@ -190,11 +92,6 @@ impl<T> Reorder<T> {
             let (from, to) = (seq as usize & (old.len() - 1), self.slot(seq));
             self.slots[to] = old[from].take();
         }
-    }
-
-    fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
-        self.early = 0;
-        self.ready.drain(..).chain(self.slots.iter_mut().filter_map(Option::take))
     }
 }
 
@@ -234,26 +131,21 @@ mod tests {
 
     #[test]
     fn draining_gives_what_is_held() {
-        for order in [Order::Input, Order::Completion] {
-            let mut arrivals = Arrivals::new(order);
-            arrivals.insert(0, 4, 'e');
-            arrivals.insert(1, 1, 'b');
-            let mut left = arrivals.drain();
-            left.sort_unstable();
-            assert_eq!(left, ['b', 'e']);
-            assert_eq!(arrivals.held(), 0);
-        }
+        let mut reorder = Reorder::new();
+        reorder.insert(4, 'e');
+        reorder.insert(1, 'b');
+        assert_eq!(reorder.drain().collect::<String>(), "be");
+        assert_eq!(reorder.held(), 0);
     }
 
     #[test]
-    fn what_several_lanes_finished_meanwhile_is_brought_together() {
-        let mut merge = Merge::new();
-        for (lane, seqs) in [(0, [0, 2, 9]), (2, [1, 8, 3])] {
-            seqs.into_iter().for_each(|seq| merge.insert(lane, seq, ()));
-        }
-        let released: Vec<_> = std::iter::from_fn(|| merge.pop()).map(|(seq, ())| seq).collect();
-        assert_eq!(released, [0, 1, 2, 8, 3, 9], "each lane in its own order");
-        assert_eq!(merge.held, 0);
+    fn values_that_go_past_leave_the_others_in_their_turn() {
+        let mut reorder = Reorder::new();
+        reorder.insert(2, 'c');
+        reorder.pass(2);
+        assert_eq!((reorder.next(), reorder.pop()), (2, Some((2, 'c'))));
+        reorder.pass(1);
+        assert_eq!(reorder.next(), 4);
     }
 
     /// Any order of arrival in which nothing is further ahead than the window allows.

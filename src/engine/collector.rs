@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use super::exchange::{Exchange, News, Patience};
 use super::outbox::Outcome;
+use super::outlet::Outlet;
 use super::window::Window;
-use crate::order::{Arrivals, Order};
+use crate::order::Order;
 use crate::sync::now;
 
 /// So many results since the last wait are many: it is worth while to wait for more than one.
@@ -14,7 +15,7 @@ const MANY: usize = if cfg!(shuttle) { usize::MAX } else { 32 };
 /// Takes results out of an exchange and gives the credits back.
 #[derive(Debug)]
 pub(crate) struct Collector<T> {
-    arrivals: Arrivals<Outcome<T>>,
+    outlet: Outlet<T>,
     window: Window,
     /// Results handed out.
     consumed: u64,
@@ -27,14 +28,20 @@ pub(crate) struct Collector<T> {
     /// Producers ran dry for want of credits during the last wait, which began with nothing held
     /// back for order.
     starved: bool,
-    /// Results that came since the last wait.
-    arrived: usize,
+    /// Results that had come by the last wait.
+    arrived: u64,
 }
 
 impl<T> Collector<T> {
-    pub(crate) fn new(order: Order, window: Window, now: Instant) -> Self {
+    /// The collector of `exchange`, which has only one.
+    pub(crate) fn new<I>(
+        exchange: &Exchange<I, T>,
+        order: Order,
+        window: Window,
+        now: Instant,
+    ) -> Self {
         Collector {
-            arrivals: Arrivals::new(order),
+            outlet: exchange.outlet(order),
             window,
             consumed: 0,
             owed: 0,
@@ -47,15 +54,8 @@ impl<T> Collector<T> {
 
     /// The next result, when it is here.
     #[inline]
-    pub(crate) fn pop<I>(&mut self, exchange: &Exchange<I, T>) -> Option<(u64, Outcome<T>)> {
-        if let Some(next) = self.arrivals.pop() {
-            return Some(next);
-        }
-        let arrivals = &mut self.arrivals;
-        let before = arrivals.held();
-        exchange.collect(|lane, seq, result| arrivals.insert(lane, seq, result));
-        self.arrived += arrivals.held() - before;
-        self.arrivals.pop()
+    pub(crate) fn pop(&mut self) -> Option<(u64, Outcome<T>)> {
+        self.outlet.pop()
     }
 
     /// The consumer is done with one item.
@@ -81,7 +81,7 @@ impl<T> Collector<T> {
     /// at the head makes it grow.
     pub(crate) fn settle<I>(&mut self, exchange: &Exchange<I, T>) {
         let starved = std::mem::take(&mut self.starved);
-        let more = if starved && self.arrivals.held() == 0 { self.growth() } else { 0 };
+        let more = if starved && self.outlet.held() == 0 { self.growth() } else { 0 };
         exchange.give_back(std::mem::take(&mut self.owed) + more);
     }
 
@@ -91,7 +91,7 @@ impl<T> Collector<T> {
         // What ran dry before was waiting for this collector, not for credits.
         exchange.forget_dryness();
         let patience = self.patience();
-        let news = exchange.wait(total, patience);
+        let news = exchange.wait(&mut self.outlet, total, patience);
         self.note_dryness(exchange);
         news
     }
@@ -102,15 +102,16 @@ impl<T> Collector<T> {
         exchange.forget_dryness();
         exchange.starve();
         let patience = self.patience();
-        let news = exchange.wait(None, patience);
+        let news = exchange.wait(&mut self.outlet, None, patience);
         exchange.feed_again();
         self.note_dryness(exchange);
         news
     }
 
     fn patience(&mut self) -> Patience {
-        let arrived = std::mem::take(&mut self.arrived);
-        if arrived >= MANY && self.quarter >= MANY {
+        let arrived = self.consumed + self.outlet.held() as u64;
+        let since = arrived - std::mem::replace(&mut self.arrived, arrived);
+        if since >= MANY as u64 && self.quarter >= MANY {
             Patience::For { results: self.quarter }
         } else {
             Patience::None
@@ -118,7 +119,7 @@ impl<T> Collector<T> {
     }
 
     fn note_dryness<I>(&mut self, exchange: &Exchange<I, T>) {
-        let held = self.arrivals.held();
+        let held = self.outlet.held();
         self.starved = self.window.may_grow() && held == 0 && exchange.ran_dry();
     }
 
@@ -131,8 +132,8 @@ impl<T> Collector<T> {
         more
     }
 
-    /// Takes out everything that was not handed out.
-    pub(crate) fn drain(&mut self) -> Vec<Outcome<T>> {
-        self.arrivals.drain()
+    /// Leaves the run, in which there may be results still. What was here and not handed out.
+    pub(crate) fn leave<I>(self, exchange: &Exchange<I, T>) -> Vec<Outcome<T>> {
+        exchange.bring_back(self.outlet)
     }
 }

@@ -47,7 +47,7 @@ impl<R: Runner> Consumer<R> {
         order: Order,
         window: Window,
     ) -> Self {
-        let collector = Collector::new(order, window, Instant::now());
+        let collector = Collector::new(&run.exchange, order, window, Instant::now());
         Consumer { runner, cfg, run, collector, ok: 0, failed: 0 }
     }
 
@@ -57,7 +57,7 @@ impl<R: Runner> Consumer<R> {
         let bug = AbortAtEnd(&*run);
         let result = self.summarise(started);
         drop(bug);
-        self.collector.drain().into_iter().for_each(drop_quietly);
+        self.collector.leave(&run.exchange).into_iter().for_each(drop_quietly);
         Consumed { result, ok: self.ok, failed: self.failed }
     }
 
@@ -89,7 +89,7 @@ impl<R: Runner> Consumer<R> {
             if self.run.is_stopped() {
                 return Ok(Ended::Complete);
             }
-            if let Some((seq, outcome)) = self.collector.pop(&self.run.exchange) {
+            if let Some((seq, outcome)) = self.collector.pop() {
                 if self.run.is_pointless(seq, &outcome) {
                     drop_quietly(outcome);
                     self.collector.done(&self.run.exchange);

@@ -51,7 +51,9 @@ use crossbeam_utils::CachePadded;
 
 use super::event_count::EventCount;
 use super::outbox::{Outbox, Outcome, Results, outbox};
+use super::outlet::Outlet;
 use super::queue::{Receiver, Sender, queue};
+use crate::order::Order;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock, wait};
 
@@ -65,19 +67,25 @@ const LOOKS_BEFORE_SLEEP: usize = if cfg!(shuttle) { 0 } else { 8 };
 /// timers are late.
 const PATIENCE: Duration = Duration::from_micros(100);
 
+/// Stands for a total that is not known yet.
+const UNKNOWN: u64 = u64::MAX;
+
 #[derive(Debug)]
 pub(crate) struct Exchange<I, T> {
     intake: CachePadded<Mutex<Intake<I>>>,
     lanes: Box<[CachePadded<Lane<I, T>>]>,
     /// Producers that found nothing.
     idle: CachePadded<EventCount>,
-    outlet: CachePadded<Mutex<Outlet<T>>>,
+    /// How many items were given out in all, or [`UNKNOWN`].
+    total: AtomicU64,
     /// The collector, when it found nothing.
     waiting: CachePadded<EventCount>,
     credits: CachePadded<Mutex<Credits>>,
     returned: Condvar,
     /// What the feeder takes with it.
     feeding: Mutex<Option<(Sender<I>, Outbox<T>)>>,
+    /// What the collector takes with it, and brings back.
+    collecting: Mutex<Vec<Results<T>>>,
     /// What is left is not wanted.
     aborted: AtomicBool,
     /// Whether the feeder is to stop. Also in `credits`; here so that it costs a load per item.
@@ -113,14 +121,6 @@ struct Lane<I, T> {
 
 /// A producer's own ends: of its inbox, and of the way to the collector.
 type Working<I, T> = (Inbox<(u64, I)>, Outbox<T>);
-
-#[derive(Debug)]
-struct Outlet<T> {
-    /// One for each producer; the last is the feeder's own, for what comes from the input itself.
-    results: Vec<Results<T>>,
-    /// How many items were given out in all, once it is known.
-    total: Option<u64>,
-}
 
 #[derive(Debug)]
 struct Credits {
@@ -159,7 +159,7 @@ impl<I, T> Exchange<I, T> {
             intake: CachePadded::new(Mutex::new(Intake { items, next: 0 })),
             lanes: lanes.into_iter().map(CachePadded::new).collect(),
             idle: CachePadded::new(EventCount::new()),
-            outlet: CachePadded::new(Mutex::new(Outlet { results, total: None })),
+            total: AtomicU64::new(UNKNOWN),
             waiting: CachePadded::new(EventCount::new()),
             credits: CachePadded::new(Mutex::new(Credits {
                 free: window,
@@ -168,6 +168,7 @@ impl<I, T> Exchange<I, T> {
             })),
             returned: Condvar::new(),
             feeding: Mutex::new(Some((inlet, aside))),
+            collecting: Mutex::new(results),
             aborted: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             starving: AtomicBool::new(false),
@@ -194,7 +195,7 @@ impl<I, T> Exchange<I, T> {
 
     /// Nothing more is pushed: `total` items were given out.
     pub(crate) fn end(&self, total: u64) {
-        lock(&self.outlet).total = Some(total);
+        self.total.store(total, Ordering::Release);
         self.waiting.notify_all();
     }
 
@@ -224,10 +225,10 @@ impl<I, T> Exchange<I, T> {
         for lane in &self.lanes {
             items.extend(std::iter::from_fn(|| lane.inbox.steal()).map(|(_, item)| item));
         }
-        let mut outlet = self.outlet.lock().unwrap_or_else(PoisonError::into_inner);
-        for lane in &mut outlet.results {
-            while lane.has_some() {
-                lane.collect(|_, result| results.push(result));
+        let mut lanes = self.collecting.lock().unwrap_or_else(PoisonError::into_inner);
+        for lane in &mut *lanes {
+            while lane.look() {
+                results.push(lane.pop().1);
             }
         }
         (items, results)
@@ -362,16 +363,21 @@ impl<I, T> Exchange<I, T> {
 // --------------------------------------------------------------------------------- collector
 
 impl<I, T> Exchange<I, T> {
-    /// Moves every result that is here to `sink`, with the number of its lane.
-    pub(crate) fn collect(&self, mut sink: impl FnMut(usize, u64, Outcome<T>)) {
-        for (lane, results) in lock(&self.outlet).results.iter_mut().enumerate() {
-            results.collect(|seq, result| sink(lane, seq, result));
-        }
+    /// Where the results come out, for the collector, of which there is one.
+    pub(crate) fn outlet(&self, order: Order) -> Outlet<T> {
+        Outlet::new(order, std::mem::take(&mut *lock(&self.collecting)))
+    }
+
+    /// The collector has left. What it held back for order.
+    pub(crate) fn bring_back(&self, outlet: Outlet<T>) -> Vec<Outcome<T>> {
+        let (early, lanes) = outlet.into_parts();
+        *lock(&self.collecting) = lanes;
+        early
     }
 
     /// How many items were given out in all, once that is known.
     pub(crate) fn total(&self) -> Option<u64> {
-        lock(&self.outlet).total
+        Some(self.total.load(Ordering::Acquire)).filter(|&total| total != UNKNOWN)
     }
 
     /// Gives credits back.
@@ -397,49 +403,49 @@ impl<I, T> Exchange<I, T> {
         self.dry.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until there may be results, or until the run was aborted, or until the total, which was
-    /// not known before, is known.
-    pub(crate) fn wait(&self, total: Option<u64>, patience: Patience) -> News {
+    /// Waits until there may be results in `outlet`, or until the run was aborted, or until the total,
+    /// which was not known before, is known.
+    pub(crate) fn wait(
+        &self,
+        outlet: &mut Outlet<T>,
+        total: Option<u64>,
+        patience: Patience,
+    ) -> News {
         match patience {
-            Patience::None => self.wait_for_one(total),
-            Patience::For { results } => self.wait_for_several(total, results),
+            Patience::None => self.wait_for_one(outlet, total),
+            Patience::For { results } => self.wait_for_several(outlet, total, results),
         }
         if self.is_aborted() { News::Aborted } else { News::Results }
     }
 
-    fn wait_for_one(&self, total: Option<u64>) {
+    fn wait_for_one(&self, outlet: &mut Outlet<T>, total: Option<u64>) {
         for _ in 0..LOOKS_BEFORE_SLEEP {
             std::thread::yield_now();
-            if self.has_news(total) {
+            if self.has_news(total) || outlet.has_some() {
                 return;
             }
         }
-        self.wake_collector_at(1);
-        self.waiting.wait_unless(|| self.has_news(total));
+        self.wake_collector_at(1, outlet);
+        self.waiting.wait_unless(|| self.has_news(total) || outlet.has_some());
         self.let_collector_be();
     }
 
     /// There is no fence here, errors do not count, and a producer that falls silent in a slow item
     /// tells nobody: what nobody wakes the collector for is seen when the time is over.
-    fn wait_for_several(&self, total: Option<u64>, results: usize) {
+    fn wait_for_several(&self, outlet: &mut Outlet<T>, total: Option<u64>, results: usize) {
         let each = results.div_ceil(self.producers()).max(1);
-        self.wake_collector_at(each as u64);
-        self.waiting.wait_briefly_unless(PATIENCE, || {
-            let mut outlet = lock(&self.outlet);
-            self.is_aborted()
-                || outlet.total != total
-                || outlet.results.iter_mut().any(|lane| lane.has_many(each))
-        });
+        self.wake_collector_at(each as u64, outlet);
+        self.waiting
+            .wait_briefly_unless(PATIENCE, || self.has_news(total) || outlet.has_many(each));
         self.let_collector_be();
     }
 
     /// Has each producer wake the collector when it has delivered so many results more than were
     /// collected.
-    fn wake_collector_at(&self, more: u64) {
-        let outlet = lock(&self.outlet);
-        for (lane, results) in self.lanes.iter().zip(&outlet.results) {
-            lane.collected.store(results.collected(), Ordering::Relaxed);
-            lane.wake_at.store(results.collected() + more, Ordering::Relaxed);
+    fn wake_collector_at(&self, more: u64, outlet: &Outlet<T>) {
+        for (lane, collected) in self.lanes.iter().zip(outlet.collected()) {
+            lane.collected.store(collected, Ordering::Relaxed);
+            lane.wake_at.store(collected + more, Ordering::Relaxed);
         }
     }
 
@@ -450,9 +456,6 @@ impl<I, T> Exchange<I, T> {
     }
 
     fn has_news(&self, total: Option<u64>) -> bool {
-        let mut outlet = lock(&self.outlet);
-        self.is_aborted()
-            || outlet.total != total
-            || outlet.results.iter_mut().any(Results::has_some)
+        self.is_aborted() || self.total() != total
     }
 }

@@ -10,7 +10,7 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::collector::Collector;
-use super::exchange::{Exchange, Feeder, News, Patience, Taker};
+use super::exchange::{Exchange, Feeder, News, Taker};
 use super::window::Window;
 use crate::order::Order;
 use crate::sync::now;
@@ -66,11 +66,11 @@ fn collect(
     given: &AtomicU64,
     stop_after: u64,
 ) -> Vec<u64> {
-    let mut collector = Collector::new(order, window, now());
+    let mut collector = Collector::new(hub, order, window, now());
     let mut consumed = Vec::new();
     let mut total = None;
     while (consumed.len() as u64) < stop_after {
-        if let Some((seq, result)) = collector.pop(hub) {
+        if let Some((seq, result)) = collector.pop() {
             assert_eq!(result.unwrap(), seq * 10);
             let out = given.load(Ordering::SeqCst) - consumed.len() as u64;
             assert!(out <= window.size() as u64, "{out} items are out");
@@ -83,7 +83,7 @@ fn collect(
             break;
         }
         collector.settle(hub);
-        if hub.wait(total, Patience::None) == News::Aborted {
+        if collector.wait(hub, total) == News::Aborted {
             break;
         }
     }
@@ -165,10 +165,10 @@ fn a_slow_item_keeps_back_none_of_its_neighbours() {
             let (hub, given) = (hub.clone(), given.clone());
             thread::spawn(move || feed(&hub, 5, &given))
         };
-        let mut collector = Collector::new(Order::Completion, Window::fixed(5), now());
+        let mut collector = Collector::new(&hub, Order::Completion, Window::fixed(5), now());
         let mut consumed = 0;
         while consumed < 5 {
-            match collector.pop(&hub) {
+            match collector.pop() {
                 Some((seq, _)) => {
                     consumed += 1;
                     collector.done(&hub);
@@ -178,7 +178,7 @@ fn a_slow_item_keeps_back_none_of_its_neighbours() {
                 }
                 None => {
                     collector.settle(&hub);
-                    hub.wait(hub.total(), Patience::None);
+                    collector.wait(&hub, hub.total());
                 }
             }
         }
@@ -198,10 +198,10 @@ fn a_pausing_source_gets_everything_delivered() {
         let consumer = {
             let (hub, consumed) = (hub.clone(), consumed.clone());
             thread::spawn(move || {
-                let mut collector = Collector::new(Order::Input, Window::fixed(4), now());
+                let mut collector = Collector::new(&hub, Order::Input, Window::fixed(4), now());
                 let mut total = None;
                 loop {
-                    if collector.pop(&hub).is_some() {
+                    if collector.pop().is_some() {
                         collector.done(&hub);
                         *consumed.0.lock().unwrap() += 1;
                         consumed.1.notify_all();
@@ -212,7 +212,7 @@ fn a_pausing_source_gets_everything_delivered() {
                         break;
                     }
                     collector.settle(&hub);
-                    hub.wait(total, Patience::None);
+                    collector.wait(&hub, total);
                 }
                 hub.abort();
             })

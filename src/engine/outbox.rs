@@ -29,14 +29,18 @@ pub(crate) struct Outbox<T> {
 pub(crate) struct Results<T> {
     outputs: Receiver<T>,
     labels: Receiver<Label>,
+    /// How many outputs were here when it was last looked, less those taken since.
+    here: usize,
     /// How many outputs were taken.
     taken: u64,
     /// How many results were taken: outputs and errors.
     collected: u64,
     /// The index of the next output, if there is no label for it.
     expected: u64,
-    /// A label for an output that had not arrived when it was read.
+    /// The next label that is not yet obeyed.
     label: Option<Label>,
+    /// An item without an output, whose turn it is.
+    failed: Option<(u64, Box<Error>)>,
 }
 
 /// Something that is known before the output with the number `at`, counted from 0, is taken.
@@ -66,8 +70,16 @@ pub(crate) fn outbox<T>(window: usize) -> (Outbox<T>, Results<T>) {
         delivered: 0,
         expected: u64::MAX,
     };
-    let results =
-        Results { outputs, labels, taken: 0, collected: 0, expected: u64::MAX, label: None };
+    let results = Results {
+        outputs,
+        labels,
+        here: 0,
+        taken: 0,
+        collected: 0,
+        expected: u64::MAX,
+        label: None,
+        failed: None,
+    };
     (outbox, results)
 }
 
@@ -112,52 +124,64 @@ impl<T> Results<T> {
         self.outputs.len() >= outputs || self.outputs.has_more()
     }
 
-    /// Whether there is something to collect. Never `false` while there is.
+    /// Whether there is a result. Never `false` while there is.
     pub(crate) fn has_some(&mut self) -> bool {
-        self.outputs.len() > 0 || self.labels.len() > 0
+        self.head().is_some() || self.outputs.len() > 0 || self.labels.len() > 0
     }
 
-    /// Moves everything that is here to `sink`, in the order in which it was pushed. What comes
-    /// meanwhile is left for the next time, so that a quick producer cannot hold the caller up.
-    pub(crate) fn collect(&mut self, mut sink: impl FnMut(u64, Outcome<T>)) {
-        self.collect_ring(&mut sink);
-        while self.outputs.has_more() {
-            self.collect_ring(&mut sink);
-        }
+    /// Looks for outputs that came since the last time; whether there is a result now.
+    pub(crate) fn look(&mut self) -> bool {
+        // A label is pushed before its output: all those of the outputs seen here are seen next.
+        self.here = self.outputs.len();
+        self.head().is_some()
     }
 
-    fn collect_ring(&mut self, mut sink: impl FnMut(u64, Outcome<T>)) {
-        let here = self.outputs.len();
-        let end = self.taken + here as u64;
-        loop {
-            if self.label.is_none() && self.labels.len() > 0 {
-                self.label = self.labels.take(1).next();
-            }
-            let labelled = self.label.as_ref().map_or(u64::MAX, |label| label.at);
-            if labelled == self.taken {
-                let Label { seq, says, .. } = self.label.take().expect("it was looked at");
-                match says {
-                    Says::From => self.expected = seq,
-                    Says::Failed(error) => {
-                        self.collected += 1;
-                        sink(seq, Err(error));
-                    }
-                }
-            } else if self.taken < end {
-                self.take_until(end.min(labelled), &mut sink);
-            } else {
-                return;
+    /// The item that the oldest result belongs to, of those that were here when it was last looked.
+    pub(crate) fn head(&mut self) -> Option<u64> {
+        while self.failed.is_none() && self.next_label_at() == self.taken {
+            let Label { seq, says, .. } = self.label.take().expect("it was looked at");
+            match says {
+                Says::From => self.expected = seq,
+                Says::Failed(error) => self.failed = Some((seq, error)),
             }
         }
+        match &self.failed {
+            Some((seq, _)) => Some(*seq),
+            None => (self.here > 0).then_some(self.expected),
+        }
     }
 
-    fn take_until(&mut self, end: u64, sink: &mut impl FnMut(u64, Outcome<T>)) {
-        for output in self.outputs.take((end - self.taken) as usize) {
-            sink(self.expected, Ok(output));
-            self.expected += 1;
+    /// How many results, from the [`head`](Results::head) on, belong to items that follow each other.
+    pub(crate) fn in_a_row(&mut self) -> usize {
+        match self.failed {
+            Some(_) => 1,
+            None => self.here.min((self.next_label_at() - self.taken) as usize),
         }
-        self.collected += end - self.taken;
-        self.taken = end;
+    }
+
+    /// Takes the oldest result.
+    ///
+    /// # Panics
+    ///
+    /// When there is no [`head`](Results::head).
+    #[inline]
+    pub(crate) fn pop(&mut self) -> (u64, Outcome<T>) {
+        self.collected += 1;
+        if let Some((seq, error)) = self.failed.take() {
+            return (seq, Err(error));
+        }
+        let seq = self.expected;
+        self.expected += 1;
+        self.taken += 1;
+        self.here -= 1;
+        (seq, Ok(self.outputs.pop().expect("so many outputs are here")))
+    }
+
+    fn next_label_at(&mut self) -> u64 {
+        if self.label.is_none() {
+            self.label = self.labels.pop();
+        }
+        self.label.as_ref().map_or(u64::MAX, |label| label.at)
     }
 }
 
@@ -170,7 +194,10 @@ mod tests {
 
     fn collected(results: &mut Results<u64>) -> Vec<(u64, Option<u64>)> {
         let mut all = Vec::new();
-        results.collect(|seq, outcome| all.push((seq, outcome.ok())));
+        while results.look() {
+            let (seq, outcome) = results.pop();
+            all.push((seq, outcome.ok()));
+        }
         all
     }
 

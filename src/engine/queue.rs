@@ -79,6 +79,15 @@ impl<T> Receiver<T> {
         }
     }
 
+    /// Takes out the oldest.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        match self.ring.pop() {
+            None if self.len() > 0 => self.ring.pop(),
+            value => value,
+        }
+    }
+
     /// Takes out the oldest `n`, which are at hand.
     #[inline]
     pub(crate) fn take(&mut self, n: usize) -> impl Iterator<Item = T> {

@@ -223,7 +223,12 @@ impl<R: Runner + 'static> Engine<R> {
         self.account = Account::new(0, 0, 0, unread);
         let session = self.begin()?;
         let feeder = Feeder::new(&session.run.exchange);
-        let collector = Collector::new(self.settings.order, self.window(), Instant::now());
+        let collector = Collector::new(
+            &session.run.exchange,
+            self.settings.order,
+            self.window(),
+            Instant::now(),
+        );
         self.streaming = Some(Streaming {
             session,
             ends: Mutex::new(Ends { feeder, collector }),
@@ -290,7 +295,7 @@ impl<R: Runner> Engine<R> {
         }
         let outcome = crew.dismiss();
         if let Some(Streaming { session, ends, .. }) = streaming {
-            drain(ends);
+            leave(&session.run, ends);
             self.seen = session.discard();
         }
         outcome
@@ -302,7 +307,7 @@ impl<R: Runner> Engine<R> {
         self.account = streaming.account();
         let Streaming { session, ends, .. } = streaming;
         session.run.abort();
-        drain(ends);
+        leave(&session.run, ends);
         // A hook of this very stream cannot wait until no hook of it is running.
         self.seen = if self.is_own_thread() { session.discard() } else { session.end() };
     }
@@ -346,7 +351,7 @@ impl<R: Runner> Streaming<R> {
             if run.is_cancelled() {
                 return Some(Err(Error::Cancelled {}));
             }
-            if let Some((seq, outcome)) = collector.pop(&run.exchange) {
+            if let Some((seq, outcome)) = collector.pop() {
                 if run.is_pointless(seq, &outcome) {
                     drop_quietly(outcome);
                     collector.done(&run.exchange);
@@ -410,8 +415,9 @@ fn unlocked<R: Runner>(ends: &mut Mutex<Ends<R>>) -> &mut Ends<R> {
     ends.get_mut().expect("it is never locked, so it is not poisoned")
 }
 
-fn drain<R: Runner>(mut ends: Mutex<Ends<R>>) {
-    unlocked(&mut ends).collector.drain().into_iter().for_each(drop_quietly);
+fn leave<R: Runner>(run: &Run<R>, ends: Mutex<Ends<R>>) {
+    let ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
+    ends.collector.leave(&run.exchange).into_iter().for_each(drop_quietly);
 }
 
 /// What [`Crew::join`] gives where nobody has joined: disconnected from the start.

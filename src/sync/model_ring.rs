@@ -43,6 +43,10 @@ impl<T> Reader<T> {
         lock(&self.0).len()
     }
 
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        lock(&self.0).pop_front()
+    }
+
     pub(crate) fn take(&mut self, n: usize) -> impl Iterator<Item = T> {
         lock(&self.0).drain(..n).collect::<Vec<_>>().into_iter()
     }

@@ -36,6 +36,12 @@ impl<T> Reader<T> {
         self.0.slots()
     }
 
+    /// Takes out the oldest value.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.0.pop().ok()
+    }
+
     /// Takes out the oldest `n` values, which are here.
     #[inline]
     pub(crate) fn take(&mut self, n: usize) -> impl Iterator<Item = T> {

@@ -511,7 +511,7 @@ fn what_was_finished_while_the_consumer_was_busy_is_not_sorted_by_producer() {
         let mut early: Vec<_> = all.clone();
         let mut last: Vec<_> = (0..2).filter_map(is_last).collect();
         last.sort_unstable();
-        last.into_iter().rev().for_each(|at| drop(early.remove(at)));
+        last.into_iter().rev().for_each(|at| _ = early.remove(at));
         assert!(early.is_sorted_by_key(|&(_, x)| x), "{all:?}");
     });
 }
