@@ -3,21 +3,56 @@
 use crate::subject::Subject;
 use crate::work::Work;
 
-/// The least nanoseconds for an item of each subject. They take turns, so that whatever else the machine
-/// does hits all alike.
-pub fn nanoseconds_per_item(
-    subjects: &mut [Box<dyn Subject>],
-    items: u64,
-    work: Work,
-    rounds: usize,
-) -> Vec<f64> {
-    let mut least = vec![f64::INFINITY; subjects.len()];
-    for _ in 0..rounds {
-        for (subject, least) in subjects.iter_mut().zip(&mut least) {
-            *least = least.min(once(subject.as_mut(), items, work));
-        }
+/// What several subjects took, side by side: of each, a time of each round.
+///
+/// They take turns, so that whatever else the machine does in a round hits all alike.
+pub struct Heats {
+    times: Vec<Vec<f64>>,
+}
+
+impl Heats {
+    /// Nanoseconds for an item.
+    pub fn of_items(
+        subjects: &mut [Box<dyn Subject>],
+        items: u64,
+        work: Work,
+        rounds: usize,
+    ) -> Self {
+        let mut round = || -> Vec<f64> {
+            subjects.iter_mut().map(|subject| once(subject.as_mut(), items, work)).collect()
+        };
+        let rounds: Vec<_> = (0..rounds).map(|_| round()).collect();
+        Self::of_rounds(&rounds)
     }
-    least
+
+    pub fn of<const N: usize>(rounds: usize, mut round: impl FnMut() -> [f64; N]) -> Self {
+        let rounds: Vec<_> = (0..rounds).map(|_| round()).collect();
+        Self::of_rounds(&rounds)
+    }
+
+    fn of_rounds<R: AsRef<[f64]>>(rounds: &[R]) -> Self {
+        let subjects = 0..rounds.first().map_or(0, |round| round.as_ref().len());
+        let of = |subject: usize| rounds.iter().map(|round| round.as_ref()[subject]).collect();
+        Self { times: subjects.map(of).collect() }
+    }
+
+    /// The shortest time of a subject.
+    pub fn least(&self, subject: usize) -> f64 {
+        self.times[subject].iter().copied().fold(f64::INFINITY, f64::min)
+    }
+
+    /// How many times as fast a subject is as another: the median of what it was in each round.
+    pub fn ratio(&self, subject: usize, peer: usize) -> f64 {
+        let rounds = self.times[subject].iter().zip(&self.times[peer]);
+        median(rounds.map(|(time, other)| other / time).collect())
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let low = if values.len() % 2 == 1 { middle } else { middle - 1 };
+    (values[low] + values[middle]) / 2.0
 }
 
 fn once(subject: &mut dyn Subject, items: u64, work: Work) -> f64 {

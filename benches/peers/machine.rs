@@ -34,7 +34,7 @@ fn settings(options: &Options) -> String {
         Effort::Full => "",
     };
     format!(
-        "{effort}Producers, and threads of the peers: {}. The least of {} rounds counts.",
+        "{effort}Producers, and threads of the peers: {}. Rounds: {}.",
         options.threads, options.rounds
     )
 }

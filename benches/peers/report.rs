@@ -81,6 +81,16 @@ impl Promise {
         }
     }
 
+    pub fn at_most_times(what: impl Into<String>, promised: f64, measured: f64) -> Self {
+        Self {
+            what: what.into(),
+            promised: format!("at most {promised} ×"),
+            aim: None,
+            measured: format!("{measured:.2} ×"),
+            kept: measured <= promised,
+        }
+    }
+
     fn cells(&self) -> Vec<String> {
         let verdict = if self.kept { "ok" } else { "**MISSED**" };
         let aim = self.aim.clone().unwrap_or_default();

@@ -2,11 +2,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::iter;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use gangline::{BoxError, map};
 
+use crate::contest::Heats;
 use crate::gangs::Gang;
 use crate::options::Options;
 use crate::report::{Promise, Report, Table, grouped, time};
@@ -16,37 +20,51 @@ use crate::work::Work;
 /// The exponent of the distribution: a few items make up much of the whole.
 const SHAPE: f64 = 1.5;
 const SHORTEST: Duration = Duration::from_micros(10);
+/// The places of the peers among the subjects; gangline's runs follow.
+const LOOP: usize = 0;
+const COUNTER: usize = 1;
 
 pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     report.heading("Skewed work");
     let items = options.effort.part_of(20_000);
     let works: Arc<[Work]> = pareto(items, options.effort.work(SHORTEST)).into();
     let sum = sum_in_a_loop(&works);
-    let mut alone = Duration::MAX;
-    let mut makespans = Gang::DEFAULTS.map(|gang| (gang, Duration::MAX));
-    for _ in 0..options.rounds {
-        alone = alone.min(Outcome::of(|| sum_in_a_loop(&works)).elapsed);
-        for (gang, least) in &mut makespans {
-            *least = makespan(*gang, options.threads, &works, sum).min(*least);
-        }
-    }
-    let best = best_makespan(&works, alone, options.threads);
-    let mut table =
-        Table::new([format!("{} Pareto-distributed items", grouped(items)), String::new()]);
-    table.row(["plain loop".to_owned(), time(alone)]);
-    table.row(["the best possible".to_owned(), time(best)]);
-    for (gang, makespan) in makespans {
-        table.row([gang.name().to_owned(), time(makespan)]);
-        let what = format!("skewed work, {}: the best possible, and 5 %", gang.name());
-        report.promise(Promise::at_most(what, best.mul_f64(1.05), makespan));
+    let heats = Heats::of(options.rounds, || {
+        let seconds = |elapsed: Duration| elapsed.as_secs_f64();
+        let [first, second] =
+            Gang::DEFAULTS.map(|gang| makespan(gang, options.threads, &works, sum));
+        [
+            Outcome::of(|| sum_in_a_loop(&works)).elapsed,
+            Outcome::of(|| draw_from_a_counter(&works, options.threads)).elapsed,
+            first,
+            second,
+        ]
+        .map(seconds)
+    });
+    let least = |nth| time(Duration::from_secs_f64(heats.least(nth)));
+    let beside = |nth| format!("{:.2} ×", 1.0 / heats.ratio(nth, COUNTER));
+    let mut table = Table::new([
+        format!("{} Pareto-distributed items", grouped(items)),
+        "least".to_owned(),
+        "of the counter's time".to_owned(),
+    ]);
+    let share = best_share(&works, options.threads);
+    let ideal = Duration::from_secs_f64(heats.least(LOOP) * share);
+    table.row(["plain loop".to_owned(), least(LOOP), beside(LOOP)]);
+    table.row(["simulated: the same cores, nothing else".to_owned(), time(ideal), String::new()]);
+    table.row(["threads that draw from a counter".to_owned(), least(COUNTER), beside(COUNTER)]);
+    for (gang, nth) in Gang::DEFAULTS.into_iter().zip(COUNTER + 1..) {
+        table.row([gang.name().to_owned(), least(nth), beside(nth)]);
+        let what = format!("skewed work, {}: what a bare counter takes, and 5 %", gang.name());
+        report.promise(Promise::at_most_times(what, 1.05, 1.0 / heats.ratio(nth, COUNTER)));
     }
     report.table(&table);
     Ok(())
 }
 
-/// Each item goes to the producer that is free first, and nothing else takes time. The works' own times
-/// are their share of what the plain loop takes for all.
-fn best_makespan(works: &[Work], alone: Duration, threads: usize) -> Duration {
+/// The best that pull scheduling can do, of what the plain loop takes: each item goes to the producer
+/// that is free first, and nothing else takes time. The works' own times are their share of the whole.
+fn best_share(works: &[Work], threads: usize) -> f64 {
     let mut free_at: BinaryHeap<Reverse<u64>> = (0..threads).map(|_| Reverse(0)).collect();
     for work in works {
         let Reverse(start) = free_at.pop().expect("there is a producer");
@@ -54,7 +72,23 @@ fn best_makespan(works: &[Work], alone: Duration, threads: usize) -> Duration {
     }
     let last = free_at.into_iter().map(|Reverse(end)| end).max().expect("there is a producer");
     let all: u64 = works.iter().map(|work| work.steps()).sum();
-    alone.mul_f64(last as f64 / all as f64)
+    last as f64 / all as f64
+}
+
+/// The best that pull scheduling does on this machine at this moment: threads that draw the index of
+/// the next item from a counter, and hand nothing over.
+fn draw_from_a_counter(works: &[Work], threads: usize) -> u64 {
+    let next = AtomicUsize::new(0);
+    let draw = || {
+        let indices = iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        let drawn = indices.map_while(|index| Some((index as u64, works.get(index)?)));
+        drawn.fold(0, |sum: u64, (x, work)| sum.wrapping_add(work.on(x)))
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(draw)).collect();
+        let sums = threads.into_iter().map(|thread| thread.join().expect("it only adds"));
+        sums.fold(0, u64::wrapping_add)
+    })
 }
 
 fn makespan(gang: Gang, threads: usize, works: &Arc<[Work]>, expected: u64) -> Duration {

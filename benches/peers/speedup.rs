@@ -2,7 +2,7 @@
 
 use gangline::BoxError;
 
-use crate::contest;
+use crate::contest::Heats;
 use crate::effort::Effort;
 use crate::gangs::Gang;
 use crate::machine::cores;
@@ -44,11 +44,9 @@ fn race(amount: Amount, most: usize, options: &Options) -> Result<[Curve; 2], Bo
         subjects.push(Box::new(ParBridge::new(threads)?));
     }
     let (items, work) = (options.effort.items(amount.time), options.effort.work(amount.time));
-    let times = contest::nanoseconds_per_item(&mut subjects, items, work, options.rounds);
-    let (alone, together) = times.split_first().expect("the plain loop is one of them");
-    let of =
-        |nth| together.iter().skip(nth).step_by(KINDS.len()).map(|time| alone / time).collect();
-    Ok([0, 1].map(|nth| Curve { kind: KINDS[nth], amount, speedups: of(nth) }))
+    let heats = Heats::of_items(&mut subjects, items, work, options.rounds);
+    let of = |nth| (1 + nth..subjects.len()).step_by(KINDS.len()).map(|one| heats.ratio(one, 0));
+    Ok([0, 1].map(|nth| Curve { kind: KINDS[nth], amount, speedups: of(nth).collect() }))
 }
 
 fn table(curves: &[Curve], most: usize) -> Table {

@@ -2,7 +2,7 @@
 
 use gangline::BoxError;
 
-use crate::contest;
+use crate::contest::Heats;
 use crate::effort::Effort;
 use crate::options::Options;
 use crate::report::{Report, Table, number};
@@ -15,20 +15,28 @@ use crate::{plot, promises};
 pub struct Throughput {
     pub amounts: Vec<Amount>,
     pub kinds: Vec<Kind>,
-    /// For each amount, one of each kind.
-    times: Vec<Vec<f64>>,
+    /// For each amount, of all kinds.
+    heats: Vec<Heats>,
 }
 
 impl Throughput {
+    /// The least of the rounds.
     pub fn of(&self, kind: Kind, amount: Amount) -> Option<f64> {
-        let row = self.amounts.iter().position(|&other| other == amount)?;
-        let column = self.kinds.iter().position(|&other| other == kind)?;
-        Some(self.times[row][column])
+        Some(self.heats(amount)?.least(self.column(kind)?))
     }
 
-    /// How many times as fast as a peer.
+    /// How many times as fast as a peer, in the same round.
     pub fn ratio(&self, kind: Kind, peer: Kind, amount: Amount) -> Option<f64> {
-        Some(self.of(peer, amount)? / self.of(kind, amount)?)
+        Some(self.heats(amount)?.ratio(self.column(kind)?, self.column(peer)?))
+    }
+
+    fn heats(&self, amount: Amount) -> Option<&Heats> {
+        let row = self.amounts.iter().position(|&other| other == amount)?;
+        Some(&self.heats[row])
+    }
+
+    fn column(&self, kind: Kind) -> Option<usize> {
+        self.kinds.iter().position(|&other| other == kind)
     }
 }
 
@@ -49,14 +57,14 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
 }
 
 fn contest(options: &Options, subjects: &mut [Box<dyn Subject>]) -> Throughput {
-    let times = options.amounts.iter().map(|amount| {
+    let heats = options.amounts.iter().map(|amount| {
         eprintln!("work {}: {} subjects, {} rounds", amount.name, subjects.len(), options.rounds);
         let items = options.effort.items(amount.time);
         let work = options.effort.work(amount.time);
-        contest::nanoseconds_per_item(subjects, items, work, options.rounds)
+        Heats::of_items(subjects, items, work, options.rounds)
     });
     Throughput {
-        times: times.collect(),
+        heats: heats.collect(),
         amounts: options.amounts.clone(),
         kinds: subjects.iter().map(|subject| subject.kind()).collect(),
     }
@@ -64,8 +72,9 @@ fn contest(options: &Options, subjects: &mut [Box<dyn Subject>]) -> Throughput {
 
 fn explain(throughput: &Throughput, report: &mut Report) {
     report.paragraph(
-        "Nanoseconds per item, by the work on it. In brackets: how many times as fast as the plain \
-         loop, and as rayon's `par_bridge`.",
+        "Nanoseconds per item, by the work on it: the least of the rounds. In brackets: how many times \
+         as fast as the plain loop, and as rayon's `par_bridge`, in the same round; the median of the \
+         rounds.",
     );
     if !throughput.kinds.contains(&Kind::Easycore) {
         report.paragraph("Left out: easycore, which is measured where `python3` can import it.");
