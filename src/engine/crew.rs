@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::call::drop_quietly;
 use super::cpu_pool::{CpuPool, producer_thread};
+use super::placement::spread;
 use super::producer::{Join, Producer};
 use super::run::Run;
 use crate::cancel::Interrupt;
@@ -111,6 +112,7 @@ impl<R: Runner + 'static> Crew<R> {
         let (sender, runs) = bounded(1);
         let pool = CpuPool::of(&station, &name, stack_size);
         let work = move |pooled: Result<(), Error>| {
+            spread();
             let producer =
                 pooled.and_then(|()| Producer::new(runner, station, stateless, &building.wanted));
             let (producer, outcome) = match producer {
