@@ -17,6 +17,7 @@ pub(crate) mod event_count;
 pub(crate) mod exchange;
 pub(crate) mod outbox;
 pub(crate) mod outlet;
+pub(crate) mod pace;
 pub(crate) mod placement;
 pub(crate) mod producer;
 pub(crate) mod queue;

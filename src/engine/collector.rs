@@ -5,12 +5,10 @@ use std::time::Instant;
 use super::exchange::{Exchange, News, Patience};
 use super::outbox::Outcome;
 use super::outlet::Outlet;
+use super::pace::{MANY, Pace};
 use super::window::Window;
 use crate::order::Order;
 use crate::sync::now;
-
-/// So many results since the last wait are many: it is worth while to wait for more than one.
-const MANY: usize = if cfg!(shuttle) { usize::MAX } else { 32 };
 
 /// Takes results out of an exchange and gives the credits back.
 #[derive(Debug)]
@@ -28,8 +26,7 @@ pub(crate) struct Collector<T> {
     /// Producers ran dry for want of credits during the last wait, which began with nothing held
     /// back for order.
     starved: bool,
-    /// Results that had come by the last wait.
-    arrived: u64,
+    pace: Pace,
 }
 
 impl<T> Collector<T> {
@@ -48,7 +45,7 @@ impl<T> Collector<T> {
             quarter: window.quarter(),
             measured: (0, now),
             starved: false,
-            arrived: 0,
+            pace: Pace::new(now),
         }
     }
 
@@ -110,8 +107,7 @@ impl<T> Collector<T> {
 
     fn patience(&mut self) -> Patience {
         let arrived = self.consumed + self.outlet.held() as u64;
-        let since = arrived - std::mem::replace(&mut self.arrived, arrived);
-        if since >= MANY as u64 && self.quarter >= MANY {
+        if self.pace.is_high(arrived, now()) && self.quarter >= MANY {
             Patience::For { results: self.quarter }
         } else {
             Patience::None

@@ -65,7 +65,7 @@ const LOOKS_BEFORE_SLEEP: usize = if cfg!(shuttle) { 0 } else { 8 };
 
 /// How long results that come thick and fast may wait for company, and as much again as the system's
 /// timers are late.
-const PATIENCE: Duration = Duration::from_micros(100);
+const PATIENCE: Duration = Duration::from_micros(250);
 
 /// Stands for a total that is not known yet.
 const UNKNOWN: u64 = u64::MAX;

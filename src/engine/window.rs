@@ -6,7 +6,7 @@ use std::time::Duration;
 const MOST: usize = 8_192;
 /// The default window grows to about this much work for each producer, which hides the time that a
 /// wake-up takes behind the work.
-const AHEAD: Duration = Duration::from_millis(2);
+const AHEAD: Duration = Duration::from_millis(4);
 /// Items of the default window for each producer: one in work, one next, one result on its way.
 const PER_PRODUCER: usize = 3;
 
