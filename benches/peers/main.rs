@@ -14,6 +14,7 @@ mod memory;
 mod options;
 mod ownership;
 mod pause;
+mod placement;
 mod plot;
 mod promises;
 mod report;
