@@ -78,7 +78,7 @@ impl<T> Collector<T> {
     /// at the head makes it grow.
     pub(crate) fn settle<I>(&mut self, exchange: &Exchange<I, T>) {
         let starved = std::mem::take(&mut self.starved);
-        let more = if starved && self.outlet.held() == 0 { self.growth() } else { 0 };
+        let more = if starved && !self.outlet.holds_back() { self.growth() } else { 0 };
         exchange.give_back(std::mem::take(&mut self.owed) + more);
     }
 
@@ -106,7 +106,7 @@ impl<T> Collector<T> {
     }
 
     fn patience(&mut self) -> Patience {
-        let arrived = self.consumed + self.outlet.held() as u64;
+        let arrived = self.outlet.seen().sum();
         if self.pace.is_high(arrived, now()) && self.quarter >= MANY {
             Patience::For { results: self.quarter }
         } else {
@@ -115,8 +115,8 @@ impl<T> Collector<T> {
     }
 
     fn note_dryness<I>(&mut self, exchange: &Exchange<I, T>) {
-        let held = self.outlet.held();
-        self.starved = self.window.may_grow() && held == 0 && exchange.ran_dry();
+        let is_behind = self.outlet.holds_back();
+        self.starved = self.window.may_grow() && !is_behind && exchange.ran_dry();
     }
 
     /// By how many items the window grows, at the pace since it last did.

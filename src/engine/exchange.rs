@@ -113,8 +113,8 @@ struct Lane<I, T> {
     /// How many results this lane's producer has to have delivered for it to wake the collector:
     /// written by the collector before it sleeps.
     wake_at: AtomicU64,
-    /// How many of them the collector had taken when it went to sleep.
-    collected: AtomicU64,
+    /// How many of them the collector had seen when it went to sleep.
+    seen: AtomicU64,
     /// What the producer takes with it.
     working: Mutex<Option<Working<I, T>>>,
 }
@@ -244,7 +244,7 @@ impl<I, T> Lane<I, T> {
             inbox: inbox.stealer(),
             progress: AtomicU64::new(0),
             wake_at: AtomicU64::new(u64::MAX),
-            collected: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             working: Mutex::new(Some((inbox, outbox))),
         };
         (lane, results)
@@ -421,12 +421,12 @@ impl<I, T> Exchange<I, T> {
     fn wait_for_one(&self, outlet: &mut Outlet<T>, total: Option<u64>) {
         for _ in 0..LOOKS_BEFORE_SLEEP {
             std::thread::yield_now();
-            if self.has_news(total) || outlet.has_some() {
+            if self.has_news(total) || outlet.has_new() {
                 return;
             }
         }
         self.wake_collector_at(1, outlet);
-        self.waiting.wait_unless(|| self.has_news(total) || outlet.has_some());
+        self.waiting.wait_unless(|| self.has_news(total) || outlet.has_new());
         self.let_collector_be();
     }
 
@@ -436,16 +436,16 @@ impl<I, T> Exchange<I, T> {
         let each = results.div_ceil(self.producers()).max(1);
         self.wake_collector_at(each as u64, outlet);
         self.waiting
-            .wait_briefly_unless(PATIENCE, || self.has_news(total) || outlet.has_many(each));
+            .wait_briefly_unless(PATIENCE, || self.has_news(total) || outlet.has_many_new(each));
         self.let_collector_be();
     }
 
     /// Has each producer wake the collector when it has delivered so many results more than were
-    /// collected.
+    /// seen.
     fn wake_collector_at(&self, more: u64, outlet: &Outlet<T>) {
-        for (lane, collected) in self.lanes.iter().zip(outlet.collected()) {
-            lane.collected.store(collected, Ordering::Relaxed);
-            lane.wake_at.store(collected + more, Ordering::Relaxed);
+        for (lane, seen) in self.lanes.iter().zip(outlet.seen()) {
+            lane.seen.store(seen, Ordering::Relaxed);
+            lane.wake_at.store(seen + more, Ordering::Relaxed);
         }
     }
 

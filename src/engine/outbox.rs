@@ -4,6 +4,8 @@
 //! item it belongs to is said once for each run of neighbours, and errors, which are rare, go the same
 //! way as these labels.
 
+use std::collections::VecDeque;
+
 use super::queue::{Receiver, Sender, queue};
 use crate::error::Error;
 
@@ -22,6 +24,8 @@ pub(crate) struct Outbox<T> {
     delivered: u64,
     /// The index that the next output has if there is no label for it.
     expected: u64,
+    /// The index after the greatest one that was pushed before the last label.
+    reach: u64,
 }
 
 /// Where results come out.
@@ -37,8 +41,10 @@ pub(crate) struct Results<T> {
     collected: u64,
     /// The index of the next output, if there is no label for it.
     expected: u64,
-    /// The next label that is not yet obeyed.
-    label: Option<Label>,
+    /// The labels that were seen and not yet obeyed.
+    ahead: VecDeque<Label>,
+    /// How many of them go back.
+    backward: usize,
     /// An item without an output, whose turn it is.
     failed: Option<(u64, Box<Error>)>,
 }
@@ -49,6 +55,8 @@ struct Label {
     at: u64,
     seq: u64,
     says: Says,
+    /// Greater indices came before.
+    goes_back: bool,
 }
 
 #[derive(Debug)]
@@ -68,7 +76,8 @@ pub(crate) fn outbox<T>(window: usize) -> (Outbox<T>, Results<T>) {
         labels: label_sender,
         pushed: 0,
         delivered: 0,
-        expected: u64::MAX,
+        expected: 0,
+        reach: 0,
     };
     let results = Results {
         outputs,
@@ -76,8 +85,9 @@ pub(crate) fn outbox<T>(window: usize) -> (Outbox<T>, Results<T>) {
         here: 0,
         taken: 0,
         collected: 0,
-        expected: u64::MAX,
-        label: None,
+        expected: 0,
+        ahead: VecDeque::new(),
+        backward: 0,
         failed: None,
     };
     (outbox, results)
@@ -95,7 +105,7 @@ impl<T> Outbox<T> {
         self.delivered += 1;
         match outcome {
             Ok(output) => {
-                if seq != self.expected {
+                if seq != self.expected || self.pushed == 0 {
                     self.label(seq, Says::From);
                 }
                 self.outputs.push(output);
@@ -106,9 +116,12 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// A label goes ahead of its output, so that whoever finds the output finds the label too.
+    /// Says of the next output, or in its place, which item it is. A label goes ahead of its output, so that whoever finds the output finds the label too.
     fn label(&mut self, seq: u64, says: Says) {
-        self.labels.push(Label { at: self.pushed, seq, says });
+        self.reach = self.reach.max(self.expected);
+        let goes_back = seq < self.reach;
+        self.labels.push(Label { at: self.pushed, seq, says, goes_back });
+        self.reach = self.reach.max(seq + 1);
     }
 }
 
@@ -118,31 +131,42 @@ impl<T> Results<T> {
         self.collected
     }
 
-    /// Whether so many outputs are here, or at least more than a ring had room for. Errors do not
-    /// count.
-    pub(crate) fn has_many(&mut self, outputs: usize) -> bool {
-        self.outputs.len() >= outputs || self.outputs.has_more()
+    /// How many outputs were here when it was last looked, less those taken since.
+    pub(crate) fn here(&self) -> usize {
+        self.here
     }
 
-    /// Whether there is a result. Never `false` while there is.
-    pub(crate) fn has_some(&mut self) -> bool {
-        self.head().is_some() || self.outputs.len() > 0 || self.labels.len() > 0
+    /// Whether there is something that was not here when it was last looked. Never `false` when
+    /// there is, except outputs behind others, which nobody can take yet.
+    pub(crate) fn has_new(&mut self) -> bool {
+        self.has_many_new(1) || self.labels.len() > 0
     }
 
-    /// Looks for outputs that came since the last time; whether there is a result now.
+    /// Whether so many outputs are here that were not when it was last looked, or at least more than
+    /// a ring had room for. Errors do not count.
+    pub(crate) fn has_many_new(&mut self, outputs: usize) -> bool {
+        self.outputs.len() >= self.here + outputs || (self.here == 0 && self.outputs.has_more())
+    }
+
+    /// Looks for what came since the last time; whether there is a result now.
     pub(crate) fn look(&mut self) -> bool {
         // A label is pushed before its output: all those of the outputs seen here are seen next.
         self.here = self.outputs.len();
+        while let Some(label) = self.labels.pop() {
+            self.backward += usize::from(label.goes_back);
+            self.ahead.push_back(label);
+        }
         self.head().is_some()
     }
 
     /// The item that the oldest result belongs to, of those that were here when it was last looked.
     pub(crate) fn head(&mut self) -> Option<u64> {
         while self.failed.is_none() && self.next_label_at() == self.taken {
-            let Label { seq, says, .. } = self.label.take().expect("it was looked at");
-            match says {
-                Says::From => self.expected = seq,
-                Says::Failed(error) => self.failed = Some((seq, error)),
+            let label = self.ahead.pop_front().expect("it was looked at");
+            self.backward -= usize::from(label.goes_back);
+            match label.says {
+                Says::From => self.expected = label.seq,
+                Says::Failed(error) => self.failed = Some((label.seq, error)),
             }
         }
         match &self.failed {
@@ -151,8 +175,13 @@ impl<T> Results<T> {
         }
     }
 
+    /// Whether a result behind the [`head`](Results::head) may belong to an earlier item.
+    pub(crate) fn goes_back(&self) -> bool {
+        self.backward > 0
+    }
+
     /// How many results, from the [`head`](Results::head) on, belong to items that follow each other.
-    pub(crate) fn in_a_row(&mut self) -> usize {
+    pub(crate) fn in_a_row(&self) -> usize {
         match self.failed {
             Some(_) => 1,
             None => self.here.min((self.next_label_at() - self.taken) as usize),
@@ -177,11 +206,8 @@ impl<T> Results<T> {
         (seq, Ok(self.outputs.pop().expect("so many outputs are here")))
     }
 
-    fn next_label_at(&mut self) -> u64 {
-        if self.label.is_none() {
-            self.label = self.labels.pop();
-        }
-        self.label.as_ref().map_or(u64::MAX, |label| label.at)
+    fn next_label_at(&self) -> u64 {
+        self.ahead.front().map_or(u64::MAX, |label| label.at)
     }
 }
 
@@ -215,12 +241,12 @@ mod tests {
                 let outcome = if fails { Err(Box::new(Error::Closed {})) } else { Ok(10 * seq) };
                 pushed.push((seq, outcome.as_ref().ok().copied()));
                 outbox.push(seq, outcome);
-                prop_assert!(results.has_some());
+                prop_assert!(results.has_new());
                 seq += 1;
                 if looks {
                     seen.extend(collected(&mut results));
                     prop_assert_eq!(&seen, &pushed);
-                    prop_assert!(!results.has_some());
+                    prop_assert!(!results.has_new());
                 }
             }
             seen.extend(collected(&mut results));

@@ -6,8 +6,9 @@ use crate::order::{Order, Reorder};
 /// Where the results of all producers come out.
 ///
 /// In order of the input, results are handed out of the lane that has the one whose turn it is, as
-/// many as follow each other there. Only when no lane has it in front is what is here moved into a
-/// buffer: it may be behind, since a producer may steal items that are older than what it delivered.
+/// many as follow each other there. A lane ascends but for what its producer stole, which may be older
+/// than what it delivered before. When no lane has the result whose turn it is in front, it may be
+/// behind in one that goes back: what is here of that one moves into a buffer.
 ///
 /// In order of completion each lane is in the order in which it finished; which of two lanes finished
 /// first is not known, so the one that is earlier in the input goes first, as it most likely did.
@@ -40,26 +41,27 @@ impl<T> Outlet<T> {
         Some(self.lanes[self.current].pop())
     }
 
-    /// How many results are held back for order. To be asked when [`pop`](Outlet::pop) found nothing.
-    pub(crate) fn held(&self) -> usize {
-        self.early.held()
+    /// Whether results are held back for order. To be asked when [`pop`](Outlet::pop) found nothing.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.early.held() > 0 || self.lanes.iter().any(|lane| lane.here() > 0)
     }
 
     /// Whether something has come since [`pop`](Outlet::pop) found nothing. Never `false` when
-    /// something has.
-    pub(crate) fn has_some(&mut self) -> bool {
-        self.lanes.iter_mut().any(Results::has_some)
+    /// something has that `pop` can find.
+    pub(crate) fn has_new(&mut self) -> bool {
+        self.lanes.iter_mut().any(Results::has_new)
     }
 
-    /// As [`has_some`](Outlet::has_some), but about so many outputs of one producer; errors do not
+    /// As [`has_new`](Outlet::has_new), but about so many outputs of one producer; errors do not
     /// count.
-    pub(crate) fn has_many(&mut self, outputs: usize) -> bool {
-        self.lanes.iter_mut().any(|lane| lane.has_many(outputs))
+    pub(crate) fn has_many_new(&mut self, outputs: usize) -> bool {
+        self.lanes.iter_mut().any(|lane| lane.has_many_new(outputs))
     }
 
-    /// How many results each producer's lane has given so far.
-    pub(crate) fn collected(&self) -> impl Iterator<Item = u64> + '_ {
-        self.lanes.iter().map(Results::collected)
+    /// How many results of each producer have been seen here so far, whether they were handed out or
+    /// not.
+    pub(crate) fn seen(&self) -> impl Iterator<Item = u64> + '_ {
+        self.lanes.iter().map(|lane| lane.collected() + lane.here() as u64)
     }
 
     /// What is held back for order, and the lanes, in which there may be more.
@@ -69,16 +71,34 @@ impl<T> Outlet<T> {
     }
 
     fn pop_elsewhere(&mut self) -> Option<(u64, Outcome<T>)> {
-        loop {
-            if let Some(next) = self.early.pop() {
-                return Some(next);
-            }
-            if self.choose() {
-                self.left -= 1;
-                return Some(self.lanes[self.current].pop());
-            }
-            if !self.look() {
-                return None;
+        if let Some(next) = self.early.pop() {
+            return Some(next);
+        }
+        if self.choose() || (self.look() && self.choose()) {
+            self.left -= 1;
+            return Some(self.lanes[self.current].pop());
+        }
+        self.clear_lanes_that_go_back();
+        self.early.pop()
+    }
+
+    /// Looks for new results. Whether any are here.
+    fn look(&mut self) -> bool {
+        let mut found = false;
+        for lane in &mut self.lanes {
+            found |= lane.look();
+        }
+        found
+    }
+
+    fn clear_lanes_that_go_back(&mut self) {
+        if self.order == Order::Completion {
+            return;
+        }
+        for lane in self.lanes.iter_mut().filter(|lane| lane.goes_back()) {
+            while lane.head().is_some() {
+                let (seq, result) = lane.pop();
+                self.early.insert(seq, result);
             }
         }
     }
@@ -104,21 +124,5 @@ impl<T> Outlet<T> {
         self.early.pass(self.left);
         self.current = lane;
         true
-    }
-
-    /// Looks for new results, and moves what is in the way aside. `false` when there was nothing.
-    fn look(&mut self) -> bool {
-        let has_new = |lane: &mut Results<T>| lane.head().is_none() && lane.look();
-        if self.lanes.iter_mut().filter_map(|lane| has_new(lane).then_some(())).count() > 0 {
-            return true;
-        }
-        let before = self.early.held();
-        for lane in &mut self.lanes {
-            while lane.head().is_some() {
-                let (seq, result) = lane.pop();
-                self.early.insert(seq, result);
-            }
-        }
-        self.early.held() > before
     }
 }

@@ -73,7 +73,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     fn flush(&self) {
         let waiting = &self.exchange.waiting;
         if waiting.has_sleeper()
-            && self.outbox.delivered() > self.own().collected.load(Ordering::Relaxed)
+            && self.outbox.delivered() > self.own().seen.load(Ordering::Relaxed)
         {
             waiting.wake_one();
         }
