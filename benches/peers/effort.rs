@@ -16,12 +16,12 @@ pub enum Effort {
 
 impl Effort {
     pub fn rounds(self) -> usize {
-        self.pick(1, 5, 15)
+        self.pick(1, 5, 9)
     }
 
     /// How many items of this much work make one measurement.
     pub fn items(self, work: Duration) -> u64 {
-        let span = Duration::from_millis(self.pick(0, 40, 100)).as_nanos();
+        let span = Duration::from_millis(self.pick(0, 60, 300)).as_nanos();
         // What peers take for an item without work, so that those rows last no longer than the others.
         let overhead = 150;
         (span / (work.as_nanos() + overhead)).max(100) as u64

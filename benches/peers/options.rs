@@ -16,7 +16,7 @@ cargo bench --bench peers -- [OPTIONS]
   --rows LIST        amounts of work per item: none,60ns,1us,10us,10ns,200ns,5us,100us
   --sections LIST    throughput,speedup,slow-item,pause,skew,idle,ownership,memory
   --threads N        producers, and threads of the peers (2)
-  --rounds N         measure everything N times (15; quick: 5)
+  --rounds N         measure everything N times (9; quick: 5)
   --out DIR          draw the plots, as SVG, into this folder
   --markdown FILE    write what is printed also into this file";
 

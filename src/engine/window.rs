@@ -7,6 +7,8 @@ const MOST: usize = 8_192;
 /// The default window grows to about this much work for each producer, which hides the time that a
 /// wake-up takes behind the work.
 const AHEAD: Duration = Duration::from_millis(4);
+/// How many times as large it becomes each time. Doubling took a run of 10,000 quick items a fifth longer.
+const GROWTH: usize = 4;
 /// Items of the default window for each producer: one in work, one next, one result on its way.
 const PER_PRODUCER: usize = 3;
 
@@ -44,14 +46,14 @@ impl Window {
     }
 
     /// By how many items the window grows, when producers ran dry for want of credits while the
-    /// consumer had nothing to do: it doubles, up to the items that the run gets through in the time
+    /// consumer had nothing to do: four times as many, up to the items that the run gets through in the time
     /// that it may be ahead, judged by the `items` consumed in the last `elapsed`.
     ///
     /// Producers that run dry make that pace an underestimate, which growing then corrects.
     pub(crate) fn grow(&mut self, items: u64, elapsed: Duration) -> usize {
         let pace = items as f64 / elapsed.as_secs_f64().max(1e-9);
         let ahead = (pace * AHEAD.as_secs_f64()) as usize;
-        let target = self.size.saturating_mul(2).min(self.most).min(ahead).max(self.size);
+        let target = self.size.saturating_mul(GROWTH).min(self.most).min(ahead).max(self.size);
         let more = target - self.size;
         self.size = target;
         more
@@ -74,15 +76,15 @@ mod tests {
     }
 
     #[test]
-    fn fast_items_double_it_up_to_the_most() {
+    fn fast_items_let_it_grow_up_to_the_most() {
         let mut window = Window::growing(2);
         let sizes: Vec<_> = std::iter::repeat_with(|| {
             window.grow(100_000, Duration::from_millis(1));
             window.size()
         })
-        .take(12)
+        .take(7)
         .collect();
-        assert_eq!(sizes, [12, 24, 48, 96, 192, 384, 768, 1536, 3072, 6144, 8192, 8192]);
+        assert_eq!(sizes, [24, 96, 384, 1536, 6144, 8192, 8192]);
     }
 
     #[test]
