@@ -6,7 +6,7 @@ use std::time::Duration;
 const MOST: usize = 8_192;
 /// The default window grows to about this much work for each producer, which hides the time that a
 /// wake-up takes behind the work.
-const AHEAD: Duration = Duration::from_millis(4);
+const AHEAD: Duration = Duration::from_millis(2);
 /// How many times as large it becomes each time. Doubling took a run of 10,000 quick items a fifth longer.
 const GROWTH: usize = 4;
 /// Items of the default window for each producer: one in work, one next, one result on its way.
@@ -95,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_at_four_milliseconds_of_work() {
-        // Items of 100 us on two producers: 20,000 a second, 80 in 4 ms.
+    fn it_stops_at_two_milliseconds_of_work() {
+        // Items of 100 us on two producers: 20,000 a second, 40 in 2 ms.
         let mut window = Window::growing(2);
         for _ in 0..10 {
             window.grow(20_000, Duration::from_secs(1));
         }
-        assert_eq!(window.size(), 80);
+        assert_eq!(window.size(), 40);
     }
 
     #[test]

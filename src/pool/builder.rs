@@ -82,7 +82,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// everything serial; 0 is refused.
     ///
     /// Without it the window starts with three items for each producer and grows while items are
-    /// fast: to about 4 ms of work for each producer, and to 8,192 items at most.
+    /// fast: to about 2 ms of work for each producer, and to 8,192 items at most.
     pub fn window(mut self, items: usize) -> Self {
         self.window = Some(items);
         self
