@@ -77,8 +77,11 @@ impl<R: Runner + 'static> Crew<R> {
         // Room for all, so that no producer waits for a builder that is still starting threads.
         let (ready, outcomes) = bounded(stations.len());
         let mut failure = None;
+        let producers = stations.len();
         for station in stations {
-            if let Err(error) = crew.start(runner, station, stack_size, building, ready.clone()) {
+            let ready = ready.clone();
+            let started = crew.start(runner, station, producers, stack_size, building, ready);
+            if let Err(error) = started {
                 failure = Some(error);
                 building.give_up();
                 break;
@@ -101,6 +104,7 @@ impl<R: Runner + 'static> Crew<R> {
         &mut self,
         runner: &Arc<R>,
         station: Station,
+        producers: usize,
         stack_size: Option<usize>,
         building: &Arc<Building>,
         ready: Sender<Result<(), Error>>,
@@ -112,7 +116,7 @@ impl<R: Runner + 'static> Crew<R> {
         let (sender, runs) = bounded(1);
         let pool = CpuPool::of(&station, &name, stack_size);
         let work = move |pooled: Result<(), Error>| {
-            spread();
+            spread(producers);
             let producer =
                 pooled.and_then(|()| Producer::new(runner, station, stateless, &building.wanted));
             let (producer, outcome) = match producer {

@@ -63,7 +63,8 @@ struct Label {
 enum Says {
     /// From that output on, each belongs to the item after the one before; that one to `seq`.
     From,
-    /// The item `seq` failed and has no output.
+    /// The item `seq` failed and has no output. The next output, where no label says otherwise, is
+    /// that of the item after it.
     Failed(Box<Error>),
 }
 
@@ -105,14 +106,17 @@ impl<T> Outbox<T> {
         self.delivered += 1;
         match outcome {
             Ok(output) => {
-                if seq != self.expected || self.pushed == 0 {
+                if seq != self.expected {
                     self.label(seq, Says::From);
                 }
                 self.outputs.push(output);
                 self.pushed += 1;
                 self.expected = seq + 1;
             }
-            Err(error) => self.label(seq, Says::Failed(error)),
+            Err(error) => {
+                self.label(seq, Says::Failed(error));
+                self.expected = seq + 1;
+            }
         }
     }
 
@@ -121,19 +125,18 @@ impl<T> Outbox<T> {
         self.reach = self.reach.max(self.expected);
         let goes_back = seq < self.reach;
         self.labels.push(Label { at: self.pushed, seq, says, goes_back });
-        self.reach = self.reach.max(seq + 1);
     }
 }
 
 impl<T> Results<T> {
-    /// How many results were taken.
-    pub(crate) fn collected(&self) -> u64 {
-        self.collected
+    /// How many results were taken, or were here when it was last looked.
+    pub(crate) fn seen(&self) -> u64 {
+        self.collected + self.here as u64 + u64::from(self.failed.is_some())
     }
 
-    /// How many outputs were here when it was last looked, less those taken since.
-    pub(crate) fn here(&self) -> usize {
-        self.here
+    /// Whether a result that was here when it was last looked has not been taken.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.here > 0 || self.failed.is_some()
     }
 
     /// Whether there is something that was not here when it was last looked. Never `false` when
@@ -142,8 +145,8 @@ impl<T> Results<T> {
         self.has_many_new(1) || self.labels.len() > 0
     }
 
-    /// Whether so many outputs are here that were not when it was last looked, or at least more than
-    /// a ring had room for. Errors do not count.
+    /// Whether so many outputs are here that were not when it was last looked, or, of a lane that was
+    /// empty, at least more than its ring had room for. Errors do not count.
     pub(crate) fn has_many_new(&mut self, outputs: usize) -> bool {
         self.outputs.len() >= self.here + outputs || (self.here == 0 && self.outputs.has_more())
     }
@@ -166,7 +169,10 @@ impl<T> Results<T> {
             self.backward -= usize::from(label.goes_back);
             match label.says {
                 Says::From => self.expected = label.seq,
-                Says::Failed(error) => self.failed = Some((label.seq, error)),
+                Says::Failed(error) => {
+                    self.failed = Some((label.seq, error));
+                    self.expected = label.seq + 1;
+                }
             }
         }
         match &self.failed {
@@ -175,16 +181,18 @@ impl<T> Results<T> {
         }
     }
 
-    /// Whether a result behind the [`head`](Results::head) may belong to an earlier item.
-    pub(crate) fn goes_back(&self) -> bool {
-        self.backward > 0
+    /// Whether what is here has to be moved aside while it is not its turn: since a result behind the
+    /// [`head`](Results::head) may belong to an earlier item, or since it fills the ring, behind which
+    /// nobody sees what comes.
+    pub(crate) fn is_in_the_way(&self) -> bool {
+        self.backward > 0 || (self.here > 0 && self.outputs.has_more())
     }
 
     /// How many results, from the [`head`](Results::head) on, belong to items that follow each other.
     pub(crate) fn in_a_row(&self) -> usize {
         match self.failed {
             Some(_) => 1,
-            None => self.here.min((self.next_label_at() - self.taken) as usize),
+            None => (self.here as u64).min(self.next_label_at() - self.taken) as usize,
         }
     }
 

@@ -8,7 +8,8 @@ use crate::order::{Order, Reorder};
 /// In order of the input, results are handed out of the lane that has the one whose turn it is, as
 /// many as follow each other there. A lane ascends but for what its producer stole, which may be older
 /// than what it delivered before. When no lane has the result whose turn it is in front, it may be
-/// behind in one that goes back: what is here of that one moves into a buffer.
+/// behind in one that goes back: what is here of that one moves into a buffer. So does what fills its
+/// ring, or the collector would not see how much comes behind it.
 ///
 /// In order of completion each lane is in the order in which it finished; which of two lanes finished
 /// first is not known, so the one that is earlier in the input goes first, as it most likely did.
@@ -43,7 +44,7 @@ impl<T> Outlet<T> {
 
     /// Whether results are held back for order. To be asked when [`pop`](Outlet::pop) found nothing.
     pub(crate) fn holds_back(&self) -> bool {
-        self.early.held() > 0 || self.lanes.iter().any(|lane| lane.here() > 0)
+        self.early.held() > 0 || self.lanes.iter().any(Results::holds_back)
     }
 
     /// Whether something has come since [`pop`](Outlet::pop) found nothing. Never `false` when
@@ -61,7 +62,7 @@ impl<T> Outlet<T> {
     /// How many results of each producer have been seen here so far, whether they were handed out or
     /// not.
     pub(crate) fn seen(&self) -> impl Iterator<Item = u64> + '_ {
-        self.lanes.iter().map(|lane| lane.collected() + lane.here() as u64)
+        self.lanes.iter().map(Results::seen)
     }
 
     /// What is held back for order, and the lanes, in which there may be more.
@@ -78,7 +79,7 @@ impl<T> Outlet<T> {
             self.left -= 1;
             return Some(self.lanes[self.current].pop());
         }
-        self.clear_lanes_that_go_back();
+        self.clear_the_way();
         self.early.pop()
     }
 
@@ -91,11 +92,11 @@ impl<T> Outlet<T> {
         found
     }
 
-    fn clear_lanes_that_go_back(&mut self) {
+    fn clear_the_way(&mut self) {
         if self.order == Order::Completion {
             return;
         }
-        for lane in self.lanes.iter_mut().filter(|lane| lane.goes_back()) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.is_in_the_way()) {
             while lane.head().is_some() {
                 let (seq, result) = lane.pop();
                 self.early.insert(seq, result);
@@ -120,9 +121,139 @@ impl<T> Outlet<T> {
             return false;
         }
         // In order of the input no other lane has an index from among those that follow each other.
-        self.left = self.lanes[lane].in_a_row().min((second - head) as usize);
+        self.left = (self.lanes[lane].in_a_row() as u64).min(second - head) as usize;
         self.early.pass(self.left);
         self.current = lane;
         true
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use std::collections::{BTreeSet, VecDeque};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::outbox::{Outbox, outbox};
+    use crate::error::Error;
+
+    /// Producers that take from one input and steal from each other, as the hand-over lets them.
+    struct Crew {
+        inboxes: Vec<VecDeque<u64>>,
+        outboxes: Vec<Outbox<u64>>,
+        next: u64,
+        delivered: BTreeSet<u64>,
+    }
+
+    impl Crew {
+        fn new(lanes: usize, order: Order) -> (Self, Outlet<u64>) {
+            let (outboxes, results) = (0..lanes).map(|_| outbox(8)).unzip();
+            let inboxes = vec![VecDeque::new(); lanes];
+            let crew = Crew { inboxes, outboxes, next: 0, delivered: BTreeSet::new() };
+            (crew, Outlet::new(order, results))
+        }
+
+        fn take(&mut self, lane: usize, count: u64) {
+            self.inboxes[lane].extend(self.next..self.next + count);
+            self.next += count;
+        }
+
+        /// The older half of what a neighbour has; a thief has nothing of its own.
+        fn steal(&mut self, thief: usize, victim: usize) {
+            if self.inboxes[thief].is_empty() {
+                let half = self.inboxes[victim].len().div_ceil(2);
+                let loot: Vec<_> = self.inboxes[victim].drain(..half).collect();
+                self.inboxes[thief].extend(loot);
+            }
+        }
+
+        fn work(&mut self, lane: usize, fails: bool) {
+            if let Some(item) = self.inboxes[lane].pop_front() {
+                let outcome = if fails { Err(Box::new(Error::Closed {})) } else { Ok(10 * item) };
+                self.outboxes[lane].push(item, outcome);
+                self.delivered.insert(item);
+            }
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Take(usize, u64),
+        Steal(usize, usize),
+        Work(usize, bool),
+        Pop(usize),
+    }
+
+    fn steps(lanes: usize) -> impl Strategy<Value = Vec<Step>> {
+        let lane = 0..lanes;
+        let step = prop_oneof![
+            1 => (lane.clone(), 1u64..20).prop_map(|(lane, count)| Step::Take(lane, count)),
+            2 => (lane.clone(), lane.clone()).prop_map(|(thief, victim)| Step::Steal(thief, victim)),
+            8 => (lane, proptest::bool::weighted(0.3)).prop_map(|(lane, fails)| Step::Work(lane, fails)),
+            2 => (0usize..20).prop_map(Step::Pop),
+        ];
+        proptest::collection::vec(step, 0..300)
+    }
+
+    fn pop(outlet: &mut Outlet<u64>, crew: &Crew, popped: &mut Vec<u64>, order: Order) -> bool {
+        let Some((item, outcome)) = outlet.pop() else {
+            let next = popped.len() as u64;
+            let is_here = match order {
+                Order::Input => crew.delivered.contains(&next),
+                Order::Completion => crew.delivered.len() > popped.len(),
+            };
+            assert!(!is_here || outlet.has_new(), "{next} is here, and nobody would look again");
+            return outlet.has_new();
+        };
+        assert!(outcome.is_err() || outcome.ok() == Some(10 * item));
+        assert!(order == Order::Completion || item == popped.len() as u64);
+        popped.push(item);
+        true
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn whatever_was_delivered_comes_out_in_its_turn(
+            order in prop_oneof![Just(Order::Input), Just(Order::Completion)],
+            steps in (2usize..5).prop_flat_map(steps),
+        ) {
+            let (mut crew, mut outlet) = Crew::new(5, order);
+            let mut popped = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Take(lane, count) => crew.take(lane, count),
+                    Step::Steal(thief, victim) => crew.steal(thief, victim),
+                    Step::Work(lane, fails) => crew.work(lane, fails),
+                    Step::Pop(most) => {
+                        (0..most).for_each(|_| _ = pop(&mut outlet, &crew, &mut popped, order));
+                    }
+                }
+            }
+            let lanes = crew.inboxes.len();
+            (0..lanes).for_each(|lane| while !crew.inboxes[lane].is_empty() { crew.work(lane, false) });
+            let mut rounds = 0;
+            while pop(&mut outlet, &crew, &mut popped, order) {
+                rounds += 1;
+                prop_assert!(rounds < 100_000, "it finds nothing, and always something new");
+            }
+            popped.sort_unstable();
+            prop_assert_eq!(popped, (0..crew.next).collect::<Vec<_>>());
+        }
+    }
+
+    /// The item after the last output was stolen back, behind a failure of a later one.
+    #[test]
+    fn an_item_behind_the_failure_of_a_later_one_is_found() {
+        let (mut outbox, results) = outbox(8);
+        let mut outlet = Outlet::new(Order::Input, vec![results]);
+        outbox.push(0, Ok(0));
+        outbox.push(2, Err(Box::new(Error::Closed {})));
+        outbox.push(1, Ok(10));
+        let items: Vec<_> = std::iter::from_fn(|| outlet.pop()).map(|(item, _)| item).collect();
+        assert_eq!(items, [0, 1, 2]);
     }
 }
