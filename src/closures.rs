@@ -137,6 +137,15 @@ where
         self.map.producer_work(cx, state, input)
     }
 
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut M::ProducerState,
+        inputs: &mut Vec<M::Input>,
+    ) -> Result<Vec<Result<M::Output>>> {
+        self.map.producer_work_batch(cx, state, inputs)
+    }
+
     fn producer_end(&self, cx: &ProducerContext<'_>, state: M::ProducerState) -> Result<()> {
         self.map.producer_end(cx, state)
     }

@@ -11,7 +11,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The result of a hook.
 pub type Result<T, E = BoxError> = std::result::Result<T, E>;
 
-/// One of the six hooks of a [`Runner`](crate::Runner).
+/// One of the seven hooks of a [`Runner`](crate::Runner).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hook {
@@ -19,6 +19,8 @@ pub enum Hook {
     ProducerInit,
     /// [`Runner::producer_work`](crate::Runner::producer_work).
     ProducerWork,
+    /// [`Runner::producer_work_batch`](crate::Runner::producer_work_batch).
+    ProducerWorkBatch,
     /// [`Runner::producer_end`](crate::Runner::producer_end).
     ProducerEnd,
     /// [`Runner::consumer_init`](crate::Runner::consumer_init).
@@ -34,6 +36,7 @@ impl fmt::Display for Hook {
         f.write_str(match self {
             Hook::ProducerInit => "producer_init",
             Hook::ProducerWork => "producer_work",
+            Hook::ProducerWorkBatch => "producer_work_batch",
             Hook::ProducerEnd => "producer_end",
             Hook::ConsumerInit => "consumer_init",
             Hook::ConsumerWork => "consumer_work",
@@ -142,7 +145,11 @@ pub enum Error {
         /// What is wrong with them, and what is allowed.
         source: DeviceError,
     },
-    /// The window has no room for what one producer takes at once: one item.
+    /// A batch cannot have no items.
+    #[non_exhaustive]
+    Batch {},
+    /// The window has no room for what one producer takes at once: one item, or the largest
+    /// [batch](crate::Batch).
     #[non_exhaustive]
     Window {
         /// What was asked for, in items.
@@ -218,6 +225,11 @@ impl Error {
         matches!(self, Error::InputFailed { .. } | Error::InputPanicked { .. })
     }
 
+    /// How many items it fails: those of a batch fail together.
+    pub(crate) fn failed_items(&self) -> u64 {
+        self.items().len().max(1) as u64
+    }
+
     fn call(&self) -> Option<(Hook, &Site)> {
         match self {
             Error::HookFailed { hook, site, .. } | Error::HookPanicked { hook, site, .. } => {
@@ -243,6 +255,7 @@ impl fmt::Display for Error {
             Error::Window { window, least } => {
                 write!(f, "a window of {window} items is too small; at least {least} is needed")
             }
+            Error::Batch {} => f.write_str("a batch needs room for at least one item, not 0"),
             Error::CpuThreads {} => f.write_str("a CPU producer needs at least one thread, not 0"),
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
@@ -271,6 +284,7 @@ impl std::error::Error for Error {
             | Error::Closed {}
             | Error::Active {}
             | Error::OwnThread {}
+            | Error::Batch {}
             | Error::CpuThreads {}
             | Error::Window { .. } => None,
         }
@@ -282,6 +296,26 @@ impl From<DeviceError> for Error {
         Error::Devices { source }
     }
 }
+
+/// The cause of the failure of a [`producer_work_batch`](crate::Runner::producer_work_batch) that gave
+/// more or fewer outputs than it had inputs: which belong together cannot be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OutputCount {
+    /// How many inputs the hook had.
+    pub inputs: usize,
+    /// How many outputs it gave.
+    pub outputs: usize,
+}
+
+impl fmt::Display for OutputCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let OutputCount { inputs, outputs } = self;
+        write!(f, "{outputs} outputs were given for {inputs} inputs")
+    }
+}
+
+impl std::error::Error for OutputCount {}
 
 /// The text of a caught panic.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -41,7 +41,7 @@
 //!
 //! # The trait
 //!
-//! A type of your own that implements [`Runner`] has a name, documentation, and all six hooks. The three
+//! A type of your own that implements [`Runner`] has a name, documentation, and all the hooks. The
 //! producer hooks run on a thread for each device; the three consumer hooks on one thread for each run.
 //! States never leave their thread, so they need not be `Send`.
 //!
@@ -108,6 +108,53 @@
 //!
 //! [`OrderedRunner`] gives the consumer the results 0, 1, 2, ... as the input had them.
 //! [`UnorderedRunner`] gives them as they are finished. With [`Pool`] you choose when you build it.
+//!
+//! # Batches
+//!
+//! A GPU is busy only when it gets many items at a time. Implement
+//! [`producer_work_batch`](Runner::producer_work_batch), and say how batches are formed: exactly so many
+//! items ([`Batch::of`]), what is there when a producer is free ([`Batch::up_to`]), and how long to wait for
+//! more ([`within`](Batch::within)). The consumer sees single outputs all the same, in order.
+//!
+//! ```
+//! # use gangline::{Batch, ConsumerContext, OrderedRunner, ProducerContext, Result, Runner};
+//! # struct Doubler;
+//! impl Runner for Doubler {
+//! #   type Input = u64;
+//! #   type Output = u64;
+//! #   type ProducerState = ();
+//! #   type ConsumerState = Vec<u64>;
+//! #   type Summary = Vec<u64>;
+//! #   fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> { Ok(()) }
+//! #   fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<u64>> { Ok(vec![]) }
+//! #   fn consumer_work(&self, _: &ConsumerContext<'_>, all: &mut Vec<u64>, y: u64) -> Result<()> {
+//! #       all.push(y);
+//! #       Ok(())
+//! #   }
+//! #   fn consumer_end(&self, _: &ConsumerContext<'_>, all: Vec<u64>) -> Result<Vec<u64>> { Ok(all) }
+//!     // ... and the other hooks
+//!     fn producer_work(&self, _: &ProducerContext<'_>, _: &mut (), x: u64) -> Result<u64> {
+//!         Ok(2 * x)
+//!     }
+//!     fn producer_work_batch(
+//!         &self,
+//!         _: &ProducerContext<'_>,
+//!         _: &mut (),
+//!         inputs: &mut Vec<u64>,
+//!     ) -> Result<Vec<Result<u64>>> {
+//!         Ok(inputs.iter().map(|x| Ok(2 * x)).collect())
+//!     }
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let mut runner = OrderedRunner::builder(Doubler).devices(2).batch(Batch::of(4)).build()?;
+//! assert_eq!(runner.run(0..6)?, [0, 2, 4, 6, 8, 10]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! One bad item fails only itself: a batch that fails while all inputs are still in `inputs` is split and
+//! tried again until the guilty item stands alone.
 //!
 //! # What bounds memory
 //!
@@ -200,6 +247,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod account;
+mod batch;
+mod batches;
 mod cancel;
 mod cfg;
 mod closures;
@@ -215,6 +264,8 @@ mod stream;
 mod sync;
 
 pub use crate::account::Account;
+pub use crate::batch::Batch;
+pub use crate::batches::{Batches, InBatches};
 pub use crate::cancel::{CancelToken, Guard};
 pub use crate::cfg::{CfgError, CfgNode, PathProblem};
 pub use crate::closures::{Fold, Map, map};
@@ -222,7 +273,7 @@ pub use crate::closures::{Fold, Map, map};
 #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
 pub use crate::cpu_threads::CpuThreads;
 pub use crate::device::{Device, DeviceError, Devices, IntoDevices};
-pub use crate::error::{BoxError, Error, Hook, PanicMessage, Result, Site};
+pub use crate::error::{BoxError, Error, Hook, OutputCount, PanicMessage, Result, Site};
 pub use crate::order::Order;
 pub use crate::pool::{
     Builder, Handle, InChosenOrder, InCompletionOrder, InInputOrder, Kind, OrderedRunner, Pool,

@@ -26,6 +26,7 @@ use crate::error::Result;
 /// |---|---|---|
 /// | [`producer_init`] | once per producer when the runner is built, again after [`activate`] and after a panic | the producer's, all at the same time |
 /// | [`producer_work`] | once per item | the thread of the producer that is free |
+/// | [`producer_work_batch`] | instead, once per batch, where the builder was given a [`Batch`] | the same |
 /// | [`producer_end`] | once per producer state that is alive, at [`close`] or drop | the producer's |
 /// | [`consumer_init`] | once per [`run`], before the first item is pulled | the run's own thread |
 /// | [`consumer_work`] | once per result | the run's own thread |
@@ -83,6 +84,8 @@ use crate::error::Result;
 ///
 /// [`producer_init`]: Runner::producer_init
 /// [`producer_work`]: Runner::producer_work
+/// [`producer_work_batch`]: Runner::producer_work_batch
+/// [`Batch`]: crate::Batch
 /// [`producer_end`]: Runner::producer_end
 /// [`consumer_init`]: Runner::consumer_init
 /// [`consumer_work`]: Runner::consumer_work
@@ -136,6 +139,41 @@ pub trait Runner: Send + Sync {
         state: &mut Self::ProducerState,
         input: Self::Input,
     ) -> Result<Self::Output>;
+
+    /// Makes the outputs of several inputs at once, in their order. The default calls
+    /// [`producer_work`](Runner::producer_work) for each.
+    ///
+    /// Called instead of `producer_work` where the builder was given a [`Batch`](crate::Batch), on the
+    /// thread of the producer that took the items, with one input or more. `inputs` may be read in
+    /// place, or taken out: with [`drain`](Vec::drain) or [`std::mem::take`].
+    /// [`items`](ProducerContext::items) tells the inputs' indices, and [`at`](ProducerContext::at)
+    /// narrows the context to one of them.
+    ///
+    /// A runner that only works on batches has `producer_work` return an error, or call this one with a
+    /// `Vec` of one input. One that wraps another runner has to forward this hook as well as the others: where
+    /// it is left out, the default takes the place of the inner runner's own, and no batch ever
+    /// reaches that.
+    ///
+    /// - `Ok` with one element for each input: each is what `producer_work` would have returned for that
+    ///   input. An `Err` among them fails that item alone.
+    /// - `Err`, panic, or `Ok` with another number of elements: if all inputs are still in `inputs`, the
+    ///   batch is split in two halves, which are tried again one after the other, until the guilty
+    ///   item stands alone; the others keep their outputs. For one guilty item of n these are at most
+    ///   2 log2(n) calls more, rounded up. If inputs were taken out, the items fail together, with an error
+    ///   that names them all. A wrong number of outputs has [`OutputCount`](crate::OutputCount) as its
+    ///   cause.
+    /// - Panic: in addition `state` is dropped, and made anew before the next call.
+    /// - When the run is cancelled, stopped or has failed: as for `producer_work`; nothing is tried
+    ///   again.
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut Self::ProducerState,
+        inputs: &mut Vec<Self::Input>,
+    ) -> Result<Vec<Result<Self::Output>>> {
+        let each = inputs.drain(..).enumerate();
+        Ok(each.map(|(i, input)| self.producer_work(&cx.at(i), state, input)).collect())
+    }
 
     /// Ends one producer. The default drops the state.
     ///
@@ -218,6 +256,15 @@ macro_rules! forward {
                 input: R::Input,
             ) -> Result<R::Output> {
                 (**self).producer_work(cx, state, input)
+            }
+
+            fn producer_work_batch(
+                &self,
+                cx: &ProducerContext<'_>,
+                state: &mut R::ProducerState,
+                inputs: &mut Vec<R::Input>,
+            ) -> Result<Vec<Result<R::Output>>> {
+                (**self).producer_work_batch(cx, state, inputs)
             }
 
             fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {

@@ -139,7 +139,7 @@ impl<R: Runner> Consumer<R> {
             drop_quietly(error);
             return Error::Cancelled {};
         }
-        self.failed += 1;
+        self.failed += error.failed_items();
         error
     }
 

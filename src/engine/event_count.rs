@@ -82,6 +82,19 @@ impl EventCount {
         }
     }
 
+    /// As [`wait_unless`](EventCount::wait_unless), but sleeps no longer than `most`.
+    pub(crate) fn wait_at_most(&self, most: Duration, is_ready: impl FnOnce() -> bool) {
+        self.enlist();
+        let fenced = self.barrier.heavy();
+        if is_ready() {
+            self.resign();
+        } else if fenced.is_ok() {
+            self.doze(most);
+        } else {
+            self.doze(most.min(UNFENCED));
+        }
+    }
+
     /// Sleeps until it is notified, but no longer than `most`, unless `is_ready`. It may also return for
     /// no reason. There is no fence, so what is published at the same time may be missed by `is_ready`
     /// and its publisher miss the sleeper: `most` bounds what that costs.

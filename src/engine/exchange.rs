@@ -16,7 +16,7 @@
 //! collector as soon as it is delivered: nothing waits for a neighbour to fill up a batch. What makes
 //! it cheap is that, while items are quick, no party takes a lock for a single one, nor passes a fence
 //! where the [`Barrier`](crate::sync::Barrier) is asymmetric: the intake and the outboxes are rings
-//! with one writer each, of which the reader takes all that is there at once.
+//! with one writer each, of which the reader looks at many values at a time.
 //! Producers take turns at reading the intake, several items each time, into inboxes of their own.
 //! Items in an inbox stay available: a producer that finds nothing takes from there, and one that sees
 //! a neighbour stand still for a while takes from it first, so a slow item keeps back none of those
@@ -29,7 +29,7 @@
 //!   one sleeper each time, which in turn finds items to take. Items move from the intake into an
 //!   inbox under the lock of the intake, which a producer takes for its last look. While stolen items
 //!   move they are in neither inbox, but the thief notifies after that.
-//! - The **collector** sleeps on `waiting` when all outboxes are empty. It tells each producer how many
+//! - The **collector** sleeps on `waiting` when no outbox has the result whose turn it is. It tells each producer how many
 //!   more results it wants to be woken for: one, or, while they come thick and fast, several, in which
 //!   case it is also woken by a producer that runs out of items, and by the clock.
 //! - The **feeder** sleeps on `credits`, and is listed under its lock. The collector gives credits back
@@ -42,10 +42,11 @@
 //!
 //! No user code runs under any of the locks.
 
+mod gatherer;
 mod taker;
 
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
@@ -53,10 +54,12 @@ use super::event_count::EventCount;
 use super::outbox::{Outbox, Outcome, Results, outbox};
 use super::outlet::Outlet;
 use super::queue::{Receiver, Sender, queue};
+use crate::batch::Batch;
 use crate::order::Order;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock, wait};
+use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock, now, wait};
 
+pub(crate) use self::gatherer::{Gathered, Gatherer};
 pub(crate) use self::taker::Taker;
 
 /// How often a party that found nothing looks again, giving up the rest of its time slice each
@@ -83,14 +86,19 @@ pub(crate) struct Exchange<I, T> {
     credits: CachePadded<Mutex<Credits>>,
     returned: Condvar,
     /// What the feeder takes with it.
-    feeding: Mutex<Option<(Sender<I>, Outbox<T>)>>,
+    feeding: Mutex<Option<FeederEnds<I, T>>>,
     /// What the collector takes with it, and brings back.
     collecting: Mutex<Vec<Results<T>>>,
+    /// How producers form batches; `None` where they take items one by one.
+    batch: Option<Batch>,
+    /// How many items were pushed, where there are batches.
+    pushed: CachePadded<AtomicU64>,
     /// What is left is not wanted.
     aborted: AtomicBool,
     /// Whether the feeder is to stop. Also in `credits`; here so that it costs a load per item.
     halted: AtomicBool,
-    /// The feeder waits for credits. A hint for the window, without consequences when it is late.
+    /// The feeder waits for credits. For the window this is a hint, without consequences when it is
+    /// late; where there are batches the feeder notifies `idle` of it.
     starving: AtomicBool,
     /// A producer ran dry while the feeder was starving. A hint likewise.
     dry: AtomicBool,
@@ -101,7 +109,14 @@ struct Intake<I> {
     items: Receiver<I>,
     /// The index of the next item that is taken.
     next: u64,
+    /// When each item was pushed, where batches go by that.
+    stamps: Option<Receiver<Instant>>,
+    /// The stamp of the next item, once somebody has looked at it.
+    oldest: Option<Instant>,
 }
+
+/// The feeder's own ends: of the way to the producers, with stamps or without, and to the collector.
+type FeederEnds<I, T> = (Sender<I>, Option<Sender<Instant>>, Outbox<T>);
 
 /// What belongs to one producer.
 #[derive(Debug)]
@@ -149,14 +164,16 @@ pub(crate) enum News {
 }
 
 impl<I, T> Exchange<I, T> {
-    pub(crate) fn new(producers: usize, window: usize) -> Self {
+    pub(crate) fn new(producers: usize, window: usize, batch: Option<Batch>) -> Self {
         let (inlet, items) = queue(window);
+        let is_timed = batch.is_some_and(|batch| batch.is_timed());
+        let (stamper, stamps) = is_timed.then(|| queue(window)).unzip();
         let (aside, own_results) = outbox(1);
         let (lanes, mut results): (Vec<_>, Vec<_>) =
             std::iter::repeat_with(|| Lane::new(window)).take(producers).unzip();
         results.push(own_results);
         Exchange {
-            intake: CachePadded::new(Mutex::new(Intake { items, next: 0 })),
+            intake: CachePadded::new(Mutex::new(Intake { items, next: 0, stamps, oldest: None })),
             lanes: lanes.into_iter().map(CachePadded::new).collect(),
             idle: CachePadded::new(EventCount::new()),
             total: AtomicU64::new(UNKNOWN),
@@ -167,13 +184,20 @@ impl<I, T> Exchange<I, T> {
                 halted: false,
             })),
             returned: Condvar::new(),
-            feeding: Mutex::new(Some((inlet, aside))),
+            feeding: Mutex::new(Some((inlet, stamper, aside))),
             collecting: Mutex::new(results),
+            batch,
+            pushed: CachePadded::new(AtomicU64::new(0)),
             aborted: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             starving: AtomicBool::new(false),
             dry: AtomicBool::new(false),
         }
+    }
+
+    /// How producers form batches.
+    pub(crate) fn batch(&self) -> Option<Batch> {
+        self.batch
     }
 
     fn producers(&self) -> usize {
@@ -187,6 +211,14 @@ impl<I, T> Exchange<I, T> {
         credits.halted = true;
         drop(credits);
         self.returned.notify_one();
+        self.complete_batches();
+    }
+
+    /// Nothing more comes to the batches that wait, for the reason that was just written.
+    fn complete_batches(&self) {
+        if self.batch.is_some() {
+            self.idle.notify_all();
+        }
     }
 
     pub(crate) fn is_halted(&self) -> bool {
@@ -197,6 +229,7 @@ impl<I, T> Exchange<I, T> {
     pub(crate) fn end(&self, total: u64) {
         self.total.store(total, Ordering::Release);
         self.waiting.notify_all();
+        self.complete_batches();
     }
 
     /// Wakes everybody up to leave: nothing that is still here is wanted.
@@ -259,6 +292,7 @@ pub(crate) struct Feeder<I, T> {
     /// Credits that it took and has not yet used.
     credits: usize,
     inlet: Sender<I>,
+    stamper: Option<Sender<Instant>>,
     aside: Outbox<T>,
 }
 
@@ -266,8 +300,8 @@ impl<I, T> Feeder<I, T> {
     /// The feeder of `exchange`, which has only one.
     pub(crate) fn new(exchange: &Exchange<I, T>) -> Self {
         let ends = lock(&exchange.feeding).take();
-        let (inlet, aside) = ends.expect("a run has one feeder");
-        Feeder { credits: 0, inlet, aside }
+        let (inlet, stamper, aside) = ends.expect("a run has one feeder");
+        Feeder { credits: 0, inlet, stamper, aside }
     }
 
     /// Waits until there is a credit. `false` when the feeder is to stop.
@@ -281,7 +315,7 @@ impl<I, T> Feeder<I, T> {
     /// As [`wait_for_credit`](Feeder::wait_for_credit), but `false` also when none is free.
     pub(crate) fn has_credit(&mut self, exchange: &Exchange<I, T>) -> bool {
         if self.credits == 0 {
-            self.credits = exchange.free_credits();
+            self.credits = exchange.free_credits(1);
         }
         self.credits > 0
     }
@@ -300,7 +334,15 @@ impl<I, T> Feeder<I, T> {
     /// Gives the next item out. Items are counted from 0 in the order in which they are pushed.
     #[inline]
     pub(crate) fn push(&mut self, exchange: &Exchange<I, T>, item: I) {
+        if let Some(stamper) = &mut self.stamper {
+            stamper.push(now());
+        }
         self.inlet.push(item);
+        if exchange.batch.is_some() {
+            // Only the feeder writes, so a load and a store do.
+            let pushed = exchange.pushed.load(Ordering::Relaxed);
+            exchange.pushed.store(pushed + 1, Ordering::Release);
+        }
         exchange.idle.notify();
     }
 
@@ -314,7 +356,7 @@ impl<I, T> Feeder<I, T> {
 impl<I, T> Exchange<I, T> {
     /// All credits that are free, at least one; none when the feeder is to stop.
     fn wait_for_credits(&self) -> usize {
-        let credits = self.free_credits();
+        let credits = self.free_credits(self.lot());
         if credits > 0 {
             return credits;
         }
@@ -327,14 +369,14 @@ impl<I, T> Exchange<I, T> {
     fn look_for_credits(&self) -> Option<usize> {
         (0..LOOKS_BEFORE_SLEEP).find_map(|_| {
             std::thread::yield_now();
-            let credits = self.free_credits();
+            let credits = self.free_credits(self.lot());
             (credits > 0 || self.is_halted()).then_some(credits)
         })
     }
 
     fn sleep_for_credits(&self) -> usize {
         let mut credits = lock(&self.credits);
-        while credits.free == 0 && !credits.halted {
+        while credits.free < self.lot() && !credits.halted {
             credits.waiting = true;
             credits = wait(&self.returned, credits);
             credits.waiting = false;
@@ -349,14 +391,26 @@ impl<I, T> Exchange<I, T> {
         if self.idle.has_sleeper() && lock(&self.intake).items.len() == 0 {
             self.dry.store(true, Ordering::Relaxed);
         }
+        if self.batch.is_some() {
+            self.idle.notify();
+        }
     }
 
     pub(crate) fn feed_again(&self) {
         self.starving.store(false, Ordering::Relaxed);
     }
 
-    fn free_credits(&self) -> usize {
-        std::mem::take(&mut lock(&self.credits).free)
+    /// All credits that are free, if they are that many.
+    fn free_credits(&self, least: usize) -> usize {
+        let mut credits = lock(&self.credits);
+        if credits.free < least { 0 } else { std::mem::take(&mut credits.free) }
+    }
+
+    /// How many credits a feeder waits for: those of a whole batch, or each that comes back would make
+    /// a small one where the window is narrow. Whatever is out comes back in the end, and the window
+    /// has room for a batch.
+    fn lot(&self) -> usize {
+        self.batch.map_or(1, |batch| batch.most())
     }
 }
 
@@ -387,9 +441,9 @@ impl<I, T> Exchange<I, T> {
         }
         let mut pot = lock(&self.credits);
         pot.free += credits;
-        let waiting = pot.waiting;
+        let is_awaited = pot.waiting && pot.free >= self.lot();
         drop(pot);
-        if waiting {
+        if is_awaited {
             self.returned.notify_one();
         }
     }

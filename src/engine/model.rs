@@ -92,7 +92,7 @@ fn collect(
 }
 
 fn run(order: Order, workers: usize, window: usize, items: u64) {
-    let hub = Arc::new(Hub::new(workers, window));
+    let hub = Arc::new(Hub::new(workers, window, None));
     let given = Arc::new(AtomicU64::new(0));
     let threads = producers(&hub, workers);
     let consumer = {
@@ -143,7 +143,7 @@ fn without_input() {
 #[test]
 fn a_slow_item_keeps_back_none_of_its_neighbours() {
     check(|| {
-        let hub = Arc::new(Hub::new(2, 5));
+        let hub = Arc::new(Hub::new(2, 5, None));
         let others = Arc::new((Mutex::new(0), shuttle::sync::Condvar::new()));
         let produce = |lane| {
             let (hub, others) = (hub.clone(), others.clone());
@@ -192,7 +192,7 @@ fn a_slow_item_keeps_back_none_of_its_neighbours() {
 #[test]
 fn a_pausing_source_gets_everything_delivered() {
     check(|| {
-        let hub = Arc::new(Hub::new(2, 4));
+        let hub = Arc::new(Hub::new(2, 4, None));
         let consumed = Arc::new((Mutex::new(0u64), shuttle::sync::Condvar::new()));
         let threads = producers(&hub, 2);
         let consumer = {
@@ -243,7 +243,7 @@ fn ending_early_wakes_everybody() {
     }
     for how in [How::Abort, How::Halt, How::StopAfter(0), How::StopAfter(2)] {
         check(move || {
-            let hub = Arc::new(Hub::new(2, 2));
+            let hub = Arc::new(Hub::new(2, 2, None));
             let given = Arc::new(AtomicU64::new(0));
             let threads = producers(&hub, 2);
             let stop_after = if let How::StopAfter(n) = how { n } else { u64::MAX };

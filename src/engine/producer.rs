@@ -23,10 +23,10 @@ pub(crate) struct Join<R: Runner> {
 
 /// A producer between its `producer_init` and its `producer_end`.
 pub(crate) struct Producer<R: Runner> {
-    runner: Arc<R>,
-    station: Station,
+    pub(super) runner: Arc<R>,
+    pub(super) station: Station,
     /// `None` after a panic, until it is made anew.
-    state: Option<R::ProducerState>,
+    pub(super) state: Option<R::ProducerState>,
     /// Counts the producers without a state.
     stateless: Arc<AtomicUsize>,
 }
@@ -72,7 +72,7 @@ impl<R: Runner> Producer<R> {
     }
 
     /// Makes the state anew if it was lost.
-    fn prepare(&mut self, wanted: &Wanted) -> Result<(), Error> {
+    pub(super) fn prepare(&mut self, wanted: &Wanted) -> Result<(), Error> {
         if self.state.is_some() {
             return Ok(());
         }
@@ -84,6 +84,13 @@ impl<R: Runner> Producer<R> {
     }
 
     fn work_on(&mut self, run: &Run<R>) {
+        match run.exchange.batch() {
+            Some(batch) => self.work_on_batches(run, batch),
+            None => self.work_on_items(run),
+        }
+    }
+
+    fn work_on_items(&mut self, run: &Run<R>) {
         let mut taker = Taker::new(&run.exchange, self.station.worker);
         let mut next = taker.next();
         while let Some((seq, input)) = next {
@@ -121,7 +128,7 @@ impl<R: Runner> Producer<R> {
         outcome
     }
 
-    fn lose_state(&mut self) {
+    pub(super) fn lose_state(&mut self) {
         if let Some(state) = self.state.take() {
             drop_quietly(state);
         }
@@ -141,7 +148,7 @@ impl<R: Runner> Producer<R> {
     }
 }
 
-fn site(station: &Station, items: &[u64], attempt: Option<u32>) -> Site {
+pub(super) fn site(station: &Station, items: &[u64], attempt: Option<u32>) -> Site {
     Site {
         items: items.to_vec(),
         device: station.place.devices().first().copied(),

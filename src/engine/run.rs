@@ -2,6 +2,7 @@
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use crate::batch::Batch;
 use crate::cancel::{Interrupt, Pulling};
 use crate::engine::call::drop_quietly;
 use crate::engine::exchange::{Exchange, News};
@@ -31,12 +32,12 @@ pub(crate) struct Run<R: Runner> {
 }
 
 impl<R: Runner> Run<R> {
-    pub(crate) fn new(order: Order, producers: usize, window: usize) -> Self {
+    pub(crate) fn new(order: Order, producers: usize, window: usize, batch: Option<Batch>) -> Self {
         let (halting, halted) = bounded(0);
         Run {
             halting: Mutex::new(Some(halting)),
             halted,
-            exchange: Exchange::new(producers, window),
+            exchange: Exchange::new(producers, window, batch),
             wanted: Wanted::all(),
             consumable: Wanted::all(),
             order,

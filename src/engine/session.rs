@@ -15,6 +15,7 @@ use super::run::Run;
 use super::source::{Pulled, Source};
 use super::window::Window;
 use crate::account::Account;
+use crate::batch::Batch;
 use crate::cancel::{CancelToken, Seen, Watch};
 use crate::cfg::CfgNode;
 #[cfg(feature = "rayon")]
@@ -31,6 +32,8 @@ pub(crate) struct Settings {
     pub(crate) order: Order,
     /// `None`: it grows by itself.
     pub(crate) window: Option<usize>,
+    /// `None`: items are worked on one by one.
+    pub(crate) batch: Option<Batch>,
     pub(crate) stack_size: Option<usize>,
     #[cfg(feature = "rayon")]
     pub(crate) cpu_threads: CpuThreads,
@@ -191,7 +194,8 @@ impl<R: Runner + 'static> Engine<R> {
         if crew.is_own_thread() {
             return Err(Error::OwnThread {});
         }
-        let run = Arc::new(Run::new(self.settings.order, crew.len(), window.size()));
+        let settings = &self.settings;
+        let run = Arc::new(Run::new(settings.order, crew.len(), window.size(), settings.batch));
         let watch = self.settings.token.watch(self.seen, &run);
         // A request made before the run ends it at its start: no producer is needed, nor a state
         // made anew for it.
@@ -213,7 +217,10 @@ impl<R: Runner + 'static> Engine<R> {
     fn window(&self) -> Window {
         match self.settings.window {
             Some(size) => Window::fixed(size),
-            None => Window::growing(self.settings.devices.len()),
+            None => {
+                let most = self.settings.batch.map_or(1, |batch| batch.most());
+                Window::growing(self.settings.devices.len(), most)
+            }
         }
     }
 
@@ -360,7 +367,7 @@ impl<R: Runner> Streaming<R> {
                 collector.done(&run.exchange);
                 match &outcome {
                     Ok(_) => self.account.ok += 1,
-                    Err(_) => self.account.failed += 1,
+                    Err(error) => self.account.failed += error.failed_items(),
                 }
                 return Some(outcome.map_err(|error| *error));
             }

@@ -9,7 +9,8 @@ const MOST: usize = 8_192;
 const AHEAD: Duration = Duration::from_millis(2);
 /// How many times as large it becomes each time. Doubling took a run of 10,000 quick items a fifth longer.
 const GROWTH: usize = 4;
-/// Items of the default window for each producer: one in work, one next, one result on its way.
+/// Batches of the default window for each producer, where a batch may be one item: one in work, one
+/// next, one whose results are on their way.
 const PER_PRODUCER: usize = 3;
 
 /// The size of a run's window, and whether it may grow.
@@ -26,9 +27,9 @@ impl Window {
         Window { size, most: size }
     }
 
-    /// Enough for `producers`, growing while items are fast.
-    pub(crate) fn growing(producers: usize) -> Self {
-        let size = PER_PRODUCER * producers;
+    /// Enough for `producers` that take up to `batch` items at once, growing while items are fast.
+    pub(crate) fn growing(producers: usize, batch: usize) -> Self {
+        let size = batch.saturating_mul(PER_PRODUCER * producers);
         Window { size, most: size.max(MOST) }
     }
 
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn fast_items_let_it_grow_up_to_the_most() {
-        let mut window = Window::growing(2);
+        let mut window = Window::growing(2, 1);
         let sizes: Vec<_> = std::iter::repeat_with(|| {
             window.grow(100_000, Duration::from_millis(1));
             window.size()
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn slow_items_leave_it_as_it_is() {
-        let mut window = Window::growing(2);
+        let mut window = Window::growing(2, 1);
         assert_eq!(window.grow(200, Duration::from_secs(1)), 0);
         assert_eq!(window.size(), 6);
     }
@@ -97,7 +98,7 @@ mod tests {
     #[test]
     fn it_stops_at_two_milliseconds_of_work() {
         // Items of 100 us on two producers: 20,000 a second, 40 in 2 ms.
-        let mut window = Window::growing(2);
+        let mut window = Window::growing(2, 1);
         for _ in 0..10 {
             window.grow(20_000, Duration::from_secs(1));
         }
@@ -106,8 +107,8 @@ mod tests {
 
     #[test]
     fn more_producers_than_the_most_still_have_their_share() {
-        assert_eq!(Window::growing(10_000).size(), 30_000);
-        assert!(!Window::growing(10_000).may_grow());
+        assert_eq!(Window::growing(10_000, 1).size(), 30_000);
+        assert!(!Window::growing(10_000, 1).may_grow());
     }
 
     proptest! {
@@ -116,7 +117,7 @@ mod tests {
             producers in 1usize..100,
             steps in proptest::collection::vec((0u64..1_000_000, 0u64..10_000_000_000), 0..40),
         ) {
-            let mut window = Window::growing(producers);
+            let mut window = Window::growing(producers, 1);
             for (items, nanos) in steps {
                 let before = window.size();
                 let more = window.grow(items, Duration::from_nanos(nanos));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::{Handle, InChosenOrder, Kind};
+use crate::batch::Batch;
 use crate::cancel::CancelToken;
 use crate::cfg::CfgNode;
 #[cfg(feature = "rayon")]
@@ -42,6 +43,7 @@ pub struct Builder<R, O> {
     cfg: CfgNode,
     order: Order,
     window: Option<usize>,
+    batch: Option<Batch>,
     stack_size: Option<usize>,
     #[cfg(feature = "rayon")]
     cpu_threads: CpuThreads,
@@ -57,6 +59,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             cfg: CfgNode::new(),
             order: O::ORDER,
             window: None,
+            batch: None,
             stack_size: None,
             #[cfg(feature = "rayon")]
             cpu_threads: CpuThreads::default(),
@@ -78,10 +81,23 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         self
     }
 
+    /// Has producers take several items at once, for
+    /// [`producer_work_batch`](Runner::producer_work_batch), which is then called instead of
+    /// [`producer_work`](Runner::producer_work), also for a batch of one. The consumer sees single
+    /// outputs all the same, in the runner's order.
+    ///
+    /// A batch of 0 items is refused by [`build`](Builder::build), and so is one that the
+    /// [window](Builder::window) has no room for.
+    pub fn batch(mut self, batch: Batch) -> Self {
+        self.batch = Some(batch);
+        self
+    }
+
     /// How many items may be given out and not yet consumed: exactly `items`. 1 makes
     /// everything serial; 0 is refused.
     ///
-    /// Without it the window starts with three items for each producer and grows while items are
+    /// Without it the window starts with three items, or three of the largest
+    /// [batches](Builder::batch), for each producer and grows while items are
     /// fast: to about 2 ms of work for each producer, and to 8,192 items at most.
     pub fn window(mut self, items: usize) -> Self {
         self.window = Some(items);
@@ -172,8 +188,12 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// the token cancels the building. The other producers are ended first.
     pub fn build(self) -> Result<Handle<R, O>, Error> {
         let devices = self.devices.unwrap_or_else(|| Ok(Devices::available()))?;
-        if self.window == Some(0) {
-            return Err(Error::Window { window: 0, least: 1 });
+        let most = self.batch.map_or(1, |batch| batch.most());
+        if most == 0 {
+            return Err(Error::Batch {});
+        }
+        if let Some(window) = self.window.filter(|&window| window < most) {
+            return Err(Error::Window { window, least: most });
         }
         #[cfg(feature = "rayon")]
         if self.cpu_threads == CpuThreads::Exactly(0) {
@@ -183,6 +203,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             devices,
             order: self.order,
             window: self.window,
+            batch: self.batch,
             stack_size: self.stack_size,
             #[cfg(feature = "rayon")]
             cpu_threads: self.cpu_threads,
@@ -207,6 +228,7 @@ impl<R, O> fmt::Debug for Builder<R, O> {
         f.field("devices", &self.devices);
         f.field("order", &self.order);
         f.field("window", &self.window);
+        f.field("batch", &self.batch);
         f.field("stack_size", &self.stack_size);
         #[cfg(feature = "rayon")]
         f.field("cpu_threads", &self.cpu_threads);

@@ -4,6 +4,7 @@
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
 mod acceptance;
+mod batches;
 #[cfg(feature = "candle")]
 mod candle;
 mod cfg;

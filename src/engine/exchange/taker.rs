@@ -70,13 +70,17 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 
     /// Wakes a collector that waits for more results than there are.
-    fn flush(&self) {
+    pub(super) fn flush(&self) {
         let waiting = &self.exchange.waiting;
         if waiting.has_sleeper()
             && self.outbox.delivered() > self.own().seen.load(Ordering::Relaxed)
         {
             waiting.wake_one();
         }
+    }
+
+    pub(super) fn exchange(&self) -> &'a Exchange<I, T> {
+        self.exchange
     }
 
     fn own(&self) -> &'a Lane<I, T> {
@@ -293,7 +297,7 @@ mod model {
     /// `items` are all in the first producer's lane. `slow` of them, which `is_slow` tells by who
     /// works on it, as his how-manieth, and the item, last until all the others are done.
     fn theft(producers: usize, items: u64, slow: u64, is_slow: fn(usize, u64, u64) -> bool) {
-        let hub = Arc::new(Exchange::<u64, u64>::new(producers, 16));
+        let hub = Arc::new(Exchange::<u64, u64>::new(producers, 16, None));
         let first = Taker::new(&*hub, 0);
         (0..items).for_each(|seq| first.inbox.push((seq, seq)));
         *lock(&hub.lanes[0].working) = Some((first.inbox, first.outbox));

@@ -1,0 +1,394 @@
+//! Batches: who forms them, what the hook sees, and what becomes of one that fails.
+
+use std::error::Error as _;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gangline::{
+    Batch, CancelToken, ConsumerContext, Error, Hook, Order, OrderedRunner, OutputCount, Pool,
+    ProducerContext, Result, Runner, map,
+};
+use proptest::prelude::*;
+
+use crate::hooks::both_orders;
+use crate::support::{Counter, Gate, no_hang};
+
+both_orders! {
+    every_rule_gives_what_single_items_give,
+    what_is_there_is_worked_on_while_the_source_pauses,
+    an_incomplete_batch_waits_no_longer_than_it_was_told,
+    a_fixed_batch_is_completed_by_the_end_of_the_input,
+    a_window_that_is_no_multiple_of_the_batch_does_not_hang,
+    a_cancel_ends_a_run_whose_batch_waits_for_more,
+    a_finish_completes_the_batch_that_waits,
+    a_stream_forms_batches_too,
+    an_item_that_fails_in_a_good_batch_fails_alone,
+}
+
+type OnBatch =
+    dyn Fn(&ProducerContext<'_>, &mut Vec<u64>) -> Result<Vec<Result<u64>>> + Send + Sync;
+
+/// Doubles numbers by the batch. Notes the indices of each call.
+struct Doubler {
+    calls: Arc<Mutex<Vec<Vec<u64>>>>,
+    inits: Arc<AtomicUsize>,
+    on_batch: Box<OnBatch>,
+}
+
+impl Doubler {
+    fn new<F>(on_batch: F) -> Self
+    where
+        F: Fn(&ProducerContext<'_>, &mut Vec<u64>) -> Result<Vec<Result<u64>>>,
+        F: Send + Sync + 'static,
+    {
+        Doubler { calls: Arc::default(), inits: Arc::default(), on_batch: Box::new(on_batch) }
+    }
+
+    fn good() -> Self {
+        Doubler::new(|_, inputs| Ok(doubled(inputs)))
+    }
+
+    /// Fails as a whole where one of the items is bad, with all inputs in their place.
+    fn failing(is_bad: impl Fn(u64) -> bool + Send + Sync + 'static) -> Self {
+        Doubler::new(move |_, inputs| match inputs.iter().any(|&x| is_bad(x)) {
+            true => Err("bad".into()),
+            false => Ok(doubled(inputs)),
+        })
+    }
+
+    fn pool(self, order: Order, devices: usize, batch: Batch) -> Pool<Self> {
+        Pool::builder(self).order(order).devices(devices).batch(batch).build().unwrap()
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        self.calls.lock().unwrap().iter().map(Vec::len).collect()
+    }
+}
+
+fn doubled(inputs: &[u64]) -> Vec<Result<u64>> {
+    inputs.iter().map(|x| Ok(2 * x)).collect()
+}
+
+fn evens(items: u64) -> Vec<u64> {
+    (0..items).map(|x| 2 * x).collect()
+}
+
+impl Runner for Doubler {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = ();
+    type ConsumerState = Vec<u64>;
+    type Summary = Vec<u64>;
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+        self.inits.fetch_add(1, SeqCst);
+        Ok(())
+    }
+    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), _: u64) -> Result<u64> {
+        unreachable!("this runner works by the batch")
+    }
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        (): &mut (),
+        inputs: &mut Vec<u64>,
+    ) -> Result<Vec<Result<u64>>> {
+        assert_eq!(inputs.len(), cx.items().len());
+        self.calls.lock().unwrap().push(cx.items().to_vec());
+        (self.on_batch)(cx, inputs)
+    }
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<u64>> {
+        Ok(vec![])
+    }
+    fn consumer_work(&self, _: &ConsumerContext<'_>, all: &mut Vec<u64>, y: u64) -> Result<()> {
+        all.push(y);
+        Ok(())
+    }
+    fn consumer_end(&self, _: &ConsumerContext<'_>, all: Vec<u64>) -> Result<Vec<u64>> {
+        Ok(all)
+    }
+}
+
+fn every_rule_gives_what_single_items_give(order: Order) {
+    let soon = Duration::from_micros(100);
+    for batch in [Batch::of(7), Batch::up_to(7), Batch::of(7).within(soon), Batch::of(1)] {
+        let mut pool = Doubler::good().pool(order, 3, batch);
+        for items in [0, 1, 7, 500] {
+            let mut outputs = pool.run(0..items).unwrap();
+            if order == Order::Completion {
+                outputs.sort_unstable();
+            }
+            assert_eq!(outputs, evens(items), "{batch:?}");
+            assert_eq!(pool.account().ok, items);
+        }
+        assert!(pool.runner().sizes().iter().all(|size| (1..=7).contains(size)), "{batch:?}");
+    }
+}
+
+#[test]
+fn a_fixed_batch_is_short_only_at_the_end() {
+    let mut runner = Doubler::good().pool(Order::Input, 1, Batch::of(4));
+    assert_eq!(runner.run(0..10).unwrap(), evens(10));
+    assert_eq!(runner.runner().sizes(), [4, 4, 2]);
+    assert_eq!(*runner.runner().calls.lock().unwrap().last().unwrap(), [8, 9]);
+}
+
+#[test]
+fn a_narrow_window_does_not_break_fixed_batches_up() {
+    let doubler = Doubler::good();
+    let builder = OrderedRunner::builder(doubler).devices(1).batch(Batch::of(4)).window(4);
+    let mut runner = builder.build().unwrap();
+    assert_eq!(runner.run(0..100).unwrap(), evens(100));
+    assert_eq!(runner.runner().sizes(), [4; 25]);
+}
+
+fn what_is_there_is_worked_on_while_the_source_pauses(order: Order) {
+    all_but_the_last_are_consumed_before_it_is_read(order, Batch::up_to(8));
+}
+
+fn an_incomplete_batch_waits_no_longer_than_it_was_told(order: Order) {
+    let batch = Batch::of(8).within(Duration::from_millis(1));
+    all_but_the_last_are_consumed_before_it_is_read(order, batch);
+}
+
+/// The source waits for what it gave out to be consumed.
+fn all_but_the_last_are_consumed_before_it_is_read(order: Order, batch: Batch) {
+    no_hang(move || {
+        let consumed = Arc::new(Counter::new());
+        let seen = consumed.clone();
+        let runner = map(|_| Ok(()), |_, (), x: u64| Ok(x)).fold(
+            |_| Ok(()),
+            move |_, (), _| {
+                seen.add(1);
+                Ok(())
+            },
+        );
+        let builder = Pool::builder(runner).order(order).devices(2).batch(batch);
+        let wait_at_last = |&x: &u64| {
+            if x == 5 {
+                consumed.reach(5);
+            }
+        };
+        builder.build().unwrap().run((0..6).inspect(wait_at_last)).unwrap();
+    });
+}
+
+fn a_fixed_batch_is_completed_by_the_end_of_the_input(order: Order) {
+    no_hang(move || {
+        let mut pool = Doubler::good().pool(order, 3, Batch::of(100));
+        assert_eq!(pool.run(0..5).unwrap().len(), 5);
+        assert_eq!(pool.runner().sizes(), [5]);
+    });
+}
+
+fn a_window_that_is_no_multiple_of_the_batch_does_not_hang(order: Order) {
+    no_hang(move || {
+        for (devices, batch, window) in [(1, 4, 6), (2, 4, 5), (3, 2, 3), (2, 8, 8), (3, 5, 7)] {
+            let builder = Pool::builder(Doubler::good()).order(order).devices(devices);
+            let builder = builder.batch(Batch::of(batch)).window(window);
+            assert_eq!(builder.build().unwrap().run(0..300).unwrap().len(), 300);
+        }
+    });
+}
+
+fn a_cancel_ends_a_run_whose_batch_waits_for_more(order: Order) {
+    no_hang(move || {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        (0..3).for_each(|x| sender.send(x).unwrap());
+        let token = CancelToken::new();
+        let builder = Pool::builder(Doubler::good()).order(order).devices(2).batch(Batch::of(4));
+        let mut pool = builder.cancel_token(token.clone()).build().unwrap();
+        let emptied = Arc::new(Gate::new());
+        let input = token.guard(receiver).inspect({
+            let emptied = emptied.clone();
+            move |&x| {
+                if x == 2 {
+                    emptied.open();
+                }
+            }
+        });
+        let canceller = std::thread::spawn(move || {
+            emptied.pass();
+            token.cancel();
+        });
+        assert!(pool.run(input).unwrap_err().is_cancelled());
+        canceller.join().unwrap();
+        assert_eq!(pool.account().ok, 0);
+        drop(sender);
+    });
+}
+
+fn a_finish_completes_the_batch_that_waits(order: Order) {
+    no_hang(move || {
+        let (sender, receiver) = crossbeam_channel::unbounded();
+        (0..3).for_each(|x| sender.send(x).unwrap());
+        let token = CancelToken::new();
+        let builder = Pool::builder(Doubler::good()).order(order).devices(2).batch(Batch::of(4));
+        let mut pool = builder.cancel_token(token.clone()).build().unwrap();
+        let finisher = token.clone();
+        let input = token.guard(receiver).inspect(move |&x| {
+            if x == 2 {
+                finisher.finish();
+            }
+        });
+        assert_eq!(pool.run(input).unwrap().len(), 3);
+        drop(sender);
+    });
+}
+
+fn a_stream_forms_batches_too(order: Order) {
+    no_hang(move || {
+        let mut pool = Doubler::good().pool(order, 2, Batch::of(4));
+        let mut outputs: Vec<_> = pool.stream(0..50).collect::<Result<_, _>>().unwrap();
+        outputs.sort_unstable();
+        assert_eq!(outputs, evens(50));
+        let sizes = pool.runner().sizes();
+        assert!(sizes.iter().filter(|&&size| size == 4).count() > 5, "{sizes:?}");
+    });
+}
+
+fn an_item_that_fails_in_a_good_batch_fails_alone(order: Order) {
+    let doubler = Doubler::new(|_, inputs| {
+        let each = inputs.drain(..);
+        Ok(each.map(|x| if x == 5 { Err("five".into()) } else { Ok(2 * x) }).collect())
+    });
+    let mut pool = doubler.pool(order, 1, Batch::of(8));
+    let error = pool.run(0..8).unwrap_err();
+    assert_eq!((error.item(), error.hook()), (Some(5), Some(Hook::ProducerWorkBatch)));
+    assert_eq!(error.source().unwrap().to_string(), "five");
+    assert_eq!(pool.runner().sizes(), [8], "a batch that came back is not tried again");
+    assert_eq!(pool.account().failed, 1);
+    assert!(order == Order::Completion || pool.account().ok == 5, "{:?}", pool.account());
+}
+
+#[test]
+fn a_failed_batch_is_split_until_the_guilty_item_stands_alone() {
+    for bad in 0..16 {
+        let mut pool = Doubler::failing(move |x| x == bad).pool(Order::Input, 1, Batch::of(16));
+        let error = pool.run(0..16).unwrap_err();
+        assert_eq!((error.item(), error.attempt()), (Some(bad), Some(1)), "{error:#}");
+        assert_eq!(pool.account().ok, bad, "those before it are consumed");
+        let extra = pool.runner().sizes().len() - 1;
+        assert!(extra <= 2 * 4, "{extra} calls more for one bad item of 16");
+    }
+}
+
+#[test]
+fn a_batch_that_lost_inputs_fails_together() {
+    let doubler = Doubler::new(|_, inputs| {
+        inputs.pop();
+        Err("lost".into())
+    });
+    let mut pool = doubler.pool(Order::Input, 1, Batch::of(4));
+    let error = pool.run(0..4).unwrap_err();
+    assert_eq!(error.items(), [0, 1, 2, 3]);
+    assert_eq!(
+        error.to_string(),
+        "producer_work_batch failed for 4 items from 0 to 3 on cpu (producer 0, attempt 1)"
+    );
+    assert_eq!((pool.account().failed, pool.account().cancelled), (4, 0));
+}
+
+#[test]
+fn a_wrong_number_of_outputs_is_an_error_and_never_a_shift() {
+    for (outputs, drains) in [(3, false), (3, true), (5, true), (0, false)] {
+        let doubler = Doubler::new(move |_, inputs| {
+            let count = if inputs.len() == 4 { outputs } else { inputs.len() };
+            let given = (0..count as u64).map(Ok).collect();
+            if drains {
+                inputs.clear();
+            }
+            Ok(given)
+        });
+        let mut pool = doubler.pool(Order::Input, 1, Batch::of(4));
+        let outcome = pool.run(0..4);
+        if drains {
+            let error = outcome.unwrap_err();
+            assert_eq!(error.items().len(), 4);
+            let count: &OutputCount = error.source().unwrap().downcast_ref().unwrap();
+            assert_eq!((count.inputs, count.outputs), (4, outputs));
+        } else {
+            assert_eq!(outcome.unwrap(), [0, 1, 0, 1], "the halves were right");
+        }
+    }
+}
+
+#[test]
+fn a_panic_with_all_inputs_in_place_is_searched_for_too() {
+    let doubler = Doubler::new(|_, inputs| {
+        assert!(!inputs.contains(&5), "five");
+        Ok(doubled(inputs))
+    });
+    let mut pool = doubler.pool(Order::Input, 1, Batch::of(8));
+    let error = pool.run(0..8).unwrap_err();
+    assert_eq!((error.item(), error.is_panic()), (Some(5), true), "{error:#}");
+    assert_eq!(error.source().unwrap().to_string(), "five");
+    assert_eq!(pool.account().ok, 5);
+    // Made once for the building and once after each panic but the last: [0-7], [4-7], [4, 5], [5].
+    assert_eq!(pool.runner().inits.load(SeqCst), 4);
+    assert_eq!(pool.run(0..4).unwrap(), evens(4));
+    assert_eq!(pool.runner().inits.load(SeqCst), 5);
+}
+
+#[test]
+fn the_default_hook_works_on_each_item_by_itself() {
+    let runner = map(|_| Ok(()), |cx: &ProducerContext<'_>, (), x: u64| Ok((cx.item(), x)));
+    let builder = OrderedRunner::builder(runner).devices(2).batch(Batch::of(4));
+    let outputs = builder.build().unwrap().run(10..20).unwrap();
+    let expected: Vec<_> = (0..10).map(|i| (Some(i), 10 + i)).collect();
+    assert_eq!(outputs, expected);
+}
+
+#[test]
+fn pointers_to_runners_forward_batches() {
+    let boxed: Box<Doubler> = Box::new(Doubler::good());
+    let builder = OrderedRunner::builder(Arc::new(boxed)).devices(1).batch(Batch::of(4));
+    let mut runner = builder.build().unwrap();
+    assert_eq!(runner.run(0..8).unwrap(), evens(8));
+    assert_eq!(runner.runner().sizes(), [4, 4]);
+}
+
+#[test]
+fn impossible_batches_are_refused() {
+    let builder = || OrderedRunner::builder(Doubler::good()).devices(1);
+    let error = builder().batch(Batch::up_to(0)).build().unwrap_err();
+    assert_eq!(error.to_string(), "a batch needs room for at least one item, not 0");
+    let error = builder().batch(Batch::of(8)).window(7).build().unwrap_err();
+    assert!(matches!(error, Error::Window { window: 7, least: 8, .. }), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn outputs_equal_the_sequential_ones_up_to_the_first_bad_item(
+        items in 0u64..200,
+        most in 1usize..20,
+        fixed in any::<bool>(),
+        devices in 1usize..4,
+        extra in 0usize..20,
+        bad in proptest::option::of(0u64..200),
+        panics in any::<bool>(),
+    ) {
+        let batch = if fixed { Batch::of(most) } else { Batch::up_to(most) };
+        let doubler = Doubler::new(move |_, inputs| {
+            let is_bad = inputs.iter().any(|&x| Some(x) == bad);
+            assert!(!(is_bad && panics), "bad");
+            if is_bad { Err("bad".into()) } else { Ok(doubled(inputs)) }
+        });
+        let builder = OrderedRunner::builder(doubler).devices(devices).batch(batch);
+        let mut runner = builder.window(most + extra).build().unwrap();
+        let bad = bad.filter(|&bad| bad < items);
+        let outcome = no_hang(move || (runner.run(0..items), runner.account()));
+        let (result, account) = outcome;
+        prop_assert_eq!(account.ok, bad.unwrap_or(items));
+        match bad {
+            None => prop_assert_eq!(result.unwrap(), evens(items)),
+            Some(bad) => {
+                prop_assert_eq!(result.unwrap_err().item(), Some(bad));
+                prop_assert_eq!(account.failed, 1);
+            }
+        }
+    }
+}
