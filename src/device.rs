@@ -5,9 +5,13 @@ mod accelerator;
 mod candle;
 mod detect;
 mod error;
+mod from_cfg;
+mod gpu_list;
 mod into;
 mod place;
 mod text;
+mod uuid;
+mod visible;
 
 use std::fmt;
 use std::iter;
@@ -22,6 +26,7 @@ use detect::Found;
 #[cfg(feature = "candle")]
 pub(crate) use candle::CandleDevices;
 pub use error::DeviceError;
+pub use gpu_list::GpuList;
 pub use into::IntoDevices;
 pub(crate) use place::Place;
 

@@ -102,6 +102,9 @@
 //! assert!(error.to_string().contains("cpu*N"), "it says what to write instead: {error}");
 //! ```
 //!
+//! A list such as Scipion's `0 1` or `0-3`, to be shared out among a number of workers, is a [`GpuList`];
+//! [`Devices::from_cfg`] takes it from the keys `use_gpu` and `gpu_list` of a configuration.
+//!
 //! With the feature `candle`, which is on by default, [`ProducerContext`] has `candle_device()`.
 //!
 //! # Order
@@ -272,7 +275,7 @@ pub use crate::closures::{Fold, Map, map};
 #[cfg(feature = "rayon")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
 pub use crate::cpu_threads::CpuThreads;
-pub use crate::device::{Device, DeviceError, Devices, IntoDevices};
+pub use crate::device::{Device, DeviceError, Devices, GpuList, IntoDevices};
 pub use crate::error::{BoxError, Error, Hook, OutputCount, PanicMessage, Result, Site};
 pub use crate::order::Order;
 pub use crate::pool::{

@@ -1,5 +1,6 @@
 //! What this build can use on this machine.
 
+use std::env;
 use std::fmt;
 use std::num::NonZero;
 
@@ -76,6 +77,12 @@ pub(super) fn found(accelerator: Accelerator) -> Found {
         Accelerator::Cuda => cuda(),
         Accelerator::Metal => metal(),
     }
+}
+
+/// The variable that says which GPUs CUDA shows to this process, and in which order.
+pub(super) fn visible_devices() -> Option<String> {
+    // What is no Unicode is no GPU either: CUDA's list ends there.
+    env::var_os("CUDA_VISIBLE_DEVICES").map(|value| value.to_string_lossy().into_owned())
 }
 
 #[cfg(feature = "cuda")]

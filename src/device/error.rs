@@ -1,6 +1,7 @@
 //! What can be wrong with devices.
 
 use super::Device;
+use crate::cfg::CfgError;
 use crate::error::BoxError;
 
 /// What is wrong with devices, and what is allowed instead.
@@ -110,6 +111,98 @@ pub enum DeviceError {
         /// The device.
         device: Device,
     },
+    /// A part of a [`GpuList`](crate::GpuList) that is no GPU.
+    #[error(
+        "{text:?} is no GPU of a list; write ids as in 0 1, ranges without spaces as in 0-3, \
+         or UUIDs as in GPU-8932f937"
+    )]
+    #[non_exhaustive]
+    UnknownGpu {
+        /// What was written.
+        text: String,
+    },
+    /// A range of a [`GpuList`](crate::GpuList) whose end is before its start.
+    #[error("the range {text:?} runs backwards; write {last}-{first}")]
+    #[non_exhaustive]
+    BackwardGpus {
+        /// What was written.
+        text: String,
+        /// The id that the range starts with.
+        first: usize,
+        /// The smaller id that it ends with.
+        last: usize,
+    },
+    /// More entries than a [`GpuList`](crate::GpuList) can have.
+    #[error("a list of {least} GPUs or more; at most {most} are allowed")]
+    #[non_exhaustive]
+    TooManyGpus {
+        /// The entries asked for, as far as they were counted.
+        least: usize,
+        /// The entries allowed.
+        most: usize,
+    },
+    /// A [`GpuList`](crate::GpuList) without a GPU was to be given to workers: it is empty, or has
+    /// only void entries.
+    #[error(
+        "the list of GPUs {list:?} has none; name at least one, as in 0 (99 is a void entry), \
+         or use the CPU"
+    )]
+    #[non_exhaustive]
+    NoGpus {
+        /// The list.
+        list: String,
+    },
+    /// Devices were to be given to no worker.
+    #[error("devices for no worker; at least one is needed")]
+    #[non_exhaustive]
+    NoWorkers {},
+    /// `CUDA_VISIBLE_DEVICES` hides the GPU.
+    #[error("GPU {index} is not visible: CUDA_VISIBLE_DEVICES is {variable:?}, {}", ids(*.visible))]
+    #[non_exhaustive]
+    HiddenGpu {
+        /// The id.
+        index: usize,
+        /// The variable's value.
+        variable: String,
+        /// How many GPUs it shows, with the ids from 0.
+        visible: usize,
+    },
+    /// `CUDA_VISIBLE_DEVICES` does not name the UUID, so nothing says which id the GPU has.
+    #[error("{uuid} has no id: CUDA_VISIBLE_DEVICES {}", unnamed(.variable))]
+    #[non_exhaustive]
+    UnknownUuid {
+        /// The UUID.
+        uuid: String,
+        /// The variable's value, if it is set.
+        variable: Option<String>,
+    },
+    /// A shortened UUID stands for several GPUs that `CUDA_VISIBLE_DEVICES` names.
+    #[error(
+        "{uuid} may be GPU {first} or GPU {second} of CUDA_VISIBLE_DEVICES; write more of its digits"
+    )]
+    #[non_exhaustive]
+    AmbiguousUuid {
+        /// The UUID.
+        uuid: String,
+        /// The id of the first that it may be.
+        first: usize,
+        /// The id of the second.
+        second: usize,
+    },
+    /// A UUID was to be given to a worker before its id was found.
+    #[error("{uuid} has no id yet; find it with `GpuList::visible`")]
+    #[non_exhaustive]
+    NoIndex {
+        /// The UUID.
+        uuid: String,
+    },
+    /// The keys for devices of a configuration cannot be read.
+    #[error(transparent)]
+    #[non_exhaustive]
+    Cfg {
+        /// Which key, and what is wrong with its value.
+        source: Box<CfgError>,
+    },
     /// This build cannot use such devices.
     #[error(
         "{wanted} needs a build with the feature `{feature}`; \
@@ -178,5 +271,22 @@ fn present(device: Device, found: usize) -> String {
         0 => format!("no {kind} device"),
         1 => format!("{kind}:0"),
         _ => format!("{kind}:0 to {kind}:{}", found - 1),
+    }
+}
+
+/// Which ids there are, of so many GPUs.
+fn ids(visible: usize) -> String {
+    match visible {
+        0 => "which shows none".to_owned(),
+        1 => "so the only id is 0".to_owned(),
+        _ => format!("so ids go from 0 to {}", visible - 1),
+    }
+}
+
+/// What is wrong with a variable that should name a UUID.
+fn unnamed(variable: &Option<String>) -> String {
+    match variable {
+        Some(value) => format!("is {value:?}, which does not name it"),
+        None => "is not set, which would have to name it".to_owned(),
     }
 }

@@ -220,14 +220,14 @@ fn accelerator_term(accelerator: Accelerator, text: &str, index: &str) -> Result
     }
 }
 
-enum Number {
+pub(super) enum Number {
     Some(usize),
     TooLarge,
     None,
 }
 
 /// Digits and nothing else: `str::parse` takes a `+` as well, which is a sign of ours.
-fn number(text: &str) -> Number {
+pub(super) fn number(text: &str) -> Number {
     let text = text.trim();
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Number::None;
@@ -241,7 +241,7 @@ fn is_bare_index(text: &str) -> bool {
 }
 
 /// The beginning of a text, short enough for an error.
-fn clip(text: &str) -> String {
+pub(super) fn clip(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}...", &text[..end]),

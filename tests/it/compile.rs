@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use gangline::{
-    Account, Builder, CancelToken, CfgNode, ConsumerContext, Device, Devices, Error, Guard, Hook,
-    InChosenOrder, Order, OrderedRunner, Pool, ProducerContext, Result, Runner, Stream,
-    UnorderedRunner, map,
+    Account, Builder, CancelToken, CfgNode, ConsumerContext, Device, Devices, Error, GpuList,
+    Guard, Hook, InChosenOrder, Order, OrderedRunner, Pool, ProducerContext, Result, Runner,
+    Stream, UnorderedRunner, map,
 };
 
 use crate::hooks::Hooks;
@@ -30,6 +30,7 @@ fn public_types_are_send_and_sync() {
     send_and_sync::<CfgNode>();
     send_and_sync::<Device>();
     send_and_sync::<Devices>();
+    send_and_sync::<GpuList>();
     send_and_sync::<Order>();
     send_and_sync::<Builder<Hooks, InChosenOrder>>();
     unpinned::<CancelToken>();

@@ -25,6 +25,7 @@ mod faults_c;
 mod faults_c_cancel;
 mod faults_child;
 mod faults_d;
+mod gpu_list;
 mod hooks;
 mod law_account;
 mod law_cancel;

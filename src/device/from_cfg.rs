@@ -1,0 +1,152 @@
+//! The devices that a configuration asks for.
+
+use super::{DeviceError, Devices, GpuList, detect};
+use crate::cfg::{CfgError, CfgNode};
+use crate::error::Error;
+
+/// The key that says whether GPUs are used.
+const USE_GPU: &str = "use_gpu";
+
+/// The key that says which.
+const GPU_LIST: &str = "gpu_list";
+
+/// The id to use where no list is given, with which Scipion fills in its forms. All GPUs would be more
+/// than anybody asked for, on machines that are often shared.
+const FIRST_GPU: usize = 0;
+
+impl Devices {
+    /// The devices that a configuration asks for with its keys `use_gpu` and `gpu_list`, for so many
+    /// workers.
+    ///
+    /// They mean what the parameters `USE_GPU` and `GPU_LIST` of Scipion's protocols mean:
+    ///
+    /// | `use_gpu` | `gpu_list` | devices |
+    /// |---|---|---|
+    /// | `false` | given or not, it is not read | `workers` producers on the CPU |
+    /// | `true` or not given | given | the [visible](GpuList::visible) GPUs of the list, [shared](GpuList::share) among `workers` producers |
+    /// | `true` | not given | as with `gpu_list: 0`, which is the first visible GPU |
+    /// | not given | not given | `workers` producers on the CPU |
+    ///
+    /// Null counts as not given. The list is a [text](GpuList#text) such as `0 1`, a number, or a
+    /// list of both. The GPUs are those of CUDA, and as always a runner that is built checks that
+    /// they are there.
+    ///
+    /// There are always `workers` producers. To have one for each GPU instead, use
+    /// [`GpuList::slots`]:
+    ///
+    /// ```
+    /// use gangline::{CfgNode, Devices, GpuList};
+    ///
+    /// let cfg = CfgNode::from_yaml_str("{use_gpu: false, gpu_list: 0-3}")?;
+    /// assert_eq!(Devices::from_cfg(&cfg, 2)?.to_string(), "cpu*2");
+    ///
+    /// let gpus: GpuList = cfg.get("gpu_list")?;
+    /// assert_eq!(gpus.slots(3)?.to_string(), "cuda:0+cuda:1,cuda:2,cuda:3");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Devices`] if `use_gpu` is no boolean or `gpu_list` no list, with the key and where
+    /// its value came from; if the list has no GPU or one that is not visible; if there is no worker
+    /// or there are more than 65,536.
+    pub fn from_cfg(cfg: &CfgNode, workers: usize) -> Result<Devices, Error> {
+        Self::from_cfg_in(cfg, workers, detect::visible_devices().as_deref())
+    }
+
+    /// The same under a value of `CUDA_VISIBLE_DEVICES`.
+    fn from_cfg_in(
+        cfg: &CfgNode,
+        workers: usize,
+        variable: Option<&str>,
+    ) -> Result<Devices, Error> {
+        match gpus(cfg).map_err(|source| DeviceError::Cfg { source: Box::new(source) })? {
+            // Shared, and not in slots: five threads on two GPUs are two on each, as the description of
+            // the parameters has it, and there are as many producers as were asked for.
+            Some(gpus) => gpus.visible_in(variable)?.share(workers),
+            None if workers == 0 => Err(DeviceError::NoWorkers {}.into()),
+            None => Ok(Self::cpus(workers)?),
+        }
+    }
+}
+
+/// The GPUs to use; `None` means the CPU.
+fn gpus(cfg: &CfgNode) -> Result<Option<GpuList>, CfgError> {
+    // A list that is not to be used is not read either: it may be one for another machine.
+    match cfg.get(USE_GPU)? {
+        Some(false) => Ok(None),
+        None => cfg.get(GPU_LIST),
+        Some(true) => cfg
+            .get::<Option<GpuList>>(GPU_LIST)
+            .map(|gpus| gpus.or_else(|| Some(GpuList::one(FIRST_GPU)))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(yaml: &str, variable: Option<&str>, expected: &str) {
+        let cfg = CfgNode::from_yaml_str(yaml).unwrap();
+        let devices = Devices::from_cfg_in(&cfg, 3, variable);
+        let devices = devices.map_or_else(|error| format!("{error:#}"), |it| it.to_string());
+        assert_eq!(devices, expected, "{yaml}");
+    }
+
+    #[test]
+    fn each_row_of_the_table() {
+        check("{use_gpu: false}", None, "cpu*3");
+        check("{use_gpu: false, gpu_list: 0 1}", None, "cpu*3");
+        check("{use_gpu: true, gpu_list: 0 1}", None, "cuda:0,cuda:1,cuda:0");
+        check("{gpu_list: 0 1}", None, "cuda:0,cuda:1,cuda:0");
+        check("{use_gpu: true}", None, "cuda:0*3");
+        check("{}", None, "cpu*3");
+    }
+
+    #[test]
+    fn null_is_not_given() {
+        check("{use_gpu: null, gpu_list: null}", None, "cpu*3");
+        check("{use_gpu: null, gpu_list: 1}", None, "cuda:1*3");
+        check("{use_gpu: true, gpu_list: null}", None, "cuda:0*3");
+    }
+
+    #[test]
+    fn a_list_that_is_not_used_is_not_read() {
+        check("{use_gpu: false, gpu_list: 3-0}", Some(""), "cpu*3");
+        check("{use_gpu: false, gpu_list: {a: 1}}", Some(""), "cpu*3");
+    }
+
+    #[test]
+    fn the_list_counts_what_is_visible() {
+        check("{gpu_list: 1 GPU-8932}", Some("7,6,GPU-8932f937"), "cuda:1,cuda:2,cuda:1");
+        let hidden = r#"GPU 0 is not visible: CUDA_VISIBLE_DEVICES is "", which shows none"#;
+        check("{use_gpu: true}", Some(""), hidden);
+    }
+
+    #[test]
+    fn errors_name_the_key() {
+        check(
+            "{use_gpu: 'yes'}",
+            None,
+            r#"use_gpu: invalid type: string "yes", expected a boolean"#,
+        );
+        check("{gpu_list: 3-0}", None, r#"gpu_list: the range "3-0" runs backwards; write 0-3"#);
+        check(
+            "{gpu_list: true}",
+            None,
+            r#"gpu_list: not a list of GPUs; write a text such as "0 1", an id such as 0, or a list of both"#,
+        );
+    }
+
+    #[test]
+    fn no_gpu_and_no_worker_are_errors() {
+        let none = r#"the list of GPUs "" has none; name at least one, as in 0 (99 is a void entry), or use the CPU"#;
+        check("{gpu_list: ''}", None, none);
+        for yaml in ["{}", "{gpu_list: 0}", "{use_gpu: false}"] {
+            let cfg = CfgNode::from_yaml_str(yaml).unwrap();
+            let error = Devices::from_cfg_in(&cfg, 0, None).unwrap_err();
+            assert_eq!(error.to_string(), "devices for no worker; at least one is needed");
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Lists of GPUs, as users of Scipion type them.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::text::{Number, clip, number};
+use super::uuid::Uuid;
+use super::visible::Visible;
+use super::{Device, DeviceError, Devices, MAX_PLACES, Place, detect};
+use crate::error::Error;
+
+/// The id that stands for no GPU, as Scipion has it.
+const VOID: usize = 99;
+
+/// A list of GPUs, as the parameter `GPU_LIST` of Scipion's protocols holds it.
+///
+/// It says which GPUs there are to use, and in which order. [`share`](Self::share) and
+/// [`slots`](Self::slots) say which producer gets which of them, in the two ways that Scipion has
+/// had, and make [`Devices`] of it.
+///
+/// # Text
+///
+/// | text | GPUs |
+/// |---|---|
+/// | `0 1`, `0,1`, `0, 1` | 0 and 1 |
+/// | `1,5-8,10` | 1, 5, 6, 7, 8 and 10 |
+/// | `0 0 1 1` | 0 and 1, each for two producers |
+/// | `0 99 1` | 0, a void entry, and 1 |
+/// | `GPU-8932f937 MIG-4f1c` | two by their UUIDs, which may be shortened |
+/// | nothing | none |
+///
+/// Commas and white space part the entries, and several of them mean no more than one; leading zeros
+/// mean nothing. There is no white space inside a range. Scipion reads `3-0` as nothing and `0-1-2`
+/// as 0 and 1, without a word: here both are errors, as is all else that is no list. At most 65,536
+/// entries are allowed.
+///
+/// The text that a value is written as has ranges where ids ascend by one: `1,5-8,10`. It reads back
+/// as an equal value, and is also its form in serde. There a single id may also be a number, and a
+/// list be one of numbers and texts, since YAML reads `gpu_list: 0` and `gpu_list: [0, 1]` so.
+///
+/// # Ids
+///
+/// An id is a CUDA index: it counts what is visible. Under `CUDA_VISIBLE_DEVICES=4,5,6,7` the id 0
+/// is GPU 4 of the machine. [`visible`](Self::visible) checks the ids against that variable, and
+/// finds those of UUIDs. CUDA counts the fastest GPU first unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is
+/// set, which gives the order of nvidia-smi and is what Scipion sets.
+///
+/// The id 99 is a void entry: a place in the list without a GPU.
+///
+/// ```
+/// use gangline::GpuList;
+///
+/// let gpus: GpuList = "0 1 2 3".parse()?;
+/// assert_eq!(gpus.to_string(), "0-3");
+/// assert_eq!(gpus.share(2)?.to_string(), "cuda:0+cuda:1,cuda:2+cuda:3");
+///
+/// let error = "3-0".parse::<GpuList>().unwrap_err();
+/// assert_eq!(error.to_string(), r#"the range "3-0" runs backwards; write 0-3"#);
+/// # Ok::<(), gangline::Error>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct GpuList {
+    // At most MAX_PLACES, so that a short text with a long range takes no memory to speak of.
+    gpus: Vec<Gpu>,
+}
+
+/// One entry of a list.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Gpu {
+    Index(usize),
+    Uuid(Uuid),
+}
+
+impl Gpu {
+    fn precedes(&self, other: &Gpu) -> bool {
+        match (self, other) {
+            (Gpu::Index(a), Gpu::Index(b)) => a.checked_add(1) == Some(*b),
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Gpu::Index(index) => write!(f, "{index}"),
+            Gpu::Uuid(uuid) => write!(f, "{uuid}"),
+        }
+    }
+}
+
+impl GpuList {
+    /// How many entries there are, void ones included.
+    pub fn len(&self) -> usize {
+        self.gpus.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.gpus.is_empty()
+    }
+
+    /// Checks the list against the GPUs that this process may see, and puts ids in place of UUIDs:
+    /// [`visible_in`](Self::visible_in) with the variable `CUDA_VISIBLE_DEVICES` of this process.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`visible_in`](Self::visible_in).
+    pub fn visible(&self) -> Result<GpuList, Error> {
+        self.visible_in(detect::visible_devices().as_deref())
+    }
+
+    /// Checks the list against a value of `CUDA_VISIBLE_DEVICES`, and puts ids in place of UUIDs.
+    /// `None` is for a variable that is not set.
+    ///
+    /// The variable is read as CUDA does. An empty one hides all GPUs, one that is not set hides
+    /// none; the first entry that CUDA cannot read ends the list, and one that is there twice hides
+    /// all. Void entries stay.
+    ///
+    /// A UUID has an id only where the variable names it: the driver is not asked. Either of the
+    /// two may be shortened.
+    ///
+    /// ```
+    /// use gangline::GpuList;
+    ///
+    /// let gpus: GpuList = "0 GPU-8932f937".parse()?;
+    /// let variable = "4,5,GPU-8932f937-d72c-4106-c12f-20bd9faed9f6";
+    /// assert_eq!(gpus.visible_in(Some(variable))?, "0 2".parse()?);
+    ///
+    /// let gpus: GpuList = "4".parse()?;
+    /// let error = gpus.visible_in(Some("4,5")).unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     r#"GPU 4 is not visible: CUDA_VISIBLE_DEVICES is "4,5", so ids go from 0 to 1"#
+    /// );
+    /// # Ok::<(), gangline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Devices`] if the variable hides an id, if it does not name a UUID, or if a shortened
+    /// UUID stands for two of its GPUs.
+    pub fn visible_in(&self, variable: Option<&str>) -> Result<GpuList, Error> {
+        let visible = Visible::new(variable);
+        let index = |gpu: &Gpu| match gpu {
+            Gpu::Index(VOID) => Ok(Gpu::Index(VOID)),
+            Gpu::Index(index) => visible.check(*index).map(Gpu::Index),
+            Gpu::Uuid(uuid) => visible.find(uuid).map(Gpu::Index),
+        };
+        let gpus: Result<Vec<Gpu>, DeviceError> = self.gpus.iter().map(index).collect();
+        Ok(GpuList { gpus: gpus? })
+    }
+
+    /// Gives each of so many workers its GPUs, so that there are exactly that many producers: the
+    /// way of Scipion's description of the parameter, and of its versions up to 3.8.
+    ///
+    /// - With more GPUs than workers each gets as many of them as the next, in the order of the list.
+    ///   What that leaves over is not used: of three GPUs and two workers, the third.
+    /// - With more workers than GPUs they take turns: with two GPUs, the third worker shares the
+    ///   first GPU with the first.
+    /// - A void entry is an id like any other, as those versions had it: it is kept, as `cuda:99`. A runner refuses that as a device that is not there,
+    ///   unless it gets the devices [as labels](Devices::as_labels).
+    ///
+    /// Scipion's number of threads counts the main thread, which does no work: five threads are four
+    /// workers. One thread is one worker, which gets all GPUs.
+    ///
+    /// An id that a worker would get twice it gets once: it owns that GPU, and `0 0 1 1` for two
+    /// workers is one GPU for each.
+    ///
+    /// ```
+    /// use gangline::GpuList;
+    ///
+    /// let gpus: GpuList = "0 1".parse()?;
+    /// assert_eq!(gpus.share(1)?.to_string(), "cuda:0+cuda:1");
+    /// assert_eq!(gpus.share(4)?.to_string(), "cuda:0,cuda:1,cuda:0,cuda:1");
+    /// # Ok::<(), gangline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Devices`] if there is no worker or there are more than 65,536, if no entry is a GPU,
+    /// if a UUID is among them (call [`visible`](Self::visible) before), or if a worker would get
+    /// more than 256.
+    pub fn share(&self, workers: usize) -> Result<Devices, Error> {
+        let ids = self.ids(workers)?;
+        let each = (ids.len() / workers).max(1);
+        let places: Result<Vec<Place>, DeviceError> =
+            ids.chunks_exact(each).take(workers).map(place).collect();
+        Ok(Devices::new(places?.into_iter().cycle().take(workers).collect())?)
+    }
+
+    /// Makes slots of the GPUs, one producer for each and at most one for each worker: the way of
+    /// Scipion's versions from 3.9 on.
+    ///
+    /// - With more entries than workers the workers share them out in the order of the list, the
+    ///   first ones get one more where they do not come out even, and no GPU is left over.
+    /// - With fewer there is one slot for each entry, and so fewer producers than workers. To have a
+    ///   GPU shared, repeat it: `0 0 1 1`.
+    /// - Void entries are taken out last: they take up room in a slot, but are no GPU. A slot that
+    ///   has only void entries is none.
+    ///
+    /// What is said at [`share`](Self::share) of the number of threads, and of an id that is twice
+    /// in one slot, holds here too.
+    ///
+    /// ```
+    /// use gangline::GpuList;
+    ///
+    /// let gpus: GpuList = "0 1 2".parse()?;
+    /// assert_eq!(gpus.slots(2)?.to_string(), "cuda:0+cuda:1,cuda:2");
+    /// assert_eq!(gpus.slots(5)?.to_string(), "cuda:0,cuda:1,cuda:2");
+    ///
+    /// let gpus: GpuList = "0 99 1 2".parse()?;
+    /// assert_eq!(gpus.slots(2)?.to_string(), "cuda:0,cuda:1+cuda:2");
+    /// # Ok::<(), gangline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`share`](Self::share).
+    pub fn slots(&self, workers: usize) -> Result<Devices, Error> {
+        let ids = self.ids(workers)?;
+        let places: Result<Vec<Place>, DeviceError> = even_parts(&ids, workers)
+            .map(|part| part.iter().copied().filter(|id| *id != VOID).collect::<Vec<_>>())
+            .filter(|ids| !ids.is_empty())
+            .map(|ids| place(&ids))
+            .collect();
+        Ok(Devices::new(places?)?)
+    }
+
+    /// A list of one id.
+    pub(super) fn one(id: usize) -> GpuList {
+        GpuList { gpus: vec![Gpu::Index(id)] }
+    }
+
+    /// The ids to give to so many workers.
+    fn ids(&self, workers: usize) -> Result<Vec<usize>, DeviceError> {
+        match workers {
+            0 => return Err(DeviceError::NoWorkers {}),
+            1..=MAX_PLACES => {}
+            least => return Err(DeviceError::TooManyPlaces { least, most: MAX_PLACES }),
+        }
+        if self.gpus.iter().all(|gpu| *gpu == Gpu::Index(VOID)) {
+            return Err(DeviceError::NoGpus { list: clip(&self.to_string()) });
+        }
+        let id = |gpu: &Gpu| match gpu {
+            Gpu::Index(index) => Ok(*index),
+            Gpu::Uuid(uuid) => Err(DeviceError::NoIndex { uuid: uuid.to_string() }),
+        };
+        self.gpus.iter().map(id).collect()
+    }
+}
+
+/// At most so many parts, none of them empty, the first ones longer by one where they differ.
+fn even_parts(ids: &[usize], parts: usize) -> impl Iterator<Item = &[usize]> {
+    let (each, longer) = (ids.len() / parts, ids.len() % parts);
+    let (long, short) = ids.split_at((each + 1) * longer);
+    long.chunks(each + 1).chain(short.chunks(each.max(1)))
+}
+
+/// The place of a producer with these GPUs. Scipion puts an id that is there twice into the command
+/// line twice; a place is what a producer owns, and its text could not be read back.
+fn place(ids: &[usize]) -> Result<Place, DeviceError> {
+    let mut seen = HashSet::new();
+    let devices = ids.iter().filter(|id| seen.insert(**id)).map(|id| Device::Cuda(*id));
+    Place::new(devices.collect())
+}
+
+impl fmt::Display for GpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, run) in self.gpus.chunk_by(Gpu::precedes).enumerate() {
+            let comma = if n == 0 { "" } else { "," };
+            match run {
+                [first, .., last] => write!(f, "{comma}{first}-{last}")?,
+                _ => write!(f, "{comma}{}", run[0])?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for GpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GpuList({self})")
+    }
+}
+
+/// Reads the [text](GpuList#text) of a list.
+///
+/// # Errors
+///
+/// [`Error::Devices`], whose text quotes what cannot be read and says what can.
+impl FromStr for GpuList {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        Ok(parse(text)?)
+    }
+}
+
+fn parse(text: &str) -> Result<GpuList, DeviceError> {
+    let mut gpus = Vec::new();
+    let parts = text.split(|c: char| c == ',' || c.is_whitespace());
+    for part in parts.filter(|part| !part.is_empty()) {
+        add(&mut gpus, part)?;
+    }
+    Ok(GpuList { gpus })
+}
+
+/// Reads one part, and counts what it stands for before it is made.
+fn add(gpus: &mut Vec<Gpu>, part: &str) -> Result<(), DeviceError> {
+    if Uuid::is_meant(part) {
+        check_len(gpus.len().saturating_add(1))?;
+        gpus.push(Gpu::Uuid(Uuid::parse(part).ok_or_else(|| unknown(part))?));
+        return Ok(());
+    }
+    let (first, last) = range(part)?;
+    check_len((last - first).saturating_add(1).saturating_add(gpus.len()))?;
+    gpus.extend((first..=last).map(Gpu::Index));
+    Ok(())
+}
+
+/// The first and the last id of a part, which may be one id.
+fn range(part: &str) -> Result<(usize, usize), DeviceError> {
+    let (first, last) = part.split_once('-').unwrap_or((part, part));
+    match (id(part, first)?, id(part, last)?) {
+        (first, last) if first <= last => Ok((first, last)),
+        (first, last) => Err(DeviceError::BackwardGpus { text: clip(part), first, last }),
+    }
+}
+
+/// Reads the digits of a part.
+fn id(part: &str, digits: &str) -> Result<usize, DeviceError> {
+    match number(digits) {
+        Number::Some(id) => Ok(id),
+        Number::TooLarge | Number::None => Err(unknown(part)),
+    }
+}
+
+fn unknown(part: &str) -> DeviceError {
+    DeviceError::UnknownGpu { text: clip(part) }
+}
+
+fn check_len(least: usize) -> Result<(), DeviceError> {
+    match least {
+        0..=MAX_PLACES => Ok(()),
+        _ => Err(DeviceError::TooManyGpus { least, most: MAX_PLACES }),
+    }
+}
+
+impl Serialize for GpuList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Reads the text, or what YAML makes of the same characters.
+impl<'de> Deserialize<'de> for GpuList {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // Formats that do not describe themselves hold what was written: a text.
+        let written = match deserializer.is_human_readable() {
+            true => Written::deserialize(deserializer)?,
+            false => Written::Text(String::deserialize(deserializer)?),
+        };
+        parse(&written.text()).map_err(de::Error::custom)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "not a list of GPUs; write a text such as \"0 1\", an id such as 0, or a list of both"
+)]
+enum Written {
+    Id(usize),
+    Text(String),
+    List(Vec<Entry>),
+}
+
+/// What a list may hold. Not another list: `[[0, 1], [2]]` would seem to say who gets which.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Id(usize),
+    Text(String),
+}
+
+impl Written {
+    fn text(self) -> String {
+        match self {
+            Written::Id(id) => id.to_string(),
+            Written::Text(text) => text,
+            Written::List(entries) => {
+                entries.into_iter().map(Entry::text).collect::<Vec<_>>().join(",")
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn text(self) -> String {
+        match self {
+            Entry::Id(id) => id.to_string(),
+            Entry::Text(text) => text,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The names that the driver gives to GPUs.
+
+use std::fmt;
+
+/// How many characters a UUID has after its prefix.
+const LONGEST: usize = 36;
+
+/// A GPU's name as nvidia-smi shows it, possibly shortened: `GPU-8932f937`, `MIG-<uuid>`, or the older
+/// `MIG-GPU-<uuid>/<GPU instance>/<compute instance>`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Uuid(String);
+
+impl Uuid {
+    /// Whether a text begins as one.
+    pub(super) fn is_meant(text: &str) -> bool {
+        text.starts_with("GPU-") || text.starts_with("MIG-")
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Uuid> {
+        let valid = match text.strip_prefix("MIG-") {
+            Some(rest) => is_uuid(rest) || is_instance(rest),
+            None => text.strip_prefix("GPU-").is_some_and(is_uuid),
+        };
+        valid.then(|| Uuid(text.to_owned()))
+    }
+
+    /// Whether both are the same text, but for the case.
+    pub(super) fn is(&self, other: &Uuid) -> bool {
+        self.0.eq_ignore_ascii_case(&other.0)
+    }
+
+    /// Whether one is the other, shortened, as CUDA allows it. The numbers of an instance cannot be:
+    /// `/1/1` is another than `/1/12`.
+    pub(super) fn may_be(&self, other: &Uuid) -> bool {
+        let end = self.0.len().min(other.0.len());
+        self.is_plain() && other.is_plain() && self.0[..end].eq_ignore_ascii_case(&other.0[..end])
+    }
+
+    fn is_plain(&self) -> bool {
+        !self.0.contains('/')
+    }
+}
+
+impl fmt::Display for Uuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.len() <= LONGEST
+        && text.starts_with(|c: char| c.is_ascii_hexdigit())
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+fn is_instance(text: &str) -> bool {
+    let is_number = |part: &str| {
+        (1..=LONGEST).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    match text.split('/').collect::<Vec<_>>().as_slice() {
+        [gpu, instance, compute] => {
+            gpu.strip_prefix("GPU-").is_some_and(is_uuid)
+                && is_number(instance)
+                && is_number(compute)
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,72 @@
+//! What `CUDA_VISIBLE_DEVICES` leaves to be seen.
+
+use std::collections::HashSet;
+
+use super::DeviceError;
+use super::gpu_list::Gpu;
+use super::text::clip;
+use super::uuid::Uuid;
+
+/// The GPUs that CUDA shows, in its order, as far as the variable tells.
+pub(super) struct Visible<'a> {
+    /// The variable's value; `None` where it is not set, which hides nothing.
+    variable: Option<&'a str>,
+    /// What the variable lists. CUDA's index of a GPU is its position here.
+    gpus: Vec<Gpu>,
+}
+
+impl<'a> Visible<'a> {
+    /// Reads the variable as CUDA does: the first entry that is neither an index nor a UUID ends the
+    /// list (`-1`, `NoDevFiles`), and one that is there twice leaves nothing to be seen.
+    ///
+    /// Only CUDA knows whether an entry exists, which would end the list too. What is read here may
+    /// hence be too long, never too short, and a runner that is built checks its devices again.
+    pub(super) fn new(variable: Option<&'a str>) -> Self {
+        let gpus: Vec<Gpu> = variable.map_or(Vec::new(), |text| {
+            text.split(',').map_while(|entry| entry_of(entry.trim())).collect()
+        });
+        let mut seen = HashSet::new();
+        let repeats = gpus.iter().any(|gpu| !seen.insert(gpu));
+        Visible { variable, gpus: if repeats { Vec::new() } else { gpus } }
+    }
+
+    /// Checks an index. Without the variable only the machine knows how many there are.
+    pub(super) fn check(&self, index: usize) -> Result<usize, DeviceError> {
+        match self.variable {
+            Some(variable) if index >= self.gpus.len() => Err(DeviceError::HiddenGpu {
+                index,
+                variable: clip(variable),
+                visible: self.gpus.len(),
+            }),
+            _ => Ok(index),
+        }
+    }
+
+    /// The index of a UUID.
+    pub(super) fn find(&self, uuid: &Uuid) -> Result<usize, DeviceError> {
+        if let Some(index) = self.positions(|seen| seen.is(uuid)).next() {
+            return Ok(index);
+        }
+        let variable = self.variable.map(clip);
+        let mut positions = self.positions(|seen| seen.may_be(uuid));
+        match (positions.next(), positions.next()) {
+            (Some(index), None) => Ok(index),
+            (None, _) => Err(DeviceError::UnknownUuid { uuid: uuid.to_string(), variable }),
+            (Some(first), Some(second)) => {
+                Err(DeviceError::AmbiguousUuid { uuid: uuid.to_string(), first, second })
+            }
+        }
+    }
+
+    fn positions(&self, wanted: impl Fn(&Uuid) -> bool) -> impl Iterator<Item = usize> {
+        let is_wanted = move |gpu: &Gpu| matches!(gpu, Gpu::Uuid(uuid) if wanted(uuid));
+        self.gpus.iter().enumerate().filter_map(move |(n, gpu)| is_wanted(gpu).then_some(n))
+    }
+}
+
+/// One entry of the variable. Of an index CUDA reads the digits and ignores what follows them.
+fn entry_of(text: &str) -> Option<Gpu> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let index = || text[..digits].parse().ok().map(Gpu::Index);
+    Uuid::parse(text).map(Gpu::Uuid).or_else(index)
+}
