@@ -188,6 +188,57 @@ fn a_slow_item_keeps_back_none_of_its_neighbours() {
     });
 }
 
+/// The second item lasts until the result of the first was consumed, and the input does not end before:
+/// nothing but the delivery wakes the collector.
+#[test]
+fn a_result_is_consumed_beside_a_slow_item() {
+    check(|| {
+        let hub = Arc::new(Hub::new(1, 4, None));
+        let consumed = Arc::new((Mutex::new(0), shuttle::sync::Condvar::new()));
+        let producer = {
+            let (hub, consumed) = (hub.clone(), consumed.clone());
+            thread::spawn(move || {
+                let mut taker = Taker::new(&hub, 0);
+                let mut next = taker.next();
+                while let Some((seq, item)) = next {
+                    if seq == 1 {
+                        let count = consumed.0.lock().unwrap();
+                        drop(consumed.1.wait_while(count, |count| *count == 0).unwrap());
+                    }
+                    next = taker.deliver_and_next(seq, Ok(item * 10));
+                }
+            })
+        };
+        let feeder = {
+            let hub = hub.clone();
+            thread::spawn(move || {
+                let mut feeder = Feeder::new(&hub);
+                for seq in 0..2 {
+                    assert!(acquire(&mut feeder, &hub));
+                    feeder.push(&hub, seq);
+                }
+            })
+        };
+        let mut collector = Collector::new(&hub, Order::Input, Window::fixed(4), now());
+        while collector.consumed() < 2 {
+            match collector.pop() {
+                Some(_) => {
+                    collector.done(&hub);
+                    *consumed.0.lock().unwrap() += 1;
+                    consumed.1.notify_all();
+                }
+                None => {
+                    collector.settle(&hub);
+                    collector.wait(&hub, None);
+                }
+            }
+        }
+        hub.abort();
+        feeder.join().unwrap();
+        producer.join().unwrap();
+    });
+}
+
 /// The source gives an item only when everything before it was consumed.
 #[test]
 fn a_pausing_source_gets_everything_delivered() {
