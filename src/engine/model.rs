@@ -10,8 +10,9 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::collector::Collector;
-use super::exchange::{Exchange, Feeder, News, Taker};
+use super::exchange::{Exchange, Feeder, Gatherer, News, Taker};
 use super::window::Window;
+use crate::batch::Batch;
 use crate::order::Order;
 use crate::sync::now;
 
@@ -34,6 +35,26 @@ fn producers(hub: &Arc<Hub>, count: usize) -> Vec<JoinHandle<u64>> {
             while let Some((seq, item)) = next {
                 worked += 1;
                 next = taker.deliver_and_next(seq, Ok(item * 10));
+            }
+            worked
+        })
+    };
+    (0..count).map(produce).collect()
+}
+
+/// As [`producers`], by the batch.
+fn batch_producers(hub: &Arc<Hub>, count: usize, batch: Batch) -> Vec<JoinHandle<u64>> {
+    let produce = |lane| {
+        let hub = hub.clone();
+        thread::spawn(move || {
+            let mut gatherer = Gatherer::new(Taker::new(&hub, lane), batch);
+            let mut worked = 0;
+            while let Some(gathered) = gatherer.next() {
+                assert!((1..=batch.most()).contains(&gathered.inputs.len()));
+                for (seq, item) in gathered.items.into_iter().zip(gathered.inputs) {
+                    worked += 1;
+                    gatherer.deliver(seq, Ok(item * 10));
+                }
             }
             worked
         })
@@ -93,13 +114,29 @@ fn collect(
 
 fn run(order: Order, workers: usize, window: usize, items: u64) {
     let hub = Arc::new(Hub::new(workers, window, None));
-    let given = Arc::new(AtomicU64::new(0));
     let threads = producers(&hub, workers);
+    run_with(&hub, threads, order, window, items);
+}
+
+fn run_batches(workers: usize, window: usize, items: u64, batch: Batch) {
+    let hub = Arc::new(Hub::new(workers, window, Some(batch)));
+    let threads = batch_producers(&hub, workers, batch);
+    run_with(&hub, threads, Order::Input, window, items);
+}
+
+fn run_with(
+    hub: &Arc<Hub>,
+    threads: Vec<JoinHandle<u64>>,
+    order: Order,
+    window: usize,
+    items: u64,
+) {
+    let given = Arc::new(AtomicU64::new(0));
     let consumer = {
         let (hub, given) = (hub.clone(), given.clone());
         thread::spawn(move || collect(&hub, order, Window::fixed(window), &given, u64::MAX))
     };
-    assert_eq!(feed(&hub, items, &given), items);
+    assert_eq!(feed(hub, items, &given), items);
     let mut consumed = consumer.join().unwrap();
     if order == Order::Completion {
         consumed.sort_unstable();
@@ -131,6 +168,22 @@ fn unordered() {
 #[test]
 fn items_taken_together_are_stolen_back() {
     check(|| run(Order::Completion, 3, 8, 8));
+}
+
+#[test]
+fn fixed_batches() {
+    check(|| run_batches(2, 6, 7, Batch::of(2)));
+}
+
+/// Only what is left when no credit is counts as a batch, and the window has room for no second.
+#[test]
+fn fixed_batches_in_a_window_that_is_no_multiple() {
+    check(|| run_batches(2, 3, 7, Batch::of(2)));
+}
+
+#[test]
+fn batches_of_what_is_there() {
+    check(|| run_batches(2, 4, 6, Batch::up_to(3)));
 }
 
 #[test]
