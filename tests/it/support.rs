@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Generous, since it only tells a hang from a slow machine.
-pub const LIMIT: Duration = Duration::from_secs(30);
+pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs `f` on a thread of its own, and fails if it takes longer than [`LIMIT`].
 #[track_caller]
