@@ -10,8 +10,8 @@ use std::time::Duration;
 /// | `Batch::up_to(32)` | what is there, at most 32, at once |
 /// | either, `.within(time)` | 32 items, or what is there when the first of them has waited that long |
 ///
-/// No more can come when the input has ended, when it was told to end, and when as many items are out
-/// as the window allows: then whatever waits counts as full. There is never an empty batch.
+/// No more can come when the input has ended, when it was told to end, and while the window has no room
+/// for another batch: then whatever waits counts as full. There is never an empty batch.
 ///
 /// ```
 /// use std::time::Duration;

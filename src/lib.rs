@@ -156,8 +156,8 @@
 //! # }
 //! ```
 //!
-//! One bad item fails only itself: a batch that fails while all inputs are still in `inputs` is split and
-//! tried again until the guilty item stands alone.
+//! A batch that fails while all inputs are still in `inputs` is split and tried again until the guilty
+//! item stands alone: the error names that one, and in input order those before it are consumed.
 //!
 //! # What bounds memory
 //!

@@ -112,7 +112,8 @@ pub trait Runner: Send + Sync {
     ///
     /// Called once per producer when the runner is built or activated, for all producers at the
     /// same time, each on its own thread, before any input is read; and again, on the same thread,
-    /// after a panic of [`producer_work`](Runner::producer_work) has cost the producer its state.
+    /// after a panic of [`producer_work`](Runner::producer_work), or of the hook for batches, has cost the
+    /// producer its state.
     ///
     /// - `Ok`: the producer is ready; it keeps the state until the runner is closed.
     /// - `Err` or panic: building fails with that error, after the other producers have ended. When
@@ -158,8 +159,9 @@ pub trait Runner: Send + Sync {
     ///   input. An `Err` among them fails that item alone.
     /// - `Err`, panic, or `Ok` with another number of elements: if all inputs are still in `inputs`, the
     ///   batch is split in two halves, which are tried again one after the other, until the guilty
-    ///   item stands alone; the others keep their outputs. For one guilty item of n these are at most
-    ///   2 log2(n) calls more, rounded up. If inputs were taken out, the items fail together, with an error
+    ///   item stands alone, and the error names that one; in input order those before it are consumed.
+    ///   Each halving takes two calls more, so one guilty item of 16 takes at most eight. A hook that
+    ///   changed inputs in place must not leave them all there when it fails. If inputs were taken out, the items fail together, with an error
     ///   that names them all. A wrong number of outputs has [`OutputCount`](crate::OutputCount) as its
     ///   cause.
     /// - Panic: in addition `state` is dropped, and made anew before the next call.

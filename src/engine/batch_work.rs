@@ -53,13 +53,17 @@ impl<R: Runner> Producer<R> {
             }
             match self.call_batch(run, &items, inputs) {
                 Ok(outputs) => self.deliver_batch(run, gatherer, &items, outputs),
-                Err(Failure { error, inputs: Some(mut inputs) }) if items.len() > 1 => {
+                Err(Failure { error, inputs: Some(inputs) })
+                    if run.wanted.gave_up_on(items.first().copied()) =>
+                {
+                    // Nobody waits for these any more, nor for a state to be made anew.
                     drop_quietly(error);
-                    if let Err(error) = self.prepare(&run.wanted) {
-                        inputs.into_iter().for_each(drop_quietly);
-                        fail_batch(run, gatherer, &items, error);
-                        return Next::Leave;
-                    }
+                    inputs.into_iter().for_each(drop_quietly);
+                }
+                Err(Failure { error, inputs: Some(mut inputs) })
+                    if items.len() > 1 && self.can_try_again(run) =>
+                {
+                    drop_quietly(error);
                     let half = items.len() / 2;
                     let later =
                         Gathered { items: items.split_off(half), inputs: inputs.split_off(half) };
@@ -77,6 +81,12 @@ impl<R: Runner> Producer<R> {
             }
         }
         Next::Batch
+    }
+
+    /// Whether there is a state, or another in its place. When `producer_init` fails too, what the batch
+    /// failed with stands; the next run makes the state anew, and tells what that fails with.
+    fn can_try_again(&mut self, run: &Run<R>) -> bool {
+        self.prepare(&run.wanted).map_err(drop_quietly).is_ok()
     }
 
     fn call_batch(

@@ -386,7 +386,7 @@ impl<I, T> Exchange<I, T> {
 
     /// The feeder has more to give out, and no credit for it.
     pub(crate) fn starve(&self) {
-        self.starving.store(true, Ordering::Relaxed);
+        self.starving.store(true, Ordering::Release);
         // Who sleeps already does not look again, and so is seen from here.
         if self.idle.has_sleeper() && lock(&self.intake).items.len() == 0 {
             self.dry.store(true, Ordering::Relaxed);

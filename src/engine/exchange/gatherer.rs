@@ -48,9 +48,16 @@ impl<'a, I, T> Gatherer<'a, I, T> {
             match self.look() {
                 Step::Work(gathered) => return Some(gathered),
                 Step::Over => return None,
-                Step::Wait => self.taker.exchange().idle.wait_unless(|| self.is_ready()),
+                // Whoever sleeps without a limit has to see that an item came meanwhile whose batch has
+                // one: nobody else may be there to keep it.
+                Step::Wait => self
+                    .taker
+                    .exchange()
+                    .idle
+                    .wait_unless(|| self.is_over_or(|decision| decision != Decision::Wait)),
                 Step::WaitFor(most) => {
-                    self.taker.exchange().idle.wait_at_most(most, || self.is_ready());
+                    let is_full = |decision| matches!(decision, Decision::Take(_));
+                    self.taker.exchange().idle.wait_at_most(most, || self.is_over_or(is_full));
                 }
             }
         }
@@ -58,12 +65,13 @@ impl<'a, I, T> Gatherer<'a, I, T> {
 
     fn look(&self) -> Step<I> {
         let exchange = self.taker.exchange();
+        let mut intake = lock(&exchange.intake);
+        // Under the lock: who drains an aborted run takes the items out, and leaves their number.
         if exchange.is_aborted() {
             return Step::Over;
         }
-        let mut intake = lock(&exchange.intake);
-        let here = exchange.here(&intake);
-        match exchange.decide(self.batch, &mut intake) {
+        let (here, decision) = exchange.decide(self.batch, &mut intake);
+        match decision {
             Decision::Take(count) => {
                 let gathered = intake.gather(count);
                 drop(intake);
@@ -94,22 +102,34 @@ impl<'a, I, T> Gatherer<'a, I, T> {
         self.taker.flush();
     }
 
-    fn is_ready(&self) -> bool {
+    fn is_over_or(&self, wanted: impl FnOnce(Decision) -> bool) -> bool {
         let exchange = self.taker.exchange();
         let mut intake = lock(&exchange.intake);
-        exchange.is_aborted()
-            || matches!(exchange.decide(self.batch, &mut intake), Decision::Take(_))
+        exchange.is_aborted() || wanted(exchange.decide(self.batch, &mut intake).1)
     }
 }
 
 impl<I, T> Exchange<I, T> {
-    fn decide(&self, batch: Batch, intake: &mut Intake<I>) -> Decision {
-        let here = self.here(intake);
+    /// How many items wait, and what a free producer does.
+    fn decide(&self, batch: Batch, intake: &mut Intake<I>) -> (usize, Decision) {
+        let (here, more) = self.look_at(intake);
         let waited = match batch.is_timed() && here > 0 {
             true => now().saturating_duration_since(intake.oldest()),
             false => Duration::ZERO,
         };
-        batch.decide(here, waited, self.more())
+        (here, batch.decide(here, waited, more))
+    }
+
+    /// Whether more can come to what is here. The two are read as of one moment: else the feeder could
+    /// push the rest of a batch in between, and what was here would pass for all there is.
+    fn look_at(&self, intake: &Intake<I>) -> (usize, More) {
+        loop {
+            let here = self.here(intake);
+            let more = self.more();
+            if self.here(intake) == here {
+                return (here, more);
+            }
+        }
     }
 
     /// How many items wait. The rings alone do not say, since a batch may reach over several.
@@ -118,7 +138,7 @@ impl<I, T> Exchange<I, T> {
     }
 
     fn more(&self) -> More {
-        let starves = self.starving.load(Ordering::Relaxed);
+        let starves = self.starving.load(Ordering::Acquire);
         if self.is_halted() || self.total().is_some() || starves {
             More::Never
         } else {
