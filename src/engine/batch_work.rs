@@ -133,11 +133,14 @@ impl<R: Runner> Producer<R> {
     ) {
         for (&item, output) in items.iter().zip(outputs) {
             let outcome = output.map_err(|source| {
-                run.fail(item);
                 let site = Box::new(site(&self.station, &[item], Some(1)));
                 Box::new(Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source })
             });
-            gatherer.deliver(item, outcome);
+            if outcome.is_ok() || run.fail_if_wanted(item) {
+                gatherer.deliver(item, outcome);
+            } else {
+                drop_quietly(outcome);
+            }
         }
     }
 }
@@ -150,6 +153,9 @@ fn fail_batch<R: Runner>(
     error: Error,
 ) {
     let first = *items.first().expect("a batch is never empty");
-    run.fail(first);
-    gatherer.deliver(first, Err(Box::new(error)));
+    if run.fail_if_wanted(first) {
+        gatherer.deliver(first, Err(Box::new(error)));
+    } else {
+        drop_quietly(error);
+    }
 }

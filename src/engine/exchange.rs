@@ -29,9 +29,9 @@
 //!   one sleeper each time, which in turn finds items to take. Items move from the intake into an
 //!   inbox under the lock of the intake, which a producer takes for its last look. While stolen items
 //!   move they are in neither inbox, but the thief notifies after that.
-//! - The **collector** sleeps on `waiting` when no outbox has the result whose turn it is. It tells each producer how many
-//!   more results it wants to be woken for: one, or, while they come thick and fast, several, in which
-//!   case it is also woken by a producer that runs out of items, and by the clock.
+//! - The **collector** sleeps on `waiting` when no outbox has the result whose turn it is. It tells each
+//!   producer how many more results it wants to be woken for: one, or, while they come thick and fast,
+//!   several, in which case it is also woken by a producer that runs out of items, and by the clock.
 //! - The **feeder** sleeps on `credits`, and is listed under its lock. The collector gives credits back
 //!   after a quarter of the window, and all of them before it sleeps.
 //! - `halt`, `end` and `abort` change what each party looks for, and then wake that party.

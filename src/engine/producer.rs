@@ -100,14 +100,21 @@ impl<R: Runner> Producer<R> {
                 continue;
             }
             let outcome = self.work(run, seq, input);
-            if outcome.is_err() {
-                run.fail(seq);
-            }
+            let is_wanted = outcome.is_ok() || run.fail_if_wanted(seq);
             if self.state.is_none() {
                 // A panic fails the run, so what this producer had taken, all of it later in the
                 // input, is not wanted, and it may leave. Its state is made anew for the next run.
-                taker.deliver(seq, outcome);
+                if is_wanted {
+                    taker.deliver(seq, outcome);
+                } else {
+                    drop_quietly(outcome);
+                }
                 return;
+            }
+            if !is_wanted {
+                drop_quietly(outcome);
+                next = taker.next();
+                continue;
             }
             next = taker.deliver_and_next(seq, outcome);
         }

@@ -58,6 +58,17 @@ impl<R: Runner> Run<R> {
         self.halt();
     }
 
+    /// A hook failed this item. `false` when nobody asks any more, and its error is to be dropped: the
+    /// run was ended, or has failed already, and the hook may have returned the error because it saw
+    /// that.
+    pub(crate) fn fail_if_wanted(&self, seq: u64) -> bool {
+        let is_wanted = !self.wanted.gave_up_on(Some(seq));
+        if is_wanted {
+            self.fail(seq);
+        }
+        is_wanted
+    }
+
     /// No input is pulled any more.
     fn halt(&self) {
         self.exchange.halt();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crossbeam_channel::{Receiver, Sender};
 use gangline::{
     Batch, CancelToken, ConsumerContext, Error, Hook, Order, OrderedRunner, OutputCount, Pool,
     ProducerContext, Result, Runner, map,
@@ -192,13 +193,22 @@ fn a_window_that_is_no_multiple_of_the_batch_does_not_hang(order: Order) {
     });
 }
 
+fn waiting_for_four(order: Order) -> (Pool<Doubler>, CancelToken) {
+    let pool = Doubler::good().pool(order, 2, Batch::of(4));
+    let token = pool.cancel_token().clone();
+    (pool, token)
+}
+
+fn three_of_four() -> (Sender<u64>, Receiver<u64>) {
+    let (sender, receiver) = crossbeam_channel::unbounded();
+    (0..3).for_each(|x| sender.send(x).unwrap());
+    (sender, receiver)
+}
+
 fn a_cancel_ends_a_run_whose_batch_waits_for_more(order: Order) {
     no_hang(move || {
-        let (sender, receiver) = crossbeam_channel::unbounded();
-        (0..3).for_each(|x| sender.send(x).unwrap());
-        let token = CancelToken::new();
-        let builder = Pool::builder(Doubler::good()).order(order).devices(2).batch(Batch::of(4));
-        let mut pool = builder.cancel_token(token.clone()).build().unwrap();
+        let (mut pool, token) = waiting_for_four(order);
+        let (sender, receiver) = three_of_four();
         let emptied = Arc::new(Gate::new());
         let input = token.guard(receiver).inspect({
             let emptied = emptied.clone();
@@ -221,11 +231,8 @@ fn a_cancel_ends_a_run_whose_batch_waits_for_more(order: Order) {
 
 fn a_finish_completes_the_batch_that_waits(order: Order) {
     no_hang(move || {
-        let (sender, receiver) = crossbeam_channel::unbounded();
-        (0..3).for_each(|x| sender.send(x).unwrap());
-        let token = CancelToken::new();
-        let builder = Pool::builder(Doubler::good()).order(order).devices(2).batch(Batch::of(4));
-        let mut pool = builder.cancel_token(token.clone()).build().unwrap();
+        let (mut pool, token) = waiting_for_four(order);
+        let (sender, receiver) = three_of_four();
         let finisher = token.clone();
         let input = token.guard(receiver).inspect(move |&x| {
             if x == 2 {

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use gangline::{CancelToken, ConsumerContext, Order, Pool, ProducerContext, Result, Runner, map};
+use gangline::{
+    Batch, CancelToken, ConsumerContext, Order, Pool, ProducerContext, Result, Runner,
+    UnorderedRunner, map,
+};
 
 use crate::hooks::{Hooks, both_orders};
 use crate::support::{Counter, Gate, no_hang};
@@ -514,6 +517,39 @@ fn what_was_finished_while_the_consumer_was_busy_is_not_sorted_by_producer() {
         last.into_iter().rev().for_each(|at| _ = early.remove(at));
         assert!(early.is_sorted_by_key(|&(_, x)| x), "{all:?}");
     });
+}
+
+/// It sees that the run has failed elsewhere, and returns an error of its own, of an earlier item.
+#[test]
+fn a_hook_that_gives_up_does_not_take_the_place_of_the_failure() {
+    for batch in [None, Some(Batch::of(1))] {
+        no_hang(move || {
+            for _ in 0..200 {
+                let started = Counter::new();
+                let runner = map(
+                    |_| Ok(()),
+                    move |cx: &ProducerContext<'_>, (), x: u64| {
+                        started.add(1);
+                        started.reach(2);
+                        if x == 1 {
+                            return Err("one".into());
+                        }
+                        while !cx.is_cancelled() {
+                            thread::yield_now();
+                        }
+                        Err::<u64, _>("gave up".into())
+                    },
+                );
+                let builder = UnorderedRunner::builder(runner).devices(2);
+                let builder = match batch {
+                    Some(batch) => builder.batch(batch),
+                    None => builder,
+                };
+                let error = builder.build().unwrap().run(0..2).unwrap_err();
+                assert_eq!(error.item(), Some(1), "{error:#}");
+            }
+        });
+    }
 }
 
 /// Nobody uses the token, and the sender lives on.
