@@ -1,6 +1,14 @@
 //! How many items a producer takes at once: decisions without threads or clocks.
 
+mod ceiling;
+mod limits;
+mod shelf;
+
 use std::time::Duration;
+
+pub(crate) use self::ceiling::Ceiling;
+pub(crate) use self::limits::{Limits, Load, Size};
+pub(crate) use self::shelf::{Grouping, Note, Pick, Selection, Shelf, Shelved};
 
 /// How batches are formed for [`Runner::producer_work_batch`](crate::Runner::producer_work_batch).
 ///
@@ -39,15 +47,30 @@ enum Patience {
     Endless,
 }
 
-/// What a free producer does.
+/// How the producers of a runner form batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Batching {
+    pub(crate) rule: Batch,
+    pub(crate) limits: Limits,
+    pub(crate) grouping: Grouping,
+}
+
+/// What a free producer does about the items that wait, of which there are some.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// It takes so many items: at least one, and no more than are here.
-    Take(usize),
+    /// It takes those that make the batch.
+    Take,
     /// It waits until something changes.
     Wait,
     /// It waits until something changes, but no longer than that.
     WaitFor(Duration),
+}
+
+/// Whether there is room for more in a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fill {
+    Full,
+    Partial,
 }
 
 /// Whether more items can come before one of those that wait is taken.
@@ -88,81 +111,73 @@ impl Batch {
         matches!(self.patience, Patience::For(_))
     }
 
-    /// `here` items wait, the first of them for `waited`.
-    pub(crate) fn decide(&self, here: usize, waited: Duration, more: More) -> Decision {
-        if here == 0 {
-            return Decision::Wait;
-        }
-        if here >= self.most || more == More::Never {
-            return Decision::Take(here.min(self.most));
+    /// What becomes of a batch that is as full as that, and whose first item has waited for `waited`.
+    pub(crate) fn decide(&self, fill: Fill, waited: Duration, more: More) -> Decision {
+        if fill == Fill::Full || more == More::Never {
+            return Decision::Take;
         }
         match self.patience {
-            Patience::None => Decision::Take(here),
+            Patience::None => Decision::Take,
             Patience::Endless => Decision::Wait,
             Patience::For(time) => match time.checked_sub(waited) {
-                None | Some(Duration::ZERO) => Decision::Take(here),
+                None | Some(Duration::ZERO) => Decision::Take,
                 Some(left) => Decision::WaitFor(left),
             },
         }
     }
 }
 
+impl Batching {
+    /// By the number of items alone, in the order of the input.
+    pub(crate) fn new(rule: Batch) -> Self {
+        Batching { rule, limits: Limits::items(rule.most()), grouping: Grouping::None }
+    }
+
+    /// No batch costs more.
+    pub(crate) fn limit_cost(&mut self, most: u64) {
+        self.limits.cost = Some(most);
+    }
+
+    /// No batch is larger when its items are padded to the largest. So like sizes go together.
+    pub(crate) fn limit_padded(&mut self, most: u64) {
+        self.limits.padded = Some(most);
+        self.grouping = Grouping::Like;
+    }
+
+    /// Whether the number of items that wait says all that there is to know.
+    pub(crate) fn goes_by_number(&self) -> bool {
+        !self.rule.is_timed() && self.limits == Limits::items(self.rule.most())
+    }
+}
+
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
     fn a_fixed_batch_waits_until_it_is_full_or_nothing_more_can_come() {
-        let decide = |here, more| Batch::of(4).decide(here, 1_000 * MS, more);
-        assert_eq!(decide(3, More::MayCome), Decision::Wait);
-        assert_eq!(decide(3, More::Never), Decision::Take(3));
-        assert_eq!(decide(9, More::MayCome), Decision::Take(4));
+        let decide = |fill, more| Batch::of(4).decide(fill, 1_000 * MS, more);
+        assert_eq!(decide(Fill::Partial, More::MayCome), Decision::Wait);
+        assert_eq!(decide(Fill::Partial, More::Never), Decision::Take);
+        assert_eq!(decide(Fill::Full, More::MayCome), Decision::Take);
     }
 
     #[test]
     fn what_is_there_is_taken_at_once() {
-        let decide = |here| Batch::up_to(4).decide(here, Duration::ZERO, More::MayCome);
-        assert_eq!(
-            [0, 1, 4, 5].map(decide),
-            [Decision::Wait, Decision::Take(1), Decision::Take(4), Decision::Take(4)]
-        );
+        let decision = Batch::up_to(4).decide(Fill::Partial, Duration::ZERO, More::MayCome);
+        assert_eq!(decision, Decision::Take);
     }
 
     #[test]
     fn the_first_item_waits_no_longer_than_was_asked() {
         for batch in [Batch::of(4), Batch::up_to(4)] {
-            let decide = |waited| batch.within(5 * MS).decide(2, waited, More::MayCome);
+            let decide = |waited| batch.within(5 * MS).decide(Fill::Partial, waited, More::MayCome);
             assert_eq!(decide(2 * MS), Decision::WaitFor(3 * MS));
-            assert_eq!(decide(5 * MS), Decision::Take(2));
-            assert_eq!(decide(9 * MS), Decision::Take(2));
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_batch_is_empty_or_too_large(
-            most in 1usize..50,
-            here in 0usize..100,
-            waited in 0u32..10,
-            limit in proptest::option::of(0u32..10),
-            fixed in any::<bool>(),
-            ended in any::<bool>(),
-        ) {
-            let batch = if fixed { Batch::of(most) } else { Batch::up_to(most) };
-            let batch = limit.map_or(batch, |limit| batch.within(limit * MS));
-            let more = if ended { More::Never } else { More::MayCome };
-            match batch.decide(here, waited * MS, more) {
-                Decision::Take(n) => prop_assert!((1..=most.min(here)).contains(&n)),
-                Decision::Wait => prop_assert!(here == 0 || (more == More::MayCome && here < most)),
-                Decision::WaitFor(time) => {
-                    prop_assert!(here < most && more == More::MayCome && time > Duration::ZERO);
-                }
-            }
+            assert_eq!(decide(5 * MS), Decision::Take);
+            assert_eq!(decide(9 * MS), Decision::Take);
         }
     }
 }

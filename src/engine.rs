@@ -25,6 +25,7 @@ pub(crate) mod queue;
 pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod source;
+pub(crate) mod weights;
 pub(crate) mod window;
 
 #[cfg(all(test, shuttle))]

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::device::{Device, DeviceError};
+use crate::measures::Measure;
 
 /// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow and
 /// [`CfgNode`](crate::CfgNode) into it.
@@ -157,6 +158,40 @@ pub enum Error {
         /// The smallest window that works, in items.
         least: usize,
     },
+    /// A limit on what is measured of items is 0, which nothing is below.
+    #[non_exhaustive]
+    Limit {
+        /// What is measured.
+        measure: Measure,
+    },
+    /// A limit on the size of batches was given, and no rule for how they are formed.
+    #[non_exhaustive]
+    NoBatch {
+        /// What is limited.
+        measure: Measure,
+    },
+    /// One item alone is more than a batch may be. No hook has seen it.
+    #[non_exhaustive]
+    TooLarge {
+        /// The item's index in the run.
+        item: u64,
+        /// What was measured.
+        measure: Measure,
+        /// What the item was measured to be.
+        amount: u64,
+        /// What a batch may be at most.
+        most: u64,
+    },
+    /// A function that measures items panicked. No hook has seen the item.
+    #[non_exhaustive]
+    MeasurePanicked {
+        /// The item's index in the run.
+        item: u64,
+        /// What was measured.
+        measure: Measure,
+        /// The panic's own message.
+        source: PanicMessage,
+    },
     /// Producers on the CPU cannot compute with no thread.
     #[non_exhaustive]
     CpuThreads {},
@@ -187,9 +222,10 @@ impl Error {
     /// The indices in the run of the items that failed together, ascending.
     pub fn items(&self) -> &[u64] {
         match self {
-            Error::InputFailed { item, .. } | Error::InputPanicked { item, .. } => {
-                std::slice::from_ref(item)
-            }
+            Error::InputFailed { item, .. }
+            | Error::InputPanicked { item, .. }
+            | Error::TooLarge { item, .. }
+            | Error::MeasurePanicked { item, .. } => std::slice::from_ref(item),
             _ => self.call().map_or(&[], |(_, site)| &site.items),
         }
     }
@@ -204,9 +240,14 @@ impl Error {
         self.call()?.1.attempt
     }
 
-    /// Whether user code panicked: a hook or the caller's iterator.
+    /// Whether user code panicked: a hook, the caller's iterator, or a function that measures items.
     pub fn is_panic(&self) -> bool {
-        matches!(self, Error::HookPanicked { .. } | Error::InputPanicked { .. })
+        matches!(
+            self,
+            Error::HookPanicked { .. }
+                | Error::InputPanicked { .. }
+                | Error::MeasurePanicked { .. }
+        )
     }
 
     /// Whether a [`CancelToken`](crate::CancelToken) ended it.
@@ -256,6 +297,21 @@ impl fmt::Display for Error {
                 write!(f, "a window of {window} items is too small; at least {least} is needed")
             }
             Error::Batch {} => f.write_str("a batch needs room for at least one item, not 0"),
+            Error::Limit { measure } => {
+                write!(f, "the limit on the {measure} of items must be at least 1, not 0")
+            }
+            Error::NoBatch { measure } => {
+                write!(f, "a limit on the {measure} needs a rule for batches; call `batch` too")
+            }
+            Error::TooLarge { item, measure, amount, most } => {
+                write!(
+                    f,
+                    "item {item} has a {measure} of {amount}; a batch may have {most} at most"
+                )
+            }
+            Error::MeasurePanicked { item, measure, .. } => {
+                write!(f, "measuring the {measure} of item {item} panicked")
+            }
             Error::CpuThreads {} => f.write_str("a CPU producer needs at least one thread, not 0"),
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
@@ -275,9 +331,9 @@ impl std::error::Error for Error {
             Error::HookFailed { source, .. } | Error::InputFailed { source, .. } => {
                 Some(source.as_ref())
             }
-            Error::HookPanicked { source, .. } | Error::InputPanicked { source, .. } => {
-                Some(source)
-            }
+            Error::HookPanicked { source, .. }
+            | Error::InputPanicked { source, .. }
+            | Error::MeasurePanicked { source, .. } => Some(source),
             Error::Devices { source } => source.source(),
             Error::Thread { source, .. } => Some(source),
             Error::Cancelled {}
@@ -285,6 +341,9 @@ impl std::error::Error for Error {
             | Error::Active {}
             | Error::OwnThread {}
             | Error::Batch {}
+            | Error::Limit { .. }
+            | Error::NoBatch { .. }
+            | Error::TooLarge { .. }
             | Error::CpuThreads {}
             | Error::Window { .. } => None,
         }

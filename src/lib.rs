@@ -260,11 +260,14 @@ mod cpu_threads;
 mod device;
 mod engine;
 mod error;
+mod measures;
 mod order;
+mod out_of_memory;
 mod pool;
 mod runner;
 mod stream;
 mod sync;
+pub mod testing;
 
 pub use crate::account::Account;
 pub use crate::batch::Batch;
@@ -277,7 +280,9 @@ pub use crate::closures::{Fold, Map, map};
 pub use crate::cpu_threads::CpuThreads;
 pub use crate::device::{Device, DeviceError, Devices, GpuList, IntoDevices};
 pub use crate::error::{BoxError, Error, Hook, OutputCount, PanicMessage, Result, Site};
+pub use crate::measures::{Amount, Measure};
 pub use crate::order::Order;
+pub use crate::out_of_memory::OutOfMemory;
 pub use crate::pool::{
     Builder, Handle, InChosenOrder, InCompletionOrder, InInputOrder, Kind, OrderedRunner, Pool,
     UnorderedRunner,

@@ -199,6 +199,17 @@ impl<R: Runner, O> Handle<R, O> {
         self.engine.account()
     }
 
+    /// For each producer, how large its batches are at most since its device ran out of memory: `None` if
+    /// it never did since the runner was built or activated. Empty while the runner is closed.
+    ///
+    /// The number counts what limits a batch: the padded size if [`padded`](Builder::padded) was given,
+    /// else the cost if [`cost`](Builder::cost) was, else items. It falls to what there is memory for, and
+    /// rises slowly when batches of that size go well; see
+    /// [`producer_work_batch`](Runner::producer_work_batch).
+    pub fn batch_ceilings(&self) -> Vec<Option<u64>> {
+        self.engine.ceilings()
+    }
+
     /// The token that ends what this runner has in progress.
     pub fn cancel_token(&self) -> CancelToken {
         self.engine.settings().token.clone()

@@ -164,6 +164,11 @@ pub trait Runner: Send + Sync {
     ///   changed inputs in place must not leave them all there when it fails. If inputs were taken out, the items fail together, with an error
     ///   that names them all. A wrong number of outputs has [`OutputCount`](crate::OutputCount) as its
     ///   cause.
+    /// - `Err` or panic for want of the device's memory (what CUDA and its libraries say then, or marked
+    ///   with [`OutOfMemory`](crate::OutOfMemory)), with all inputs still in `inputs`: nobody is blamed. The
+    ///   batch is tried again in parts of half the size, and of half of that, down to single items; only one
+    ///   that does not fit by itself fails. Later batches of this producer are no larger than what worked,
+    ///   and grow back slowly: see [`batch_ceilings`](crate::Handle::batch_ceilings).
     /// - Panic: in addition `state` is dropped, and made anew before the next call.
     /// - When the run is cancelled, stopped or has failed: as for `producer_work`; nothing is tried
     ///   again.

@@ -1,22 +1,31 @@
-//! What a producer does with a batch: the hook, and the search for the item that it failed at.
+//! What a producer does with a batch: the hook, and what comes of one that fails.
 
 use super::call::{call, drop_quietly};
 use super::exchange::{Gathered, Gatherer, Taker};
 use super::producer::{Producer, site};
 use super::run::Run;
-use crate::batch::Batch;
+use crate::batch::{Batching, Grouping, Limits, Load};
 use crate::error::{Error, Hook, OutputCount, Result};
+use crate::out_of_memory::is_out_of_memory;
 use crate::runner::{ProducerContext, Runner};
-
-/// Why a batch has no outputs.
-struct Failure<I> {
-    error: Error,
-    /// All of its inputs, if the hook left them where they were.
-    inputs: Option<Vec<I>>,
-}
 
 /// The outcomes of a batch, one for each input.
 type Outputs<R> = Vec<Result<<R as Runner>::Output>>;
+
+/// Part of a batch that is still to be worked on.
+struct Part<I> {
+    gathered: Gathered<I>,
+    cut: Cut,
+}
+
+/// Why a part is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    /// It is the whole, or holds a guilty item, or another does that was with it.
+    Blame,
+    /// There was no memory for more.
+    Memory,
+}
 
 /// Whether the producer goes on with the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,12 +36,27 @@ enum Next {
 }
 
 impl<R: Runner> Producer<R> {
-    pub(super) fn work_on_batches(&mut self, run: &Run<R>, batch: Batch) {
-        let mut gatherer = Gatherer::new(Taker::new(&run.exchange, self.station.worker), batch);
+    pub(super) fn work_on_batches(&mut self, run: &Run<R>, batching: Batching) {
+        let mut gatherer = Gatherer::new(Taker::new(&run.exchange, self.station.worker), batching);
+        gatherer.keep_below(&self.ceiling);
         while let Some(gathered) = gatherer.next() {
-            if self.work_on_batch(run, &mut gatherer, gathered) == Next::Leave {
+            if run.wanted.gave_up_on(gathered.items.first().copied()) {
+                drop_inputs(gathered);
+                continue;
+            }
+            // Items of like sizes go together, so those that come before the one that cost this producer
+            // its state may still wait, and be wanted, and nobody else be there to work on them.
+            if let Err(error) = self.prepare(&run.wanted) {
+                fail_batch(run, &mut gatherer, &gathered.items, error);
+                drop_inputs(gathered);
                 return;
             }
+            if self.work_on_batch(run, &mut gatherer, gathered) == Next::Leave
+                && batching.grouping == Grouping::None
+            {
+                return;
+            }
+            gatherer.keep_below(&self.ceiling);
         }
     }
 
@@ -45,83 +69,100 @@ impl<R: Runner> Producer<R> {
         gatherer: &mut Gatherer<'_, R::Input, R::Output>,
         whole: Gathered<R::Input>,
     ) -> Next {
-        let mut parts = vec![whole];
-        while let Some(Gathered { mut items, inputs }) = parts.pop() {
-            if run.wanted.gave_up_on(items.first().copied()) {
-                inputs.into_iter().for_each(drop_quietly);
+        let limits = gatherer.limits();
+        let mut parts = vec![Part { gathered: whole, cut: Cut::Blame }];
+        while let Some(mut part) = self.next_part(limits, &mut parts) {
+            if run.wanted.gave_up_on(part.items.first().copied()) {
+                drop_inputs(part);
                 continue;
             }
-            match self.call_batch(run, &items, inputs) {
-                Ok(outputs) => self.deliver_batch(run, gatherer, &items, outputs),
-                Err(Failure { error, inputs: Some(inputs) })
-                    if run.wanted.gave_up_on(items.first().copied()) =>
-                {
-                    // Nobody waits for these any more, nor for a state to be made anew.
-                    drop_quietly(error);
-                    inputs.into_iter().for_each(drop_quietly);
+            let extent = limits.extent(Load::of(part.sizes()));
+            match self.call_batch(run, &mut part) {
+                Ok(outputs) => {
+                    self.learn(|ceiling| ceiling.went_well(extent));
+                    self.deliver_batch(run, gatherer, &part.items, outputs);
+                    drop_inputs(part);
                 }
-                Err(Failure { error, inputs: Some(mut inputs) })
-                    if items.len() > 1 && self.can_try_again(run) =>
-                {
-                    drop_quietly(error);
-                    let half = items.len() / 2;
-                    let later =
-                        Gathered { items: items.split_off(half), inputs: inputs.split_off(half) };
-                    parts.extend([later, Gathered { items, inputs }]);
-                }
-                Err(Failure { error, inputs }) => {
-                    inputs.into_iter().flatten().for_each(drop_quietly);
-                    fail_batch(run, gatherer, &items, error);
+                Err(error) => {
+                    let wants_memory = is_out_of_memory(&error);
+                    if wants_memory {
+                        self.learn(|ceiling| ceiling.fell_short(extent));
+                    }
+                    if self.can_split(run, &part) {
+                        drop_quietly(error);
+                        split(
+                            part,
+                            if wants_memory { Cut::Memory } else { Cut::Blame },
+                            &mut parts,
+                        );
+                    } else {
+                        fail_batch(run, gatherer, &part.items, error);
+                        drop_inputs(part);
+                    }
                 }
             }
             if self.state.is_none() {
                 // A panic whose item is known fails the run. The state is made anew for the next.
-                parts.into_iter().flat_map(|part| part.inputs).for_each(drop_quietly);
+                parts.into_iter().for_each(|part| drop_inputs(part.gathered));
                 return Next::Leave;
             }
         }
         Next::Batch
     }
 
-    /// Whether there is a state, or another in its place. When `producer_init` fails too, what the batch
-    /// failed with stands; the next run makes the state anew, and tells what that fails with.
-    fn can_try_again(&mut self, run: &Run<R>) -> bool {
-        self.prepare(&run.wanted).map_err(drop_quietly).is_ok()
+    /// What is worked on next: no more than the device has memory for, as far as that is known.
+    fn next_part(
+        &self,
+        limits: Limits,
+        parts: &mut Vec<Part<R::Input>>,
+    ) -> Option<Gathered<R::Input>> {
+        let Part { mut gathered, .. } = parts.pop()?;
+        if let Some(extent) = self.ceiling.extent() {
+            let (count, _) = limits.below(extent).prefix(gathered.sizes());
+            if count < gathered.items.len() {
+                let rest = gathered.split_off(count);
+                parts.push(Part { gathered: rest, cut: Cut::Memory });
+            }
+        }
+        Some(gathered)
     }
 
+    /// Whether a part that failed is tried again in smaller ones. When `producer_init` fails too, what
+    /// the batch failed with stands; the next run makes the state anew, and tells what that fails with.
+    fn can_split(&mut self, run: &Run<R>, part: &Gathered<R::Input>) -> bool {
+        let is_whole = part.inputs.len() == part.items.len();
+        is_whole
+            && part.items.len() > 1
+            // Nobody waits for these any more, nor for a state to be made anew.
+            && !run.wanted.gave_up_on(part.items.first().copied())
+            && self.prepare(&run.wanted).map_err(drop_quietly).is_ok()
+    }
+
+    /// Calls the hook, which may leave the inputs of a batch that it fails at where they were.
     fn call_batch(
         &mut self,
         run: &Run<R>,
-        items: &[u64],
-        mut inputs: Vec<R::Input>,
-    ) -> Result<Outputs<R>, Failure<R::Input>> {
+        part: &mut Gathered<R::Input>,
+    ) -> Result<Outputs<R>, Error> {
         let hook = Hook::ProducerWorkBatch;
+        let Gathered { items, inputs, .. } = part;
         let site = || site(&self.station, items, Some(1));
         let cx = ProducerContext::new(&self.station, &run.wanted, items);
         let state = self.state.as_mut().expect("a producer has a state when it takes a batch");
-        let outcome = call(hook, site, || self.runner.producer_work_batch(&cx, state, &mut inputs));
-        let error = match outcome {
-            Ok(outputs) if outputs.len() == items.len() => {
-                inputs.into_iter().for_each(drop_quietly);
-                return Ok(outputs);
-            }
+        match call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs)) {
+            Ok(outputs) if outputs.len() == items.len() => Ok(outputs),
             Ok(outputs) => {
                 let count = OutputCount { inputs: items.len(), outputs: outputs.len() };
                 outputs.into_iter().for_each(drop_quietly);
-                Error::HookFailed { hook, site: Box::new(site()), source: Box::new(count) }
+                Err(Error::HookFailed { hook, site: Box::new(site()), source: Box::new(count) })
             }
             Err(error) => {
                 if error.is_panic() {
                     self.lose_state();
                 }
-                *error
+                Err(*error)
             }
-        };
-        if inputs.len() == items.len() {
-            return Err(Failure { error, inputs: Some(inputs) });
         }
-        inputs.into_iter().for_each(drop_quietly);
-        Err(Failure { error, inputs: None })
     }
 
     fn deliver_batch(
@@ -145,6 +186,23 @@ impl<R: Runner> Producer<R> {
     }
 }
 
+/// Has both halves of a part tried, or, where memory lacks, as much as there is memory for at a time.
+fn split<I>(mut part: Gathered<I>, cut: Cut, parts: &mut Vec<Part<I>>) {
+    match cut {
+        Cut::Blame => {
+            let later = part.split_off(part.items.len() / 2);
+            parts.push(Part { gathered: later, cut });
+        }
+        // Back together with what was cut off it: the next cut is another.
+        Cut::Memory => {
+            if let Some(rest) = parts.pop_if(|rest| rest.cut == Cut::Memory) {
+                part.append(rest.gathered);
+            }
+        }
+    }
+    parts.push(Part { gathered: part, cut });
+}
+
 /// The items fail together: the error takes the place of the first, and ends the run.
 fn fail_batch<R: Runner>(
     run: &Run<R>,
@@ -158,4 +216,8 @@ fn fail_batch<R: Runner>(
     } else {
         drop_quietly(error);
     }
+}
+
+fn drop_inputs<I>(gathered: Gathered<I>) {
+    gathered.inputs.into_iter().for_each(drop_quietly);
 }

@@ -6,6 +6,7 @@ use super::exchange::{Exchange, News, Patience};
 use super::outbox::Outcome;
 use super::outlet::Outlet;
 use super::pace::{MANY, Pace};
+use super::weights::Weights;
 use super::window::Window;
 use crate::order::Order;
 use crate::sync::now;
@@ -21,12 +22,25 @@ pub(crate) struct Collector<T> {
     owed: usize,
     /// From how many on they are given back.
     quarter: usize,
+    scales: Option<Scales>,
     /// Where `consumed` stood when the window was last looked at, and when that was.
     measured: (u64, Instant),
     /// Producers ran dry for want of credits during the last wait, which began with nothing held
     /// back for order.
     starved: bool,
     pace: Pace,
+}
+
+/// The weights of items, where those are weighed.
+#[derive(Debug)]
+struct Scales {
+    weights: Weights,
+    /// That of the result handed out last.
+    present: u64,
+    /// Of consumed items, not yet given back.
+    owed: u64,
+    /// From what on it is given back.
+    quarter: u64,
 }
 
 impl<T> Collector<T> {
@@ -43,6 +57,7 @@ impl<T> Collector<T> {
             consumed: 0,
             owed: 0,
             quarter: window.quarter(),
+            scales: exchange.weights().zip(exchange.most_weight()).map(Scales::new),
             measured: (0, now),
             starved: false,
             pace: Pace::new(now),
@@ -52,7 +67,11 @@ impl<T> Collector<T> {
     /// The next result, when it is here.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, Outcome<T>)> {
-        self.outlet.pop()
+        let popped = self.outlet.pop();
+        if let (Some(scales), Some((seq, _))) = (&mut self.scales, &popped) {
+            scales.present = scales.weights.settle(*seq);
+        }
+        popped
     }
 
     /// The consumer is done with one item.
@@ -60,9 +79,15 @@ impl<T> Collector<T> {
     pub(crate) fn done<I>(&mut self, exchange: &Exchange<I, T>) {
         self.consumed += 1;
         self.owed += 1;
-        if self.owed >= self.quarter {
-            exchange.give_back(std::mem::take(&mut self.owed));
+        let is_much = self.scales.as_mut().is_some_and(Scales::owes_much);
+        if self.owed >= self.quarter || is_much {
+            self.give_back(exchange, 0);
         }
+    }
+
+    fn give_back<I>(&mut self, exchange: &Exchange<I, T>, more: usize) {
+        let weight = self.scales.as_mut().map_or(0, |scales| std::mem::take(&mut scales.owed));
+        exchange.give_back(std::mem::take(&mut self.owed) + more, weight);
     }
 
     /// How many results were handed out and are done with.
@@ -79,7 +104,7 @@ impl<T> Collector<T> {
     pub(crate) fn settle<I>(&mut self, exchange: &Exchange<I, T>) {
         let starved = std::mem::take(&mut self.starved);
         let more = if starved && !self.outlet.holds_back() { self.growth() } else { 0 };
-        exchange.give_back(std::mem::take(&mut self.owed) + more);
+        self.give_back(exchange, more);
     }
 
     /// Waits for news, with all credits [given back](Collector::settle). `total` is what the caller
@@ -97,7 +122,7 @@ impl<T> Collector<T> {
     /// no credit: while it waits, and not while its caller is busy elsewhere, credits are what lacks.
     pub(crate) fn wait_as_feeder<I>(&mut self, exchange: &Exchange<I, T>) -> News {
         exchange.forget_dryness();
-        exchange.starve();
+        exchange.starve_as_collector();
         let patience = self.patience();
         let news = exchange.wait(&mut self.outlet, None, patience);
         exchange.feed_again();
@@ -131,5 +156,17 @@ impl<T> Collector<T> {
     /// Leaves the run, in which there may be results still. What was here and not handed out.
     pub(crate) fn leave<I>(self, exchange: &Exchange<I, T>) -> Vec<Outcome<T>> {
         exchange.bring_back(self.outlet)
+    }
+}
+
+impl Scales {
+    fn new((weights, most): (Weights, u64)) -> Self {
+        Scales { weights, present: 0, owed: 0, quarter: most / 4 }
+    }
+
+    /// The consumer is done with the result handed out last.
+    fn owes_much(&mut self) -> bool {
+        self.owed = self.owed.saturating_add(std::mem::take(&mut self.present));
+        self.owed > self.quarter
     }
 }

@@ -9,19 +9,18 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::call::drop_quietly;
 use super::cpu_pool::{CpuPool, producer_thread};
 use super::placement::spread;
-use super::producer::{Join, Producer};
+use super::producer::{Join, NO_CEILING, Producer, Shared};
 use super::run::Run;
 use crate::cancel::Interrupt;
 use crate::error::Error;
 use crate::runner::{Runner, Station, Wanted};
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// One thread for each place, each with a producer that is ready.
 pub(crate) struct Crew<R: Runner> {
     runs: Vec<Sender<Join<R>>>,
     threads: Vec<JoinHandle<Ended>>,
-    /// How many producers lost their state to a panic.
-    stateless: Arc<AtomicUsize>,
+    shared: Shared,
 }
 
 /// How a producer ended. Where nobody asks (its thread could not be joined by a hook of its own) the
@@ -73,7 +72,9 @@ impl<R: Runner + 'static> Crew<R> {
         stack_size: Option<usize>,
         building: &Arc<Building>,
     ) -> Result<Self, Error> {
-        let mut crew = Crew { runs: vec![], threads: vec![], stateless: Arc::default() };
+        let ceilings = stations.iter().map(|_| AtomicU64::new(NO_CEILING)).collect();
+        let shared = Shared { stateless: Arc::default(), ceilings };
+        let mut crew = Crew { runs: vec![], threads: vec![], shared };
         // Room for all, so that no producer waits for a builder that is still starting threads.
         let (ready, outcomes) = bounded(stations.len());
         let mut failure = None;
@@ -111,14 +112,14 @@ impl<R: Runner + 'static> Crew<R> {
     ) -> Result<(), Error> {
         let name = format!("gangline-p{}", station.worker);
         let (runner, building) = (runner.clone(), building.clone());
-        let stateless = self.stateless.clone();
+        let shared = self.shared.clone();
         // One run at a time: the next is offered only when the producer has left the one before.
         let (sender, runs) = bounded(1);
         let pool = CpuPool::of(&station, &name, stack_size);
         let work = move |pooled: Result<(), Error>| {
             spread(producers);
             let producer =
-                pooled.and_then(|()| Producer::new(runner, station, stateless, &building.wanted));
+                pooled.and_then(|()| Producer::new(runner, station, shared, &building.wanted));
             let (producer, outcome) = match producer {
                 Ok(producer) => (Some(producer), Ok(())),
                 Err(error) => (None, Err(error)),
@@ -136,7 +137,7 @@ impl<R: Runner + 'static> Crew<R> {
     /// is disconnected when all producers have left the run.
     pub(crate) fn join(&self, run: &Arc<Run<R>>) -> (Receiver<Infallible>, Result<(), Error>) {
         let (left, all_left) = bounded(0);
-        let lost = self.stateless.swap(0, Ordering::Relaxed) > 0;
+        let lost = self.shared.stateless.swap(0, Ordering::Relaxed) > 0;
         let (ready, outcomes) = bounded(self.runs.len());
         for runs in &self.runs {
             let ready = lost.then(|| ready.clone());
@@ -153,6 +154,12 @@ impl<R: Runner + 'static> Crew<R> {
 impl<R: Runner> Crew<R> {
     pub(crate) fn len(&self) -> usize {
         self.runs.len()
+    }
+
+    /// For each producer the largest extent of a batch that it tries, where it has run out of memory.
+    pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
+        let extents = self.shared.ceilings.iter().map(|extent| extent.load(Ordering::Relaxed));
+        extents.map(|extent| (extent != NO_CEILING).then_some(extent)).collect()
     }
 
     /// Whether a hook of one of these producers asks.

@@ -46,7 +46,7 @@ mod gatherer;
 mod taker;
 
 use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
@@ -54,7 +54,9 @@ use super::event_count::EventCount;
 use super::outbox::{Outbox, Outcome, Results, outbox};
 use super::outlet::Outlet;
 use super::queue::{Receiver, Sender, queue};
-use crate::batch::Batch;
+use super::weights::Weights;
+use crate::batch::{Batching, Note, Shelf, Size};
+use crate::measures::Measured;
 use crate::order::Order;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock, now, wait};
@@ -90,7 +92,11 @@ pub(crate) struct Exchange<I, T> {
     /// What the collector takes with it, and brings back.
     collecting: Mutex<Vec<Results<T>>>,
     /// How producers form batches; `None` where they take items one by one.
-    batch: Option<Batch>,
+    batching: Option<Batching>,
+    /// How much the items that are out may weigh; `None` where they are not weighed.
+    most_weight: Option<u64>,
+    /// What the collector takes with it too.
+    weights: Mutex<Option<Weights>>,
     /// How many items were pushed, where there are batches.
     pushed: CachePadded<AtomicU64>,
     /// What is left is not wanted.
@@ -109,14 +115,20 @@ struct Intake<I> {
     items: Receiver<I>,
     /// The index of the next item that is taken.
     next: u64,
-    /// When each item was pushed, where batches go by that.
-    stamps: Option<Receiver<Instant>>,
-    /// The stamp of the next item, once somebody has looked at it.
-    oldest: Option<Instant>,
+    /// Where items wait, and what is known of each, where batches do not go by their number alone.
+    shelf: Option<(Shelf<I>, Receiver<Note>)>,
 }
 
-/// The feeder's own ends: of the way to the producers, with stamps or without, and to the collector.
-type FeederEnds<I, T> = (Sender<I>, Option<Sender<Instant>>, Outbox<T>);
+/// The feeder's own ends.
+#[derive(Debug)]
+struct FeederEnds<I, T> {
+    /// To the producers.
+    inlet: Sender<I>,
+    notes: Option<Sender<Note>>,
+    /// To the collector.
+    aside: Outbox<T>,
+    weights: Option<Sender<u64>>,
+}
 
 /// What belongs to one producer.
 #[derive(Debug)]
@@ -140,8 +152,36 @@ type Working<I, T> = (Inbox<(u64, I)>, Outbox<T>);
 #[derive(Debug)]
 struct Credits {
     free: usize,
-    waiting: bool,
+    /// What the items that are out weigh.
+    weight: u64,
+    /// What the feeder sleeps for.
+    awaited: Option<Want>,
     halted: bool,
+}
+
+/// What a feeder waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Want {
+    Credits {
+        least: usize,
+    },
+    /// For an item of so much weight, where all that are out may have so much. One that has more goes
+    /// alone: else it would never go.
+    Room {
+        weight: u64,
+        most: u64,
+    },
+}
+
+impl Credits {
+    fn has(&self, want: Want) -> bool {
+        match want {
+            Want::Credits { least } => self.free >= least,
+            Want::Room { weight, most } => {
+                self.weight == 0 || self.weight.checked_add(weight).is_some_and(|sum| sum <= most)
+            }
+        }
+    }
 }
 
 /// Whether a collector that waits wants to be woken for the first result.
@@ -164,29 +204,43 @@ pub(crate) enum News {
 }
 
 impl<I, T> Exchange<I, T> {
-    pub(crate) fn new(producers: usize, window: usize, batch: Option<Batch>) -> Self {
+    pub(crate) fn new(
+        producers: usize,
+        window: usize,
+        batching: Option<Batching>,
+        most_weight: Option<u64>,
+    ) -> Self {
         let (inlet, items) = queue(window);
-        let is_timed = batch.is_some_and(|batch| batch.is_timed());
-        let (stamper, stamps) = is_timed.then(|| queue(window)).unzip();
+        let shelved = batching.filter(|batching| !batching.goes_by_number());
+        let (notes, shelf) = shelved
+            .map(|batching| {
+                let (sender, notes) = queue(window);
+                (sender, (Shelf::new(batching.grouping, window), notes))
+            })
+            .unzip();
+        let (weigher, weights) = most_weight.map(|_| queue(window)).unzip();
         let (aside, own_results) = outbox(1);
         let (lanes, mut results): (Vec<_>, Vec<_>) =
             std::iter::repeat_with(|| Lane::new(window)).take(producers).unzip();
         results.push(own_results);
         Exchange {
-            intake: CachePadded::new(Mutex::new(Intake { items, next: 0, stamps, oldest: None })),
+            intake: CachePadded::new(Mutex::new(Intake { items, next: 0, shelf })),
             lanes: lanes.into_iter().map(CachePadded::new).collect(),
             idle: CachePadded::new(EventCount::new()),
             total: AtomicU64::new(UNKNOWN),
             waiting: CachePadded::new(EventCount::new()),
             credits: CachePadded::new(Mutex::new(Credits {
                 free: window,
-                waiting: false,
+                weight: 0,
+                awaited: None,
                 halted: false,
             })),
             returned: Condvar::new(),
-            feeding: Mutex::new(Some((inlet, stamper, aside))),
+            feeding: Mutex::new(Some(FeederEnds { inlet, notes, aside, weights: weigher })),
             collecting: Mutex::new(results),
-            batch,
+            batching,
+            most_weight,
+            weights: Mutex::new(weights.map(Weights::new)),
             pushed: CachePadded::new(AtomicU64::new(0)),
             aborted: AtomicBool::new(false),
             halted: AtomicBool::new(false),
@@ -196,8 +250,13 @@ impl<I, T> Exchange<I, T> {
     }
 
     /// How producers form batches.
-    pub(crate) fn batch(&self) -> Option<Batch> {
-        self.batch
+    pub(crate) fn batching(&self) -> Option<Batching> {
+        self.batching
+    }
+
+    /// How much the items that are out may weigh.
+    pub(crate) fn most_weight(&self) -> Option<u64> {
+        self.most_weight
     }
 
     fn producers(&self) -> usize {
@@ -216,7 +275,7 @@ impl<I, T> Exchange<I, T> {
 
     /// Nothing more comes to the batches that wait, for the reason that was just written.
     fn complete_batches(&self) {
-        if self.batch.is_some() {
+        if self.batching.is_some() {
             self.idle.notify_all();
         }
     }
@@ -253,6 +312,9 @@ impl<I, T> Exchange<I, T> {
         let mut intake = self.intake.lock().unwrap_or_else(PoisonError::into_inner);
         while let n @ 1.. = intake.items.len() {
             items.extend(intake.items.take(n));
+        }
+        if let Some((shelf, _)) = &mut intake.shelf {
+            items.extend(shelf.drain());
         }
         drop(intake);
         for lane in &self.lanes {
@@ -291,40 +353,49 @@ impl<I, T> Lane<I, T> {
 pub(crate) struct Feeder<I, T> {
     /// Credits that it took and has not yet used.
     credits: usize,
-    inlet: Sender<I>,
-    stamper: Option<Sender<Instant>>,
-    aside: Outbox<T>,
+    ends: FeederEnds<I, T>,
+    /// An item that was pulled, and that there is no room for yet.
+    held: Option<(I, Measured)>,
 }
 
 impl<I, T> Feeder<I, T> {
     /// The feeder of `exchange`, which has only one.
     pub(crate) fn new(exchange: &Exchange<I, T>) -> Self {
-        let ends = lock(&exchange.feeding).take();
-        let (inlet, stamper, aside) = ends.expect("a run has one feeder");
-        Feeder { credits: 0, inlet, stamper, aside }
+        let ends = lock(&exchange.feeding).take().expect("a run has one feeder");
+        Feeder { credits: 0, ends, held: None }
     }
 
-    /// Waits until there is a credit. `false` when the feeder is to stop.
+    /// Waits until there is a credit, and room for the item that it holds. `false` when the feeder is to
+    /// stop.
     pub(crate) fn wait_for_credit(&mut self, exchange: &Exchange<I, T>) -> bool {
+        if let Some(want) = self.wanted_room(exchange) {
+            if !exchange.wait_for(want) {
+                return false;
+            }
+            self.give_out_held(exchange);
+        }
         if self.credits == 0 {
             self.credits = exchange.wait_for_credits();
         }
         self.credits > 0
     }
 
-    /// As [`wait_for_credit`](Feeder::wait_for_credit), but `false` also when none is free.
+    /// As [`wait_for_credit`](Feeder::wait_for_credit), but `false` also when there is none now.
     pub(crate) fn has_credit(&mut self, exchange: &Exchange<I, T>) -> bool {
+        if !self.give_out_held(exchange) {
+            return false;
+        }
         if self.credits == 0 {
             self.credits = exchange.free_credits(1);
         }
         self.credits > 0
     }
 
-    /// Takes the credit that the next item needs. `false` when there is none at hand, or when the
-    /// feeder is to stop.
+    /// Takes the credit that the next item needs. `false` when there is none at hand, when there is no room
+    /// yet for the item before, or when the feeder is to stop.
     #[inline]
     pub(crate) fn spend(&mut self, exchange: &Exchange<I, T>) -> bool {
-        if self.credits == 0 || exchange.is_halted() {
+        if self.credits == 0 || self.held.is_some() || exchange.is_halted() {
             return false;
         }
         self.credits -= 1;
@@ -334,21 +405,70 @@ impl<I, T> Feeder<I, T> {
     /// Gives the next item out. Items are counted from 0 in the order in which they are pushed.
     #[inline]
     pub(crate) fn push(&mut self, exchange: &Exchange<I, T>, item: I) {
-        if let Some(stamper) = &mut self.stamper {
-            stamper.push(now());
+        self.push_noted(exchange, item, Size::ONE);
+    }
+
+    /// Gives the next item out as soon as the window has room for its weight.
+    pub(crate) fn push_measured(&mut self, exchange: &Exchange<I, T>, item: I, measured: Measured) {
+        self.held = Some((item, measured));
+        self.give_out_held(exchange);
+    }
+
+    /// Whether it holds no item (any more).
+    fn give_out_held(&mut self, exchange: &Exchange<I, T>) -> bool {
+        if self.wanted_room(exchange).is_some_and(|want| !exchange.has(want)) {
+            return false;
         }
-        self.inlet.push(item);
-        if exchange.batch.is_some() {
+        self.clear(exchange);
+        true
+    }
+
+    fn give_out(&mut self, exchange: &Exchange<I, T>, item: I, measured: Measured) {
+        let Measured { size, weight } = measured;
+        if let Some(weights) = &mut self.ends.weights {
+            exchange.weigh(weight);
+            weights.push(weight);
+        }
+        self.push_noted(exchange, item, size);
+    }
+
+    /// What the item that it holds needs.
+    fn wanted_room(&self, exchange: &Exchange<I, T>) -> Option<Want> {
+        let (_, Measured { weight, .. }) = self.held.as_ref()?;
+        Some(Want::Room { weight: *weight, most: exchange.most_weight? })
+    }
+
+    /// Gives out the item that it holds, room or not: the input ends. It is here either way.
+    pub(crate) fn clear(&mut self, exchange: &Exchange<I, T>) {
+        if let Some((item, measured)) = self.held.take() {
+            self.give_out(exchange, item, measured);
+        }
+    }
+
+    /// The item that it holds, which will not be given out.
+    pub(crate) fn take_held(&mut self) -> Option<I> {
+        self.held.take().map(|(item, _)| item)
+    }
+
+    #[inline]
+    fn push_noted(&mut self, exchange: &Exchange<I, T>, item: I, size: Size) {
+        if let Some(batching) = &exchange.batching {
+            if let Some(notes) = &mut self.ends.notes {
+                notes.push(Note { size, since: batching.rule.is_timed().then(now) });
+            }
+            self.ends.inlet.push(item);
             // Only the feeder writes, so a load and a store do.
             let pushed = exchange.pushed.load(Ordering::Relaxed);
             exchange.pushed.store(pushed + 1, Ordering::Release);
+        } else {
+            self.ends.inlet.push(item);
         }
         exchange.idle.notify();
     }
 
     /// Delivers the result of an item that no producer sees: the one after all that were pushed.
     pub(crate) fn deliver(&mut self, exchange: &Exchange<I, T>, seq: u64, result: Outcome<T>) {
-        self.aside.push(seq, result);
+        self.ends.aside.push(seq, result);
         exchange.waiting.notify();
     }
 }
@@ -356,44 +476,70 @@ impl<I, T> Feeder<I, T> {
 impl<I, T> Exchange<I, T> {
     /// All credits that are free, at least one; none when the feeder is to stop.
     fn wait_for_credits(&self) -> usize {
-        let credits = self.free_credits(self.lot());
-        if credits > 0 {
+        let least = self.lot();
+        let credits = self.free_credits(least);
+        if credits > 0 || !self.wait_for(Want::Credits { least }) {
             return credits;
         }
-        self.starve();
-        let credits = self.look_for_credits().unwrap_or_else(|| self.sleep_for_credits());
-        self.feed_again();
-        credits
+        // Nobody else takes any.
+        self.free_credits(least)
     }
 
-    fn look_for_credits(&self) -> Option<usize> {
-        (0..LOOKS_BEFORE_SLEEP).find_map(|_| {
+    /// Waits until that is there; `false` when the feeder is to stop.
+    fn wait_for(&self, want: Want) -> bool {
+        if self.has(want) {
+            return true;
+        }
+        self.starve();
+        if matches!(want, Want::Credits { .. }) {
+            self.note_idleness();
+        }
+        if !self.look_for(want) {
+            self.sleep_for(want);
+        }
+        self.feed_again();
+        !self.is_halted()
+    }
+
+    fn has(&self, want: Want) -> bool {
+        lock(&self.credits).has(want)
+    }
+
+    fn look_for(&self, want: Want) -> bool {
+        (0..LOOKS_BEFORE_SLEEP).any(|_| {
             std::thread::yield_now();
-            let credits = self.free_credits(self.lot());
-            (credits > 0 || self.is_halted()).then_some(credits)
+            self.has(want) || self.is_halted()
         })
     }
 
-    fn sleep_for_credits(&self) -> usize {
+    fn sleep_for(&self, want: Want) {
         let mut credits = lock(&self.credits);
-        while credits.free < self.lot() && !credits.halted {
-            credits.waiting = true;
+        while !credits.has(want) && !credits.halted {
+            credits.awaited = Some(want);
             credits = wait(&self.returned, credits);
-            credits.waiting = false;
+            credits.awaited = None;
         }
-        std::mem::take(&mut credits.free)
     }
 
-    /// The feeder has more to give out, and no credit for it.
-    pub(crate) fn starve(&self) {
+    /// The feeder has more to give out, and no room for it: batches that wait count as full.
+    fn starve(&self) {
         self.starving.store(true, Ordering::Release);
-        // Who sleeps already does not look again, and so is seen from here.
-        if self.idle.has_sleeper() && lock(&self.intake).items.len() == 0 {
-            self.dry.store(true, Ordering::Relaxed);
-        }
-        if self.batch.is_some() {
+        if self.batching.is_some() {
             self.idle.notify();
         }
+    }
+
+    /// What the feeder lacks is credits. Who sleeps already does not look again, and so is seen from here.
+    fn note_idleness(&self) {
+        if self.idle.has_sleeper() && lock(&self.intake).is_empty() {
+            self.dry.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// As the feeder waits, where that is the collector too.
+    pub(crate) fn starve_as_collector(&self) {
+        self.starve();
+        self.note_idleness();
     }
 
     pub(crate) fn feed_again(&self) {
@@ -410,7 +556,19 @@ impl<I, T> Exchange<I, T> {
     /// a small one where the window is narrow. Whatever is out comes back in the end, and the window
     /// has room for a batch.
     fn lot(&self) -> usize {
-        self.batch.map_or(1, |batch| batch.most())
+        self.batching.map_or(1, |batching| batching.rule.most())
+    }
+
+    /// An item of that weight is given out.
+    fn weigh(&self, weight: u64) {
+        let mut credits = lock(&self.credits);
+        credits.weight = credits.weight.saturating_add(weight);
+    }
+}
+
+impl<I> Intake<I> {
+    fn is_empty(&mut self) -> bool {
+        self.items.len() == 0 && self.shelf.as_ref().is_none_or(|(shelf, _)| shelf.len() == 0)
     }
 }
 
@@ -434,14 +592,20 @@ impl<I, T> Exchange<I, T> {
         Some(self.total.load(Ordering::Acquire)).filter(|&total| total != UNKNOWN)
     }
 
-    /// Gives credits back.
-    pub(crate) fn give_back(&self, credits: usize) {
-        if credits == 0 {
+    /// What the items weigh that the collector gets, where they are weighed. It has only one.
+    pub(crate) fn weights(&self) -> Option<Weights> {
+        lock(&self.weights).take()
+    }
+
+    /// Gives credits back, and the weight of the items that they were for.
+    pub(crate) fn give_back(&self, credits: usize, weight: u64) {
+        if credits == 0 && weight == 0 {
             return;
         }
         let mut pot = lock(&self.credits);
         pot.free += credits;
-        let is_awaited = pot.waiting && pot.free >= self.lot();
+        pot.weight = pot.weight.saturating_sub(weight);
+        let is_awaited = pot.awaited.is_some_and(|want| pot.has(want));
         drop(pot);
         if is_awaited {
             self.returned.notify_one();

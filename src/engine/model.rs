@@ -12,7 +12,8 @@ use shuttle::thread::{self, JoinHandle};
 use super::collector::Collector;
 use super::exchange::{Exchange, Feeder, Gatherer, News, Taker};
 use super::window::Window;
-use crate::batch::Batch;
+use crate::batch::{Batch, Batching, Size};
+use crate::measures::Measured;
 use crate::order::Order;
 use crate::sync::now;
 
@@ -43,14 +44,14 @@ fn producers(hub: &Arc<Hub>, count: usize) -> Vec<JoinHandle<u64>> {
 }
 
 /// As [`producers`], by the batch.
-fn batch_producers(hub: &Arc<Hub>, count: usize, batch: Batch) -> Vec<JoinHandle<u64>> {
+fn batch_producers(hub: &Arc<Hub>, count: usize, batching: Batching) -> Vec<JoinHandle<u64>> {
     let produce = |lane| {
         let hub = hub.clone();
         thread::spawn(move || {
-            let mut gatherer = Gatherer::new(Taker::new(&hub, lane), batch);
+            let mut gatherer = Gatherer::new(Taker::new(&hub, lane), batching);
             let mut worked = 0;
             while let Some(gathered) = gatherer.next() {
-                assert!((1..=batch.most()).contains(&gathered.inputs.len()));
+                assert!((1..=batching.rule.most()).contains(&gathered.inputs.len()));
                 for (seq, item) in gathered.items.into_iter().zip(gathered.inputs) {
                     worked += 1;
                     gatherer.deliver(seq, Ok(item * 10));
@@ -113,15 +114,62 @@ fn collect(
 }
 
 fn run(order: Order, workers: usize, window: usize, items: u64) {
-    let hub = Arc::new(Hub::new(workers, window, None));
+    let hub = Arc::new(Hub::new(workers, window, None, None));
     let threads = producers(&hub, workers);
     run_with(&hub, threads, order, window, items);
 }
 
 fn run_batches(workers: usize, window: usize, items: u64, batch: Batch) {
-    let hub = Arc::new(Hub::new(workers, window, Some(batch)));
-    let threads = batch_producers(&hub, workers, batch);
+    let batching = Batching::new(batch);
+    let hub = Arc::new(Hub::new(workers, window, Some(batching), None));
+    let threads = batch_producers(&hub, workers, batching);
     run_with(&hub, threads, Order::Input, window, items);
+}
+
+/// Items of sizes 1, 4, 1, 4, ... in batches of two that go by size: each waits for one of its kind.
+fn run_like_sizes(workers: usize, window: usize, items: u64, batch: Batch) {
+    let mut batching = Batching::new(batch);
+    batching.limit_padded(8);
+    let hub = Arc::new(Hub::new(workers, window, Some(batching), None));
+    let threads = batch_producers(&hub, workers, batching);
+    let measured = |seq| {
+        let padded = if seq % 2 == 0 { 1 } else { 4 };
+        Measured { size: Size { cost: 1, padded }, weight: 0 }
+    };
+    run_measured(&hub, threads, window, items, measured);
+}
+
+/// Items of weights 1, 2, 3, 1, 2, ... where those that are out may weigh 3.
+fn run_weighed(workers: usize, window: usize, items: u64) {
+    let hub = Arc::new(Hub::new(workers, window, None, Some(3)));
+    let threads = producers(&hub, workers);
+    let measured = |seq| Measured { size: Size::ONE, weight: 1 + seq % 3 };
+    run_measured(&hub, threads, window, items, measured);
+}
+
+fn run_measured(
+    hub: &Arc<Hub>,
+    threads: Vec<JoinHandle<u64>>,
+    window: usize,
+    items: u64,
+    measured: impl Fn(u64) -> Measured,
+) {
+    let given = Arc::new(AtomicU64::new(0));
+    let consumer = {
+        let (hub, given) = (hub.clone(), given.clone());
+        let window = Window::fixed(window);
+        thread::spawn(move || collect(&hub, Order::Input, window, &given, u64::MAX))
+    };
+    let mut feeder = Feeder::new(hub);
+    for seq in 0..items {
+        assert!(acquire(&mut feeder, hub));
+        given.fetch_add(1, Ordering::SeqCst);
+        feeder.push_measured(hub, seq, measured(seq));
+    }
+    feeder.clear(hub);
+    hub.end(items);
+    assert_eq!(consumer.join().unwrap(), (0..items).collect::<Vec<_>>());
+    assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>(), items);
 }
 
 fn run_with(
@@ -187,6 +235,83 @@ fn batches_of_what_is_there() {
 }
 
 #[test]
+fn batches_of_like_sizes() {
+    check(|| run_like_sizes(2, 5, 7, Batch::of(2)));
+}
+
+/// Each item waits for one of its kind, and the window has no room for that.
+#[test]
+fn batches_of_like_sizes_in_a_narrow_window() {
+    check(|| run_like_sizes(2, 2, 5, Batch::of(2)));
+}
+
+#[test]
+fn a_window_that_goes_by_weight() {
+    check(|| run_weighed(2, 4, 6));
+}
+
+/// The collector is the feeder too, as in a stream.
+#[test]
+fn batches_of_a_stream() {
+    check(|| {
+        let batching = Batching::new(Batch::of(2));
+        let hub = Arc::new(Hub::new(2, 3, Some(batching), None));
+        let threads = batch_producers(&hub, 2, batching);
+        let mut feeder = Feeder::new(&hub);
+        let mut collector = Collector::new(&hub, Order::Input, Window::fixed(3), now());
+        let (mut pulled, items) = (0, 5);
+        while collector.consumed() < items {
+            if collector.pop().is_some() {
+                collector.done(&hub);
+                continue;
+            }
+            collector.settle(&hub);
+            if pulled == items {
+                collector.wait(&hub, Some(items));
+            } else if feeder.has_credit(&hub) {
+                assert!(feeder.spend(&hub));
+                feeder.push(&hub, pulled);
+                pulled += 1;
+                if pulled == items {
+                    hub.end(items);
+                }
+            } else {
+                collector.wait_as_feeder(&hub);
+            }
+        }
+        hub.abort();
+        assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>(), items);
+    });
+}
+
+/// Whoever waits for the rest of a batch is told that there is none.
+#[test]
+fn ending_early_completes_batches() {
+    for is_abort in [false, true] {
+        check(move || {
+            let batching = Batching::new(Batch::of(3));
+            let hub = Arc::new(Hub::new(2, 4, Some(batching), None));
+            let threads = batch_producers(&hub, 2, batching);
+            let given = Arc::new(AtomicU64::new(0));
+            let consumer = {
+                let (hub, given) = (hub.clone(), given.clone());
+                let window = Window::fixed(4);
+                thread::spawn(move || collect(&hub, Order::Input, window, &given, u64::MAX))
+            };
+            let ender = {
+                let hub = hub.clone();
+                thread::spawn(move || if is_abort { hub.abort() } else { hub.halt() })
+            };
+            let pulled = feed(&hub, 5, &given);
+            let consumed = consumer.join().unwrap();
+            ender.join().unwrap();
+            threads.into_iter().for_each(|thread| assert!(thread.join().unwrap() <= 5));
+            assert!(is_abort || consumed.len() as u64 == pulled, "what was given out is consumed");
+        });
+    }
+}
+
+#[test]
 fn without_input() {
     check(|| run(Order::Input, 2, 2, 0));
 }
@@ -196,7 +321,7 @@ fn without_input() {
 #[test]
 fn a_slow_item_keeps_back_none_of_its_neighbours() {
     check(|| {
-        let hub = Arc::new(Hub::new(2, 5, None));
+        let hub = Arc::new(Hub::new(2, 5, None, None));
         let others = Arc::new((Mutex::new(0), shuttle::sync::Condvar::new()));
         let produce = |lane| {
             let (hub, others) = (hub.clone(), others.clone());
@@ -246,7 +371,7 @@ fn a_slow_item_keeps_back_none_of_its_neighbours() {
 #[test]
 fn a_result_is_consumed_beside_a_slow_item() {
     check(|| {
-        let hub = Arc::new(Hub::new(1, 4, None));
+        let hub = Arc::new(Hub::new(1, 4, None, None));
         let consumed = Arc::new((Mutex::new(0), shuttle::sync::Condvar::new()));
         let producer = {
             let (hub, consumed) = (hub.clone(), consumed.clone());
@@ -296,7 +421,7 @@ fn a_result_is_consumed_beside_a_slow_item() {
 #[test]
 fn a_pausing_source_gets_everything_delivered() {
     check(|| {
-        let hub = Arc::new(Hub::new(2, 4, None));
+        let hub = Arc::new(Hub::new(2, 4, None, None));
         let consumed = Arc::new((Mutex::new(0u64), shuttle::sync::Condvar::new()));
         let threads = producers(&hub, 2);
         let consumer = {
@@ -347,7 +472,7 @@ fn ending_early_wakes_everybody() {
     }
     for how in [How::Abort, How::Halt, How::StopAfter(0), How::StopAfter(2)] {
         check(move || {
-            let hub = Arc::new(Hub::new(2, 2, None));
+            let hub = Arc::new(Hub::new(2, 2, None, None));
             let given = Arc::new(AtomicU64::new(0));
             let threads = producers(&hub, 2);
             let stop_after = if let How::StopAfter(n) = how { n } else { u64::MAX };

@@ -8,9 +8,10 @@ use crossbeam_channel::{Receiver, Sender};
 use super::call::{call, drop_quietly};
 use super::exchange::Taker;
 use super::run::{Run, RunOutcome};
+use crate::batch::Ceiling;
 use crate::error::{Error, Hook, Site};
 use crate::runner::{ProducerContext, Runner, Station, Wanted};
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// What a producer is asked to do. A closed channel asks it to end.
 pub(crate) struct Join<R: Runner> {
@@ -27,19 +28,34 @@ pub(crate) struct Producer<R: Runner> {
     pub(super) station: Station,
     /// `None` after a panic, until it is made anew.
     pub(super) state: Option<R::ProducerState>,
-    /// Counts the producers without a state.
-    stateless: Arc<AtomicUsize>,
+    /// What running out of memory has taught about its device.
+    pub(super) ceiling: Ceiling,
+    /// What it shares with whoever asks.
+    shared: Shared,
 }
+
+/// What a producer shares with its crew.
+#[derive(Debug, Clone)]
+pub(crate) struct Shared {
+    /// Counts the producers without a state.
+    pub(crate) stateless: Arc<AtomicUsize>,
+    /// The extents of all producers' ceilings; [`NO_CEILING`] for none.
+    pub(crate) ceilings: Arc<[AtomicU64]>,
+}
+
+/// Stands for the ceiling of a device that has not run out of memory.
+pub(crate) const NO_CEILING: u64 = u64::MAX;
 
 impl<R: Runner> Producer<R> {
     /// Calls `producer_init`; `wanted` says when nobody waits for it any more.
     pub(crate) fn new(
         runner: Arc<R>,
         station: Station,
-        stateless: Arc<AtomicUsize>,
+        shared: Shared,
         wanted: &Wanted,
     ) -> Result<Self, Error> {
-        let mut producer = Producer { runner, station, state: None, stateless };
+        let ceiling = Ceiling::new();
+        let mut producer = Producer { runner, station, state: None, ceiling, shared };
         producer.init(wanted)?;
         Ok(producer)
     }
@@ -78,14 +94,14 @@ impl<R: Runner> Producer<R> {
         }
         let outcome = self.init(wanted);
         if outcome.is_err() {
-            self.stateless.fetch_add(1, Ordering::Relaxed);
+            self.shared.stateless.fetch_add(1, Ordering::Relaxed);
         }
         outcome
     }
 
     fn work_on(&mut self, run: &Run<R>) {
-        match run.exchange.batch() {
-            Some(batch) => self.work_on_batches(run, batch),
+        match run.exchange.batching() {
+            Some(batching) => self.work_on_batches(run, batching),
             None => self.work_on_items(run),
         }
     }
@@ -139,7 +155,14 @@ impl<R: Runner> Producer<R> {
         if let Some(state) = self.state.take() {
             drop_quietly(state);
         }
-        self.stateless.fetch_add(1, Ordering::Relaxed);
+        self.shared.stateless.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Learns how large a batch may be, and tells.
+    pub(super) fn learn(&mut self, from: impl FnOnce(&mut Ceiling)) {
+        from(&mut self.ceiling);
+        let extent = self.ceiling.extent().unwrap_or(NO_CEILING);
+        self.shared.ceilings[self.station.worker].store(extent, Ordering::Relaxed);
     }
 
     fn end(mut self) -> Result<(), Error> {

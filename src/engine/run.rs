@@ -1,12 +1,15 @@
 //! What the threads of one run share.
 
+use std::sync::Arc;
+
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::batch::Batch;
+use crate::batch::Batching;
 use crate::cancel::{Interrupt, Pulling};
 use crate::engine::call::drop_quietly;
 use crate::engine::exchange::{Exchange, News};
 use crate::engine::outbox::Outcome;
+use crate::measures::{Measure, Measures};
 use crate::order::Order;
 use crate::runner::{RunControl, Runner, Wanted};
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +21,8 @@ pub(crate) type RunOutcome<R> = Outcome<<R as Runner>::Output>;
 /// One run or stream: made at its start, dropped at its end.
 pub(crate) struct Run<R: Runner> {
     pub(crate) exchange: Exchange<R::Input, R::Output>,
+    /// `None` where nothing is measured.
+    pub(crate) measures: Option<Arc<Measures<R::Input>>>,
     /// What producers still need to work on.
     pub(crate) wanted: Wanted,
     /// What the consumer will still get to see. Differs from `wanted` after a stop, when the result
@@ -32,12 +37,20 @@ pub(crate) struct Run<R: Runner> {
 }
 
 impl<R: Runner> Run<R> {
-    pub(crate) fn new(order: Order, producers: usize, window: usize, batch: Option<Batch>) -> Self {
+    pub(crate) fn new(
+        order: Order,
+        producers: usize,
+        window: usize,
+        batching: Option<Batching>,
+        measures: Option<Arc<Measures<R::Input>>>,
+    ) -> Self {
         let (halting, halted) = bounded(0);
+        let most_weight = measures.as_ref().and_then(|measures| measures.most(Measure::Weight));
         Run {
             halting: Mutex::new(Some(halting)),
             halted,
-            exchange: Exchange::new(producers, window, batch),
+            exchange: Exchange::new(producers, window, batching, most_weight),
+            measures,
             wanted: Wanted::all(),
             consumable: Wanted::all(),
             order,

@@ -15,13 +15,14 @@ use super::run::Run;
 use super::source::{Pulled, Source};
 use super::window::Window;
 use crate::account::Account;
-use crate::batch::Batch;
+use crate::batch::{Batching, Grouping};
 use crate::cancel::{CancelToken, Seen, Watch};
 use crate::cfg::CfgNode;
 #[cfg(feature = "rayon")]
 use crate::cpu_threads::CpuThreads;
 use crate::device::Devices;
 use crate::error::{Error, Result};
+use crate::measures::Measures;
 use crate::order::Order;
 use crate::runner::{Runner, Station};
 
@@ -33,7 +34,7 @@ pub(crate) struct Settings {
     /// `None`: it grows by itself.
     pub(crate) window: Option<usize>,
     /// `None`: items are worked on one by one.
-    pub(crate) batch: Option<Batch>,
+    pub(crate) batching: Option<Batching>,
     pub(crate) stack_size: Option<usize>,
     #[cfg(feature = "rayon")]
     pub(crate) cpu_threads: CpuThreads,
@@ -46,6 +47,8 @@ pub(crate) struct Engine<R: Runner> {
     runner: Option<Arc<R>>,
     cfg: Arc<CfgNode>,
     settings: Settings,
+    /// `None` where nothing is measured.
+    measures: Option<Arc<Measures<R::Input>>>,
     /// Which requests of the token are spent for this handle.
     seen: Seen,
     /// `None` while closed.
@@ -83,13 +86,19 @@ struct Ends<R: Runner> {
 }
 
 impl<R: Runner + 'static> Engine<R> {
-    pub(crate) fn new(runner: R, cfg: CfgNode, settings: Settings) -> Result<Self, Error> {
+    pub(crate) fn new(
+        runner: R,
+        cfg: CfgNode,
+        settings: Settings,
+        measures: Option<Arc<Measures<R::Input>>>,
+    ) -> Result<Self, Error> {
         settings.devices.check()?;
         let seen = settings.token.seen();
         let mut engine = Engine {
             runner: Some(Arc::new(runner)),
             cfg: Arc::new(cfg),
             settings,
+            measures,
             seen,
             crew: None,
             streaming: None,
@@ -195,7 +204,13 @@ impl<R: Runner + 'static> Engine<R> {
             return Err(Error::OwnThread {});
         }
         let settings = &self.settings;
-        let run = Arc::new(Run::new(settings.order, crew.len(), window.size(), settings.batch));
+        let run = Arc::new(Run::new(
+            settings.order,
+            crew.len(),
+            window.size(),
+            settings.batching,
+            self.measures.clone(),
+        ));
         let watch = self.settings.token.watch(self.seen, &run);
         // A request made before the run ends it at its start: no producer is needed, nor a state
         // made anew for it.
@@ -218,8 +233,16 @@ impl<R: Runner + 'static> Engine<R> {
         match self.settings.window {
             Some(size) => Window::fixed(size),
             None => {
-                let most = self.settings.batch.map_or(1, |batch| batch.most());
-                Window::growing(self.settings.devices.len(), most)
+                let producers = self.settings.devices.len();
+                match self.settings.batching {
+                    None => Window::growing(producers, 1),
+                    Some(Batching { rule, grouping: Grouping::None, .. }) => {
+                        Window::growing(producers, rule.most())
+                    }
+                    Some(Batching { rule, grouping: Grouping::Like, .. }) => {
+                        Window::growing_for_choice(producers, rule.most())
+                    }
+                }
             }
         }
     }
@@ -277,6 +300,11 @@ impl<R: Runner> Engine<R> {
             Some(streaming) => streaming.account(),
             None => self.account,
         }
+    }
+
+    /// See [`Crew::ceilings`]. Empty while closed.
+    pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
+        self.crew.as_ref().map_or_else(Vec::new, Crew::ceilings)
     }
 
     pub(crate) fn is_active(&self) -> bool {
@@ -389,7 +417,7 @@ impl<R: Runner> Streaming<R> {
         }
         let feeder = &mut unlocked(&mut self.ends).feeder;
         let pulled = if run.exchange.is_halted() {
-            source.end(run);
+            source.end(run, feeder);
             Pulled::End
         } else if feeder.has_credit(&run.exchange) {
             let _pulling = run.pulling();
@@ -423,7 +451,8 @@ fn unlocked<R: Runner>(ends: &mut Mutex<Ends<R>>) -> &mut Ends<R> {
 }
 
 fn leave<R: Runner>(run: &Run<R>, ends: Mutex<Ends<R>>) {
-    let ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
+    let mut ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
+    ends.feeder.take_held().into_iter().for_each(drop_quietly);
     ends.collector.leave(&run.exchange).into_iter().for_each(drop_quietly);
 }
 

@@ -6,6 +6,7 @@ use super::call::{catch, catch_theirs, drop_quietly};
 use super::exchange::Feeder;
 use super::run::Run;
 use crate::error::{BoxError, Error, PanicMessage};
+use crate::measures::{Measure, Measures, TooLarge};
 use crate::runner::Runner;
 
 /// An iterator with what is known about it. It is not touched again once it has ended, failed or
@@ -38,6 +39,10 @@ enum Pause {
     End,
     Failed(BoxError),
     Panicked(PanicMessage),
+    /// The item that was pulled is more than a batch may be.
+    TooLarge(TooLarge),
+    /// What measures the item that was pulled panicked.
+    MeasurePanicked(Measure, PanicMessage),
 }
 
 impl<I, T> Source<I, T>
@@ -74,7 +79,7 @@ impl<I, T> Source<I, T> {
                 return;
             }
         }
-        self.end(run);
+        self.end(run, &mut feeder);
     }
 
     /// Pulls one item, for which there is a credit, and gives it out.
@@ -93,19 +98,27 @@ impl<I, T> Source<I, T> {
         next: impl Fn(&mut I) -> Option<Result<T, BoxError>>,
         most: u64,
     ) -> Pulled {
-        let error = match self.pull_while_credited(run, feeder, next, most) {
+        let pause = self.pull_while_credited(run, feeder, next, most);
+        let item = self.pulled;
+        let error = match pause {
             Pause::Credits => return Pulled::Items,
             Pause::End => match self.broken.take() {
                 None => {
-                    self.end(run);
+                    self.end(run, feeder);
                     return Pulled::End;
                 }
-                Some(source) => Error::InputPanicked { item: self.pulled, source },
+                Some(source) => Error::InputPanicked { item, source },
             },
-            Pause::Failed(source) => Error::InputFailed { item: self.pulled, source },
+            Pause::Failed(source) => Error::InputFailed { item, source },
             Pause::Panicked(source) => {
                 self.abandon();
-                Error::InputPanicked { item: self.pulled, source }
+                Error::InputPanicked { item, source }
+            }
+            Pause::TooLarge(TooLarge { measure, amount, most }) => {
+                Error::TooLarge { item, measure, amount, most }
+            }
+            Pause::MeasurePanicked(measure, source) => {
+                Error::MeasurePanicked { item, measure, source }
             }
         };
         self.fail(run, feeder, error);
@@ -125,13 +138,20 @@ impl<I, T> Source<I, T> {
         let pulled = &mut self.pulled;
         let end = pulled.saturating_add(most);
         let in_iterator = Cell::new(false);
+        let measures = run.measures.as_deref();
         let pull = || {
             while *pulled < end && feeder.spend(&run.exchange) {
                 in_iterator.set(true);
                 let pulling = next(iter);
                 in_iterator.set(false);
                 match pulling {
-                    Some(Ok(item)) => feeder.push(&run.exchange, item),
+                    Some(Ok(item)) => match measures {
+                        None => feeder.push(&run.exchange, item),
+                        Some(measures) => match measure_and_push(run, feeder, measures, item) {
+                            Ok(()) => {}
+                            Err(pause) => return pause,
+                        },
+                    },
                     Some(Err(source)) => return Pause::Failed(source),
                     None => return Pause::End,
                 }
@@ -143,8 +163,13 @@ impl<I, T> Source<I, T> {
     }
 
     /// Ends the run's input, whether or not the iterator has more.
-    pub(crate) fn end<R: Runner<Input = T>>(&mut self, run: &Run<R>) {
+    pub(crate) fn end<R: Runner<Input = T>>(
+        &mut self,
+        run: &Run<R>,
+        feeder: &mut Feeder<T, R::Output>,
+    ) {
         self.retire();
+        feeder.clear(&run.exchange);
         run.exchange.end(self.pulled);
     }
 
@@ -172,7 +197,7 @@ impl<I, T> Source<I, T> {
         self.pulled += 1;
         run.fail(seq);
         feeder.deliver(&run.exchange, seq, Err(Box::new(error)));
-        self.end(run);
+        self.end(run, feeder);
     }
 
     /// Drops the iterator, having asked it what is left.
@@ -188,6 +213,32 @@ impl<I, T> Source<I, T> {
         if let Some(iter) = self.iter.take() {
             self.unread = self.unread.map(|all| all.saturating_sub(self.pulled + 1));
             drop_quietly(iter);
+        }
+    }
+}
+
+/// Gives an item out as large as it is.
+#[cold]
+fn measure_and_push<R: Runner>(
+    run: &Run<R>,
+    feeder: &mut Feeder<R::Input, R::Output>,
+    measures: &Measures<R::Input>,
+    item: R::Input,
+) -> Result<(), Pause> {
+    let measuring = Cell::new(None);
+    match catch(|| measures.measure(&item, &measuring)) {
+        Ok(Ok(measured)) => {
+            feeder.push_measured(&run.exchange, item, measured);
+            Ok(())
+        }
+        Ok(Err(too_large)) => {
+            drop_quietly(item);
+            Err(Pause::TooLarge(too_large))
+        }
+        Err(message) => {
+            drop_quietly(item);
+            let measure = measuring.get().expect("nothing else in there can panic");
+            Err(Pause::MeasurePanicked(measure, message))
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use super::{Handle, InChosenOrder, Kind};
-use crate::batch::Batch;
+use crate::batch::{Batch, Batching};
 use crate::cancel::CancelToken;
 use crate::cfg::CfgNode;
 #[cfg(feature = "rayon")]
@@ -12,6 +13,7 @@ use crate::cpu_threads::CpuThreads;
 use crate::device::{Devices, IntoDevices};
 use crate::engine::session::{Engine, Settings};
 use crate::error::Error;
+use crate::measures::{Amount, Measure, Measures};
 use crate::order::Order;
 use crate::runner::Runner;
 
@@ -36,7 +38,7 @@ use crate::runner::Runner;
 /// # }
 /// ```
 #[must_use = "a builder does nothing until `build` is called"]
-pub struct Builder<R, O> {
+pub struct Builder<R: Runner, O> {
     runner: R,
     /// A bad value's error waits here for `build`.
     devices: Option<Result<Devices, Error>>,
@@ -44,6 +46,7 @@ pub struct Builder<R, O> {
     order: Order,
     window: Option<usize>,
     batch: Option<Batch>,
+    measures: Measures<R::Input>,
     stack_size: Option<usize>,
     #[cfg(feature = "rayon")]
     cpu_threads: CpuThreads,
@@ -60,6 +63,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             order: O::ORDER,
             window: None,
             batch: None,
+            measures: Measures::default(),
             stack_size: None,
             #[cfg(feature = "rayon")]
             cpu_threads: CpuThreads::default(),
@@ -90,6 +94,103 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// [window](Builder::window) has no room for.
     pub fn batch(mut self, batch: Batch) -> Self {
         self.batch = Some(batch);
+        self
+    }
+
+    /// Bounds what the items of a [batch](Builder::batch) cost together, as `cost` tells for each: tokens,
+    /// pixels, bytes. An incomplete batch counts as full where the next item would be too much for it.
+    ///
+    /// `cost` is called once for each item, on the thread that feeds, when the item was pulled. An item
+    /// that alone costs more than `most` fails with [`Error::TooLarge`] before any hook sees it, and one
+    /// for which `cost` panics with [`Error::MeasurePanicked`].
+    ///
+    /// ```
+    /// use gangline::{Batch, OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let lengths = map(|_| Ok(()), |_, _, text: String| Ok(text.len()));
+    /// let mut runner = OrderedRunner::builder(lengths)
+    ///     .devices(2)
+    ///     .batch(Batch::up_to(32))
+    ///     .cost(4_096, |text| text.len())
+    ///     .build()?;
+    /// assert_eq!(runner.run(["mush".to_owned(), "whoa".to_owned()])?, [4, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A `most` of 0 is refused by [`build`](Builder::build), and so is a cost without a `batch`.
+    pub fn cost<N: Amount>(
+        mut self,
+        most: N,
+        cost: impl Fn(&R::Input) -> N + Send + Sync + 'static,
+    ) -> Self {
+        self.measures.set(Measure::Cost, most, cost);
+        self
+    }
+
+    /// Bounds what a [batch](Builder::batch) comes to when its items are padded to the largest of them: the
+    /// largest `size` times the number of items. So items of like sizes go together, none more than twice as large as
+    /// another: those nearest to the first that waits, whatever came in between. The consumer
+    /// sees the runner's order all the same.
+    ///
+    /// When no more can come, for the reasons that [`Batch`] names, the batch with the first item goes first; before
+    /// that, one that is full may overtake it.
+    /// The more items the [window](Builder::window) has to choose from, the less is padded; without one
+    /// of its own it has room for sixteen batches for each producer, or for 8,192 items.
+    ///
+    /// `size` is called like the function of [`cost`](Builder::cost), and items fail likewise. Both limits may be
+    /// given: then a batch keeps both.
+    ///
+    /// ```
+    /// use gangline::{Batch, OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let lengths = map(|_| Ok(()), |_, _, tokens: Vec<u32>| Ok(tokens.len()));
+    /// let mut runner = OrderedRunner::builder(lengths)
+    ///     .devices(2)
+    ///     .batch(Batch::up_to(32))
+    ///     .padded(8_192, |tokens| tokens.len())
+    ///     .build()?;
+    /// assert_eq!(runner.run([vec![7; 3], vec![7; 500], vec![7; 4]])?, [3, 500, 4]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn padded<N: Amount>(
+        mut self,
+        most: N,
+        size: impl Fn(&R::Input) -> N + Send + Sync + 'static,
+    ) -> Self {
+        self.measures.set(Measure::Padded, most, size);
+        self
+    }
+
+    /// Bounds what the items weigh together that are given out and not yet consumed, beside their number:
+    /// bytes of memory, say. An item that is pulled and has no room waits for it, so that there may be one item more than that in
+    /// memory; one that alone weighs more than `most` is given out when all others are consumed.
+    ///
+    /// `weight` is called once for each item, on the thread that feeds; an item for which it panics fails
+    /// with [`Error::MeasurePanicked`]. A `most` of 0 is refused by [`build`](Builder::build).
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let lengths = map(|_| Ok(()), |_, _, image: Vec<u8>| Ok(image.len()));
+    /// let mut runner = OrderedRunner::builder(lengths)
+    ///     .devices(2)
+    ///     .window_weight(1 << 30, |image| image.len())
+    ///     .build()?;
+    /// assert_eq!(runner.run([vec![0; 1 << 20], vec![0; 5]])?, [1 << 20, 5]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn window_weight<N: Amount>(
+        mut self,
+        most: N,
+        weight: impl Fn(&R::Input) -> N + Send + Sync + 'static,
+    ) -> Self {
+        self.measures.set(Measure::Weight, most, weight);
         self
     }
 
@@ -192,6 +293,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         if most == 0 {
             return Err(Error::Batch {});
         }
+        let batching = batching(self.batch, &self.measures)?;
         if let Some(window) = self.window.filter(|&window| window < most) {
             return Err(Error::Window { window, least: most });
         }
@@ -203,13 +305,14 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             devices,
             order: self.order,
             window: self.window,
-            batch: self.batch,
+            batching,
             stack_size: self.stack_size,
             #[cfg(feature = "rayon")]
             cpu_threads: self.cpu_threads,
             token: self.token,
         };
-        let engine = Engine::new(self.runner, self.cfg, settings)?;
+        let measures = self.measures.is_some().then(|| Arc::new(self.measures));
+        let engine = Engine::new(self.runner, self.cfg, settings, measures)?;
         Ok(Handle { engine, order: PhantomData })
     }
 }
@@ -222,13 +325,33 @@ impl<R: Runner + 'static> Builder<R, InChosenOrder> {
     }
 }
 
-impl<R, O> fmt::Debug for Builder<R, O> {
+/// How batches are formed, within the limits that were given.
+fn batching<I>(batch: Option<Batch>, measures: &Measures<I>) -> Result<Option<Batching>, Error> {
+    for measure in [Measure::Cost, Measure::Padded, Measure::Weight] {
+        match measures.most(measure) {
+            Some(0) => return Err(Error::Limit { measure }),
+            Some(_) if batch.is_none() && measure != Measure::Weight => {
+                return Err(Error::NoBatch { measure });
+            }
+            _ => {}
+        }
+    }
+    Ok(batch.map(|rule| {
+        let mut batching = Batching::new(rule);
+        measures.most(Measure::Cost).into_iter().for_each(|most| batching.limit_cost(most));
+        measures.most(Measure::Padded).into_iter().for_each(|most| batching.limit_padded(most));
+        batching
+    }))
+}
+
+impl<R: Runner, O> fmt::Debug for Builder<R, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("Builder");
         f.field("devices", &self.devices);
         f.field("order", &self.order);
         f.field("window", &self.window);
         f.field("batch", &self.batch);
+        f.field("measures", &self.measures);
         f.field("stack_size", &self.stack_size);
         #[cfg(feature = "rayon")]
         f.field("cpu_threads", &self.cpu_threads);

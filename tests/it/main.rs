@@ -4,6 +4,8 @@
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
 mod acceptance;
+mod batch_limits;
+mod batch_memory;
 mod batches;
 #[cfg(feature = "candle")]
 mod candle;
@@ -19,6 +21,7 @@ mod compile;
 mod cpu_threads;
 mod destructors;
 mod devices;
+mod echo;
 mod faults_a;
 mod faults_b;
 mod faults_c;

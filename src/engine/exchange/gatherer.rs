@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use super::{Exchange, Intake, Taker};
-use crate::batch::{Batch, Decision, More};
+use crate::batch::{
+    Batch, Batching, Ceiling, Decision, Fill, Limits, More, Pick, Selection, Shelved, Size,
+};
 use crate::engine::outbox::Outcome;
 use crate::sync::atomic::Ordering;
 use crate::sync::{lock, now};
@@ -14,7 +16,8 @@ use crate::sync::{lock, now};
 #[derive(Debug)]
 pub(crate) struct Gatherer<'a, I, T> {
     taker: Taker<'a, I, T>,
-    batch: Batch,
+    batching: Batching,
+    limits: Limits,
 }
 
 /// Items that are worked on together, in the order of the input.
@@ -22,6 +25,8 @@ pub(crate) struct Gatherer<'a, I, T> {
 pub(crate) struct Gathered<I> {
     pub(crate) items: Vec<u64>,
     pub(crate) inputs: Vec<I>,
+    /// How large each is; empty where nobody measures them.
+    sizes: Vec<Size>,
 }
 
 /// What a producer that looks for a batch does next.
@@ -33,13 +38,24 @@ enum Step<I> {
 }
 
 impl<'a, I, T> Gatherer<'a, I, T> {
-    pub(crate) fn new(taker: Taker<'a, I, T>, batch: Batch) -> Self {
-        Gatherer { taker, batch }
+    pub(crate) fn new(taker: Taker<'a, I, T>, batching: Batching) -> Self {
+        Gatherer { taker, batching, limits: batching.limits }
     }
 
     /// Delivers a result.
     pub(crate) fn deliver(&mut self, seq: u64, result: Outcome<T>) {
         self.taker.deliver(seq, result);
+    }
+
+    /// No batch is to be larger than the device has memory for, as far as that is known.
+    pub(crate) fn keep_below(&mut self, ceiling: &Ceiling) {
+        let limits = self.batching.limits;
+        self.limits = ceiling.extent().map_or(limits, |extent| limits.below(extent));
+    }
+
+    /// What the next batch may come to.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// Waits for a batch, which is never empty. `None` when there will be none for this producer.
@@ -54,10 +70,10 @@ impl<'a, I, T> Gatherer<'a, I, T> {
                     .taker
                     .exchange()
                     .idle
-                    .wait_unless(|| self.is_over_or(|decision| decision != Decision::Wait)),
+                    .wait_unless(|| self.is_over_or(|pick| pick != Pick::Wait)),
                 Step::WaitFor(most) => {
-                    let is_full = |decision| matches!(decision, Decision::Take(_));
-                    self.taker.exchange().idle.wait_at_most(most, || self.is_over_or(is_full));
+                    let is_ready = |pick| matches!(pick, Pick::Take(_));
+                    self.taker.exchange().idle.wait_at_most(most, || self.is_over_or(is_ready));
                 }
             }
         }
@@ -70,28 +86,32 @@ impl<'a, I, T> Gatherer<'a, I, T> {
         if exchange.is_aborted() {
             return Step::Over;
         }
-        let (here, decision) = exchange.decide(self.batch, &mut intake);
-        match decision {
-            Decision::Take(count) => {
-                let gathered = intake.gather(count);
+        match self.pick(&mut intake) {
+            Pick::Take(selection) => {
+                let gathered = intake.gather(selection);
+                let leaves_some = exchange.has_some(&intake);
                 drop(intake);
                 // Whoever takes from several leaves the rest to a neighbour that may be asleep.
-                if here > count {
+                if leaves_some {
                     exchange.idle.notify();
                 }
                 Step::Work(gathered)
             }
-            Decision::Wait => {
+            Pick::Wait => {
                 drop(intake);
                 self.ran_dry();
                 Step::Wait
             }
-            Decision::WaitFor(most) => {
+            Pick::WaitFor(most) => {
                 drop(intake);
                 self.ran_dry();
                 Step::WaitFor(most)
             }
         }
+    }
+
+    fn pick(&self, intake: &mut Intake<I>) -> Pick {
+        self.taker.exchange().pick(self.batching, self.limits, intake)
     }
 
     fn ran_dry(&self) {
@@ -102,39 +122,76 @@ impl<'a, I, T> Gatherer<'a, I, T> {
         self.taker.flush();
     }
 
-    fn is_over_or(&self, wanted: impl FnOnce(Decision) -> bool) -> bool {
+    fn is_over_or(&self, wanted: impl FnOnce(Pick) -> bool) -> bool {
         let exchange = self.taker.exchange();
         let mut intake = lock(&exchange.intake);
-        exchange.is_aborted() || wanted(exchange.decide(self.batch, &mut intake).1)
+        exchange.is_aborted() || wanted(self.pick(&mut intake))
+    }
+}
+
+impl<I> Gathered<I> {
+    fn of(shelved: Vec<(u64, Shelved<I>)>) -> Self {
+        let mut gathered = Gathered { items: vec![], inputs: vec![], sizes: vec![] };
+        for (seq, Shelved { input, note }) in shelved {
+            gathered.items.push(seq);
+            gathered.inputs.push(input);
+            gathered.sizes.push(note.size);
+        }
+        gathered
+    }
+
+    /// How large the items are.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = Size> {
+        let size = |i| self.sizes.get(i).copied().unwrap_or(Size::ONE);
+        (0..self.items.len()).map(size)
+    }
+
+    /// Keeps the first `count`; the others.
+    pub(crate) fn split_off(&mut self, count: usize) -> Self {
+        Gathered {
+            items: self.items.split_off(count),
+            inputs: self.inputs.split_off(count),
+            sizes: self.sizes.split_off(count.min(self.sizes.len())),
+        }
+    }
+
+    /// Appends later items.
+    pub(crate) fn append(&mut self, mut later: Self) {
+        self.items.append(&mut later.items);
+        self.inputs.append(&mut later.inputs);
+        self.sizes.append(&mut later.sizes);
     }
 }
 
 impl<I, T> Exchange<I, T> {
-    /// How many items wait, and what a free producer does.
-    fn decide(&self, batch: Batch, intake: &mut Intake<I>) -> (usize, Decision) {
-        let (here, more) = self.look_at(intake);
-        let waited = match batch.is_timed() && here > 0 {
-            true => now().saturating_duration_since(intake.oldest()),
-            false => Duration::ZERO,
-        };
-        (here, batch.decide(here, waited, more))
+    /// What a free producer does whose batches are limited like that.
+    fn pick(&self, batching: Batching, limits: Limits, intake: &mut Intake<I>) -> Pick {
+        let (pushed, more) = self.look_at(intake);
+        match &intake.shelf {
+            Some((shelf, _)) => shelf.pick(batching.rule, limits, now(), more),
+            None => pick_by_number(batching.rule, limits, pushed - intake.next, more),
+        }
     }
 
-    /// Whether more can come to what is here. The two are read as of one moment: else the feeder could
+    /// How many items were pushed so far, and whether more can come to those. The two are read as of one moment: else the feeder could
     /// push the rest of a batch in between, and what was here would pass for all there is.
-    fn look_at(&self, intake: &Intake<I>) -> (usize, More) {
+    fn look_at(&self, intake: &mut Intake<I>) -> (u64, More) {
         loop {
-            let here = self.here(intake);
+            let pushed = self.pushed.load(Ordering::Acquire);
+            intake.put_on_shelf(pushed);
             let more = self.more();
-            if self.here(intake) == here {
-                return (here, more);
+            if self.pushed.load(Ordering::Acquire) == pushed {
+                return (pushed, more);
             }
         }
     }
 
-    /// How many items wait. The rings alone do not say, since a batch may reach over several.
-    fn here(&self, intake: &Intake<I>) -> usize {
-        (self.pushed.load(Ordering::Acquire) - intake.next) as usize
+    /// Whether an item waits. The rings alone do not say, since a batch may reach over several.
+    fn has_some(&self, intake: &Intake<I>) -> bool {
+        match &intake.shelf {
+            Some((shelf, _)) => shelf.len() > 0,
+            None => self.pushed.load(Ordering::Acquire) > intake.next,
+        }
     }
 
     fn more(&self) -> More {
@@ -147,23 +204,42 @@ impl<I, T> Exchange<I, T> {
     }
 }
 
+/// Of `here` items of which each is like the others.
+fn pick_by_number(rule: Batch, limits: Limits, here: u64, more: More) -> Pick {
+    if here == 0 {
+        return Pick::Wait;
+    }
+    let fill = if here >= limits.items { Fill::Full } else { Fill::Partial };
+    match rule.decide(fill, Duration::ZERO, more) {
+        Decision::Take => Pick::Take(Selection::First(here.min(limits.items) as usize)),
+        Decision::Wait => Pick::Wait,
+        Decision::WaitFor(_) => unreachable!("items that wait for a time are on a shelf"),
+    }
+}
+
 impl<I> Intake<I> {
-    /// When the first of the items that wait was pushed; there is one.
-    fn oldest(&mut self) -> std::time::Instant {
-        let stamps = self.stamps.as_mut().expect("items of timed batches are stamped");
-        *self.oldest.get_or_insert_with(|| stamps.pop().expect("each item has a stamp"))
+    /// Puts what was pushed on the shelf, if there is one.
+    fn put_on_shelf(&mut self, pushed: u64) {
+        let Some((shelf, notes)) = &mut self.shelf else { return };
+        while shelf.next() < pushed {
+            let input = self.items.pop().expect("so many items were pushed");
+            shelf.put(input, notes.pop().expect("each item has a note"));
+        }
     }
 
-    /// Takes out the first `count`, which are here.
-    fn gather(&mut self, count: usize) -> Gathered<I> {
+    /// Takes out what was picked.
+    fn gather(&mut self, selection: Selection) -> Gathered<I> {
+        match (&mut self.shelf, selection) {
+            (Some((shelf, _)), selection) => Gathered::of(shelf.take(selection)),
+            (None, Selection::First(count)) => self.gather_first(count),
+            (None, Selection::Like { .. }) => unreachable!("like items are on a shelf"),
+        }
+    }
+
+    fn gather_first(&mut self, count: usize) -> Gathered<I> {
         let items = (self.next..self.next + count as u64).collect();
         self.next += count as u64;
         let inputs = (0..count).map(|_| self.items.pop().expect("so many items were pushed"));
-        let gathered = Gathered { items, inputs: inputs.collect() };
-        if let Some(stamps) = &mut self.stamps {
-            let seen = usize::from(self.oldest.take().is_some());
-            (seen..count).for_each(|_| _ = stamps.pop().expect("each item has a stamp"));
-        }
-        gathered
+        Gathered { items, inputs: inputs.collect(), sizes: vec![] }
     }
 }

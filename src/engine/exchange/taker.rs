@@ -297,7 +297,7 @@ mod model {
     /// `items` are all in the first producer's lane. `slow` of them, which `is_slow` tells by who
     /// works on it, as his how-manieth, and the item, last until all the others are done.
     fn theft(producers: usize, items: u64, slow: u64, is_slow: fn(usize, u64, u64) -> bool) {
-        let hub = Arc::new(Exchange::<u64, u64>::new(producers, 16, None));
+        let hub = Arc::new(Exchange::<u64, u64>::new(producers, 16, None, None));
         let first = Taker::new(&*hub, 0);
         (0..items).for_each(|seq| first.inbox.push((seq, seq)));
         *lock(&hub.lanes[0].working) = Some((first.inbox, first.outbox));

@@ -1,0 +1,292 @@
+//! Devices that fail on purpose, to test a runner without the devices.
+//!
+//! [`Simulated`] puts scripts of faults in front of a runner's hooks: a device that runs out of memory,
+//! fails now and then, is slow, or dies. The runner itself is the real one.
+//!
+//! ```
+//! use gangline::testing::{Script, Simulated};
+//! use gangline::{Batch, OrderedRunner, map};
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+//! let small = Script::new().out_of_memory_above(3);
+//! let mut runner = OrderedRunner::builder(Simulated::new(squares).on(0, small))
+//!     .devices(1)
+//!     .batch(Batch::of(8))
+//!     .build()?;
+//! assert_eq!(runner.run(0..8)?, [0, 1, 4, 9, 16, 25, 36, 49], "nothing is lost");
+//!
+//! let sizes: Vec<_> = runner.runner().calls().iter().map(|call| call.items.len()).collect();
+//! assert_eq!(sizes, [8, 4, 2, 2, 2, 2], "8 and 4 were too many");
+//! assert_eq!(runner.batch_ceilings(), [Some(2)]);
+//! # Ok(())
+//! # }
+//! ```
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::out_of_memory::OutOfMemory;
+use crate::runner::{ConsumerContext, ProducerContext, Runner};
+
+/// A runner whose producers are on simulated devices, each with a [`Script`] of faults.
+///
+/// A fault comes before the runner's own hook, which is not called then, so that the inputs of a batch
+/// stay as they were. Producers without a script do what the runner does.
+#[derive(Debug)]
+pub struct Simulated<R> {
+    runner: R,
+    scripts: BTreeMap<usize, Script>,
+    others: Script,
+    log: Mutex<Log>,
+}
+
+/// What a simulated device does wrong. Without anything, it works.
+///
+/// Calls are those of `producer_work` and `producer_work_batch` on that device, counted from 1, also
+/// over several runs.
+#[derive(Debug, Clone, Default)]
+pub struct Script {
+    most_items: Option<usize>,
+    failing: Vec<u64>,
+    panicking: Vec<u64>,
+    dying: Option<u64>,
+    delay: Duration,
+}
+
+/// What one call of `producer_work` or `producer_work_batch` came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Call {
+    /// The producer's number.
+    pub worker: usize,
+    /// The indices in the run of the call's items.
+    pub items: Vec<u64>,
+    /// The fault that came in place of the runner's hook.
+    pub fault: Option<Fault>,
+}
+
+/// A fault of a simulated device, and the error that a call fails with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The call had more items than the device has memory for. The cause of an [`OutOfMemory`].
+    #[non_exhaustive]
+    OutOfMemory {
+        /// How many it has memory for.
+        most: usize,
+    },
+    /// The script has this call fail.
+    #[non_exhaustive]
+    Failed {
+        /// Which call it was, from 1.
+        call: u64,
+    },
+    /// The script has this call panic.
+    #[non_exhaustive]
+    Panicked {
+        /// Which call it was, from 1.
+        call: u64,
+    },
+    /// The device is dead.
+    #[non_exhaustive]
+    Dead {
+        /// The call that it died at, from 1.
+        call: u64,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    calls: Vec<Call>,
+    /// How many calls each producer had.
+    counts: BTreeMap<usize, u64>,
+}
+
+impl Script {
+    /// A device that works.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Calls with more than `items` items are [out of memory](OutOfMemory).
+    pub fn out_of_memory_above(mut self, items: usize) -> Self {
+        self.most_items = Some(items);
+        self
+    }
+
+    /// The call with that number fails. May be given several times.
+    pub fn fails_at(mut self, call: u64) -> Self {
+        self.failing.push(call);
+        self
+    }
+
+    /// The call with that number panics. May be given several times.
+    pub fn panics_at(mut self, call: u64) -> Self {
+        self.panicking.push(call);
+        self
+    }
+
+    /// From the call with that number on every call fails, and so does `producer_init`.
+    pub fn dies_at(mut self, call: u64) -> Self {
+        self.dying = Some(call);
+        self
+    }
+
+    /// Each call takes that much longer: its thread sleeps.
+    pub fn slower_by(mut self, time: Duration) -> Self {
+        self.delay = time;
+        self
+    }
+
+    fn fault(&self, call: u64, items: usize) -> Option<Fault> {
+        if let Some(call) = self.dying.filter(|&dying| call >= dying) {
+            Some(Fault::Dead { call })
+        } else if self.panicking.contains(&call) {
+            Some(Fault::Panicked { call })
+        } else if self.failing.contains(&call) {
+            Some(Fault::Failed { call })
+        } else {
+            let most = self.most_items.filter(|&most| items > most)?;
+            Some(Fault::OutOfMemory { most })
+        }
+    }
+}
+
+impl<R> Simulated<R> {
+    /// `runner` on devices that work.
+    pub fn new(runner: R) -> Self {
+        Simulated { runner, scripts: BTreeMap::new(), others: Script::new(), log: Mutex::default() }
+    }
+
+    /// What the device of this producer does wrong.
+    pub fn on(mut self, worker: usize, script: Script) -> Self {
+        self.scripts.insert(worker, script);
+        self
+    }
+
+    /// What the devices of all producers do wrong that have no script of their own.
+    pub fn everywhere(mut self, script: Script) -> Self {
+        self.others = script;
+        self
+    }
+
+    /// The runner itself.
+    pub fn runner(&self) -> &R {
+        &self.runner
+    }
+
+    /// All calls so far of `producer_work` and `producer_work_batch`, in the order in which they began.
+    pub fn calls(&self) -> Vec<Call> {
+        self.log().calls.clone()
+    }
+
+    fn script(&self, worker: usize) -> &Script {
+        self.scripts.get(&worker).unwrap_or(&self.others)
+    }
+
+    /// What comes before a hook that works.
+    fn before_work(&self, cx: &ProducerContext<'_>) -> Result<()> {
+        let script = self.script(cx.worker());
+        let fault = self.log().note(cx, script);
+        std::thread::sleep(script.delay);
+        match fault {
+            None => Ok(()),
+            Some(fault @ Fault::OutOfMemory { .. }) => Err(OutOfMemory::new(fault).into()),
+            Some(fault @ Fault::Panicked { .. }) => panic!("{fault}"),
+            Some(fault) => Err(fault.into()),
+        }
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Log {
+    fn note(&mut self, cx: &ProducerContext<'_>, script: &Script) -> Option<Fault> {
+        let count = self.counts.entry(cx.worker()).or_default();
+        *count += 1;
+        let items = cx.items().to_vec();
+        let fault = script.fault(*count, items.len());
+        self.calls.push(Call { worker: cx.worker(), items, fault });
+        fault
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::OutOfMemory { most } => write!(f, "simulated: memory for {most} items only"),
+            Fault::Failed { call } => write!(f, "simulated: call {call} fails"),
+            Fault::Panicked { call } => write!(f, "simulated: call {call} panics"),
+            Fault::Dead { call } => write!(f, "simulated: the device died at call {call}"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl<R: Runner> Runner for Simulated<R> {
+    type Input = R::Input;
+    type Output = R::Output;
+    type ProducerState = R::ProducerState;
+    type ConsumerState = R::ConsumerState;
+    type Summary = R::Summary;
+
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<R::ProducerState> {
+        let calls = self.log().counts.get(&cx.worker()).copied().unwrap_or(0);
+        match self.script(cx.worker()).dying {
+            Some(call) if calls >= call => Err(Fault::Dead { call }.into()),
+            _ => self.runner.producer_init(cx),
+        }
+    }
+
+    fn producer_work(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut R::ProducerState,
+        input: R::Input,
+    ) -> Result<R::Output> {
+        self.before_work(cx)?;
+        self.runner.producer_work(cx, state, input)
+    }
+
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut R::ProducerState,
+        inputs: &mut Vec<R::Input>,
+    ) -> Result<Vec<Result<R::Output>>> {
+        self.before_work(cx)?;
+        self.runner.producer_work_batch(cx, state, inputs)
+    }
+
+    fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {
+        self.runner.producer_end(cx, state)
+    }
+
+    fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<R::ConsumerState> {
+        self.runner.consumer_init(cx)
+    }
+
+    fn consumer_work(
+        &self,
+        cx: &ConsumerContext<'_>,
+        state: &mut R::ConsumerState,
+        output: R::Output,
+    ) -> Result<()> {
+        self.runner.consumer_work(cx, state, output)
+    }
+
+    fn consumer_end(
+        &self,
+        cx: &ConsumerContext<'_>,
+        state: R::ConsumerState,
+    ) -> Result<R::Summary> {
+        self.runner.consumer_end(cx, state)
+    }
+}
