@@ -42,6 +42,8 @@
 //!
 //! No user code runs under any of the locks.
 
+mod credits;
+mod feeder;
 mod gatherer;
 mod taker;
 
@@ -53,14 +55,16 @@ use crossbeam_utils::CachePadded;
 use super::event_count::EventCount;
 use super::outbox::{Outbox, Outcome, Results, outbox};
 use super::outlet::Outlet;
-use super::queue::{Receiver, Sender, queue};
+use super::queue::{Receiver, queue};
 use super::weights::Weights;
-use crate::batch::{Batching, Note, Shelf, Size};
-use crate::measures::Measured;
+use crate::batch::{Batching, Note, Shelf};
 use crate::order::Order;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock, now, wait};
+use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock};
 
+use self::credits::Credits;
+pub(crate) use self::feeder::Feeder;
+use self::feeder::FeederEnds;
 pub(crate) use self::gatherer::{Gathered, Gatherer};
 pub(crate) use self::taker::Taker;
 
@@ -119,17 +123,6 @@ struct Intake<I> {
     shelf: Option<(Shelf<I>, Receiver<Note>)>,
 }
 
-/// The feeder's own ends.
-#[derive(Debug)]
-struct FeederEnds<I, T> {
-    /// To the producers.
-    inlet: Sender<I>,
-    notes: Option<Sender<Note>>,
-    /// To the collector.
-    aside: Outbox<T>,
-    weights: Option<Sender<u64>>,
-}
-
 /// What belongs to one producer.
 #[derive(Debug)]
 struct Lane<I, T> {
@@ -148,41 +141,6 @@ struct Lane<I, T> {
 
 /// A producer's own ends: of its inbox, and of the way to the collector.
 type Working<I, T> = (Inbox<(u64, I)>, Outbox<T>);
-
-#[derive(Debug)]
-struct Credits {
-    free: usize,
-    /// What the items that are out weigh.
-    weight: u64,
-    /// What the feeder sleeps for.
-    awaited: Option<Want>,
-    halted: bool,
-}
-
-/// What a feeder waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Want {
-    Credits {
-        least: usize,
-    },
-    /// For an item of so much weight, where all that are out may have so much. One that has more goes
-    /// alone: else it would never go.
-    Room {
-        weight: u64,
-        most: u64,
-    },
-}
-
-impl Credits {
-    fn has(&self, want: Want) -> bool {
-        match want {
-            Want::Credits { least } => self.free >= least,
-            Want::Room { weight, most } => {
-                self.weight == 0 || self.weight.checked_add(weight).is_some_and(|sum| sum <= most)
-            }
-        }
-    }
-}
 
 /// Whether a collector that waits wants to be woken for the first result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -346,233 +304,11 @@ impl<I, T> Lane<I, T> {
     }
 }
 
-// ------------------------------------------------------------------------------------ feeder
-
-/// The feeder's end.
-#[derive(Debug)]
-pub(crate) struct Feeder<I, T> {
-    /// Credits that it took and has not yet used.
-    credits: usize,
-    ends: FeederEnds<I, T>,
-    /// An item that was pulled, and that there is no room for yet.
-    held: Option<(I, Measured)>,
-}
-
-impl<I, T> Feeder<I, T> {
-    /// The feeder of `exchange`, which has only one.
-    pub(crate) fn new(exchange: &Exchange<I, T>) -> Self {
-        let ends = lock(&exchange.feeding).take().expect("a run has one feeder");
-        Feeder { credits: 0, ends, held: None }
-    }
-
-    /// Waits until there is a credit, and room for the item that it holds. `false` when the feeder is to
-    /// stop.
-    pub(crate) fn wait_for_credit(&mut self, exchange: &Exchange<I, T>) -> bool {
-        if let Some(want) = self.wanted_room(exchange) {
-            if !exchange.wait_for(want) {
-                return false;
-            }
-            self.give_out_held(exchange);
-        }
-        if self.credits == 0 {
-            self.credits = exchange.wait_for_credits();
-        }
-        self.credits > 0
-    }
-
-    /// As [`wait_for_credit`](Feeder::wait_for_credit), but `false` also when there is none now.
-    pub(crate) fn has_credit(&mut self, exchange: &Exchange<I, T>) -> bool {
-        if !self.give_out_held(exchange) {
-            return false;
-        }
-        if self.credits == 0 {
-            self.credits = exchange.free_credits(1);
-        }
-        self.credits > 0
-    }
-
-    /// Takes the credit that the next item needs. `false` when there is none at hand, when there is no room
-    /// yet for the item before, or when the feeder is to stop.
-    #[inline]
-    pub(crate) fn spend(&mut self, exchange: &Exchange<I, T>) -> bool {
-        if self.credits == 0 || self.held.is_some() || exchange.is_halted() {
-            return false;
-        }
-        self.credits -= 1;
-        true
-    }
-
-    /// Gives the next item out. Items are counted from 0 in the order in which they are pushed.
-    #[inline]
-    pub(crate) fn push(&mut self, exchange: &Exchange<I, T>, item: I) {
-        self.push_noted(exchange, item, Size::ONE);
-    }
-
-    /// Gives the next item out as soon as the window has room for its weight.
-    pub(crate) fn push_measured(&mut self, exchange: &Exchange<I, T>, item: I, measured: Measured) {
-        self.held = Some((item, measured));
-        self.give_out_held(exchange);
-    }
-
-    /// Whether it holds no item (any more).
-    fn give_out_held(&mut self, exchange: &Exchange<I, T>) -> bool {
-        if self.wanted_room(exchange).is_some_and(|want| !exchange.has(want)) {
-            return false;
-        }
-        self.clear(exchange);
-        true
-    }
-
-    fn give_out(&mut self, exchange: &Exchange<I, T>, item: I, measured: Measured) {
-        let Measured { size, weight } = measured;
-        if let Some(weights) = &mut self.ends.weights {
-            exchange.weigh(weight);
-            weights.push(weight);
-        }
-        self.push_noted(exchange, item, size);
-    }
-
-    /// What the item that it holds needs.
-    fn wanted_room(&self, exchange: &Exchange<I, T>) -> Option<Want> {
-        let (_, Measured { weight, .. }) = self.held.as_ref()?;
-        Some(Want::Room { weight: *weight, most: exchange.most_weight? })
-    }
-
-    /// Gives out the item that it holds, room or not: the input ends. It is here either way.
-    pub(crate) fn clear(&mut self, exchange: &Exchange<I, T>) {
-        if let Some((item, measured)) = self.held.take() {
-            self.give_out(exchange, item, measured);
-        }
-    }
-
-    /// The item that it holds, which will not be given out.
-    pub(crate) fn take_held(&mut self) -> Option<I> {
-        self.held.take().map(|(item, _)| item)
-    }
-
-    #[inline]
-    fn push_noted(&mut self, exchange: &Exchange<I, T>, item: I, size: Size) {
-        if let Some(batching) = &exchange.batching {
-            if let Some(notes) = &mut self.ends.notes {
-                notes.push(Note { size, since: batching.rule.is_timed().then(now) });
-            }
-            self.ends.inlet.push(item);
-            // Only the feeder writes, so a load and a store do.
-            let pushed = exchange.pushed.load(Ordering::Relaxed);
-            exchange.pushed.store(pushed + 1, Ordering::Release);
-        } else {
-            self.ends.inlet.push(item);
-        }
-        exchange.idle.notify();
-    }
-
-    /// Delivers the result of an item that no producer sees: the one after all that were pushed.
-    pub(crate) fn deliver(&mut self, exchange: &Exchange<I, T>, seq: u64, result: Outcome<T>) {
-        self.ends.aside.push(seq, result);
-        exchange.waiting.notify();
-    }
-}
-
-impl<I, T> Exchange<I, T> {
-    /// All credits that are free, at least one; none when the feeder is to stop.
-    fn wait_for_credits(&self) -> usize {
-        let least = self.lot();
-        let credits = self.free_credits(least);
-        if credits > 0 || !self.wait_for(Want::Credits { least }) {
-            return credits;
-        }
-        // Nobody else takes any.
-        self.free_credits(least)
-    }
-
-    /// Waits until that is there; `false` when the feeder is to stop.
-    fn wait_for(&self, want: Want) -> bool {
-        if self.has(want) {
-            return true;
-        }
-        self.starve();
-        if matches!(want, Want::Credits { .. }) {
-            self.note_idleness();
-        }
-        if !self.look_for(want) {
-            self.sleep_for(want);
-        }
-        self.feed_again();
-        !self.is_halted()
-    }
-
-    fn has(&self, want: Want) -> bool {
-        lock(&self.credits).has(want)
-    }
-
-    fn look_for(&self, want: Want) -> bool {
-        (0..LOOKS_BEFORE_SLEEP).any(|_| {
-            std::thread::yield_now();
-            self.has(want) || self.is_halted()
-        })
-    }
-
-    fn sleep_for(&self, want: Want) {
-        let mut credits = lock(&self.credits);
-        while !credits.has(want) && !credits.halted {
-            credits.awaited = Some(want);
-            credits = wait(&self.returned, credits);
-            credits.awaited = None;
-        }
-    }
-
-    /// The feeder has more to give out, and no room for it: batches that wait count as full.
-    fn starve(&self) {
-        self.starving.store(true, Ordering::Release);
-        if self.batching.is_some() {
-            self.idle.notify();
-        }
-    }
-
-    /// What the feeder lacks is credits. Who sleeps already does not look again, and so is seen from here.
-    fn note_idleness(&self) {
-        if self.idle.has_sleeper() && lock(&self.intake).is_empty() {
-            self.dry.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// As the feeder waits, where that is the collector too.
-    pub(crate) fn starve_as_collector(&self) {
-        self.starve();
-        self.note_idleness();
-    }
-
-    pub(crate) fn feed_again(&self) {
-        self.starving.store(false, Ordering::Relaxed);
-    }
-
-    /// All credits that are free, if they are that many.
-    fn free_credits(&self, least: usize) -> usize {
-        let mut credits = lock(&self.credits);
-        if credits.free < least { 0 } else { std::mem::take(&mut credits.free) }
-    }
-
-    /// How many credits a feeder waits for: those of a whole batch, or each that comes back would make
-    /// a small one where the window is narrow. Whatever is out comes back in the end, and the window
-    /// has room for a batch.
-    fn lot(&self) -> usize {
-        self.batching.map_or(1, |batching| batching.rule.most())
-    }
-
-    /// An item of that weight is given out.
-    fn weigh(&self, weight: u64) {
-        let mut credits = lock(&self.credits);
-        credits.weight = credits.weight.saturating_add(weight);
-    }
-}
-
 impl<I> Intake<I> {
     fn is_empty(&mut self) -> bool {
         self.items.len() == 0 && self.shelf.as_ref().is_none_or(|(shelf, _)| shelf.len() == 0)
     }
 }
-
-// --------------------------------------------------------------------------------- collector
 
 impl<I, T> Exchange<I, T> {
     /// Where the results come out, for the collector, of which there is one.

@@ -270,7 +270,7 @@ fn an_item_that_fails_in_a_good_batch_fails_alone(order: Order) {
 }
 
 #[test]
-fn a_failed_batch_is_split_until_the_guilty_item_stands_alone() {
+fn h7_a_failed_batch_is_split_until_the_guilty_item_stands_alone() {
     for bad in 0..16 {
         let mut pool = Doubler::failing(move |x| x == bad).pool(Order::Input, 1, Batch::of(16));
         let error = pool.run(0..16).unwrap_err();

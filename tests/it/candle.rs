@@ -13,7 +13,7 @@ use gangline::{Devices, Hook, OrderedRunner, map};
 use crate::support::no_hang;
 
 #[test]
-fn a_cpu_producer_gets_the_cpu() {
+fn d10_a_producer_opens_its_devices_once() {
     no_hang(|| {
         let ask = map(
             |cx| {

@@ -4,11 +4,10 @@
 //! Not here yet, since something is missing for it:
 //!
 //! - D3: devices to fall back to.
-//! - D4, D6, D7, D8: retries, policies for devices, and devices that fail as a script says.
-//! - D5: batches.
+//! - D4, D6, D7, D8: retries and policies for devices.
 //! - D9 in the middle of a run: policies for devices. Here the next run fails, and says so.
-//! - D10: needs candle.
-//! - D11: a way to tell libraries how many threads a producer may use.
+//!
+//! Elsewhere: D5 in `batch_memory`, D10 in `candle`, D11 in `cpu_threads`.
 
 use gangline::{Error, Hook, Order, Pool};
 

@@ -4,6 +4,7 @@
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
 mod acceptance;
+mod acceptance_batches;
 mod batch_limits;
 mod batch_memory;
 mod batches;
