@@ -157,14 +157,16 @@
 //! ```
 //!
 //! A batch that fails while all inputs are still in `inputs` is split and tried again until the guilty
-//! item stands alone: the error names that one, and in input order those before it are consumed.
+//! item stands alone: the error names that one, and in input order those before it are consumed. One that
+//! the device has no memory for is split without blame. [`cost`](Builder::cost) and
+//! [`padded`](Builder::padded) bound batches of items of many sizes, and [`testing`] simulates devices.
 //!
 //! # What bounds memory
 //!
 //! Items that are given out and not yet consumed never exceed the *window*, whatever is slow: a source,
 //! a device, the consumer, or one item that everything behind it waits for. By default the window starts
 //! at three items for each producer and grows while items are fast; [`window`](Builder::window) fixes
-//! it.
+//! it, and [`window_weight`](Builder::window_weight) bounds what the items weigh together.
 //!
 //! # Errors
 //!
@@ -307,6 +309,8 @@ mod manual {
     mod from_python {}
     #[doc = include_str!("../docs/config.md")]
     mod config {}
+    #[doc = include_str!("../docs/batches.md")]
+    mod batches {}
 }
 
 /// What must not compile.

@@ -153,7 +153,8 @@ pub trait Runner: Send + Sync {
     /// A runner that only works on batches has `producer_work` return an error, or call this one with a
     /// `Vec` of one input. One that wraps another runner has to forward this hook as well as the others: where
     /// it is left out, the default takes the place of the inner runner's own, and no batch ever
-    /// reaches that.
+    /// reaches that. The default says so when it gets its first batch of several items, once for each time
+    /// that the runner is built or activated, as a warning of the crate `tracing`.
     ///
     /// - `Ok` with one element for each input: each is what `producer_work` would have returned for that
     ///   input. An `Err` among them fails that item alone.
@@ -178,6 +179,7 @@ pub trait Runner: Send + Sync {
         state: &mut Self::ProducerState,
         inputs: &mut Vec<Self::Input>,
     ) -> Result<Vec<Result<Self::Output>>> {
+        cx.note_one_by_one();
         let each = inputs.drain(..).enumerate();
         Ok(each.map(|(i, input)| self.producer_work(&cx.at(i), state, input)).collect())
     }

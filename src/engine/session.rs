@@ -135,11 +135,13 @@ impl<R: Runner + 'static> Engine<R> {
         let devices = &self.settings.devices;
         #[cfg(feature = "rayon")]
         let cpu_threads = self.settings.cpu_threads.each(devices);
+        let said_one_by_one = Arc::default();
         let station = |worker| {
             let place = devices.place(worker).expect("there are as many places as that").clone();
             Station {
                 worker,
                 cfg: self.cfg.clone(),
+                said_one_by_one: Arc::clone(&said_one_by_one),
                 #[cfg(feature = "candle")]
                 candle: crate::device::CandleDevices::new(&place, devices.meaning()),
                 #[cfg(feature = "rayon")]

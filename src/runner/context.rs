@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::cfg::CfgNode;
 use crate::device::{Device, Place};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What a producer's hook is told about its call: the device, the configuration, the items.
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +74,17 @@ impl<'a> ProducerContext<'a> {
     /// dropped, so a long computation may look here now and then and give up.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.gave_up_on(self.items.first().copied())
+    }
+
+    /// The hook for batches is the default. That may be meant, or it may be that a runner that wraps
+    /// another forgot to forward it, which would be slow and otherwise look the same.
+    pub(crate) fn note_one_by_one(&self) {
+        if self.items.len() > 1 && !self.station.said_one_by_one.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "items of a batch are worked on one by one: `producer_work_batch` is the default; \
+                 a runner that wraps another has to forward it"
+            );
+        }
     }
 
     /// The producer's device as candle knows it: made once per producer, on its thread, and for
@@ -164,6 +175,8 @@ pub(crate) struct Station {
     pub(crate) worker: usize,
     pub(crate) place: Place,
     pub(crate) cfg: Arc<CfgNode>,
+    /// Whether a producer of this crew was told that batches are worked on one by one.
+    pub(crate) said_one_by_one: Arc<AtomicBool>,
     #[cfg(feature = "candle")]
     pub(crate) candle: crate::device::CandleDevices,
     /// How many threads its own pool has; `None` where it has none.

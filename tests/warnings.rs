@@ -1,0 +1,61 @@
+//! What is logged. Its own program: the logger is the process's, since producers have threads of their own.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+
+use gangline::{Batch, OrderedRunner, map};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Keeps warnings.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
+        write!(self.0, "{value:?}").unwrap();
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::WARN
+    }
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().unwrap().push(text.0);
+    }
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn a_batch_that_is_worked_on_one_by_one_is_told_once() {
+    let log = Log::default();
+    tracing::subscriber::set_global_default(log.clone()).unwrap();
+    let said = || log.0.lock().unwrap().len();
+
+    let runner = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    let mut runner = OrderedRunner::builder(runner).devices(2).batch(Batch::of(4)).build().unwrap();
+    runner.run([1]).unwrap();
+    assert_eq!(said(), 0, "one item is no batch to speak of");
+    runner.run(0..100).unwrap();
+    runner.run(0..100).unwrap();
+    assert_eq!(said(), 1, "{:?}", log.0);
+    assert!(log.0.lock().unwrap()[0].contains("has to forward it"));
+    runner.close().unwrap();
+    runner.activate().unwrap();
+    runner.run(0..100).unwrap();
+    assert_eq!(said(), 2);
+}
