@@ -410,9 +410,8 @@ proptest! {
             }
             Some(at) => {
                 let error = result.unwrap_err();
-                // A batch whose hook panics after it took its inputs fails together.
-                prop_assert!(error.items().contains(&(at as u64)), "{:#} and not {}", error, at);
-                prop_assert!(account.failed >= 1);
+                prop_assert_eq!(error.item(), Some(at as u64), "{:#}", error);
+                prop_assert_eq!((account.ok, account.failed), (at as u64, 1));
             }
         }
         if let Some(unread) = account.unread {

@@ -117,6 +117,17 @@ impl Runner for Hooks {
         (self.work)(cx, x)
     }
 
+    /// With the inputs in their place, so that a guilty one is searched for.
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        seen: &mut Rc<Cell<u64>>,
+        inputs: &mut Vec<u64>,
+    ) -> Result<Vec<Result<u64>>> {
+        let each = inputs.iter().enumerate();
+        each.map(|(i, &x)| Ok(Ok(self.producer_work(&cx.at(i), seen, x)?))).collect()
+    }
+
     fn producer_end(&self, cx: &ProducerContext<'_>, _: Rc<Cell<u64>>) -> Result<()> {
         (self.end)(cx)
     }

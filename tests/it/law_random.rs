@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 
-use gangline::{CancelToken, Error, Order, Pool};
+use gangline::{Batch, Builder, CancelToken, Error, InChosenOrder, Order, Pool};
 use proptest::prelude::*;
 
 use crate::hooks::{Gauge, Hooks, sorted};
@@ -34,6 +35,55 @@ struct Script {
     items: Vec<Work>,
     /// At which item the consumer does something, and what.
     act: Option<(u64, Act)>,
+    grouping: Grouping,
+}
+
+/// How items make batches, and what bounds them. Their sizes are from 1 to 7.
+#[derive(Debug, Clone)]
+struct Grouping {
+    batch: Option<Batch>,
+    cost: Option<u64>,
+    padded: Option<u64>,
+    weight: Option<u64>,
+}
+
+fn size(x: u64) -> u64 {
+    1 + x * 5 % 7
+}
+
+fn groupings() -> impl Strategy<Value = Grouping> {
+    let soon = Duration::from_micros(50);
+    let batch = (1..8_usize, 0..4).prop_map(move |(most, rule)| match rule {
+        0 => Batch::of(most),
+        1 => Batch::up_to(most),
+        2 => Batch::of(most).within(soon),
+        _ => Batch::up_to(most).within(soon),
+    });
+    let limit = || proptest::option::of(7..30_u64);
+    (proptest::option::of(batch), limit(), limit(), proptest::option::of(1..40_u64))
+        .prop_map(|(batch, cost, padded, weight)| Grouping { batch, cost, padded, weight })
+}
+
+impl Grouping {
+    fn apply(&self, mut builder: Builder<Hooks, InChosenOrder>) -> Builder<Hooks, InChosenOrder> {
+        if let Some(batch) = self.batch {
+            builder = builder.batch(batch);
+            if let Some(cost) = self.cost {
+                builder = builder.cost(cost, |&x| size(x));
+            }
+            if let Some(padded) = self.padded {
+                builder = builder.padded(padded, |&x| size(x));
+            }
+        }
+        match self.weight {
+            Some(weight) => builder.window_weight(weight, |&x| size(x)),
+            None => builder,
+        }
+    }
+
+    fn most(&self) -> usize {
+        self.batch.map_or(1, |batch| batch.most())
+    }
 }
 
 fn scripts() -> impl Strategy<Value = Script> {
@@ -52,13 +102,15 @@ fn scripts() -> impl Strategy<Value = Script> {
         proptest::option::of(1..20_usize),
         proptest::collection::vec(work, 0..60),
         proptest::option::of((0..60_u64, act)),
+        groupings(),
     )
-        .prop_map(|(order, producers, window, items, act)| Script {
+        .prop_map(|(order, producers, window, items, act, grouping)| Script {
             order,
             producers,
-            window,
+            window: window.map(|window| window.max(grouping.most())),
             items,
             act,
+            grouping,
         })
 }
 
@@ -91,7 +143,7 @@ impl Script {
             Some(window) => builder.window(window),
             None => builder,
         };
-        builder.cancel_token(token).build().unwrap()
+        self.grouping.apply(builder).cancel_token(token).build().unwrap()
     }
 
     fn first_failure(&self) -> Option<u64> {
