@@ -140,8 +140,8 @@ impl<'de> Deserialize<'de> for Device {
 /// - Names are in lower case. White space between words, numbers and signs means nothing, and
 ///   leading zeros mean nothing.
 /// - An empty text, an empty part (`cpu,`, `cpu,,cpu`), `*0`, a range that runs backwards
-///   (`cuda:3-1`), an index for the CPU (`cpu:0`), an index without its kind (`cuda:0,1`) and a
-///   device that stands twice in one place (`cuda:0+cuda:0`) are errors.
+///   (`cuda:3-1`), an index for the CPU (`cpu:0`), an index without its kind (`cuda:0,1`), a device to
+///   fall back to (`cuda:0|cpu`) and one that stands twice in one place (`cuda:0+cuda:0`) are errors.
 ///
 /// The text that a value is written as is canonical, and reads back as an equal value. It is
 /// also its form in serde.

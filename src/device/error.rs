@@ -104,6 +104,16 @@ pub enum DeviceError {
         /// What was written.
         text: String,
     },
+    /// Devices with a `|` between them, as if one were there in case that the other is not.
+    #[error(
+        "{text:?} names a device to fall back to, and there is no falling back; name the devices to \
+         use, or take those that there are with `Devices::available`"
+    )]
+    #[non_exhaustive]
+    NoFallback {
+        /// What was written.
+        text: String,
+    },
     /// A device stands twice in one place.
     #[error("{device} stands twice in one place; for two producers on it write {device}*2")]
     #[non_exhaustive]

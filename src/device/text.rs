@@ -148,6 +148,9 @@ impl Reader<'_> {
 
     fn term(&self, text: &str) -> Result<Term> {
         let text = text.trim();
+        if text.contains('|') {
+            return Err(DeviceError::NoFallback { text: clip(text) });
+        }
         let (name, index) = match text.split_once(':') {
             Some((name, index)) => (name.trim_end(), Some(index.trim_start())),
             None => (text, None),

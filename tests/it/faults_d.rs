@@ -1,9 +1,10 @@
 //! A catalogue of faults, group D: devices. The name of a test begins with the number of the fault
-//! and says what is expected of it. What a list of devices may say (D2) is in `devices`.
+//! and says what is expected of it. What a list of devices may say (D2) is in `devices`; that an index is
+//! not there (`cuda:7` of two) is tested beside `Devices`, on machines that are made up. There are no
+//! devices to fall back to (D3).
 //!
 //! Not here yet, since something is missing for it:
 //!
-//! - D3: devices to fall back to.
 //! - D4, D6, D7, D8: retries and policies for devices.
 //! - D9 in the middle of a run: policies for devices. Here the next run fails, and says so.
 //!
@@ -17,6 +18,7 @@ use crate::support::Counter;
 both_orders!(
     d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts,
     d2_a_list_that_cannot_be_read_is_refused_before_anything_starts,
+    d3_a_device_to_fall_back_to_is_refused_before_anything_starts,
     d9_all_devices_lost_fails_the_next_run_and_not_the_one_after,
 );
 
@@ -31,11 +33,19 @@ fn refused(devices: &str, order: Order) -> Error {
     error
 }
 
+#[track_caller]
+fn refused_with(devices: &str, order: Order, expected: &str) {
+    assert_eq!(format!("{:#}", refused(devices, order)), expected, "{devices:?}");
+}
+
 #[cfg(not(feature = "cuda"))]
 fn d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts(order: Order) {
-    for devices in ["cuda:0", "cpu,cuda:0", "cpu+cuda:1"] {
-        let text = format!("{:#}", refused(devices, order));
-        assert!(text.contains("cuda"), "{text}");
+    for (devices, first) in
+        [("cuda:0", "cuda:0"), ("cpu,cuda:0", "cuda:0"), ("cpu+cuda:1", "cuda:1")]
+    {
+        let feature = "needs a build with the feature `cuda`; \
+                       as a mere name for the hooks, take it with `Devices::as_labels`";
+        refused_with(devices, order, &format!("{first} {feature}"));
     }
 }
 
@@ -46,10 +56,37 @@ fn d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts(order: 
 }
 
 fn d2_a_list_that_cannot_be_read_is_refused_before_anything_starts(order: Order) {
-    for devices in ["cuda:-1", "gpu", "cuda:0,1", "", "cpu*0", "cpu,"] {
+    let refused_with = |devices, expected| refused_with(devices, order, expected);
+    refused_with(
+        "cuda:-1",
+        r#""cuda:-1" has no readable index; write cuda:0, cuda:0-3 or cuda:all"#,
+    );
+    refused_with(
+        "gpu",
+        r#"unknown device "gpu"; known are cpu, cuda:N and metal:N, in lower case"#,
+    );
+    refused_with("cuda:0,1", r#""1" does not say which kind of device it is; write cuda:0,cuda:1"#);
+    refused_with("", "no devices; at least one is needed, as in cpu, cpu*4 or cuda:0");
+    refused_with(
+        "cpu*0",
+        r#""cpu*0" does not end in a number of producers from 1 to 65536, as cpu*4 does"#,
+    );
+    refused_with(
+        "cpu,",
+        r#"a device is missing in "cpu,"; one must stand around each comma and + and before *"#,
+    );
+}
+
+fn d3_a_device_to_fall_back_to_is_refused_before_anything_starts(order: Order) {
+    for devices in ["cuda:0|cpu", "cuda|cpu", "cpu | cuda:0", "cuda:0||cpu", "cpu,cuda:0 | cpu"] {
         let text = format!("{:#}", refused(devices, order));
-        assert!(!text.is_empty());
+        assert!(text.contains("there is no falling back"), "{text}");
     }
+    refused_with(
+        "cpu,cuda:0|cpu",
+        order,
+        r#""cuda:0|cpu" names a device to fall back to, and there is no falling back; name the devices to use, or take those that there are with `Devices::available`"#,
+    );
 }
 
 /// Each state is lost to a panic, and none can be made anew as long as the fault lasts.
