@@ -241,6 +241,22 @@ impl Devices {
         Devices { meaning: Meaning::Labels, ..self }
     }
 
+    /// Gives the devices of each place the numbers from 0 on, in their order, those of CUDA and of Metal
+    /// each by themselves: the ids of jobs of which each sees its own GPUs alone, since an external
+    /// scheduler shows it no others. The CPU stays.
+    ///
+    /// ```
+    /// use gangline::Devices;
+    ///
+    /// let devices: Devices = "cuda:4+cuda:5,cuda:6+cuda:7".parse()?;
+    /// assert_eq!(devices.renumber().to_string(), "cuda:0+cuda:1*2");
+    /// # Ok::<(), gangline::Error>(())
+    /// ```
+    pub fn renumber(&self) -> Devices {
+        let places = self.places.iter().map(Place::renumber).collect();
+        Devices { places, meaning: self.meaning }
+    }
+
     /// Whether the devices are [only names](Devices::as_labels).
     pub fn is_labels(&self) -> bool {
         self.meaning == Meaning::Labels

@@ -1,6 +1,6 @@
 //! Lists of GPUs, as users of Scipion type them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -154,6 +154,69 @@ impl GpuList {
         Ok(GpuList { gpus: gpus? })
     }
 
+    /// The GPUs as the machine counts them: [`on_machine_in`](Self::on_machine_in) with the variable
+    /// `CUDA_VISIBLE_DEVICES` of this process.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`on_machine_in`](Self::on_machine_in).
+    pub fn on_machine(&self) -> Result<GpuList, Error> {
+        self.on_machine_in(detect::visible_devices().as_deref())
+    }
+
+    /// Puts in place of each id what a value of `CUDA_VISIBLE_DEVICES` has there: the GPU's number, or
+    /// UUID, outside of this process, as programs that are started with another value need it. `None`
+    /// is for a variable that is not set, where both are the same. UUIDs and void entries stay.
+    ///
+    /// Written with `{:#}` the list has no ranges, and is itself a value of the variable.
+    ///
+    /// ```
+    /// use gangline::GpuList;
+    ///
+    /// let gpus: GpuList = "0 1".parse()?;
+    /// let gpus = gpus.on_machine_in(Some("4,5,6,7"))?;
+    /// assert_eq!(gpus, "4 5".parse()?);
+    /// assert_eq!(format!("{gpus:#}"), "4,5");
+    /// # Ok::<(), gangline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Devices`] if the variable hides an id.
+    pub fn on_machine_in(&self, variable: Option<&str>) -> Result<GpuList, Error> {
+        let visible = Visible::new(variable);
+        let outside = |gpu: &Gpu| match gpu {
+            Gpu::Index(index) if *index != VOID => visible.entry(*index),
+            stays => Ok(stays.clone()),
+        };
+        let gpus: Result<Vec<Gpu>, DeviceError> = self.gpus.iter().map(outside).collect();
+        Ok(GpuList { gpus: gpus? })
+    }
+
+    /// Gives each GPU the number that it has in the order of first appearance, from 0: the ids in a job
+    /// whose external scheduler decides which GPUs it sees, and shows it these alone. Void entries
+    /// stay. For each producer by itself there is [`Devices::renumber`].
+    ///
+    /// ```
+    /// use gangline::GpuList;
+    ///
+    /// let gpus: GpuList = "2 1 2 4".parse()?;
+    /// assert_eq!(gpus.renumber(), "0 1 0 2".parse()?);
+    /// # Ok::<(), gangline::Error>(())
+    /// ```
+    pub fn renumber(&self) -> GpuList {
+        let mut numbers = HashMap::new();
+        let mut number = |gpu: &Gpu| match gpu {
+            Gpu::Index(VOID) => VOID,
+            gpu => {
+                let next = numbers.len();
+                // The id of a void entry is no number for a GPU.
+                *numbers.entry(gpu.clone()).or_insert(next + usize::from(next >= VOID))
+            }
+        };
+        GpuList { gpus: self.gpus.iter().map(|gpu| Gpu::Index(number(gpu))).collect() }
+    }
+
     /// Gives each of so many workers its GPUs, so that there are exactly that many producers: the
     /// way of Scipion's description of the parameter, and of its versions up to 3.8.
     ///
@@ -268,9 +331,12 @@ fn place(ids: &[usize]) -> Result<Place, DeviceError> {
     Place::new(devices.collect())
 }
 
+/// Writes the [text](GpuList#text); with `{:#}` without ranges, as `CUDA_VISIBLE_DEVICES` has it.
 impl fmt::Display for GpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, run) in self.gpus.chunk_by(Gpu::precedes).enumerate() {
+        let ranges = !f.alternate();
+        let joins = |a: &Gpu, b: &Gpu| ranges && a.precedes(b);
+        for (n, run) in self.gpus.chunk_by(joins).enumerate() {
             let comma = if n == 0 { "" } else { "," };
             match run {
                 [first, .., last] => write!(f, "{comma}{first}-{last}")?,

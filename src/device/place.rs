@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::ops::RangeFrom;
 use std::sync::Arc;
 
 use super::{Device, DeviceError};
@@ -36,6 +37,21 @@ impl Place {
     /// The devices; there is at least one.
     pub(crate) fn devices(&self) -> &[Device] {
         &self.0
+    }
+
+    /// The same kinds of device, counted from 0.
+    pub(super) fn renumber(&self) -> Place {
+        let mut cuda = 0..;
+        let mut metal = 0..;
+        let next = |indices: &mut RangeFrom<usize>| {
+            indices.next().expect("a place has no more devices than numbers")
+        };
+        let number = |device: &Device| match device {
+            Device::Cpu => Device::Cpu,
+            Device::Cuda(_) => Device::Cuda(next(&mut cuda)),
+            Device::Metal(_) => Device::Metal(next(&mut metal)),
+        };
+        Place(self.devices().iter().map(number).collect())
     }
 
     /// Whether the CPU is among the devices.

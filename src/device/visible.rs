@@ -42,6 +42,12 @@ impl<'a> Visible<'a> {
         }
     }
 
+    /// What the variable has for an index.
+    pub(super) fn entry(&self, index: usize) -> Result<Gpu, DeviceError> {
+        self.check(index)?;
+        Ok(self.gpus.get(index).cloned().unwrap_or(Gpu::Index(index)))
+    }
+
     /// The index of a UUID.
     pub(super) fn find(&self, uuid: &Uuid) -> Result<usize, DeviceError> {
         if let Some(index) = self.positions(|seen| seen.is(uuid)).next() {

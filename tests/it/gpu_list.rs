@@ -1,8 +1,15 @@
 //! Lists of GPUs: what Scipion takes is read, what it misreads is refused, and workers get of them
 //! what Scipion's classes give.
 
-use gangline::{CfgNode, Device, DeviceError, Devices, Error, GpuList};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use gangline::{
+    CfgNode, Device, DeviceError, Devices, Error, GpuList, Order, OrderedRunner, Pool, map,
+};
 use proptest::prelude::*;
+
+use crate::support::no_hang;
 
 #[track_caller]
 fn list(text: &str) -> GpuList {
@@ -221,6 +228,89 @@ fn no_gpu_for_workers_is_an_error() {
     maps(2, "", &none(""), &none(""));
 }
 
+/// Scipion runs nothing then, and reports the work as done.
+#[test]
+fn nothing_starts_without_a_slot() {
+    let start = |gpus: &str| -> Result<OrderedRunner<_>, Error> {
+        let runner = map(|_| panic!("it starts"), |_, (), step: u64| Ok(step));
+        OrderedRunner::new(runner, list(gpus).slots(4)?.as_labels())
+    };
+    for gpus in ["99", "99 99 99", ""] {
+        assert!(matches!(
+            start(gpus).unwrap_err(),
+            Error::Devices { source: DeviceError::NoGpus { .. }, .. }
+        ));
+    }
+}
+
+/// Five steps for four workers, of which the only slot makes one.
+#[test]
+fn one_slot_does_one_step_at_a_time() {
+    for order in [Order::Input, Order::Completion] {
+        let busy = Arc::new(AtomicUsize::new(0));
+        let steps = map(
+            |_| Ok(()),
+            move |cx, (), step: u64| {
+                assert_eq!(cx.devices(), [Device::Cuda(0)]);
+                let others = busy.fetch_add(1, SeqCst);
+                std::thread::yield_now();
+                busy.fetch_sub(1, SeqCst);
+                Ok((step, others))
+            },
+        );
+        no_hang(move || {
+            let slots = list("0").slots(4).unwrap().as_labels();
+            let mut runner = Pool::builder(steps).devices(slots).order(order).build().unwrap();
+            assert_eq!(runner.run(0..5).unwrap(), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
+            assert_eq!(runner.account().ok, 5);
+        });
+    }
+}
+
+/// As many steps at a time as there are slots: both are in their hooks when they pass the barrier.
+#[test]
+fn two_slots_do_two_steps_at_a_time() {
+    no_hang(|| {
+        let both = std::sync::Barrier::new(2);
+        let steps = map(
+            |_| Ok(()),
+            move |cx, (), _: u64| {
+                both.wait();
+                Ok(cx.device().to_string())
+            },
+        );
+        let slots = list("4 5").slots(4).unwrap().as_labels();
+        let mut gpus = OrderedRunner::new(steps, slots).unwrap().run(0..2).unwrap();
+        gpus.sort();
+        assert_eq!(gpus, ["cuda:4", "cuda:5"]);
+    });
+}
+
+/// Scipion's `anonimizeGPUs`.
+#[test]
+fn lists_are_numbered_anew_by_first_appearance() {
+    let renumbered = |gpus: &str| list(gpus).renumber();
+    assert_eq!(renumbered("2 1 0"), list("0 1 2"));
+    assert_eq!(renumbered("2 1 2"), list("0 1 0"));
+    assert_eq!(renumbered("2 1 2 4"), list("0 1 0 2"));
+    assert_eq!(renumbered(""), list(""));
+    assert_eq!(renumbered("7 99 GPU-8932 7 99"), list("0 99 1 0 99"));
+    // 99 is no number for a GPU.
+    assert_eq!(renumbered("1000-1100"), list("0-98 100-101"));
+}
+
+/// The slots of Scipion's `QueueStepExecutor`, of which each is a job that sees its own GPUs alone.
+#[test]
+fn slots_are_numbered_anew_each_by_itself() {
+    let renumbered = |gpus: &str| written(&list(gpus).slots(2).unwrap().renumber());
+    assert_eq!(renumbered("4 5 6 7"), "[0,1] [0,1]");
+    assert_eq!(renumbered("1 0"), "[0] [0]");
+    let devices: Devices = "cuda:7+cpu+metal:3+cuda:2,metal:1".parse().unwrap();
+    assert_eq!(devices.renumber().to_string(), "cuda:0+cpu+metal:0+cuda:1,metal:0");
+    assert!(!devices.renumber().is_labels());
+    assert!(devices.as_labels().renumber().is_labels());
+}
+
 #[test]
 fn an_absurd_number_of_workers_is_an_error() {
     let no_worker = "devices for no worker; at least one is needed";
@@ -266,6 +356,28 @@ fn ids_count_what_is_visible() {
         Some("3"),
         r#"GPU 1 is not visible: CUDA_VISIBLE_DEVICES is "3", so the only id is 0"#,
     );
+}
+
+#[track_caller]
+fn is_on_machine(gpus: &str, variable: Option<&str>, expected: &str) {
+    let outside = list(gpus).on_machine_in(variable);
+    let outside = outside.map_or_else(|error| error.to_string(), |gpus| format!("{gpus:#}"));
+    assert_eq!(outside, expected, "{gpus:?} under {variable:?}");
+}
+
+#[test]
+fn an_id_stands_for_what_the_variable_has_there() {
+    is_on_machine("0", Some("4,5,6,7"), "4");
+    is_on_machine("0-2 99 0", Some("4,5,6,7"), "4,5,6,99,4");
+    is_on_machine("1 0", Some("3,GPU-8932f937"), "GPU-8932f937,3");
+    is_on_machine("GPU-8932 1", Some("3,2"), "GPU-8932,2");
+    is_on_machine("7 8", None, "7,8");
+    is_on_machine(
+        "4",
+        Some("4,5"),
+        r#"GPU 4 is not visible: CUDA_VISIBLE_DEVICES is "4,5", so ids go from 0 to 1"#,
+    );
+    assert_eq!(list("99").on_machine().unwrap(), list("99"), "whatever this process may see");
 }
 
 /// As CUDA reads the variable: `0,2,-1,1` shows two.
