@@ -8,6 +8,10 @@ mod error;
 mod from_cfg;
 mod gpu_list;
 mod into;
+mod inventory;
+mod machine;
+#[cfg(feature = "nvml")]
+mod nvml;
 mod place;
 mod text;
 mod uuid;

@@ -245,6 +245,7 @@
 //! |---|---|
 //! | `candle` (default) | `ProducerContext::candle_device()`, and `candle_core` and `candle_nn` re-exported; `rayon` |
 //! | `rayon` | a rayon pool for each producer on the CPU, with its share of the cores: `Builder::cpu_threads` |
+//! | `nvml` (with `cuda`) | UUIDs of GPUs from NVIDIA's driver; nothing is needed to build |
 //! | `cuda`, `cudnn`, `metal`, `mkl` | these back ends of candle; each needs its toolkit to build |
 //!
 //! Without default features the library is the same, less candle.

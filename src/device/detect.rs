@@ -4,6 +4,7 @@ use std::env;
 use std::fmt;
 use std::num::NonZero;
 
+use super::inventory::{Asked, CountingOrder, Inventory, MachineGpu};
 use super::{Accelerator, Device, DeviceError};
 use crate::error::BoxError;
 
@@ -83,6 +84,32 @@ pub(super) fn found(accelerator: Accelerator) -> Found {
 pub(super) fn visible_devices() -> Option<String> {
     // What is no Unicode is no GPU either: CUDA's list ends there.
     env::var_os("CUDA_VISIBLE_DEVICES").map(|value| value.to_string_lossy().into_owned())
+}
+
+/// What the driver says about the GPUs of this machine.
+pub(super) fn inventory() -> Asked {
+    match nvml_gpus() {
+        Ok(gpus) => Asked::Known(Inventory::new(gpus, order())),
+        Err(refusal) => refusal,
+    }
+}
+
+/// In which order CUDA counts GPUs, which is a matter of another variable.
+fn order() -> CountingOrder {
+    match env::var_os("CUDA_DEVICE_ORDER") {
+        Some(value) if value == "PCI_BUS_ID" => CountingOrder::Pci,
+        _ => CountingOrder::FastestFirst,
+    }
+}
+
+#[cfg(feature = "nvml")]
+fn nvml_gpus() -> Result<Vec<MachineGpu>, Asked> {
+    super::nvml::gpus().map_err(Asked::Failed)
+}
+
+#[cfg(not(feature = "nvml"))]
+fn nvml_gpus() -> Result<Vec<MachineGpu>, Asked> {
+    Err(Asked::NotBuilt)
 }
 
 #[cfg(feature = "cuda")]

@@ -199,6 +199,78 @@ pub enum DeviceError {
         /// The id of the second.
         second: usize,
     },
+    /// A shortened UUID stands for several GPUs of this machine.
+    #[error("{uuid} may be {first} or {second}; write more of its digits")]
+    #[non_exhaustive]
+    ShortUuid {
+        /// The UUID.
+        uuid: String,
+        /// The first that it may be.
+        first: String,
+        /// The second.
+        second: String,
+    },
+    /// `CUDA_VISIBLE_DEVICES` names a MIG device by a shortened UUID, where all of it is needed.
+    #[error(
+        "{uuid} is shortened, and nobody can tell the rest; \
+         write the whole UUID into CUDA_VISIBLE_DEVICES"
+    )]
+    #[non_exhaustive]
+    ShortMig {
+        /// The UUID.
+        uuid: String,
+    },
+    /// The driver knows no GPU with this UUID.
+    #[error("{uuid} is no GPU of this machine{}", there(.found))]
+    #[non_exhaustive]
+    MissingUuid {
+        /// The UUID.
+        uuid: String,
+        /// Those that it knows.
+        found: Vec<String>,
+    },
+    /// Which GPU has which UUID is a question for the driver, which this build cannot ask.
+    #[error(
+        "CUDA_VISIBLE_DEVICES does not tell which GPU {wanted} is, and asking the driver needs a \
+         build with the feature `nvml`; put its UUID there, as nvidia-smi -L shows it"
+    )]
+    #[non_exhaustive]
+    UuidsNotBuilt {
+        /// The device or the UUID.
+        wanted: String,
+    },
+    /// Which GPU has which UUID is a question for the driver, which did not answer.
+    #[error(
+        "CUDA_VISIBLE_DEVICES does not tell which GPU {wanted} is, and the driver cannot be asked; \
+         put its UUID there, as nvidia-smi -L shows it"
+    )]
+    #[non_exhaustive]
+    UuidsUnknown {
+        /// The device or the UUID.
+        wanted: String,
+        /// What the driver says, or why it is not there.
+        source: BoxError,
+    },
+    /// There are GPUs of several models, and CUDA counts them in an order that only it knows.
+    #[error(
+        "GPUs of several models ({models}) are counted from the fastest on, and only CUDA knows which \
+         that is; set CUDA_DEVICE_ORDER=PCI_BUS_ID"
+    )]
+    #[non_exhaustive]
+    UnknownOrder {
+        /// The models.
+        models: String,
+    },
+    /// A GPU is split into MIG devices, which CUDA does not count like GPUs.
+    #[error(
+        "{uuid} is split into MIG devices, so indices are uncertain; \
+         put UUIDs into CUDA_VISIBLE_DEVICES, as nvidia-smi -L shows them"
+    )]
+    #[non_exhaustive]
+    SplitGpu {
+        /// The UUID of the GPU.
+        uuid: String,
+    },
     /// A UUID was to be given to a worker before its id was found.
     #[error("{uuid} has no id yet; find it with `GpuList::visible`")]
     #[non_exhaustive]
@@ -268,6 +340,14 @@ pub enum DeviceError {
         /// What the driver says.
         source: BoxError,
     },
+}
+
+/// The GPUs that are there.
+fn there(uuids: &[String]) -> String {
+    match uuids {
+        [] => ", which has none".to_owned(),
+        uuids => format!(": {}", uuids.join(", ")),
+    }
 }
 
 /// The devices of the same kind that are there.

@@ -1,5 +1,6 @@
 //! The devices that a configuration asks for.
 
+use super::machine::Machine;
 use super::{DeviceError, Devices, GpuList, detect};
 use crate::cfg::{CfgError, CfgNode};
 use crate::error::Error;
@@ -51,19 +52,17 @@ impl Devices {
     /// its value came from; if the list has no GPU or one that is not visible; if there is no worker
     /// or there are more than 65,536.
     pub fn from_cfg(cfg: &CfgNode, workers: usize) -> Result<Devices, Error> {
-        Self::from_cfg_in(cfg, workers, detect::visible_devices().as_deref())
+        let variable = detect::visible_devices();
+        let machine = Machine::new(variable.as_deref(), &detect::inventory);
+        Self::from_cfg_on(cfg, workers, &machine)
     }
 
-    /// The same under a value of `CUDA_VISIBLE_DEVICES`.
-    fn from_cfg_in(
-        cfg: &CfgNode,
-        workers: usize,
-        variable: Option<&str>,
-    ) -> Result<Devices, Error> {
+    /// The same on any machine.
+    fn from_cfg_on(cfg: &CfgNode, workers: usize, machine: &Machine<'_>) -> Result<Devices, Error> {
         match gpus(cfg).map_err(|source| DeviceError::Cfg { source: Box::new(source) })? {
             // Shared, and not in slots: five threads on two GPUs are two on each, as the description of
             // the parameters has it, and there are as many producers as were asked for.
-            Some(gpus) => gpus.visible_in(variable)?.share(workers),
+            Some(gpus) => gpus.visible_on(machine)?.share(workers),
             None if workers == 0 => Err(DeviceError::NoWorkers {}.into()),
             None => Ok(Self::cpus(workers)?),
         }
@@ -85,11 +84,12 @@ fn gpus(cfg: &CfgNode) -> Result<Option<GpuList>, CfgError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::inventory::Asked;
 
     #[track_caller]
     fn check(yaml: &str, variable: Option<&str>, expected: &str) {
         let cfg = CfgNode::from_yaml_str(yaml).unwrap();
-        let devices = Devices::from_cfg_in(&cfg, 3, variable);
+        let devices = Devices::from_cfg_on(&cfg, 3, &Machine::new(variable, &|| Asked::NotBuilt));
         let devices = devices.map_or_else(|error| format!("{error:#}"), |it| it.to_string());
         assert_eq!(devices, expected, "{yaml}");
     }
@@ -125,6 +125,15 @@ mod tests {
     }
 
     #[test]
+    fn the_driver_is_asked_for_a_uuid_that_the_variable_does_not_name() {
+        let text = "CUDA_VISIBLE_DEVICES does not tell which GPU GPU-8932 is, and asking the driver \
+                    needs a build with the feature `nvml`; put its UUID there, as nvidia-smi -L \
+                    shows it";
+        check("{gpu_list: GPU-8932}", None, text);
+        check("{gpu_list: GPU-8932}", Some("0,1"), text);
+    }
+
+    #[test]
     fn errors_name_the_key() {
         check(
             "{use_gpu: 'yes'}",
@@ -143,9 +152,11 @@ mod tests {
     fn no_gpu_and_no_worker_are_errors() {
         let none = r#"the list of GPUs "" has none; name at least one, as in 0 (99 is a void entry), or use the CPU"#;
         check("{gpu_list: ''}", None, none);
+        check("{gpu_list: 99 99}", None, &none.replace(r#""" has"#, r#""99,99" has"#));
         for yaml in ["{}", "{gpu_list: 0}", "{use_gpu: false}"] {
             let cfg = CfgNode::from_yaml_str(yaml).unwrap();
-            let error = Devices::from_cfg_in(&cfg, 0, None).unwrap_err();
+            let machine = Machine::new(None, &|| Asked::NotBuilt);
+            let error = Devices::from_cfg_on(&cfg, 0, &machine).unwrap_err();
             assert_eq!(error.to_string(), "devices for no worker; at least one is needed");
         }
     }

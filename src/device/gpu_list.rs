@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::machine::Machine;
 use super::text::{Number, clip, number};
 use super::uuid::Uuid;
 use super::visible::Visible;
@@ -104,13 +105,20 @@ impl GpuList {
     }
 
     /// Checks the list against the GPUs that this process may see, and puts ids in place of UUIDs:
-    /// [`visible_in`](Self::visible_in) with the variable `CUDA_VISIBLE_DEVICES` of this process.
+    /// [`visible_in`](Self::visible_in) with the variable `CUDA_VISIBLE_DEVICES` of this process. The
+    /// driver is asked for a UUID that the variable does not name.
+    ///
+    /// That needs the feature `nvml`, and an order of the ids that is known: that of PCI, which
+    /// `CUDA_DEVICE_ORDER=PCI_BUS_ID` gives, or that of GPUs which are all of one model. MIG devices
+    /// have ids only where the variable names them.
     ///
     /// # Errors
     ///
-    /// Those of [`visible_in`](Self::visible_in).
+    /// Those of [`visible_in`](Self::visible_in), and [`Error::Devices`] if the driver cannot be asked,
+    /// knows no such UUID, or does not say which id it has.
     pub fn visible(&self) -> Result<GpuList, Error> {
-        self.visible_in(detect::visible_devices().as_deref())
+        let variable = detect::visible_devices();
+        Ok(self.visible_on(&Machine::new(variable.as_deref(), &detect::inventory))?)
     }
 
     /// Checks the list against a value of `CUDA_VISIBLE_DEVICES`, and puts ids in place of UUIDs.
@@ -120,8 +128,8 @@ impl GpuList {
     /// none; the first entry that CUDA cannot read ends the list, and one that is there twice hides
     /// all. Void entries stay.
     ///
-    /// A UUID has an id only where the variable names it: the driver is not asked. Either of the
-    /// two may be shortened.
+    /// A UUID has an id only where the variable names it: the driver is not asked, as it is by
+    /// [`visible`](Self::visible). Either of the two may be shortened.
     ///
     /// ```
     /// use gangline::GpuList;
@@ -145,13 +153,7 @@ impl GpuList {
     /// UUID stands for two of its GPUs.
     pub fn visible_in(&self, variable: Option<&str>) -> Result<GpuList, Error> {
         let visible = Visible::new(variable);
-        let index = |gpu: &Gpu| match gpu {
-            Gpu::Index(VOID) => Ok(Gpu::Index(VOID)),
-            Gpu::Index(index) => visible.check(*index).map(Gpu::Index),
-            Gpu::Uuid(uuid) => visible.find(uuid).map(Gpu::Index),
-        };
-        let gpus: Result<Vec<Gpu>, DeviceError> = self.gpus.iter().map(index).collect();
-        Ok(GpuList { gpus: gpus? })
+        Ok(self.with_indices(|index| visible.check(index), |uuid| visible.find(uuid))?)
     }
 
     /// The GPUs as the machine counts them: [`on_machine_in`](Self::on_machine_in) with the variable
@@ -291,6 +293,25 @@ impl GpuList {
             .map(|ids| place(&ids))
             .collect();
         Ok(Devices::new(places?)?)
+    }
+
+    /// [`visible`](Self::visible), on any machine.
+    pub(super) fn visible_on(&self, machine: &Machine<'_>) -> Result<GpuList, DeviceError> {
+        self.with_indices(|index| machine.visible().check(index), |uuid| machine.index(uuid))
+    }
+
+    fn with_indices(
+        &self,
+        check: impl Fn(usize) -> Result<usize, DeviceError>,
+        find: impl Fn(&Uuid) -> Result<usize, DeviceError>,
+    ) -> Result<GpuList, DeviceError> {
+        let index = |gpu: &Gpu| match gpu {
+            Gpu::Index(VOID) => Ok(Gpu::Index(VOID)),
+            Gpu::Index(index) => check(*index).map(Gpu::Index),
+            Gpu::Uuid(uuid) => find(uuid).map(Gpu::Index),
+        };
+        let gpus: Result<Vec<Gpu>, DeviceError> = self.gpus.iter().map(index).collect();
+        Ok(GpuList { gpus: gpus? })
     }
 
     /// A list of one id.

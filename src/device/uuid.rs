@@ -7,7 +7,7 @@ const LONGEST: usize = 36;
 
 /// A GPU's name as nvidia-smi shows it, possibly shortened: `GPU-8932f937`, `MIG-<uuid>`, or the older
 /// `MIG-GPU-<uuid>/<GPU instance>/<compute instance>`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Uuid(String);
 
 impl Uuid {
@@ -34,6 +34,25 @@ impl Uuid {
     pub(super) fn may_be(&self, other: &Uuid) -> bool {
         let end = self.0.len().min(other.0.len());
         self.is_plain() && other.is_plain() && self.0[..end].eq_ignore_ascii_case(&other.0[..end])
+    }
+
+    /// Whether nothing of it is left out.
+    pub(super) fn is_full(&self) -> bool {
+        let gpu = self.0.split('/').next().expect("a split has a first part");
+        let digits = gpu.trim_start_matches("MIG-").trim_start_matches("GPU-");
+        digits.len() == LONGEST
+    }
+
+    /// Whether it is that of a part of a GPU.
+    pub(super) fn is_mig(&self) -> bool {
+        self.0.starts_with("MIG-")
+    }
+
+    /// The one way to write it, for names of files.
+    pub(super) fn canonical(&self) -> Uuid {
+        let lower = self.0.to_ascii_lowercase();
+        // No digit of a UUID is in these words.
+        Uuid(lower.replace("gpu-", "GPU-").replace("mig-", "MIG-"))
     }
 
     fn is_plain(&self) -> bool {

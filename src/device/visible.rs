@@ -48,16 +48,28 @@ impl<'a> Visible<'a> {
         Ok(self.gpus.get(index).cloned().unwrap_or(Gpu::Index(index)))
     }
 
+    /// The index of the GPU that has this one where all are visible.
+    pub(super) fn index_of(&self, on_machine: usize) -> Option<usize> {
+        match self.variable {
+            Some(_) => self.gpus.iter().position(|gpu| *gpu == Gpu::Index(on_machine)),
+            None => Some(on_machine),
+        }
+    }
+
+    /// That the variable does not name a UUID.
+    pub(super) fn unknown(&self, uuid: &Uuid) -> DeviceError {
+        DeviceError::UnknownUuid { uuid: uuid.to_string(), variable: self.variable.map(clip) }
+    }
+
     /// The index of a UUID.
     pub(super) fn find(&self, uuid: &Uuid) -> Result<usize, DeviceError> {
         if let Some(index) = self.positions(|seen| seen.is(uuid)).next() {
             return Ok(index);
         }
-        let variable = self.variable.map(clip);
         let mut positions = self.positions(|seen| seen.may_be(uuid));
         match (positions.next(), positions.next()) {
             (Some(index), None) => Ok(index),
-            (None, _) => Err(DeviceError::UnknownUuid { uuid: uuid.to_string(), variable }),
+            (None, _) => Err(self.unknown(uuid)),
             (Some(first), Some(second)) => {
                 Err(DeviceError::AmbiguousUuid { uuid: uuid.to_string(), first, second })
             }

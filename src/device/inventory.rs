@@ -1,0 +1,137 @@
+//! What a driver says about the GPUs of a machine, as a value.
+
+use std::fmt;
+
+use super::DeviceError;
+use super::text::clip;
+use super::uuid::Uuid;
+use crate::error::BoxError;
+
+/// The GPUs of a machine, in the order of their PCI addresses, which is that of nvidia-smi.
+#[derive(Debug, Clone)]
+pub(super) struct Inventory {
+    gpus: Vec<MachineGpu>,
+    order: CountingOrder,
+}
+
+/// One GPU, as its driver describes it.
+#[derive(Debug, Clone)]
+pub(super) struct MachineGpu {
+    pub(super) uuid: Uuid,
+    pub(super) model: Model,
+    pub(super) mig: Mig,
+}
+
+/// What decides how fast a GPU is, as far as its driver tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Model {
+    pub(super) name: String,
+    /// In bytes.
+    pub(super) memory: u64,
+}
+
+/// Whether a GPU is split into MIG devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mig {
+    On,
+    #[cfg_attr(not(any(test, feature = "nvml")), expect(dead_code, reason = "nobody is asked"))]
+    Off,
+}
+
+/// In which order CUDA counts the GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CountingOrder {
+    /// That of the inventory.
+    Pci,
+    /// The fastest is 0, by a rule that CUDA does not tell; the others are in the order of the
+    /// inventory. Its default.
+    FastestFirst,
+}
+
+/// The answer of a driver.
+#[derive(Debug)]
+pub(super) enum Asked {
+    /// This build was made without the feature, so nobody was asked.
+    #[cfg_attr(
+        all(not(test), feature = "nvml"),
+        expect(dead_code, reason = "it was made with the feature")
+    )]
+    NotBuilt,
+    /// What there is.
+    Known(Inventory),
+    /// There is no driver, or it does not work.
+    #[cfg_attr(not(any(test, feature = "nvml")), expect(dead_code, reason = "nobody is asked"))]
+    Failed(BoxError),
+}
+
+impl Asked {
+    /// The inventory, to tell which GPU is meant by `wanted`.
+    pub(super) fn known(self, wanted: impl fmt::Display) -> Result<Inventory, DeviceError> {
+        let wanted = || wanted.to_string();
+        match self {
+            Asked::Known(inventory) => Ok(inventory),
+            Asked::NotBuilt => Err(DeviceError::UuidsNotBuilt { wanted: wanted() }),
+            Asked::Failed(source) => Err(DeviceError::UuidsUnknown { wanted: wanted(), source }),
+        }
+    }
+}
+
+impl Inventory {
+    pub(super) fn new(gpus: Vec<MachineGpu>, order: CountingOrder) -> Self {
+        Inventory { gpus, order }
+    }
+
+    /// How many GPUs there are.
+    pub(super) fn len(&self) -> usize {
+        self.gpus.len()
+    }
+
+    /// The UUID of the GPU that CUDA gives this index where all are visible.
+    pub(super) fn uuid(&self, index: usize) -> Result<Option<&Uuid>, DeviceError> {
+        self.check_order()?;
+        Ok(self.gpus.get(index).map(|gpu| &gpu.uuid))
+    }
+
+    /// The index that CUDA gives a GPU of this inventory where all are visible.
+    pub(super) fn index(&self, uuid: &Uuid) -> Result<Option<usize>, DeviceError> {
+        self.check_order()?;
+        Ok(self.gpus.iter().position(|gpu| gpu.uuid == *uuid))
+    }
+
+    /// The UUID that is meant by one that may be shortened.
+    pub(super) fn complete(&self, uuid: &Uuid) -> Result<&Uuid, DeviceError> {
+        let mut meant = self.gpus.iter().map(|gpu| &gpu.uuid).filter(|gpu| gpu.may_be(uuid));
+        match (meant.next(), meant.next()) {
+            (Some(gpu), None) => Ok(gpu),
+            (Some(first), Some(second)) => Err(DeviceError::ShortUuid {
+                uuid: uuid.to_string(),
+                first: first.to_string(),
+                second: second.to_string(),
+            }),
+            (None, _) => {
+                Err(DeviceError::MissingUuid { uuid: uuid.to_string(), found: self.uuids() })
+            }
+        }
+    }
+
+    fn check_order(&self) -> Result<(), DeviceError> {
+        if let Some(gpu) = self.gpus.iter().find(|gpu| gpu.mig == Mig::On) {
+            return Err(DeviceError::SplitGpu { uuid: gpu.uuid.to_string() });
+        }
+        let same = self.gpus.windows(2).all(|pair| pair[0].model == pair[1].model);
+        match self.order {
+            CountingOrder::FastestFirst if !same => {
+                Err(DeviceError::UnknownOrder { models: clip(&self.models().join(", ")) })
+            }
+            CountingOrder::FastestFirst | CountingOrder::Pci => Ok(()),
+        }
+    }
+
+    fn models(&self) -> Vec<&str> {
+        self.gpus.iter().map(|gpu| gpu.model.name.as_str()).collect()
+    }
+
+    fn uuids(&self) -> Vec<String> {
+        self.gpus.iter().map(|gpu| gpu.uuid.to_string()).collect()
+    }
+}
