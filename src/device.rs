@@ -7,8 +7,11 @@ mod detect;
 mod error;
 mod from_cfg;
 mod gpu_list;
+mod gpu_lock;
 mod into;
 mod inventory;
+#[cfg(target_os = "linux")]
+mod lock_file;
 mod machine;
 #[cfg(feature = "nvml")]
 mod nvml;
@@ -29,8 +32,10 @@ use detect::Found;
 
 #[cfg(feature = "candle")]
 pub(crate) use candle::CandleDevices;
-pub use error::DeviceError;
+pub use error::{DeviceError, GpuHolder};
 pub use gpu_list::GpuList;
+pub use gpu_lock::GpuLock;
+pub(crate) use gpu_lock::HeldGpus;
 pub use into::IntoDevices;
 pub(crate) use place::Place;
 

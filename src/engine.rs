@@ -4,6 +4,7 @@
 //! [`Run`](run::Run) is made anew for each run and shared by everybody who takes part in it, so that
 //! nothing of one run can reach the next.
 
+pub(crate) mod alarm;
 pub(crate) mod batch_work;
 pub(crate) mod call;
 pub(crate) mod collector;

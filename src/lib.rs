@@ -281,7 +281,7 @@ pub use crate::closures::{Fold, Map, map};
 #[cfg(feature = "rayon")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
 pub use crate::cpu_threads::CpuThreads;
-pub use crate::device::{Device, DeviceError, Devices, GpuList, IntoDevices};
+pub use crate::device::{Device, DeviceError, Devices, GpuHolder, GpuList, GpuLock, IntoDevices};
 pub use crate::error::{BoxError, Error, Hook, OutputCount, PanicMessage, Result, Site};
 pub use crate::measures::{Amount, Measure};
 pub use crate::order::Order;

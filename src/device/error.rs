@@ -1,5 +1,9 @@
 //! What can be wrong with devices.
 
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
 use super::Device;
 use crate::cfg::CfgError;
 use crate::error::BoxError;
@@ -271,6 +275,46 @@ pub enum DeviceError {
         /// The UUID of the GPU.
         uuid: String,
     },
+    /// A device that is no GPU of NVIDIA's has no name that other processes would know it by.
+    #[error("{device} cannot be locked: only CUDA devices have a UUID")]
+    #[non_exhaustive]
+    NoUuid {
+        /// The device.
+        device: Device,
+    },
+    /// Somebody else has the [lock](crate::GpuLock) of a GPU.
+    #[error("{device} ({uuid}) is in use: {holder} has its lock {}", .path.display())]
+    #[non_exhaustive]
+    InUse {
+        /// The GPU, as this process counts it.
+        device: Device,
+        /// Its UUID.
+        uuid: String,
+        /// Who has it, as far as it is known.
+        holder: GpuHolder,
+        /// The file that is the lock.
+        path: PathBuf,
+    },
+    /// The file that is the [lock](crate::GpuLock) of a GPU cannot be used.
+    #[error("the lock {} cannot be used", .path.display())]
+    #[non_exhaustive]
+    LockFile {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// No directory is there that all users of the machine share.
+    #[error(
+        "neither /run/lock nor /tmp is a directory for all users (mode 1777) to lock GPUs in; \
+         name one with `GpuLock::in_dir`"
+    )]
+    #[non_exhaustive]
+    NoLockDirectory {},
+    /// This operating system has no such [locks](crate::GpuLock).
+    #[error("GPUs can be locked on Linux only")]
+    #[non_exhaustive]
+    NoLocks {},
     /// A UUID was to be given to a worker before its id was found.
     #[error("{uuid} has no id yet; find it with `GpuList::visible`")]
     #[non_exhaustive]
@@ -340,6 +384,34 @@ pub enum DeviceError {
         /// What the driver says.
         source: BoxError,
     },
+}
+
+/// Who has the [lock](crate::GpuLock) of a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum GpuHolder {
+    /// A process, as it described itself; it is this one if another of its runners has the lock.
+    #[non_exhaustive]
+    Process {
+        /// Its number.
+        pid: u32,
+        /// Its command line, shortened where it is long.
+        command: String,
+    },
+    /// A process that has not described itself, or not yet.
+    Unknown,
+}
+
+impl fmt::Display for GpuHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Anybody may have written it, so nothing in it may act on a terminal.
+            GpuHolder::Process { pid, command } => {
+                write!(f, "process {pid} ({})", command.escape_debug())
+            }
+            GpuHolder::Unknown => f.write_str("a process without a name"),
+        }
+    }
 }
 
 /// The GPUs that are there.

@@ -38,7 +38,6 @@ impl<'a> Machine<'a> {
     }
 
     /// The UUID of a CUDA index, in full.
-    #[cfg_attr(not(test), expect(dead_code, reason = "locks will ask"))]
     pub(super) fn uuid(&self, index: usize) -> Result<Uuid, DeviceError> {
         match self.visible.entry(index)? {
             Gpu::Uuid(uuid) if uuid.is_full() => Ok(uuid.canonical()),

@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use super::alarm::Alarm;
 use super::call::drop_quietly;
 use super::cpu_pool::{CpuPool, producer_thread};
 use super::placement::spread;
@@ -37,11 +38,18 @@ impl Drop for Ended {
 pub(crate) struct Building {
     wanted: Wanted,
     cancelled: AtomicBool,
+    /// For waits of the operating system, while there are no producers yet.
+    alarm: Alarm,
 }
 
 impl Building {
     pub(crate) fn new() -> Self {
-        Building { wanted: Wanted::all(), cancelled: AtomicBool::new(false) }
+        let cancelled = AtomicBool::new(false);
+        Building { wanted: Wanted::all(), cancelled, alarm: Alarm::default() }
+    }
+
+    pub(crate) fn alarm(&self) -> &Alarm {
+        &self.alarm
     }
 
     fn give_up(&self) {
@@ -57,6 +65,7 @@ impl Interrupt for Building {
     fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
         self.give_up();
+        self.alarm.ring();
     }
 
     /// The first run then takes no input.

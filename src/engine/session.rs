@@ -20,7 +20,7 @@ use crate::cancel::{CancelToken, Seen, Watch};
 use crate::cfg::CfgNode;
 #[cfg(feature = "rayon")]
 use crate::cpu_threads::CpuThreads;
-use crate::device::Devices;
+use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::error::{Error, Result};
 use crate::measures::Measures;
 use crate::order::Order;
@@ -36,6 +36,7 @@ pub(crate) struct Settings {
     /// `None`: items are worked on one by one.
     pub(crate) batching: Option<Batching>,
     pub(crate) stack_size: Option<usize>,
+    pub(crate) gpu_lock: Option<GpuLock>,
     #[cfg(feature = "rayon")]
     pub(crate) cpu_threads: CpuThreads,
     pub(crate) token: CancelToken,
@@ -115,8 +116,10 @@ impl<R: Runner + 'static> Engine<R> {
         let building = Arc::new(Building::new());
         let token = self.settings.token.clone();
         let watch = token.watch_from_now(&building);
-        let hired =
-            Crew::hire(self.shared_runner(), self.stations(), self.settings.stack_size, &building);
+        let hired = self.lock_gpus(&building).and_then(|gpus| {
+            let stations = self.stations(gpus);
+            Crew::hire(self.shared_runner(), stations, self.settings.stack_size, &building)
+        });
         match hired {
             Ok(crew) => {
                 self.crew = Some(crew);
@@ -131,7 +134,13 @@ impl<R: Runner + 'static> Engine<R> {
         }
     }
 
-    fn stations(&self) -> Vec<Station> {
+    fn lock_gpus(&self, building: &Building) -> Result<Option<Arc<HeldGpus>>, Error> {
+        let Some(lock) = &self.settings.gpu_lock else { return Ok(None) };
+        let held = lock.take(&self.settings.devices, &|| building.alarm().listen())?;
+        held.map(|held| Some(Arc::new(held))).ok_or(Error::Cancelled {})
+    }
+
+    fn stations(&self, gpus: Option<Arc<HeldGpus>>) -> Vec<Station> {
         let devices = &self.settings.devices;
         #[cfg(feature = "rayon")]
         let cpu_threads = self.settings.cpu_threads.each(devices);
@@ -147,6 +156,7 @@ impl<R: Runner + 'static> Engine<R> {
                 #[cfg(feature = "rayon")]
                 cpu_threads: cpu_threads.filter(|_| place.has_cpu()),
                 place,
+                gpus: gpus.clone(),
             }
         };
         (0..devices.len()).map(station).collect()

@@ -10,7 +10,7 @@ use crate::cancel::CancelToken;
 use crate::cfg::CfgNode;
 #[cfg(feature = "rayon")]
 use crate::cpu_threads::CpuThreads;
-use crate::device::{Devices, IntoDevices};
+use crate::device::{Devices, GpuLock, IntoDevices};
 use crate::engine::session::{Engine, Settings};
 use crate::error::Error;
 use crate::measures::{Amount, Measure, Measures};
@@ -48,6 +48,7 @@ pub struct Builder<R: Runner, O> {
     batch: Option<Batch>,
     measures: Measures<R::Input>,
     stack_size: Option<usize>,
+    gpu_lock: Option<GpuLock>,
     #[cfg(feature = "rayon")]
     cpu_threads: CpuThreads,
     token: CancelToken,
@@ -65,6 +66,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             batch: None,
             measures: Measures::default(),
             stack_size: None,
+            gpu_lock: None,
             #[cfg(feature = "rayon")]
             cpu_threads: CpuThreads::default(),
             token: CancelToken::new(),
@@ -219,6 +221,14 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         self
     }
 
+    /// Locks the GPUs of the devices from before the first `producer_init` until the producers have
+    /// ended, so that this run and others of this machine that ask for it too do not meet on a GPU.
+    /// Without it nobody asks whether a GPU is in use.
+    pub fn lock_gpus(mut self, lock: GpuLock) -> Self {
+        self.gpu_lock = Some(lock);
+        self
+    }
+
     /// How many threads each producer on the CPU computes with; by default its share of the cores.
     ///
     /// candle, and much else, computes with rayon on as many threads as there are cores. Several
@@ -285,7 +295,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// # Errors
     ///
     /// When a value that was set is not allowed, when the devices cannot be used by this build on
-    /// this machine, when a thread cannot be started, when a `producer_init` fails or panics, or when
+    /// this machine or locked, when a thread cannot be started, when a `producer_init` fails or panics, or when
     /// the token cancels the building. The other producers are ended first.
     pub fn build(self) -> Result<Handle<R, O>, Error> {
         let devices = self.devices.unwrap_or_else(|| Ok(Devices::available()))?;
@@ -307,6 +317,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             window: self.window,
             batching,
             stack_size: self.stack_size,
+            gpu_lock: self.gpu_lock,
             #[cfg(feature = "rayon")]
             cpu_threads: self.cpu_threads,
             token: self.token,
@@ -353,6 +364,7 @@ impl<R: Runner, O> fmt::Debug for Builder<R, O> {
         f.field("batch", &self.batch);
         f.field("measures", &self.measures);
         f.field("stack_size", &self.stack_size);
+        f.field("gpu_lock", &self.gpu_lock);
         #[cfg(feature = "rayon")]
         f.field("cpu_threads", &self.cpu_threads);
         f.finish_non_exhaustive()

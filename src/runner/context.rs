@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cfg::CfgNode;
-use crate::device::{Device, Place};
+use crate::device::{Device, HeldGpus, Place};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What a producer's hook is told about its call: the device, the configuration, the items.
@@ -182,6 +182,10 @@ pub(crate) struct Station {
     /// How many threads its own pool has; `None` where it has none.
     #[cfg(feature = "rayon")]
     pub(crate) cpu_threads: Option<usize>,
+    /// Given back with the last station: no other run gets a GPU that a producer still works on, nor,
+    /// since it is the last field, one that candle still has open.
+    #[expect(dead_code, reason = "it is held, not read")]
+    pub(crate) gpus: Option<Arc<HeldGpus>>,
 }
 
 /// Which items' results are still wanted.

@@ -30,6 +30,8 @@ mod faults_c_cancel;
 mod faults_child;
 mod faults_d;
 mod gpu_list;
+#[cfg(target_os = "linux")]
+mod gpu_lock;
 mod hooks;
 mod law_account;
 mod law_cancel;

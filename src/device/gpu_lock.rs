@@ -1,0 +1,208 @@
+//! GPUs that are locked, so that two runs do not meet on one.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{self, PipeReader};
+use std::path::PathBuf;
+
+use super::machine::Machine;
+use super::uuid::Uuid;
+use super::{Device, DeviceError, Devices, detect};
+
+#[cfg(target_os = "linux")]
+use super::lock_file::{self, HeldLock, LockFile};
+
+/// Where there are no locks, none can be held.
+#[cfg(not(target_os = "linux"))]
+type HeldLock = std::convert::Infallible;
+
+/// How a runner locks its GPUs, for [`Builder::lock_gpus`](crate::Builder::lock_gpus).
+///
+/// A GPU's lock is a file with the GPU's UUID in its name, in a directory that all users of the machine
+/// share. Who uses this library and asks for the lock does not meet another who does on the same GPU,
+/// however either counts its GPUs. Nobody is kept from using a GPU without asking.
+///
+/// ```no_run
+/// use gangline::{GpuLock, OrderedRunner, map};
+///
+/// # fn main() -> gangline::Result<()> {
+/// let work = map(|_| Ok(()), |_, _, x: u64| Ok(x));
+/// let runner = OrderedRunner::builder(work)
+///     .devices("cuda:0-1")
+///     .lock_gpus(GpuLock::or_wait())
+///     .build()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # When
+///
+/// All locks are taken before the first `producer_init` of [`build`](crate::Builder::build) and
+/// [`activate`](crate::Handle::activate), one after the other in the order of the UUIDs, so that two
+/// runs that want the same GPUs never wait for each other. A GPU in several places is locked once. The
+/// locks are given back when the producers have ended, at close or drop, or by the operating system
+/// when the process ends in whatever way. Another runner is another user of a GPU, also in the same
+/// process.
+///
+/// # Which GPUs
+///
+/// Those of CUDA, be they real or [labels](Devices::as_labels), of which each must have a UUID: an
+/// entry of `CUDA_VISIBLE_DEVICES`, as `nvidia-smi -L` shows it, or what the driver says with the
+/// feature `nvml`, under the conditions of [`GpuList::visible`](crate::GpuList::visible). A MIG device
+/// is locked by its own UUID, which only that variable gives. A GPU without a known UUID is an error of
+/// the building, and so is Metal. The CPU needs no lock.
+///
+/// # Files
+///
+/// Without [`in_dir`](Self::in_dir) the directory is `/run/lock`, or `/tmp` where not everybody may
+/// write to the former (`TMPDIR` is not asked: it may be another one for each job). For each GPU there
+/// is a named pipe, `gangline-<UUID>.lock`, which all users may open, and which is locked as
+/// [`File::try_lock`](std::fs::File::try_lock) does it. Beside it `gangline-<UUID>.holder` has the
+/// number and the command line of the process that has the lock, for the errors of others. All users
+/// can read it. Both files stay, and mean nothing by themselves. They may be deleted while no
+/// run is in progress. Containers meet only where they share the directory.
+///
+/// Linux only; elsewhere it is an error of the building.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GpuLock {
+    in_use: InUse,
+    /// `None`: one that all users share.
+    directory: Option<PathBuf>,
+}
+
+/// What to do about a GPU that is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InUse {
+    Fail,
+    Wait,
+}
+
+impl GpuLock {
+    /// A GPU that is in use fails the building at once, with an error that names who uses it.
+    pub fn or_fail() -> GpuLock {
+        GpuLock { in_use: InUse::Fail, directory: None }
+    }
+
+    /// A GPU that is in use is waited for, until it is free or the building is
+    /// [cancelled](crate::CancelToken::cancel). Of several who wait, any may be the next.
+    pub fn or_wait() -> GpuLock {
+        GpuLock { in_use: InUse::Wait, directory: None }
+    }
+
+    /// Has the files in this directory, which must exist. Only those who name the same one meet. Where
+    /// several users do, it should be sticky (mode 1777), as `/tmp` is, so that none can replace
+    /// another's files.
+    pub fn in_dir(self, directory: impl Into<PathBuf>) -> GpuLock {
+        GpuLock { directory: Some(directory.into()), ..self }
+    }
+
+    /// Locks the GPUs of these devices; `None` if waiting was given up. `alarm` makes a pipe whose end
+    /// comes when it is to be.
+    pub(crate) fn take(
+        &self,
+        devices: &Devices,
+        alarm: &dyn Fn() -> io::Result<PipeReader>,
+    ) -> Result<Option<HeldGpus>, DeviceError> {
+        let variable = detect::visible_devices();
+        let gpus = gpus(devices, &Machine::new(variable.as_deref(), &detect::inventory))?;
+        let mut held = Vec::with_capacity(gpus.len());
+        for (uuid, device) in gpus {
+            match self.take_one(device, &uuid, alarm)? {
+                Some(lock) => held.push(lock),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(HeldGpus { _locks: held }))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn take_one(
+        &self,
+        device: Device,
+        uuid: &Uuid,
+        alarm: &dyn Fn() -> io::Result<PipeReader>,
+    ) -> Result<Option<HeldLock>, DeviceError> {
+        let directory = match &self.directory {
+            Some(directory) => directory.clone(),
+            None => lock_file::shared_directory()?,
+        };
+        let file = LockFile::new(&directory, uuid);
+        let failed = |source| DeviceError::LockFile { path: file.path().to_owned(), source };
+        match (file.try_lock().map_err(failed)?, self.in_use) {
+            (Some(lock), _) => Ok(Some(lock)),
+            (None, InUse::Wait) => alarm().and_then(|alarm| file.wait(&alarm)).map_err(failed),
+            (None, InUse::Fail) => Err(DeviceError::InUse {
+                device,
+                uuid: uuid.to_string(),
+                holder: file.holder(),
+                path: file.path().to_owned(),
+            }),
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+impl GpuLock {
+    fn take_one(
+        &self,
+        _: Device,
+        _: &Uuid,
+        _: &dyn Fn() -> io::Result<PipeReader>,
+    ) -> Result<Option<HeldLock>, DeviceError> {
+        let GpuLock { in_use: InUse::Fail | InUse::Wait, directory: _ } = self;
+        Err(DeviceError::NoLocks {})
+    }
+}
+
+/// The locks of a runner's GPUs, given back when it is dropped.
+#[derive(Debug)]
+pub(crate) struct HeldGpus {
+    _locks: Vec<HeldLock>,
+}
+
+/// The GPUs among these devices, each once, in an order that is the same for every process.
+fn gpus(devices: &Devices, machine: &Machine<'_>) -> Result<BTreeMap<Uuid, Device>, DeviceError> {
+    let mut gpus = BTreeMap::new();
+    let mut seen = HashSet::new();
+    for device in devices.places().flatten().filter(|device| seen.insert(**device)) {
+        match device {
+            Device::Cpu => {}
+            Device::Cuda(index) => {
+                gpus.entry(machine.uuid(*index)?).or_insert(*device);
+            }
+            Device::Metal(_) => return Err(DeviceError::NoUuid { device: *device }),
+        }
+    }
+    Ok(gpus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::inventory::Asked;
+
+    #[test]
+    fn gpus_come_once_and_in_the_order_of_their_uuids() {
+        let uuid = |first: char| format!("GPU-{first}932f937-d72c-4106-c12f-20bd9faed9f6");
+        let variable = format!("{},{},{}", uuid('c'), uuid('B'), uuid('a'));
+        let nobody = || -> Asked { panic!("nobody needs to be asked") };
+        let machine = Machine::new(Some(&variable), &nobody);
+        let devices: Devices = "cuda:0*2,cpu,cuda:1+cuda:0,cuda:2".parse().unwrap();
+        let gpus: Vec<_> = gpus(&devices, &machine).unwrap().into_iter().collect();
+        let expected = [('a', 2), ('b', 1), ('c', 0)]
+            .map(|(first, index)| (Uuid::parse(&uuid(first)).unwrap(), Device::Cuda(index)));
+        assert_eq!(gpus, expected);
+    }
+
+    #[test]
+    fn metal_has_no_lock() {
+        let machine = Machine::new(None, &|| Asked::NotBuilt);
+        let error = gpus(&"cpu,metal:1".parse().unwrap(), &machine).unwrap_err().to_string();
+        assert_eq!(error, "metal:1 cannot be locked: only CUDA devices have a UUID");
+    }
+
+    #[test]
+    fn the_cpu_needs_no_lock() {
+        let machine = Machine::new(None, &|| Asked::NotBuilt);
+        assert!(gpus(&"cpu*3".parse().unwrap(), &machine).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,431 @@
+//! The file that is a GPU's lock.
+//!
+//! It is a named pipe, locked by `flock(2)`. A lock on a plain file can be waited for by a blocked
+//! thread only, which nothing can wake: a wait that is cancelled would leave the thread behind. Of
+//! a pipe the end can be waited for together with something else. Whoever has the lock has it on the
+//! pipe's writing end, and when the kernel closes that, by whatever cause, it takes the lock away first
+//! and tells the readers afterwards. (Told too early they would look again, and wait no less.)
+//!
+//! Who has the lock is told by a file beside the pipe. It is best effort: the lock is the pipe's.
+
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, ErrorKind, PipeReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+use rustix::io::Errno;
+
+use super::uuid::Uuid;
+use super::{DeviceError, GpuHolder};
+
+/// For all users to read and write, which is what taking a lock needs.
+const FOR_ALL: u32 = 0o666;
+
+/// How many bytes of a command line are kept.
+const LONGEST_COMMAND: usize = 200;
+
+/// The first directory that all users share. It must be the same one for each of them, so it hangs
+/// on the directory alone, and not on who asks.
+pub(super) fn shared_directory() -> Result<PathBuf, DeviceError> {
+    ["/run/lock", "/tmp"]
+        .into_iter()
+        .map(Path::new)
+        .find(|directory| is_shared(directory))
+        .map(Path::to_owned)
+        .ok_or(DeviceError::NoLockDirectory {})
+}
+
+/// Whether everybody may make files there, and nobody remove those of others.
+fn is_shared(directory: &Path) -> bool {
+    const STICKY_AND_FOR_ALL: u32 = 0o1007;
+    let mode = |metadata: std::fs::Metadata| metadata.permissions().mode();
+    directory.metadata().is_ok_and(|metadata| {
+        metadata.is_dir() && mode(metadata) & STICKY_AND_FOR_ALL == STICKY_AND_FOR_ALL
+    })
+}
+
+/// A GPU's lock, not taken.
+#[derive(Debug)]
+pub(super) struct LockFile {
+    pipe: PathBuf,
+    holder: PathBuf,
+}
+
+/// A GPU's lock, taken until this is dropped.
+#[derive(Debug)]
+pub(super) struct HeldLock {
+    holder: Option<File>,
+    /// Has the lock; after `holder`, which nobody else may have written to by then.
+    _pipe: File,
+}
+
+impl LockFile {
+    pub(super) fn new(directory: &Path, uuid: &Uuid) -> LockFile {
+        let name = uuid.to_string().replace('/', "_");
+        let file = |kind| directory.join(format!("gangline-{name}.{kind}"));
+        LockFile { pipe: file("lock"), holder: file("holder") }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.pipe
+    }
+
+    /// Takes the lock; `None` if another has it.
+    pub(super) fn try_lock(&self) -> io::Result<Option<HeldLock>> {
+        loop {
+            match self.attempt(self.open()?)? {
+                Attempt::Taken(lock) => return Ok(Some(lock)),
+                Attempt::InUse => return Ok(None),
+                Attempt::Replaced => {}
+            }
+        }
+    }
+
+    /// Waits for the lock; `None` if `alarm` came to its end before that.
+    pub(super) fn wait(&self, alarm: &PipeReader) -> io::Result<Option<HeldLock>> {
+        loop {
+            let pipe = self.open()?;
+            // Before the attempt: the holder's end is open then, so the end of that is not missed.
+            let end = open_as(OpenOptions::new().read(true), &self.pipe)?;
+            if !is_same(&end, &pipe.metadata()?)? {
+                continue;
+            }
+            match self.attempt(pipe)? {
+                Attempt::Taken(lock) => return Ok(Some(lock)),
+                Attempt::Replaced => continue,
+                Attempt::InUse => {}
+            }
+            if await_any(&end, alarm)? == Woken::ByAlarm {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Who has the lock, as it described itself.
+    pub(super) fn holder(&self) -> GpuHolder {
+        let read = || -> io::Result<String> {
+            let file = regular(open_as(OpenOptions::new().read(true), &self.holder)?)?;
+            let mut bytes = Vec::new();
+            file.take(2 * LONGEST_COMMAND as u64).read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).into_owned())
+        };
+        read().ok().and_then(|text| parse_holder(&text)).unwrap_or(GpuHolder::Unknown)
+    }
+
+    /// Takes the lock, or closes this writing end, which others would wait for too.
+    fn attempt(&self, pipe: File) -> io::Result<Attempt> {
+        match pipe.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(Attempt::InUse),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        // Somebody may have tidied up before there was a lock, and others lock a new file.
+        match self.pipe.symlink_metadata() {
+            Ok(now) if is_same(&pipe, &now)? => {}
+            Ok(_) => return Ok(Attempt::Replaced),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Attempt::Replaced),
+            Err(error) => return Err(error),
+        }
+        Ok(Attempt::Taken(HeldLock { holder: self.describe().ok(), _pipe: pipe }))
+    }
+
+    /// Opens the pipe as a writer, having made it if need be.
+    ///
+    /// In a directory that all users share the kernel may refuse to open what belongs to another user
+    /// where it might have to make it (`fs.protected_fifos`), so the one is kept from the other.
+    fn open(&self) -> io::Result<File> {
+        loop {
+            // As a reader too, or opening it would need one.
+            let file = match open_as(OpenOptions::new().read(true).write(true), &self.pipe) {
+                Err(error) if error.kind() == ErrorKind::NotFound => self.make()?,
+                opened => Some(opened?),
+            };
+            match file {
+                Some(file) if file.metadata()?.file_type().is_fifo() => return Ok(file),
+                Some(_) => return Err(io::Error::new(ErrorKind::AlreadyExists, "it is no pipe")),
+                None => {}
+            }
+        }
+    }
+
+    /// `None` if another was faster.
+    fn make(&self) -> io::Result<Option<File>> {
+        match mkfifoat(CWD, &self.pipe, Mode::from_raw_mode(FOR_ALL)) {
+            Ok(()) => {}
+            Err(Errno::EXIST) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let file = open_as(OpenOptions::new().read(true).write(true), &self.pipe)?;
+        // Whatever the umask is.
+        file.set_permissions(Permissions::from_mode(FOR_ALL))?;
+        Ok(Some(file))
+    }
+
+    /// Writes down who has the lock.
+    fn describe(&self) -> io::Result<File> {
+        let file = match open_as(OpenOptions::new().write(true), &self.holder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let mut options = OpenOptions::new();
+                let file = open_as(options.write(true).create_new(true), &self.holder)?;
+                file.set_permissions(Permissions::from_mode(FOR_ALL))?;
+                file
+            }
+            opened => opened?,
+        };
+        let mut file = regular(file)?;
+        file.set_len(0)?;
+        file.write_all(format!("{} {}\n", std::process::id(), command()).as_bytes())?;
+        Ok(file)
+    }
+}
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        if let Some(holder) = &self.holder {
+            // What stays there names nobody who has the lock, so it is only untidy.
+            let _ = holder.set_len(0);
+        }
+    }
+}
+
+/// What became of an attempt to take a lock.
+enum Attempt {
+    Taken(HeldLock),
+    InUse,
+    /// The file is not what others lock any more.
+    Replaced,
+}
+
+#[derive(PartialEq)]
+enum Woken {
+    ByPipe,
+    ByAlarm,
+}
+
+/// Waits until nobody has the writing end of `end`, or that of `alarm`.
+fn await_any(end: &File, alarm: &PipeReader) -> io::Result<Woken> {
+    loop {
+        // No event is asked for: the end is always told, and what others may write is not wanted.
+        let mut fds =
+            [PollFd::new(end, PollFlags::empty()), PollFd::new(alarm, PollFlags::empty())];
+        match poll(&mut fds, None) {
+            Ok(_) if !fds[1].revents().is_empty() => return Ok(Woken::ByAlarm),
+            Ok(_) => return Ok(Woken::ByPipe),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Opens what is there and not where a link points to, and never waits for the other end of a pipe
+/// that somebody may have put in its place.
+fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    options.custom_flags(flags.bits().cast_signed()).mode(FOR_ALL).open(path)
+}
+
+fn regular(file: File) -> io::Result<File> {
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(ErrorKind::AlreadyExists, "it is no plain file")),
+    }
+}
+
+fn is_same(file: &File, other: &std::fs::Metadata) -> io::Result<bool> {
+    let file = file.metadata()?;
+    Ok((file.dev(), file.ino()) == (other.dev(), other.ino()))
+}
+
+fn parse_holder(text: &str) -> Option<GpuHolder> {
+    let (pid, command) = text.trim_end().split_once(' ')?;
+    Some(GpuHolder::Process { pid: pid.parse().ok()?, command: command.to_owned() })
+}
+
+/// The command line of this process.
+fn command() -> String {
+    let words: Vec<_> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    let command = words.join(" ");
+    match command.char_indices().map(|(end, _)| end).find(|end| *end >= LONGEST_COMMAND) {
+        Some(end) => format!("{}...", &command[..end]),
+        None => command,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    const GPU: &str = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6";
+
+    fn directory() -> (tempfile::TempDir, LockFile) {
+        let directory = tempfile::tempdir().unwrap();
+        let file = LockFile::new(directory.path(), &Uuid::parse(GPU).unwrap());
+        (directory, file)
+    }
+
+    #[test]
+    fn one_has_it_until_it_is_dropped() {
+        let (_directory, file) = directory();
+        let lock = file.try_lock().unwrap().unwrap();
+        assert!(file.try_lock().unwrap().is_none());
+        drop(lock);
+        assert!(file.try_lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn the_holder_describes_itself() {
+        let (_directory, file) = directory();
+        assert_eq!(file.holder(), GpuHolder::Unknown);
+        let lock = file.try_lock().unwrap();
+        let holder = file.holder();
+        assert!(
+            matches!(&holder, GpuHolder::Process { pid, command } if *pid == std::process::id() && !command.is_empty()),
+            "{holder}"
+        );
+        drop(lock);
+        assert_eq!(file.holder(), GpuHolder::Unknown, "nobody has it");
+    }
+
+    #[test]
+    fn what_others_wrote_does_not_act_on_a_terminal() {
+        let (_directory, file) = directory();
+        fs::write(&file.holder, "17 \u{1b}[2Jrm\n").unwrap();
+        assert_eq!(file.holder().to_string(), r"process 17 (\u{1b}[2Jrm)");
+        for text in ["", "17", "x y", "-1 a", "99999999999 a"] {
+            fs::write(&file.holder, text).unwrap();
+            assert_eq!(file.holder(), GpuHolder::Unknown, "{text}");
+        }
+        fs::write(&file.holder, [b"17 ".as_slice(), &[0xff; 1_000_000]].concat()).unwrap();
+        assert!(file.holder().to_string().len() < 2000);
+    }
+
+    #[test]
+    fn all_users_may_open_the_files() {
+        let (_directory, file) = directory();
+        let _lock = file.try_lock().unwrap();
+        for path in [&file.pipe, &file.holder] {
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o666);
+        }
+    }
+
+    #[test]
+    fn the_name_is_one_file() {
+        let instance = Uuid::parse(&format!("MIG-{GPU}/1/12")).unwrap();
+        let file = LockFile::new(Path::new("/locks"), &instance);
+        assert_eq!(file.path(), Path::new(&format!("/locks/gangline-MIG-{GPU}_1_12.lock")));
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let (directory, file) = directory();
+        let target = directory.path().join("target");
+        fs::write(&target, "precious").unwrap();
+        symlink(&target, &file.pipe).unwrap();
+        assert!(file.try_lock().is_err());
+        fs::remove_file(&file.pipe).unwrap();
+        symlink(&target, &file.holder).unwrap();
+        let lock = file.try_lock().unwrap();
+        assert!(lock.is_some(), "who has it is told by the pipe alone");
+        assert_eq!(file.holder(), GpuHolder::Unknown);
+        drop(lock);
+        assert_eq!(fs::read_to_string(target).unwrap(), "precious");
+    }
+
+    #[test]
+    fn other_files_in_its_place_are_refused() {
+        let (directory, file) = directory();
+        fs::write(&file.pipe, "").unwrap();
+        assert_eq!(file.try_lock().unwrap_err().to_string(), "it is no pipe");
+        fs::remove_file(&file.pipe).unwrap();
+        mkfifoat(CWD, &file.holder, Mode::from_raw_mode(FOR_ALL)).unwrap();
+        let lock = file.try_lock().unwrap();
+        assert!(lock.is_some(), "a pipe that nobody reads holds nobody up");
+        assert_eq!(file.holder(), GpuHolder::Unknown);
+        drop(directory);
+        drop(lock);
+        assert_eq!(file.try_lock().unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_pipe_that_is_gone_is_not_the_lock() {
+        let (_directory, file) = directory();
+        let pipe = file.open().unwrap();
+        fs::remove_file(&file.pipe).unwrap();
+        let pipe_is_gone = pipe.try_clone().unwrap();
+        assert!(matches!(file.attempt(pipe_is_gone).unwrap(), Attempt::Replaced));
+        let _lock = file.try_lock().unwrap().unwrap();
+        assert!(matches!(file.attempt(pipe).unwrap(), Attempt::Replaced));
+    }
+
+    #[test]
+    fn waiting_ends_with_the_alarm() {
+        let (_directory, file) = directory();
+        let lock = file.try_lock().unwrap();
+        let (alarm, ring) = io::pipe().unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| file.wait(&alarm));
+            drop(ring);
+            assert!(waiting.join().unwrap().unwrap().is_none());
+        });
+        assert!(file.wait(&alarm).unwrap().is_none());
+        drop(lock);
+        assert!(file.wait(&alarm).unwrap().is_some(), "there was nothing to wait for");
+    }
+
+    /// What somebody writes into the pipe wakes nobody.
+    #[test]
+    fn what_is_written_into_the_pipe_is_not_read() {
+        let (_directory, file) = directory();
+        let lock = file.try_lock().unwrap();
+        file.open().unwrap().write_all(b"?").unwrap();
+        let end = open_as(OpenOptions::new().read(true), &file.pipe).unwrap();
+        let (alarm, ring) = io::pipe().unwrap();
+        drop(ring);
+        assert!(await_any(&end, &alarm).unwrap() == Woken::ByAlarm);
+        let (alarm, _ring) = io::pipe().unwrap();
+        drop(lock);
+        assert!(await_any(&end, &alarm).unwrap() == Woken::ByPipe);
+    }
+
+    /// Nobody is forgotten, and no two have it.
+    #[test]
+    fn all_who_wait_get_it_one_by_one() {
+        let (_directory, file) = directory();
+        let in_use = AtomicBool::new(false);
+        let (alarm, _ring) = io::pipe().unwrap();
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        let lock = file.wait(&alarm).unwrap().unwrap();
+                        assert!(!in_use.swap(true, Ordering::SeqCst));
+                        thread::yield_now();
+                        in_use.store(false, Ordering::SeqCst);
+                        drop(lock);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn all_users_share_a_sticky_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let shared = |mode| {
+            fs::set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
+            is_shared(directory.path())
+        };
+        assert!(shared(0o1777));
+        assert!(!shared(0o777), "anybody could remove the files of others");
+        assert!(!shared(0o1755));
+        assert!(!is_shared(Path::new("/nonexistent")));
+    }
+}

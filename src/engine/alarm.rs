@@ -1,0 +1,59 @@
+//! What ends a wait in the kernel.
+
+use std::io::{self, PipeReader, PipeWriter};
+use std::sync::{Mutex, MutexGuard};
+
+/// Rings at most once, and is heard by whoever listens before or after that.
+///
+/// A wait for the operating system cannot have a channel among what it waits for, but the end of a
+/// pipe.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    has_rung: bool,
+    /// The writing ends, whose closing is the ringing.
+    listeners: Vec<PipeWriter>,
+}
+
+impl Alarm {
+    pub(crate) fn ring(&self) {
+        let mut state = self.lock();
+        state.has_rung = true;
+        state.listeners.clear();
+    }
+
+    /// A pipe that comes to its end when the alarm rings, or has rung.
+    pub(crate) fn listen(&self) -> io::Result<PipeReader> {
+        let (reader, writer) = io::pipe()?;
+        let mut state = self.lock();
+        if !state.has_rung {
+            state.listeners.push(writer);
+        }
+        Ok(reader)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no user code, and nothing that panics, runs under this lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn it_is_heard_before_and_after() {
+        let alarm = Alarm::default();
+        let mut early = alarm.listen().unwrap();
+        alarm.ring();
+        let mut late = alarm.listen().unwrap();
+        assert_eq!(early.read(&mut [0]).unwrap(), 0);
+        assert_eq!(late.read(&mut [0]).unwrap(), 0);
+    }
+}
