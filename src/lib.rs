@@ -312,6 +312,8 @@ mod manual {
     mod config {}
     #[doc = include_str!("../docs/batches.md")]
     mod batches {}
+    #[doc = include_str!("../docs/gpus.md")]
+    mod gpus {}
 }
 
 /// What must not compile.
