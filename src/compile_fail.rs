@@ -57,3 +57,28 @@ mod a_runner_that_borrows {}
 /// # Ok::<(), gangline::BoxError>(())
 /// ```
 mod items_that_are_not_send {}
+
+/// A stage takes what the one before it makes, and a handle is one stage.
+///
+/// ```
+/// let mut lengths = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, s: String| Ok(s.len())), 1)?;
+/// let mut squares = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 1)?;
+/// let mut roots = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: usize| Ok(n.isqrt())), 1)?;
+/// lengths.then(&mut squares).then(&mut roots).run([String::new()])?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0271
+/// let mut lengths = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, s: String| Ok(s.len())), 1)?;
+/// let mut squares = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: u32| Ok(n * n)), 1)?;
+/// lengths.then(&mut squares).run([String::new()])?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0499
+/// let mut squares = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 1)?;
+/// let mut roots = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: usize| Ok(n.isqrt())), 1)?;
+/// squares.then(&mut roots).then(&mut roots).run([1])?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+mod stages_that_do_not_fit {}

@@ -222,8 +222,9 @@
 //!
 //! # Streams
 //!
-//! [`stream`](Handle::stream) gives the outputs as an iterator, without the consumer hooks, and so chains
-//! runners. [`try_run`](Handle::try_run) and [`try_stream`](Handle::try_stream) take inputs that can fail.
+//! [`stream`](Handle::stream) gives the outputs as an iterator, without the consumer hooks.
+//! [`try_run`](Handle::try_run) and [`try_stream`](Handle::try_stream) take inputs that can fail, such as
+//! the stream of another runner.
 //!
 //! ```
 //! use gangline::{OrderedRunner, map};
@@ -238,6 +239,28 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Stages
+//!
+//! Work that takes several kinds of devices, such as decoding on the CPU and inference on a GPU, is a
+//! runner for each kind, one [`then`](Handle::then) the next. All work at the same time, each with its own
+//! producers, batches and window. The last consumer gets the results, in order.
+//!
+//! ```
+//! use gangline::{OrderedRunner, map};
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let decode = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<f32>()?));
+//! let infer = map(|_| Ok(0.5), |_, factor: &mut f32, x: f32| Ok(x * *factor));
+//! let mut decode = OrderedRunner::new(decode, "cpu*4")?;
+//! let mut infer = OrderedRunner::new(infer, "cpu*2")?; // on a GPU: "cuda:0"
+//! assert_eq!(decode.then(&mut infer).run(["1", "2", "3"])?, [0.5, 1.0, 1.5]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A stream can feed the next runner too. But it pulls its input and gives its results on one thread: while
+//! a source pauses, what is ready waits with it. In a [`Pipeline`] nothing does.
 //!
 //! # Features
 //!
@@ -266,6 +289,7 @@ mod error;
 mod measures;
 mod order;
 mod out_of_memory;
+mod pipeline;
 mod pool;
 mod runner;
 mod stream;
@@ -286,6 +310,7 @@ pub use crate::error::{BoxError, Error, Hook, OutputCount, PanicMessage, Result,
 pub use crate::measures::{Amount, Measure};
 pub use crate::order::Order;
 pub use crate::out_of_memory::OutOfMemory;
+pub use crate::pipeline::Pipeline;
 pub use crate::pool::{
     Builder, Handle, InChosenOrder, InCompletionOrder, InInputOrder, Kind, OrderedRunner, Pool,
     UnorderedRunner,

@@ -131,7 +131,8 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
     }
 
     /// As [`run`](Handle::run), for an input that can fail, such as the lines of a file or the
-    /// [`Stream`] of another runner: an `Err` of the iterator takes an item's place.
+    /// [`Stream`] of another runner: an `Err` of the iterator takes an item's place. (From one runner
+    /// straight to the next there is [`then`](Handle::then), which does not wait with the source.)
     ///
     /// # Errors
     ///
@@ -240,15 +241,19 @@ impl<R: Runner, O> Handle<R, O> {
     pub fn set_cfg(&mut self, cfg: CfgNode) -> Result<(), Error> {
         self.engine.set_cfg(cfg)
     }
+
+    pub(crate) fn engine_mut(&mut self) -> &mut Engine<R> {
+        &mut self.engine
+    }
 }
 
 /// What [`run`](Handle::run) asks its iterator for.
-fn sound<I: Iterator>(items: &mut I) -> Option<Result<I::Item, BoxError>> {
+pub(crate) fn sound<I: Iterator>(items: &mut I) -> Option<Result<I::Item, BoxError>> {
     items.next().map(Ok)
 }
 
 /// What [`try_run`](Handle::try_run) asks its iterator for.
-fn fallible<I, T, E>(items: &mut I) -> Option<Result<T, BoxError>>
+pub(crate) fn fallible<I, T, E>(items: &mut I) -> Option<Result<T, BoxError>>
 where
     I: Iterator<Item = Result<T, E>>,
     E: Into<BoxError>,

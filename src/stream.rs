@@ -14,7 +14,7 @@ use crate::runner::Runner;
 /// thread that calls [`next`](Iterator::next) also pulls the input: `next` gives a result that is
 /// ready; else it pulls one item if the window has room; else it waits. So nothing is pulled before
 /// the first `next`, and while the input blocks, `next` blocks with it: for a source that pauses use
-/// [`run`](crate::Handle::run).
+/// [`run`](crate::Handle::run), and to feed one runner from another [`then`](crate::Handle::then).
 ///
 /// An error is the last item. Dropping the stream cancels what is in progress and waits for the
 /// hooks that are running.

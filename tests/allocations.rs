@@ -21,6 +21,8 @@ fn nothing_is_allocated_or_copied_for_an_item() {
         }
         let allocations = allocations_of_a_stream(order);
         assert!(allocations < 1_000, "stream, {order:?}: {allocations} allocations");
+        let allocations = allocations_of_a_pipeline(order);
+        assert!(allocations < 2_000, "pipeline, {order:?}: {allocations} allocations");
     }
     payloads_stay_where_they_are();
 }
@@ -43,6 +45,16 @@ fn allocations_of_a_stream(order: Order) -> usize {
     let region = Region::new(ALLOCATOR);
     let sum: u64 = pool.stream(0..ITEMS).map(|output| output.expect("no hook of it fails")).sum();
     assert_eq!(sum, ITEMS * (ITEMS - 1) / 2);
+    region.change().allocations
+}
+
+fn allocations_of_a_pipeline(order: Order) -> usize {
+    let pass = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    let mut first = Pool::builder(pass).devices(2).order(order).build().expect("it cannot fail");
+    let mut second =
+        Pool::builder(Count).devices(2).order(order).build().expect("no hook of it fails");
+    let region = Region::new(ALLOCATOR);
+    assert_eq!(first.then(&mut second).run(0..ITEMS).expect("no hook of it fails"), ITEMS);
     region.change().allocations
 }
 

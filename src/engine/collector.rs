@@ -95,6 +95,11 @@ impl<T> Collector<T> {
         self.consumed
     }
 
+    /// Gives back all credits, where the caller is about to wait for something else.
+    pub(crate) fn repay<I>(&mut self, exchange: &Exchange<I, T>) {
+        self.give_back(exchange, 0);
+    }
+
     /// Gives back all credits, and those by which the window grows. To be called when
     /// [`pop`](Collector::pop) found nothing.
     ///

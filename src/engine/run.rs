@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::batch::Batching;
 use crate::cancel::{Interrupt, Pulling};
 use crate::engine::call::drop_quietly;
+use crate::engine::collector::Collector;
 use crate::engine::exchange::{Exchange, News};
 use crate::engine::outbox::Outcome;
 use crate::measures::{Measure, Measures};
@@ -34,6 +35,8 @@ pub(crate) struct Run<R: Runner> {
     /// Dropped when no more input is wanted, which wakes a guard that the feeder is in.
     halting: Mutex<Option<Sender<()>>>,
     halted: Receiver<()>,
+    /// The stage before in a pipeline, which works for this run only.
+    upstream: Option<Arc<dyn RunControl>>,
 }
 
 impl<R: Runner> Run<R> {
@@ -43,12 +46,14 @@ impl<R: Runner> Run<R> {
         window: usize,
         batching: Option<Batching>,
         measures: Option<Arc<Measures<R::Input>>>,
+        upstream: Option<Arc<dyn RunControl>>,
     ) -> Self {
         let (halting, halted) = bounded(0);
         let most_weight = measures.as_ref().and_then(|measures| measures.most(Measure::Weight));
         Run {
             halting: Mutex::new(Some(halting)),
             halted,
+            upstream,
             exchange: Exchange::new(producers, window, batching, most_weight),
             measures,
             wanted: Wanted::all(),
@@ -82,10 +87,14 @@ impl<R: Runner> Run<R> {
         is_wanted
     }
 
-    /// No input is pulled any more.
+    /// No input is pulled any more. In a pipeline that goes for all stages before this one, and what
+    /// they have in hand is wanted by nobody.
     fn halt(&self) {
         self.exchange.halt();
         drop(lock(&self.halting).take());
+        if let Some(upstream) = &self.upstream {
+            upstream.stop();
+        }
     }
 
     /// To be held while the input is asked for items.
@@ -107,6 +116,36 @@ impl<R: Runner> Run<R> {
         outcome.is_ok() && self.consumable.gave_up_on(Some(seq))
     }
 
+    /// The next result that somebody wants, waiting for it. `None` when there is no more, or when
+    /// nobody wants more. `total` is what the collector's owner knows of the number of items.
+    #[inline]
+    pub(crate) fn next_result(
+        &self,
+        collector: &mut Collector<R::Output>,
+        total: &mut Option<u64>,
+    ) -> Option<(u64, RunOutcome<R>)> {
+        loop {
+            if self.is_cancelled() || self.is_stopped() {
+                return None;
+            }
+            if let Some((seq, outcome)) = collector.pop() {
+                if !self.is_pointless(seq, &outcome) {
+                    return Some((seq, outcome));
+                }
+                drop_quietly(outcome);
+                collector.done(&self.exchange);
+                continue;
+            }
+            *total = total.or_else(|| self.exchange.total());
+            if *total == Some(collector.consumed()) {
+                return None;
+            }
+            collector.settle(&self.exchange);
+            let news = collector.wait(&self.exchange, *total);
+            self.check(news);
+        }
+    }
+
     /// Takes out and drops everything that is still here.
     pub(crate) fn discard(&self) {
         let (items, results) = self.exchange.drain();
@@ -122,10 +161,7 @@ impl<R: Runner> Run<R> {
     pub(crate) fn check(&self, news: News) {
         if let News::Aborted = news {
             let expected = self.is_cancelled() || self.is_stopped();
-            assert!(
-                expected,
-                "a producer's thread died of a bug in gangline; its panic tells more"
-            );
+            assert!(expected, "another thread died of a bug in gangline; its panic tells more");
         }
     }
 
@@ -151,6 +187,7 @@ impl<R: Runner> Interrupt for Run<R> {
         self.abort();
     }
 
+    /// Only for a run with nothing before it: in a pipeline, the first.
     fn finish(&self) {
         self.halt();
     }

@@ -8,15 +8,15 @@ use crossbeam_channel::{Receiver, bounded};
 
 use super::call::{catch, drop_quietly};
 use super::collector::Collector;
-use super::consumer::{Consumed, Consumer};
-use super::crew::{Building, Crew, cancelled_or, spawn};
+use super::consumer::{Consumed, Consumer, Taken};
+use super::crew::{Building, Crew, cancelled_or};
 use super::exchange::{Feeder, News};
 use super::run::Run;
 use super::source::{Pulled, Source};
 use super::window::Window;
 use crate::account::Account;
 use crate::batch::{Batching, Grouping};
-use crate::cancel::{CancelToken, Seen, Watch};
+use crate::cancel::{CancelToken, Interrupt, Seen, Watch};
 use crate::cfg::CfgNode;
 #[cfg(feature = "rayon")]
 use crate::cpu_threads::CpuThreads;
@@ -24,7 +24,7 @@ use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::error::{Error, Result};
 use crate::measures::Measures;
 use crate::order::Order;
-use crate::runner::{Runner, Station};
+use crate::runner::{RunControl, Runner, Station};
 
 /// What a handle is built with, beside its runner and its configuration.
 #[derive(Debug, Clone)]
@@ -61,9 +61,9 @@ pub(crate) struct Engine<R: Runner> {
 }
 
 /// A run that producers take part in.
-struct Session<R: Runner> {
+pub(super) struct Session<R: Runner> {
     run: Arc<Run<R>>,
-    /// Disconnected when all producers have left.
+    /// Disconnected when all producers have left, or none has joined.
     all_left: Receiver<Infallible>,
     watch: Watch,
 }
@@ -169,19 +169,17 @@ impl<R: Runner + 'static> Engine<R> {
         mut source: Source<I, R::Input>,
         next: impl Fn(&mut I) -> Option<Result<R::Input>>,
     ) -> Result<R::Summary, Error> {
-        self.end_stream();
-        self.account = Account::new(0, 0, 0, source.unread());
+        self.reset(source.unread());
         let session = self.begin()?;
         let run = &session.run;
         let consumed = if run.is_cancelled() {
-            Ok(Consumed { result: Err(Error::Cancelled {}), ok: 0, failed: 0 })
+            Ok(Consumed { result: Err(Error::Cancelled {}), taken: Taken::default() })
         } else {
             self.feed_and_consume(run, &mut source, next)
         };
         self.seen = session.end();
-        let consumed = consumed?;
-        let Consumed { result, ok, failed } = consumed;
-        self.account = Account::new(source.pulled(), ok, failed, source.unread());
+        let Consumed { result, taken } = consumed?;
+        self.account = Account::new(source.pulled(), taken.ok, taken.failed(), source.unread());
         result
     }
 
@@ -191,57 +189,75 @@ impl<R: Runner + 'static> Engine<R> {
         source: &mut Source<I, R::Input>,
         next: impl Fn(&mut I) -> Option<Result<R::Input>>,
     ) -> Result<Consumed<R::Summary>, Error> {
-        let (runner, cfg, order) =
-            (self.shared_runner().clone(), self.cfg.clone(), self.settings.order);
-        let consumer = Consumer::new(runner, cfg, run.clone(), order, self.window());
-        let (started, may_feed) = bounded(1);
-        let name = "gangline-c".to_owned();
-        let work = move || consumer.consume(started);
-        let thread = spawn(name, self.settings.stack_size, work)?;
-        if may_feed.recv().is_ok() {
+        let consuming = self.consumer(run.clone()).start(self.settings.stack_size)?;
+        if consuming.has_started() {
             source.feed(run, next);
         }
-        match thread.join() {
+        match consuming.join() {
             Ok(consumed) => Ok(consumed),
             // Hooks are caught, so this is a bug of ours, which is not to be hidden.
             Err(payload) => std::panic::resume_unwind(payload),
         }
     }
 
+    /// The consumer of a run of this engine.
+    pub(super) fn consumer(&self, run: Arc<Run<R>>) -> Consumer<R> {
+        let (runner, cfg) = (self.shared_runner().clone(), self.cfg.clone());
+        Consumer::new(runner, cfg, run, self.settings.order, self.window())
+    }
+
     /// Begins a run: every producer takes part in it, and has a state.
     fn begin(&mut self) -> Result<Session<R>, Error> {
-        let window = self.window();
-        let crew = self.crew.as_ref().ok_or(Error::Closed {})?;
-        if crew.is_own_thread() {
-            return Err(Error::OwnThread {});
-        }
-        let settings = &self.settings;
-        let run = Arc::new(Run::new(
-            settings.order,
-            crew.len(),
-            window.size(),
-            settings.batching,
-            self.measures.clone(),
-        ));
-        let watch = self.settings.token.watch(self.seen, &run);
+        let run = self.new_run(None)?;
+        let mut session = self.watch(run.clone(), &run);
         // A request made before the run ends it at its start: no producer is needed, nor a state
         // made anew for it.
-        let (all_left, ready) = match run.exchange.is_halted() {
-            true => (never(), Ok(())),
-            false => crew.join(&run),
-        };
-        let session = Session { run, all_left, watch };
-        match ready {
+        if run.exchange.is_halted() {
+            return Ok(session);
+        }
+        match self.join(&mut session) {
             Ok(()) => Ok(session),
             Err(error) => {
-                let is_cancelled = session.run.is_cancelled();
+                let is_cancelled = run.is_cancelled();
                 self.seen = session.end();
                 cancelled_or(is_cancelled, Err(error))
             }
         }
     }
 
-    fn window(&self) -> Window {
+    /// A run that nobody takes part in yet.
+    pub(super) fn new_run(
+        &self,
+        upstream: Option<Arc<dyn RunControl>>,
+    ) -> Result<Arc<Run<R>>, Error> {
+        let crew = self.crew.as_ref().ok_or(Error::Closed {})?;
+        if crew.is_own_thread() {
+            return Err(Error::OwnThread {});
+        }
+        let Settings { order, batching, .. } = self.settings;
+        let (window, measures) = (self.window().size(), self.measures.clone());
+        Ok(Arc::new(Run::new(order, crew.len(), window, batching, measures, upstream)))
+    }
+
+    /// Has the token end `target`, which `run` is, or is part of.
+    pub(super) fn watch(
+        &self,
+        run: Arc<Run<R>>,
+        target: &Arc<impl Interrupt + 'static>,
+    ) -> Session<R> {
+        let watch = self.settings.token.watch(self.seen, target);
+        Session { run, all_left: never(), watch }
+    }
+
+    /// Has every producer take part, once it has a state.
+    pub(super) fn join(&self, session: &mut Session<R>) -> Result<(), Error> {
+        let crew = self.crew.as_ref().expect("a run is made where there is a crew");
+        let (all_left, ready) = crew.join(&session.run);
+        session.all_left = all_left;
+        ready
+    }
+
+    pub(super) fn window(&self) -> Window {
         match self.settings.window {
             Some(size) => Window::fixed(size),
             None => {
@@ -261,8 +277,7 @@ impl<R: Runner + 'static> Engine<R> {
 
     /// Begins a stream, which goes on with [`next`](Engine::next).
     pub(crate) fn begin_stream(&mut self, unread: Option<u64>) -> Result<(), Error> {
-        self.end_stream();
-        self.account = Account::new(0, 0, 0, unread);
+        self.reset(unread);
         let session = self.begin()?;
         let feeder = Feeder::new(&session.run.exchange);
         let collector = Collector::new(
@@ -323,6 +338,18 @@ impl<R: Runner> Engine<R> {
         self.crew.is_some()
     }
 
+    /// Makes ready for a run.
+    pub(super) fn reset(&mut self, unread: Option<u64>) {
+        self.end_stream();
+        self.account = Account::new(0, 0, 0, unread);
+    }
+
+    /// The run of a session is over: what it came to, and which requests are spent with it.
+    pub(super) fn settle(&mut self, session: Session<R>, account: Account) {
+        self.account = account;
+        self.seen = session.watch.spend();
+    }
+
     pub(crate) fn set_cfg(&mut self, cfg: CfgNode) -> Result<(), Error> {
         if self.is_active() {
             return Err(Error::Active {});
@@ -376,12 +403,17 @@ impl<R: Runner> Drop for Engine<R> {
 }
 
 impl<R: Runner> Session<R> {
-    /// Waits until no producer takes part any more, and drops what is left.
     fn end(self) -> Seen {
+        self.wind_up();
+        self.watch.spend()
+    }
+
+    /// Waits until no producer takes part any more, and drops what is left.
+    pub(super) fn wind_up(&self) {
         self.run.abort();
         let disconnected = self.all_left.recv();
         debug_assert!(disconnected.is_err(), "nothing can be sent");
-        self.discard()
+        self.run.discard();
     }
 
     fn discard(self) -> Seen {
@@ -468,7 +500,7 @@ fn leave<R: Runner>(run: &Run<R>, ends: Mutex<Ends<R>>) {
     ends.collector.leave(&run.exchange).into_iter().for_each(drop_quietly);
 }
 
-/// What [`Crew::join`] gives where nobody has joined: disconnected from the start.
+/// What [`Crew::join`] gives, where nobody has joined: disconnected from the start.
 fn never() -> Receiver<Infallible> {
     bounded(0).1
 }

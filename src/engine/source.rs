@@ -39,10 +39,29 @@ enum Pause {
     End,
     Failed(BoxError),
     Panicked(PanicMessage),
-    /// The item that was pulled is more than a batch may be.
+    Unfit(Unfit),
+}
+
+/// Why an item that was pulled is not given out.
+pub(super) enum Unfit {
+    /// It is more than a batch may be.
     TooLarge(TooLarge),
-    /// What measures the item that was pulled panicked.
+    /// What measures it panicked.
     MeasurePanicked(Measure, PanicMessage),
+}
+
+impl Unfit {
+    /// The failure of `item`.
+    pub(super) fn into_error(self, item: u64) -> Error {
+        match self {
+            Unfit::TooLarge(TooLarge { measure, amount, most }) => {
+                Error::TooLarge { item, measure, amount, most }
+            }
+            Unfit::MeasurePanicked(measure, source) => {
+                Error::MeasurePanicked { item, measure, source }
+            }
+        }
+    }
 }
 
 impl<I, T> Source<I, T>
@@ -114,12 +133,7 @@ impl<I, T> Source<I, T> {
                 self.abandon();
                 Error::InputPanicked { item, source }
             }
-            Pause::TooLarge(TooLarge { measure, amount, most }) => {
-                Error::TooLarge { item, measure, amount, most }
-            }
-            Pause::MeasurePanicked(measure, source) => {
-                Error::MeasurePanicked { item, measure, source }
-            }
+            Pause::Unfit(unfit) => unfit.into_error(item),
         };
         self.fail(run, feeder, error);
         Pulled::End
@@ -149,7 +163,7 @@ impl<I, T> Source<I, T> {
                         None => feeder.push(&run.exchange, item),
                         Some(measures) => match measure_and_push(run, feeder, measures, item) {
                             Ok(()) => {}
-                            Err(pause) => return pause,
+                            Err(unfit) => return Pause::Unfit(unfit),
                         },
                     },
                     Some(Err(source)) => return Pause::Failed(source),
@@ -219,12 +233,12 @@ impl<I, T> Source<I, T> {
 
 /// Gives an item out as large as it is.
 #[cold]
-fn measure_and_push<R: Runner>(
+pub(super) fn measure_and_push<R: Runner>(
     run: &Run<R>,
     feeder: &mut Feeder<R::Input, R::Output>,
     measures: &Measures<R::Input>,
     item: R::Input,
-) -> Result<(), Pause> {
+) -> Result<(), Unfit> {
     let measuring = Cell::new(None);
     match catch(|| measures.measure(&item, &measuring)) {
         Ok(Ok(measured)) => {
@@ -233,12 +247,12 @@ fn measure_and_push<R: Runner>(
         }
         Ok(Err(too_large)) => {
             drop_quietly(item);
-            Err(Pause::TooLarge(too_large))
+            Err(Unfit::TooLarge(too_large))
         }
         Err(message) => {
             drop_quietly(item);
             let measure = measuring.get().expect("nothing else in there can panic");
-            Err(Pause::MeasurePanicked(measure, message))
+            Err(Unfit::MeasurePanicked(measure, message))
         }
     }
 }

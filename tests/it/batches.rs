@@ -31,14 +31,14 @@ type OnBatch =
     dyn Fn(&ProducerContext<'_>, &mut Vec<u64>) -> Result<Vec<Result<u64>>> + Send + Sync;
 
 /// Doubles numbers by the batch. Notes the indices of each call.
-struct Doubler {
+pub(crate) struct Doubler {
     calls: Arc<Mutex<Vec<Vec<u64>>>>,
     inits: Arc<AtomicUsize>,
     on_batch: Box<OnBatch>,
 }
 
 impl Doubler {
-    fn new<F>(on_batch: F) -> Self
+    pub(crate) fn new<F>(on_batch: F) -> Self
     where
         F: Fn(&ProducerContext<'_>, &mut Vec<u64>) -> Result<Vec<Result<u64>>>,
         F: Send + Sync + 'static,

@@ -1,0 +1,489 @@
+//! Runners in a row: what comes out, in which order, and what is out meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use gangline::{
+    Batch, ConsumerContext, Order, OrderedRunner, Pipeline, Pool, ProducerContext, Result, Runner,
+    UnorderedRunner, map,
+};
+
+use crate::hooks::{Gauge, Hooks, both_orders, sorted};
+use crate::support::{Counter, Gate, no_hang};
+
+both_orders!(
+    stages_compose,
+    what_comes_out_is_what_streams_in_a_chain_give,
+    handles_of_all_kinds_go_together,
+    only_the_last_consumer_is_asked,
+    an_empty_input_gives_the_empty_summary,
+    nothing_is_pulled_before_the_last_consumer_is_ready,
+    every_window_holds_and_is_filled,
+    what_is_read_comes_through_while_the_source_pauses,
+    an_endless_input_ends_when_the_last_consumer_stops,
+    a_stop_in_consumer_init_pulls_nothing,
+    a_stop_drops_what_the_stages_before_have_in_hand,
+    stages_work_at_the_same_time,
+    batches_of_later_stages_may_be_larger_than_earlier_windows,
+    batches_in_every_stage,
+    a_pipeline_runs_any_number_of_times,
+    handles_work_alone_and_in_other_rows_afterwards,
+    a_leaked_stream_of_a_stage_is_ended_first,
+    no_item_is_left,
+);
+
+pub const ORDERS: [Order; 2] = [Order::Input, Order::Completion];
+
+/// Each way in which two more stages can be ordered.
+pub fn pairs() -> impl Iterator<Item = (Order, Order)> {
+    ORDERS.into_iter().flat_map(|a| ORDERS.into_iter().map(move |b| (a, b)))
+}
+
+/// Makes `f(x)` of `x`, in a time that differs from one to the next.
+fn uneven(f: impl Fn(u64) -> u64 + Send + Sync + 'static) -> Hooks {
+    Hooks::new().work(move |_, x| {
+        (0..x.wrapping_mul(7_919) % 23).for_each(|_| thread::yield_now());
+        Ok(f(x))
+    })
+}
+
+fn plus(n: u64) -> Hooks {
+    uneven(move |x| x + n)
+}
+
+fn stages_compose(order: Order) {
+    for (second, third) in pairs() {
+        let all_ordered = [order, second, third].iter().all(|order| *order == Order::Input);
+        for windows in [[1, 1, 1], [1, 7, 2], [64, 3, 64]] {
+            let mut a = plus(1).windowed(order, 2, windows[0]);
+            let mut b = uneven(|x| 3 * x).windowed(second, 3, windows[1]);
+            let mut c = plus(5).windowed(third, 1, windows[2]);
+            for items in [0, 1, 300] {
+                let seen = a.then(&mut b).then(&mut c).run(0..items).unwrap();
+                let seen = if all_ordered { seen } else { sorted(seen) };
+                assert_eq!(seen, (0..items).map(|x| 3 * (x + 1) + 5).collect::<Vec<_>>());
+                for account in [a.account(), b.account(), c.account()] {
+                    assert_eq!((account.ok, account.failed, account.cancelled), (items, 0, 0));
+                    assert_eq!(account.unread, Some(0));
+                }
+            }
+        }
+    }
+}
+
+fn what_comes_out_is_what_streams_in_a_chain_give(order: Order) {
+    let (mut a, mut b) = (plus(1).pool(order, 2), plus(2).pool(order, 2));
+    let chained = b.try_run(a.stream(0..2_000)).unwrap();
+    let piped = a.then(&mut b).run(0..2_000).unwrap();
+    match order {
+        Order::Input => assert_eq!(piped, chained),
+        Order::Completion => assert_eq!(sorted(piped), sorted(chained)),
+    }
+}
+
+fn handles_of_all_kinds_go_together(order: Order) {
+    let parse = map(|_| Ok(()), |_, (), text: &str| Ok(text.parse::<u32>()?));
+    let halve = map(|_| Ok(2.0), |_, by: &mut f64, x: u32| Ok(f64::from(x) / *by));
+    let show = map(|_| Ok(()), |_, (), x: f64| Ok(x.to_string()));
+    let mut parse = OrderedRunner::new(parse, 2).unwrap();
+    let mut halve = UnorderedRunner::new(halve, 1).unwrap();
+    let mut show = Pool::builder(show).devices(2).order(order).build().unwrap();
+    let mut seen = parse.then(&mut halve).then(&mut show).run(["1", "2", "3"]).unwrap();
+    seen.sort_unstable();
+    assert_eq!(seen, ["0.5", "1", "1.5"]);
+}
+
+fn only_the_last_consumer_is_asked(order: Order) {
+    let silent = || {
+        Hooks::new()
+            .consumer_init(|_| panic!("not the last"))
+            .consume(|_, _| panic!("not the last"))
+            .consumer_end(|_| panic!("not the last"))
+    };
+    let (mut a, mut b) = (silent().pool(order, 2), silent().pool(order, 2));
+    let mut c = Hooks::new().pool(order, 2);
+    assert_eq!(a.then(&mut b).then(&mut c).run(0..50).unwrap().len(), 50);
+}
+
+fn an_empty_input_gives_the_empty_summary(order: Order) {
+    let calls = Arc::new(Counter::new());
+    let (inits, ends) = (calls.clone(), calls.clone());
+    let mut a = Hooks::new().pool(order, 2);
+    let mut b = Hooks::new()
+        .consumer_init(move |_| {
+            inits.add(1);
+            Ok(())
+        })
+        .consumer_end(move |_| {
+            ends.add(1);
+            Ok(())
+        })
+        .pool(order, 2);
+    assert!(a.then(&mut b).run([]).unwrap().is_empty());
+    assert_eq!(calls.get(), 2);
+}
+
+fn nothing_is_pulled_before_the_last_consumer_is_ready(order: Order) {
+    let ready = Arc::new(AtomicU64::new(0));
+    let init = ready.clone();
+    let mut a = Hooks::new().pool(order, 2);
+    let mut b = Hooks::new()
+        .consumer_init(move |_| {
+            (0..100).for_each(|_| thread::yield_now());
+            init.fetch_add(1, SeqCst);
+            Ok(())
+        })
+        .pool(order, 2);
+    let items = (0..10).inspect(|_| assert_eq!(ready.load(SeqCst), 1, "it was pulled too early"));
+    assert_eq!(a.then(&mut b).run(items).unwrap().len(), 10);
+}
+
+/// While the last consumer stands still, each stage gives out as many items as its window has, and
+/// none more.
+fn every_window_holds_and_is_filled(order: Order) {
+    for windows in [[8, 3, 5], [1, 1, 1], [5, 8, 2], [2, 16, 13]] {
+        let (gate, pulled) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
+        // Given out in all stages, from the second on, and in the third.
+        let out = [Gauge::default(), Gauge::default(), Gauge::default()];
+        let (second, third) = (out.clone(), out.clone());
+        let (first, last, opens) = (out[0].clone(), out.clone(), gate.clone());
+        let mut a = Hooks::new().windowed(order, 2, windows[0]);
+        let mut b = Hooks::new()
+            .work(move |_, x| {
+                second[1].up();
+                Ok(x)
+            })
+            .windowed(order, 2, windows[1]);
+        let mut c = Hooks::new()
+            .work(move |_, x| {
+                third[2].up();
+                Ok(x)
+            })
+            .consume(move |_, _| {
+                opens.pass();
+                last.iter().for_each(Gauge::down);
+                Ok(())
+            })
+            .windowed(order, 2, windows[2]);
+        let [in_c, in_b, in_a] = [windows[2], windows[2] + windows[1], windows.iter().sum()];
+        let items = (0..200).inspect(|_| {
+            first.up();
+            pulled.add(1);
+        });
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                pulled.reach(in_a as u64);
+                // Time to go too far, if anybody could.
+                (0..200).for_each(|_| thread::yield_now());
+                assert_eq!(pulled.get(), in_a as u64);
+                gate.open();
+            });
+            assert_eq!(a.then(&mut b).then(&mut c).run(items).unwrap().len(), 200);
+        });
+        let most = out.each_ref().map(Gauge::most);
+        assert_eq!(most[0], in_a as u64, "{windows:?}");
+        assert!(most[1] <= in_b as u64, "{} in {windows:?}", most[1]);
+        assert!(most[2] <= in_c as u64, "{} in {windows:?}", most[2]);
+    }
+}
+
+fn what_is_read_comes_through_while_the_source_pauses(order: Order) {
+    let consumed = Arc::new(Counter::new());
+    let counts = consumed.clone();
+    let mut a = Hooks::new().pool(order, 3);
+    let mut b = Hooks::new().pool(order, 2);
+    let mut c = Hooks::new()
+        .consume(move |_, _| {
+            counts.add(1);
+            Ok(())
+        })
+        .pool(order, 2);
+    // Each item is read only when those before it were consumed.
+    let items = (0..100).inspect(|&x| consumed.reach(x));
+    assert_eq!(a.then(&mut b).then(&mut c).run(items).unwrap().len(), 100);
+}
+
+/// Stops at the item with this value.
+fn stopping_at(value: u64) -> Hooks {
+    Hooks::new().consume(move |cx, y| {
+        if y == value {
+            cx.stop();
+        }
+        Ok(())
+    })
+}
+
+fn an_endless_input_ends_when_the_last_consumer_stops(order: Order) {
+    for (second, third) in pairs() {
+        let pulled = AtomicU64::new(0);
+        let mut a = Hooks::new().windowed(order, 2, 4);
+        let mut b = Hooks::new().windowed(second, 2, 6);
+        let mut c = stopping_at(500).windowed(third, 2, 5);
+        let items = (0..).inspect(|_| {
+            pulled.fetch_add(1, SeqCst);
+        });
+        let seen = a.then(&mut b).then(&mut c).run(items).unwrap();
+        assert_eq!(seen.last(), Some(&500));
+        let pulled = pulled.into_inner();
+        assert!(pulled <= seen.len() as u64 + 15, "{pulled} for {}", seen.len());
+        check_row([&a, &b, &c], pulled, seen.len() as u64);
+        assert_eq!(c.account().failed + b.account().failed + a.account().failed, 0);
+    }
+}
+
+/// The accounts add up in each stage, and from one to the next.
+#[track_caller]
+pub fn check_row<R: Runner, const N: usize>(stages: [&Pool<R>; N], mut pulled: u64, consumed: u64) {
+    for stage in stages {
+        let account = stage.account();
+        let sum = account.ok + account.failed + account.skipped + account.cancelled;
+        assert_eq!(sum, pulled, "{account:?}");
+        pulled = account.ok;
+    }
+    assert_eq!(pulled, consumed);
+}
+
+fn a_stop_in_consumer_init_pulls_nothing(order: Order) {
+    let ended = Arc::new(Counter::new());
+    let ends = ended.clone();
+    let mut a = Hooks::new().pool(order, 2);
+    let mut b = Hooks::new()
+        .consumer_init(|cx| {
+            cx.stop();
+            Ok(())
+        })
+        .consume(|_, _| panic!("nothing is consumed after a stop"))
+        .consumer_end(move |_| {
+            ends.add(1);
+            Ok(())
+        })
+        .pool(order, 2);
+    let items = (0..10).inspect(|_| panic!("nothing is pulled after a stop"));
+    assert!(a.then(&mut b).run(items).unwrap().is_empty());
+    assert_eq!(ended.get(), 1);
+    assert_eq!(a.account().unread, Some(10));
+    check_row([&a, &b], 0, 0);
+}
+
+/// Their producers see it, wherever they are.
+fn a_stop_drops_what_the_stages_before_have_in_hand(order: Order) {
+    let at_work = Arc::new(Counter::new());
+    let working = at_work.clone();
+    let hooks = Hooks::new().work(move |cx, x| {
+        if x > 0 {
+            working.add(1);
+            while !cx.is_cancelled() {
+                thread::yield_now();
+            }
+        }
+        Ok(x)
+    });
+    let mut a = hooks.pool(order, 2);
+    let mut b = Hooks::new().pool(order, 2);
+    let stops = at_work.clone();
+    let mut c = Hooks::new()
+        .consume(move |cx, _| {
+            stops.reach(2);
+            cx.stop();
+            Ok(())
+        })
+        .pool(order, 2);
+    assert_eq!(a.then(&mut b).then(&mut c).run(0..).unwrap(), [0]);
+    assert_eq!((a.account().ok, a.account().failed), (1, 0));
+}
+
+/// The first and the last each wait for the other to be in the middle of an item.
+fn stages_work_at_the_same_time(order: Order) {
+    let (first, last) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
+    let (is_first, is_last) = (first.clone(), last.clone());
+    let mut a = Hooks::new()
+        .work(move |_, x| {
+            if x == 1 {
+                is_first.open();
+                last.pass();
+            }
+            Ok(x)
+        })
+        .pool(order, 1);
+    let mut b = Hooks::new().pool(order, 1);
+    let mut c = Hooks::new()
+        .work(move |_, x| {
+            if x == 0 {
+                is_last.open();
+                first.pass();
+            }
+            Ok(x)
+        })
+        .pool(order, 1);
+    assert_eq!(a.then(&mut b).then(&mut c).run(0..20).unwrap().len(), 20);
+}
+
+/// Adds one by the batch, and notes how many came at once.
+struct InBatches(Arc<AtomicU64>);
+
+impl Runner for InBatches {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = ();
+    type ConsumerState = Vec<u64>;
+    type Summary = Vec<u64>;
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), _: u64) -> Result<u64> {
+        unreachable!("it works by the batch")
+    }
+    fn producer_work_batch(
+        &self,
+        _: &ProducerContext<'_>,
+        (): &mut (),
+        inputs: &mut Vec<u64>,
+    ) -> Result<Vec<Result<u64>>> {
+        self.0.fetch_max(inputs.len() as u64, SeqCst);
+        Ok(inputs.drain(..).map(|x| Ok(x + 1)).collect())
+    }
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<u64>> {
+        Ok(vec![])
+    }
+    fn consumer_work(&self, _: &ConsumerContext<'_>, all: &mut Vec<u64>, y: u64) -> Result<()> {
+        all.push(y);
+        Ok(())
+    }
+    fn consumer_end(&self, _: &ConsumerContext<'_>, all: Vec<u64>) -> Result<Vec<u64>> {
+        Ok(all)
+    }
+}
+
+impl InBatches {
+    fn pool(order: Order, batch: Batch, window: usize) -> (Pool<Self>, Arc<AtomicU64>) {
+        let most = Arc::new(AtomicU64::new(0));
+        let builder = Pool::builder(InBatches(most.clone())).devices(2).order(order);
+        (builder.batch(batch).window(window).build().unwrap(), most)
+    }
+}
+
+fn batches_of_later_stages_may_be_larger_than_earlier_windows(order: Order) {
+    for (first, last) in [(1, 4), (2, 4), (2, 9), (3, 5)] {
+        let mut a = plus(1).windowed(order, 2, first);
+        let (mut b, most) = InBatches::pool(order, Batch::of(4), last);
+        let mut c = plus(1).windowed(order, 2, 1);
+        let seen = a.then(&mut b).then(&mut c).run(0..101).unwrap();
+        assert_eq!(sorted(seen), (3..104).collect::<Vec<_>>());
+        assert_eq!(most.load(SeqCst), 4, "whole batches come, however narrow the stage before");
+        assert_eq!(a.then(&mut b).run(0..3).unwrap().len(), 3, "less than a batch");
+    }
+}
+
+fn batches_in_every_stage(order: Order) {
+    let soon = Duration::from_micros(50);
+    for batch in [Batch::of(3), Batch::up_to(3), Batch::of(3).within(soon)] {
+        let (mut a, _) = InBatches::pool(order, batch, 3);
+        let (mut b, _) = InBatches::pool(order, Batch::of(5), 7);
+        let (mut c, _) = InBatches::pool(order, batch, 4);
+        for items in [0, 1, 250] {
+            let seen = a.then(&mut b).then(&mut c).run(0..items).unwrap();
+            assert_eq!(sorted(seen), (3..items + 3).collect::<Vec<_>>());
+        }
+    }
+}
+
+fn a_pipeline_runs_any_number_of_times(order: Order) {
+    let (mut a, mut b) = (plus(1).pool(order, 2), plus(1).pool(order, 2));
+    let mut row = a.then(&mut b);
+    for items in 0..50 {
+        assert_eq!(row.run(0..items).unwrap().len() as u64, items);
+    }
+    assert!(format!("{row:?}").contains("stages: 2"));
+}
+
+fn handles_work_alone_and_in_other_rows_afterwards(order: Order) {
+    let (mut a, mut b, mut c) =
+        (plus(1).pool(order, 2), plus(10).pool(order, 1), plus(100).pool(order, 2));
+    for _ in 0..3 {
+        assert_eq!(sorted(a.then(&mut b).then(&mut c).run([0, 1]).unwrap()), [111, 112]);
+        assert_eq!(sorted(c.then(&mut a).run([0, 1]).unwrap()), [101, 102]);
+        assert_eq!(b.run([5]).unwrap(), [15]);
+        assert_eq!(a.stream([5]).map(Result::unwrap).collect::<Vec<_>>(), [6]);
+        assert_eq!(b.then(&mut a).try_run(c.stream([0])).unwrap(), [111]);
+    }
+}
+
+fn a_leaked_stream_of_a_stage_is_ended_first(order: Order) {
+    let (mut a, mut b) = (plus(1).pool(order, 2), plus(1).pool(order, 2));
+    for _ in 0..3 {
+        let mut streams = (a.stream(0..), b.stream(0..));
+        assert!(streams.0.next().is_some() && streams.1.next().is_some());
+        std::mem::forget(streams);
+        assert_eq!(sorted(a.then(&mut b).run(0..5).unwrap()), [2, 3, 4, 5, 6]);
+    }
+}
+
+/// Neither in a good run nor in one that ends early.
+fn no_item_is_left(order: Order) {
+    let held = Arc::new(());
+    let pass = || map(|_| Ok(()), |_, (), item: (u64, Arc<()>)| Ok(item));
+    let last = |stop_at: u64| {
+        let consume = move |cx: &ConsumerContext<'_>, (): &mut (), (x, _): (u64, Arc<()>)| {
+            if x == stop_at {
+                cx.stop();
+            }
+            Ok(())
+        };
+        pass().fold(|_| Ok(()), consume)
+    };
+    for stop_at in [0, 40, u64::MAX] {
+        let mut a = Pool::builder(pass()).devices(2).order(order).build().unwrap();
+        let mut b = Pool::builder(pass()).devices(2).order(order).build().unwrap();
+        let mut c = Pool::builder(last(stop_at)).devices(1).order(order).build().unwrap();
+        let items = (0..200).map(|x| (x, held.clone()));
+        a.then(&mut b).then(&mut c).run(items).unwrap();
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+}
+
+#[test]
+fn indices_are_those_of_the_input_while_stages_are_ordered() {
+    no_hang(|| {
+        let indexed = || {
+            uneven(|x| x).consume(|cx, y| match cx.item() {
+                Some(item) if item == y => Ok(()),
+                item => Err(format!("{item:?} for {y}").into()),
+            })
+        };
+        let checked = Hooks::new().work(|cx, x| match cx.item() {
+            Some(item) if item == x => Ok(x),
+            item => Err(format!("{item:?} for {x}").into()),
+        });
+        let mut a = uneven(|x| x).pool(Order::Input, 3);
+        let mut b = checked.pool(Order::Input, 2);
+        let mut c = indexed().pool(Order::Completion, 2);
+        a.then(&mut b).then(&mut c).run(0..500).unwrap();
+        let mut c = indexed().pool(Order::Input, 2);
+        let seen = a.then(&mut b).then(&mut c).run(0..500).unwrap();
+        assert_eq!(seen, (0..500).collect::<Vec<_>>());
+    });
+}
+
+/// An iterator that borrows and stays on its thread, as for `run`.
+#[test]
+fn the_input_may_borrow_and_need_not_be_send() {
+    no_hang(|| {
+        let values = std::rc::Rc::new(vec![1, 2, 3]);
+        let borrowed = &values;
+        let (mut a, mut b) = (plus(1).pool(Order::Input, 2), plus(1).pool(Order::Input, 2));
+        let items = (0..3).map(|i| borrowed[i]);
+        assert_eq!(a.then(&mut b).run(items).unwrap(), [3, 4, 5]);
+    });
+}
+
+#[test]
+fn a_pipeline_is_send_and_sync_for_every_runner() {
+    fn send_and_sync<T: Send + Sync>() {}
+    fn check<R: Runner + 'static, S: Runner + 'static>() {
+        send_and_sync::<Pipeline<'_, R, S>>();
+    }
+    check::<Hooks, InBatches>();
+}
