@@ -3,6 +3,8 @@
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --lib model` runs them.
 
+mod stages;
+
 use std::sync::Arc;
 
 use shuttle::sync::Mutex;

@@ -1,0 +1,185 @@
+//! Models of two stages of a pipeline, with the relay between them.
+
+use std::sync::Arc;
+
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+use shuttle::thread::{self, JoinHandle};
+
+use super::{check, feed};
+use crate::cancel::Interrupt;
+use crate::engine::collector::Collector;
+use crate::engine::exchange::Taker;
+use crate::engine::relay::Relay;
+use crate::engine::run::Run;
+use crate::engine::window::Window;
+use crate::error::{Error, Result};
+use crate::order::Order;
+use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
+use crate::sync::now;
+
+/// Numbers that go through; its hooks are not called here.
+struct Pass;
+
+impl Runner for Pass {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = ();
+    type ConsumerState = ();
+    type Summary = ();
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+        unreachable!("the model has producers of its own")
+    }
+    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), _: u64) -> Result<u64> {
+        unreachable!("the model has producers of its own")
+    }
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
+        unreachable!("the model has a consumer of its own")
+    }
+    fn consumer_work(&self, _: &ConsumerContext<'_>, (): &mut (), _: u64) -> Result<()> {
+        unreachable!("the model has a consumer of its own")
+    }
+    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
+        unreachable!("the model has a consumer of its own")
+    }
+}
+
+/// Producers of one stage, one of which fails at the item `fails_at`.
+fn stage_producers(
+    run: &Arc<Run<Pass>>,
+    count: usize,
+    fails_at: Option<u64>,
+) -> Vec<JoinHandle<()>> {
+    let produce = |lane| {
+        let run = run.clone();
+        thread::spawn(move || {
+            let mut taker = Taker::new(&run.exchange, lane);
+            let mut next = taker.next();
+            while let Some((seq, item)) = next {
+                let outcome = match fails_at == Some(item) {
+                    true => Err(Box::new(Error::Closed {})),
+                    false => Ok(item),
+                };
+                next = match outcome.is_ok() || run.fail_if_wanted(seq) {
+                    true => taker.deliver_and_next(seq, outcome),
+                    false => taker.next(),
+                };
+            }
+        })
+    };
+    (0..count).map(produce).collect()
+}
+
+/// How a run through two stages ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Complete,
+    /// In this stage, at this item.
+    Fails(usize, u64),
+    StopsAfter(u64),
+    Cancel,
+    Finish,
+}
+
+/// The feeder, the first stage, the relay, the second stage and its consumer.
+fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
+    let first = Arc::new(Run::<Pass>::new(order, 2, windows[0], None, None, None));
+    let upstream: Arc<dyn RunControl> = first.clone();
+    let second = Arc::new(Run::<Pass>::new(order, 1, windows[1], None, None, Some(upstream)));
+    let fails = |stage| match end {
+        End::Fails(at, item) if at == stage => Some(item),
+        _ => None,
+    };
+    let mut threads = stage_producers(&first, 2, fails(0));
+    threads.extend(stage_producers(&second, 1, fails(1)));
+    let window = Window::fixed(windows[0]);
+    let relay = Relay::new(first.clone(), order, window, second.clone());
+    let relay = thread::spawn(move || relay.run());
+    let given = Arc::new(AtomicU64::new(0));
+    let consumer = {
+        let (second, given) = (second.clone(), given.clone());
+        thread::spawn(move || consume_stages(&second, order, windows, &given, end))
+    };
+    let ender = {
+        let (first, second) = (first.clone(), second.clone());
+        thread::spawn(move || match end {
+            End::Cancel => {
+                second.cancel();
+                first.cancel();
+            }
+            End::Finish => first.finish(),
+            _ => {}
+        })
+    };
+    let pulled = feed(&first.exchange, items, &given);
+    let (mut consumed, is_failed) = consumer.join().unwrap();
+    let relayed = relay.join().unwrap();
+    ender.join().unwrap();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+
+    if order == Order::Completion {
+        consumed.sort_unstable();
+    }
+    let count = consumed.len() as u64;
+    assert!(count <= relayed.given.items && relayed.given.items <= pulled);
+    assert_eq!(relayed.taken.ok, relayed.given.items);
+    assert_eq!(is_failed, matches!(end, End::Fails(..)));
+    if order == Order::Input {
+        assert_eq!(consumed, (0..count).collect::<Vec<_>>());
+    }
+    match end {
+        End::Complete => assert_eq!(count, items),
+        End::Fails(_, item) if order == Order::Input => assert_eq!(count, item),
+        End::StopsAfter(most) => assert_eq!(count, most),
+        End::Finish => assert_eq!(count, pulled, "what was given out is consumed"),
+        End::Fails(..) | End::Cancel => {}
+    }
+}
+
+/// What was consumed, and whether a failure ended it.
+fn consume_stages(
+    run: &Run<Pass>,
+    order: Order,
+    windows: [usize; 2],
+    given: &AtomicU64,
+    end: End,
+) -> (Vec<u64>, bool) {
+    let window = Window::fixed(windows[1]);
+    let mut collector = Collector::new(&run.exchange, order, window, now());
+    let (mut consumed, mut total, mut is_failed) = (Vec::new(), None, false);
+    while let Some((_, outcome)) = run.next_result(&mut collector, &mut total) {
+        let Ok(item) = outcome else {
+            is_failed = true;
+            break;
+        };
+        let out = given.load(Ordering::SeqCst) - consumed.len() as u64;
+        assert!(out <= windows.iter().sum::<usize>() as u64, "{out} items are out");
+        consumed.push(item);
+        if end == End::StopsAfter(consumed.len() as u64) {
+            run.stop();
+        }
+        collector.done(&run.exchange);
+    }
+    run.abort();
+    (consumed, is_failed)
+}
+
+#[test]
+fn two_stages() {
+    check(|| run_stages(Order::Input, [2, 1], 4, End::Complete));
+    check(|| run_stages(Order::Completion, [1, 2], 4, End::Complete));
+}
+
+#[test]
+fn a_failure_in_one_of_two_stages_ends_both() {
+    check(|| run_stages(Order::Input, [2, 2], 5, End::Fails(0, 2)));
+    check(|| run_stages(Order::Input, [2, 2], 5, End::Fails(1, 2)));
+    check(|| run_stages(Order::Completion, [2, 2], 5, End::Fails(1, 0)));
+}
+
+#[test]
+fn two_stages_that_end_early() {
+    for end in [End::StopsAfter(1), End::Cancel, End::Finish] {
+        check(move || run_stages(Order::Input, [2, 2], 5, end));
+    }
+}
