@@ -1,0 +1,110 @@
+//! A BERT of candle-transformers that makes one vector of length 1 of each text.
+
+use std::collections::HashMap;
+
+use candle_core::{D, DType, Device, Result, Shape, Tensor, bail};
+use candle_nn::VarBuilder;
+use candle_transformers::models::bert::{BertModel, Config};
+
+use crate::rng::Rng;
+
+/// A network's shape and its weights on the CPU, for each producer to load on its own device.
+pub(crate) struct Weights {
+    pub(crate) config: Config,
+    pub(crate) tensors: HashMap<String, Tensor>,
+}
+
+impl Weights {
+    /// Weights that nobody has trained; the same seed gives the same ones.
+    pub(crate) fn seeded(config: Config, seed: u64) -> Result<Self> {
+        let mut rng = Rng::seeded(seed);
+        let named = shapes(&config).into_iter().map(|(name, shape)| {
+            let tensor = if name.ends_with("LayerNorm.weight") {
+                Tensor::ones(shape, DType::F32, &Device::Cpu)?
+            } else {
+                // As far from 0 as trained ones are, so that activations neither vanish nor grow.
+                rng.tensor(0.06, shape)?
+            };
+            Ok((name, tensor))
+        });
+        Ok(Weights { tensors: named.collect::<Result<_>>()?, config })
+    }
+}
+
+/// The network on one device.
+pub(crate) struct Encoder {
+    net: BertModel,
+}
+
+impl Encoder {
+    pub(crate) fn load(weights: &Weights, device: &Device) -> Result<Self> {
+        // Cloning shares the values; only another device gets a copy.
+        let weights_on_device =
+            VarBuilder::from_tensors(weights.tensors.clone(), DType::F32, device);
+        Ok(Encoder { net: BertModel::load(weights_on_device, &weights.config)? })
+    }
+
+    /// One vector for each text, which is given as its tokens: the mean of what the network makes of them,
+    /// scaled to length 1. Texts are padded to the longest; the padding changes no vector.
+    pub(crate) fn encode(&self, texts: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
+        let longest = texts.iter().map(Vec::len).max().unwrap_or(0);
+        if texts.iter().any(Vec::is_empty) {
+            bail!("a text without tokens has no vector");
+        }
+        let shape = (texts.len(), longest);
+        let places = texts.iter().flat_map(|text| (0..longest).map(|at| text.get(at)));
+        let ids: Vec<u32> = places.clone().map(|token| token.copied().unwrap_or(0)).collect();
+        let mask: Vec<f32> = places.map(|token| f32::from(token.is_some())).collect();
+
+        let ids = Tensor::from_vec(ids, shape, &self.net.device)?;
+        let mask = Tensor::from_vec(mask, shape, &self.net.device)?;
+        let states = self.net.forward(&ids, &ids.zeros_like()?, Some(&mask))?;
+        let sums = states.broadcast_mul(&mask.unsqueeze(D::Minus1)?)?.sum(1)?;
+        // The length becomes 1 whatever it was, so the sum does as well as the mean.
+        sums.broadcast_div(&sums.sqr()?.sum_keepdim(1)?.sqrt()?)?.to_vec2()
+    }
+
+    /// Encodes a batch of this size for nothing: what a GPU sets up when it is first used, such as compiling
+    /// kernels, is then done, and there is memory enough. The CPU has nothing of the kind.
+    pub(crate) fn warm_up(&self, texts: usize, tokens: usize) -> Result<()> {
+        if self.net.device.is_cpu() {
+            return Ok(());
+        }
+        self.encode(&vec![vec![0; tokens]; texts]).map(drop)
+    }
+}
+
+/// The names that BERT's weights have in files, and their shapes.
+fn shapes(config: &Config) -> Vec<(String, Shape)> {
+    let (hidden, inner) = (config.hidden_size, config.intermediate_size);
+    let tables = [
+        ("word", config.vocab_size),
+        ("position", config.max_position_embeddings),
+        ("token_type", config.type_vocab_size),
+    ];
+    let mut all = Vec::new();
+    for (name, rows) in tables {
+        all.push((format!("embeddings.{name}_embeddings.weight"), Shape::from((rows, hidden))));
+    }
+    let mut norms = vec![String::from("embeddings")];
+    for layer in (0..config.num_hidden_layers).map(|i| format!("encoder.layer.{i}")) {
+        let linears = [
+            ("attention.self.query", hidden, hidden),
+            ("attention.self.key", hidden, hidden),
+            ("attention.self.value", hidden, hidden),
+            ("attention.output.dense", hidden, hidden),
+            ("intermediate.dense", inner, hidden),
+            ("output.dense", hidden, inner),
+        ];
+        for (name, rows, columns) in linears {
+            all.push((format!("{layer}.{name}.weight"), Shape::from((rows, columns))));
+            all.push((format!("{layer}.{name}.bias"), Shape::from(rows)));
+        }
+        norms.extend([format!("{layer}.attention.output"), format!("{layer}.output")]);
+    }
+    for norm in norms {
+        all.push((format!("{norm}.LayerNorm.weight"), Shape::from(hidden)));
+        all.push((format!("{norm}.LayerNorm.bias"), Shape::from(hidden)));
+    }
+    all
+}
