@@ -1,4 +1,4 @@
-//! Command line of the examples: `--name value` pairs, `--help`, and exit codes.
+//! Command line of the examples: `--name value` pairs, `--name` for a switch, `--help`, and exit codes.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -9,6 +9,7 @@ use gangline::BoxError;
 /// An option of an example; its help says what it means and its default.
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
+    /// What stands for the value in the help; empty for a switch, which has none.
     pub(crate) value: &'static str,
     pub(crate) help: &'static str,
 }
@@ -24,7 +25,7 @@ pub(crate) struct Args {
 pub(crate) struct Usage(pub(crate) String);
 
 impl Args {
-    /// The value of an option, `None` where it was not given.
+    /// The value of an option, `None` where it was not given. A switch that was given is an empty text.
     pub(crate) fn get<T: FromStr<Err: Display>>(&self, name: &str) -> Result<Option<T>, BoxError> {
         let Some((name, text)) = self.pairs.iter().find(|(given, _)| *given == name) else {
             return Ok(None);
@@ -38,11 +39,13 @@ impl Args {
         let mut pairs = Vec::<(&str, String)>::new();
         while let Some(word) = words.next() {
             let flag = flags.iter().find(|flag| flag.name == word);
-            let name = flag.ok_or_else(|| Usage(format!("{word} is no option")))?.name;
+            let flag = flag.ok_or_else(|| Usage(format!("{word} is no option")))?;
+            let name = flag.name;
             if pairs.iter().any(|(given, _)| *given == name) {
                 return Err(Usage(format!("{name} is given twice")));
             }
-            let value = words.next().ok_or_else(|| Usage(format!("{name} needs a value")))?;
+            let value = if flag.value.is_empty() { Some(String::new()) } else { words.next() };
+            let value = value.ok_or_else(|| Usage(format!("{name} needs a value")))?;
             pairs.push((name, value));
         }
         Ok(Args { pairs })
@@ -55,13 +58,23 @@ pub(crate) fn main(
     flags: &[Flag],
     example: impl FnOnce(&Args) -> Result<(), BoxError>,
 ) -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words = std::env::args().skip(1).collect();
+    run(about, flags, words, |args| example(args).map(|()| ExitCode::SUCCESS))
+}
+
+/// Runs an example, or a command of one, that chooses how it exits where it did not fail.
+pub(crate) fn run(
+    about: &str,
+    flags: &[Flag],
+    words: Vec<String>,
+    example: impl FnOnce(&Args) -> Result<ExitCode, BoxError>,
+) -> ExitCode {
     if words.iter().any(|word| word == "--help" || word == "-h") {
         println!("{about}\n\n{}", allowed(flags));
         return ExitCode::SUCCESS;
     }
     let result = Args::parse(flags, words).map_err(BoxError::from).and_then(|args| example(&args));
-    result.map_or_else(|error| failed(&error, flags), |()| ExitCode::SUCCESS)
+    result.unwrap_or_else(|error| failed(&error, flags))
 }
 
 fn failed(error: &BoxError, flags: &[Flag]) -> ExitCode {
