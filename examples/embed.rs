@@ -57,16 +57,19 @@ enum Mode {
     Single,
     Batched,
     Dynamic,
+    /// In batches of sentences of like lengths, so that little is padded.
+    Padded,
 }
 
 impl Mode {
-    const ALL: [Mode; 3] = [Mode::Single, Mode::Batched, Mode::Dynamic];
+    const ALL: [Mode; 4] = [Mode::Single, Mode::Batched, Mode::Dynamic, Mode::Padded];
 
     fn name(self) -> &'static str {
         match self {
             Mode::Single => "single",
             Mode::Batched => "batched",
             Mode::Dynamic => "dynamic",
+            Mode::Padded => "padded",
         }
     }
 
@@ -74,7 +77,7 @@ impl Mode {
     fn rule(self, most: usize) -> (Option<Batch>, usize) {
         match self {
             Mode::Single => (None, 1),
-            Mode::Batched => (Some(Batch::of(most)), most),
+            Mode::Batched | Mode::Padded => (Some(Batch::of(most)), most),
             Mode::Dynamic => (Some(Batch::up_to(most)), most),
         }
     }
@@ -116,8 +119,7 @@ struct Row {
 }
 
 fn main() -> ExitCode {
-    let about =
-        "Turns sentences into vectors: one at a time, in batches, and in batches of what is there.";
+    let about = "Turns sentences into vectors: one at a time, and in batches formed in three ways.";
     args::main(about, FLAGS, embed)
 }
 
@@ -161,6 +163,9 @@ fn run(
     let mut builder = OrderedRunner::builder(embedder).devices(devices);
     if let Some(rule) = rule {
         builder = builder.batch(rule);
+    }
+    if let Mode::Padded = mode {
+        builder = builder.padded(most * model.most_tokens, |tokens| tokens.len());
     }
     let mut runner = builder.build()?;
     let start = Instant::now();

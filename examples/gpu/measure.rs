@@ -150,7 +150,7 @@ impl Plan {
             map(|_| Ok(()), move |_, (), text: String| Ok(words::tokens(&text, vocabulary, most)));
         let mut tokenizer = OrderedRunner::new(tokenize, self.workers)?;
         let texts = (0..times).flat_map(|_| &self.workload.texts).cloned();
-        Ok(runner.try_run(tokenizer.stream(texts))?)
+        Ok(tokenizer.then(runner).run(texts)?)
     }
 }
 
