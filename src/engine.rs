@@ -17,6 +17,7 @@ pub(crate) mod cpu_pool;
 pub(crate) mod crew;
 pub(crate) mod event_count;
 pub(crate) mod exchange;
+pub(crate) mod fault;
 pub(crate) mod line;
 pub(crate) mod outbox;
 pub(crate) mod outlet;

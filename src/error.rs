@@ -12,7 +12,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// The result of a hook.
 pub type Result<T, E = BoxError> = std::result::Result<T, E>;
 
-/// One of the seven hooks of a [`Runner`](crate::Runner).
+/// One of the hooks of a [`Runner`](crate::Runner).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hook {
@@ -28,6 +28,8 @@ pub enum Hook {
     ConsumerInit,
     /// [`Runner::consumer_work`](crate::Runner::consumer_work).
     ConsumerWork,
+    /// [`Runner::consumer_skipped`](crate::Runner::consumer_skipped).
+    ConsumerSkipped,
     /// [`Runner::consumer_end`](crate::Runner::consumer_end).
     ConsumerEnd,
 }
@@ -41,6 +43,7 @@ impl fmt::Display for Hook {
             Hook::ProducerEnd => "producer_end",
             Hook::ConsumerInit => "consumer_init",
             Hook::ConsumerWork => "consumer_work",
+            Hook::ConsumerSkipped => "consumer_skipped",
             Hook::ConsumerEnd => "consumer_end",
         })
     }
@@ -125,6 +128,31 @@ pub enum Error {
         item: u64,
         /// The panic's own message.
         source: PanicMessage,
+    },
+    /// An item of a batch that failed together, where errors are
+    /// [skipped over](crate::OnError::Skip). The error of the first of them names them all.
+    #[non_exhaustive]
+    FailedTogether {
+        /// The item's index in the run.
+        item: u64,
+        /// The index of the batch's first item.
+        first: u64,
+    },
+    /// More items failed than [may](crate::Builder::max_failures).
+    #[non_exhaustive]
+    TooManyFailures {
+        /// How many failed.
+        failed: u64,
+        /// Of how many that were done with.
+        items: u64,
+        /// The last of them; `None` at the end of a stream, which has given it out.
+        source: Option<Box<Error>>,
+    },
+    /// A share that is not between 0 and 1.
+    #[non_exhaustive]
+    Share {
+        /// What was given.
+        share: f64,
     },
     /// A [`CancelToken`](crate::CancelToken) ended what was in progress.
     #[non_exhaustive]
@@ -225,7 +253,9 @@ impl Error {
             Error::InputFailed { item, .. }
             | Error::InputPanicked { item, .. }
             | Error::TooLarge { item, .. }
-            | Error::MeasurePanicked { item, .. } => std::slice::from_ref(item),
+            | Error::MeasurePanicked { item, .. }
+            | Error::FailedTogether { item, .. } => std::slice::from_ref(item),
+            Error::TooManyFailures { source: Some(source), .. } => source.items(),
             _ => self.call().map_or(&[], |(_, site)| &site.items),
         }
     }
@@ -266,6 +296,16 @@ impl Error {
         matches!(self, Error::InputFailed { .. } | Error::InputPanicked { .. })
     }
 
+    /// Whether a hook of the consumer failed.
+    pub(crate) fn is_of_consumer(&self) -> bool {
+        matches!(
+            self.hook(),
+            Some(
+                Hook::ConsumerInit | Hook::ConsumerWork | Hook::ConsumerSkipped | Hook::ConsumerEnd
+            )
+        )
+    }
+
     /// How many items it fails: those of a batch fail together.
     pub(crate) fn failed_items(&self) -> u64 {
         self.items().len().max(1) as u64
@@ -288,6 +328,15 @@ impl fmt::Display for Error {
             Error::HookPanicked { hook, site, .. } => write!(f, "{hook} panicked{site}"),
             Error::InputFailed { item, .. } => write!(f, "the input failed at item {item}"),
             Error::InputPanicked { item, .. } => write!(f, "the input panicked at item {item}"),
+            Error::FailedTogether { item, first } => {
+                write!(f, "item {item} failed in a batch with item {first}")
+            }
+            Error::TooManyFailures { failed, items, .. } => {
+                write!(f, "too many failures: {failed} of {items} items")
+            }
+            Error::Share { share } => {
+                write!(f, "a share of {share} is none; write one from 0 to 1")
+            }
             Error::Cancelled { .. } => f.write_str("cancelled"),
             Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
@@ -336,7 +385,12 @@ impl std::error::Error for Error {
             | Error::MeasurePanicked { source, .. } => Some(source),
             Error::Devices { source } => source.source(),
             Error::Thread { source, .. } => Some(source),
-            Error::Cancelled {}
+            Error::TooManyFailures { source, .. } => {
+                source.as_deref().map(|error| error as &(dyn std::error::Error + 'static))
+            }
+            Error::FailedTogether { .. }
+            | Error::Share { .. }
+            | Error::Cancelled {}
             | Error::Closed {}
             | Error::Active {}
             | Error::OwnThread {}

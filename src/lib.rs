@@ -193,7 +193,11 @@
 //! # }
 //! ```
 //!
-//! To go on after a bad item, make the failure part of the output: `type Output = io::Result<Image>`.
+//! To go on after a bad item, say so with [`on_error`](Builder::on_error): it is left out, and
+//! [`failures`](Handle::failures) has its error. [`classify`](Builder::classify) decides for each error, and
+//! [`max_failures`](Builder::max_failures) says how many are too many. The consumer is told in the item's
+//! place, by [`consumer_skipped`](Runner::consumer_skipped). Or make the failure part of the output:
+//! `type Output = io::Result<Image>`.
 //!
 //! # Ending early
 //!
@@ -290,6 +294,7 @@ mod measures;
 mod order;
 mod out_of_memory;
 mod pipeline;
+mod policy;
 mod pool;
 mod runner;
 mod stream;
@@ -311,6 +316,7 @@ pub use crate::measures::{Amount, Measure};
 pub use crate::order::Order;
 pub use crate::out_of_memory::OutOfMemory;
 pub use crate::pipeline::Pipeline;
+pub use crate::policy::{MaxFailures, OnError, Verdict};
 pub use crate::pool::{
     Builder, Handle, InChosenOrder, InCompletionOrder, InInputOrder, Kind, OrderedRunner, Pool,
     UnorderedRunner,

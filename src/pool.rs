@@ -200,6 +200,13 @@ impl<R: Runner, O> Handle<R, O> {
         self.engine.account()
     }
 
+    /// The errors of the items that the last run [skipped over](Builder::on_error), in the order in which
+    /// the consumer met them: the first 10,000. [`account`](Handle::account) counts them all. Not those of a stream
+    /// or of a [pipeline](Handle::then), which give them out: a stream yields them, and the consumer of a pipeline is told.
+    pub fn failures(&self) -> &[Error] {
+        self.engine.failures()
+    }
+
     /// For each producer, how large its batches are at most since its device ran out of memory: `None` if
     /// it never did since the runner was built or activated. Empty while the runner is closed.
     ///

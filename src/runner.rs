@@ -7,7 +7,7 @@ use std::sync::Arc;
 pub use self::context::{ConsumerContext, ProducerContext};
 pub(crate) use self::context::{RunControl, Station, Wanted};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// What to do with each item (on a producer) and with each result (on the consumer).
 ///
@@ -30,6 +30,7 @@ use crate::error::Result;
 /// | [`producer_end`] | once per producer state that is alive, at [`close`] or drop | the producer's |
 /// | [`consumer_init`] | once per [`run`], before the first item is pulled | the run's own thread |
 /// | [`consumer_work`] | once per result | the run's own thread |
+/// | [`consumer_skipped`] | instead, once per item that failed and is [left out](crate::Builder::on_error) | the run's own thread |
 /// | [`consumer_end`] | once per run that did not fail and was not cancelled | the run's own thread |
 ///
 /// States are made, used and dropped on one thread, so they need not be [`Send`]: an `Rc`, or a
@@ -38,7 +39,7 @@ use crate::error::Result;
 /// # Errors and panics
 ///
 /// Whatever a hook fails with ends the run (or the building) with an [`Error`] that names the hook,
-/// the item, the device and the cause. A panic is caught and treated like an error of that hook; in
+/// the item, the device and the cause, unless the builder [skips](crate::Builder::on_error) errors. A panic is caught and treated like an error of that hook; in
 /// addition the producer state that saw it is dropped, and made anew by [`producer_init`] before
 /// that producer's next item. No lock of the framework is held while a hook runs, so a hook may
 /// build and run other runners, use rayon, or hold locks of its own.
@@ -89,6 +90,7 @@ use crate::error::Result;
 /// [`producer_end`]: Runner::producer_end
 /// [`consumer_init`]: Runner::consumer_init
 /// [`consumer_work`]: Runner::consumer_work
+/// [`consumer_skipped`]: Runner::consumer_skipped
 /// [`consumer_end`]: Runner::consumer_end
 /// [`activate`]: crate::Handle::activate
 /// [`close`]: crate::Handle::close
@@ -129,7 +131,8 @@ pub trait Runner: Send + Sync {
     ///
     /// - `Ok`: the output goes to the consumer.
     /// - `Err`: the item fails, and with it the run. In input order the items before it are still
-    ///   consumed; the first failure in order is the run's error.
+    ///   consumed; the first failure in order is the run's error. Where the builder
+    ///   [skips](crate::Builder::on_error) errors, the item is left out instead.
     /// - Panic: as `Err`; in addition `state` is dropped and made anew before its next use.
     /// - When the run is cancelled, stopped or has failed, the call is not interrupted:
     ///   [`is_cancelled`](ProducerContext::is_cancelled) turns true, and whatever the call returns
@@ -227,6 +230,27 @@ pub trait Runner: Send + Sync {
         output: Self::Output,
     ) -> Result<()>;
 
+    /// Tells that an item was left out, since it failed and the policy
+    /// [skips errors](crate::Builder::on_error). The default does nothing.
+    ///
+    /// Called once per such item, in the runner's order, in the place of its
+    /// [`consumer_work`](Runner::consumer_work), on the run's own thread: so a consumer can write "row 7:
+    /// failed". [`item`](ConsumerContext::item) is its index. Also after a `consumer_work` of the item
+    /// that itself returned an error.
+    ///
+    /// - `Ok`: the run goes on.
+    /// - `Err` or panic: the run fails with it.
+    /// - [`stop`](ConsumerContext::stop) and `Ok`: as in `consumer_work`.
+    fn consumer_skipped(
+        &self,
+        cx: &ConsumerContext<'_>,
+        state: &mut Self::ConsumerState,
+        error: &Error,
+    ) -> Result<()> {
+        let _ = (cx, state, error);
+        Ok(())
+    }
+
     /// Makes the summary of a run.
     ///
     /// Called once per run, on the run's own thread, when everything was consumed, or when the run
@@ -291,6 +315,15 @@ macro_rules! forward {
                 output: R::Output,
             ) -> Result<()> {
                 (**self).consumer_work(cx, state, output)
+            }
+
+            fn consumer_skipped(
+                &self,
+                cx: &ConsumerContext<'_>,
+                state: &mut R::ConsumerState,
+                error: &Error,
+            ) -> Result<()> {
+                (**self).consumer_skipped(cx, state, error)
             }
 
             fn consumer_end(

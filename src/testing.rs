@@ -28,7 +28,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::out_of_memory::OutOfMemory;
 use crate::runner::{ConsumerContext, ProducerContext, Runner};
 
@@ -280,6 +280,15 @@ impl<R: Runner> Runner for Simulated<R> {
         output: R::Output,
     ) -> Result<()> {
         self.runner.consumer_work(cx, state, output)
+    }
+
+    fn consumer_skipped(
+        &self,
+        cx: &ConsumerContext<'_>,
+        state: &mut R::ConsumerState,
+        error: &Error,
+    ) -> Result<()> {
+        self.runner.consumer_skipped(cx, state, error)
     }
 
     fn consumer_end(

@@ -2,9 +2,10 @@
 
 use super::call::{call, drop_quietly};
 use super::exchange::{Gathered, Gatherer, Taker};
+use super::fault::{Fate, Fault};
 use super::producer::{Producer, site};
 use super::run::Run;
-use crate::batch::{Batching, Grouping, Limits, Load};
+use crate::batch::{Batching, Limits, Load};
 use crate::error::{Error, Hook, OutputCount, Result};
 use crate::out_of_memory::is_out_of_memory;
 use crate::runner::{ProducerContext, Runner};
@@ -27,14 +28,6 @@ enum Cut {
     Memory,
 }
 
-/// Whether the producer goes on with the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
-    Batch,
-    /// It failed an item in a way that it cannot go on from, and what else it has is not wanted.
-    Leave,
-}
-
 impl<R: Runner> Producer<R> {
     pub(super) fn work_on_batches(&mut self, run: &Run<R>, batching: Batching) {
         let mut gatherer = Gatherer::new(Taker::new(&run.exchange, self.station.worker), batching);
@@ -44,18 +37,7 @@ impl<R: Runner> Producer<R> {
                 drop_inputs(gathered);
                 continue;
             }
-            // Items of like sizes go together, so those that come before the one that cost this producer
-            // its state may still wait, and be wanted, and nobody else be there to work on them.
-            if let Err(error) = self.prepare(&run.wanted) {
-                fail_batch(run, &mut gatherer, &gathered.items, error);
-                drop_inputs(gathered);
-                return;
-            }
-            if self.work_on_batch(run, &mut gatherer, gathered) == Next::Leave
-                && batching.grouping == Grouping::None
-            {
-                return;
-            }
+            self.work_on_batch(run, &mut gatherer, gathered);
             gatherer.keep_below(&self.ceiling);
         }
     }
@@ -68,11 +50,21 @@ impl<R: Runner> Producer<R> {
         run: &Run<R>,
         gatherer: &mut Gatherer<'_, R::Input, R::Output>,
         whole: Gathered<R::Input>,
-    ) -> Next {
+    ) {
         let limits = gatherer.limits();
         let mut parts = vec![Part { gathered: whole, cut: Cut::Blame }];
         while let Some(mut part) = self.next_part(limits, &mut parts) {
             if run.wanted.gave_up_on(part.items.first().copied()) {
+                drop_inputs(part);
+                continue;
+            }
+            // After a panic, for as long as anything is wanted: items of like sizes go together, so some
+            // that come before the one that failed may still wait, and nobody else be there.
+            if let Err(error) = self.prepare(&run.wanted) {
+                let first = part.items[0];
+                if let Some(fault) = run.end_with(first, error) {
+                    gatherer.deliver(first, Err(fault));
+                }
                 drop_inputs(part);
                 continue;
             }
@@ -101,13 +93,7 @@ impl<R: Runner> Producer<R> {
                     }
                 }
             }
-            if self.state.is_none() {
-                // A panic whose item is known fails the run. The state is made anew for the next.
-                parts.into_iter().for_each(|part| drop_inputs(part.gathered));
-                return Next::Leave;
-            }
         }
-        Next::Batch
     }
 
     /// What is worked on next: no more than the device has memory for, as far as that is known.
@@ -173,14 +159,15 @@ impl<R: Runner> Producer<R> {
         outputs: Outputs<R>,
     ) {
         for (&item, output) in items.iter().zip(outputs) {
-            let outcome = output.map_err(|source| {
-                let site = Box::new(site(&self.station, &[item], Some(1)));
-                Box::new(Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source })
-            });
-            if outcome.is_ok() || run.fail_if_wanted(item) {
-                gatherer.deliver(item, outcome);
-            } else {
-                drop_quietly(outcome);
+            match output {
+                Ok(output) => gatherer.deliver(item, Ok(output)),
+                Err(source) => {
+                    let site = Box::new(site(&self.station, &[item], Some(1)));
+                    let error = Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source };
+                    if let Some(fault) = run.judge(item, error) {
+                        gatherer.deliver(item, Err(fault));
+                    }
+                }
             }
         }
     }
@@ -203,18 +190,24 @@ fn split<I>(mut part: Gathered<I>, cut: Cut, parts: &mut Vec<Part<I>>) {
     parts.push(Part { gathered: part, cut });
 }
 
-/// The items fail together: the error takes the place of the first, and ends the run.
+/// The items fail together: the error takes the place of the first. Where it ends the run, that is all; where
+/// items are left out, each of the others has to be.
 fn fail_batch<R: Runner>(
     run: &Run<R>,
     gatherer: &mut Gatherer<'_, R::Input, R::Output>,
     items: &[u64],
     error: Error,
 ) {
-    let first = *items.first().expect("a batch is never empty");
-    if run.fail_if_wanted(first) {
-        gatherer.deliver(first, Err(Box::new(error)));
-    } else {
-        drop_quietly(error);
+    let (&first, others) = items.split_first().expect("a batch is never empty");
+    let Some(fault) = run.judge(first, error) else { return };
+    let fate = fault.fate;
+    gatherer.deliver(first, Err(fault));
+    if fate == Fate::End {
+        return;
+    }
+    for &item in others.iter().filter(|&&item| !run.wanted.gave_up_on(Some(item))) {
+        let error = Error::FailedTogether { item, first };
+        gatherer.deliver(item, Err(Fault::skipped(error)));
     }
 }
 

@@ -9,11 +9,13 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::call::{call, drop_quietly};
 use super::collector::Collector;
 use super::crew::{cancelled_or, spawn};
+use super::fault::{Fate, Fault};
 use super::run::{Run, RunOutcome};
 use super::window::Window;
 use crate::cfg::CfgNode;
 use crate::error::{Error, Hook, Site};
 use crate::order::Order;
+use crate::policy::Verdict;
 use crate::runner::{ConsumerContext, Runner};
 
 /// The name of every thread that takes results out.
@@ -23,12 +25,19 @@ pub(crate) const NAME: &str = "gangline-c";
 pub(crate) struct Consumed<S> {
     pub(crate) result: Result<S, Error>,
     pub(crate) taken: Taken,
+    /// The errors that were skipped over: the first of them.
+    pub(crate) failures: Vec<Error>,
 }
+
+/// So many errors are kept of a run: a million bad items must not fill up the memory.
+pub(crate) const MOST_FAILURES: usize = 10_000;
 
 /// What became of the results that were taken out of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Taken {
     pub(crate) ok: u64,
+    /// How many failed and were left out.
+    pub(crate) skipped: u64,
     /// What ended it.
     pub(crate) failure: Option<Failure>,
 }
@@ -43,7 +52,11 @@ pub(crate) struct Failure {
 
 impl Taken {
     pub(crate) fn failed(&self) -> u64 {
-        self.failure.map_or(0, |failure| failure.items)
+        self.skipped + self.failure.map_or(0, |failure| failure.items)
+    }
+
+    fn items(&self) -> u64 {
+        self.ok + self.skipped
     }
 }
 
@@ -72,6 +85,7 @@ pub(crate) struct Consumer<R: Runner> {
     run: Arc<Run<R>>,
     collector: Collector<R::Output>,
     taken: Taken,
+    failures: Vec<Error>,
 }
 
 /// Why consuming ended without an error.
@@ -90,7 +104,7 @@ impl<R: Runner> Consumer<R> {
         window: Window,
     ) -> Self {
         let collector = Collector::new(&run.exchange, order, window, Instant::now());
-        Consumer { runner, cfg, run, collector, taken: Taken::default() }
+        Consumer { runner, cfg, run, collector, taken: Taken::default(), failures: vec![] }
     }
 
     /// Consumes the whole run on a thread of its own.
@@ -110,7 +124,7 @@ impl<R: Runner> Consumer<R> {
         let result = self.summarise(started);
         drop(bug);
         self.collector.leave(&run.exchange).into_iter().for_each(drop_quietly);
-        Consumed { result, taken: self.taken }
+        Consumed { result, taken: self.taken, failures: self.failures }
     }
 
     fn summarise(&mut self, started: Sender<()>) -> Result<R::Summary, Error> {
@@ -138,7 +152,16 @@ impl<R: Runner> Consumer<R> {
             self.consume_one(state, seq, outcome)?;
         }
         // A guarded input ends with the cancel, and then there may seem to be no more.
-        Ok(if self.run.is_cancelled() { Ended::Cancelled } else { Ended::Complete })
+        if self.run.is_cancelled() {
+            return Ok(Ended::Cancelled);
+        }
+        let Taken { skipped, .. } = self.taken;
+        let gives_up = self.run.policy().gives_up_at_end(skipped, self.taken.items());
+        if gives_up && !self.run.is_stopped() {
+            let last = self.failures.pop();
+            return Err(self.give_up(last));
+        }
+        Ok(Ended::Complete)
     }
 
     fn consume_one(
@@ -147,30 +170,85 @@ impl<R: Runner> Consumer<R> {
         seq: u64,
         outcome: RunOutcome<R>,
     ) -> Result<(), Error> {
-        let outcome = outcome.and_then(|output| {
-            let cx = ConsumerContext::new(&self.cfg, &*self.run, Some(seq));
-            let site = || Site { items: vec![seq], ..Site::default() };
-            call(Hook::ConsumerWork, site, || self.runner.consumer_work(&cx, state, output))
-        });
-        match outcome {
+        let output = match outcome {
+            Ok(output) => output,
+            Err(fault) => return self.meet(state, seq, *fault),
+        };
+        let cx = ConsumerContext::new(&self.cfg, &*self.run, Some(seq));
+        let site = || Site { items: vec![seq], ..Site::default() };
+        let work = || self.runner.consumer_work(&cx, state, output);
+        match call(Hook::ConsumerWork, site, work) {
             Ok(()) => {
                 self.taken.ok += 1;
                 self.collector.done(&self.run.exchange);
                 Ok(())
             }
-            Err(error) => Err(self.fail(seq, *error)),
+            Err(error) => self.meet_own(state, seq, *error),
         }
     }
 
+    /// The consumer itself failed at an item. After a panic its state is not to be trusted.
     #[cold]
-    fn fail(&mut self, seq: u64, error: Error) -> Error {
+    fn meet_own(
+        &mut self,
+        state: &mut R::ConsumerState,
+        seq: u64,
+        error: Error,
+    ) -> Result<(), Error> {
+        let goes_on = !error.is_panic() && self.run.verdict(&error) == Verdict::Skip;
+        let fault = if goes_on { Fault::skipped(error) } else { Fault::ending(error) };
+        self.meet(state, seq, *fault)
+    }
+
+    /// It is the turn of an item that failed.
+    #[cold]
+    fn meet(&mut self, state: &mut R::ConsumerState, seq: u64, fault: Fault) -> Result<(), Error> {
+        match fault.fate {
+            Fate::End => Err(self.fail(Failure { seq, items: fault.items() }, fault.error)),
+            Fate::Skip | Fate::SkipEarlier => self.skip(state, seq, fault),
+        }
+    }
+
+    fn skip(&mut self, state: &mut R::ConsumerState, seq: u64, fault: Fault) -> Result<(), Error> {
+        self.taken.skipped += fault.items();
+        let error = fault.error;
+        let cx = ConsumerContext::new(&self.cfg, &*self.run, Some(seq));
+        let site = || Site { items: vec![seq], ..Site::default() };
+        let told =
+            call(Hook::ConsumerSkipped, site, || self.runner.consumer_skipped(&cx, state, &error));
+        if let Err(failed) = told {
+            drop_quietly(error);
+            // The item itself is counted already.
+            return Err(self.fail(Failure { seq, items: 0 }, *failed));
+        }
+        self.collector.done(&self.run.exchange);
+        if self.run.policy().gives_up_at(self.taken.skipped, self.taken.items()) {
+            return Err(self.give_up(Some(error)));
+        }
+        if self.failures.len() < MOST_FAILURES {
+            self.failures.push(error);
+        } else {
+            drop_quietly(error);
+        }
+        Ok(())
+    }
+
+    fn give_up(&mut self, last: Option<Error>) -> Error {
+        let Taken { skipped: failed, .. } = self.taken;
+        let (items, source) = (self.taken.items(), last.map(Box::new));
+        let seq = source.as_ref().and_then(|last| last.items().first().copied()).unwrap_or(0);
+        let error = Error::TooManyFailures { failed, items, source };
+        self.fail(Failure { seq, items: 0 }, error)
+    }
+
+    fn fail(&mut self, failure: Failure, error: Error) -> Error {
         // Before anything else: nothing may be pulled once an item has failed.
         self.run.abort();
         if self.run.is_cancelled() {
             drop_quietly(error);
             return Error::Cancelled {};
         }
-        self.taken.failure = Some(Failure { seq, items: error.failed_items() });
+        self.taken.failure = Some(failure);
         error
     }
 

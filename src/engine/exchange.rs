@@ -47,6 +47,7 @@ mod feeder;
 mod gatherer;
 mod taker;
 
+use std::collections::VecDeque;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -103,6 +104,8 @@ pub(crate) struct Exchange<I, T> {
     weights: Mutex<Option<Weights>>,
     /// How many items were pushed, where there are batches.
     pushed: CachePadded<AtomicU64>,
+    /// How many gaps the feeder has left: each is written before the items that follow it.
+    gaps: AtomicU64,
     /// What is left is not wanted.
     aborted: AtomicBool,
     /// Whether the feeder is to stop. Also in `credits`; here so that it costs a load per item.
@@ -117,10 +120,23 @@ pub(crate) struct Exchange<I, T> {
 #[derive(Debug)]
 struct Intake<I> {
     items: Receiver<I>,
-    /// The index of the next item that is taken.
+    /// The index of the next item that is taken, unless that is a gap.
     next: u64,
+    /// How many items were taken.
+    taken: u64,
+    gaps: Gaps,
     /// Where items wait, and what is known of each, where batches do not go by their number alone.
     shelf: Option<(Shelf<I>, Receiver<Note>)>,
+}
+
+/// Indices whose items failed before they were given out.
+#[derive(Debug)]
+struct Gaps {
+    arriving: Receiver<u64>,
+    /// How many have arrived.
+    seen: u64,
+    /// Those from `next` on.
+    ahead: VecDeque<u64>,
 }
 
 /// What belongs to one producer.
@@ -176,13 +192,20 @@ impl<I, T> Exchange<I, T> {
                 (sender, (Shelf::new(batching.grouping, window), notes))
             })
             .unzip();
+        let (gap_sender, gap_receiver) = queue(1);
         let (weigher, weights) = most_weight.map(|_| queue(window)).unzip();
         let (aside, own_results) = outbox(1);
         let (lanes, mut results): (Vec<_>, Vec<_>) =
             std::iter::repeat_with(|| Lane::new(window)).take(producers).unzip();
         results.push(own_results);
         Exchange {
-            intake: CachePadded::new(Mutex::new(Intake { items, next: 0, shelf })),
+            intake: CachePadded::new(Mutex::new(Intake {
+                items,
+                next: 0,
+                taken: 0,
+                gaps: Gaps { arriving: gap_receiver, seen: 0, ahead: VecDeque::new() },
+                shelf,
+            })),
             lanes: lanes.into_iter().map(CachePadded::new).collect(),
             idle: CachePadded::new(EventCount::new()),
             total: AtomicU64::new(UNKNOWN),
@@ -194,12 +217,19 @@ impl<I, T> Exchange<I, T> {
                 halted: false,
             })),
             returned: Condvar::new(),
-            feeding: Mutex::new(Some(FeederEnds { inlet, notes, aside, weights: weigher })),
+            feeding: Mutex::new(Some(FeederEnds {
+                inlet,
+                notes,
+                aside,
+                weights: weigher,
+                gaps: gap_sender,
+            })),
             collecting: Mutex::new(results),
             batching,
             most_weight,
             weights: Mutex::new(weights.map(Weights::new)),
             pushed: CachePadded::new(AtomicU64::new(0)),
+            gaps: AtomicU64::new(0),
             aborted: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             starving: AtomicBool::new(false),
@@ -305,6 +335,27 @@ impl<I, T> Lane<I, T> {
 }
 
 impl<I> Intake<I> {
+    /// How many of the next `most` items, one at least, have indices that follow each other, from `next` on,
+    /// which is moved past gaps. `made`: how many of those there are by now.
+    #[inline]
+    fn row(&mut self, most: usize, made: u64) -> usize {
+        if made == self.gaps.seen && self.gaps.ahead.is_empty() {
+            return most;
+        }
+        self.row_among_gaps(most)
+    }
+
+    #[cold]
+    fn row_among_gaps(&mut self, most: usize) -> usize {
+        let Gaps { arriving, seen, ahead } = &mut self.gaps;
+        ahead.extend(std::iter::from_fn(|| arriving.pop()).inspect(|_| *seen += 1));
+        while ahead.front() == Some(&self.next) {
+            ahead.pop_front();
+            self.next += 1;
+        }
+        ahead.front().map_or(most, |gap| most.min((gap - self.next) as usize))
+    }
+
     fn is_empty(&mut self) -> bool {
         self.items.len() == 0 && self.shelf.as_ref().is_none_or(|(shelf, _)| shelf.len() == 0)
     }

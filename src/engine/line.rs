@@ -132,7 +132,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Line<'h, R, S> {
         stages.iter().for_each(|stage| stage.wind_up());
         let given = Given { items: source.pulled(), unread: source.unread(), passed_on: None };
         let (result, relayed, taken) = match flowed {
-            Ok((Consumed { result, taken }, relayed)) => (result, relayed, taken),
+            Ok((Consumed { result, taken, .. }, relayed)) => (result, relayed, taken),
             Err(error) => {
                 let idle = Relayed { taken: Taken::default(), given: Given::default() };
                 (Err(error), vec![idle; stages.len() - 1], Taken::default())
@@ -333,7 +333,7 @@ fn accounts(given: Given, relayed: &[Relayed], taken: Taken) -> Vec<Account> {
         let failure = taken.failure.filter(|_| stands);
         let own = failure.filter(|failure| given.passed_on != Some(failure.seq));
         stands = failure.is_some() && own.is_none();
-        let failed = own.map_or(0, |failure| failure.items);
+        let failed = taken.skipped + own.map_or(0, |failure| failure.items);
         Account::new(given.items, taken.ok, failed, given.unread)
     };
     let mut accounts: Vec<_> = stages.iter().rev().map(account).collect();
@@ -352,7 +352,7 @@ mod tests {
     }
 
     fn taken(ok: u64, failure: Option<(u64, u64)>) -> Taken {
-        Taken { ok, failure: failure.map(|(seq, items)| Failure { seq, items }) }
+        Taken { ok, skipped: 0, failure: failure.map(|(seq, items)| Failure { seq, items }) }
     }
 
     /// Per stage: ok, failed, cancelled.

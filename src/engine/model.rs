@@ -13,8 +13,10 @@ use shuttle::thread::{self, JoinHandle};
 
 use super::collector::Collector;
 use super::exchange::{Exchange, Feeder, Gatherer, News, Taker};
+use super::fault::Fault;
 use super::window::Window;
 use crate::batch::{Batch, Batching, Size};
+use crate::error::Error;
 use crate::measures::Measured;
 use crate::order::Order;
 use crate::sync::now;
@@ -250,6 +252,59 @@ fn batches_of_like_sizes_in_a_narrow_window() {
 #[test]
 fn a_window_that_goes_by_weight() {
     check(|| run_weighed(2, 4, 6));
+}
+
+/// Items that fail before they are given out leave gaps in the indices of the others.
+fn run_with_gaps(batching: Option<Batching>) {
+    let hub = Arc::new(Hub::new(2, 3, batching, None));
+    let threads = match batching {
+        None => producers(&hub, 2),
+        Some(batching) => batch_producers(&hub, 2, batching),
+    };
+    let is_gap = |seq| seq == 0 || seq == 3 || seq == 4;
+    let consumer = {
+        let hub = hub.clone();
+        thread::spawn(move || {
+            let mut collector = Collector::new(&hub, Order::Input, Window::fixed(3), now());
+            let mut total = None;
+            loop {
+                if let Some((seq, outcome)) = collector.pop() {
+                    assert_eq!(seq, collector.consumed());
+                    assert_eq!(outcome.ok(), (!is_gap(seq)).then_some(seq * 10));
+                    collector.done(&hub);
+                    continue;
+                }
+                total = total.or_else(|| hub.total());
+                if total == Some(collector.consumed()) {
+                    break;
+                }
+                collector.settle(&hub);
+                collector.wait(&hub, total);
+            }
+            hub.abort();
+        })
+    };
+    let mut feeder = Feeder::new(&hub);
+    for seq in 0..7 {
+        assert!(acquire(&mut feeder, &hub));
+        match is_gap(seq) {
+            true => feeder.leave_gap(&hub, seq, Err(Fault::skipped(Error::Closed {}))),
+            false => feeder.push(&hub, seq),
+        }
+    }
+    hub.end(7);
+    consumer.join().unwrap();
+    assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>(), 4);
+}
+
+#[test]
+fn gaps_among_items() {
+    check(|| run_with_gaps(None));
+}
+
+#[test]
+fn gaps_among_batches() {
+    check(|| run_with_gaps(Some(Batching::new(Batch::of(2)))));
 }
 
 /// The collector is the feeder too, as in a stream.

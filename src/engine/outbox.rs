@@ -6,12 +6,12 @@
 
 use std::collections::VecDeque;
 
+use super::fault::Fault;
 use super::queue::{Receiver, Sender, queue};
-use crate::error::Error;
 
-/// What became of one item on its producer. Errors are boxed, since every outcome is moved several
+/// What became of one item on its producer. Faults are boxed, since every outcome is moved several
 /// times on its way to the consumer and hardly any of them is one.
-pub(crate) type Outcome<T> = Result<T, Box<Error>>;
+pub(crate) type Outcome<T> = Result<T, Box<Fault>>;
 
 /// Where results go in.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Results<T> {
     /// How many of them go back.
     backward: usize,
     /// An item without an output, whose turn it is.
-    failed: Option<(u64, Box<Error>)>,
+    failed: Option<(u64, Box<Fault>)>,
 }
 
 /// Something that is known before the output with the number `at`, counted from 0, is taken.
@@ -65,7 +65,7 @@ enum Says {
     From,
     /// The item `seq` failed and has no output. The next output, where no label says otherwise, is
     /// that of the item after it.
-    Failed(Box<Error>),
+    Failed(Box<Fault>),
 }
 
 /// An outbox and its other end.
@@ -225,6 +225,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::error::Error;
 
     fn collected(results: &mut Results<u64>) -> Vec<(u64, Option<u64>)> {
         let mut all = Vec::new();
@@ -246,7 +247,7 @@ mod tests {
             let mut seq = 0;
             for (gap, fails, looks) in steps {
                 seq += gap.saturating_sub(3);
-                let outcome = if fails { Err(Box::new(Error::Closed {})) } else { Ok(10 * seq) };
+                let outcome = if fails { Err(Fault::ending(Error::Closed {})) } else { Ok(10 * seq) };
                 pushed.push((seq, outcome.as_ref().ok().copied()));
                 outbox.push(seq, outcome);
                 prop_assert!(results.has_new());

@@ -136,6 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::engine::fault::Fault;
     use crate::engine::outbox::{Outbox, outbox};
     use crate::error::Error;
 
@@ -171,7 +172,8 @@ mod tests {
 
         fn work(&mut self, lane: usize, fails: bool) {
             if let Some(item) = self.inboxes[lane].pop_front() {
-                let outcome = if fails { Err(Box::new(Error::Closed {})) } else { Ok(10 * item) };
+                let outcome =
+                    if fails { Err(Fault::ending(Error::Closed {})) } else { Ok(10 * item) };
                 self.outboxes[lane].push(item, outcome);
                 self.delivered.insert(item);
             }
@@ -251,7 +253,7 @@ mod tests {
         let (mut outbox, results) = outbox(8);
         let mut outlet = Outlet::new(Order::Input, vec![results]);
         outbox.push(0, Ok(0));
-        outbox.push(2, Err(Box::new(Error::Closed {})));
+        outbox.push(2, Err(Fault::ending(Error::Closed {})));
         outbox.push(1, Ok(10));
         let items: Vec<_> = std::iter::from_fn(|| outlet.pop()).map(|(item, _)| item).collect();
         assert_eq!(items, [0, 1, 2]);

@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, Sender};
 
 use super::call::{call, drop_quietly};
 use super::exchange::Taker;
-use super::run::{Run, RunOutcome};
+use super::run::Run;
 use crate::batch::Ceiling;
 use crate::error::{Error, Hook, Site};
 use crate::runner::{ProducerContext, Runner, Station, Wanted};
@@ -115,28 +115,28 @@ impl<R: Runner> Producer<R> {
                 next = taker.next();
                 continue;
             }
-            let outcome = self.work(run, seq, input);
-            let is_wanted = outcome.is_ok() || run.fail_if_wanted(seq);
-            if self.state.is_none() {
-                // A panic fails the run, so what this producer had taken, all of it later in the
-                // input, is not wanted, and it may leave. Its state is made anew for the next run.
-                if is_wanted {
-                    taker.deliver(seq, outcome);
-                } else {
-                    drop_quietly(outcome);
+            if let Err(error) = self.prepare(&run.wanted) {
+                drop_quietly(input);
+                if let Some(fault) = run.end_with(seq, error) {
+                    taker.deliver(seq, Err(fault));
                 }
                 return;
             }
-            if !is_wanted {
-                drop_quietly(outcome);
-                next = taker.next();
-                continue;
-            }
+            let outcome = match self.work(run, seq, input) {
+                Ok(output) => Ok(output),
+                Err(error) => match run.judge(seq, *error) {
+                    Some(fault) => Err(fault),
+                    None => {
+                        next = taker.next();
+                        continue;
+                    }
+                },
+            };
             next = taker.deliver_and_next(seq, outcome);
         }
     }
 
-    fn work(&mut self, run: &Run<R>, seq: u64, input: R::Input) -> RunOutcome<R> {
+    fn work(&mut self, run: &Run<R>, seq: u64, input: R::Input) -> Result<R::Output, Box<Error>> {
         let items = [seq];
         let cx = ProducerContext::new(&self.station, &run.wanted, &items);
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");

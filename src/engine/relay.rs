@@ -6,11 +6,13 @@ use super::call::drop_quietly;
 use super::collector::Collector;
 use super::consumer::{AbortAtEnd, Failure, Taken};
 use super::exchange::Feeder;
+use super::fault::{Fate, Fault};
 use super::run::Run;
-use super::source::{Unfit, measure_and_push};
+use super::source::measure_and_push;
 use super::window::Window;
 use crate::error::Error;
 use crate::order::Order;
+use crate::policy::Verdict;
 use crate::runner::Runner;
 use crate::sync::now;
 
@@ -50,9 +52,20 @@ enum Ended {
     Complete,
     /// Nobody wants more.
     Unwanted,
-    Failed(Failure, Box<Error>),
+    Failed(Failure, Box<Fault>),
     /// The second run cannot take what the first made.
-    Unfit(Unfit),
+    Unfit(Error),
+}
+
+/// How far a relay has come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    /// How many results were handed on.
+    handed: u64,
+    /// How many items failed in the first run and were left out.
+    skipped: u64,
+    /// How many places of the second run were given away: to items, and to gaps.
+    places: u64,
 }
 
 impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
@@ -67,47 +80,88 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
         let bug = AbortAtEnd(&*self.to);
         let mut collector = Collector::new(&self.from.exchange, self.order, self.window, now());
         let mut feeder = Feeder::new(&self.to.exchange);
-        let (items, ended) = self.hand_on(&mut collector, &mut feeder);
-        let relayed = self.end(&mut feeder, items, ended);
+        let (progress, ended) = self.hand_on(&mut collector, &mut feeder);
+        let relayed = self.end(&mut feeder, progress, ended);
         std::mem::forget(bug);
         drop(over);
         collector.leave(&self.from.exchange).into_iter().for_each(drop_quietly);
         relayed
     }
 
-    /// How many results were handed on, and why no more were.
+    /// What was handed on, and why no more was.
     fn hand_on(
         &self,
         collector: &mut Collector<A::Output>,
         feeder: &mut Feeder<B::Input, B::Output>,
-    ) -> (u64, Ended) {
-        let (from, to) = (&*self.from, &*self.to);
+    ) -> (Progress, Ended) {
+        let from = &*self.from;
         let mut total = None;
-        let mut items = 0;
+        let mut progress = Progress::default();
         while self.take_credit(collector, feeder) {
             let Some((seq, outcome)) = from.next_result(collector, &mut total) else {
                 let is_complete = total == Some(collector.consumed());
-                return (items, if is_complete { Ended::Complete } else { Ended::Unwanted });
+                return (progress, if is_complete { Ended::Complete } else { Ended::Unwanted });
             };
-            let output = match outcome {
-                Ok(output) => output,
-                Err(error) => {
-                    let failure = Failure { seq, items: error.failed_items() };
-                    return (items, Ended::Failed(failure, error));
+            let ended = match outcome {
+                Ok(output) => self.give(feeder, output, &mut progress),
+                Err(fault) if fault.fate == Fate::End => {
+                    let failure = Failure { seq, items: fault.items() };
+                    Err(Ended::Failed(failure, fault))
+                }
+                Err(fault) => {
+                    self.pass_over(feeder, *fault, &mut progress);
+                    Ok(())
                 }
             };
-            match to.measures.as_deref() {
-                None => feeder.push(&to.exchange, output),
-                Some(measures) => {
-                    if let Err(unfit) = measure_and_push(to, feeder, measures, output) {
-                        return (items, Ended::Unfit(unfit));
-                    }
-                }
+            if let Err(ended) = ended {
+                return (progress, ended);
             }
-            items += 1;
             collector.done(&from.exchange);
         }
-        (items, Ended::Unwanted)
+        (progress, Ended::Unwanted)
+    }
+
+    /// Gives a result out as an item of the second run.
+    fn give(
+        &self,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        output: A::Output,
+        progress: &mut Progress,
+    ) -> Result<(), Ended> {
+        let to = &*self.to;
+        let given = match to.measures.as_deref() {
+            None => {
+                feeder.push(&to.exchange, output);
+                Ok(())
+            }
+            Some(measures) => measure_and_push(to, feeder, measures, output),
+        };
+        if let Err(unfit) = given {
+            let error = unfit.into_error(progress.places);
+            match to.verdict(&error) {
+                Verdict::Skip => {
+                    let fault = Err(Fault::skipped(error));
+                    feeder.leave_gap(&to.exchange, progress.places, fault);
+                }
+                Verdict::Stop => return Err(Ended::Unfit(error)),
+            }
+        }
+        progress.handed += 1;
+        progress.places += 1;
+        Ok(())
+    }
+
+    /// An item that was left out in the first run leaves a gap in the second.
+    fn pass_over(
+        &self,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        fault: Fault,
+        progress: &mut Progress,
+    ) {
+        progress.skipped += fault.items();
+        let fault = Fault { fate: Fate::SkipEarlier, ..fault };
+        feeder.leave_gap(&self.to.exchange, progress.places, Err(Box::new(fault)));
+        progress.places += 1;
     }
 
     /// Waits for room in the second run. What the first is owed goes back before, or its producers
@@ -125,33 +179,39 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
     }
 
     /// Ends the input of the second run. A failure takes the place that its item would have had there.
-    fn end(&self, feeder: &mut Feeder<B::Input, B::Output>, items: u64, ended: Ended) -> Relayed {
-        let mut taken = Taken { ok: items, failure: None };
-        let mut given = Given { items, unread: None, passed_on: None };
-        let failed = match ended {
+    fn end(
+        &self,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        progress: Progress,
+        ended: Ended,
+    ) -> Relayed {
+        let Progress { handed, skipped, places } = progress;
+        let mut taken = Taken { ok: handed, skipped, failure: None };
+        let mut given = Given { items: handed, unread: None, passed_on: None };
+        let fault = match ended {
             Ended::Complete => {
                 given.unread = Some(0);
                 None
             }
             Ended::Unwanted => None,
-            Ended::Failed(failure, error) => {
+            Ended::Failed(failure, fault) => {
                 taken.failure = Some(failure);
-                given.passed_on = Some(items);
-                Some(error)
+                given.passed_on = Some(places);
+                Some(fault)
             }
-            Ended::Unfit(unfit) => {
+            Ended::Unfit(error) => {
                 taken.ok += 1;
                 given.items += 1;
-                Some(Box::new(unfit.into_error(items)))
+                Some(Fault::ending(error))
             }
         };
-        let places = items + u64::from(failed.is_some());
-        if let Some(error) = failed {
-            self.to.fail(items);
-            feeder.deliver(&self.to.exchange, items, Err(error));
+        let all = places + u64::from(fault.is_some());
+        if let Some(fault) = fault {
+            self.to.fail(places);
+            feeder.deliver(&self.to.exchange, places, Err(fault));
         }
         feeder.clear(&self.to.exchange);
-        self.to.exchange.end(places);
+        self.to.exchange.end(all);
         Relayed { taken, given }
     }
 }
@@ -166,7 +226,7 @@ mod tests {
     use crate::runner::RunControl;
 
     fn run_of<R: Runner>(_: &R, upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<R>> {
-        Arc::new(Run::new(Order::Input, 1, 4, None, None, upstream))
+        Arc::new(Run::new(Order::Input, 1, 4, None, None, Arc::default(), upstream))
     }
 
     /// That the later run has a feeder already is a bug, and stands for any other.

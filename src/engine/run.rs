@@ -6,12 +6,15 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::batch::Batching;
 use crate::cancel::{Interrupt, Pulling};
-use crate::engine::call::drop_quietly;
+use crate::engine::call::{catch, drop_quietly};
 use crate::engine::collector::Collector;
 use crate::engine::exchange::{Exchange, News};
+use crate::engine::fault::Fault;
 use crate::engine::outbox::Outcome;
+use crate::error::Error;
 use crate::measures::{Measure, Measures};
 use crate::order::Order;
+use crate::policy::{Policy, Verdict};
 use crate::runner::{RunControl, Runner, Wanted};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock};
@@ -24,6 +27,7 @@ pub(crate) struct Run<R: Runner> {
     pub(crate) exchange: Exchange<R::Input, R::Output>,
     /// `None` where nothing is measured.
     pub(crate) measures: Option<Arc<Measures<R::Input>>>,
+    policy: Arc<Policy>,
     /// What producers still need to work on.
     pub(crate) wanted: Wanted,
     /// What the consumer will still get to see. Differs from `wanted` after a stop, when the result
@@ -46,6 +50,7 @@ impl<R: Runner> Run<R> {
         window: usize,
         batching: Option<Batching>,
         measures: Option<Arc<Measures<R::Input>>>,
+        policy: Arc<Policy>,
         upstream: Option<Arc<dyn RunControl>>,
     ) -> Self {
         let (halting, halted) = bounded(0);
@@ -56,6 +61,7 @@ impl<R: Runner> Run<R> {
             upstream,
             exchange: Exchange::new(producers, window, batching, most_weight),
             measures,
+            policy,
             wanted: Wanted::all(),
             consumable: Wanted::all(),
             order,
@@ -76,15 +82,40 @@ impl<R: Runner> Run<R> {
         self.halt();
     }
 
-    /// A hook failed this item. `false` when nobody asks any more, and its error is to be dropped: the
-    /// run was ended, or has failed already, and the hook may have returned the error because it saw
-    /// that.
-    pub(crate) fn fail_if_wanted(&self, seq: u64) -> bool {
-        let is_wanted = !self.wanted.gave_up_on(Some(seq));
-        if is_wanted {
-            self.fail(seq);
+    /// What comes of an item that failed with this error. `None` when nobody asks any more, and the error
+    /// is dropped: the run was ended, or has failed already, and a hook may have returned it because it
+    /// saw that.
+    pub(crate) fn judge(&self, seq: u64, error: Error) -> Option<Box<Fault>> {
+        match self.verdict(&error) {
+            Verdict::Stop => self.end_with(seq, error),
+            Verdict::Skip if self.wanted.gave_up_on(Some(seq)) => {
+                drop_quietly(error);
+                None
+            }
+            Verdict::Skip => Some(Fault::skipped(error)),
         }
-        is_wanted
+    }
+
+    /// As [`judge`](Run::judge), for what nobody can go on after.
+    pub(crate) fn end_with(&self, seq: u64, error: Error) -> Option<Box<Fault>> {
+        if self.wanted.gave_up_on(Some(seq)) {
+            drop_quietly(error);
+            return None;
+        }
+        self.fail(seq);
+        Some(Fault::ending(error))
+    }
+
+    /// What the policy says of an error. A rule of the user's that panics is no reason to go on.
+    pub(crate) fn verdict(&self, error: &Error) -> Verdict {
+        catch(|| self.policy.judge(error)).unwrap_or_else(|message| {
+            tracing::warn!(%message, "the function that classifies errors panicked; the run stops");
+            Verdict::Stop
+        })
+    }
+
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// No input is pulled any more. In a pipeline that goes for all stages before this one, and what

@@ -11,6 +11,7 @@ use super::collector::Collector;
 use super::consumer::{Consumed, Consumer, Taken};
 use super::crew::{Building, Crew, cancelled_or};
 use super::exchange::{Feeder, News};
+use super::fault::{Fate, Fault};
 use super::run::Run;
 use super::source::{Pulled, Source};
 use super::window::Window;
@@ -24,6 +25,7 @@ use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::error::{Error, Result};
 use crate::measures::Measures;
 use crate::order::Order;
+use crate::policy::Policy;
 use crate::runner::{RunControl, Runner, Station};
 
 /// What a handle is built with, beside its runner and its configuration.
@@ -36,6 +38,7 @@ pub(crate) struct Settings {
     /// `None`: items are worked on one by one.
     pub(crate) batching: Option<Batching>,
     pub(crate) stack_size: Option<usize>,
+    pub(crate) policy: Arc<Policy>,
     pub(crate) gpu_lock: Option<GpuLock>,
     #[cfg(feature = "rayon")]
     pub(crate) cpu_threads: CpuThreads,
@@ -58,6 +61,8 @@ pub(crate) struct Engine<R: Runner> {
     /// caller leaked can still be ended.
     streaming: Option<Streaming<R>>,
     account: Account,
+    /// The errors that the last run skipped over: the first of them.
+    failures: Vec<Error>,
 }
 
 /// A run that producers take part in.
@@ -78,6 +83,15 @@ struct Streaming<R: Runner> {
     total: Option<u64>,
     account: Account,
     pulled: u64,
+}
+
+/// What a stream gives its caller.
+enum Yield<T> {
+    Output(T),
+    /// The error of an item that is left out.
+    Skipped(Error),
+    /// The error that ends the stream.
+    Last(Error),
 }
 
 /// The two ends of the hand-over that a stream's caller has.
@@ -104,6 +118,7 @@ impl<R: Runner + 'static> Engine<R> {
             crew: None,
             streaming: None,
             account: Account::default(),
+            failures: vec![],
         };
         engine.activate()?;
         Ok(engine)
@@ -173,12 +188,14 @@ impl<R: Runner + 'static> Engine<R> {
         let session = self.begin()?;
         let run = &session.run;
         let consumed = if run.is_cancelled() {
-            Ok(Consumed { result: Err(Error::Cancelled {}), taken: Taken::default() })
+            let result = Err(Error::Cancelled {});
+            Ok(Consumed { result, taken: Taken::default(), failures: vec![] })
         } else {
             self.feed_and_consume(run, &mut source, next)
         };
         self.seen = session.end();
-        let Consumed { result, taken } = consumed?;
+        let Consumed { result, taken, failures } = consumed?;
+        self.failures = failures;
         self.account = Account::new(source.pulled(), taken.ok, taken.failed(), source.unread());
         result
     }
@@ -234,9 +251,10 @@ impl<R: Runner + 'static> Engine<R> {
         if crew.is_own_thread() {
             return Err(Error::OwnThread {});
         }
-        let Settings { order, batching, .. } = self.settings;
-        let (window, measures) = (self.window().size(), self.measures.clone());
-        Ok(Arc::new(Run::new(order, crew.len(), window, batching, measures, upstream)))
+        let Settings { order, batching, ref policy, .. } = self.settings;
+        let (window, measures, policy) =
+            (self.window().size(), self.measures.clone(), policy.clone());
+        Ok(Arc::new(Run::new(order, crew.len(), window, batching, measures, policy, upstream)))
     }
 
     /// Has the token end `target`, which `run` is, or is part of.
@@ -301,11 +319,18 @@ impl<R: Runner + 'static> Engine<R> {
         &mut self,
         source: &mut Source<I, R::Input>,
     ) -> Option<Result<R::Output, Error>> {
-        let next = self.streaming.as_mut()?.next(source);
-        if !matches!(next, Some(Ok(_))) {
-            self.end_stream();
+        match self.streaming.as_mut()?.next(source) {
+            Some(Yield::Output(output)) => Some(Ok(output)),
+            Some(Yield::Skipped(error)) => Some(Err(error)),
+            Some(Yield::Last(error)) => {
+                self.end_stream();
+                Some(Err(error))
+            }
+            None => {
+                self.end_stream();
+                None
+            }
         }
-        next
     }
 }
 
@@ -334,6 +359,11 @@ impl<R: Runner> Engine<R> {
         self.crew.as_ref().map_or_else(Vec::new, Crew::ceilings)
     }
 
+    /// The errors that the last run skipped over: the first of them.
+    pub(crate) fn failures(&self) -> &[Error] {
+        &self.failures
+    }
+
     pub(crate) fn is_active(&self) -> bool {
         self.crew.is_some()
     }
@@ -342,6 +372,7 @@ impl<R: Runner> Engine<R> {
     pub(super) fn reset(&mut self, unread: Option<u64>) {
         self.end_stream();
         self.account = Account::new(0, 0, 0, unread);
+        std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
     }
 
     /// The run of a session is over: what it came to, and which requests are spent with it.
@@ -423,12 +454,12 @@ impl<R: Runner> Session<R> {
 }
 
 impl<R: Runner> Streaming<R> {
-    fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Result<R::Output, Error>> {
+    fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Yield<R::Output>> {
         let run = self.session.run.clone();
         loop {
             let collector = &mut unlocked(&mut self.ends).collector;
             if run.is_cancelled() {
-                return Some(Err(Error::Cancelled {}));
+                return Some(Yield::Last(Error::Cancelled {}));
             }
             if let Some((seq, outcome)) = collector.pop() {
                 if run.is_pointless(seq, &outcome) {
@@ -437,20 +468,40 @@ impl<R: Runner> Streaming<R> {
                     continue;
                 }
                 collector.done(&run.exchange);
-                match &outcome {
-                    Ok(_) => self.account.ok += 1,
-                    Err(error) => self.account.failed += error.failed_items(),
-                }
-                return Some(outcome.map_err(|error| *error));
+                return Some(match outcome {
+                    Ok(output) => {
+                        self.account.ok += 1;
+                        Yield::Output(output)
+                    }
+                    Err(fault) => self.meet(run.policy(), *fault),
+                });
             }
             if self.total == Some(collector.consumed()) {
-                return None;
+                let Account { ok, failed, .. } = self.account;
+                // Told once: what it is told with ends the stream.
+                return run.policy().gives_up_at_end(failed, ok + failed).then(|| {
+                    Yield::Last(Error::TooManyFailures { failed, items: ok + failed, source: None })
+                });
             }
             collector.settle(&run.exchange);
             if !self.pull(&run, source) {
                 let news = self.wait(&run);
                 run.check(news);
             }
+        }
+    }
+
+    /// It is the turn of an item that failed.
+    fn meet(&mut self, policy: &Policy, fault: Fault) -> Yield<R::Output> {
+        self.account.failed += fault.items();
+        let Account { ok, failed, .. } = self.account;
+        match fault.fate {
+            Fate::End => Yield::Last(fault.error),
+            _ if policy.gives_up_at(failed, ok + failed) => {
+                let source = Some(Box::new(fault.error));
+                Yield::Last(Error::TooManyFailures { failed, items: ok + failed, source })
+            }
+            Fate::Skip | Fate::SkipEarlier => Yield::Skipped(fault.error),
         }
     }
 

@@ -4,9 +4,11 @@ use std::cell::Cell;
 
 use super::call::{catch, catch_theirs, drop_quietly};
 use super::exchange::Feeder;
+use super::fault::Fault;
 use super::run::Run;
 use crate::error::{BoxError, Error, PanicMessage};
 use crate::measures::{Measure, Measures, TooLarge};
+use crate::policy::Verdict;
 use crate::runner::Runner;
 
 /// An iterator with what is known about it. It is not touched again once it has ended, failed or
@@ -117,26 +119,38 @@ impl<I, T> Source<I, T> {
         next: impl Fn(&mut I) -> Option<Result<T, BoxError>>,
         most: u64,
     ) -> Pulled {
-        let pause = self.pull_while_credited(run, feeder, next, most);
-        let item = self.pulled;
-        let error = match pause {
-            Pause::Credits => return Pulled::Items,
-            Pause::End => match self.broken.take() {
-                None => {
-                    self.end(run, feeder);
+        let end = self.pulled.saturating_add(most);
+        loop {
+            let pause = self.pull_while_credited(run, feeder, &next, end);
+            let item = self.pulled;
+            let error = match pause {
+                Pause::Credits => return Pulled::Items,
+                Pause::End => match self.broken.take() {
+                    None => {
+                        self.end(run, feeder);
+                        return Pulled::End;
+                    }
+                    Some(source) => {
+                        self.fail(run, feeder, Error::InputPanicked { item, source });
+                        return Pulled::End;
+                    }
+                },
+                Pause::Panicked(source) => {
+                    self.abandon();
+                    self.fail(run, feeder, Error::InputPanicked { item, source });
                     return Pulled::End;
                 }
-                Some(source) => Error::InputPanicked { item, source },
-            },
-            Pause::Failed(source) => Error::InputFailed { item, source },
-            Pause::Panicked(source) => {
-                self.abandon();
-                Error::InputPanicked { item, source }
+                Pause::Failed(source) => Error::InputFailed { item, source },
+                Pause::Unfit(unfit) => unfit.into_error(item),
+            };
+            match run.verdict(&error) {
+                Verdict::Skip => self.skip(run, feeder, error),
+                Verdict::Stop => {
+                    self.fail(run, feeder, error);
+                    return Pulled::End;
+                }
             }
-            Pause::Unfit(unfit) => unfit.into_error(item),
-        };
-        self.fail(run, feeder, error);
-        Pulled::End
+        }
     }
 
     /// The loop that every item goes through. A panic is caught around all of it and not around each
@@ -146,11 +160,10 @@ impl<I, T> Source<I, T> {
         run: &Run<R>,
         feeder: &mut Feeder<T, R::Output>,
         next: impl Fn(&mut I) -> Option<Result<T, BoxError>>,
-        most: u64,
+        end: u64,
     ) -> Pause {
         let Some(iter) = &mut self.iter else { return Pause::End };
         let pulled = &mut self.pulled;
-        let end = pulled.saturating_add(most);
         let in_iterator = Cell::new(false);
         let measures = run.measures.as_deref();
         let pull = || {
@@ -200,6 +213,17 @@ impl<I, T> Source<I, T> {
         }
     }
 
+    /// The item is left out: its failure takes its place in the order, and the input goes on.
+    fn skip<R: Runner<Input = T>>(
+        &mut self,
+        run: &Run<R>,
+        feeder: &mut Feeder<T, R::Output>,
+        error: Error,
+    ) {
+        feeder.leave_gap(&run.exchange, self.pulled, Err(Fault::skipped(error)));
+        self.pulled += 1;
+    }
+
     /// The failure takes the place in the order that its item would have had.
     fn fail<R: Runner<Input = T>>(
         &mut self,
@@ -210,7 +234,7 @@ impl<I, T> Source<I, T> {
         let seq = self.pulled;
         self.pulled += 1;
         run.fail(seq);
-        feeder.deliver(&run.exchange, seq, Err(Box::new(error)));
+        feeder.deliver(&run.exchange, seq, Err(Fault::ending(error)));
         self.end(run, feeder);
     }
 

@@ -15,6 +15,7 @@ use crate::engine::session::{Engine, Settings};
 use crate::error::Error;
 use crate::measures::{Amount, Measure, Measures};
 use crate::order::Order;
+use crate::policy::{MaxFailures, OnError, Policy, Verdict};
 use crate::runner::Runner;
 
 /// Builds a runner: see [`Handle::builder`].
@@ -48,6 +49,7 @@ pub struct Builder<R: Runner, O> {
     batch: Option<Batch>,
     measures: Measures<R::Input>,
     stack_size: Option<usize>,
+    policy: Policy,
     gpu_lock: Option<GpuLock>,
     #[cfg(feature = "rayon")]
     cpu_threads: CpuThreads,
@@ -66,6 +68,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             batch: None,
             measures: Measures::default(),
             stack_size: None,
+            policy: Policy::default(),
             gpu_lock: None,
             #[cfg(feature = "rayon")]
             cpu_threads: CpuThreads::default(),
@@ -196,6 +199,83 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         self
     }
 
+    /// What becomes of items that fail: by default the first error ends the run.
+    ///
+    /// With [`OnError::Skip`] the item is left out and the run goes on. That goes for an error or panic of
+    /// `producer_work` and of the hook for batches, for an `Err` of the input of
+    /// [`try_run`](Handle::try_run), and for items that a [limit](Builder::cost) refuses. The consumer
+    /// gets a call of [`consumer_skipped`](Runner::consumer_skipped) in the item's place;
+    /// [`account`](Handle::account) counts it as failed, and [`failures`](Handle::failures) has the
+    /// error. A [stream](Handle::stream) yields the error and goes on.
+    ///
+    /// What still ends the run: a hook of the consumer that fails, since what it writes to will not be there for
+    /// the next item either ([`classify`](Builder::classify) can say otherwise of an error that
+    /// `consumer_work` returns); a panic of the input; and a `producer_init` that fails after a panic.
+    ///
+    /// ```
+    /// use gangline::{OnError, OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
+    /// let builder = OrderedRunner::builder(parse).devices(2);
+    /// let mut runner = builder.on_error(OnError::Skip).build()?;
+    /// assert_eq!(runner.run(["1", "two", "3"])?, [1, 3]);
+    /// assert_eq!((runner.account().ok, runner.account().failed), (2, 1));
+    /// assert_eq!(runner.failures()[0].item(), Some(1));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_error(mut self, on_error: OnError) -> Self {
+        self.policy.on_error = on_error;
+        self
+    }
+
+    /// Decides for each error what becomes of it, instead of [`on_error`](Builder::on_error).
+    ///
+    /// `classify` is called once for each item that failed, with its error, on the thread where that
+    /// happened: the producer's, the consumer's, or the one that feeds. [`Error::hook`] and
+    /// [`Error::is_input`] tell what failed; the cause can be downcast. If it panics, the run stops. It is not asked about
+    /// what ends a run in any case.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, Verdict, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let read = map(|_| Ok(()), |_, _, path: &str| Ok(std::fs::read_to_string(path)?));
+    /// let mut runner = OrderedRunner::builder(read)
+    ///     .devices(2)
+    ///     .classify(|error| {
+    ///         let cause = std::error::Error::source(error);
+    ///         match cause.and_then(|cause| cause.downcast_ref::<std::io::Error>()) {
+    ///             Some(error) if error.kind() == std::io::ErrorKind::NotFound => Verdict::Skip,
+    ///             _ => Verdict::Stop,
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// assert!(runner.run(["/no/such/file"])?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn classify(
+        mut self,
+        classify: impl Fn(&Error) -> Verdict + Send + Sync + 'static,
+    ) -> Self {
+        self.policy.classify = Some(Arc::new(classify));
+        self
+    }
+
+    /// How many items may fail and be left out before the run fails too: a number, or a
+    /// [share](MaxFailures::share) of the items. Any number without it.
+    ///
+    /// The run then ends with [`Error::TooManyFailures`]. It says nothing about errors that are not
+    /// [skipped](Builder::on_error), of which the first ends the run.
+    ///
+    /// A share that is not between 0 and 1 is refused by [`build`](Builder::build).
+    pub fn max_failures(mut self, most: impl Into<MaxFailures>) -> Self {
+        self.policy.max_failures = Some(most.into());
+        self
+    }
+
     /// How many items may be given out and not yet consumed: exactly `items`. 1 makes
     /// everything serial; 0 is refused.
     ///
@@ -304,6 +384,9 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             return Err(Error::Batch {});
         }
         let batching = batching(self.batch, &self.measures)?;
+        if let Some(share) = self.policy.max_failures.and_then(|most| most.bad_share()) {
+            return Err(Error::Share { share });
+        }
         if let Some(window) = self.window.filter(|&window| window < most) {
             return Err(Error::Window { window, least: most });
         }
@@ -317,6 +400,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             window: self.window,
             batching,
             stack_size: self.stack_size,
+            policy: Arc::new(self.policy),
             gpu_lock: self.gpu_lock,
             #[cfg(feature = "rayon")]
             cpu_threads: self.cpu_threads,
@@ -364,6 +448,7 @@ impl<R: Runner, O> fmt::Debug for Builder<R, O> {
         f.field("batch", &self.batch);
         f.field("measures", &self.measures);
         f.field("stack_size", &self.stack_size);
+        f.field("policy", &self.policy);
         f.field("gpu_lock", &self.gpu_lock);
         #[cfg(feature = "rayon")]
         f.field("cpu_threads", &self.cpu_threads);

@@ -28,6 +28,7 @@ pub(super) struct FeederEnds<I, T> {
     /// To the collector.
     pub(super) aside: Outbox<T>,
     pub(super) weights: Option<Sender<u64>>,
+    pub(super) gaps: Sender<u64>,
 }
 
 impl<I, T> Feeder<I, T> {
@@ -136,6 +137,18 @@ impl<I, T> Feeder<I, T> {
             self.ends.inlet.push(item);
         }
         exchange.idle.notify();
+    }
+
+    /// Leaves the index of the next item as a gap, and delivers its result, which no producer sees.
+    pub(crate) fn leave_gap(&mut self, exchange: &Exchange<I, T>, seq: u64, result: Outcome<T>) {
+        if let Some(weights) = &mut self.ends.weights {
+            weights.push(0);
+        }
+        self.ends.gaps.push(seq);
+        // Only the feeder writes. What follows is published after this.
+        let gaps = exchange.gaps.load(Ordering::Relaxed);
+        exchange.gaps.store(gaps + 1, Ordering::Release);
+        self.deliver(exchange, seq, result);
     }
 
     /// Delivers the result of an item that no producer sees: the one after all that were pushed.

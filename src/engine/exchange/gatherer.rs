@@ -88,7 +88,7 @@ impl<'a, I, T> Gatherer<'a, I, T> {
         }
         match self.pick(&mut intake) {
             Pick::Take(selection) => {
-                let gathered = intake.gather(selection);
+                let gathered = intake.gather(selection, exchange.gaps.load(Ordering::Relaxed));
                 let leaves_some = exchange.has_some(&intake);
                 drop(intake);
                 // Whoever takes from several leaves the rest to a neighbour that may be asleep.
@@ -169,7 +169,7 @@ impl<I, T> Exchange<I, T> {
         let (pushed, more) = self.look_at(intake);
         match &intake.shelf {
             Some((shelf, _)) => shelf.pick(batching.rule, limits, now(), more),
-            None => pick_by_number(batching.rule, limits, pushed - intake.next, more),
+            None => pick_by_number(batching.rule, limits, pushed - intake.taken, more),
         }
     }
 
@@ -178,7 +178,7 @@ impl<I, T> Exchange<I, T> {
     fn look_at(&self, intake: &mut Intake<I>) -> (u64, More) {
         loop {
             let pushed = self.pushed.load(Ordering::Acquire);
-            intake.put_on_shelf(pushed);
+            intake.put_on_shelf(pushed, self.gaps.load(Ordering::Relaxed));
             let more = self.more();
             if self.pushed.load(Ordering::Acquire) == pushed {
                 return (pushed, more);
@@ -190,7 +190,7 @@ impl<I, T> Exchange<I, T> {
     fn has_some(&self, intake: &Intake<I>) -> bool {
         match &intake.shelf {
             Some((shelf, _)) => shelf.len() > 0,
-            None => self.pushed.load(Ordering::Acquire) > intake.next,
+            None => self.pushed.load(Ordering::Acquire) > intake.taken,
         }
     }
 
@@ -218,27 +218,38 @@ fn pick_by_number(rule: Batch, limits: Limits, here: u64, more: More) -> Pick {
 }
 
 impl<I> Intake<I> {
-    /// Puts what was pushed on the shelf, if there is one.
-    fn put_on_shelf(&mut self, pushed: u64) {
-        let Some((shelf, notes)) = &mut self.shelf else { return };
-        while shelf.next() < pushed {
+    /// Puts what was pushed on the shelf, if there is one. `gaps`: how many there are by now.
+    fn put_on_shelf(&mut self, pushed: u64, gaps: u64) {
+        while self.shelf.is_some() && self.taken < pushed {
+            self.row(1, gaps);
+            let Some((shelf, notes)) = &mut self.shelf else { return };
+            while shelf.next() < self.next {
+                shelf.leave_gap();
+            }
             let input = self.items.pop().expect("so many items were pushed");
             shelf.put(input, notes.pop().expect("each item has a note"));
+            self.next += 1;
+            self.taken += 1;
         }
     }
 
     /// Takes out what was picked.
-    fn gather(&mut self, selection: Selection) -> Gathered<I> {
+    fn gather(&mut self, selection: Selection, gaps: u64) -> Gathered<I> {
         match (&mut self.shelf, selection) {
             (Some((shelf, _)), selection) => Gathered::of(shelf.take(selection)),
-            (None, Selection::First(count)) => self.gather_first(count),
+            (None, Selection::First(count)) => self.gather_first(count, gaps),
             (None, Selection::Like { .. }) => unreachable!("like items are on a shelf"),
         }
     }
 
-    fn gather_first(&mut self, count: usize) -> Gathered<I> {
-        let items = (self.next..self.next + count as u64).collect();
-        self.next += count as u64;
+    fn gather_first(&mut self, count: usize, gaps: u64) -> Gathered<I> {
+        let mut items = Vec::with_capacity(count);
+        while items.len() < count {
+            let row = self.row(count - items.len(), gaps) as u64;
+            items.extend(self.next..self.next + row);
+            self.next += row;
+        }
+        self.taken += count as u64;
         let inputs = (0..count).map(|_| self.items.pop().expect("so many items were pushed"));
         Gathered { items, inputs: inputs.collect(), sizes: vec![] }
     }

@@ -231,6 +231,11 @@ impl<'a, I, T> Taker<'a, I, T> {
         // also keeps the order of starting so near to that of the input that the window has room
         // for an item of every producer, whatever order it holds results back for.
         let share = (here / self.exchange.producers()).clamp(1, self.take).min(here);
+        // Read after the items that are here, which the gaps before them were written before.
+        let share = match share {
+            0 => 0,
+            share => intake.row(share, self.exchange.gaps.load(Ordering::Relaxed)),
+        };
         let seqs = intake.next..;
         intake.next += share as u64;
         let mut items = seqs.zip(intake.items.take(share));

@@ -1,0 +1,509 @@
+//! Errors that are skipped over: what is left out, what is told, and what still ends a run.
+
+use std::error::Error as _;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use gangline::testing::{Script, Simulated};
+use gangline::{
+    Batch, Builder, ConsumerContext, Error, Hook, InChosenOrder, MaxFailures, OnError, Order, Pool,
+    ProducerContext, Result, Runner, Verdict, map,
+};
+use proptest::prelude::*;
+
+use crate::echo::Echo;
+use crate::hooks::{Hooks, both_orders, sorted};
+use crate::support::no_hang;
+
+both_orders! {
+    items_that_fail_are_left_out,
+    a_panic_costs_the_state_and_not_the_run,
+    errors_of_the_input_leave_gaps,
+    a_stream_yields_errors_and_goes_on,
+    a_batch_that_fails_together_is_left_out_together,
+    a_limit_that_refuses_an_item_leaves_it_out,
+    too_many_failures_end_the_run,
+    a_consumer_that_fails_ends_the_run,
+    a_consumer_that_is_told_may_fail_or_stop,
+    a_panic_of_the_input_ends_the_run,
+    a_state_that_cannot_be_made_anew_ends_the_run,
+}
+
+fn builder<R: Runner + 'static>(runner: R, order: Order) -> Builder<R, InChosenOrder> {
+    Pool::builder(runner).order(order).devices(3).on_error(OnError::Skip)
+}
+
+fn fails_at_thirds() -> Hooks {
+    Hooks::new().work(|_, x| if x % 3 == 0 { Err(format!("bad {x}").into()) } else { Ok(x) })
+}
+
+/// The numbers below `count` that are no multiple of three.
+fn others(count: u64) -> Vec<u64> {
+    (0..count).filter(|x| x % 3 != 0).collect()
+}
+
+fn items(errors: &[Error]) -> Vec<u64> {
+    sorted(errors.iter().map(|error| error.item().unwrap()).collect())
+}
+
+fn items_that_fail_are_left_out(order: Order) {
+    let mut pool = builder(fails_at_thirds(), order).build().unwrap();
+    let outputs = pool.run(0..300).unwrap();
+    if order == Order::Input {
+        assert!(outputs.is_sorted());
+        assert!(pool.failures().is_sorted_by_key(|error| error.item()));
+    }
+    assert_eq!(sorted(outputs), others(300));
+    let account = pool.account();
+    assert_eq!((account.ok, account.failed, account.cancelled), (200, 100, 0));
+    assert_eq!(items(pool.failures()), (0..300).step_by(3).collect::<Vec<_>>());
+    let error = pool.failures().iter().find(|error| error.item() == Some(3)).unwrap();
+    assert_eq!((error.hook(), error.attempt()), (Some(Hook::ProducerWork), Some(1)));
+    assert_eq!(error.source().unwrap().to_string(), "bad 3");
+    assert_eq!(pool.run([1, 2]).unwrap(), [1, 2]);
+    assert!(pool.failures().is_empty(), "those of the last run");
+}
+
+#[test]
+fn without_a_policy_the_first_error_ends_the_run() {
+    let mut pool = Pool::builder(fails_at_thirds()).devices(2).build().unwrap();
+    assert_eq!(pool.run(1..9).unwrap_err().item(), Some(2));
+    assert!(pool.failures().is_empty());
+}
+
+fn a_panic_costs_the_state_and_not_the_run(order: Order) {
+    let inits = Arc::new(AtomicU64::new(0));
+    let counted = inits.clone();
+    let hooks = Hooks::new()
+        .init(move |_| {
+            counted.fetch_add(1, SeqCst);
+            Ok(())
+        })
+        .work(|_, x| {
+            assert!(x % 10 != 0, "bad {x}");
+            Ok(x)
+        });
+    let mut pool = builder(hooks, order).build().unwrap();
+    assert_eq!(pool.run(0..100).unwrap().len(), 90);
+    assert_eq!(pool.account().failed, 10);
+    assert!(pool.failures().iter().all(Error::is_panic));
+    // One more for each panic, but for those that no item followed on their producer.
+    let inits = inits.load(SeqCst);
+    assert!((3 + 10 - 3..=3 + 10).contains(&inits), "{inits}");
+}
+
+fn errors_of_the_input_leave_gaps(order: Order) {
+    for batch in [None, Some(Batch::of(4)), Some(Batch::up_to(4))] {
+        for sized in [false, true] {
+            let told = Arc::new(Mutex::new(Vec::new()));
+            let mut builder = builder(Telling::new(&told), order).window(8);
+            if let Some(batch) = batch {
+                builder = builder.batch(batch);
+                if sized {
+                    builder = builder.padded(1_000u64, |&x| 1 + x);
+                }
+            }
+            let mut pool = builder.build().unwrap();
+            let input =
+                (0..100u64).map(|x| if x % 3 == 0 { Err(format!("no {x}")) } else { Ok(x) });
+            let outputs = pool.try_run(input).unwrap();
+            assert!(order == Order::Completion || outputs.is_sorted());
+            assert_eq!(sorted(outputs), others(100));
+            assert_eq!((pool.account().ok, pool.account().failed), (66, 34));
+            assert!(pool.failures().iter().all(Error::is_input));
+            let told = told.lock().unwrap();
+            assert_eq!(sorted(told.clone()), (0..100).step_by(3).collect::<Vec<_>>());
+            assert!(order == Order::Completion || told.is_sorted());
+        }
+    }
+}
+
+/// Gives numbers back, and notes which items the consumer was told are left out. Outputs are checked to
+/// come with the index that their item has in the input.
+struct Telling {
+    told: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Telling {
+    fn new(told: &Arc<Mutex<Vec<u64>>>) -> Self {
+        Telling { told: told.clone() }
+    }
+}
+
+impl Runner for Telling {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = ();
+    type ConsumerState = Vec<u64>;
+    type Summary = Vec<u64>;
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+    fn producer_work(&self, cx: &ProducerContext<'_>, (): &mut (), x: u64) -> Result<u64> {
+        assert_eq!(cx.item(), Some(x));
+        Ok(x)
+    }
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<u64>> {
+        Ok(vec![])
+    }
+    fn consumer_work(&self, cx: &ConsumerContext<'_>, all: &mut Vec<u64>, x: u64) -> Result<()> {
+        assert_eq!(cx.item(), Some(x));
+        all.push(x);
+        Ok(())
+    }
+    fn consumer_skipped(
+        &self,
+        cx: &ConsumerContext<'_>,
+        _: &mut Vec<u64>,
+        error: &Error,
+    ) -> Result<()> {
+        assert_eq!(cx.item(), error.item());
+        self.told.lock().unwrap().push(cx.item().unwrap());
+        Ok(())
+    }
+    fn consumer_end(&self, _: &ConsumerContext<'_>, all: Vec<u64>) -> Result<Vec<u64>> {
+        Ok(all)
+    }
+}
+
+fn a_stream_yields_errors_and_goes_on(order: Order) {
+    let mut pool = builder(fails_at_thirds(), order).build().unwrap();
+    let (mut outputs, mut errors) = (vec![], vec![]);
+    for output in pool.try_stream((0..90).map(|x| if x == 50 { Err("no") } else { Ok(x) })) {
+        match output {
+            Ok(y) => outputs.push(y),
+            Err(error) => errors.push(error),
+        }
+    }
+    assert_eq!(sorted(outputs).len(), 59);
+    assert_eq!(errors.len(), 31);
+    assert_eq!(errors.iter().filter(|error| error.is_input()).count(), 1);
+    assert_eq!((pool.account().ok, pool.account().failed), (59, 31));
+}
+
+fn a_batch_that_fails_together_is_left_out_together(order: Order) {
+    let together = Together;
+    let builder = Pool::builder(together).order(order).devices(1).on_error(OnError::Skip);
+    let mut pool = builder.batch(Batch::of(4)).build().unwrap();
+    assert_eq!(sorted(pool.run(0..12).unwrap()), [0, 1, 2, 3, 8, 9, 10, 11]);
+    assert_eq!((pool.account().ok, pool.account().failed), (8, 4));
+    let failures = pool.failures();
+    let first = failures.iter().find(|error| error.hook().is_some()).unwrap();
+    assert_eq!(first.items(), [4, 5, 6, 7]);
+    let others: Vec<_> = failures.iter().filter(|error| error.hook().is_none()).collect();
+    assert_eq!(others.len(), 3);
+    assert_eq!(others[0].to_string(), "item 5 failed in a batch with item 4");
+    assert_eq!(pool.stream(0..12).filter(|output| output.is_err()).count(), 4);
+}
+
+/// Takes its inputs, and fails at the batch with 5.
+struct Together;
+
+impl Runner for Together {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = ();
+    type ConsumerState = Vec<u64>;
+    type Summary = Vec<u64>;
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), x: u64) -> Result<u64> {
+        Ok(x)
+    }
+    fn producer_work_batch(
+        &self,
+        _: &ProducerContext<'_>,
+        (): &mut (),
+        inputs: &mut Vec<u64>,
+    ) -> Result<Vec<Result<u64>>> {
+        let inputs = std::mem::take(inputs);
+        if inputs.contains(&5) {
+            return Err("five".into());
+        }
+        Ok(inputs.into_iter().map(Ok).collect())
+    }
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<u64>> {
+        Ok(vec![])
+    }
+    fn consumer_work(&self, _: &ConsumerContext<'_>, all: &mut Vec<u64>, x: u64) -> Result<()> {
+        all.push(x);
+        Ok(())
+    }
+    fn consumer_end(&self, _: &ConsumerContext<'_>, all: Vec<u64>) -> Result<Vec<u64>> {
+        Ok(all)
+    }
+}
+
+#[test]
+fn ac4_one_bad_item_of_four_fails_alone_and_the_others_keep_their_results() {
+    let echo = Echo::new().failing_at(2);
+    let calls = echo.calls();
+    let builder = Pool::builder(echo).devices(1).on_error(OnError::Skip).batch(Batch::of(4));
+    let mut pool = builder.build().unwrap();
+    assert_eq!(pool.run(0..4).unwrap(), [0, 1, 3]);
+    assert_eq!(items(pool.failures()), [2]);
+    assert_eq!(
+        *calls.lock().unwrap(),
+        [vec![0, 1, 2, 3], vec![0, 1], vec![2, 3], vec![2], vec![3]]
+    );
+}
+
+fn a_limit_that_refuses_an_item_leaves_it_out(order: Order) {
+    let builder = builder(Echo::new(), order).batch(Batch::up_to(4));
+    let mut pool = builder.cost(50u64, |&x| x).window_weight(80u64, |&x| x).build().unwrap();
+    let outputs = pool.run([1, 60, 2, 70, 3]).unwrap();
+    assert_eq!(sorted(outputs), [1, 2, 3]);
+    assert_eq!(items(pool.failures()), [1, 3]);
+    assert_eq!((pool.account().ok, pool.account().failed), (3, 2));
+}
+
+fn too_many_failures_end_the_run(order: Order) {
+    let mut pool = builder(fails_at_thirds(), order).max_failures(4).build().unwrap();
+    assert_eq!(pool.run(0..12).unwrap().len(), 8, "four may fail");
+    let error = pool.run(0..1_000).unwrap_err();
+    let Error::TooManyFailures { failed, items, .. } = &error else { panic!("{error:#}") };
+    assert_eq!((*failed, order == Order::Completion || *items == 13), (5, true), "{error:#}");
+    assert!(error.source().unwrap().to_string().starts_with("producer_work failed for item"));
+    assert_eq!(pool.account().failed, 5);
+
+    let most = MaxFailures::share(0.2);
+    let mut pool = builder(fails_at_thirds(), order).max_failures(most).build().unwrap();
+    let error = pool.run(0..1_000_000).unwrap_err();
+    assert!(matches!(error, Error::TooManyFailures { items: 100, .. }), "{error:#}");
+    let error = pool.run(0..12).unwrap_err();
+    assert_eq!(error.to_string(), "too many failures: 4 of 12 items", "judged at the end");
+    let last = pool.stream(0..12).last().unwrap().unwrap_err();
+    assert_eq!(last.to_string(), "too many failures: 4 of 12 items");
+    assert!(pool.run([]).unwrap().is_empty());
+}
+
+#[test]
+fn a_share_that_is_none_is_refused() {
+    let builder = Pool::builder(Hooks::new()).devices(1).max_failures(MaxFailures::share(5.0));
+    let error = builder.build().unwrap_err();
+    assert_eq!(error.to_string(), "a share of 5 is none; write one from 0 to 1");
+}
+
+fn a_consumer_that_fails_ends_the_run(order: Order) {
+    let failing = || Hooks::new().consume(|_, x| if x == 3 { Err("full".into()) } else { Ok(()) });
+    let mut pool = builder(failing(), order).build().unwrap();
+    let error = pool.run(0..9).unwrap_err();
+    assert_eq!((error.item(), error.hook()), (Some(3), Some(Hook::ConsumerWork)));
+
+    let tolerant = Pool::builder(failing()).order(order).devices(3).classify(|_| Verdict::Skip);
+    let mut pool = tolerant.build().unwrap();
+    assert_eq!(sorted(pool.run(0..9).unwrap()), [0, 1, 2, 4, 5, 6, 7, 8]);
+    assert_eq!((pool.account().ok, pool.account().failed), (8, 1));
+
+    let panicking = Hooks::new().consume(|_, x| {
+        assert!(x != 3, "broken");
+        Ok(())
+    });
+    let tolerant = Pool::builder(panicking).order(order).devices(3).classify(|_| Verdict::Skip);
+    assert!(tolerant.build().unwrap().run(0..9).unwrap_err().is_panic(), "its state is broken");
+}
+
+#[test]
+fn a_rule_tells_errors_apart() {
+    let hooks = Hooks::new().work(|_, x| match x {
+        3 => Err("harmless".into()),
+        6 => Err("grave".into()),
+        x => Ok(x),
+    });
+    let builder = Pool::builder(hooks).devices(2).classify(|error| {
+        match error.source().unwrap().to_string().as_str() {
+            "harmless" => Verdict::Skip,
+            _ => Verdict::Stop,
+        }
+    });
+    let mut pool = builder.build().unwrap();
+    assert_eq!(pool.run(0..9).unwrap_err().item(), Some(6));
+    assert_eq!((pool.account().ok, pool.account().failed), (5, 2));
+    assert_eq!(items(pool.failures()), [3], "also after an error");
+}
+
+#[test]
+fn a_rule_that_panics_stops_the_run() {
+    let builder = Pool::builder(fails_at_thirds()).devices(2).classify(|_| panic!("no idea"));
+    let error = no_hang(move || builder.build().unwrap().run(1..9).unwrap_err());
+    assert_eq!(error.item(), Some(2), "with the error that it was asked about");
+}
+
+fn a_consumer_that_is_told_may_fail_or_stop(order: Order) {
+    for stops in [false, true] {
+        let mut pool = builder(Strict { stops }, order).build().unwrap();
+        let result = pool.run(0..100);
+        assert_eq!(pool.account().failed, 1, "{:?}", pool.account());
+        if stops {
+            assert!(result.unwrap() <= 100);
+        } else {
+            let error = result.unwrap_err();
+            assert_eq!((error.hook(), error.item()), (Some(Hook::ConsumerSkipped), Some(50)));
+            assert_eq!(
+                format!("{error:#}"),
+                "consumer_skipped failed for item 50: none may be left out"
+            );
+        }
+    }
+}
+
+/// Fails at item 50, and then in `consumer_skipped`, or stops there. Counts what it consumed.
+struct Strict {
+    stops: bool,
+}
+
+impl Runner for Strict {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = ();
+    type ConsumerState = u64;
+    type Summary = u64;
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), x: u64) -> Result<u64> {
+        if x == 50 { Err("bad".into()) } else { Ok(x) }
+    }
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<u64> {
+        Ok(0)
+    }
+    fn consumer_work(&self, _: &ConsumerContext<'_>, count: &mut u64, _: u64) -> Result<()> {
+        *count += 1;
+        Ok(())
+    }
+    fn consumer_skipped(&self, cx: &ConsumerContext<'_>, _: &mut u64, _: &Error) -> Result<()> {
+        match self.stops {
+            true => {
+                cx.stop();
+                Ok(())
+            }
+            false => Err("none may be left out".into()),
+        }
+    }
+    fn consumer_end(&self, _: &ConsumerContext<'_>, count: u64) -> Result<u64> {
+        Ok(count)
+    }
+}
+
+fn a_panic_of_the_input_ends_the_run(order: Order) {
+    let mut pool = builder(Hooks::new(), order).build().unwrap();
+    let error = pool.run((0..9).inspect(|&x| assert!(x != 5, "broken"))).unwrap_err();
+    assert!(error.is_input() && error.is_panic());
+    assert_eq!((error.item(), pool.account().failed), (Some(5), 1));
+}
+
+fn a_state_that_cannot_be_made_anew_ends_the_run(order: Order) {
+    let inits = Arc::new(AtomicU64::new(0));
+    let hooks = Hooks::new()
+        .init(move |_| match inits.fetch_add(1, SeqCst) {
+            0 => Ok(()),
+            _ => Err("worn out".into()),
+        })
+        .work(|_, x| {
+            assert!(x != 4, "bad");
+            Ok(x)
+        });
+    let builder = Pool::builder(hooks).order(order).devices(1).on_error(OnError::Skip);
+    let mut pool = builder.build().unwrap();
+    let error = pool.run(0..9).unwrap_err();
+    assert_eq!(error.hook(), Some(Hook::ProducerInit), "{error:#}");
+    assert_eq!(error.source().unwrap().to_string(), "worn out");
+    let account = pool.account();
+    assert_eq!(account.failed, 2, "{account:?}");
+    assert!(order == Order::Completion || account.ok == 4, "{account:?}");
+}
+
+#[test]
+fn only_so_many_errors_are_kept() {
+    let hooks = Hooks::new().work(|_, _| Err("bad".into()));
+    let mut pool = builder(hooks, Order::Input).build().unwrap();
+    assert!(pool.run(0..25_000).unwrap().is_empty());
+    assert_eq!((pool.account().failed, pool.failures().len()), (25_000, 10_000));
+    assert_eq!(pool.failures().last().unwrap().item(), Some(9_999));
+}
+
+#[test]
+fn a_stage_leaves_gaps_in_those_that_follow() {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let mut first = builder(fails_at_thirds(), Order::Input).build().unwrap();
+    let second = Hooks::new().work(|cx, x| {
+        assert_eq!(cx.item(), Some(x), "its place in the whole input");
+        if x % 5 == 0 { Err("bad".into()) } else { Ok(x) }
+    });
+    let mut second = builder(second, Order::Input).build().unwrap();
+    let mut third = builder(Telling::new(&told), Order::Input).build().unwrap();
+    let outputs = no_hang(move || {
+        let outputs = first.then(&mut second).then(&mut third).run(0..90).unwrap();
+        assert_eq!((first.account().ok, first.account().failed), (60, 30));
+        assert_eq!((second.account().ok, second.account().failed), (48, 12));
+        assert_eq!((third.account().ok, third.account().failed), (48, 0));
+        outputs
+    });
+    let expected: Vec<_> = (0..90).filter(|x| x % 3 != 0 && x % 5 != 0).collect();
+    assert_eq!(outputs, expected);
+    let left_out: Vec<_> = (0..90).filter(|x| x % 3 == 0 || x % 5 == 0).collect();
+    assert_eq!(*told.lock().unwrap(), left_out, "the last consumer is told of all");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    /// A run in input order gives what is good and tells the rest, whatever the batches, and whichever
+    /// way items fail.
+    #[test]
+    fn what_is_good_comes_through(
+        kinds in proptest::collection::vec(0..6u8, 0..150),
+        devices in 1usize..4,
+        window in proptest::option::of(8usize..40),
+        batch in proptest::option::of((1usize..8, any::<bool>())),
+        padded in any::<bool>(),
+        slow_calls in proptest::collection::vec(1u64..40, 0..3),
+    ) {
+        let script = slow_calls.iter().fold(Script::new(), |script, &call| script.fails_at(call));
+        let fails_by_script = !slow_calls.is_empty();
+        let count = kinds.len() as u64;
+        let of = kinds.clone();
+        let hooks = Hooks::new().work(move |_, x| match of[x as usize] {
+            1 => Err("bad".into()),
+            2 => panic!("bad"),
+            _ => Ok(x),
+        });
+        let simulated = Simulated::new(hooks).on(0, script);
+        let mut builder = Pool::builder(simulated).devices(devices).on_error(OnError::Skip);
+        if let Some(window) = window {
+            builder = builder.window(window);
+        }
+        if let Some((most, fixed)) = batch {
+            builder = builder.batch(if fixed { Batch::of(most) } else { Batch::up_to(most) });
+            if padded {
+                builder = builder.padded(1_000u64, |&x| 1 + x % 50);
+            }
+        }
+        let mut pool = builder.build().unwrap();
+        let source = kinds.clone();
+        let input = (0..count).map(move |x| if source[x as usize] == 3 { Err("no") } else { Ok(x) });
+        let (outputs, account) = no_hang(move || (pool.try_run(input).unwrap(), pool.account()));
+        let good: Vec<_> = (0..count).filter(|&x| !(1..=3).contains(&kinds[x as usize])).collect();
+        prop_assert!(outputs.is_sorted());
+        if fails_by_script {
+            prop_assert!(outputs.iter().all(|x| good.contains(x)));
+        } else {
+            prop_assert_eq!(&outputs, &good);
+        }
+        prop_assert_eq!(account.ok, outputs.len() as u64);
+        prop_assert_eq!(account.ok + account.failed, count);
+        prop_assert_eq!(account.cancelled, 0);
+    }
+}
+
+/// Without a rule for its type, a closure is a runner that skips like any other.
+#[test]
+fn closures_skip_too() {
+    let parse = map(|_| Ok(()), |_, (), text: &str| Ok(text.parse::<u8>()?));
+    let mut pool = Pool::builder(parse).devices(2).on_error(OnError::Skip).build().unwrap();
+    assert_eq!(pool.run(["1", "x", "3"]).unwrap(), [1, 3]);
+}
