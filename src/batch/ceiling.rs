@@ -34,6 +34,11 @@ impl Ceiling {
 
     /// There was no memory for a batch of this extent.
     pub(crate) fn fell_short(&mut self, extent: u64) {
+        // Of items that cost nothing it is not the extent that is too much. And one item is tried also if
+        // it is above the ceiling: that it failed does not raise it.
+        if extent == 0 || self.extent.is_some_and(|ceiling| extent > ceiling) {
+            return;
+        }
         let half = (extent / 2).max(1);
         self.extent = Some(if (half..extent).contains(&self.proven) {
             self.patience = self.patience.saturating_mul(2).min(MOST_PATIENCE);
@@ -94,6 +99,21 @@ mod tests {
         let mut ceiling = Ceiling::new();
         ceiling.fell_short(1);
         assert_eq!(ceiling.extent(), Some(1));
+    }
+
+    #[test]
+    fn an_item_above_the_ceiling_does_not_raise_it() {
+        let mut ceiling = Ceiling::new();
+        ceiling.fell_short(20);
+        ceiling.fell_short(100);
+        assert_eq!(ceiling.extent(), Some(10));
+    }
+
+    #[test]
+    fn items_that_cost_nothing_teach_nothing() {
+        let mut ceiling = Ceiling::new();
+        ceiling.fell_short(0);
+        assert_eq!(ceiling.extent(), None);
     }
 
     #[test]

@@ -82,11 +82,11 @@ impl<R: Runner> Producer<R> {
                     }
                     if self.can_split(run, &part) {
                         drop_quietly(error);
-                        split(
-                            part,
-                            if wants_memory { Cut::Memory } else { Cut::Blame },
-                            &mut parts,
-                        );
+                        let cut = match wants_memory && self.is_too_much(limits, &part) {
+                            true => Cut::Memory,
+                            false => Cut::Blame,
+                        };
+                        split(part, cut, &mut parts);
                     } else {
                         fail_batch(run, gatherer, &part.items, error);
                         drop_inputs(part);
@@ -103,14 +103,24 @@ impl<R: Runner> Producer<R> {
         parts: &mut Vec<Part<R::Input>>,
     ) -> Option<Gathered<R::Input>> {
         let Part { mut gathered, .. } = parts.pop()?;
-        if let Some(extent) = self.ceiling.extent() {
-            let (count, _) = limits.below(extent).prefix(gathered.sizes());
-            if count < gathered.items.len() {
-                let rest = gathered.split_off(count);
-                parts.push(Part { gathered: rest, cut: Cut::Memory });
-            }
+        let count = self.fitting(limits, &gathered);
+        if count < gathered.items.len() {
+            let rest = gathered.split_off(count);
+            parts.push(Part { gathered: rest, cut: Cut::Memory });
         }
         Some(gathered)
+    }
+
+    /// How many of the first items the device has memory for, as far as that is known.
+    fn fitting(&self, limits: Limits, part: &Gathered<R::Input>) -> usize {
+        let Some(extent) = self.ceiling.extent() else { return part.items.len() };
+        limits.below(extent).prefix(part.sizes()).0
+    }
+
+    /// Whether what was learnt of the memory has a part tried in smaller ones. Not where its items cost
+    /// nothing, or next to it: they would be tried together for ever.
+    fn is_too_much(&self, limits: Limits, part: &Gathered<R::Input>) -> bool {
+        self.fitting(limits, part) < part.items.len()
     }
 
     /// Whether a part that failed is tried again in smaller ones. When `producer_init` fails too, what

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gangline::testing::{Call, Fault, Script, Simulated};
-use gangline::{Batch, Builder, InInputOrder, Order, OrderedRunner, OutOfMemory, Pool};
+use gangline::{Batch, Builder, InInputOrder, Measure, Order, OrderedRunner, OutOfMemory, Pool};
 use proptest::prelude::*;
 
 use crate::echo::Echo;
-use crate::hooks::{Hooks, both_orders};
+use crate::hooks::{Hooks, both_orders, sorted};
 use crate::support::no_hang;
 
 both_orders! {
     every_item_is_worked_on_whatever_the_memory,
+    items_that_cost_nothing_run_out_of_memory_too,
     a_dead_device_ends_the_run,
 }
 
@@ -127,6 +128,21 @@ fn a_call_that_panics_once_costs_nothing_but_the_state() {
     let mut runner = builder(panicking).batch(Batch::of(4)).build().unwrap();
     assert_eq!(runner.run(0..4).unwrap(), range(4), "the batch came back whole");
     assert_eq!(runner.batch_ceilings(), [None], "a panic like any other");
+}
+
+/// What they cost does not say in what parts to try them.
+fn items_that_cost_nothing_run_out_of_memory_too(order: Order) {
+    for measure in [Measure::Cost, Measure::Padded] {
+        let runner = simulated(Script::new().out_of_memory_above(3));
+        let builder = Pool::builder(runner).order(order).devices(1).batch(Batch::of(8));
+        let nearly_nothing = |&x: &u64| u64::from(x == 5);
+        let builder = match measure {
+            Measure::Cost => builder.cost(10, nearly_nothing),
+            _ => builder.padded(10, nearly_nothing),
+        };
+        let mut pool = builder.build().unwrap();
+        assert_eq!(sorted(pool.run(0..16).unwrap()), range(16));
+    }
 }
 
 fn a_dead_device_ends_the_run(order: Order) {
