@@ -1,6 +1,6 @@
 //! What a producer does with a batch: the hook, and what comes of one that fails.
 
-use super::call::{call, drop_quietly};
+use super::call::{call, catch, drop_quietly};
 use super::exchange::{Gathered, Gatherer, Taker};
 use super::fault::{Fate, Fault};
 use super::producer::{Producer, site};
@@ -76,7 +76,8 @@ impl<R: Runner> Producer<R> {
                     drop_inputs(part);
                 }
                 Err(error) => {
-                    let wants_memory = is_out_of_memory(&error);
+                    // The texts and causes are the user's code too.
+                    let wants_memory = catch(|| is_out_of_memory(&error)).unwrap_or(false);
                     if wants_memory {
                         self.learn(|ceiling| ceiling.fell_short(extent));
                     }

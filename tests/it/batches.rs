@@ -25,6 +25,7 @@ both_orders! {
     a_finish_completes_the_batch_that_waits,
     a_stream_forms_batches_too,
     an_item_that_fails_in_a_good_batch_fails_alone,
+    an_error_that_panics_when_it_is_shown_is_that_of_its_item,
 }
 
 type OnBatch =
@@ -267,6 +268,29 @@ fn an_item_that_fails_in_a_good_batch_fails_alone(order: Order) {
     assert_eq!(pool.runner().sizes(), [8], "a batch that came back is not tried again");
     assert_eq!(pool.account().failed, 1);
     assert!(order == Order::Completion || pool.account().ok == 5, "{:?}", pool.account());
+}
+
+/// An error whose text panics.
+#[derive(Debug)]
+struct Unspeakable;
+
+impl std::fmt::Display for Unspeakable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("no words")
+    }
+}
+
+impl std::error::Error for Unspeakable {}
+
+fn an_error_that_panics_when_it_is_shown_is_that_of_its_item(order: Order) {
+    let doubler = Doubler::new(|_, inputs| match inputs.contains(&3) {
+        true => Err(Unspeakable.into()),
+        false => Ok(doubled(inputs)),
+    });
+    let mut pool = doubler.pool(order, 2, Batch::of(4));
+    let error = pool.run(0..8).unwrap_err();
+    assert_eq!(error.item(), Some(3));
+    assert!(error.source().unwrap().is::<Unspeakable>());
 }
 
 #[test]
