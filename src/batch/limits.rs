@@ -80,6 +80,11 @@ impl Limits {
         is_spent || !self.allow(load.with_the_least())
     }
 
+    /// Whether it is for its cost alone that this is too much.
+    pub(crate) fn refuse_for_cost(&self, load: Load) -> bool {
+        !self.allow(load) && Limits { cost: None, ..*self }.allow(load)
+    }
+
     /// What limits the memory that a batch takes, as one number: its padded size where that is limited,
     /// else its cost where that is, else its items.
     pub(crate) fn extent(&self, load: Load) -> u64 {

@@ -150,8 +150,13 @@ impl<I> Shelf<I> {
         let mut smallest = sizes.iter().copied();
         let mut first = smallest.next()?;
         let mut load = Load::default();
+        let mut last = first;
         for &largest in sizes {
             load = load.with(self.at(largest.1));
+            // As in the order of the input: one more like these is here, and costs too much.
+            if are_alike(first.0, largest.0) && first != largest && limits.refuse_for_cost(load) {
+                return Some(Selection::Like { smallest: first, largest: last });
+            }
             while first != largest && !(are_alike(first.0, largest.0) && limits.allow(load)) {
                 load = load.without(self.at(first.1));
                 first = smallest.next().expect("it comes to the largest at the latest");
@@ -159,6 +164,7 @@ impl<I> Shelf<I> {
             if limits.are_reached_by(load) {
                 return Some(Selection::Like { smallest: first, largest });
             }
+            last = largest;
         }
         None
     }
@@ -216,7 +222,7 @@ fn are_alike(smallest: u64, largest: u64) -> bool {
 }
 
 /// The items around `center` that make a batch with it, the nearest first: those of like sizes, while they
-/// are within the limits. Full if one more would fit in number and size and none of those here does.
+/// are within the limits. Full if not even the least would fit, or if the next of like size costs too much.
 fn around<I>(
     center: (u64, u64),
     sizes: &BTreeSet<(u64, u64)>,
@@ -249,7 +255,13 @@ fn around<I>(
         (smallest, largest) = (smallest.min(next), largest.max(next));
         load = load.with(shelf.at(next.1));
     }
-    let fill = if limits.are_reached_by(load) { Fill::Full } else { Fill::Partial };
+    let costs_too_much = |&(size, seq): &(u64, u64)| {
+        are_alike(smallest.0.min(size), largest.0.max(size))
+            && limits.refuse_for_cost(load.with(shelf.at(seq)))
+    };
+    let is_full = limits.are_reached_by(load)
+        || [smaller.peek(), larger.peek()].into_iter().flatten().any(costs_too_much);
+    let fill = if is_full { Fill::Full } else { Fill::Partial };
     (Selection::Like { smallest, largest }, fill)
 }
 
@@ -314,6 +326,24 @@ mod tests {
         assert!(take(More::MayCome).is_empty());
         assert_eq!(take(More::Never), [0], "the one with the first item before the others");
         assert_eq!(take(More::Never), [5]);
+    }
+
+    #[test]
+    fn a_batch_is_full_where_the_next_of_like_size_costs_too_much() {
+        let limits = Limits { cost: Some(10), ..LIMITS };
+        let mut alike = Shelf::new(Grouping::Like, 100);
+        for (seq, padded) in [90, 7, 7, 7, 7].into_iter().enumerate() {
+            let size = Size { cost: 3, padded };
+            alike.put(seq as u64, Note { size, since: None });
+        }
+        let mut take = || taken(&mut alike, Batch::of(9), limits, More::MayCome);
+        assert_eq!(take(), [1, 2, 3], "that of others than the first");
+        assert!(take().is_empty());
+        let size = Size { cost: 8, padded: 100 };
+        alike.put(5, Note { size, since: None });
+        let mut take = || taken(&mut alike, Batch::of(9), limits, More::MayCome);
+        assert_eq!(take(), [0], "that of the first");
+        assert!(take().is_empty());
     }
 
     #[test]

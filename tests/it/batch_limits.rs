@@ -16,6 +16,7 @@ use crate::support::{Counter, Gate, no_hang};
 both_orders! {
     batches_keep_below_a_cost,
     batches_keep_below_a_padded_size,
+    a_batch_of_like_sizes_goes_when_the_next_would_cost_too_much,
     a_fixed_batch_of_many_sizes_and_a_full_window_do_not_wait_for_each_other,
     an_item_above_the_limit_fails_before_any_hook,
     a_measure_that_panics_fails_its_item,
@@ -86,6 +87,24 @@ fn batches_keep_below_a_padded_size(order: Order) {
         });
         assert_eq!(unlike, None);
     }
+}
+
+/// In a source that pauses until they were worked on.
+fn a_batch_of_like_sizes_goes_when_the_next_would_cost_too_much(order: Order) {
+    let worked = Arc::new(Counter::new());
+    let working = worked.clone();
+    let hooks = Hooks::new().work(move |_, x| {
+        working.add(1);
+        Ok(x)
+    });
+    let builder = builder(hooks, order).batch(Batch::of(8)).window(100);
+    let mut pool = builder.cost(10, |_| 3u64).padded(1_000, |_| 1u64).build().unwrap();
+    let source = (0..5).inspect(|&x| {
+        if x == 4 {
+            worked.reach(3);
+        }
+    });
+    assert_eq!(crate::hooks::sorted(pool.run(source).unwrap()), [0, 1, 2, 3, 4]);
 }
 
 #[test]
