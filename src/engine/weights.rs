@@ -1,6 +1,6 @@
 //! What each item weighs that is out.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 
 use super::queue::Receiver;
 
@@ -9,26 +9,25 @@ use super::queue::Receiver;
 pub(crate) struct Weights {
     /// In the order of the input, each before its item is given out.
     arriving: Receiver<u64>,
-    /// From the item `first` on; `None` for those that were settled.
-    out: VecDeque<Option<u64>>,
-    first: u64,
+    /// By item. One that is slow may be out for as long as the input lasts, so there is no row of all those
+    /// since: it would have no bound.
+    out: HashMap<u64, u64>,
+    /// The item whose weight arrives next.
+    next: u64,
 }
 
 impl Weights {
     pub(crate) fn new(arriving: Receiver<u64>) -> Self {
-        Weights { arriving, out: VecDeque::new(), first: 0 }
+        Weights { arriving, out: HashMap::new(), next: 0 }
     }
 
     /// What an item weighs whose result is here. 0 for one that was never given out.
     pub(crate) fn settle(&mut self, seq: u64) -> u64 {
-        self.out.extend(std::iter::from_fn(|| self.arriving.pop()).map(Some));
-        let place = self.out.get_mut((seq - self.first) as usize);
-        let weight = place.and_then(Option::take).unwrap_or(0);
-        while let Some(None) = self.out.front() {
-            self.out.pop_front();
-            self.first += 1;
+        while let Some(weight) = self.arriving.pop() {
+            self.out.insert(self.next, weight);
+            self.next += 1;
         }
-        weight
+        self.out.remove(&seq).unwrap_or(0)
     }
 }
 
@@ -48,5 +47,18 @@ mod tests {
         assert_eq!([4, 3].map(|seq| weights.settle(seq)), [40, 30]);
         assert_eq!(weights.settle(5), 0, "an item that failed before it was given out");
         assert!(weights.out.is_empty());
+    }
+
+    #[test]
+    fn one_that_is_out_for_long_keeps_no_others() {
+        let (mut sender, receiver) = queue(8);
+        let mut weights = Weights::new(receiver);
+        sender.push(7);
+        for seq in 1..100 {
+            sender.push(1);
+            assert_eq!(weights.settle(seq), 1);
+        }
+        assert_eq!(weights.out.len(), 1);
+        assert_eq!(weights.settle(0), 7);
     }
 }
