@@ -209,6 +209,7 @@ impl<R: Runner> Run<R> {
 impl<R: Runner> Drop for Run<R> {
     fn drop(&mut self) {
         self.discard();
+        drop_quietly(self.measures.take());
     }
 }
 

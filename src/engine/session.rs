@@ -430,6 +430,7 @@ impl<R: Runner> Drop for Engine<R> {
             drop_quietly((logged, error));
         }
         drop_quietly(self.runner.take());
+        drop_quietly(self.measures.take());
     }
 }
 

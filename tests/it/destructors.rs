@@ -27,6 +27,7 @@ both_orders!(
     a8_errors_of_producer_init_may_panic_when_dropped,
     a8_errors_of_producer_end_may_panic_when_dropped,
     a8_dropping_a_runner_never_panics,
+    a8_what_measures_items_may_panic_when_dropped,
     a8_errors_of_states_made_anew_may_panic_when_dropped,
     b9_an_input_that_was_never_asked_may_panic_when_dropped,
     a24_an_error_of_ten_megabytes_is_kept_whole,
@@ -286,6 +287,16 @@ fn a8_errors_of_producer_end_may_panic_when_dropped(order: Order) {
 }
 
 /// Law 9: drop never panics.
+fn a8_what_measures_items_may_panic_when_dropped(order: Order) {
+    let bomb = Bomb::new();
+    let weight = move |_: &u64| u64::from(bomb._alive.is_none());
+    let echo = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    let builder = Pool::builder(echo).order(order).devices(1);
+    let mut pool = builder.window_weight(5, weight).build().unwrap();
+    assert_eq!(pool.run([7]).unwrap(), [7]);
+    catch_unwind(AssertUnwindSafe(|| drop(pool))).expect("dropping panics");
+}
+
 fn a8_dropping_a_runner_never_panics(order: Order) {
     let is_armed = Arc::new(AtomicBool::new(true));
     let runner = grudging(Hook::ProducerEnd, &is_armed).on_three(order);
