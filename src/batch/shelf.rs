@@ -89,6 +89,11 @@ impl<I> Shelf<I> {
         self.len
     }
 
+    /// The index of the first that waits, or else of the next that is [put](Shelf::put) here.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
     /// The index of the next item that is [put](Shelf::put) here.
     pub(crate) fn next(&self) -> u64 {
         self.first + self.slots.len() as u64

@@ -38,8 +38,21 @@ impl<R: Runner> Producer<R> {
                 continue;
             }
             self.work_on_batch(run, &mut gatherer, gathered);
+            if self.state.is_none() && self.may_leave(run, &gatherer) {
+                return;
+            }
             gatherer.keep_below(&self.ceiling);
         }
+    }
+
+    /// Whether a producer that has lost its state, which has failed the run, is of no more use.
+    ///
+    /// Where items of like sizes go together, some that come before the one that cost it its state may
+    /// still wait, and are wanted. One that cannot make its state anew leaves them to the others, and only
+    /// the last of all has them fail.
+    fn may_leave(&mut self, run: &Run<R>, gatherer: &Gatherer<'_, R::Input, R::Output>) -> bool {
+        run.wanted.gave_up_on(Some(gatherer.first()))
+            || self.prepare(&run.wanted).map_err(drop_quietly).is_err() && run.exchange.may_leave()
     }
 
     /// Works on a batch until each of its items has a result. One that fails with its inputs still

@@ -60,7 +60,7 @@ use super::queue::{Receiver, queue};
 use super::weights::Weights;
 use crate::batch::{Batching, Note, Shelf};
 use crate::order::Order;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock};
 
 use self::credits::Credits;
@@ -106,6 +106,8 @@ pub(crate) struct Exchange<I, T> {
     pushed: CachePadded<AtomicU64>,
     /// How many gaps the feeder has left: each is written before the items that follow it.
     gaps: AtomicU64,
+    /// How many producers there are that have not left since they cannot work.
+    staying: AtomicUsize,
     /// What is left is not wanted.
     aborted: AtomicBool,
     /// Whether the feeder is to stop. Also in `credits`; here so that it costs a load per item.
@@ -230,6 +232,7 @@ impl<I, T> Exchange<I, T> {
             weights: Mutex::new(weights.map(Weights::new)),
             pushed: CachePadded::new(AtomicU64::new(0)),
             gaps: AtomicU64::new(0),
+            staying: AtomicUsize::new(producers),
             aborted: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             starving: AtomicBool::new(false),
@@ -285,6 +288,12 @@ impl<I, T> Exchange<I, T> {
         self.aborted.store(true, Ordering::Release);
         self.idle.notify_all();
         self.waiting.notify_all();
+    }
+
+    /// Lets a producer leave that cannot work on what still waits: each but the last.
+    pub(crate) fn may_leave(&self) -> bool {
+        let others = |staying: usize| staying.checked_sub(1).filter(|&others| others > 0);
+        self.staying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, others).is_ok()
     }
 
     fn is_aborted(&self) -> bool {

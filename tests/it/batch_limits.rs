@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use gangline::{Batch, Builder, Error, InChosenOrder, Measure, Order, Pool, Runner};
+use gangline::{Batch, Builder, Error, Hook, InChosenOrder, Measure, Order, Pool, Runner};
 use proptest::prelude::*;
 
 use crate::echo::Echo;
@@ -27,6 +27,7 @@ both_orders! {
     a_cancel_ends_a_run_that_waits_for_room,
     a_failure_while_an_item_waits_for_room_is_accounted,
     what_comes_before_a_panic_is_still_worked_on,
+    what_comes_before_a_panic_is_left_to_producers_that_have_a_state,
 }
 
 fn builder<R: Runner + 'static>(runner: R, order: Order) -> Builder<R, InChosenOrder> {
@@ -366,6 +367,32 @@ fn what_comes_before_a_panic_is_still_worked_on(order: Order) {
     );
     assert_eq!(account.ok + account.failed + account.cancelled, 4);
     assert_eq!(pool.run([1, 2]).unwrap(), [1, 2]);
+}
+
+/// One of two loses its state, and cannot make it anew.
+fn what_comes_before_a_panic_is_left_to_producers_that_have_a_state(order: Order) {
+    let inits = Arc::new(Counter::new());
+    let making = inits.clone();
+    let hooks = Hooks::new().init(move |_| match making.add(1) {
+        1 | 2 => Ok(()),
+        _ => Err("no more".into()),
+    });
+    let hooks = hooks.work(|_, x| match x {
+        11 => panic!("bad"),
+        x => Ok(x),
+    });
+    let builder = builder(hooks, order).batch(Batch::of(2)).window(8);
+    let mut pool = builder.padded(10_000, |&x| x).build().unwrap();
+    // The first is of another size than the others, which make a batch.
+    let source = [1_000, 10, 11, 12].into_iter().inspect(|&x| {
+        if x == 12 {
+            inits.reach(3);
+        }
+    });
+    let error = pool.run(source).unwrap_err();
+    assert_eq!(error.hook(), Some(Hook::ProducerWorkBatch), "{error:#}");
+    assert_eq!(error.items(), [1, 2]);
+    assert!(order == Order::Completion || pool.account().ok == 1, "{:?}", pool.account());
 }
 
 proptest! {
