@@ -28,6 +28,10 @@ impl fmt::Display for Measure {
 }
 
 /// A number that items are measured by: `u32`, `u64` or `usize`.
+#[diagnostic::on_unimplemented(
+    message = "items are measured in `u32`, `u64` or `usize`, not in `{Self}`",
+    note = "a number in the source is an `i32` where nothing else is said: `1u64` says it"
+)]
 pub trait Amount: Copy + sealed::Sealed {
     #[doc(hidden)]
     fn get(self) -> u64;
