@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use gangline::{Hook, Order, Pool, Result, map};
+use gangline::{Hook, Order, Pool, ProducerContext, Result, map};
 
 use crate::probe::{Alive, Census, Fault, Item, Probe, both_orders, check_afterwards, three};
 use crate::support::Counter;
@@ -28,6 +28,8 @@ both_orders!(
     a8_errors_of_producer_end_may_panic_when_dropped,
     a8_dropping_a_runner_never_panics,
     a8_what_measures_items_may_panic_when_dropped,
+    a8_an_input_of_a_stream_that_waits_for_room_may_panic_when_dropped,
+    a8_an_output_that_waits_for_room_in_the_next_stage_may_panic_when_dropped,
     a8_errors_of_states_made_anew_may_panic_when_dropped,
     b9_an_input_that_was_never_asked_may_panic_when_dropped,
     a24_an_error_of_ten_megabytes_is_kept_whole,
@@ -295,6 +297,43 @@ fn a8_what_measures_items_may_panic_when_dropped(order: Order) {
     let mut pool = builder.window_weight(5, weight).build().unwrap();
     assert_eq!(pool.run([7]).unwrap(), [7]);
     catch_unwind(AssertUnwindSafe(|| drop(pool))).expect("dropping panics");
+}
+
+/// The first of two that each need the whole window is worked on when the second waits for room.
+fn a8_an_input_of_a_stream_that_waits_for_room_may_panic_when_dropped(order: Order) {
+    let weighed = Arc::new(Counter::new());
+    let weighing = weighed.clone();
+    let work = move |_: &ProducerContext<'_>, (): &mut (), bomb: Option<Bomb>| {
+        weighed.reach(2);
+        Ok(bomb.is_some())
+    };
+    let weigh = move |_: &Option<Bomb>| weighing.add(1).min(1);
+    let builder = Pool::builder(map(|_| Ok(()), work)).order(order).devices(1);
+    let mut pool = builder.window_weight(1, weigh).build().unwrap();
+    let mut stream = pool.stream([None, Some(Bomb::new())]);
+    assert!(!stream.next().unwrap().unwrap());
+    catch_unwind(AssertUnwindSafe(|| drop(stream))).expect("dropping panics");
+    assert_eq!((pool.account().ok, pool.account().cancelled), (1, 1));
+}
+
+fn a8_an_output_that_waits_for_room_in_the_next_stage_may_panic_when_dropped(order: Order) {
+    let weighed = Arc::new(Counter::new());
+    let weighing = weighed.clone();
+    let pass = || map(|_| Ok(()), |_, (), bomb: Option<Bomb>| Ok(bomb));
+    let last = pass().fold(
+        |_| Ok(()),
+        move |_, (), _| {
+            weighed.reach(2);
+            Err("enough".into())
+        },
+    );
+    let weigh = move |_: &Option<Bomb>| weighing.add(1).min(1);
+    let mut first = Pool::builder(pass()).order(order).devices(1).build().unwrap();
+    let last = Pool::builder(last).order(order).devices(1).window_weight(1, weigh);
+    let mut last = last.build().unwrap();
+    let error = first.then(&mut last).run([None, Some(Bomb::new())]).unwrap_err();
+    assert_eq!(error.hook(), Some(Hook::ConsumerWork));
+    assert_eq!((last.account().failed, last.account().cancelled), (1, 1));
 }
 
 fn a8_dropping_a_runner_never_panics(order: Order) {
