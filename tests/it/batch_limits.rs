@@ -20,6 +20,7 @@ both_orders! {
     a_fixed_batch_of_many_sizes_and_a_full_window_do_not_wait_for_each_other,
     an_item_above_the_limit_fails_before_any_hook,
     a_measure_that_panics_fails_its_item,
+    batches_that_a_full_window_completes_are_worked_on_at_the_same_time,
     items_that_are_out_keep_below_a_weight,
     an_item_that_outweighs_the_window_goes_alone,
     a_stream_keeps_below_a_weight,
@@ -126,6 +127,23 @@ fn a_fixed_batch_of_many_sizes_and_a_full_window_do_not_wait_for_each_other(orde
     let builder = builder(echo, order).batch(Batch::of(8)).window(8);
     let mut pool = builder.padded(1_000, |&x| x).build().unwrap();
     is_input(order, pool.run(sizes(300)).unwrap(), 300);
+}
+
+fn batches_that_a_full_window_completes_are_worked_on_at_the_same_time(order: Order) {
+    const PRODUCERS: u64 = 6;
+    let working = Arc::new(Counter::new());
+    let entering = working.clone();
+    // Each waits for as many as there are kinds of sizes: for those of its round.
+    let hooks = Hooks::new().work(move |_, x| {
+        let before = entering.add(1) - 1;
+        entering.reach((before / PRODUCERS + 1) * PRODUCERS);
+        Ok(x)
+    });
+    let builder = Pool::builder(hooks).order(order).devices(PRODUCERS as usize);
+    let builder = builder.batch(Batch::of(PRODUCERS as usize)).window(PRODUCERS as usize);
+    let mut pool = builder.padded(1_000_000, |&x| 10_u64.pow(x as u32 % 6)).build().unwrap();
+    let input: Vec<_> = (0..50 * PRODUCERS).collect();
+    assert_eq!(crate::hooks::sorted(pool.run(input.clone()).unwrap()), input);
 }
 
 fn an_item_above_the_limit_fails_before_any_hook(order: Order) {

@@ -12,7 +12,7 @@ use gangline::{
 };
 use proptest::prelude::*;
 
-use crate::hooks::both_orders;
+use crate::hooks::{both_orders, sorted};
 use crate::support::{Counter, Gate, no_hang};
 
 both_orders! {
@@ -23,6 +23,7 @@ both_orders! {
     a_window_that_is_no_multiple_of_the_batch_does_not_hang,
     a_cancel_ends_a_run_whose_batch_waits_for_more,
     a_finish_completes_the_batch_that_waits,
+    a_finish_completes_the_batch_that_waits_while_the_input_blocks,
     a_stream_forms_batches_too,
     an_item_that_fails_in_a_good_batch_fails_alone,
     an_error_that_panics_when_it_is_shown_is_that_of_its_item,
@@ -243,6 +244,30 @@ fn a_finish_completes_the_batch_that_waits(order: Order) {
         assert_eq!(pool.run(input).unwrap().len(), 3);
         drop(sender);
     });
+}
+
+/// Until the items before were worked on.
+fn a_finish_completes_the_batch_that_waits_while_the_input_blocks(order: Order) {
+    let worked = Arc::new(Counter::new());
+    let working = worked.clone();
+    let doubler = Doubler::new(move |_, inputs| {
+        working.add(inputs.len() as u64);
+        Ok(doubled(inputs))
+    });
+    let mut pool = doubler.pool(order, 2, Batch::of(4));
+    let token = pool.cancel_token();
+    for round in 0..30 {
+        let source = (0..4).inspect(|&x| {
+            if x == 2 {
+                // So that producers most likely sleep.
+                (0..200).for_each(|_| std::thread::yield_now());
+                token.finish();
+                worked.reach(3 * round + 2);
+            }
+        });
+        // The input had been asked for the third before it was told to end.
+        assert_eq!(sorted(pool.run(source).unwrap()), evens(3));
+    }
 }
 
 fn a_stream_forms_batches_too(order: Order) {
