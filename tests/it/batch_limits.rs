@@ -271,7 +271,11 @@ fn an_item_that_outweighs_the_window_goes_alone(order: Order) {
     let input = [30, 500, 40, 600, 700, 0, 0, 1];
     let outputs = pool.run(weighed.source(input.into_iter())).unwrap();
     assert_eq!(outputs, input, "each heavy one is alone, so even completion is in order");
-    assert_eq!(weighed.most_out.load(SeqCst), 700, "never two");
+    let most = weighed.most_out.load(SeqCst);
+    assert!(
+        most <= 700,
+        "never two, and the last may be consumed before more is asked for: {most}"
+    );
 }
 
 fn a_stream_keeps_below_a_weight(order: Order) {
