@@ -55,8 +55,8 @@ pub(crate) struct Policy {
 }
 
 impl MaxFailures {
-    /// Up to that share of the items, from 0 to 1, judged when 100 items are done with, after each of
-    /// those that follow, and at the end.
+    /// Up to that share of the items, from 0 to 1, judged at each failure from the hundredth item on, and
+    /// at the end.
     ///
     /// Another number is refused when the runner is built.
     pub fn share(share: f64) -> Self {

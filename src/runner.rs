@@ -183,7 +183,9 @@ pub trait Runner: Send + Sync {
         inputs: &mut Vec<Self::Input>,
     ) -> Result<Vec<Result<Self::Output>>> {
         cx.note_one_by_one();
-        let each = inputs.drain(..).enumerate();
+        // Taken one by one, so that what a panic leaves behind is not dropped while it unwinds.
+        inputs.reverse();
+        let each = std::iter::from_fn(|| inputs.pop()).enumerate();
         Ok(each.map(|(i, input)| self.producer_work(&cx.at(i), state, input)).collect())
     }
 

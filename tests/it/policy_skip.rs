@@ -272,7 +272,9 @@ fn too_many_failures_end_the_run(order: Order) {
     let most = MaxFailures::share(0.2);
     let mut pool = builder(fails_at_thirds(), order).max_failures(most).build().unwrap();
     let error = pool.run(0..1_000_000).unwrap_err();
-    assert!(matches!(error, Error::TooManyFailures { items: 100, .. }), "{error:#}");
+    let Error::TooManyFailures { items, .. } = error else { panic!("{error:#}") };
+    // Judged at a failure. In order of completion many good items may come before that.
+    assert!(items == 100 || (order == Order::Completion && items > 100), "{items}");
     let error = pool.run(0..12).unwrap_err();
     assert_eq!(error.to_string(), "too many failures: 4 of 12 items", "judged at the end");
     let last = pool.stream(0..12).last().unwrap().unwrap_err();

@@ -190,7 +190,8 @@ impl<I, T> Exchange<I, T> {
             let pushed = self.pushed.load(Ordering::Acquire);
             intake.put_on_shelf(pushed, self.gaps.load(Ordering::Relaxed));
             let more = self.more();
-            if self.pushed.load(Ordering::Acquire) == pushed {
+            // While more may come, what was missed is no more than that.
+            if more == More::MayCome || self.pushed.load(Ordering::Acquire) == pushed {
                 return (pushed, more);
             }
         }
