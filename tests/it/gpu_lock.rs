@@ -341,12 +341,12 @@ fn a_wait_is_cancelled() {
 fn waiting_can_be_cancelled() {
     let holder = build("cuda:0", or_fail()).unwrap();
     let token = CancelToken::new();
-    let builder = |lock| {
+    let builder = || {
         let builder = OrderedRunner::builder(Probe::new()).devices(devices("cuda:0"));
-        builder.lock_gpus(lock).cancel_token(token.clone())
+        builder.lock_gpus(or_wait())
     };
     let (done, result) = channel();
-    let waiting = builder(or_wait());
+    let waiting = builder().cancel_token(token.clone());
     let thread = std::thread::spawn(move || done.send(waiting.build().map(drop)).unwrap());
     let error = loop {
         // A request that comes before the building is one for the first run.
@@ -361,7 +361,7 @@ fn waiting_can_be_cancelled() {
     assert!(error.is_cancelled(), "{error:#}");
     is_in_use(build("cuda:0", or_fail()));
     drop(holder);
-    let mut runner = builder(or_wait()).build().unwrap();
+    let mut runner = builder().build().unwrap();
     let tally = runner.runner().tally();
     runner.run(tally.input(0..3)).unwrap();
     say("done");
