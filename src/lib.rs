@@ -42,7 +42,7 @@
 //! # The trait
 //!
 //! A type of your own that implements [`Runner`] has a name, documentation, and all the hooks. The
-//! producer hooks run on a thread for each device; the three consumer hooks on one thread for each run.
+//! producer hooks run on a thread for each device; the consumer hooks on one thread for each run.
 //! States never leave their thread, so they need not be `Send`.
 //!
 //! ```
@@ -165,8 +165,8 @@
 //!
 //! Items that are given out and not yet consumed never exceed the *window*, whatever is slow: a source,
 //! a device, the consumer, or one item that everything behind it waits for. By default the window starts
-//! at three items for each producer and grows while items are fast; [`window`](Builder::window) fixes
-//! it, and [`window_weight`](Builder::window_weight) bounds what the items weigh together.
+//! at three items, or [batches](Builder::batch), for each producer and grows while items are fast;
+//! [`window`](Builder::window) fixes it, and [`window_weight`](Builder::window_weight) bounds what the items weigh together.
 //!
 //! # Errors
 //!
@@ -275,7 +275,7 @@
 //! | `nvml` (with `cuda`) | UUIDs of GPUs from NVIDIA's driver; nothing is needed to build |
 //! | `cuda`, `cudnn`, `metal`, `mkl` | these back ends of candle; each needs its toolkit to build |
 //!
-//! Without default features the library is the same, less candle.
+//! Without default features the library is the same, less candle and the rayon pools.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

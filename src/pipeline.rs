@@ -47,9 +47,12 @@ use crate::runner::Runner;
 ///
 /// A failure of an item goes on through the later stages in the item's place, so in input order
 /// everything before it is consumed, and of several failures the first in order is the run's error.
-/// From the moment of any failure no input is pulled. The error is the one of the stage where it
-/// happened, and in that stage's [`account`](Handle::account) the item has `failed`; in all others it
-/// has not.
+/// From that moment no input is pulled. The error is the one of the stage where it happened, and in that
+/// stage's [`account`](Handle::account) the item has `failed`; in all others it has not.
+///
+/// Each stage has its own [policy](crate::Builder::on_error). An item that one leaves out leaves a gap in
+/// those that follow, and the last consumer is told by
+/// [`consumer_skipped`](Runner::consumer_skipped). [`failures`](Handle::failures) stays empty.
 ///
 /// # Ending early
 ///

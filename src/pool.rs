@@ -201,8 +201,10 @@ impl<R: Runner, O> Handle<R, O> {
     }
 
     /// The errors of the items that the last run [skipped over](Builder::on_error), in the order in which
-    /// the consumer met them: the first 10,000. [`account`](Handle::account) counts them all. Not those of a stream
-    /// or of a [pipeline](Handle::then), which give them out: a stream yields them, and the consumer of a pipeline is told.
+    /// the consumer met them: the first 10,000. [`account`](Handle::account) counts them all.
+    ///
+    /// Not those of a stream, which yields them, or of a [pipeline](Handle::then), whose last consumer is
+    /// told.
     pub fn failures(&self) -> &[Error] {
         self.engine.failures()
     }

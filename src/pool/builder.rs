@@ -134,18 +134,17 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         self
     }
 
-    /// Bounds what a [batch](Builder::batch) comes to when its items are padded to the largest of them: the
-    /// largest `size` times the number of items. So items of like sizes go together, none more than twice as large as
-    /// another: those nearest to the first that waits, whatever came in between. The consumer
-    /// sees the runner's order all the same.
+    /// Bounds what a [batch](Builder::batch) comes to when its items are padded to the largest of them:
+    /// the largest `size` times the number of items. So items of like sizes go together, none more than
+    /// twice as large as another: those nearest to the first that waits, whatever came in between. The
+    /// consumer sees the runner's order all the same.
     ///
-    /// When no more can come, for the reasons that [`Batch`] names, the batch with the first item goes first; before
-    /// that, one that is full may overtake it.
-    /// The more items the [window](Builder::window) has to choose from, the less is padded; without one
-    /// of its own it has room for sixteen batches for each producer, or for 8,192 items.
+    /// When no more can come, for the reasons that [`Batch`] names, the batch with the first item goes
+    /// first; before that, one that is full may overtake it. The more items the
+    /// [window](Builder::window) has to choose from, the less is padded.
     ///
-    /// `size` is called like the function of [`cost`](Builder::cost), and items fail likewise. Both limits may be
-    /// given: then a batch keeps both.
+    /// `size` is called like the function of [`cost`](Builder::cost), and items fail likewise. Both limits
+    /// may be given: then a batch keeps both.
     ///
     /// ```
     /// use gangline::{Batch, OrderedRunner, map};
@@ -171,8 +170,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     }
 
     /// Bounds what the items weigh together that are given out and not yet consumed, beside their number:
-    /// bytes of memory, say. An item that is pulled and has no room waits for it, so that there may be one item more than that in
-    /// memory; one that alone weighs more than `most` is given out when all others are consumed.
+    /// bytes of memory, say. An item that was pulled and has no room waits for it, so there may be one
+    /// more in memory; one that alone weighs more than `most` is given out when all others are consumed.
     ///
     /// `weight` is called once for each item, on the thread that feeds; an item for which it panics fails
     /// with [`Error::MeasurePanicked`]. A `most` of 0 is refused by [`build`](Builder::build).
@@ -208,9 +207,12 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// [`account`](Handle::account) counts it as failed, and [`failures`](Handle::failures) has the
     /// error. A [stream](Handle::stream) yields the error and goes on.
     ///
-    /// What still ends the run: a hook of the consumer that fails, since what it writes to will not be there for
-    /// the next item either ([`classify`](Builder::classify) can say otherwise of an error that
+    /// What still ends the run: a hook of the consumer that fails, since what it writes to will not be
+    /// there for the next item either ([`classify`](Builder::classify) can say otherwise of an error that
     /// `consumer_work` returns); a panic of the input; and a `producer_init` that fails after a panic.
+    ///
+    /// A device that fails at everything is quickly free again, and takes many items: set
+    /// [`max_failures`](Builder::max_failures), or have `classify` stop at its errors.
     ///
     /// ```
     /// use gangline::{OnError, OrderedRunner, map};
@@ -234,8 +236,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     ///
     /// `classify` is called once for each item that failed, with its error, on the thread where that
     /// happened: the producer's, the consumer's, or the one that feeds. [`Error::hook`] and
-    /// [`Error::is_input`] tell what failed; the cause can be downcast. If it panics, the run stops. It is not asked about
-    /// what ends a run in any case.
+    /// [`Error::is_input`] tell what failed; the cause can be downcast. If it panics, the run stops. It is
+    /// not asked about what ends a run in any case.
     ///
     /// ```
     /// use gangline::{OrderedRunner, Verdict, map};
@@ -279,9 +281,9 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// How many items may be given out and not yet consumed: exactly `items`. 1 makes
     /// everything serial; 0 is refused.
     ///
-    /// Without it the window starts with three items, or three of the largest
-    /// [batches](Builder::batch), for each producer and grows while items are
-    /// fast: to about 2 ms of work for each producer, and to 8,192 items at most.
+    /// Without it the window starts with three items for each producer, or three of the largest
+    /// [batches](Builder::batch), or sixteen of those where they are [padded](Builder::padded). It grows
+    /// while items are fast: to about 2 ms of work for each producer, and to 8,192 items at most.
     pub fn window(mut self, items: usize) -> Self {
         self.window = Some(items);
         self
