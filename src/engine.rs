@@ -29,6 +29,7 @@ pub(crate) mod relay;
 pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod source;
+pub(crate) mod terms;
 pub(crate) mod weights;
 pub(crate) mod window;
 

@@ -145,7 +145,8 @@ pub enum Error {
         failed: u64,
         /// Of how many that were done with.
         items: u64,
-        /// The last of them; `None` at the end of a stream, which has given it out.
+        /// The last of them, which [`failures`](crate::Handle::failures) then lacks; `None` where it was
+        /// given out or not kept.
         source: Option<Box<Error>>,
     },
     /// A share that is not between 0 and 1.
@@ -294,6 +295,25 @@ impl Error {
     /// [`source`](std::error::Error::source) is that runner's error.
     pub fn is_input(&self) -> bool {
         matches!(self, Error::InputFailed { .. } | Error::InputPanicked { .. })
+    }
+
+    /// Whether this is the error that a stream of another runner ended with.
+    pub(crate) fn ends_input(&self) -> bool {
+        let Error::InputFailed { source, .. } = self else { return false };
+        let Some(error) = source.downcast_ref::<Error>() else { return false };
+        match error {
+            Error::Cancelled {}
+            | Error::Closed {}
+            | Error::OwnThread {}
+            | Error::TooManyFailures { .. }
+            | Error::Thread { .. } => true,
+            error => error.hook() == Some(Hook::ProducerInit),
+        }
+    }
+
+    /// Whether a producer failed at an item.
+    pub(crate) fn is_of_work(&self) -> bool {
+        matches!(self.hook(), Some(Hook::ProducerWork | Hook::ProducerWorkBatch))
     }
 
     /// Whether a hook of the consumer failed.

@@ -195,7 +195,8 @@
 //!
 //! To go on after a bad item, say so with [`on_error`](Builder::on_error): it is left out, and
 //! [`failures`](Handle::failures) has its error. [`classify`](Builder::classify) decides for each error, and
-//! [`max_failures`](Builder::max_failures) says how many are too many. The consumer is told in the item's
+//! [`max_failures`](Builder::max_failures) says how many are too many. With
+//! [`retries`](Builder::retries) an item is tried again first. The consumer is told in the item's
 //! place, by [`consumer_skipped`](Runner::consumer_skipped). Or make the failure part of the output:
 //! `type Output = io::Result<Image>`.
 //!

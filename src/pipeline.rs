@@ -52,7 +52,8 @@ use crate::runner::Runner;
 ///
 /// Each stage has its own [policy](crate::Builder::on_error). An item that one leaves out leaves a gap in
 /// those that follow, and the last consumer is told by
-/// [`consumer_skipped`](Runner::consumer_skipped). [`failures`](Handle::failures) stays empty.
+/// [`consumer_skipped`](Runner::consumer_skipped). The last handle's [`failures`](Handle::failures) has
+/// the errors of all stages.
 ///
 /// # Ending early
 ///

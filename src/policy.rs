@@ -1,12 +1,17 @@
 //! What becomes of items that fail: decisions without threads or clocks.
 
+mod retries;
+
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+pub(crate) use self::retries::{Retries, Retry, Turn};
 use crate::error::Error;
 
 /// What a run does about an item that failed: [`Builder::on_error`](crate::Builder::on_error).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum OnError {
     /// The run ends with the error.
     #[default]
@@ -17,7 +22,11 @@ pub enum OnError {
 
 /// What is to become of one failure, by [`Builder::classify`](crate::Builder::classify).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Verdict {
+    /// The item is tried again, if the builder allows another [attempt](crate::Builder::retries). If not,
+    /// it is left out or ends the run, as [`on_error`](crate::Builder::on_error) says.
+    Retry,
     /// The item is left out, and the run goes on.
     Skip,
     /// The run ends with the error.
@@ -50,8 +59,33 @@ type Classify = dyn Fn(&Error) -> Verdict + Send + Sync;
 #[derive(Clone, Default)]
 pub(crate) struct Policy {
     pub(crate) on_error: OnError,
+    /// How many attempts at an item there are after the first.
+    pub(crate) retries: u32,
+    pub(crate) backoff: Backoff,
     pub(crate) classify: Option<Arc<Classify>>,
     pub(crate) max_failures: Option<MaxFailures>,
+}
+
+/// How long an item waits before it is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Backoff {
+    pub(crate) first: Duration,
+    pub(crate) most: Duration,
+}
+
+/// A moment for what was busy, and not for ever for what stays so.
+impl Default for Backoff {
+    fn default() -> Self {
+        Backoff { first: Duration::from_millis(100), most: Duration::from_secs(10) }
+    }
+}
+
+impl Backoff {
+    /// Before the attempt after so many: twice as long each time.
+    pub(crate) fn after(&self, attempts: u32) -> Duration {
+        let doublings = attempts.saturating_sub(1).min(31);
+        self.first.saturating_mul(1 << doublings).min(self.most)
+    }
 }
 
 impl MaxFailures {
@@ -76,7 +110,9 @@ impl MaxFailures {
         match self.0 {
             Most::Number(most) => failed > most,
             Most::Share(share) => {
-                (at_end || items >= FIRST_JUDGED) && failed as f64 > share * items as f64
+                // Divided: a quotient is rounded as the number that the user wrote.
+                let is_judged = items > 0 && (at_end || items >= FIRST_JUDGED);
+                is_judged && failed as f64 / items as f64 > share
             }
         }
     }
@@ -90,14 +126,33 @@ impl From<u64> for MaxFailures {
 }
 
 impl Policy {
-    /// What the user's rules say of a failure. May run the user's code.
+    /// What the user's rules say of a failure, which may run the user's code. [`Verdict::Retry`] only where
+    /// there is another attempt.
     pub(crate) fn judge(&self, error: &Error) -> Verdict {
-        match (&self.classify, self.on_error) {
-            (Some(classify), _) => classify(error),
+        let asked = match &self.classify {
+            Some(classify) => classify(error),
+            None => Verdict::Retry,
+        };
+        match asked {
+            Verdict::Retry if self.has_another_attempt(error) => Verdict::Retry,
+            Verdict::Retry => self.verdict_without_retry(error),
+            verdict => verdict,
+        }
+    }
+
+    /// Only what a producer did can be done again.
+    fn has_another_attempt(&self, error: &Error) -> bool {
+        error.is_of_work() && error.attempt().is_some_and(|attempt| attempt <= self.retries)
+    }
+
+    pub(crate) fn verdict_without_retry(&self, error: &Error) -> Verdict {
+        match self.on_error {
             // What the consumer writes to is not there: it will not be for the next item either.
-            (None, _) if error.is_of_consumer() => Verdict::Stop,
-            (None, OnError::Stop) => Verdict::Stop,
-            (None, OnError::Skip) => Verdict::Skip,
+            _ if error.is_of_consumer() => Verdict::Stop,
+            // There is nothing to go on with, and the run would look complete.
+            _ if error.ends_input() => Verdict::Stop,
+            OnError::Stop => Verdict::Stop,
+            OnError::Skip => Verdict::Skip,
         }
     }
 
@@ -116,6 +171,8 @@ impl fmt::Debug for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Policy")
             .field("on_error", &self.on_error)
+            .field("retries", &self.retries)
+            .field("backoff", &self.backoff)
             .field("classifies", &self.classify.is_some())
             .field("max_failures", &self.max_failures)
             .finish()
@@ -142,6 +199,29 @@ mod tests {
     }
 
     #[test]
+    fn there_are_so_many_attempts_more() {
+        let policy = Policy { retries: 2, on_error: OnError::Skip, ..Policy::default() };
+        let failed = |attempt| {
+            let site = Box::new(Site { attempt: Some(attempt), ..Site::default() });
+            Error::HookFailed { hook: Hook::ProducerWork, site, source: "bad".into() }
+        };
+        let verdicts = [1, 2, 3].map(|attempt| policy.judge(&failed(attempt)));
+        assert_eq!(verdicts, [Verdict::Retry, Verdict::Retry, Verdict::Skip]);
+        let input = Error::InputFailed { item: 0, source: "bad".into() };
+        assert_eq!(policy.judge(&input), Verdict::Skip, "it is not there to be tried again");
+        let stops = Policy { classify: Some(Arc::new(|_| Verdict::Stop)), ..policy };
+        assert_eq!(stops.judge(&failed(1)), Verdict::Stop);
+    }
+
+    #[test]
+    fn an_item_waits_twice_as_long_each_time() {
+        let ms = Duration::from_millis;
+        let backoff = Backoff { first: ms(100), most: ms(1_000) };
+        let waits = [1, 2, 3, 4, 5, 1_000].map(|attempts| backoff.after(attempts));
+        assert_eq!(waits, [100, 200, 400, 800, 1_000, 1_000].map(ms));
+    }
+
+    #[test]
     fn a_number_of_failures_is_the_most_that_may_be() {
         let most = MaxFailures::from(2);
         let exceeded = [0, 1, 2, 3].map(|failed| most.are_exceeded(failed, 10, false));
@@ -156,6 +236,7 @@ mod tests {
         assert!(!most.are_exceeded(5, 100, false));
         assert!(most.are_exceeded(6, 100, false));
         assert!(!most.are_exceeded(0, 0, true), "no item, no failure");
+        assert!(!MaxFailures::share(0.29).are_exceeded(29, 100, false), "29 of 100 are 0.29");
     }
 
     #[test]

@@ -136,8 +136,8 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
     ///
     /// # Errors
     ///
-    /// As [`run`](Handle::run); in addition an `Err` of the iterator ends the run with an error
-    /// for which [`is_input`](Error::is_input) is true, and which has the item's index and the cause.
+    /// As [`run`](Handle::run); in addition an `Err` of the iterator ends the run, unless errors are
+    /// [skipped](Builder::on_error), with an error for which [`is_input`](Error::is_input) is true, and which has the item's index and the cause.
     pub fn try_run<E: Into<BoxError>>(
         &mut self,
         items: impl IntoIterator<Item = Result<R::Input, E>>,
@@ -203,8 +203,8 @@ impl<R: Runner, O> Handle<R, O> {
     /// The errors of the items that the last run [skipped over](Builder::on_error), in the order in which
     /// the consumer met them: the first 10,000. [`account`](Handle::account) counts them all.
     ///
-    /// Not those of a stream, which yields them, or of a [pipeline](Handle::then), whose last consumer is
-    /// told.
+    /// Not those of a stream, which yields them. After a [pipeline](Handle::then) the handle of its last
+    /// stage has those of all stages.
     pub fn failures(&self) -> &[Error] {
         self.engine.failures()
     }

@@ -222,7 +222,8 @@ pub trait Runner: Send + Sync {
     /// own thread. While it runs, its item still counts for the window.
     ///
     /// - `Ok`: the item is accounted as ok.
-    /// - `Err` or panic: the run fails with it; no hook of this run's consumer is called any more.
+    /// - `Err` or panic: the run fails with it; no hook of this run's consumer is called any more. Unless,
+    ///   for an `Err`, [`classify`](crate::Builder::classify) says that the item is left out.
     /// - [`stop`](ConsumerContext::stop) and `Ok`: the item is ok, the rest is dropped, and
     ///   [`consumer_end`](Runner::consumer_end) is called.
     fn consumer_work(

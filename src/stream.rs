@@ -16,7 +16,7 @@ use crate::runner::Runner;
 /// the first `next`, and while the input blocks, `next` blocks with it: for a source that pauses use
 /// [`run`](crate::Handle::run), and to feed one runner from another [`then`](crate::Handle::then).
 ///
-/// An error is the last item. Dropping the stream cancels what is in progress and waits for the
+/// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping the stream cancels what is in progress and waits for the
 /// hooks that are running.
 ///
 /// ```

@@ -14,16 +14,17 @@ use super::{Batch, Decision, Fill, Limits, Load, More, Size};
 /// of sizes 15 %, order of input two to four times.
 const LIKE: u64 = 2;
 
-/// Items that wait, by their index.
+/// Items that wait, in the order of the input. Their places count from 0 without gaps, which their indices need
+/// not.
 #[derive(Debug)]
 pub(crate) struct Shelf<I> {
     /// The first is there, unless nothing is; of the others some may have been taken.
     slots: VecDeque<Option<Shelved<I>>>,
-    /// The index of the first slot.
+    /// The place of the first slot.
     first: u64,
     /// How many slots hold an item.
     len: usize,
-    /// The sizes to which they are padded, with their indices. `None` where batches are made in the order
+    /// The sizes to which they are padded, with their places. `None` where batches are made in the order
     /// of the input.
     sizes: Option<BTreeSet<(u64, u64)>>,
     /// By how many later items the first may be overtaken: an endless input would else keep back one of a
@@ -42,6 +43,7 @@ pub(crate) struct Note {
 /// An item that waits.
 #[derive(Debug)]
 pub(crate) struct Shelved<I> {
+    pub(crate) seq: u64,
     pub(crate) input: I,
     pub(crate) note: Note,
 }
@@ -59,7 +61,7 @@ pub(crate) enum Pick {
 pub(crate) enum Selection {
     /// So many from the first on.
     First(usize),
-    /// By size and index, both ends included.
+    /// By size and place, both ends included.
     Like { smallest: (u64, u64), largest: (u64, u64) },
 }
 
@@ -89,30 +91,17 @@ impl<I> Shelf<I> {
         self.len
     }
 
-    /// The index of the first that waits, or else of the next that is [put](Shelf::put) here.
-    pub(crate) fn first(&self) -> u64 {
-        self.first
-    }
-
-    /// The index of the next item that is [put](Shelf::put) here.
-    pub(crate) fn next(&self) -> u64 {
-        self.first + self.slots.len() as u64
-    }
-
-    /// The next index has no item.
-    pub(crate) fn leave_gap(&mut self) {
-        match self.slots.is_empty() {
-            true => self.first += 1,
-            false => self.slots.push_back(None),
-        }
+    /// The index of the first that waits.
+    pub(crate) fn first(&self) -> Option<u64> {
+        Some(self.slots.front()?.as_ref().expect("the first slot holds an item").seq)
     }
 
     /// Puts the next item here.
-    pub(crate) fn put(&mut self, input: I, note: Note) {
+    pub(crate) fn put(&mut self, seq: u64, input: I, note: Note) {
         if let Some(sizes) = &mut self.sizes {
             sizes.insert((note.size.padded, self.first + self.slots.len() as u64));
         }
-        self.slots.push_back(Some(Shelved { input, note }));
+        self.slots.push_back(Some(Shelved { seq, input, note }));
         self.len += 1;
     }
 
@@ -174,26 +163,25 @@ impl<I> Shelf<I> {
         None
     }
 
-    fn at(&self, seq: u64) -> Size {
-        let slot = self.slots[(seq - self.first) as usize].as_ref();
+    fn at(&self, place: u64) -> Size {
+        let slot = self.slots[(place - self.first) as usize].as_ref();
         slot.expect("an item whose size is here is here").note.size
     }
 
     /// Takes items out, in the order of the input.
-    pub(crate) fn take(&mut self, selection: Selection) -> Vec<(u64, Shelved<I>)> {
-        let mut seqs: Vec<u64> = match selection {
+    pub(crate) fn take(&mut self, selection: Selection) -> Vec<Shelved<I>> {
+        let mut places: Vec<u64> = match selection {
             Selection::First(count) => {
-                let seqs = self.first..;
-                let here = seqs.zip(&self.slots).filter(|(_, slot)| slot.is_some());
-                here.map(|(seq, _)| seq).take(count).collect()
+                let here = (self.first..).zip(&self.slots).filter(|(_, slot)| slot.is_some());
+                here.map(|(place, _)| place).take(count).collect()
             }
             Selection::Like { smallest, largest } => {
                 let sizes = self.sizes.as_ref().expect("only like sizes are picked by size");
-                sizes.range(smallest..=largest).map(|&(_, seq)| seq).collect()
+                sizes.range(smallest..=largest).map(|&(_, place)| place).collect()
             }
         };
-        seqs.sort_unstable();
-        let taken = seqs.into_iter().map(|seq| (seq, self.remove(seq))).collect();
+        places.sort_unstable();
+        let taken = places.into_iter().map(|place| self.remove(place)).collect();
         while let Some(None) = self.slots.front() {
             self.slots.pop_front();
             self.first += 1;
@@ -201,11 +189,11 @@ impl<I> Shelf<I> {
         taken
     }
 
-    fn remove(&mut self, seq: u64) -> Shelved<I> {
-        let slot = self.slots[(seq - self.first) as usize].take();
+    fn remove(&mut self, place: u64) -> Shelved<I> {
+        let slot = self.slots[(place - self.first) as usize].take();
         let shelved = slot.expect("what is selected is here");
         if let Some(sizes) = &mut self.sizes {
-            sizes.remove(&(shelved.note.size.padded, seq));
+            sizes.remove(&(shelved.note.size.padded, place));
         }
         self.len -= 1;
         shelved
@@ -213,7 +201,7 @@ impl<I> Shelf<I> {
 
     /// Takes everything out.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = I> {
-        self.first = self.next();
+        self.first += self.slots.len() as u64;
         self.len = 0;
         if let Some(sizes) = &mut self.sizes {
             sizes.clear();
@@ -281,8 +269,8 @@ mod tests {
 
     fn shelf(grouping: Grouping, sizes: &[u64]) -> Shelf<u64> {
         let mut shelf = Shelf::new(grouping, 100);
-        for &size in sizes {
-            shelf.put(size, Note { size: Size { cost: size, padded: size }, since: None });
+        for (&size, seq) in sizes.iter().zip(0..) {
+            shelf.put(seq, size, Note { size: Size { cost: size, padded: size }, since: None });
         }
         shelf
     }
@@ -291,7 +279,7 @@ mod tests {
     fn taken(shelf: &mut Shelf<u64>, batch: Batch, limits: Limits, more: More) -> Vec<u64> {
         match shelf.pick(batch, limits, Instant::now(), more) {
             Pick::Take(selection) => {
-                shelf.take(selection).into_iter().map(|(seq, _)| seq).collect()
+                shelf.take(selection).into_iter().map(|shelved| shelved.seq).collect()
             }
             Pick::Wait | Pick::WaitFor(_) => vec![],
         }
@@ -339,13 +327,13 @@ mod tests {
         let mut alike = Shelf::new(Grouping::Like, 100);
         for (seq, padded) in [90, 7, 7, 7, 7].into_iter().enumerate() {
             let size = Size { cost: 3, padded };
-            alike.put(seq as u64, Note { size, since: None });
+            alike.put(seq as u64, seq as u64, Note { size, since: None });
         }
         let mut take = || taken(&mut alike, Batch::of(9), limits, More::MayCome);
         assert_eq!(take(), [1, 2, 3], "that of others than the first");
         assert!(take().is_empty());
         let size = Size { cost: 8, padded: 100 };
-        alike.put(5, Note { size, since: None });
+        alike.put(5, 5, Note { size, since: None });
         let mut take = || taken(&mut alike, Batch::of(9), limits, More::MayCome);
         assert_eq!(take(), [0], "that of the first");
         assert!(take().is_empty());
@@ -355,10 +343,10 @@ mod tests {
     fn an_endless_input_does_not_keep_back_a_rare_size() {
         let mut shelf = Shelf::new(Grouping::Like, 10);
         let size = |padded| Note { size: Size { cost: 1, padded }, since: None };
-        shelf.put(0, size(1_000));
+        shelf.put(0, 0, size(1_000));
         let mut batches = Vec::new();
         for input in 1..=12 {
-            shelf.put(input, size(10));
+            shelf.put(input, input, size(10));
             batches.push(taken(&mut shelf, Batch::of(4), LIMITS, More::MayCome));
         }
         batches.retain(|batch| !batch.is_empty());
@@ -371,7 +359,7 @@ mod tests {
         let start = Instant::now();
         let mut shelf = Shelf::new(Grouping::None, 10);
         for ms in [0, 3] {
-            shelf.put(ms, Note { size: Size::ONE, since: Some(start + ms * MS) });
+            shelf.put(u64::from(ms), ms, Note { size: Size::ONE, since: Some(start + ms * MS) });
         }
         let batch = Batch::of(4).within(5 * MS);
         let pick = |shelf: &Shelf<_>, ms| shelf.pick(batch, LIMITS, start + ms * MS, More::MayCome);
@@ -403,20 +391,19 @@ mod tests {
                 };
                 let taken = shelf.take(selection);
                 prop_assert!(!taken.is_empty());
-                prop_assert!(taken.is_sorted_by(|a, b| a.0 < b.0));
-                let load = Load::of(taken.iter().map(|(_, shelved)| shelved.note.size));
+                prop_assert!(taken.is_sorted_by(|a, b| a.seq < b.seq));
+                let load = Load::of(taken.iter().map(|shelved| shelved.note.size));
                 prop_assert!(limits.allow(load));
-                all.extend(taken.into_iter().map(|(seq, shelved)| (seq, shelved.input)));
+                all.extend(taken.into_iter().map(|shelved| (shelved.seq, shelved.input)));
                 Ok(true)
             };
-            let mut put = Vec::new();
+            let (mut put, mut seq) = (Vec::new(), 0);
             for (come, looks) in steps {
                 for &size in input.by_ref().take(come) {
-                    if size % 7 == 0 {
-                        shelf.leave_gap();
-                    }
-                    put.push((shelf.next(), size));
-                    shelf.put(size, Note { size: Size { cost: size, padded: size }, since: None });
+                    // Some indices have no item.
+                    seq += if size % 7 == 0 { 1_000 } else { 1 };
+                    put.push((seq, size));
+                    shelf.put(seq, size, Note { size: Size { cost: size, padded: size }, since: None });
                 }
                 if looks {
                     check(&mut shelf, More::MayCome)?;

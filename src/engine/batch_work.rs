@@ -8,6 +8,7 @@ use super::run::Run;
 use crate::batch::{Batching, Limits, Load};
 use crate::error::{Error, Hook, OutputCount, Result};
 use crate::out_of_memory::is_out_of_memory;
+use crate::policy::Verdict;
 use crate::runner::{ProducerContext, Runner};
 
 /// The outcomes of a batch, one for each input.
@@ -45,14 +46,17 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    /// Whether a producer that has lost its state, which has failed the run, is of no more use.
+    /// Whether a producer that has lost its state is of no more use to a run that has failed. Where errors
+    /// are skipped over the run goes on, and so does the producer, with a state for its next batch.
     ///
     /// Where items of like sizes go together, some that come before the one that cost it its state may
     /// still wait, and are wanted. One that cannot make its state anew leaves them to the others, and only
     /// the last of all has them fail.
     fn may_leave(&mut self, run: &Run<R>, gatherer: &Gatherer<'_, R::Input, R::Output>) -> bool {
         run.wanted.gave_up_on(Some(gatherer.first()))
-            || self.prepare(&run.wanted).map_err(drop_quietly).is_err() && run.exchange.may_leave()
+            || run.wanted.has_end()
+                && self.prepare(&run.wanted).map_err(drop_quietly).is_err()
+                && run.exchange.may_leave()
     }
 
     /// Works on a batch until each of its items has a result. One that fails with its inputs still
@@ -82,10 +86,12 @@ impl<R: Runner> Producer<R> {
                 continue;
             }
             let extent = limits.extent(Load::of(part.sizes()));
+            let mut copies: Vec<_> =
+                part.inputs.iter().map(|input| run.terms.copy_of(input)).collect();
             match self.call_batch(run, &mut part) {
                 Ok(outputs) => {
                     self.learn(|ceiling| ceiling.went_well(extent));
-                    self.deliver_batch(run, gatherer, &part.items, outputs);
+                    self.deliver_batch(run, gatherer, &part, outputs, &mut copies);
                     drop_inputs(part);
                 }
                 Err(error) => {
@@ -102,11 +108,12 @@ impl<R: Runner> Producer<R> {
                         };
                         split(part, cut, &mut parts);
                     } else {
-                        fail_batch(run, gatherer, &part.items, error);
+                        self.fail_batch(run, gatherer, &part.items, error, &mut copies);
                         drop_inputs(part);
                     }
                 }
             }
+            copies.into_iter().flatten().for_each(drop_quietly);
         }
     }
 
@@ -155,9 +162,9 @@ impl<R: Runner> Producer<R> {
         part: &mut Gathered<R::Input>,
     ) -> Result<Outputs<R>, Error> {
         let hook = Hook::ProducerWorkBatch;
-        let Gathered { items, inputs, .. } = part;
-        let site = || site(&self.station, items, Some(1));
-        let cx = ProducerContext::new(&self.station, &run.wanted, items);
+        let Gathered { items, inputs, attempt, .. } = part;
+        let site = || site(&self.station, items, Some(*attempt));
+        let cx = ProducerContext::new(&self.station, &run.wanted, items).with_attempt(*attempt);
         let state = self.state.as_mut().expect("a producer has a state when it takes a batch");
         match call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs)) {
             Ok(outputs) if outputs.len() == items.len() => Ok(outputs),
@@ -179,20 +186,58 @@ impl<R: Runner> Producer<R> {
         &self,
         run: &Run<R>,
         gatherer: &mut Gatherer<'_, R::Input, R::Output>,
-        items: &[u64],
+        part: &Gathered<R::Input>,
         outputs: Outputs<R>,
+        copies: &mut [Option<R::Input>],
     ) {
-        for (&item, output) in items.iter().zip(outputs) {
+        for ((&item, output), copy) in part.items.iter().zip(outputs).zip(copies) {
             match output {
                 Ok(output) => gatherer.deliver(item, Ok(output)),
                 Err(source) => {
-                    let site = Box::new(site(&self.station, &[item], Some(1)));
+                    let site = Box::new(site(&self.station, &[item], Some(part.attempt)));
                     let error = Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source };
-                    if let Some(fault) = run.judge(item, error) {
+                    let copy = copy.take().map(|copy| (self.station.worker, copy));
+                    if let Some(fault) = run.judge(item, error, copy) {
                         gatherer.deliver(item, Err(fault));
                     }
                 }
             }
+        }
+    }
+
+    /// The items fail together, unless each is tried again by itself. The error takes the place of the
+    /// first. Where it ends the run, that is all; where items are left out, each of the others has to be.
+    fn fail_batch(
+        &self,
+        run: &Run<R>,
+        gatherer: &mut Gatherer<'_, R::Input, R::Output>,
+        items: &[u64],
+        error: Error,
+        copies: &mut [Option<R::Input>],
+    ) {
+        let (&first, others) = items.split_first().expect("a batch is never empty");
+        if run.wanted.gave_up_on(Some(first)) {
+            drop_quietly(error);
+            return;
+        }
+        let verdict = run.verdict(&error);
+        if verdict == Verdict::Retry && copies.iter().all(Option::is_some) {
+            for (&item, copy) in items.iter().zip(copies) {
+                let copy = copy.take().expect("all are there");
+                run.retry(item, &error, self.station.worker, copy);
+            }
+            drop_quietly(error);
+            return;
+        }
+        let Some(fault) = run.settle(first, error, verdict) else { return };
+        let fate = fault.fate;
+        gatherer.deliver(first, Err(fault));
+        if fate == Fate::End {
+            return;
+        }
+        for &item in others.iter().filter(|&&item| !run.wanted.gave_up_on(Some(item))) {
+            let error = Error::FailedTogether { item, first };
+            gatherer.deliver(item, Err(Fault::skipped(error)));
         }
     }
 }
@@ -212,27 +257,6 @@ fn split<I>(mut part: Gathered<I>, cut: Cut, parts: &mut Vec<Part<I>>) {
         }
     }
     parts.push(Part { gathered: part, cut });
-}
-
-/// The items fail together: the error takes the place of the first. Where it ends the run, that is all; where
-/// items are left out, each of the others has to be.
-fn fail_batch<R: Runner>(
-    run: &Run<R>,
-    gatherer: &mut Gatherer<'_, R::Input, R::Output>,
-    items: &[u64],
-    error: Error,
-) {
-    let (&first, others) = items.split_first().expect("a batch is never empty");
-    let Some(fault) = run.judge(first, error) else { return };
-    let fate = fault.fate;
-    gatherer.deliver(first, Err(fault));
-    if fate == Fate::End {
-        return;
-    }
-    for &item in others.iter().filter(|&&item| !run.wanted.gave_up_on(Some(item))) {
-        let error = Error::FailedTogether { item, first };
-        gatherer.deliver(item, Err(Fault::skipped(error)));
-    }
 }
 
 fn drop_inputs<I>(gathered: Gathered<I>) {

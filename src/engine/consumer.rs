@@ -158,8 +158,9 @@ impl<R: Runner> Consumer<R> {
         let Taken { skipped, .. } = self.taken;
         let gives_up = self.run.policy().gives_up_at_end(skipped, self.taken.items());
         if gives_up && !self.run.is_stopped() {
-            let last = self.failures.pop();
-            return Err(self.give_up(last));
+            let keeps_last = self.failures.len() < MOST_FAILURES;
+            let last = if keeps_last { self.failures.pop() } else { None };
+            return Err(self.give_up(self.collector.consumed(), last));
         }
         Ok(Ended::Complete)
     }
@@ -195,7 +196,9 @@ impl<R: Runner> Consumer<R> {
         seq: u64,
         error: Error,
     ) -> Result<(), Error> {
-        let goes_on = !error.is_panic() && self.run.verdict(&error) == Verdict::Skip;
+        // One that returns an error since it saw the run end, or ended it, is not left out.
+        let is_over = self.run.is_cancelled() || self.run.is_stopped();
+        let goes_on = !error.is_panic() && !is_over && self.run.verdict(&error) == Verdict::Skip;
         let fault = if goes_on { Fault::skipped(error) } else { Fault::ending(error) };
         self.meet(state, seq, *fault)
     }
@@ -217,26 +220,32 @@ impl<R: Runner> Consumer<R> {
         let told =
             call(Hook::ConsumerSkipped, site, || self.runner.consumer_skipped(&cx, state, &error));
         if let Err(failed) = told {
-            drop_quietly(error);
             // The item itself is counted already.
-            return Err(self.fail(Failure { seq, items: 0 }, *failed));
+            let failed = self.fail(Failure { seq, items: 0 }, *failed);
+            self.keep(error);
+            return Err(failed);
+        }
+        let policy = self.run.policy();
+        let gives_up = policy.gives_up_at(self.taken.skipped, self.taken.items());
+        if gives_up && !self.run.is_stopped() {
+            return Err(self.give_up(seq, Some(error)));
         }
         self.collector.done(&self.run.exchange);
-        if self.run.policy().gives_up_at(self.taken.skipped, self.taken.items()) {
-            return Err(self.give_up(Some(error)));
-        }
+        self.keep(error);
+        Ok(())
+    }
+
+    fn keep(&mut self, error: Error) {
         if self.failures.len() < MOST_FAILURES {
             self.failures.push(error);
         } else {
             drop_quietly(error);
         }
-        Ok(())
     }
 
-    fn give_up(&mut self, last: Option<Error>) -> Error {
+    fn give_up(&mut self, seq: u64, last: Option<Error>) -> Error {
         let Taken { skipped: failed, .. } = self.taken;
         let (items, source) = (self.taken.items(), last.map(Box::new));
-        let seq = source.as_ref().and_then(|last| last.items().first().copied()).unwrap_or(0);
         let error = Error::TooManyFailures { failed, items, source };
         self.fail(Failure { seq, items: 0 }, error)
     }

@@ -18,9 +18,19 @@ pub(crate) struct EventCount {
     /// Sleepers that nobody has told to wake. Written under the lock of `told` only.
     untold: AtomicUsize,
     barrier: Barrier,
-    /// Sleepers that were told to wake and have not yet noticed.
-    told: Mutex<usize>,
+    told: Mutex<Told>,
     woken: Condvar,
+}
+
+/// What sleepers were told.
+#[derive(Debug, Default)]
+struct Told {
+    /// How many of those of this epoch were told to wake and have not yet noticed. They are alike, so
+    /// that it does not matter which of them does.
+    sleepers: usize,
+    /// Counts the times when all were. What that was for may be for a certain one of them, so none can
+    /// notice in the place of another.
+    epoch: u64,
 }
 
 impl EventCount {
@@ -32,7 +42,7 @@ impl EventCount {
         EventCount {
             untold: AtomicUsize::new(0),
             barrier,
-            told: Mutex::new(0),
+            told: Mutex::new(Told::default()),
             woken: Condvar::new(),
         }
     }
@@ -55,7 +65,9 @@ impl EventCount {
     /// Wakes all sleepers, and keeps those from sleeping that are about to.
     pub(crate) fn notify_all(&self) {
         let mut told = lock(&self.told);
-        *told += self.untold.swap(0, Ordering::Relaxed);
+        self.untold.store(0, Ordering::Relaxed);
+        told.sleepers = 0;
+        told.epoch += 1;
         drop(told);
         self.woken.notify_all();
     }
@@ -71,27 +83,27 @@ impl EventCount {
     /// `is_ready` looks at what [`notify`](EventCount::notify) is called for, and at whatever was
     /// written before a [`notify_all`](EventCount::notify_all). No lock of this value is held then.
     pub(crate) fn wait_unless(&self, is_ready: impl FnOnce() -> bool) {
-        self.enlist();
+        let epoch = self.enlist();
         let fenced = self.barrier.heavy();
         if is_ready() {
-            self.resign();
+            self.resign(epoch);
         } else if fenced.is_ok() {
-            self.sleep();
+            self.sleep(epoch);
         } else {
-            self.doze(UNFENCED);
+            self.doze(epoch, UNFENCED);
         }
     }
 
     /// As [`wait_unless`](EventCount::wait_unless), but sleeps no longer than `most`.
     pub(crate) fn wait_at_most(&self, most: Duration, is_ready: impl FnOnce() -> bool) {
-        self.enlist();
+        let epoch = self.enlist();
         let fenced = self.barrier.heavy();
         if is_ready() {
-            self.resign();
+            self.resign(epoch);
         } else if fenced.is_ok() {
-            self.doze(most);
+            self.doze(epoch, most);
         } else {
-            self.doze(most.min(UNFENCED));
+            self.doze(epoch, most.min(UNFENCED));
         }
     }
 
@@ -99,50 +111,59 @@ impl EventCount {
     /// no reason. There is no fence, so what is published at the same time may be missed by `is_ready`
     /// and its publisher miss the sleeper: `most` bounds what that costs.
     pub(crate) fn wait_briefly_unless(&self, most: Duration, is_ready: impl FnOnce() -> bool) {
-        self.enlist();
+        let epoch = self.enlist();
         if is_ready() {
-            self.resign();
+            self.resign(epoch);
         } else {
-            self.doze(most);
+            self.doze(epoch, most);
         }
     }
 
-    fn enlist(&self) {
-        let _told = lock(&self.told);
+    fn enlist(&self) -> u64 {
+        let told = lock(&self.told);
         self.untold.fetch_add(1, Ordering::Relaxed);
+        told.epoch
     }
 
     /// Sleepers are alike, so one that goes without having slept may take the place of one that was
     /// told to wake: it is awake, and looks for work next.
-    fn resign(&self) {
+    fn resign(&self, epoch: u64) {
         let mut told = lock(&self.told);
+        if told.epoch != epoch {
+            return;
+        }
         match self.untold.load(Ordering::Relaxed) {
-            0 => *told -= 1,
+            0 => told.sleepers -= 1,
             untold => self.untold.store(untold - 1, Ordering::Relaxed),
         }
     }
 
-    fn sleep(&self) {
+    fn sleep(&self, epoch: u64) {
         let mut told = lock(&self.told);
-        while *told == 0 {
+        while told.epoch == epoch && told.sleepers == 0 {
             told = wait(&self.woken, told);
         }
-        *told -= 1;
+        if told.epoch == epoch {
+            told.sleepers -= 1;
+        }
     }
 
     /// As `sleep`, where a publisher may have looked too early: then this thread looks again soon.
-    fn doze(&self, most: Duration) {
+    fn doze(&self, epoch: u64, most: Duration) {
         let told = lock(&self.told);
-        if *told == 0 {
+        if told.epoch == epoch && told.sleepers == 0 {
             drop(self.woken.wait_timeout(told, most));
         } else {
             drop(told);
         }
         // One that was told first, or a sleeper beside this one would wait for a wake-up that came here.
         let mut told = lock(&self.told);
-        match *told {
+        if told.epoch != epoch {
+            return;
+        }
+        match told.sleepers {
             0 => _ = self.untold.fetch_sub(1, Ordering::Relaxed),
-            _ => *told -= 1,
+            _ => told.sleepers -= 1,
         }
     }
 
@@ -155,7 +176,7 @@ impl EventCount {
             return;
         }
         self.untold.store(untold - 1, Ordering::Relaxed);
-        *told += 1;
+        told.sleepers += 1;
         drop(told);
         self.woken.notify_one();
     }

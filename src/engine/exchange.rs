@@ -60,8 +60,9 @@ use super::queue::{Receiver, queue};
 use super::weights::Weights;
 use crate::batch::{Batching, Note, Shelf};
 use crate::order::Order;
+use crate::policy::{Retries, Retry, Turn};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock};
+use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock, now};
 
 use self::credits::Credits;
 pub(crate) use self::feeder::Feeder;
@@ -106,6 +107,10 @@ pub(crate) struct Exchange<I, T> {
     pushed: CachePadded<AtomicU64>,
     /// How many gaps the feeder has left: each is written before the items that follow it.
     gaps: AtomicU64,
+    /// Items that are to be tried again.
+    retries: Mutex<Retries<I>>,
+    /// How many of them there are: so that looking for one costs a load where there is none.
+    retrying: AtomicUsize,
     /// How many producers there are that have not left since they cannot work.
     staying: AtomicUsize,
     /// What is left is not wanted.
@@ -134,11 +139,18 @@ struct Intake<I> {
 /// Indices whose items failed before they were given out.
 #[derive(Debug)]
 struct Gaps {
-    arriving: Receiver<u64>,
+    arriving: Receiver<Gap>,
     /// How many have arrived.
     seen: u64,
     /// Those from `next` on.
-    ahead: VecDeque<u64>,
+    ahead: VecDeque<Gap>,
+}
+
+/// Indices that follow each other.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    first: u64,
+    count: u64,
 }
 
 /// What belongs to one producer.
@@ -232,6 +244,8 @@ impl<I, T> Exchange<I, T> {
             weights: Mutex::new(weights.map(Weights::new)),
             pushed: CachePadded::new(AtomicU64::new(0)),
             gaps: AtomicU64::new(0),
+            retries: Mutex::new(Retries::new()),
+            retrying: AtomicUsize::new(0),
             staying: AtomicUsize::new(producers),
             aborted: AtomicBool::new(false),
             halted: AtomicBool::new(false),
@@ -293,7 +307,47 @@ impl<I, T> Exchange<I, T> {
     /// Lets a producer leave that cannot work on what still waits: each but the last.
     pub(crate) fn may_leave(&self) -> bool {
         let others = |staying: usize| staying.checked_sub(1).filter(|&others| others > 0);
-        self.staying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, others).is_ok()
+        let may = self.staying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, others).is_ok();
+        if may {
+            // Whoever is alone now may try again what it failed itself.
+            self.idle.notify_all();
+        }
+        may
+    }
+
+    /// The item is tried again, by whoever finds it.
+    pub(crate) fn retry_later(&self, seq: u64, retry: Retry<I>) {
+        let mut retries = lock(&self.retries);
+        retries.put(seq, retry);
+        self.retrying.store(retries.len(), Ordering::Release);
+        drop(retries);
+        // All: it may not be for the one that would wake up, and who sleeps has to know for how long.
+        self.idle.notify_all();
+    }
+
+    fn retries_anything(&self) -> bool {
+        self.retrying.load(Ordering::Acquire) > 0
+    }
+
+    /// What there is for `worker` to try again.
+    fn turn(&self, worker: usize) -> Turn {
+        match self.retries_anything() {
+            true => lock(&self.retries).turn(worker, self.is_alone(), now()),
+            false => Turn::Nothing,
+        }
+    }
+
+    #[cold]
+    fn take_retry(&self, worker: usize) -> Option<(u64, Retry<I>)> {
+        let mut retries = lock(&self.retries);
+        let Turn::Now(seq) = retries.turn(worker, self.is_alone(), now()) else { return None };
+        let retry = retries.take(seq);
+        self.retrying.store(retries.len(), Ordering::Release);
+        Some((seq, retry))
+    }
+
+    fn is_alone(&self) -> bool {
+        self.staying.load(Ordering::Relaxed) <= 1
     }
 
     fn is_aborted(&self) -> bool {
@@ -314,6 +368,7 @@ impl<I, T> Exchange<I, T> {
             items.extend(shelf.drain());
         }
         drop(intake);
+        items.extend(self.retries.lock().unwrap_or_else(PoisonError::into_inner).drain());
         for lane in &self.lanes {
             items.extend(std::iter::from_fn(|| lane.inbox.steal()).map(|(_, item)| item));
         }
@@ -358,11 +413,11 @@ impl<I> Intake<I> {
     fn row_among_gaps(&mut self, most: usize) -> usize {
         let Gaps { arriving, seen, ahead } = &mut self.gaps;
         ahead.extend(std::iter::from_fn(|| arriving.pop()).inspect(|_| *seen += 1));
-        while ahead.front() == Some(&self.next) {
+        while let Some(gap) = ahead.front().filter(|gap| gap.first == self.next) {
+            self.next += gap.count;
             ahead.pop_front();
-            self.next += 1;
         }
-        ahead.front().map_or(most, |gap| most.min((gap - self.next) as usize))
+        ahead.front().map_or(most, |gap| most.min((gap.first - self.next) as usize))
     }
 
     fn is_empty(&mut self) -> bool {

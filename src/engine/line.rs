@@ -131,16 +131,19 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Line<'h, R, S> {
         run.abort();
         stages.iter().for_each(|stage| stage.wind_up());
         let given = Given { items: source.pulled(), unread: source.unread(), passed_on: None };
-        let (result, relayed, taken) = match flowed {
-            Ok((Consumed { result, taken, .. }, relayed)) => (result, relayed, taken),
+        let (result, relayed, taken, failures) = match flowed {
+            Ok((Consumed { result, taken, failures }, relayed)) => {
+                (result, relayed, taken, failures)
+            }
             Err(error) => {
                 let idle = Relayed { taken: Taken::default(), given: Given::default() };
-                (Err(error), vec![idle; stages.len() - 1], Taken::default())
+                (Err(error), vec![idle; stages.len() - 1], Taken::default(), vec![])
             }
         };
         for (stage, account) in stages.into_iter().zip(accounts(given, &relayed, taken)) {
             stage.settle(account);
         }
+        self.last.keep(failures);
         result
     }
 }

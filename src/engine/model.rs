@@ -19,6 +19,7 @@ use crate::batch::{Batch, Batching, Size};
 use crate::error::Error;
 use crate::measures::Measured;
 use crate::order::Order;
+use crate::policy::Retry;
 use crate::sync::now;
 
 const SCHEDULES: usize = 10_000;
@@ -295,6 +296,65 @@ fn run_with_gaps(batching: Option<Batching>) {
     hub.end(7);
     consumer.join().unwrap();
     assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>(), 4);
+}
+
+/// The first attempt at every third item fails, and the second is for the other producer.
+fn run_with_retries(batching: Option<Batching>) {
+    let hub = Arc::new(Hub::new(2, 3, batching, None));
+    let again = |seq, item, lane| {
+        let retry = Retry { input: item, attempt: 2, due: now(), failed_on: lane };
+        (seq, retry)
+    };
+    let produce = |lane| {
+        let hub = hub.clone();
+        thread::spawn(move || {
+            let taker = Taker::new(&hub, lane);
+            if let Some(batching) = batching {
+                let mut gatherer = Gatherer::new(taker, batching);
+                while let Some(gathered) = gatherer.next() {
+                    for (seq, item) in gathered.items.into_iter().zip(gathered.inputs) {
+                        if seq % 3 == 0 && gathered.attempt == 1 {
+                            let (seq, retry) = again(seq, item, lane);
+                            hub.retry_later(seq, retry);
+                        } else {
+                            gatherer.deliver(seq, Ok(item * 10));
+                        }
+                    }
+                }
+                return;
+            }
+            let mut taker = taker;
+            let mut next = taker.next();
+            while let Some((seq, item)) = next {
+                next = if seq % 3 == 0 && taker.attempt() == 1 {
+                    let (seq, retry) = again(seq, item, lane);
+                    hub.retry_later(seq, retry);
+                    taker.next()
+                } else {
+                    taker.deliver_and_next(seq, Ok(item * 10))
+                };
+            }
+        })
+    };
+    let threads: Vec<_> = (0..2).map(produce).collect();
+    let given = Arc::new(AtomicU64::new(0));
+    let consumer = {
+        let (hub, given) = (hub.clone(), given.clone());
+        thread::spawn(move || collect(&hub, Order::Input, Window::fixed(3), &given, u64::MAX))
+    };
+    assert_eq!(feed(&hub, 5, &given), 5);
+    assert_eq!(consumer.join().unwrap(), (0..5).collect::<Vec<_>>());
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn items_that_are_tried_again() {
+    check(|| run_with_retries(None));
+}
+
+#[test]
+fn batches_with_items_that_are_tried_again() {
+    check(|| run_with_retries(Some(Batching::new(Batch::of(2)))));
 }
 
 #[test]

@@ -122,9 +122,13 @@ impl<R: Runner> Producer<R> {
                 }
                 return;
             }
-            let outcome = match self.work(run, seq, input) {
-                Ok(output) => Ok(output),
-                Err(error) => match run.judge(seq, *error) {
+            let copy = run.terms.copy_of(&input).map(|copy| (self.station.worker, copy));
+            let outcome = match self.work(run, seq, input, taker.attempt()) {
+                Ok(output) => {
+                    copy.into_iter().for_each(drop_quietly);
+                    Ok(output)
+                }
+                Err(error) => match run.judge(seq, *error, copy) {
                     Some(fault) => Err(fault),
                     None => {
                         next = taker.next();
@@ -136,13 +140,19 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    fn work(&mut self, run: &Run<R>, seq: u64, input: R::Input) -> Result<R::Output, Box<Error>> {
+    fn work(
+        &mut self,
+        run: &Run<R>,
+        seq: u64,
+        input: R::Input,
+        attempt: u32,
+    ) -> Result<R::Output, Box<Error>> {
         let items = [seq];
-        let cx = ProducerContext::new(&self.station, &run.wanted, &items);
+        let cx = ProducerContext::new(&self.station, &run.wanted, &items).with_attempt(attempt);
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
         let outcome = call(
             Hook::ProducerWork,
-            || site(&self.station, &items, Some(1)),
+            || site(&self.station, &items, Some(attempt)),
             || self.runner.producer_work(&cx, state, input),
         );
         if outcome.as_ref().is_err_and(|error| error.is_panic()) {

@@ -68,6 +68,21 @@ struct Progress {
     places: u64,
 }
 
+impl Progress {
+    /// How many items the first run is done with.
+    fn items(&self) -> u64 {
+        self.handed + self.skipped
+    }
+
+    /// The first run has left out more than it may.
+    fn too_many_failures(&self, seq: u64, last: Option<Error>) -> Ended {
+        let (failed, items) = (self.skipped, self.items());
+        let error = Error::TooManyFailures { failed, items, source: last.map(Box::new) };
+        // The items themselves are counted already.
+        Ended::Failed(Failure { seq, items: 0 }, Fault::ending(error))
+    }
+}
+
 impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
     pub(crate) fn new(from: Arc<Run<A>>, order: Order, window: Window, to: Arc<Run<B>>) -> Self {
         Relay { from, order, window, to }
@@ -100,7 +115,15 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
         while self.take_credit(collector, feeder) {
             let Some((seq, outcome)) = from.next_result(collector, &mut total) else {
                 let is_complete = total == Some(collector.consumed());
-                return (progress, if is_complete { Ended::Complete } else { Ended::Unwanted });
+                let gives_up = from.policy().gives_up_at_end(progress.skipped, progress.items());
+                let ended = match is_complete {
+                    true if gives_up && !from.is_stopped() => {
+                        progress.too_many_failures(collector.consumed(), None)
+                    }
+                    true => Ended::Complete,
+                    false => Ended::Unwanted,
+                };
+                return (progress, ended);
             };
             let ended = match outcome {
                 Ok(output) => self.give(feeder, output, &mut progress),
@@ -108,10 +131,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
                     let failure = Failure { seq, items: fault.items() };
                     Err(Ended::Failed(failure, fault))
                 }
-                Err(fault) => {
-                    self.pass_over(feeder, *fault, &mut progress);
-                    Ok(())
-                }
+                Err(fault) => self.pass_over(feeder, seq, *fault, &mut progress),
             };
             if let Err(ended) = ended {
                 return (progress, ended);
@@ -129,7 +149,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
         progress: &mut Progress,
     ) -> Result<(), Ended> {
         let to = &*self.to;
-        let given = match to.measures.as_deref() {
+        let given = match &to.terms.measures {
             None => {
                 feeder.push(&to.exchange, output);
                 Ok(())
@@ -143,7 +163,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
                     let fault = Err(Fault::skipped(error));
                     feeder.leave_gap(&to.exchange, progress.places, fault);
                 }
-                Verdict::Stop => return Err(Ended::Unfit(error)),
+                Verdict::Retry | Verdict::Stop => return Err(Ended::Unfit(error)),
             }
         }
         progress.handed += 1;
@@ -155,13 +175,18 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
     fn pass_over(
         &self,
         feeder: &mut Feeder<B::Input, B::Output>,
+        seq: u64,
         fault: Fault,
         progress: &mut Progress,
-    ) {
+    ) -> Result<(), Ended> {
         progress.skipped += fault.items();
+        if self.from.policy().gives_up_at(progress.skipped, progress.items()) {
+            return Err(progress.too_many_failures(seq, Some(fault.error)));
+        }
         let fault = Fault { fate: Fate::SkipEarlier, ..fault };
         feeder.leave_gap(&self.to.exchange, progress.places, Err(Box::new(fault)));
         progress.places += 1;
+        Ok(())
     }
 
     /// Waits for room in the second run. What the first is owed goes back before, or its producers
@@ -226,7 +251,7 @@ mod tests {
     use crate::runner::RunControl;
 
     fn run_of<R: Runner>(_: &R, upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<R>> {
-        Arc::new(Run::new(Order::Input, 1, 4, None, None, Arc::default(), upstream))
+        Arc::new(Run::new(Order::Input, 1, 4, None, Arc::default(), upstream))
     }
 
     /// That the later run has a feeder already is a bug, and stands for any other.

@@ -9,15 +9,16 @@ use crate::cancel::{Interrupt, Pulling};
 use crate::engine::call::{catch, drop_quietly};
 use crate::engine::collector::Collector;
 use crate::engine::exchange::{Exchange, News};
-use crate::engine::fault::Fault;
+use crate::engine::fault::{Fate, Fault};
 use crate::engine::outbox::Outcome;
+use crate::engine::terms::Terms;
 use crate::error::Error;
-use crate::measures::{Measure, Measures};
+use crate::measures::Measure;
 use crate::order::Order;
-use crate::policy::{Policy, Verdict};
+use crate::policy::{Policy, Retry, Verdict};
 use crate::runner::{RunControl, Runner, Wanted};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, now};
 
 /// What became of one item of a runner.
 pub(crate) type RunOutcome<R> = Outcome<<R as Runner>::Output>;
@@ -25,9 +26,7 @@ pub(crate) type RunOutcome<R> = Outcome<<R as Runner>::Output>;
 /// One run or stream: made at its start, dropped at its end.
 pub(crate) struct Run<R: Runner> {
     pub(crate) exchange: Exchange<R::Input, R::Output>,
-    /// `None` where nothing is measured.
-    pub(crate) measures: Option<Arc<Measures<R::Input>>>,
-    policy: Arc<Policy>,
+    pub(crate) terms: Arc<Terms<R::Input>>,
     /// What producers still need to work on.
     pub(crate) wanted: Wanted,
     /// What the consumer will still get to see. Differs from `wanted` after a stop, when the result
@@ -49,19 +48,18 @@ impl<R: Runner> Run<R> {
         producers: usize,
         window: usize,
         batching: Option<Batching>,
-        measures: Option<Arc<Measures<R::Input>>>,
-        policy: Arc<Policy>,
+        terms: Arc<Terms<R::Input>>,
         upstream: Option<Arc<dyn RunControl>>,
     ) -> Self {
         let (halting, halted) = bounded(0);
-        let most_weight = measures.as_ref().and_then(|measures| measures.most(Measure::Weight));
+        let measures = terms.measures.as_ref();
+        let most_weight = measures.and_then(|measures| measures.most(Measure::Weight));
         Run {
             halting: Mutex::new(Some(halting)),
             halted,
             upstream,
             exchange: Exchange::new(producers, window, batching, most_weight),
-            measures,
-            policy,
+            terms,
             wanted: Wanted::all(),
             consumable: Wanted::all(),
             order,
@@ -84,16 +82,48 @@ impl<R: Runner> Run<R> {
 
     /// What comes of an item that failed with this error. `None` when nobody asks any more, and the error
     /// is dropped: the run was ended, or has failed already, and a hook may have returned it because it
-    /// saw that.
-    pub(crate) fn judge(&self, seq: u64, error: Error) -> Option<Box<Fault>> {
-        match self.verdict(&error) {
-            Verdict::Stop => self.end_with(seq, error),
-            Verdict::Skip if self.wanted.gave_up_on(Some(seq)) => {
-                drop_quietly(error);
-                None
-            }
-            Verdict::Skip => Some(Fault::skipped(error)),
+    /// saw that. `None` also when there is another attempt: with the copy, where there is one, on another
+    /// producer than the one that failed it.
+    pub(crate) fn judge(
+        &self,
+        seq: u64,
+        error: Error,
+        copy: Option<(usize, R::Input)>,
+    ) -> Option<Box<Fault>> {
+        if self.wanted.gave_up_on(Some(seq)) {
+            drop_quietly((error, copy));
+            return None;
         }
+        let verdict = self.verdict(&error);
+        match copy {
+            Some((worker, input)) if verdict == Verdict::Retry => {
+                self.retry(seq, &error, worker, input);
+                drop_quietly(error);
+                return None;
+            }
+            copy => drop_quietly(copy),
+        }
+        self.settle(seq, error, verdict)
+    }
+
+    /// What comes of an item with this verdict that is not tried again.
+    pub(crate) fn settle(&self, seq: u64, error: Error, verdict: Verdict) -> Option<Box<Fault>> {
+        let verdict = match verdict {
+            Verdict::Retry => self.terms.policy.verdict_without_retry(&error),
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::Skip => Some(Fault::skipped(error)),
+            Verdict::Retry | Verdict::Stop => self.end_with(seq, error),
+        }
+    }
+
+    /// Has the item tried again, on another producer than `worker`, which failed it.
+    pub(crate) fn retry(&self, seq: u64, error: &Error, worker: usize, input: R::Input) {
+        let attempts = error.attempt().unwrap_or(1);
+        let due = now() + self.terms.policy.backoff.after(attempts);
+        let attempt = attempts.saturating_add(1);
+        self.exchange.retry_later(seq, Retry { input, attempt, due, failed_on: worker });
     }
 
     /// As [`judge`](Run::judge), for what nobody can go on after.
@@ -108,14 +138,14 @@ impl<R: Runner> Run<R> {
 
     /// What the policy says of an error. A rule of the user's that panics is no reason to go on.
     pub(crate) fn verdict(&self, error: &Error) -> Verdict {
-        catch(|| self.policy.judge(error)).unwrap_or_else(|message| {
+        catch(|| self.terms.policy.judge(error)).unwrap_or_else(|message| {
             tracing::warn!(%message, "the function that classifies errors panicked; the run stops");
             Verdict::Stop
         })
     }
 
     pub(crate) fn policy(&self) -> &Policy {
-        &self.policy
+        &self.terms.policy
     }
 
     /// No input is pulled any more. In a pipeline that goes for all stages before this one, and what
@@ -144,7 +174,8 @@ impl<R: Runner> Run<R> {
     /// Whether a result that is here goes to nobody, since the run has failed at an earlier item, or,
     /// in order of completion, at any.
     pub(crate) fn is_pointless(&self, seq: u64, outcome: &RunOutcome<R>) -> bool {
-        outcome.is_ok() && self.consumable.gave_up_on(Some(seq))
+        let ends_run = outcome.as_ref().is_err_and(|fault| fault.fate == Fate::End);
+        !ends_run && self.consumable.gave_up_on(Some(seq))
     }
 
     /// The next result that somebody wants, waiting for it. `None` when there is no more, or when
@@ -209,7 +240,7 @@ impl<R: Runner> Run<R> {
 impl<R: Runner> Drop for Run<R> {
     fn drop(&mut self) {
         self.discard();
-        drop_quietly(self.measures.take());
+        drop_quietly(std::mem::take(&mut self.terms));
     }
 }
 

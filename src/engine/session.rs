@@ -14,6 +14,7 @@ use super::exchange::{Feeder, News};
 use super::fault::{Fate, Fault};
 use super::run::Run;
 use super::source::{Pulled, Source};
+use super::terms::Terms;
 use super::window::Window;
 use crate::account::Account;
 use crate::batch::{Batching, Grouping};
@@ -23,7 +24,6 @@ use crate::cfg::CfgNode;
 use crate::cpu_threads::CpuThreads;
 use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::error::{Error, Result};
-use crate::measures::Measures;
 use crate::order::Order;
 use crate::policy::Policy;
 use crate::runner::{RunControl, Runner, Station};
@@ -38,7 +38,6 @@ pub(crate) struct Settings {
     /// `None`: items are worked on one by one.
     pub(crate) batching: Option<Batching>,
     pub(crate) stack_size: Option<usize>,
-    pub(crate) policy: Arc<Policy>,
     pub(crate) gpu_lock: Option<GpuLock>,
     #[cfg(feature = "rayon")]
     pub(crate) cpu_threads: CpuThreads,
@@ -51,8 +50,7 @@ pub(crate) struct Engine<R: Runner> {
     runner: Option<Arc<R>>,
     cfg: Arc<CfgNode>,
     settings: Settings,
-    /// `None` where nothing is measured.
-    measures: Option<Arc<Measures<R::Input>>>,
+    terms: Arc<Terms<R::Input>>,
     /// Which requests of the token are spent for this handle.
     seen: Seen,
     /// `None` while closed.
@@ -105,7 +103,7 @@ impl<R: Runner + 'static> Engine<R> {
         runner: R,
         cfg: CfgNode,
         settings: Settings,
-        measures: Option<Arc<Measures<R::Input>>>,
+        terms: Terms<R::Input>,
     ) -> Result<Self, Error> {
         settings.devices.check()?;
         let seen = settings.token.seen();
@@ -113,7 +111,7 @@ impl<R: Runner + 'static> Engine<R> {
             runner: Some(Arc::new(runner)),
             cfg: Arc::new(cfg),
             settings,
-            measures,
+            terms: Arc::new(terms),
             seen,
             crew: None,
             streaming: None,
@@ -251,10 +249,9 @@ impl<R: Runner + 'static> Engine<R> {
         if crew.is_own_thread() {
             return Err(Error::OwnThread {});
         }
-        let Settings { order, batching, ref policy, .. } = self.settings;
-        let (window, measures, policy) =
-            (self.window().size(), self.measures.clone(), policy.clone());
-        Ok(Arc::new(Run::new(order, crew.len(), window, batching, measures, policy, upstream)))
+        let Settings { order, batching, .. } = self.settings;
+        let (window, terms) = (self.window().size(), self.terms.clone());
+        Ok(Arc::new(Run::new(order, crew.len(), window, batching, terms, upstream)))
     }
 
     /// Has the token end `target`, which `run` is, or is part of.
@@ -359,6 +356,11 @@ impl<R: Runner> Engine<R> {
         self.crew.as_ref().map_or_else(Vec::new, Crew::ceilings)
     }
 
+    /// Keeps the errors that a run skipped over.
+    pub(super) fn keep(&mut self, failures: Vec<Error>) {
+        self.failures = failures;
+    }
+
     /// The errors that the last run skipped over: the first of them.
     pub(crate) fn failures(&self) -> &[Error] {
         &self.failures
@@ -430,7 +432,8 @@ impl<R: Runner> Drop for Engine<R> {
             drop_quietly((logged, error));
         }
         drop_quietly(self.runner.take());
-        drop_quietly(self.measures.take());
+        std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
+        drop_quietly(std::mem::take(&mut self.terms));
     }
 }
 

@@ -145,7 +145,7 @@ impl<I, T> Source<I, T> {
             };
             match run.verdict(&error) {
                 Verdict::Skip => self.skip(run, feeder, error),
-                Verdict::Stop => {
+                Verdict::Retry | Verdict::Stop => {
                     self.fail(run, feeder, error);
                     return Pulled::End;
                 }
@@ -165,7 +165,7 @@ impl<I, T> Source<I, T> {
         let Some(iter) = &mut self.iter else { return Pause::End };
         let pulled = &mut self.pulled;
         let in_iterator = Cell::new(false);
-        let measures = run.measures.as_deref();
+        let measures = run.terms.measures.as_ref();
         let pull = || {
             while *pulled < end && feeder.spend(&run.exchange) {
                 in_iterator.set(true);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Handle, InChosenOrder, Kind};
 use crate::batch::{Batch, Batching};
@@ -12,10 +13,11 @@ use crate::cfg::CfgNode;
 use crate::cpu_threads::CpuThreads;
 use crate::device::{Devices, GpuLock, IntoDevices};
 use crate::engine::session::{Engine, Settings};
+use crate::engine::terms::{CopyFn, Terms};
 use crate::error::Error;
 use crate::measures::{Amount, Measure, Measures};
 use crate::order::Order;
-use crate::policy::{MaxFailures, OnError, Policy, Verdict};
+use crate::policy::{Backoff, MaxFailures, OnError, Policy, Verdict};
 use crate::runner::Runner;
 
 /// Builds a runner: see [`Handle::builder`].
@@ -50,6 +52,7 @@ pub struct Builder<R: Runner, O> {
     measures: Measures<R::Input>,
     stack_size: Option<usize>,
     policy: Policy,
+    copy: Option<CopyFn<R::Input>>,
     gpu_lock: Option<GpuLock>,
     #[cfg(feature = "rayon")]
     cpu_threads: CpuThreads,
@@ -69,6 +72,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             measures: Measures::default(),
             stack_size: None,
             policy: Policy::default(),
+            copy: None,
             gpu_lock: None,
             #[cfg(feature = "rayon")]
             cpu_threads: CpuThreads::default(),
@@ -234,8 +238,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
 
     /// Decides for each error what becomes of it, instead of [`on_error`](Builder::on_error).
     ///
-    /// `classify` is called once for each item that failed, with its error, on the thread where that
-    /// happened: the producer's, the consumer's, or the one that feeds. [`Error::hook`] and
+    /// `classify` is called once for each attempt that failed, or for a batch that fails together, with its
+    /// error, on the thread where that happened: the producer's, the consumer's, or the one that feeds. [`Error::hook`] and
     /// [`Error::is_input`] tell what failed; the cause can be downcast. If it panics, the run stops. It is
     /// not asked about what ends a run in any case.
     ///
@@ -263,6 +267,50 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         classify: impl Fn(&Error) -> Verdict + Send + Sync + 'static,
     ) -> Self {
         self.policy.classify = Some(Arc::new(classify));
+        self
+    }
+
+    /// How many attempts there are at an item after the first, where a producer failed at it: with an
+    /// error or a panic of `producer_work`, or of the hook for batches. None without it.
+    ///
+    /// An item is tried again before new ones are taken, the first in order before others, and on another
+    /// producer where there is one. It waits for that as long as [`backoff`](Builder::backoff) says,
+    /// which keeps no producer from other work. [`attempt`](crate::ProducerContext::attempt) tells the hook which
+    /// attempt it is, and an error which one failed. Only what the last one failed with counts; in input order
+    /// the items behind it wait for it.
+    ///
+    /// The hook gets each item by value, so a copy is kept while it has it. With
+    /// [batches](Builder::batch) an item is tried again in a batch of its own, also one that failed together
+    /// with others. The search for the guilty item of a batch is no attempt.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let flaky = map(|_| Ok(()), |cx, _, x: u64| match (x, cx.attempt()) {
+    ///     (7, 1) => Err("try again".into()),
+    ///     _ => Ok(x),
+    /// });
+    /// let builder = OrderedRunner::builder(flaky).devices(2).retries(2);
+    /// let mut runner = builder.backoff(Duration::from_millis(1), Duration::from_secs(1)).build()?;
+    /// assert_eq!(runner.run(0..9)?, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn retries(mut self, retries: u32) -> Self
+    where
+        R::Input: Clone,
+    {
+        self.policy.retries = retries;
+        self.copy = (retries > 0).then_some(R::Input::clone as CopyFn<R::Input>);
+        self
+    }
+
+    /// How long an item waits before it is [tried again](Builder::retries): `first` before the second
+    /// attempt, twice as long before each after that, and `most` at most. 100 ms and 10 s without it.
+    pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
+        self.policy.backoff = Backoff { first, most };
         self
     }
 
@@ -402,14 +450,14 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             window: self.window,
             batching,
             stack_size: self.stack_size,
-            policy: Arc::new(self.policy),
             gpu_lock: self.gpu_lock,
             #[cfg(feature = "rayon")]
             cpu_threads: self.cpu_threads,
             token: self.token,
         };
-        let measures = self.measures.is_some().then(|| Arc::new(self.measures));
-        let engine = Engine::new(self.runner, self.cfg, settings, measures)?;
+        let measures = self.measures.is_some().then_some(self.measures);
+        let terms = Terms { measures, policy: self.policy, copy: self.copy };
+        let engine = Engine::new(self.runner, self.cfg, settings, terms)?;
         Ok(Handle { engine, order: PhantomData })
     }
 }

@@ -20,6 +20,11 @@ impl<'a> ProducerContext<'a> {
         ProducerContext { station, items, attempt: 1, wanted }
     }
 
+    /// The same, for another attempt.
+    pub(crate) fn with_attempt(self, attempt: u32) -> Self {
+        ProducerContext { attempt, ..self }
+    }
+
     /// The producer's device; the first, if its place has several.
     pub fn device(&self) -> &'a Device {
         &self.devices()[0]
@@ -64,7 +69,8 @@ impl<'a> ProducerContext<'a> {
         ProducerContext { items: &self.items[i..=i], ..*self }
     }
 
-    /// Which attempt at the items this is: 1 at first.
+    /// Which attempt at the items this is: 1 at first, more where the builder allows
+    /// [retries](crate::Builder::retries). The search for the guilty item of a batch is no attempt.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
@@ -204,6 +210,11 @@ impl Wanted {
     /// Gives up on all items from `item` on.
     pub(crate) fn give_up_from(&self, item: u64) {
         self.end.fetch_min(item, Ordering::Relaxed);
+    }
+
+    /// Whether anything is given up on.
+    pub(crate) fn has_end(&self) -> bool {
+        self.end.load(Ordering::Relaxed) != u64::MAX
     }
 
     /// Whether the result for `item` is no longer wanted; without an item, whether nothing is.

@@ -44,6 +44,7 @@ mod law_window;
 mod pipelines;
 mod pipelines_cancel;
 mod pipelines_faults;
+mod policy_retries;
 mod policy_skip;
 mod probe;
 mod regressions;

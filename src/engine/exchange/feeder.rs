@@ -1,7 +1,7 @@
 //! The feeder's end of the hand-over: credits in, items out.
 
 use super::credits::Want;
-use super::{Exchange, LOOKS_BEFORE_SLEEP};
+use super::{Exchange, Gap, LOOKS_BEFORE_SLEEP};
 use crate::batch::{Note, Size};
 use crate::engine::outbox::{Outbox, Outcome};
 use crate::engine::queue::Sender;
@@ -17,6 +17,8 @@ pub(crate) struct Feeder<I, T> {
     ends: FeederEnds<I, T>,
     /// An item that was pulled, and that there is no room for yet.
     held: Option<(I, Measured)>,
+    /// Those left since the last item, as one: a million bad items in a row are no million messages.
+    gap: Option<Gap>,
 }
 
 /// The feeder's own ends.
@@ -28,14 +30,14 @@ pub(super) struct FeederEnds<I, T> {
     /// To the collector.
     pub(super) aside: Outbox<T>,
     pub(super) weights: Option<Sender<u64>>,
-    pub(super) gaps: Sender<u64>,
+    pub(super) gaps: Sender<Gap>,
 }
 
 impl<I, T> Feeder<I, T> {
     /// The feeder of `exchange`, which has only one.
     pub(crate) fn new(exchange: &Exchange<I, T>) -> Self {
         let ends = lock(&exchange.feeding).take().expect("a run has one feeder");
-        Feeder { credits: 0, ends, held: None }
+        Feeder { credits: 0, ends, held: None, gap: None }
     }
 
     /// Waits until there is a credit, and room for the item that it holds. `false` when the feeder is to
@@ -125,6 +127,9 @@ impl<I, T> Feeder<I, T> {
 
     #[inline]
     fn push_noted(&mut self, exchange: &Exchange<I, T>, item: I, size: Size) {
+        if let Some(gap) = self.gap.take() {
+            self.tell_of(exchange, gap);
+        }
         if let Some(batching) = &exchange.batching {
             if let Some(notes) = &mut self.ends.notes {
                 notes.push(Note { size, since: batching.rule.is_timed().then(now) });
@@ -144,11 +149,20 @@ impl<I, T> Feeder<I, T> {
         if let Some(weights) = &mut self.ends.weights {
             weights.push(0);
         }
-        self.ends.gaps.push(seq);
+        match &mut self.gap {
+            Some(gap) => gap.count += 1,
+            none => *none = Some(Gap { first: seq, count: 1 }),
+        }
+        self.deliver(exchange, seq, result);
+    }
+
+    /// Tells of the gap before an item that is pushed next. One that nothing follows need not be known.
+    #[cold]
+    fn tell_of(&mut self, exchange: &Exchange<I, T>, gap: Gap) {
+        self.ends.gaps.push(gap);
         // Only the feeder writes. What follows is published after this.
         let gaps = exchange.gaps.load(Ordering::Relaxed);
         exchange.gaps.store(gaps + 1, Ordering::Release);
-        self.deliver(exchange, seq, result);
     }
 
     /// Delivers the result of an item that no producer sees: the one after all that were pushed.

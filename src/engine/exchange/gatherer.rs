@@ -8,6 +8,7 @@ use crate::batch::{
     Batch, Batching, Ceiling, Decision, Fill, Limits, More, Pick, Selection, Shelved, Size,
 };
 use crate::engine::outbox::Outcome;
+use crate::policy::{Retry, Turn};
 use crate::sync::atomic::Ordering;
 use crate::sync::{lock, now};
 
@@ -27,6 +28,8 @@ pub(crate) struct Gathered<I> {
     pub(crate) inputs: Vec<I>,
     /// How large each is; empty where nobody measures them.
     sizes: Vec<Size>,
+    /// Which attempt at them it is.
+    pub(crate) attempt: u32,
 }
 
 /// What a producer that looks for a batch does next.
@@ -65,27 +68,44 @@ impl<'a, I, T> Gatherer<'a, I, T> {
         if !exchange.is_aborted() {
             exchange.look_at(&mut intake);
         }
-        intake.shelf.as_ref().map_or(intake.next, |(shelf, _)| shelf.first())
+        let first = intake.shelf.as_ref().and_then(|(shelf, _)| shelf.first());
+        first.unwrap_or(intake.next)
     }
 
     /// Waits for a batch, which is never empty. `None` when there will be none for this producer.
     pub(crate) fn next(&mut self) -> Option<Gathered<I>> {
         loop {
+            // Before new items, and in a batch of its own: others may wait for it.
+            if let Some((seq, retry)) = self.taker.retry() {
+                return Some(Gathered::again(seq, retry));
+            }
             match self.look() {
                 Step::Work(gathered) => return Some(gathered),
                 Step::Over => return None,
                 // Whoever sleeps without a limit has to see that an item came meanwhile whose batch has
                 // one: nobody else may be there to keep it.
-                Step::Wait => self
-                    .taker
-                    .exchange()
-                    .idle
-                    .wait_unless(|| self.is_over_or(|pick| pick != Pick::Wait)),
-                Step::WaitFor(most) => {
-                    let is_ready = |pick| matches!(pick, Pick::Take(_));
-                    self.taker.exchange().idle.wait_at_most(most, || self.is_over_or(is_ready));
-                }
+                Step::Wait => self.sleep(None, |pick| pick != Pick::Wait),
+                Step::WaitFor(most) => self.sleep(Some(most), |pick| matches!(pick, Pick::Take(_))),
             }
+        }
+    }
+
+    /// Sleeps until there is a batch like that, or something to try again.
+    fn sleep(&self, most: Option<Duration>, is_ready: impl Fn(Pick) -> bool) {
+        let turn = self.taker.turn();
+        let most = match turn {
+            Turn::Now(_) => return,
+            Turn::At(due) => {
+                let left = due.saturating_duration_since(now());
+                Some(most.map_or(left, |most| most.min(left)))
+            }
+            Turn::Nothing => most,
+        };
+        let has_news = || self.is_over_or(&is_ready) || self.taker.turn() != turn;
+        let idle = &self.taker.exchange().idle;
+        match most {
+            Some(most) => idle.wait_at_most(most, has_news),
+            None => idle.wait_unless(has_news),
         }
     }
 
@@ -140,14 +160,19 @@ impl<'a, I, T> Gatherer<'a, I, T> {
 }
 
 impl<I> Gathered<I> {
-    fn of(shelved: Vec<(u64, Shelved<I>)>) -> Self {
-        let mut gathered = Gathered { items: vec![], inputs: vec![], sizes: vec![] };
-        for (seq, Shelved { input, note }) in shelved {
+    fn of(shelved: Vec<Shelved<I>>) -> Self {
+        let mut gathered = Gathered { items: vec![], inputs: vec![], sizes: vec![], attempt: 1 };
+        for Shelved { seq, input, note } in shelved {
             gathered.items.push(seq);
             gathered.inputs.push(input);
             gathered.sizes.push(note.size);
         }
         gathered
+    }
+
+    /// An item that is tried again.
+    fn again(seq: u64, Retry { input, attempt, .. }: Retry<I>) -> Self {
+        Gathered { items: vec![seq], inputs: vec![input], sizes: vec![], attempt }
     }
 
     /// How large the items are.
@@ -162,6 +187,7 @@ impl<I> Gathered<I> {
             items: self.items.split_off(count),
             inputs: self.inputs.split_off(count),
             sizes: self.sizes.split_off(count.min(self.sizes.len())),
+            attempt: self.attempt,
         }
     }
 
@@ -234,11 +260,8 @@ impl<I> Intake<I> {
         while self.shelf.is_some() && self.taken < pushed {
             self.row(1, gaps);
             let Some((shelf, notes)) = &mut self.shelf else { return };
-            while shelf.next() < self.next {
-                shelf.leave_gap();
-            }
             let input = self.items.pop().expect("so many items were pushed");
-            shelf.put(input, notes.pop().expect("each item has a note"));
+            shelf.put(self.next, input, notes.pop().expect("each item has a note"));
             self.next += 1;
             self.taken += 1;
         }
@@ -262,6 +285,6 @@ impl<I> Intake<I> {
         }
         self.taken += count as u64;
         let inputs = (0..count).map(|_| self.items.pop().expect("so many items were pushed"));
-        Gathered { items, inputs: inputs.collect(), sizes: vec![] }
+        Gathered { items, inputs: inputs.collect(), sizes: vec![], attempt: 1 }
     }
 }

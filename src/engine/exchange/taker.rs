@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Exchange, LOOKS_BEFORE_SLEEP, Lane};
 use crate::engine::outbox::{Outbox, Outcome};
+use crate::policy::{Retry, Turn};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Inbox, lock, now};
 
@@ -36,6 +37,8 @@ pub(crate) struct Taker<'a, I, T> {
     /// from `watched_from` on.
     seen: Vec<u64>,
     watched_from: usize,
+    /// Which attempt at the item it is that was given out last.
+    attempt: u32,
 }
 
 impl<'a, I, T> Taker<'a, I, T> {
@@ -53,6 +56,7 @@ impl<'a, I, T> Taker<'a, I, T> {
             looked_at: None,
             seen: vec![u64::MAX; WATCHED.min(exchange.producers())],
             watched_from: 0,
+            attempt: 1,
         }
     }
 
@@ -79,6 +83,19 @@ impl<'a, I, T> Taker<'a, I, T> {
         }
     }
 
+    /// An item that is to be tried again, on this producer and now.
+    pub(super) fn retry(&self) -> Option<(u64, Retry<I>)> {
+        match self.exchange.retries_anything() {
+            true => self.exchange.take_retry(self.lane),
+            false => None,
+        }
+    }
+
+    /// What there is to try again.
+    pub(super) fn turn(&self) -> Turn {
+        self.exchange.turn(self.lane)
+    }
+
     pub(super) fn exchange(&self) -> &'a Exchange<I, T> {
         self.exchange
     }
@@ -94,13 +111,33 @@ impl<'a, I, T> Taker<'a, I, T> {
     /// the collector's core. This way round that goes on beside the work on the next item.
     #[inline]
     pub(crate) fn deliver_and_next(&mut self, seq: u64, result: Outcome<T>) -> Option<(u64, I)> {
+        if self.exchange.retries_anything() {
+            self.deliver(seq, result);
+            return self.next();
+        }
         let item = self.inbox.pop();
         self.deliver(seq, result);
         self.advance_to(item)
     }
 
+    /// Which attempt at the item it is that was given out last.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// An item that was tried before goes before new ones: others may wait for it.
+    fn take_retry(&mut self) -> Option<(u64, I)> {
+        let (seq, Retry { input, attempt, .. }) = self.retry()?;
+        self.attempt = attempt;
+        self.own().advance();
+        Some((seq, input))
+    }
+
     /// Waits for an item. `None` when there will be none for this producer.
     pub(crate) fn next(&mut self) -> Option<(u64, I)> {
+        if let Some(item) = self.take_retry() {
+            return Some(item);
+        }
         let item = self.inbox.pop();
         self.advance_to(item)
     }
@@ -109,10 +146,14 @@ impl<'a, I, T> Taker<'a, I, T> {
     fn advance_to(&mut self, item: Option<(u64, I)>) -> Option<(u64, I)> {
         match item {
             Some(item) => {
+                self.attempt = 1;
                 self.own().advance();
                 Some(item)
             }
-            None => self.refill(),
+            None => {
+                self.attempt = 1;
+                self.refill()
+            }
         }
     }
 
@@ -120,6 +161,9 @@ impl<'a, I, T> Taker<'a, I, T> {
         // At the start of a run it is the consumer that everybody waits for: no time to look around.
         let mut looks = if self.own().progress() == 0 { LOOKS_BEFORE_SLEEP } else { 0 };
         loop {
+            if let Some(item) = self.take_retry() {
+                return Some(item);
+            }
             let now = now();
             if let Some(item) = self.steal_from_idle_lane(now) {
                 return Some(item);
@@ -215,11 +259,21 @@ impl<'a, I, T> Taker<'a, I, T> {
         if !sleep {
             return Taken::Nothing;
         }
-        exchange.idle.wait_unless(|| {
+        let has_news = || {
             exchange.is_aborted()
                 || lock(&exchange.intake).items.len() > 0
                 || exchange.lane_with_items(self.lane).is_some()
-        });
+        };
+        let turn = self.turn();
+        let is_ready = || has_news() || self.turn() != turn;
+        match turn {
+            Turn::Now(_) => {}
+            Turn::At(due) => {
+                let most = due.saturating_duration_since(now());
+                exchange.idle.wait_at_most(most, is_ready);
+            }
+            Turn::Nothing => exchange.idle.wait_unless(is_ready),
+        }
         Taken::Slept
     }
 

@@ -57,7 +57,7 @@ fn stage_producers(
             let mut next = taker.next();
             while let Some((seq, item)) = next {
                 let outcome = match fails_at == Some(item) {
-                    true => run.judge(seq, Error::Closed {}).map(Err),
+                    true => run.judge(seq, Error::Closed {}, None).map(Err),
                     false => Some(Ok(item)),
                 };
                 next = match outcome {
@@ -83,17 +83,10 @@ enum End {
 
 /// The feeder, the first stage, the relay, the second stage and its consumer.
 fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
-    let first = Arc::new(Run::<Pass>::new(order, 2, windows[0], None, None, Arc::default(), None));
+    let first = Arc::new(Run::<Pass>::new(order, 2, windows[0], None, Arc::default(), None));
     let upstream: Arc<dyn RunControl> = first.clone();
-    let second = Arc::new(Run::<Pass>::new(
-        order,
-        1,
-        windows[1],
-        None,
-        None,
-        Arc::default(),
-        Some(upstream),
-    ));
+    let second =
+        Arc::new(Run::<Pass>::new(order, 1, windows[1], None, Arc::default(), Some(upstream)));
     let fails = |stage| match end {
         End::Fails(at, item) if at == stage => Some(item),
         _ => None,
