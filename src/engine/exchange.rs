@@ -109,8 +109,10 @@ pub(crate) struct Exchange<I, T> {
     gaps: AtomicU64,
     /// Items that are to be tried again.
     retries: Mutex<Retries<I>>,
-    /// How many of them there are: so that looking for one costs a load where there is none.
-    retrying: AtomicUsize,
+    /// How many of them there are: so that looking for one costs a load where there is none. On a cache
+    /// line of its own, since producers look for each item, and the flags below change all the time where
+    /// the window is narrow.
+    retrying: CachePadded<AtomicUsize>,
     /// How many producers there are that have not left since they cannot work.
     staying: AtomicUsize,
     /// What is left is not wanted.
@@ -245,7 +247,7 @@ impl<I, T> Exchange<I, T> {
             pushed: CachePadded::new(AtomicU64::new(0)),
             gaps: AtomicU64::new(0),
             retries: Mutex::new(Retries::new()),
-            retrying: AtomicUsize::new(0),
+            retrying: CachePadded::new(AtomicUsize::new(0)),
             staying: AtomicUsize::new(producers),
             aborted: AtomicBool::new(false),
             halted: AtomicBool::new(false),

@@ -108,6 +108,7 @@ impl<R: Runner> Producer<R> {
 
     fn work_on_items(&mut self, run: &Run<R>) {
         let mut taker = Taker::new(&run.exchange, self.station.worker);
+        let copies = run.terms.copy.is_some();
         let mut next = taker.next();
         while let Some((seq, input)) = next {
             if run.wanted.gave_up_on(Some(seq)) {
@@ -122,7 +123,8 @@ impl<R: Runner> Producer<R> {
                 }
                 return;
             }
-            let copy = run.terms.copy_of(&input).map(|copy| (self.station.worker, copy));
+            let copy = if copies { run.terms.copy_of(&input) } else { None };
+            let copy = copy.map(|copy| (self.station.worker, copy));
             let outcome = match self.work(run, seq, input, taker.attempt()) {
                 Ok(output) => {
                     copy.into_iter().for_each(drop_quietly);
