@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use gangline::testing::{Script, Simulated};
 use gangline::{
-    Batch, Builder, ConsumerContext, Hook, InChosenOrder, OnError, Order, Pool, ProducerContext,
-    Result, Runner, Verdict,
+    Batch, Builder, Hook, InChosenOrder, OnError, Order, Pool, ProducerContext, Runner, Verdict,
 };
 use proptest::prelude::*;
 
+use crate::echo::Together;
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::support::{Counter, Gate, no_hang};
 
@@ -164,52 +164,9 @@ fn another_producer_tries_again(order: Order) {
     assert!(twice.iter().all(|workers| workers[0] != workers[1]), "{twice:?}");
 }
 
-/// Takes its inputs, and fails at a batch of several with 5, once.
-struct Together {
-    batches: Arc<Mutex<Vec<Vec<u64>>>>,
-}
-
-impl Runner for Together {
-    type Input = u64;
-    type Output = u64;
-    type ProducerState = ();
-    type ConsumerState = Vec<u64>;
-    type Summary = Vec<u64>;
-
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
-        Ok(())
-    }
-    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), x: u64) -> Result<u64> {
-        Ok(x)
-    }
-    fn producer_work_batch(
-        &self,
-        cx: &ProducerContext<'_>,
-        (): &mut (),
-        inputs: &mut Vec<u64>,
-    ) -> Result<Vec<Result<u64>>> {
-        let inputs = std::mem::take(inputs);
-        self.batches.lock().unwrap().push(inputs.clone());
-        if inputs.contains(&5) && cx.attempt() == 1 {
-            return Err("five".into());
-        }
-        Ok(inputs.into_iter().map(Ok).collect())
-    }
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<u64>> {
-        Ok(vec![])
-    }
-    fn consumer_work(&self, _: &ConsumerContext<'_>, all: &mut Vec<u64>, x: u64) -> Result<()> {
-        all.push(x);
-        Ok(())
-    }
-    fn consumer_end(&self, _: &ConsumerContext<'_>, all: Vec<u64>) -> Result<Vec<u64>> {
-        Ok(all)
-    }
-}
-
 fn a_batch_that_failed_together_is_tried_again_one_by_one(order: Order) {
-    let batches = Arc::new(Mutex::new(vec![]));
-    let together = Together { batches: batches.clone() };
+    let together = Together::default();
+    let batches = together.calls();
     let mut pool = builder(together, order, 1).batch(Batch::of(4)).build().unwrap();
     assert_eq!(sorted(pool.run(0..12).unwrap()), range(12));
     let batches = batches.lock().unwrap();

@@ -11,7 +11,7 @@ use gangline::{
 };
 use proptest::prelude::*;
 
-use crate::echo::Echo;
+use crate::echo::{Echo, Together};
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::support::no_hang;
 
@@ -183,8 +183,8 @@ fn a_stream_yields_errors_and_goes_on(order: Order) {
 }
 
 fn a_batch_that_fails_together_is_left_out_together(order: Order) {
-    let together = Together;
-    let builder = Pool::builder(together).order(order).devices(1).on_error(OnError::Skip);
+    let builder =
+        Pool::builder(Together::default()).order(order).devices(1).on_error(OnError::Skip);
     let mut pool = builder.batch(Batch::of(4)).build().unwrap();
     assert_eq!(sorted(pool.run(0..12).unwrap()), [0, 1, 2, 3, 8, 9, 10, 11]);
     assert_eq!((pool.account().ok, pool.account().failed), (8, 4));
@@ -195,46 +195,6 @@ fn a_batch_that_fails_together_is_left_out_together(order: Order) {
     assert_eq!(others.len(), 3);
     assert_eq!(others[0].to_string(), "item 5 failed in a batch with item 4");
     assert_eq!(pool.stream(0..12).filter(|output| output.is_err()).count(), 4);
-}
-
-/// Takes its inputs, and fails at the batch with 5.
-struct Together;
-
-impl Runner for Together {
-    type Input = u64;
-    type Output = u64;
-    type ProducerState = ();
-    type ConsumerState = Vec<u64>;
-    type Summary = Vec<u64>;
-
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
-        Ok(())
-    }
-    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), x: u64) -> Result<u64> {
-        Ok(x)
-    }
-    fn producer_work_batch(
-        &self,
-        _: &ProducerContext<'_>,
-        (): &mut (),
-        inputs: &mut Vec<u64>,
-    ) -> Result<Vec<Result<u64>>> {
-        let inputs = std::mem::take(inputs);
-        if inputs.contains(&5) {
-            return Err("five".into());
-        }
-        Ok(inputs.into_iter().map(Ok).collect())
-    }
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<u64>> {
-        Ok(vec![])
-    }
-    fn consumer_work(&self, _: &ConsumerContext<'_>, all: &mut Vec<u64>, x: u64) -> Result<()> {
-        all.push(x);
-        Ok(())
-    }
-    fn consumer_end(&self, _: &ConsumerContext<'_>, all: Vec<u64>) -> Result<Vec<u64>> {
-        Ok(all)
-    }
 }
 
 #[test]
