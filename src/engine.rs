@@ -5,8 +5,10 @@
 //! nothing of one run can reach the next.
 
 pub(crate) mod alarm;
+mod attendance;
 pub(crate) mod batch_work;
 pub(crate) mod call;
+pub(crate) mod chronicle;
 pub(crate) mod collector;
 pub(crate) mod consumer;
 #[cfg(feature = "rayon")]
@@ -18,18 +20,26 @@ pub(crate) mod crew;
 pub(crate) mod event_count;
 pub(crate) mod exchange;
 pub(crate) mod fault;
+pub(crate) mod judgement;
+pub(crate) mod ledger;
 pub(crate) mod line;
+pub(crate) mod losses;
 pub(crate) mod outbox;
 pub(crate) mod outlet;
 pub(crate) mod pace;
 pub(crate) mod placement;
+pub(crate) mod post;
 pub(crate) mod producer;
 pub(crate) mod queue;
 pub(crate) mod relay;
+pub(crate) mod roll;
 pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod source;
+pub(crate) mod telling;
 pub(crate) mod terms;
+pub(crate) mod timekeeper;
+pub(crate) mod timesheet;
 pub(crate) mod weights;
 pub(crate) mod window;
 

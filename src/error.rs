@@ -1,8 +1,16 @@
 //! Everything that can go wrong, as one type.
 
-use std::fmt;
+mod site;
 
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::site::Key;
+pub use self::site::{Hook, Site};
 use crate::device::{Device, DeviceError};
+use crate::journal::JournalError;
+use crate::limits::TimeLimit;
 use crate::measures::Measure;
 
 /// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow and
@@ -11,78 +19,6 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of a hook.
 pub type Result<T, E = BoxError> = std::result::Result<T, E>;
-
-/// One of the hooks of a [`Runner`](crate::Runner).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Hook {
-    /// [`Runner::producer_init`](crate::Runner::producer_init).
-    ProducerInit,
-    /// [`Runner::producer_work`](crate::Runner::producer_work).
-    ProducerWork,
-    /// [`Runner::producer_work_batch`](crate::Runner::producer_work_batch).
-    ProducerWorkBatch,
-    /// [`Runner::producer_end`](crate::Runner::producer_end).
-    ProducerEnd,
-    /// [`Runner::consumer_init`](crate::Runner::consumer_init).
-    ConsumerInit,
-    /// [`Runner::consumer_work`](crate::Runner::consumer_work).
-    ConsumerWork,
-    /// [`Runner::consumer_skipped`](crate::Runner::consumer_skipped).
-    ConsumerSkipped,
-    /// [`Runner::consumer_end`](crate::Runner::consumer_end).
-    ConsumerEnd,
-}
-
-impl fmt::Display for Hook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Hook::ProducerInit => "producer_init",
-            Hook::ProducerWork => "producer_work",
-            Hook::ProducerWorkBatch => "producer_work_batch",
-            Hook::ProducerEnd => "producer_end",
-            Hook::ConsumerInit => "consumer_init",
-            Hook::ConsumerWork => "consumer_work",
-            Hook::ConsumerSkipped => "consumer_skipped",
-            Hook::ConsumerEnd => "consumer_end",
-        })
-    }
-}
-
-/// Where a hook was called: on which device, for which items, on which attempt.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Site {
-    /// The items of the call, by their index in the run, ascending; empty for hooks without items.
-    pub items: Vec<u64>,
-    /// The first device of the producer; `None` for hooks of the consumer.
-    pub device: Option<Device>,
-    /// The producer's number, from 0; `None` for hooks of the consumer.
-    pub worker: Option<usize>,
-    /// 1 for the first attempt; `None` for hooks without items.
-    pub attempt: Option<u32>,
-}
-
-impl fmt::Display for Site {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.items.as_slice() {
-            [] => {}
-            [item] => write!(f, " for item {item}")?,
-            [first, .., last] => {
-                write!(f, " for {} items from {first} to {last}", self.items.len())?;
-            }
-        }
-        if let Some(device) = self.device {
-            write!(f, " on {device}")?;
-        }
-        match (self.worker, self.attempt) {
-            (Some(worker), Some(attempt)) => write!(f, " (producer {worker}, attempt {attempt})"),
-            (Some(worker), None) => write!(f, " (producer {worker})"),
-            (None, Some(attempt)) if attempt > 1 => write!(f, " (attempt {attempt})"),
-            (None, _) => Ok(()),
-        }
-    }
-}
 
 /// What building or running a runner can fail with.
 ///
@@ -137,6 +73,8 @@ pub enum Error {
         item: u64,
         /// The index of the batch's first item.
         first: u64,
+        /// The item's key, if [keys](crate::Builder::key) were asked for.
+        key: Option<Arc<str>>,
     },
     /// More items failed than [may](crate::Builder::max_failures).
     #[non_exhaustive]
@@ -148,6 +86,49 @@ pub enum Error {
         /// The last of them, which [`failures`](crate::Handle::failures) then lacks; `None` where it was
         /// given out or not kept.
         source: Option<Box<Error>>,
+    },
+    /// Too few producers are left: the devices of the others failed.
+    #[non_exhaustive]
+    TooFewProducers {
+        /// How many are left.
+        here: usize,
+        /// How many there [have to be](crate::Builder::min_producers).
+        least: usize,
+        /// What the last of the others failed with, where that was no failure of an item.
+        source: Option<Box<Error>>,
+    },
+    /// A hook took longer than it [may](crate::Builder::item_limit). Its thread was left behind.
+    #[non_exhaustive]
+    TimedOut {
+        /// The hook.
+        hook: Hook,
+        /// The item, device and attempt of the call.
+        site: Box<Site>,
+        /// How long it was let.
+        limit: Duration,
+    },
+    /// The run took longer than it [may](crate::Builder::run_limit).
+    #[non_exhaustive]
+    RunTimedOut {
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// A producer cannot be fenced off after no failure.
+    #[non_exhaustive]
+    FenceAfter {},
+    /// A number of producers that there cannot be.
+    #[non_exhaustive]
+    MinProducers {
+        /// How many there were to be at least.
+        least: usize,
+        /// How many there are.
+        producers: usize,
+    },
+    /// A limit of no time at all.
+    #[non_exhaustive]
+    NoTime {
+        /// What would have no time.
+        limit: TimeLimit,
     },
     /// A share that is not between 0 and 1.
     #[non_exhaustive]
@@ -210,6 +191,8 @@ pub enum Error {
         amount: u64,
         /// What a batch may be at most.
         most: u64,
+        /// The item's key, if [keys](crate::Builder::key) were asked for.
+        key: Option<Arc<str>>,
     },
     /// A function that measures items panicked. No hook has seen the item.
     #[non_exhaustive]
@@ -218,8 +201,33 @@ pub enum Error {
         item: u64,
         /// What was measured.
         measure: Measure,
+        /// The item's key, if [keys](crate::Builder::key) were asked for.
+        key: Option<Arc<str>>,
         /// The panic's own message.
         source: PanicMessage,
+    },
+    /// The function that gives items their [keys](crate::Builder::key) panicked. No hook has seen the item.
+    #[non_exhaustive]
+    KeyPanicked {
+        /// The item's index in the run.
+        item: u64,
+        /// The panic's own message.
+        source: PanicMessage,
+    },
+    /// The journal cannot be gone on with, or written.
+    #[non_exhaustive]
+    Journal {
+        /// What is wrong with it.
+        source: JournalError,
+    },
+    /// A journal is for runs, with a consumer whose work it can write down, and not for streams and pipelines.
+    #[non_exhaustive]
+    JournalOfRuns {},
+    /// A text is not the report of a run, as [`RunReport::to_json`](crate::RunReport::to_json) writes it.
+    #[non_exhaustive]
+    Report {
+        /// Where, and what is wrong with it.
+        source: BoxError,
     },
     /// Producers on the CPU cannot compute with no thread.
     #[non_exhaustive]
@@ -255,6 +263,7 @@ impl Error {
             | Error::InputPanicked { item, .. }
             | Error::TooLarge { item, .. }
             | Error::MeasurePanicked { item, .. }
+            | Error::KeyPanicked { item, .. }
             | Error::FailedTogether { item, .. } => std::slice::from_ref(item),
             Error::TooManyFailures { source: Some(source), .. } => source.items(),
             _ => self.call().map_or(&[], |(_, site)| &site.items),
@@ -271,6 +280,36 @@ impl Error {
         self.call()?.1.attempt
     }
 
+    /// The key of the item that failed, when there is exactly one and [keys](crate::Builder::key) were
+    /// asked for.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Error::TooLarge { key, .. }
+            | Error::MeasurePanicked { key, .. }
+            | Error::FailedTogether { key, .. } => key.as_deref(),
+            Error::TooManyFailures { source: Some(source), .. } => source.key(),
+            _ => self.call()?.1.key.as_deref(),
+        }
+    }
+
+    /// Where the key of the one item is that failed, if there is a place for it.
+    pub(crate) fn key_mut(&mut self) -> Option<&mut Option<Arc<str>>> {
+        match self {
+            Error::TooLarge { key, .. }
+            | Error::MeasurePanicked { key, .. }
+            | Error::FailedTogether { key, .. } => Some(key),
+            Error::HookFailed { site, .. }
+            | Error::HookPanicked { site, .. }
+            | Error::TimedOut { site, .. } => Some(&mut site.key),
+            _ => None,
+        }
+    }
+
+    /// The number of the producer whose hook failed.
+    pub fn worker(&self) -> Option<usize> {
+        self.call()?.1.worker
+    }
+
     /// Whether user code panicked: a hook, the caller's iterator, or a function that measures items.
     pub fn is_panic(&self) -> bool {
         matches!(
@@ -278,7 +317,17 @@ impl Error {
             Error::HookPanicked { .. }
                 | Error::InputPanicked { .. }
                 | Error::MeasurePanicked { .. }
+                | Error::KeyPanicked { .. }
         )
+    }
+
+    /// Whether a [limit on time](crate::Builder::item_limit) ended it.
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Error::TimedOut { .. } | Error::RunTimedOut { .. } => true,
+            Error::TooFewProducers { source: Some(source), .. } => source.is_timeout(),
+            _ => false,
+        }
     }
 
     /// Whether a [`CancelToken`](crate::CancelToken) ended it.
@@ -306,6 +355,8 @@ impl Error {
             | Error::Closed {}
             | Error::OwnThread {}
             | Error::TooManyFailures { .. }
+            | Error::TooFewProducers { .. }
+            | Error::RunTimedOut { .. }
             | Error::Thread { .. } => true,
             error => error.hook() == Some(Hook::ProducerInit),
         }
@@ -321,7 +372,11 @@ impl Error {
         matches!(
             self.hook(),
             Some(
-                Hook::ConsumerInit | Hook::ConsumerWork | Hook::ConsumerSkipped | Hook::ConsumerEnd
+                Hook::ConsumerInit
+                    | Hook::ConsumerWork
+                    | Hook::ConsumerSkipped
+                    | Hook::ConsumerFlush
+                    | Hook::ConsumerEnd
             )
         )
     }
@@ -333,9 +388,10 @@ impl Error {
 
     fn call(&self) -> Option<(Hook, &Site)> {
         match self {
-            Error::HookFailed { hook, site, .. } | Error::HookPanicked { hook, site, .. } => {
-                Some((*hook, site))
-            }
+            Error::HookFailed { hook, site, .. }
+            | Error::HookPanicked { hook, site, .. }
+            | Error::TimedOut { hook, site, .. } => Some((*hook, site)),
+            Error::TooFewProducers { source: Some(source), .. } => source.call(),
             _ => None,
         }
     }
@@ -348,12 +404,29 @@ impl fmt::Display for Error {
             Error::HookPanicked { hook, site, .. } => write!(f, "{hook} panicked{site}"),
             Error::InputFailed { item, .. } => write!(f, "the input failed at item {item}"),
             Error::InputPanicked { item, .. } => write!(f, "the input panicked at item {item}"),
-            Error::FailedTogether { item, first } => {
-                write!(f, "item {item} failed in a batch with item {first}")
+            Error::FailedTogether { item, first, key } => {
+                let key = Key(key.as_deref());
+                write!(f, "item {item}{key} failed in a batch with item {first}")
             }
             Error::TooManyFailures { failed, items, .. } => {
                 write!(f, "too many failures: {failed} of {items} items")
             }
+            Error::TooFewProducers { here, least, .. } => {
+                write!(f, "too few producers are left: {here}, and there have to be {least}")
+            }
+            Error::TimedOut { hook, site, limit } => {
+                write!(f, "{hook} took longer than {limit:?}{site}; its thread was left behind")
+            }
+            Error::RunTimedOut { limit } => write!(f, "the run took longer than {limit:?}"),
+            Error::FenceAfter {} => {
+                f.write_str("a producer can be fenced off after 1 failure or more, not after 0")
+            }
+            Error::MinProducers { least, producers } => write!(
+                f,
+                "{least} producers cannot be the least; write a number from 1 to {producers}, \
+                 which is how many there are"
+            ),
+            Error::NoTime { limit } => write!(f, "the limit for {limit} must be more than no time"),
             Error::Share { share } => {
                 write!(f, "a share of {share} is none; write one from 0 to 1")
             }
@@ -372,15 +445,22 @@ impl fmt::Display for Error {
             Error::NoBatch { measure } => {
                 write!(f, "a limit on the {measure} needs a rule for batches; call `batch` too")
             }
-            Error::TooLarge { item, measure, amount, most } => {
+            Error::TooLarge { item, measure, amount, most, key } => {
+                let key = Key(key.as_deref());
                 write!(
                     f,
-                    "item {item} has a {measure} of {amount}; a batch may have {most} at most"
+                    "item {item}{key} has a {measure} of {amount}; a batch may have {most} at most"
                 )
             }
-            Error::MeasurePanicked { item, measure, .. } => {
-                write!(f, "measuring the {measure} of item {item} panicked")
+            Error::MeasurePanicked { item, measure, key, .. } => {
+                write!(f, "measuring the {measure} of item {item}{} panicked", Key(key.as_deref()))
             }
+            Error::KeyPanicked { item, .. } => write!(f, "the key of item {item} panicked"),
+            Error::Journal { source } => write!(f, "{source}"),
+            Error::JournalOfRuns {} => {
+                f.write_str("a journal is for `run`, and not for streams and pipelines")
+            }
+            Error::Report { .. } => f.write_str("this is not the report of a run"),
             Error::CpuThreads {} => f.write_str("a CPU producer needs at least one thread, not 0"),
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
@@ -397,18 +477,26 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::HookFailed { source, .. } | Error::InputFailed { source, .. } => {
-                Some(source.as_ref())
-            }
+            Error::HookFailed { source, .. }
+            | Error::InputFailed { source, .. }
+            | Error::Report { source } => Some(source.as_ref()),
             Error::HookPanicked { source, .. }
             | Error::InputPanicked { source, .. }
-            | Error::MeasurePanicked { source, .. } => Some(source),
+            | Error::MeasurePanicked { source, .. }
+            | Error::KeyPanicked { source, .. } => Some(source),
             Error::Devices { source } => source.source(),
+            Error::Journal { source } => source.source(),
             Error::Thread { source, .. } => Some(source),
-            Error::TooManyFailures { source, .. } => {
+            Error::TooManyFailures { source, .. } | Error::TooFewProducers { source, .. } => {
                 source.as_deref().map(|error| error as &(dyn std::error::Error + 'static))
             }
             Error::FailedTogether { .. }
+            | Error::TimedOut { .. }
+            | Error::RunTimedOut { .. }
+            | Error::FenceAfter {}
+            | Error::JournalOfRuns {}
+            | Error::MinProducers { .. }
+            | Error::NoTime { .. }
             | Error::Share { .. }
             | Error::Cancelled {}
             | Error::Closed {}
@@ -421,6 +509,12 @@ impl std::error::Error for Error {
             | Error::CpuThreads {}
             | Error::Window { .. } => None,
         }
+    }
+}
+
+impl From<JournalError> for Error {
+    fn from(source: JournalError) -> Self {
+        Error::Journal { source }
     }
 }
 

@@ -273,6 +273,7 @@
 //! |---|---|
 //! | `candle` (default) | `ProducerContext::candle_device()`, and `candle_core` and `candle_nn` re-exported; `rayon` |
 //! | `rayon` | a rayon pool for each producer on the CPU, with its share of the cores: `Builder::cpu_threads` |
+//! | `progress` | `Progress`: how a run gets on, on the terminal or as lines of a log |
 //! | `nvml` (with `cuda`) | UUIDs of GPUs from NVIDIA's driver; nothing is needed to build |
 //! | `cuda`, `cudnn`, `metal`, `mkl` | these back ends of candle; each needs its toolkit to build |
 //!
@@ -291,12 +292,19 @@ mod cpu_threads;
 mod device;
 mod engine;
 mod error;
+mod event;
+mod failure;
+mod journal;
+mod limits;
 mod measures;
 mod order;
 mod out_of_memory;
 mod pipeline;
 mod policy;
 mod pool;
+#[cfg(feature = "progress")]
+mod progress;
+pub mod report;
 mod runner;
 mod stream;
 mod sync;
@@ -313,6 +321,12 @@ pub use crate::closures::{Fold, Map, map};
 pub use crate::cpu_threads::CpuThreads;
 pub use crate::device::{Device, DeviceError, Devices, GpuHolder, GpuList, GpuLock, IntoDevices};
 pub use crate::error::{BoxError, Error, Hook, OutputCount, PanicMessage, Result, Site};
+pub use crate::event::{Event, Observer, ProducerTotals, Totals};
+pub use crate::failure::Failure;
+#[doc(hidden)]
+pub use crate::journal::read_any_bytes as read_any_journal;
+pub use crate::journal::{Difference, Journal, JournalError, KeyKind, Repair};
+pub use crate::limits::TimeLimit;
 pub use crate::measures::{Amount, Measure};
 pub use crate::order::Order;
 pub use crate::out_of_memory::OutOfMemory;
@@ -322,6 +336,10 @@ pub use crate::pool::{
     Builder, Handle, InChosenOrder, InCompletionOrder, InInputOrder, Kind, OrderedRunner, Pool,
     UnorderedRunner,
 };
+#[cfg(feature = "progress")]
+#[cfg_attr(docsrs, doc(cfg(feature = "progress")))]
+pub use crate::progress::Progress;
+pub use crate::report::RunReport;
 pub use crate::runner::{ConsumerContext, ProducerContext, Runner};
 pub use crate::stream::Stream;
 

@@ -1,7 +1,10 @@
 //! In which order results reach the consumer: decisions without threads.
 
+use serde::{Deserialize, Serialize};
+
 /// The order in which the consumer sees the results of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Order {
     /// The order of the input: 0, 1, 2, ...
     #[default]

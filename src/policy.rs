@@ -1,12 +1,14 @@
 //! What becomes of items that fail: decisions without threads or clocks.
 
 mod retries;
+mod roster;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::retries::{Retries, Retry, Turn};
+pub(crate) use self::retries::{Retries, Retry, Trial, Turn};
+pub(crate) use self::roster::{Fault, Roster};
 use crate::error::Error;
 
 /// What a run does about an item that failed: [`Builder::on_error`](crate::Builder::on_error).
@@ -64,6 +66,10 @@ pub(crate) struct Policy {
     pub(crate) backoff: Backoff,
     pub(crate) classify: Option<Arc<Classify>>,
     pub(crate) max_failures: Option<MaxFailures>,
+    /// How many failures in a row fence a producer off, and how many producers blame an item.
+    pub(crate) fence_after: Option<usize>,
+    /// How many producers there have to be. `None`: all at the beginning, and then one.
+    pub(crate) min_producers: Option<usize>,
 }
 
 /// How long an item waits before it is tried again.
@@ -126,13 +132,15 @@ impl From<u64> for MaxFailures {
 }
 
 impl Policy {
-    /// What the user's rules say of a failure, which may run the user's code. [`Verdict::Retry`] only where
+    /// What the user's rules say of a failure, which may run the user's code. [`Verdict::Retry`] where they
+    /// say nothing.
+    pub(crate) fn ask(&self, error: &Error) -> Verdict {
+        self.classify.as_ref().map_or(Verdict::Retry, |classify| classify(error))
+    }
+
+    /// What becomes of a failure of which the user's rules say `asked`. [`Verdict::Retry`] only where
     /// there is another attempt.
-    pub(crate) fn judge(&self, error: &Error) -> Verdict {
-        let asked = match &self.classify {
-            Some(classify) => classify(error),
-            None => Verdict::Retry,
-        };
+    pub(crate) fn judge(&self, error: &Error, asked: Verdict) -> Verdict {
         match asked {
             Verdict::Retry if self.has_another_attempt(error) => Verdict::Retry,
             Verdict::Retry => self.verdict_without_retry(error),
@@ -175,6 +183,8 @@ impl fmt::Debug for Policy {
             .field("backoff", &self.backoff)
             .field("classifies", &self.classify.is_some())
             .field("max_failures", &self.max_failures)
+            .field("fence_after", &self.fence_after)
+            .field("min_producers", &self.min_producers)
             .finish()
     }
 }
@@ -184,6 +194,10 @@ mod tests {
     use super::*;
     use crate::error::{Hook, Site};
 
+    fn judge(policy: &Policy, error: &Error) -> Verdict {
+        policy.judge(error, policy.ask(error))
+    }
+
     fn failed(hook: Hook) -> Error {
         Error::HookFailed { hook, site: Box::new(Site::default()), source: "bad".into() }
     }
@@ -191,11 +205,11 @@ mod tests {
     #[test]
     fn a_consumer_that_fails_stops_the_run_unless_the_user_says_otherwise() {
         let skip = Policy { on_error: OnError::Skip, ..Policy::default() };
-        assert_eq!(skip.judge(&failed(Hook::ProducerWork)), Verdict::Skip);
-        assert_eq!(skip.judge(&failed(Hook::ConsumerWork)), Verdict::Stop);
+        assert_eq!(judge(&skip, &failed(Hook::ProducerWork)), Verdict::Skip);
+        assert_eq!(judge(&skip, &failed(Hook::ConsumerWork)), Verdict::Stop);
         let all = Policy { classify: Some(Arc::new(|_| Verdict::Skip)), ..Policy::default() };
-        assert_eq!(all.judge(&failed(Hook::ConsumerWork)), Verdict::Skip);
-        assert_eq!(Policy::default().judge(&failed(Hook::ProducerWork)), Verdict::Stop);
+        assert_eq!(judge(&all, &failed(Hook::ConsumerWork)), Verdict::Skip);
+        assert_eq!(judge(&Policy::default(), &failed(Hook::ProducerWork)), Verdict::Stop);
     }
 
     #[test]
@@ -205,12 +219,12 @@ mod tests {
             let site = Box::new(Site { attempt: Some(attempt), ..Site::default() });
             Error::HookFailed { hook: Hook::ProducerWork, site, source: "bad".into() }
         };
-        let verdicts = [1, 2, 3].map(|attempt| policy.judge(&failed(attempt)));
+        let verdicts = [1, 2, 3].map(|attempt| judge(&policy, &failed(attempt)));
         assert_eq!(verdicts, [Verdict::Retry, Verdict::Retry, Verdict::Skip]);
         let input = Error::InputFailed { item: 0, source: "bad".into() };
-        assert_eq!(policy.judge(&input), Verdict::Skip, "it is not there to be tried again");
+        assert_eq!(judge(&policy, &input), Verdict::Skip, "it is not there to be tried again");
         let stops = Policy { classify: Some(Arc::new(|_| Verdict::Stop)), ..policy };
-        assert_eq!(stops.judge(&failed(1)), Verdict::Stop);
+        assert_eq!(judge(&stops, &failed(1)), Verdict::Stop);
     }
 
     #[test]

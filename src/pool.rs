@@ -14,6 +14,7 @@ use crate::engine::session::Engine;
 use crate::engine::source::Source;
 use crate::error::{BoxError, Error};
 use crate::order::Order;
+use crate::report::RunReport;
 use crate::runner::Runner;
 use crate::stream::Stream;
 
@@ -130,6 +131,19 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
         self.engine.run(Source::new(items, sound), sound)
     }
 
+    /// As [`run`](Handle::run), with the [report](Handle::report) beside what came of it.
+    ///
+    /// # Errors
+    ///
+    /// In the first of the two, as [`run`](Handle::run).
+    pub fn run_with_report(
+        &mut self,
+        items: impl IntoIterator<Item = R::Input>,
+    ) -> (Result<R::Summary, Error>, RunReport) {
+        let result = self.run(items);
+        (result, self.report())
+    }
+
     /// As [`run`](Handle::run), for an input that can fail, such as the lines of a file or the
     /// [`Stream`] of another runner: an `Err` of the iterator takes an item's place. (From one runner
     /// straight to the next there is [`then`](Handle::then), which does not wait with the source.)
@@ -198,6 +212,27 @@ impl<R: Runner, O> Handle<R, O> {
     /// What became of the items of the last run or stream, also when it failed.
     pub fn account(&self) -> Account {
         self.engine.account()
+    }
+
+    /// What happened in the last run or stream, also one that failed, or in the stream in progress.
+    ///
+    /// It is made from what was told of that run, so it is worth keeping and not asking for again. Of a
+    /// pipeline each handle has the report of its own stage. Before the first run it is empty.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let mut runner = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
+    /// runner.run(0..100)?;
+    /// let report = runner.report();
+    /// assert_eq!(report.account.ok, 100);
+    /// println!("{report}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn report(&self) -> RunReport {
+        self.engine.report()
     }
 
     /// The errors of the items that the last run [skipped over](Builder::on_error), in the order in which

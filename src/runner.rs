@@ -31,6 +31,7 @@ use crate::error::{Error, Result};
 /// | [`consumer_init`] | once per [`run`], before the first item is pulled | the run's own thread |
 /// | [`consumer_work`] | once per result | the run's own thread |
 /// | [`consumer_skipped`] | instead, once per item that failed and is [left out](crate::Builder::on_error) | the run's own thread |
+/// | [`consumer_flush`] | before each commit of a [journal](crate::Builder::journal) | the run's own thread |
 /// | [`consumer_end`] | once per run that did not fail and was not cancelled | the run's own thread |
 ///
 /// States are made, used and dropped on one thread, so they need not be [`Send`]: an `Rc`, or a
@@ -91,6 +92,7 @@ use crate::error::{Error, Result};
 /// [`consumer_init`]: Runner::consumer_init
 /// [`consumer_work`]: Runner::consumer_work
 /// [`consumer_skipped`]: Runner::consumer_skipped
+/// [`consumer_flush`]: Runner::consumer_flush
 /// [`consumer_end`]: Runner::consumer_end
 /// [`activate`]: crate::Handle::activate
 /// [`close`]: crate::Handle::close
@@ -254,6 +256,25 @@ pub trait Runner: Send + Sync {
         Ok(())
     }
 
+    /// Puts on the disk what the consumer has written, before a [journal](crate::Builder::journal) says that it is there.
+    ///
+    /// Called before each commit, on the run's own thread: every 50 ms or 1,000 items, unless the journal says otherwise,
+    /// also while the input pauses, and before [`consumer_end`](Runner::consumer_end). Also when the run has failed or was
+    /// cancelled, so that what was consumed until then need not be done again; not after a panic of
+    /// a consumer's hook. Never without a journal. The default does nothing.
+    ///
+    /// - `Ok`: the items consumed so far are committed, with the last [note](ConsumerContext::note).
+    /// - `Err` or panic: nothing is committed, and the run fails with it.
+    /// - [`stop`](ConsumerContext::stop) and `Ok`: as in `consumer_work`.
+    fn consumer_flush(
+        &self,
+        cx: &ConsumerContext<'_>,
+        state: &mut Self::ConsumerState,
+    ) -> Result<()> {
+        let _ = (cx, state);
+        Ok(())
+    }
+
     /// Makes the summary of a run.
     ///
     /// Called once per run, on the run's own thread, when everything was consumed, or when the run
@@ -327,6 +348,14 @@ macro_rules! forward {
                 error: &Error,
             ) -> Result<()> {
                 (**self).consumer_skipped(cx, state, error)
+            }
+
+            fn consumer_flush(
+                &self,
+                cx: &ConsumerContext<'_>,
+                state: &mut R::ConsumerState,
+            ) -> Result<()> {
+                (**self).consumer_flush(cx, state)
             }
 
             fn consumer_end(

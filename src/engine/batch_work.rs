@@ -1,18 +1,24 @@
 //! What a producer does with a batch: the hook, and what comes of one that fails.
 
 use super::call::{call, catch, drop_quietly};
+use super::chronicle::Pen;
 use super::exchange::{Gathered, Gatherer, Taker};
-use super::fault::{Fate, Fault};
-use super::producer::{Producer, site};
+use super::post::Call;
+use super::producer::{Goes, Producer, site};
 use super::run::Run;
 use crate::batch::{Batching, Limits, Load};
 use crate::error::{Error, Hook, OutputCount, Result};
 use crate::out_of_memory::is_out_of_memory;
-use crate::policy::Verdict;
 use crate::runner::{ProducerContext, Runner};
 
 /// The outcomes of a batch, one for each input.
 type Outputs<R> = Vec<Result<<R as Runner>::Output>>;
+
+/// Copies of inputs, where they can be tried again.
+type Copies<R> = Vec<Option<<R as Runner>::Input>>;
+
+/// What came of a call, and the copies that were kept of its inputs.
+type Called<R> = (Result<Outputs<R>, Error>, Copies<R>);
 
 /// Part of a batch that is still to be worked on.
 struct Part<I> {
@@ -29,34 +35,35 @@ enum Cut {
     Memory,
 }
 
+/// A part whose producer had no state.
+enum Prepared<I> {
+    Ready(Gathered<I>),
+    Failed(Gathered<I>, Error),
+    /// Whoever wrote the producer off has it.
+    Left,
+}
+
 impl<R: Runner> Producer<R> {
-    pub(super) fn work_on_batches(&mut self, run: &Run<R>, batching: Batching) {
+    pub(super) fn work_on_batches(&mut self, run: &Run<R>, batching: Batching) -> Goes {
         let mut gatherer = Gatherer::new(Taker::new(&run.exchange, self.station.worker), batching);
+        let mut pen = run.chronicle.pen(self.station.worker);
         gatherer.keep_below(&self.ceiling);
         while let Some(gathered) = gatherer.next() {
             if run.wanted.gave_up_on(gathered.items.first().copied()) {
                 drop_inputs(gathered);
                 continue;
             }
-            self.work_on_batch(run, &mut gatherer, gathered);
-            if self.state.is_none() && self.may_leave(run, &gatherer) {
-                return;
+            let goes = self.work_on_batch(run, &mut gatherer, gathered, &mut pen);
+            if goes != Goes::On {
+                return goes;
+            }
+            // A state that was lost is not made anew for a run that has failed before what waits.
+            if self.state.is_none() && run.wanted.gave_up_on(Some(gatherer.first())) {
+                return Goes::On;
             }
             gatherer.keep_below(&self.ceiling);
         }
-    }
-
-    /// Whether a producer that has lost its state is of no more use to a run that has failed. Where errors
-    /// are skipped over the run goes on, and so does the producer, with a state for its next batch.
-    ///
-    /// Where items of like sizes go together, some that come before the one that cost it its state may
-    /// still wait, and are wanted. One that cannot make its state anew leaves them to the others, and only
-    /// the last of all has them fail.
-    fn may_leave(&mut self, run: &Run<R>, gatherer: &Gatherer<'_, R::Input, R::Output>) -> bool {
-        run.wanted.gave_up_on(Some(gatherer.first()))
-            || run.wanted.has_end()
-                && self.prepare(&run.wanted).map_err(drop_quietly).is_err()
-                && run.exchange.may_leave()
+        Goes::On
     }
 
     /// Works on a batch until each of its items has a result. One that fails with its inputs still
@@ -67,7 +74,8 @@ impl<R: Runner> Producer<R> {
         run: &Run<R>,
         gatherer: &mut Gatherer<'_, R::Input, R::Output>,
         whole: Gathered<R::Input>,
-    ) {
+        pen: &mut Option<Pen>,
+    ) -> Goes {
         let limits = gatherer.limits();
         let mut parts = vec![Part { gathered: whole, cut: Cut::Blame }];
         while let Some(mut part) = self.next_part(limits, &mut parts) {
@@ -75,20 +83,31 @@ impl<R: Runner> Producer<R> {
                 drop_inputs(part);
                 continue;
             }
-            // After a panic, for as long as anything is wanted: items of like sizes go together, so some
-            // that come before the one that failed may still wait, and nobody else be there.
-            if let Err(error) = self.prepare(&run.wanted) {
-                let first = part.items[0];
-                if let Some(fault) = run.end_with(first, error) {
-                    gatherer.deliver(first, Err(fault));
+            if self.state.is_none() {
+                match self.prepare_for_part(run, part) {
+                    Prepared::Ready(ready) => part = ready,
+                    Prepared::Failed(gathered, error) => {
+                        parts.push(Part { gathered, cut: Cut::Memory });
+                        return self.go_away(run, gatherer, parts, error);
+                    }
+                    Prepared::Left => {
+                        // The rest of the batch is not known to whoever wrote the producer off.
+                        parts.into_iter().rev().for_each(|part| hand_on(run, part.gathered));
+                        return Goes::Left;
+                    }
                 }
-                drop_inputs(part);
-                continue;
             }
             let extent = limits.extent(Load::of(part.sizes()));
-            let mut copies: Vec<_> =
-                part.inputs.iter().map(|input| run.terms.copy_of(input)).collect();
-            match self.call_batch(run, &mut part) {
+            let copies = part.inputs.iter().map(|input| run.terms.copy_of(input)).collect();
+            begin(run, pen, &part);
+            let Some((outcome, mut copies)) = self.call_in_time(run, &mut part, copies) else {
+                parts.into_iter().rev().for_each(|part| hand_on(run, part.gathered));
+                return Goes::Left;
+            };
+            if let Some(pen) = pen {
+                pen.finished_all(&part.items);
+            }
+            match outcome {
                 Ok(outputs) => {
                     self.learn(|ceiling| ceiling.went_well(extent));
                     self.deliver_batch(run, gatherer, &part, outputs, &mut copies);
@@ -108,12 +127,43 @@ impl<R: Runner> Producer<R> {
                         };
                         split(part, cut, &mut parts);
                     } else {
-                        self.fail_batch(run, gatherer, &part.items, error, &mut copies);
+                        self.fail_batch(run, gatherer, &part, error, &mut copies);
                         drop_inputs(part);
                     }
                 }
             }
             copies.into_iter().flatten().for_each(drop_quietly);
+        }
+        Goes::On
+    }
+
+    /// A producer that cannot make its state anew leaves what it has to others, and only the last of all has
+    /// that fail.
+    fn go_away(
+        &self,
+        run: &Run<R>,
+        gatherer: &mut Gatherer<'_, R::Input, R::Output>,
+        parts: Vec<Part<R::Input>>,
+        error: Error,
+    ) -> Goes {
+        let lost = run.lose(self.station.worker, error);
+        let parts = parts.into_iter().rev().map(|part| part.gathered);
+        match lost {
+            Ok(()) => {
+                parts.for_each(|part| hand_on(run, part));
+                Goes::Away
+            }
+            // What waits and comes before is wanted, and nobody else may be there to have it fail.
+            Err(error) => {
+                let mut error = Some(error);
+                for part in parts {
+                    let first = part.items[0];
+                    let fault = error.take().and_then(|error| run.end_with(first, error));
+                    fault.into_iter().for_each(|fault| gatherer.deliver(first, Err(fault)));
+                    drop_inputs(part);
+                }
+                Goes::On
+            }
         }
     }
 
@@ -155,6 +205,49 @@ impl<R: Runner> Producer<R> {
             && self.prepare(&run.wanted).map_err(drop_quietly).is_ok()
     }
 
+    /// As [`call_batch`](Producer::call_batch), within the limit on that. `None` when the producer was left
+    /// behind.
+    fn call_in_time(
+        &mut self,
+        run: &Run<R>,
+        part: &mut Gathered<R::Input>,
+        copies: Copies<R>,
+    ) -> Option<Called<R>> {
+        let (items, trial) = (part.items.clone(), part.trial.clone());
+        let describe = |copies| Call { hook: Hook::ProducerWorkBatch, items, copies, trial };
+        let worker = self.station.worker;
+        let call = || self.call_batch(run, part);
+        run.in_time(worker, copies, describe, |call| call.copies, call)
+    }
+
+    /// Makes the state anew that a part needs.
+    fn prepare_for_part(
+        &mut self,
+        run: &Run<R>,
+        mut part: Gathered<R::Input>,
+    ) -> Prepared<R::Input> {
+        let (items, trial) = (part.items.clone(), part.trial.clone());
+        let inputs = std::mem::take(&mut part.inputs);
+        let describe = |inputs: Vec<R::Input>| {
+            let copies = inputs.into_iter().map(Some).collect();
+            Call { hook: Hook::ProducerInit, items, copies, trial }
+        };
+        let unpack = |call: Call<R::Input>| call.copies.into_iter().flatten().collect();
+        let worker = self.station.worker;
+        let prepare = || self.prepare(&run.wanted);
+        match run.in_time(worker, inputs, describe, unpack, prepare) {
+            Some((outcome, inputs)) => {
+                part.inputs = inputs;
+                self.tell_if_ready(run);
+                match outcome {
+                    Ok(()) => Prepared::Ready(part),
+                    Err(error) => Prepared::Failed(part, error),
+                }
+            }
+            None => Prepared::Left,
+        }
+    }
+
     /// Calls the hook, which may leave the inputs of a batch that it fails at where they were.
     fn call_batch(
         &mut self,
@@ -162,9 +255,12 @@ impl<R: Runner> Producer<R> {
         part: &mut Gathered<R::Input>,
     ) -> Result<Outputs<R>, Error> {
         let hook = Hook::ProducerWorkBatch;
-        let Gathered { items, inputs, attempt, .. } = part;
-        let site = || site(&self.station, items, Some(*attempt));
-        let cx = ProducerContext::new(&self.station, &run.wanted, items).with_attempt(*attempt);
+        let attempt = part.attempt();
+        let Gathered { items, inputs, .. } = part;
+        let site = || site(&self.station, items, Some(attempt));
+        let cx = ProducerContext::new(&self.station, &run.wanted, items)
+            .with_attempt(attempt)
+            .with_leave(run.post(self.station.worker).map(|post| &post.is_left));
         let state = self.state.as_mut().expect("a producer has a state when it takes a batch");
         match call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs)) {
             Ok(outputs) if outputs.len() == items.len() => Ok(outputs),
@@ -190,14 +286,22 @@ impl<R: Runner> Producer<R> {
         outputs: Outputs<R>,
         copies: &mut [Option<R::Input>],
     ) {
+        let worker = self.station.worker;
         for ((&item, output), copy) in part.items.iter().zip(outputs).zip(copies) {
             match output {
-                Ok(output) => gatherer.deliver(item, Ok(output)),
+                Ok(output) => {
+                    if part.trial.is_some() || gatherer.is_careful() {
+                        gatherer.be_careful();
+                        run.succeeded(item, worker);
+                    }
+                    gatherer.deliver(item, Ok(output));
+                }
                 Err(source) => {
-                    let site = Box::new(site(&self.station, &[item], Some(part.attempt)));
+                    gatherer.be_careful();
+                    let site = Box::new(site(&self.station, &[item], Some(part.attempt())));
                     let error = Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source };
-                    let copy = copy.take().map(|copy| (self.station.worker, copy));
-                    if let Some(fault) = run.judge(item, error, copy) {
+                    let (trial, copy) = (part.trial.clone(), copy.take());
+                    if let Some(fault) = run.judge(item, error, worker, trial, copy) {
                         gatherer.deliver(item, Err(fault));
                     }
                 }
@@ -205,39 +309,19 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    /// The items fail together, unless each is tried again by itself. The error takes the place of the
-    /// first. Where it ends the run, that is all; where items are left out, each of the others has to be.
+    /// The items fail together: see [`Run::fail_together`].
     fn fail_batch(
         &self,
         run: &Run<R>,
         gatherer: &mut Gatherer<'_, R::Input, R::Output>,
-        items: &[u64],
+        part: &Gathered<R::Input>,
         error: Error,
         copies: &mut [Option<R::Input>],
     ) {
-        let (&first, others) = items.split_first().expect("a batch is never empty");
-        if run.wanted.gave_up_on(Some(first)) {
-            drop_quietly(error);
-            return;
-        }
-        let verdict = run.verdict(&error);
-        if verdict == Verdict::Retry && copies.iter().all(Option::is_some) {
-            for (&item, copy) in items.iter().zip(copies) {
-                let copy = copy.take().expect("all are there");
-                run.retry(item, &error, self.station.worker, copy);
-            }
-            drop_quietly(error);
-            return;
-        }
-        let Some(fault) = run.settle(first, error, verdict) else { return };
-        let fate = fault.fate;
-        gatherer.deliver(first, Err(fault));
-        if fate == Fate::End {
-            return;
-        }
-        for &item in others.iter().filter(|&&item| !run.wanted.gave_up_on(Some(item))) {
-            let error = Error::FailedTogether { item, first };
-            gatherer.deliver(item, Err(Fault::skipped(error)));
+        gatherer.be_careful();
+        let (worker, trial) = (self.station.worker, part.trial.clone());
+        for (seq, fault) in run.fail_together(&part.items, error, worker, trial, copies) {
+            gatherer.deliver(seq, Err(fault));
         }
     }
 }
@@ -257,6 +341,18 @@ fn split<I>(mut part: Gathered<I>, cut: Cut, parts: &mut Vec<Part<I>>) {
         }
     }
     parts.push(Part { gathered: part, cut });
+}
+
+fn begin<R: Runner>(run: &Run<R>, pen: &mut Option<Pen>, part: &Gathered<R::Input>) {
+    if let Some(pen) = pen {
+        pen.started_all(&part.items, |item| run.name_of(item), part.attempt());
+    }
+}
+
+fn hand_on<R: Runner>(run: &Run<R>, part: Gathered<R::Input>) {
+    for (item, input) in part.items.into_iter().zip(part.inputs) {
+        run.hand_on(item, input, part.trial.clone());
+    }
 }
 
 fn drop_inputs<I>(gathered: Gathered<I>) {

@@ -1,11 +1,12 @@
 //! The collector's end of the hand-over: results in the runner's order.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::exchange::{Exchange, News, Patience};
 use super::outbox::Outcome;
 use super::outlet::Outlet;
 use super::pace::{MANY, Pace};
+use super::timesheet::CollectorTime;
 use super::weights::Weights;
 use super::window::Window;
 use crate::order::Order;
@@ -29,6 +30,8 @@ pub(crate) struct Collector<T> {
     /// back for order.
     starved: bool,
     pace: Pace,
+    came: Instant,
+    time: CollectorTime,
 }
 
 /// The weights of items, where those are weighed.
@@ -61,6 +64,8 @@ impl<T> Collector<T> {
             measured: (0, now),
             starved: false,
             pace: Pace::new(now),
+            came: now,
+            time: CollectorTime::default(),
         }
     }
 
@@ -114,11 +119,19 @@ impl<T> Collector<T> {
 
     /// Waits for news, with all credits [given back](Collector::settle). `total` is what the caller
     /// knows of the number of items.
-    pub(crate) fn wait<I>(&mut self, exchange: &Exchange<I, T>, total: Option<u64>) -> News {
+    /// Not longer than until `due`.
+    pub(crate) fn wait<I>(
+        &mut self,
+        exchange: &Exchange<I, T>,
+        total: Option<u64>,
+        due: Option<Instant>,
+    ) -> News {
         // What ran dry before was waiting for this collector, not for credits.
         exchange.forget_dryness();
-        let patience = self.patience();
-        let news = exchange.wait(&mut self.outlet, total, patience);
+        let (since, head) = (now(), self.outlet.awaited());
+        let patience = self.patience(since);
+        let news = exchange.wait(&mut self.outlet, total, patience, due);
+        self.note_wait(since, head);
         self.note_dryness(exchange);
         news
     }
@@ -128,16 +141,35 @@ impl<T> Collector<T> {
     pub(crate) fn wait_as_feeder<I>(&mut self, exchange: &Exchange<I, T>) -> News {
         exchange.forget_dryness();
         exchange.starve_as_collector();
-        let patience = self.patience();
-        let news = exchange.wait(&mut self.outlet, None, patience);
+        let (since, head) = (now(), self.outlet.awaited());
+        let patience = self.patience(since);
+        let news = exchange.wait(&mut self.outlet, None, patience, None);
         exchange.feed_again();
+        self.note_wait(since, head);
         self.note_dryness(exchange);
         news
     }
 
-    fn patience(&mut self) -> Patience {
+    /// Nothing was there for the consumer, or, with a `head`, nothing that it was the turn of.
+    fn note_wait(&mut self, since: Instant, head: Option<u64>) {
+        let waited = now() - since;
+        match head {
+            Some(item) => {
+                self.time.stalled += waited;
+                self.time.heads.add(item, waited);
+            }
+            None => self.time.waited += waited,
+        }
+    }
+
+    /// The item that stands in the way of others, and how long it has, each time that is twice as long.
+    pub(crate) fn news_of_head(&mut self) -> Option<(u64, Duration)> {
+        self.time.heads.news()
+    }
+
+    fn patience(&mut self, now: Instant) -> Patience {
         let arrived = self.outlet.seen().sum();
-        if self.pace.is_high(arrived, now()) && self.quarter >= MANY {
+        if self.pace.is_high(arrived, now) && self.quarter >= MANY {
             Patience::For { results: self.quarter }
         } else {
             Patience::None
@@ -159,7 +191,10 @@ impl<T> Collector<T> {
     }
 
     /// Leaves the run, in which there may be results still. What was here and not handed out.
-    pub(crate) fn leave<I>(self, exchange: &Exchange<I, T>) -> Vec<Outcome<T>> {
+    pub(crate) fn leave<I>(mut self, exchange: &Exchange<I, T>) -> Vec<Outcome<T>> {
+        self.time.window = self.window.size() as u64;
+        self.time.present = now() - self.came;
+        exchange.timesheet.collector_left(self.time);
         exchange.bring_back(self.outlet)
     }
 }

@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvError, Sender, bounded, select};
 
 use super::call::{call, drop_quietly};
 use super::collector::Collector;
 use super::crew::{cancelled_or, spawn};
 use super::fault::{Fate, Fault};
-use super::run::{Run, RunOutcome};
+use super::run::{Next, Run, RunOutcome, text_of};
 use super::window::Window;
 use crate::cfg::CfgNode;
 use crate::error::{Error, Hook, Site};
+use crate::journal::Outcome;
 use crate::order::Order;
 use crate::policy::Verdict;
 use crate::runner::{ConsumerContext, Runner};
@@ -38,6 +39,8 @@ pub(crate) struct Taken {
     pub(crate) ok: u64,
     /// How many failed and were left out.
     pub(crate) skipped: u64,
+    /// How many an earlier run was done with.
+    pub(crate) left_out: u64,
     /// What ended it.
     pub(crate) failure: Option<Failure>,
 }
@@ -63,18 +66,41 @@ impl Taken {
 /// A consumer at work.
 pub(crate) struct Consuming<S> {
     started: Receiver<()>,
-    thread: JoinHandle<Consumed<S>>,
+    thread: JoinHandle<()>,
+    consumed: Receiver<Consumed<S>>,
+    /// Closed when nobody waits for the consumer any more.
+    left: Receiver<()>,
 }
 
 impl<S> Consuming<S> {
     /// Waits until `consumer_init` has returned. Whether input may be pulled.
     pub(crate) fn has_started(&self) -> bool {
-        self.started.recv().is_ok()
+        select! {
+            recv(self.started) -> started => started.is_ok(),
+            recv(self.left) -> _ => false,
+        }
     }
 
-    /// Waits until everything is consumed.
-    pub(crate) fn join(self) -> thread::Result<Consumed<S>> {
-        self.thread.join()
+    /// Waits until everything is consumed. `None` when the consumer was left behind in a hook.
+    pub(crate) fn join(self) -> thread::Result<Option<Consumed<S>>> {
+        select! {
+            recv(self.consumed) -> consumed => match consumed {
+                Ok(consumed) => self.thread.join().map(|()| Some(consumed)),
+                // It is gone without a word: what it died of is in its thread.
+                Err(RecvError) => self.thread.join().map(|()| None),
+            },
+            recv(self.left) -> _ => Ok(None),
+        }
+    }
+}
+
+impl<S> Consumed<S> {
+    /// Of a consumer that was left behind.
+    pub(crate) fn left_behind<R: Runner>(run: &Run<R>) -> Self {
+        let (ok, skipped) = run.tally.get();
+        let error = run.take_doom().unwrap_or(Error::Cancelled {});
+        let taken = Taken { ok, skipped, ..Taken::default() };
+        Consumed { result: Err(error), taken, failures: vec![] }
     }
 }
 
@@ -113,8 +139,14 @@ impl<R: Runner> Consumer<R> {
         R: 'static,
     {
         let (sender, started) = bounded(1);
-        let thread = spawn(NAME.to_owned(), stack_size, move || self.consume(sender))?;
-        Ok(Consuming { started, thread })
+        // Room for what nobody waits for any more.
+        let (done, consumed) = bounded(1);
+        let left = self.run.consumer_left.clone();
+        let thread = spawn(NAME.to_owned(), stack_size, move || {
+            done.send(self.consume(sender))
+                .unwrap_or_else(|unsent| drop_quietly(unsent.into_inner()));
+        })?;
+        Ok(Consuming { started, thread, consumed, left })
     }
 
     /// Consumes the whole run. `started` is told when input may be pulled, and dropped otherwise.
@@ -130,16 +162,19 @@ impl<R: Runner> Consumer<R> {
     fn summarise(&mut self, started: Sender<()>) -> Result<R::Summary, Error> {
         let mut state = self.init()?;
         if !self.run.is_cancelled() && !self.run.is_stopped() {
-            started.send(()).expect("the feeder waits for this or for the sender to be dropped");
+            // The feeder waits for this, for the sender to be dropped, or no more.
+            let _ = started.send(());
         }
         drop(started);
         match self.consume_all(&mut state) {
             Ok(Ended::Complete) => self.end(state),
             Ok(Ended::Cancelled) => {
+                self.save(&mut state, None);
                 drop_quietly(state);
                 Err(Error::Cancelled {})
             }
             Err(error) => {
+                self.save(&mut state, Some(&error));
                 drop_quietly(state);
                 Err(error)
             }
@@ -148,12 +183,25 @@ impl<R: Runner> Consumer<R> {
 
     fn consume_all(&mut self, state: &mut R::ConsumerState) -> Result<Ended, Error> {
         let mut total = None;
-        while let Some((seq, outcome)) = self.run.next_result(&mut self.collector, &mut total) {
-            self.consume_one(state, seq, outcome)?;
+        let ledger = self.run.ledger().cloned();
+        let due = || ledger.as_ref().and_then(|ledger| ledger.due_at());
+        loop {
+            match self.run.next_before(&mut self.collector, &mut total, due) {
+                Next::Result(seq, outcome) => self.consume_one(state, seq, outcome)?,
+                Next::Due => self.commit(state)?,
+                Next::Over => break,
+            }
         }
         // A guarded input ends with the cancel, and then there may seem to be no more.
         if self.run.is_cancelled() {
             return Ok(Ended::Cancelled);
+        }
+        if let Some(error) = self.run.take_doom() {
+            let (seq, items) = (self.collector.consumed(), error.items().len() as u64);
+            if items > 0 {
+                self.run.tell_of_failure(&error);
+            }
+            return Err(self.fail(Failure { seq, items }, error));
         }
         let Taken { skipped, .. } = self.taken;
         let gives_up = self.run.policy().gives_up_at_end(skipped, self.taken.items());
@@ -162,6 +210,7 @@ impl<R: Runner> Consumer<R> {
             let last = if keeps_last { self.failures.pop() } else { None };
             return Err(self.give_up(self.collector.consumed(), last));
         }
+        self.commit(state)?;
         Ok(Ended::Complete)
     }
 
@@ -181,6 +230,9 @@ impl<R: Runner> Consumer<R> {
         match call(Hook::ConsumerWork, site, work) {
             Ok(()) => {
                 self.taken.ok += 1;
+                self.tell();
+                self.account(state, seq, Outcome::Done)?;
+                self.run.strike(seq);
                 self.collector.done(&self.run.exchange);
                 Ok(())
             }
@@ -196,6 +248,7 @@ impl<R: Runner> Consumer<R> {
         seq: u64,
         error: Error,
     ) -> Result<(), Error> {
+        let error = self.run.named(error);
         // One that returns an error since it saw the run end, or ended it, is not left out.
         let is_over = self.run.is_cancelled() || self.run.is_stopped();
         let goes_on = !error.is_panic() && !is_over && self.run.verdict(&error) == Verdict::Skip;
@@ -207,13 +260,28 @@ impl<R: Runner> Consumer<R> {
     #[cold]
     fn meet(&mut self, state: &mut R::ConsumerState, seq: u64, fault: Fault) -> Result<(), Error> {
         match fault.fate {
-            Fate::End => Err(self.fail(Failure { seq, items: fault.items() }, fault.error)),
+            Fate::End => {
+                let items = fault.items();
+                if !self.run.is_cancelled() {
+                    self.run.tell_of_failure(&fault.error);
+                }
+                Err(self.fail(Failure { seq, items }, fault.error))
+            }
             Fate::Skip | Fate::SkipEarlier => self.skip(state, seq, fault),
+            Fate::LeftOut => {
+                self.taken.left_out += 1;
+                self.collector.done(&self.run.exchange);
+                Ok(())
+            }
         }
     }
 
     fn skip(&mut self, state: &mut R::ConsumerState, seq: u64, fault: Fault) -> Result<(), Error> {
         self.taken.skipped += fault.items();
+        if fault.fate == Fate::Skip {
+            self.run.tell_of_failure(&fault.error);
+        }
+        self.tell();
         let error = fault.error;
         let cx = ConsumerContext::new(&self.cfg, &*self.run, Some(seq));
         let site = || Site { items: vec![seq], ..Site::default() };
@@ -230,9 +298,77 @@ impl<R: Runner> Consumer<R> {
         if gives_up && !self.run.is_stopped() {
             return Err(self.give_up(seq, Some(error)));
         }
+        let accounted = self.account(state, seq, Outcome::Failed);
+        self.run.strike(seq);
         self.collector.done(&self.run.exchange);
         self.keep(error);
-        Ok(())
+        accounted
+    }
+
+    /// The journal has an item, and is committed if it is time.
+    #[inline]
+    fn account(
+        &mut self,
+        state: &mut R::ConsumerState,
+        seq: u64,
+        outcome: Outcome,
+    ) -> Result<(), Error> {
+        match self.run.ledger() {
+            None => Ok(()),
+            Some(ledger) => {
+                ledger.adopt_draft();
+                if self.run.record(seq, outcome) { self.commit(state) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Puts on the disk what was consumed so far, and then what says so.
+    #[cold]
+    fn commit(&mut self, state: &mut R::ConsumerState) -> Result<(), Error> {
+        let Some(ledger) = self.run.ledger().filter(|ledger| ledger.has_news()).cloned() else {
+            return Ok(());
+        };
+        let cx = ConsumerContext::new(&self.cfg, &*self.run, None);
+        let flush = || self.runner.consumer_flush(&cx, state);
+        let committed = call(Hook::ConsumerFlush, Site::default, flush)
+            .map_err(|error| *error)
+            .and_then(|()| {
+                ledger.adopt_draft();
+                Ok(ledger.commit()?)
+            });
+        committed.map_err(|error| {
+            let seq = self.collector.consumed();
+            self.fail(Failure { seq, items: 0 }, error)
+        })
+    }
+
+    /// What was consumed need not be done again, although the run ends like that: not after a panic of the
+    /// consumer's, whose state is not to be trusted, nor where that is what failed.
+    fn save(&mut self, state: &mut R::ConsumerState, error: Option<&Error>) {
+        let is_spoilt = error.is_some_and(|error| {
+            let is_own = error.is_of_consumer() && error.is_panic();
+            is_own
+                || error.hook() == Some(Hook::ConsumerFlush)
+                || matches!(error, Error::Journal { .. })
+        });
+        let Some(ledger) = self.run.ledger().cloned().filter(|_| !is_spoilt) else { return };
+        ledger.drop_draft();
+        let failure = self.taken.failure;
+        if let Err(error) = self.commit(state) {
+            let text = text_of(&error);
+            tracing::warn!(%text, "what was consumed could not be committed to the journal");
+            drop_quietly(error);
+        }
+        self.taken.failure = failure;
+    }
+
+    /// How far it is, should nobody wait until it says so itself.
+    #[inline]
+    fn tell(&self) {
+        self.run.chronicle.consumed(self.taken.ok);
+        if self.run.terms.limits.run.is_some() {
+            self.run.tally.set(self.taken.ok, self.taken.skipped);
+        }
     }
 
     fn keep(&mut self, error: Error) {

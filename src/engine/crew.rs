@@ -1,27 +1,87 @@
 //! The producers' threads, from building to close.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::alarm::Alarm;
+use super::attendance::Attendance;
 use super::call::drop_quietly;
 use super::cpu_pool::{CpuPool, producer_thread};
+use super::losses::{LeftBehind, Loss};
 use super::placement::spread;
-use super::producer::{Join, NO_CEILING, Producer, Shared};
-use super::run::Run;
+use super::producer::{Join, NO_CEILING, Producer, Shared, site};
+use super::run::{Run, text_of};
 use crate::cancel::Interrupt;
-use crate::error::Error;
+use crate::error::{Error, Hook, Site};
+use crate::limits::{tick_of, ticks_in};
 use crate::runner::{Runner, Station, Wanted};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// One thread for each place, each with a producer that is ready.
 pub(crate) struct Crew<R: Runner> {
-    runs: Vec<Sender<Join<R>>>,
-    threads: Vec<JoinHandle<Ended>>,
+    /// By the numbers of the producers.
+    seats: Vec<Seat<R>>,
     shared: Shared,
+    /// The producers that were not ready.
+    losses: Vec<Loss>,
+}
+
+/// One producer's thread.
+struct Seat<R: Runner> {
+    /// `None` where it was left behind.
+    thread: Option<JoinHandle<Ended>>,
+    /// A closed channel is what ends it.
+    runs: Option<Sender<Join<R>>>,
+}
+
+/// The producers that are not known to be ready.
+struct Muster {
+    outcomes: Receiver<(usize, Result<(), Error>)>,
+    /// Where they are.
+    waiting: Vec<Site>,
+    limit: Option<Duration>,
+    ticks: u64,
+}
+
+impl Muster {
+    /// The next of them that is ready, has failed, or has taken too long.
+    fn next(&mut self) -> Option<(usize, Result<(), Error>, LeftBehind)> {
+        loop {
+            let Some(limit) = self.limit else {
+                let (worker, outcome) = self.outcomes.recv().ok()?;
+                return Some((worker, outcome, LeftBehind::No));
+            };
+            if let Some(late) = self.late(limit) {
+                return Some(late);
+            }
+            // Those that were given up on have not hung up.
+            if self.waiting.is_empty() {
+                return None;
+            }
+            // Ticks, and no clock: while the process is stopped there are none.
+            match self.outcomes.recv_timeout(tick_of(limit)) {
+                Ok((worker, outcome)) => {
+                    self.waiting.retain(|site| site.worker != Some(worker));
+                    return Some((worker, outcome, LeftBehind::No));
+                }
+                Err(RecvTimeoutError::Timeout) => self.ticks += 1,
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    fn late(&mut self, limit: Duration) -> Option<(usize, Result<(), Error>, LeftBehind)> {
+        if self.ticks <= ticks_in(limit, tick_of(limit)) {
+            return None;
+        }
+        let site = Box::new(self.waiting.pop()?);
+        let worker = site.worker.expect("a producer has a number");
+        let error = Error::TimedOut { hook: Hook::ProducerInit, site, limit };
+        Some((worker, Err(error), LeftBehind::Yes))
+    }
 }
 
 /// How a producer ended. Where nobody asks (its thread could not be joined by a hook of its own) the
@@ -73,36 +133,55 @@ impl Interrupt for Building {
 }
 
 impl<R: Runner + 'static> Crew<R> {
-    /// Starts all threads at once and waits until every producer is ready. When one fails, or when
-    /// the building is given up, the others are ended first.
+    /// Starts all threads at once and waits until every producer is ready, or has taken longer than `limit`.
+    /// When more than may fail do, or when the building is given up, the others are ended first.
+    ///
+    /// `least`: how many have to be ready; the others are [lost](Crew::losses).
     pub(crate) fn hire(
         runner: &Arc<R>,
         stations: Vec<Station>,
         stack_size: Option<usize>,
         building: &Arc<Building>,
+        least: usize,
+        limit: Option<Duration>,
     ) -> Result<Self, Error> {
         let ceilings = stations.iter().map(|_| AtomicU64::new(NO_CEILING)).collect();
-        let shared = Shared { stateless: Arc::default(), ceilings };
-        let mut crew = Crew { runs: vec![], threads: vec![], shared };
+        let inits = stations.iter().map(|_| AtomicU64::new(0)).collect();
+        let shared = Shared { stateless: Arc::default(), inits, ceilings };
+        let mut crew = Crew { seats: vec![], shared, losses: vec![] };
         // Room for all, so that no producer waits for a builder that is still starting threads.
         let (ready, outcomes) = bounded(stations.len());
+        let mut muster = Muster { outcomes, waiting: vec![], limit, ticks: 0 };
         let mut failure = None;
         let producers = stations.len();
         for station in stations {
-            let ready = ready.clone();
+            let (ready, site) = (ready.clone(), site(&station, &[], None));
             let started = crew.start(runner, station, producers, stack_size, building, ready);
             if let Err(error) = started {
                 failure = Some(error);
                 building.give_up();
                 break;
             }
+            muster.waiting.push(site);
         }
         drop(ready);
-        for outcome in outcomes {
-            if outcome.is_err() {
-                building.give_up();
+        while let Some((worker, outcome, left_behind)) = muster.next() {
+            if left_behind == LeftBehind::Yes {
+                crew.leave_behind(worker);
             }
-            keep_first(&mut failure, cancelled_or(building.is_cancelled(), outcome));
+            match cancelled_or(building.is_cancelled(), outcome) {
+                Ok(()) => {}
+                Err(error) if failure.is_none() && producers - crew.losses.len() > least => {
+                    let reason = text_of(&error);
+                    tracing::warn!(producer = worker, %reason, "a producer is not ready, and is left out");
+                    crew.losses.push(Loss { worker, reason, left_behind });
+                    drop_quietly(error);
+                }
+                Err(error) => {
+                    building.give_up();
+                    keep_first(&mut failure, Err(error));
+                }
+            }
         }
         let Some(error) = failure else { return Ok(crew) };
         // What the others fail with while they end is of no interest beside the first failure.
@@ -117,8 +196,9 @@ impl<R: Runner + 'static> Crew<R> {
         producers: usize,
         stack_size: Option<usize>,
         building: &Arc<Building>,
-        ready: Sender<Result<(), Error>>,
+        ready: Sender<(usize, Result<(), Error>)>,
     ) -> Result<(), Error> {
+        let worker = station.worker;
         let name = format!("gangline-p{}", station.worker);
         let (runner, building) = (runner.clone(), building.clone());
         let shared = self.shared.clone();
@@ -133,36 +213,78 @@ impl<R: Runner + 'static> Crew<R> {
                 Ok(producer) => (Some(producer), Ok(())),
                 Err(error) => (None, Err(error)),
             };
-            ready.send(outcome).expect("the builder waits until this sender is dropped");
+            // Nobody listens to one that took too long.
+            let unheard = ready.send((worker, outcome)).err();
+            unheard.into_iter().for_each(|unsent| drop_quietly(unsent.into_inner()));
             drop(ready);
             Ended(producer.map(|producer| producer.serve(&runs)))
         };
-        self.threads.push(spawn(name, stack_size, move || pool.run(work))?);
-        self.runs.push(sender);
+        let thread = spawn(name, stack_size, move || pool.run(work))?;
+        self.seats.push(Seat { thread: Some(thread), runs: Some(sender) });
         Ok(())
     }
 
-    /// Offers a run to every producer, and waits for those that make a lost state anew. The receiver
-    /// is disconnected when all producers have left the run.
-    pub(crate) fn join(&self, run: &Arc<Run<R>>) -> (Receiver<Infallible>, Result<(), Error>) {
-        let (left, all_left) = bounded(0);
+    /// Offers a run to every producer but those that are gone, and waits for those that make a lost state
+    /// anew.
+    pub(crate) fn join(
+        &self,
+        run: &Arc<Run<R>>,
+        attendance: &Arc<Attendance>,
+        is_gone: impl Fn(usize) -> bool,
+    ) -> Result<(), Error> {
         let lost = self.shared.stateless.swap(0, Ordering::Relaxed) > 0;
-        let (ready, outcomes) = bounded(self.runs.len());
-        for runs in &self.runs {
+        let (ready, outcomes) = bounded(self.seats.len());
+        for (worker, seat) in self.seats.iter().enumerate() {
+            let Some(runs) = seat.runs.as_ref().filter(|_| !is_gone(worker)) else { continue };
             let ready = lost.then(|| ready.clone());
-            let join = Join { run: run.clone(), ready, left: left.clone() };
-            runs.send(join).expect("a producer serves until its channel is closed");
+            let join = Join { run: run.clone(), ready, attendance: attendance.clone() };
+            runs.send(join)
+                .expect("a producer that is not gone serves until its channel is closed");
         }
         drop(ready);
         let mut failure = None;
-        outcomes.into_iter().for_each(|outcome| keep_first(&mut failure, outcome));
-        (all_left, failure.map_or(Ok(()), Err))
+        while let Some(outcome) = next_outcome(run, &outcomes) {
+            keep_first(&mut failure, outcome);
+        }
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+/// Whether the next producer is ready. `None` when each has said so, or too few do.
+fn next_outcome<R: Runner>(
+    run: &Run<R>,
+    outcomes: &Receiver<Result<(), Error>>,
+) -> Option<Result<(), Error>> {
+    let Some(tick) = run.terms.limits.tick() else { return outcomes.recv().ok() };
+    loop {
+        match outcomes.recv_timeout(tick) {
+            Ok(outcome) => return Some(outcome),
+            // One that does not return is written off, and never says anything.
+            Err(RecvTimeoutError::Timeout) if run.losses().is_empty() => {}
+            Err(_) => return None,
+        }
     }
 }
 
 impl<R: Runner> Crew<R> {
     pub(crate) fn len(&self) -> usize {
-        self.runs.len()
+        self.seats.len()
+    }
+
+    /// The producers that were left out when the others were ready.
+    pub(crate) fn losses(&self) -> &[Loss] {
+        &self.losses
+    }
+
+    /// How long each `producer_init` took.
+    pub(crate) fn inits(&self) -> Vec<Duration> {
+        let nanos = self.shared.inits.iter().map(|nanos| nanos.load(Ordering::Relaxed));
+        nanos.map(Duration::from_nanos).collect()
+    }
+
+    /// Nobody waits for a producer any more. It ends when its hook returns.
+    pub(crate) fn leave_behind(&mut self, worker: usize) {
+        self.seats[worker] = Seat { thread: None, runs: None };
     }
 
     /// For each producer the largest extent of a batch that it tries, where it has run out of memory.
@@ -173,7 +295,7 @@ impl<R: Runner> Crew<R> {
 
     /// Whether a hook of one of these producers asks.
     pub(crate) fn is_own_thread(&self) -> bool {
-        self.threads.iter().any(|thread| thread.thread().id() == producer_thread())
+        self.seats.iter().flat_map(|seat| &seat.thread).any(is_this_thread)
     }
 
     /// Ends every producer and joins its thread. The first error of a `producer_end`, by place.
@@ -186,11 +308,11 @@ impl<R: Runner> Crew<R> {
     /// When a thread died of a bug of ours, with its panic, after all have ended.
     pub(crate) fn dismiss(&mut self) -> Result<(), Error> {
         // A closed channel is what ends a producer: before any thread is joined.
-        self.runs.clear();
+        self.seats.iter_mut().for_each(|seat| seat.runs = None);
         let mut failure = None;
         let mut bug = None;
-        for thread in self.threads.drain(..) {
-            if thread.thread().id() == producer_thread() {
+        for thread in self.seats.drain(..).filter_map(|seat| seat.thread) {
+            if is_this_thread(&thread) {
                 continue;
             }
             match thread.join() {
@@ -203,6 +325,10 @@ impl<R: Runner> Crew<R> {
             _ => failure.map_or(Ok(()), Err),
         }
     }
+}
+
+fn is_this_thread(thread: &JoinHandle<Ended>) -> bool {
+    thread.thread().id() == producer_thread()
 }
 
 /// After a cancel an error is how a hook gives up, and no failure of its own.

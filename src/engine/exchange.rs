@@ -46,10 +46,11 @@ mod credits;
 mod feeder;
 mod gatherer;
 mod taker;
+mod trials;
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
@@ -57,10 +58,11 @@ use super::event_count::EventCount;
 use super::outbox::{Outbox, Outcome, Results, outbox};
 use super::outlet::Outlet;
 use super::queue::{Receiver, queue};
+use super::timesheet::Timesheet;
 use super::weights::Weights;
 use crate::batch::{Batching, Note, Shelf};
 use crate::order::Order;
-use crate::policy::{Retries, Retry, Turn};
+use crate::policy::{Retries, Roster};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock, now};
 
@@ -69,6 +71,7 @@ pub(crate) use self::feeder::Feeder;
 use self::feeder::FeederEnds;
 pub(crate) use self::gatherer::{Gathered, Gatherer};
 pub(crate) use self::taker::Taker;
+use self::trials::Trials;
 
 /// How often a party that found nothing looks again, giving up the rest of its time slice each
 /// time, before it sleeps: a wake-up costs several times as much.
@@ -95,6 +98,8 @@ pub(crate) struct Exchange<I, T> {
     returned: Condvar,
     /// What the feeder takes with it.
     feeding: Mutex<Option<FeederEnds<I, T>>>,
+    /// Where the results of items go in whose producers were left behind; `None` where none is.
+    late: Mutex<Option<Outbox<T>>>,
     /// What the collector takes with it, and brings back.
     collecting: Mutex<Vec<Results<T>>>,
     /// How producers form batches; `None` where they take items one by one.
@@ -107,14 +112,15 @@ pub(crate) struct Exchange<I, T> {
     pushed: CachePadded<AtomicU64>,
     /// How many gaps the feeder has left: each is written before the items that follow it.
     gaps: AtomicU64,
-    /// Items that are to be tried again.
-    retries: Mutex<Retries<I>>,
-    /// How many of them there are: so that looking for one costs a load where there is none. On a cache
+    /// Producers that may take nothing new. Apart from those that may: a wake-up for one would be lost
+    /// on the other.
+    suspended: EventCount,
+    trials: Mutex<Trials<I>>,
+    /// How many items are to be tried again: so that looking for one costs a load where there is none. On a cache
     /// line of its own, since producers look for each item, and the flags below change all the time where
     /// the window is narrow.
     retrying: CachePadded<AtomicUsize>,
-    /// How many producers there are that have not left since they cannot work.
-    staying: AtomicUsize,
+    pub(crate) timesheet: Timesheet,
     /// What is left is not wanted.
     aborted: AtomicBool,
     /// Whether the feeder is to stop. Also in `credits`; here so that it costs a load per item.
@@ -240,20 +246,45 @@ impl<I, T> Exchange<I, T> {
                 weights: weigher,
                 gaps: gap_sender,
             })),
+            late: Mutex::new(None),
             collecting: Mutex::new(results),
             batching,
             most_weight,
             weights: Mutex::new(weights.map(Weights::new)),
             pushed: CachePadded::new(AtomicU64::new(0)),
             gaps: AtomicU64::new(0),
-            retries: Mutex::new(Retries::new()),
+            suspended: EventCount::new(),
+            trials: Mutex::new(Trials {
+                retries: Retries::new(),
+                roster: Roster::new(producers, None, []),
+            }),
             retrying: CachePadded::new(AtomicUsize::new(0)),
-            staying: AtomicUsize::new(producers),
+            timesheet: Timesheet::new(producers),
             aborted: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             starving: AtomicBool::new(false),
             dry: AtomicBool::new(false),
         }
+    }
+
+    /// The same, with these producers. Where somebody keeps their time there is a way to the collector for
+    /// the items of those that do not return.
+    pub(crate) fn with_roster(mut self, roster: Roster, is_timed: bool) -> Self {
+        self.trials = Mutex::new(Trials { retries: Retries::new(), roster });
+        if is_timed {
+            let (late, results) = outbox(1);
+            lock(&self.collecting).push(results);
+            self.late = Mutex::new(Some(late));
+        }
+        self
+    }
+
+    /// Delivers the result of an item whose producer will not.
+    pub(crate) fn deliver_aside(&self, seq: u64, result: Outcome<T>) {
+        let mut late = lock(&self.late);
+        late.as_mut().expect("somebody keeps the time").push(seq, result);
+        drop(late);
+        self.waiting.notify();
     }
 
     /// How producers form batches.
@@ -303,53 +334,8 @@ impl<I, T> Exchange<I, T> {
         self.halt();
         self.aborted.store(true, Ordering::Release);
         self.idle.notify_all();
+        self.suspended.notify_all();
         self.waiting.notify_all();
-    }
-
-    /// Lets a producer leave that cannot work on what still waits: each but the last.
-    pub(crate) fn may_leave(&self) -> bool {
-        let others = |staying: usize| staying.checked_sub(1).filter(|&others| others > 0);
-        let may = self.staying.fetch_update(Ordering::Relaxed, Ordering::Relaxed, others).is_ok();
-        if may {
-            // Whoever is alone now may try again what it failed itself.
-            self.idle.notify_all();
-        }
-        may
-    }
-
-    /// The item is tried again, by whoever finds it.
-    pub(crate) fn retry_later(&self, seq: u64, retry: Retry<I>) {
-        let mut retries = lock(&self.retries);
-        retries.put(seq, retry);
-        self.retrying.store(retries.len(), Ordering::Release);
-        drop(retries);
-        // All: it may not be for the one that would wake up, and who sleeps has to know for how long.
-        self.idle.notify_all();
-    }
-
-    fn retries_anything(&self) -> bool {
-        self.retrying.load(Ordering::Acquire) > 0
-    }
-
-    /// What there is for `worker` to try again.
-    fn turn(&self, worker: usize) -> Turn {
-        match self.retries_anything() {
-            true => lock(&self.retries).turn(worker, self.is_alone(), now()),
-            false => Turn::Nothing,
-        }
-    }
-
-    #[cold]
-    fn take_retry(&self, worker: usize) -> Option<(u64, Retry<I>)> {
-        let mut retries = lock(&self.retries);
-        let Turn::Now(seq) = retries.turn(worker, self.is_alone(), now()) else { return None };
-        let retry = retries.take(seq);
-        self.retrying.store(retries.len(), Ordering::Release);
-        Some((seq, retry))
-    }
-
-    fn is_alone(&self) -> bool {
-        self.staying.load(Ordering::Relaxed) <= 1
     }
 
     fn is_aborted(&self) -> bool {
@@ -370,7 +356,9 @@ impl<I, T> Exchange<I, T> {
             items.extend(shelf.drain());
         }
         drop(intake);
-        items.extend(self.retries.lock().unwrap_or_else(PoisonError::into_inner).drain());
+        let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
+        items.extend(trials.retries.drain());
+        drop(trials);
         for lane in &self.lanes {
             items.extend(std::iter::from_fn(|| lane.inbox.steal()).map(|(_, item)| item));
         }
@@ -481,15 +469,16 @@ impl<I, T> Exchange<I, T> {
         outlet: &mut Outlet<T>,
         total: Option<u64>,
         patience: Patience,
+        due: Option<Instant>,
     ) -> News {
         match patience {
-            Patience::None => self.wait_for_one(outlet, total),
+            Patience::None => self.wait_for_one(outlet, total, due),
             Patience::For { results } => self.wait_for_several(outlet, total, results),
         }
         if self.is_aborted() { News::Aborted } else { News::Results }
     }
 
-    fn wait_for_one(&self, outlet: &mut Outlet<T>, total: Option<u64>) {
+    fn wait_for_one(&self, outlet: &mut Outlet<T>, total: Option<u64>, due: Option<Instant>) {
         for _ in 0..LOOKS_BEFORE_SLEEP {
             std::thread::yield_now();
             if self.has_news(total) || outlet.has_new() {
@@ -497,7 +486,13 @@ impl<I, T> Exchange<I, T> {
             }
         }
         self.wake_collector_at(1, outlet);
-        self.waiting.wait_unless(|| self.has_news(total) || outlet.has_new());
+        let mut has_news = || self.has_news(total) || outlet.has_new();
+        match due {
+            None => self.waiting.wait_unless(has_news),
+            Some(due) => {
+                self.waiting.wait_at_most(due.saturating_duration_since(now()), &mut has_news);
+            }
+        }
         self.let_collector_be();
     }
 

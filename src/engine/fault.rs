@@ -18,6 +18,8 @@ pub(crate) enum Fate {
     Skip,
     /// The same, in an earlier stage, where it is accounted.
     SkipEarlier,
+    /// Its item did not fail: an earlier run was done with it. Nobody looks at the error.
+    LeftOut,
 }
 
 impl Fault {
@@ -29,12 +31,16 @@ impl Fault {
         Box::new(Fault { error, fate: Fate::Skip })
     }
 
+    pub(crate) fn left_out() -> Box<Self> {
+        Box::new(Fault { error: Error::Cancelled {}, fate: Fate::LeftOut })
+    }
+
     /// How many items of this stage it fails.
     pub(crate) fn items(&self) -> u64 {
         match self.fate {
             Fate::End => self.error.failed_items(),
             Fate::Skip => 1,
-            Fate::SkipEarlier => 0,
+            Fate::SkipEarlier | Fate::LeftOut => 0,
         }
     }
 }

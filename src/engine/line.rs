@@ -60,7 +60,7 @@ struct Lineup<'a> {
 /// A stage whose run is made.
 trait Enlisted {
     /// Has its token end all stages.
-    fn watch<'a>(self: Box<Self>, all: &Arc<AllRuns>) -> Box<dyn Stage + 'a>
+    fn watch<'a>(self: Box<Self>, all: &Arc<AllRuns>) -> Result<Box<dyn Stage + 'a>, Error>
     where
         Self: 'a;
 }
@@ -73,7 +73,7 @@ trait Stage {
     /// Waits until they have left, and drops what is left.
     fn wind_up(&self);
 
-    fn settle(self: Box<Self>, account: Account);
+    fn settle(self: Box<Self>, account: Account, error: Option<&Error>);
 }
 
 /// The runs of all stages: what any of their tokens ends.
@@ -117,15 +117,16 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Line<'h, R, S> {
     ) -> Result<S::Summary, Error> {
         self.before.reset(source.unread());
         self.last.reset(None);
+        self.last.check_no_journal()?;
         let mut lineup = Lineup::default();
         let Front { first, upstream, join } = self.before.enlist(&mut lineup)?;
-        let run = self.last.new_run(Some(upstream))?;
+        let run = self.last.new_run(Some(upstream), None)?;
         lineup.relays.push(join(run.clone()));
         let consumer = self.last.consumer(run.clone());
         let stack_size = self.last.settings().stack_size;
         lineup.add(self.last, run.clone());
 
-        let (mut stages, relays) = lineup.watch();
+        let (mut stages, relays) = lineup.watch()?;
         let flowed = begin(&first, &run, &mut stages)
             .and_then(|()| flow(&run, relays, consumer, stack_size, || source.feed(&first, next)));
         run.abort();
@@ -141,7 +142,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Line<'h, R, S> {
             }
         };
         for (stage, account) in stages.into_iter().zip(accounts(given, &relayed, taken)) {
-            stage.settle(account);
+            stage.settle(account, result.as_ref().err());
         }
         self.last.keep(failures);
         result
@@ -169,7 +170,8 @@ where
     }
 
     fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, S>, Error> {
-        let run = self.new_run(None)?;
+        self.check_no_journal()?;
+        let run = self.new_run(None, None)?;
         let join = joint(self, run.clone());
         lineup.add(self, run.clone());
         Ok(Front { first: run.clone(), upstream: run, join })
@@ -192,8 +194,9 @@ where
     }
 
     fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, T>, Error> {
+        self.last.check_no_journal()?;
         let Front { first, upstream, join } = self.before.enlist(lineup)?;
-        let run = self.last.new_run(Some(upstream))?;
+        let run = self.last.new_run(Some(upstream), None)?;
         lineup.relays.push(join(run.clone()));
         let join = joint(self.last, run.clone());
         lineup.add(self.last, run.clone());
@@ -228,12 +231,15 @@ impl<'a> Lineup<'a> {
     }
 
     /// Has every token end all stages. One that was used before does so at once.
-    fn watch(self) -> (Vec<Box<dyn Stage + 'a>>, Vec<Between>) {
+    fn watch(self) -> Result<Watched<'a>, Error> {
         let all = Arc::new(AllRuns(self.runs));
-        let stages = self.stages.into_iter().map(|stage| stage.watch(&all)).collect();
-        (stages, self.relays)
+        let stages = self.stages.into_iter().map(|stage| stage.watch(&all));
+        Ok((stages.collect::<Result<_, Error>>()?, self.relays))
     }
 }
+
+/// The stages, and what is between them.
+type Watched<'a> = (Vec<Box<dyn Stage + 'a>>, Vec<Between>);
 
 struct Waiting<'e, R: Runner> {
     engine: &'e mut Engine<R>,
@@ -241,13 +247,13 @@ struct Waiting<'e, R: Runner> {
 }
 
 impl<R: Runner + 'static> Enlisted for Waiting<'_, R> {
-    fn watch<'a>(self: Box<Self>, all: &Arc<AllRuns>) -> Box<dyn Stage + 'a>
+    fn watch<'a>(self: Box<Self>, all: &Arc<AllRuns>) -> Result<Box<dyn Stage + 'a>, Error>
     where
         Self: 'a,
     {
         let Waiting { engine, run } = *self;
-        let session = engine.watch(run, all);
-        Box::new(Working { engine, session, all: all.clone() })
+        let session = engine.watch(run, all)?;
+        Ok(Box::new(Working { engine, session, all: all.clone() }))
     }
 }
 
@@ -260,16 +266,16 @@ struct Working<'e, R: Runner> {
 
 impl<R: Runner + 'static> Stage for Working<'_, R> {
     fn join(&mut self) -> Result<(), Error> {
-        self.engine.join(&mut self.session)
+        self.engine.join(&self.session)
     }
 
     fn wind_up(&self) {
         self.session.wind_up();
     }
 
-    fn settle(self: Box<Self>, account: Account) {
+    fn settle(self: Box<Self>, account: Account, error: Option<&Error>) {
         let Working { engine, session, all } = *self;
-        engine.settle(session, account);
+        engine.settle(session, account, error);
         drop(all);
     }
 }
@@ -310,7 +316,7 @@ fn flow<S: Runner + 'static>(
             if consuming.has_started() {
                 feed();
             }
-            consuming.join()
+            consuming.join().map(|consumed| consumed.unwrap_or_else(|| Consumed::left_behind(last)))
         });
     drop(over);
     // A bug of ours is not to be hidden. It ends the stages after its own in the same way, so the
@@ -337,7 +343,7 @@ fn accounts(given: Given, relayed: &[Relayed], taken: Taken) -> Vec<Account> {
         let own = failure.filter(|failure| given.passed_on != Some(failure.seq));
         stands = failure.is_some() && own.is_none();
         let failed = taken.skipped + own.map_or(0, |failure| failure.items);
-        Account::new(given.items, taken.ok, failed, given.unread)
+        Account::new(given.items, taken.ok, failed, 0, given.unread)
     };
     let mut accounts: Vec<_> = stages.iter().rev().map(account).collect();
     accounts.reverse();
@@ -355,7 +361,8 @@ mod tests {
     }
 
     fn taken(ok: u64, failure: Option<(u64, u64)>) -> Taken {
-        Taken { ok, skipped: 0, failure: failure.map(|(seq, items)| Failure { seq, items }) }
+        let failure = failure.map(|(seq, items)| Failure { seq, items });
+        Taken { ok, failure, ..Taken::default() }
     }
 
     /// Per stage: ok, failed, cancelled.

@@ -19,7 +19,7 @@ use crate::batch::{Batch, Batching, Size};
 use crate::error::Error;
 use crate::measures::Measured;
 use crate::order::Order;
-use crate::policy::Retry;
+use crate::policy::{Retry, Trial};
 use crate::sync::now;
 
 const SCHEDULES: usize = 10_000;
@@ -110,7 +110,7 @@ fn collect(
             break;
         }
         collector.settle(hub);
-        if collector.wait(hub, total) == News::Aborted {
+        if collector.wait(&hub, total, None) == News::Aborted {
             break;
         }
     }
@@ -280,7 +280,7 @@ fn run_with_gaps(batching: Option<Batching>) {
                     break;
                 }
                 collector.settle(&hub);
-                collector.wait(&hub, total);
+                collector.wait(&hub, total, None);
             }
             hub.abort();
         })
@@ -302,7 +302,8 @@ fn run_with_gaps(batching: Option<Batching>) {
 fn run_with_retries(batching: Option<Batching>) {
     let hub = Arc::new(Hub::new(2, 3, batching, None));
     let again = |seq, item, lane| {
-        let retry = Retry { input: item, attempt: 2, due: now(), failed_on: lane };
+        let trial = Box::<Trial>::default().next(lane);
+        let retry = Retry { input: item, due: now(), trial };
         (seq, retry)
     };
     let produce = |lane| {
@@ -313,7 +314,7 @@ fn run_with_retries(batching: Option<Batching>) {
                 let mut gatherer = Gatherer::new(taker, batching);
                 while let Some(gathered) = gatherer.next() {
                     for (seq, item) in gathered.items.into_iter().zip(gathered.inputs) {
-                        if seq % 3 == 0 && gathered.attempt == 1 {
+                        if seq % 3 == 0 && gathered.attempt() == 1 {
                             let (seq, retry) = again(seq, item, lane);
                             hub.retry_later(seq, retry);
                         } else {
@@ -326,7 +327,7 @@ fn run_with_retries(batching: Option<Batching>) {
             let mut taker = taker;
             let mut next = taker.next();
             while let Some((seq, item)) = next {
-                next = if seq % 3 == 0 && taker.attempt() == 1 {
+                next = if seq % 3 == 0 && taker.trial().is_none() {
                     let (seq, retry) = again(seq, item, lane);
                     hub.retry_later(seq, retry);
                     taker.next()
@@ -524,7 +525,7 @@ fn a_result_is_consumed_beside_a_slow_item() {
                 }
                 None => {
                     collector.settle(&hub);
-                    collector.wait(&hub, None);
+                    collector.wait(&hub, None, None);
                 }
             }
         }
@@ -558,7 +559,7 @@ fn a_pausing_source_gets_everything_delivered() {
                         break;
                     }
                     collector.settle(&hub);
-                    collector.wait(&hub, total);
+                    collector.wait(&hub, total, None);
                 }
                 hub.abort();
             })

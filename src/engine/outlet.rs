@@ -47,6 +47,12 @@ impl<T> Outlet<T> {
         self.early.held() > 0 || self.lanes.iter().any(Results::holds_back)
     }
 
+    /// The item that others are held back for, if any are. To be asked when [`pop`](Outlet::pop) found
+    /// nothing.
+    pub(crate) fn awaited(&self) -> Option<u64> {
+        (self.order == Order::Input && self.holds_back()).then(|| self.early.next())
+    }
+
     /// Whether something has come since [`pop`](Outlet::pop) found nothing. Never `false` when
     /// something has that `pop` can find.
     pub(crate) fn has_new(&mut self) -> bool {

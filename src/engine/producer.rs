@@ -1,25 +1,45 @@
 //! One producer's thread.
 
-use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, SendError, Sender};
 
+use super::attendance::Attendance;
 use super::call::{call, drop_quietly};
 use super::exchange::Taker;
+use super::post::Call;
 use super::run::Run;
 use crate::batch::Ceiling;
 use crate::error::{Error, Hook, Site};
+use crate::event::Event;
+use crate::policy::Trial;
 use crate::runner::{ProducerContext, Runner, Station, Wanted};
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::now;
 
 /// What a producer is asked to do. A closed channel asks it to end.
 pub(crate) struct Join<R: Runner> {
     pub(crate) run: Arc<Run<R>>,
     /// Where a producer that makes its state anew says how that went, before it takes an item.
     pub(crate) ready: Option<Sender<Result<(), Error>>>,
-    /// Dropped when the producer has left the run, also by a panic.
-    pub(crate) left: Sender<Infallible>,
+    pub(crate) attendance: Arc<Attendance>,
+}
+
+/// What is kept of an item while a hook has it: a copy, and what is known of it.
+type Held<R> = (Option<<R as Runner>::Input>, Option<Box<Trial>>);
+
+/// What came of an item, and what was kept of it.
+type Worked<R> = (Result<<R as Runner>::Output, Box<Error>>, Held<R>);
+
+/// What a producer does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Goes {
+    On,
+    /// It takes part in no run any more.
+    Away,
+    /// It was left behind, and has come back: it ends.
+    Left,
 }
 
 /// A producer between its `producer_init` and its `producer_end`.
@@ -39,6 +59,8 @@ pub(crate) struct Producer<R: Runner> {
 pub(crate) struct Shared {
     /// Counts the producers without a state.
     pub(crate) stateless: Arc<AtomicUsize>,
+    /// How long each `producer_init` took, in nanoseconds.
+    pub(crate) inits: Arc<[AtomicU64]>,
     /// The extents of all producers' ceilings; [`NO_CEILING`] for none.
     pub(crate) ceilings: Arc<[AtomicU64]>,
 }
@@ -62,27 +84,44 @@ impl<R: Runner> Producer<R> {
 
     /// Takes part in runs until the channel is closed, then calls `producer_end`.
     pub(crate) fn serve(mut self, runs: &Receiver<Join<R>>) -> Result<(), Error> {
-        for Join { run, ready, left } in runs {
+        for Join { run, ready, attendance } in runs {
+            let Some(present) = attendance.enter(self.station.worker) else { continue };
             let bug = AbortOnUnwind(&*run);
-            let outcome = self.prepare(&run.wanted);
+            let Some(outcome) = self.prepare_in_time(&run) else {
+                std::mem::forget(bug);
+                break;
+            };
             let is_ready = outcome.is_ok();
+            let outcome = match outcome {
+                Err(error) if run.policy().min_producers.is_some() => {
+                    run.lose(self.station.worker, error)
+                }
+                outcome => outcome,
+            };
             if let Some(ready) = ready {
-                ready.send(outcome).expect("the run listens until this sender is dropped");
+                // Nobody listens where another was not ready in time: then the run has begun.
+                if let Err(SendError(Err(error))) = ready.send(outcome) {
+                    run.lose(self.station.worker, error).unwrap_or_else(|error| run.end_as(error));
+                }
             }
-            if is_ready {
-                self.work_on(&run);
-            }
+            let goes = if is_ready { self.work_on(&run) } else { Goes::On };
             std::mem::forget(bug);
-            // Before `left` is: whoever waits for it wants to be the last that holds the run.
+            // Whoever waits for this producer to leave wants to be the last that holds the run.
             drop(run);
-            drop(left);
+            drop(present);
+            if let Goes::Left = goes {
+                break;
+            }
         }
         self.end()
     }
 
     fn init(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let cx = ProducerContext::new(&self.station, wanted, &[]);
+        let since = now();
         let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx));
+        let took = u64::try_from((now() - since).as_nanos()).unwrap_or(u64::MAX);
+        self.shared.inits[self.station.worker].store(took, Ordering::Relaxed);
         self.state = Some(state.map_err(|error| *error)?);
         Ok(())
     }
@@ -99,47 +138,156 @@ impl<R: Runner> Producer<R> {
         outcome
     }
 
-    fn work_on(&mut self, run: &Run<R>) {
+    /// As [`prepare`](Producer::prepare), within the limit on that. `None` when the producer was left behind.
+    fn prepare_in_time(&mut self, run: &Run<R>) -> Option<Result<(), Error>> {
+        if self.state.is_some() {
+            return Some(Ok(()));
+        }
+        let worker = self.station.worker;
+        let describe =
+            |()| Call { hook: Hook::ProducerInit, items: vec![], copies: vec![], trial: None };
+        let (outcome, ()) =
+            run.in_time(worker, (), describe, |_| (), || self.prepare(&run.wanted))?;
+        self.tell_if_ready(run);
+        Some(outcome)
+    }
+
+    pub(super) fn tell_if_ready(&self, run: &Run<R>) {
+        if self.state.is_some() {
+            let producer = self.station.worker;
+            let took = Duration::from_nanos(self.shared.inits[producer].load(Ordering::Relaxed));
+            run.chronicle.tell(Event::ProducerReady { producer, took });
+        }
+    }
+
+    fn work_on(&mut self, run: &Run<R>) -> Goes {
         match run.exchange.batching() {
             Some(batching) => self.work_on_batches(run, batching),
             None => self.work_on_items(run),
         }
     }
 
-    fn work_on_items(&mut self, run: &Run<R>) {
-        let mut taker = Taker::new(&run.exchange, self.station.worker);
+    fn work_on_items(&mut self, run: &Run<R>) -> Goes {
+        let worker = self.station.worker;
+        let mut taker = Taker::new(&run.exchange, worker);
         let copies = run.terms.copy.is_some();
+        let mut pen = run.chronicle.pen(worker);
         let mut next = taker.next();
         while let Some((seq, input)) = next {
+            let trial = taker.trial();
             if run.wanted.gave_up_on(Some(seq)) {
                 drop_quietly(input);
                 next = taker.next();
                 continue;
             }
-            if let Err(error) = self.prepare(&run.wanted) {
-                drop_quietly(input);
-                if let Some(fault) = run.end_with(seq, error) {
-                    taker.deliver(seq, Err(fault));
-                }
-                return;
-            }
-            let copy = if copies { run.terms.copy_of(&input) } else { None };
-            let copy = copy.map(|copy| (self.station.worker, copy));
-            let outcome = match self.work(run, seq, input, taker.attempt()) {
-                Ok(output) => {
-                    copy.into_iter().for_each(drop_quietly);
-                    Ok(output)
-                }
-                Err(error) => match run.judge(seq, *error, copy) {
-                    Some(fault) => Err(fault),
-                    None => {
+            let input = match self.state {
+                Some(_) => input,
+                None => match self.prepare_for(run, seq, input, &trial, &mut taker) {
+                    Ok(input) => input,
+                    Err(Goes::On) => {
                         next = taker.next();
                         continue;
                     }
+                    Err(goes) => return goes,
                 },
+            };
+            let copy = if copies { run.terms.copy_of(&input) } else { None };
+            if let Some(pen) = &mut pen {
+                let attempt = trial.as_ref().map_or(1, |trial| trial.attempt);
+                pen.started(seq, run.name_of(seq), attempt);
+            }
+            let Some((outcome, (copy, trial))) = self.work_in_time(run, seq, input, (copy, trial))
+            else {
+                return Goes::Left;
+            };
+            if let Some(pen) = &mut pen {
+                pen.finished(seq);
+            }
+            let outcome = match outcome {
+                Ok(output) => {
+                    copy.into_iter().for_each(drop_quietly);
+                    if trial.is_some() || taker.is_careful() {
+                        taker.be_careful();
+                        run.succeeded(seq, worker);
+                    }
+                    Ok(output)
+                }
+                Err(error) => {
+                    taker.be_careful();
+                    match run.judge(seq, *error, worker, trial, copy) {
+                        Some(fault) => Err(fault),
+                        None => {
+                            next = taker.next();
+                            continue;
+                        }
+                    }
+                }
             };
             next = taker.deliver_and_next(seq, outcome);
         }
+        Goes::On
+    }
+
+    /// Makes the state anew that an item needs, and gives that back if there is one now. Else the item has
+    /// gone elsewhere, or failed with what `producer_init` did, if nobody else is left.
+    #[cold]
+    fn prepare_for(
+        &mut self,
+        run: &Run<R>,
+        seq: u64,
+        input: R::Input,
+        trial: &Option<Box<Trial>>,
+        taker: &mut Taker<'_, R::Input, R::Output>,
+    ) -> Result<R::Input, Goes> {
+        let worker = self.station.worker;
+        let describe = |input| {
+            let (hook, trial) = (Hook::ProducerInit, trial.clone());
+            Call { hook, items: vec![seq], copies: vec![Some(input)], trial }
+        };
+        let unpack = |mut call: Call<R::Input>| {
+            call.copies
+                .pop()
+                .flatten()
+                .expect("it was put there, and whoever takes it takes the call")
+        };
+        let prepare = || self.prepare(&run.wanted);
+        let (outcome, input) =
+            run.in_time(worker, input, describe, unpack, prepare).ok_or(Goes::Left)?;
+        let Err(error) = outcome else {
+            self.tell_if_ready(run);
+            return Ok(input);
+        };
+        if let Err(error) = run.lose(worker, error) {
+            drop_quietly(input);
+            let fault = run.end_with(seq, error);
+            fault.into_iter().for_each(|fault| taker.deliver(seq, Err(fault)));
+            // What comes before and waits to be tried again is wanted, and nobody else may be there to have
+            // it fail.
+            return Err(Goes::On);
+        }
+        run.hand_on(seq, input, trial.clone());
+        Err(Goes::Away)
+    }
+
+    /// Calls the hook for an item, of which `held` is kept. `None` when the producer was left behind.
+    #[inline]
+    fn work_in_time(
+        &mut self,
+        run: &Run<R>,
+        seq: u64,
+        input: R::Input,
+        held: Held<R>,
+    ) -> Option<Worked<R>> {
+        let attempt = held.1.as_ref().map_or(1, |trial| trial.attempt);
+        let describe = |(copy, trial)| Call {
+            hook: Hook::ProducerWork,
+            items: vec![seq],
+            copies: vec![copy],
+            trial,
+        };
+        let unpack = |mut call: Call<R::Input>| (call.copies.pop().flatten(), call.trial.take());
+        let worker = self.station.worker;
+        run.in_time(worker, held, describe, unpack, || self.work(run, seq, input, attempt))
     }
 
     fn work(
@@ -150,7 +298,9 @@ impl<R: Runner> Producer<R> {
         attempt: u32,
     ) -> Result<R::Output, Box<Error>> {
         let items = [seq];
-        let cx = ProducerContext::new(&self.station, &run.wanted, &items).with_attempt(attempt);
+        let cx = ProducerContext::new(&self.station, &run.wanted, &items)
+            .with_attempt(attempt)
+            .with_leave(run.post(self.station.worker).map(|post| &post.is_left));
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
         let outcome = call(
             Hook::ProducerWork,
@@ -196,6 +346,7 @@ pub(super) fn site(station: &Station, items: &[u64], attempt: Option<u32>) -> Si
         device: station.place.devices().first().copied(),
         worker: Some(station.worker),
         attempt,
+        key: None,
     }
 }
 

@@ -8,7 +8,7 @@ use super::consumer::{AbortAtEnd, Failure, Taken};
 use super::exchange::Feeder;
 use super::fault::{Fate, Fault};
 use super::run::Run;
-use super::source::measure_and_push;
+use super::source::look_and_push;
 use super::window::Window;
 use crate::error::Error;
 use crate::order::Order;
@@ -114,6 +114,11 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
         let mut progress = Progress::default();
         while self.take_credit(collector, feeder) {
             let Some((seq, outcome)) = from.next_result(collector, &mut total) else {
+                if let Some(error) = from.take_doom() {
+                    let (seq, items) = (collector.consumed(), error.items().len() as u64);
+                    let failure = Failure { seq, items };
+                    return (progress, Ended::Failed(failure, Fault::ending(error)));
+                }
                 let is_complete = total == Some(collector.consumed());
                 let gives_up = from.policy().gives_up_at_end(progress.skipped, progress.items());
                 let ended = match is_complete {
@@ -129,6 +134,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
                 Ok(output) => self.give(feeder, output, &mut progress),
                 Err(fault) if fault.fate == Fate::End => {
                     let failure = Failure { seq, items: fault.items() };
+                    from.tell_of_failure(&fault.error);
                     Err(Ended::Failed(failure, fault))
                 }
                 Err(fault) => self.pass_over(feeder, seq, *fault, &mut progress),
@@ -136,6 +142,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             if let Err(ended) = ended {
                 return (progress, ended);
             }
+            from.strike(seq);
             collector.done(&from.exchange);
         }
         (progress, Ended::Unwanted)
@@ -149,15 +156,15 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
         progress: &mut Progress,
     ) -> Result<(), Ended> {
         let to = &*self.to;
-        let given = match &to.terms.measures {
-            None => {
+        let given = match to.terms.measures.is_none() && !to.asks_for_names() {
+            true => {
                 feeder.push(&to.exchange, output);
                 Ok(())
             }
-            Some(measures) => measure_and_push(to, feeder, measures, output),
+            false => look_and_push(to, feeder, progress.places, output),
         };
         if let Err(unfit) = given {
-            let error = unfit.into_error(progress.places);
+            let error = to.named(unfit.into_error(progress.places));
             match to.verdict(&error) {
                 Verdict::Skip => {
                     let fault = Err(Fault::skipped(error));
@@ -167,6 +174,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             }
         }
         progress.handed += 1;
+        self.from.chronicle.consumed(progress.handed);
         progress.places += 1;
         Ok(())
     }
@@ -180,6 +188,9 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
         progress: &mut Progress,
     ) -> Result<(), Ended> {
         progress.skipped += fault.items();
+        if fault.fate == Fate::Skip {
+            self.from.tell_of_failure(&fault.error);
+        }
         if self.from.policy().gives_up_at(progress.skipped, progress.items()) {
             return Err(progress.too_many_failures(seq, Some(fault.error)));
         }
@@ -211,7 +222,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
         ended: Ended,
     ) -> Relayed {
         let Progress { handed, skipped, places } = progress;
-        let mut taken = Taken { ok: handed, skipped, failure: None };
+        let mut taken = Taken { ok: handed, skipped, ..Taken::default() };
         let mut given = Given { items: handed, unread: None, passed_on: None };
         let fault = match ended {
             Ended::Complete => {
@@ -248,10 +259,20 @@ mod tests {
 
     use super::*;
     use crate::closures::map;
+    use crate::engine::chronicle::{Chronicle, Detail};
+    use crate::engine::run::Shape;
     use crate::runner::RunControl;
 
     fn run_of<R: Runner>(_: &R, upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<R>> {
-        Arc::new(Run::new(Order::Input, 1, 4, None, Arc::default(), upstream))
+        let shape = Shape { order: Order::Input, producers: 1, window: 4, batching: None };
+        Arc::new(Run::new(
+            shape,
+            Arc::default(),
+            [],
+            upstream,
+            Arc::new(Chronicle::new(1, None, Detail::Run)),
+            None,
+        ))
     }
 
     /// That the later run has a feeder already is a bug, and stands for any other.

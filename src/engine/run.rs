@@ -1,23 +1,32 @@
 //! What the threads of one run share.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::batch::Batching;
 use crate::cancel::{Interrupt, Pulling};
 use crate::engine::call::{catch, drop_quietly};
+use crate::engine::chronicle::Chronicle;
 use crate::engine::collector::Collector;
 use crate::engine::exchange::{Exchange, News};
-use crate::engine::fault::{Fate, Fault};
+use crate::engine::fault::Fate;
+use crate::engine::ledger::Ledger;
+use crate::engine::losses::Loss;
 use crate::engine::outbox::Outcome;
+use crate::engine::post::Post;
+use crate::engine::roll::{Entry, Roll};
+use crate::engine::source::Unfit;
 use crate::engine::terms::Terms;
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::event::Event;
+use crate::journal::{Key, Plan};
 use crate::measures::Measure;
 use crate::order::Order;
-use crate::policy::{Policy, Retry, Verdict};
+use crate::policy::{Policy, Roster};
 use crate::runner::{RunControl, Runner, Wanted};
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock, now};
 
 /// What became of one item of a runner.
@@ -40,31 +49,101 @@ pub(crate) struct Run<R: Runner> {
     halted: Receiver<()>,
     /// The stage before in a pipeline, which works for this run only.
     upstream: Option<Arc<dyn RunControl>>,
+    /// The producers that take part no more.
+    pub(super) losses: Mutex<Vec<Loss>>,
+    /// What ends the run, where it is the failure of no item.
+    doom: Mutex<Option<Error>>,
+    is_doomed: AtomicBool,
+    /// One for each producer, where somebody keeps their time.
+    pub(super) posts: Option<Box<[Post<R::Input>]>>,
+    pub(crate) tally: Tally,
+    pub(crate) chronicle: Arc<Chronicle>,
+    /// `None` where items have no names.
+    pub(super) roll: Option<Mutex<Roll>>,
+    /// `None` where nothing is written down.
+    pub(super) ledger: Option<Arc<Ledger>>,
+    /// Dropped when nobody waits for the consumer any more.
+    awaiting: Mutex<Option<Sender<()>>>,
+    pub(crate) consumer_left: Receiver<()>,
+}
+
+/// What comes next to a collector.
+pub(crate) enum Next<R: Runner> {
+    Result(u64, RunOutcome<R>),
+    /// Nothing, until the time that it was to wait for.
+    Due,
+    /// There is no more, or nobody wants more.
+    Over,
+}
+
+/// What a run is like, whatever its items.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) order: Order,
+    pub(crate) producers: usize,
+    /// At the beginning.
+    pub(crate) window: usize,
+    pub(crate) batching: Option<Batching>,
+}
+
+/// What the consumer has taken, for whoever does not wait until it says so.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    ok: AtomicU64,
+    skipped: AtomicU64,
+}
+
+impl Tally {
+    pub(crate) fn set(&self, ok: u64, skipped: u64) {
+        self.ok.store(ok, Ordering::Relaxed);
+        self.skipped.store(skipped, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> (u64, u64) {
+        (self.ok.load(Ordering::Relaxed), self.skipped.load(Ordering::Relaxed))
+    }
 }
 
 impl<R: Runner> Run<R> {
     pub(crate) fn new(
-        order: Order,
-        producers: usize,
-        window: usize,
-        batching: Option<Batching>,
+        shape: Shape,
         terms: Arc<Terms<R::Input>>,
+        gone: impl IntoIterator<Item = usize>,
         upstream: Option<Arc<dyn RunControl>>,
+        chronicle: Arc<Chronicle>,
+        ledger: Option<Arc<Ledger>>,
     ) -> Self {
+        let Shape { order, producers, window, batching } = shape;
+        let roster = Roster::new(producers, terms.policy.fence_after, gone);
         let (halting, halted) = bounded(0);
+        let (awaiting, consumer_left) = bounded(0);
+        let has_entries = terms.name.is_some() || terms.hash.is_some();
+        let roll = has_entries.then(Mutex::default);
+        let is_timed = terms.limits.tick().is_some();
         let measures = terms.measures.as_ref();
         let most_weight = measures.and_then(|measures| measures.most(Measure::Weight));
         Run {
             halting: Mutex::new(Some(halting)),
             halted,
             upstream,
-            exchange: Exchange::new(producers, window, batching, most_weight),
+            exchange: Exchange::new(producers, window, batching, most_weight)
+                .with_roster(roster, is_timed),
             terms,
             wanted: Wanted::all(),
             consumable: Wanted::all(),
             order,
             cancelled: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            losses: Mutex::new(vec![]),
+            doom: Mutex::new(None),
+            is_doomed: AtomicBool::new(false),
+            posts: is_timed.then(|| (0..producers).map(|_| Post::new()).collect()),
+            tally: Tally::default(),
+            chronicle,
+            roll,
+            ledger,
+            awaiting: Mutex::new(Some(awaiting)),
+            consumer_left,
         }
     }
 
@@ -75,73 +154,94 @@ impl<R: Runner> Run<R> {
             Order::Input => seq,
             Order::Completion => 0,
         };
+        // First: what is not wanted any more is dropped and its credit given back, with which nothing may be
+        // pulled.
+        self.halt();
         self.wanted.give_up_from(first_unwanted);
         self.consumable.give_up_from(first_unwanted);
-        self.halt();
+        // Whoever is suspended is needed for the items before.
+        self.exchange.end_trials();
     }
 
-    /// What comes of an item that failed with this error. `None` when nobody asks any more, and the error
-    /// is dropped: the run was ended, or has failed already, and a hook may have returned it because it
-    /// saw that. `None` also when there is another attempt: with the copy, where there is one, on another
-    /// producer than the one that failed it.
-    pub(crate) fn judge(
-        &self,
-        seq: u64,
-        error: Error,
-        copy: Option<(usize, R::Input)>,
-    ) -> Option<Box<Fault>> {
-        if self.wanted.gave_up_on(Some(seq)) {
-            drop_quietly((error, copy));
-            return None;
-        }
-        let verdict = self.verdict(&error);
-        match copy {
-            Some((worker, input)) if verdict == Verdict::Retry => {
-                self.retry(seq, &error, worker, input);
-                drop_quietly(error);
-                return None;
+    /// Whether the feeder has to [`admit`](Run::admit) each item.
+    pub(crate) fn asks_for_names(&self) -> bool {
+        self.roll.is_some() || self.ledger.is_some()
+    }
+
+    /// An item was pulled. Whether it is to be worked on.
+    pub(crate) fn admit(&self, seq: u64, item: &R::Input) -> Result<Plan, Unfit> {
+        let Some(roll) = &self.roll else { return self.plan(&Key::Position(seq)) };
+        let entry = match (&self.terms.name, &self.terms.hash) {
+            (Some(name), _) => {
+                let name = catch(|| name(item)).map_err(Unfit::KeyPanicked)?;
+                lock(roll).call(&name)
             }
-            copy => drop_quietly(copy),
-        }
-        self.settle(seq, error, verdict)
-    }
-
-    /// What comes of an item with this verdict that is not tried again.
-    pub(crate) fn settle(&self, seq: u64, error: Error, verdict: Verdict) -> Option<Box<Fault>> {
-        let verdict = match verdict {
-            Verdict::Retry => self.terms.policy.verdict_without_retry(&error),
-            verdict => verdict,
+            (None, Some(hash)) => {
+                let hash = catch(|| hash(item)).map_err(Unfit::KeyPanicked)?;
+                Entry { shown: None, key: Key::HashedPosition { position: seq, hash } }
+            }
+            (None, None) => Entry { shown: None, key: Key::Position(seq) },
         };
-        match verdict {
-            Verdict::Skip => Some(Fault::skipped(error)),
-            Verdict::Retry | Verdict::Stop => self.end_with(seq, error),
+        let plan = self.plan(&entry.key)?;
+        if plan == Plan::Run {
+            lock(roll).enter(seq, entry);
+        }
+        Ok(plan)
+    }
+
+    fn plan(&self, key: &Key) -> Result<Plan, Unfit> {
+        let Some(ledger) = &self.ledger else { return Ok(Plan::Run) };
+        ledger.plan(key).map_err(Unfit::Journal)
+    }
+
+    /// What an item is called that is out.
+    pub(crate) fn name_of(&self, seq: u64) -> Option<Arc<str>> {
+        lock(self.roll.as_ref()?).shown(seq)
+    }
+
+    /// An error with the name of its item in it.
+    pub(crate) fn named(&self, mut error: Error) -> Error {
+        if let Some(roll) = &self.roll
+            && let Some(item) = error.item()
+            && let Some(key) = error.key_mut()
+            && key.is_none()
+        {
+            *key = lock(roll).shown(item);
+        }
+        error
+    }
+
+    /// The collector is done with an item.
+    #[inline]
+    pub(crate) fn strike(&self, seq: u64) {
+        if let Some(roll) = &self.roll {
+            lock(roll).strike(seq);
         }
     }
 
-    /// Has the item tried again, on another producer than `worker`, which failed it.
-    pub(crate) fn retry(&self, seq: u64, error: &Error, worker: usize, input: R::Input) {
-        let attempts = error.attempt().unwrap_or(1);
-        let due = now() + self.terms.policy.backoff.after(attempts);
-        let attempt = attempts.saturating_add(1);
-        self.exchange.retry_later(seq, Retry { input, attempt, due, failed_on: worker });
-    }
-
-    /// As [`judge`](Run::judge), for what nobody can go on after.
-    pub(crate) fn end_with(&self, seq: u64, error: Error) -> Option<Box<Fault>> {
-        if self.wanted.gave_up_on(Some(seq)) {
-            drop_quietly(error);
-            return None;
+    /// The run fails, but not at an item.
+    pub(crate) fn end_as(&self, error: Error) {
+        let mut doom = lock(&self.doom);
+        if doom.is_none() {
+            *doom = Some(error);
         }
-        self.fail(seq);
-        Some(Fault::ending(error))
+        drop(doom);
+        self.is_doomed.store(true, Ordering::Relaxed);
+        self.abort();
     }
 
-    /// What the policy says of an error. A rule of the user's that panics is no reason to go on.
-    pub(crate) fn verdict(&self, error: &Error) -> Verdict {
-        catch(|| self.terms.policy.judge(error)).unwrap_or_else(|message| {
-            tracing::warn!(%message, "the function that classifies errors panicked; the run stops");
-            Verdict::Stop
-        })
+    /// What the run failed with, if not at an item.
+    pub(crate) fn take_doom(&self) -> Option<Error> {
+        lock(&self.doom).take()
+    }
+
+    pub(crate) fn is_doomed(&self) -> bool {
+        self.is_doomed.load(Ordering::Relaxed)
+    }
+
+    /// Nobody waits for the consumer any more.
+    pub(crate) fn leave_consumer(&self) {
+        drop(lock(&self.awaiting).take());
     }
 
     pub(crate) fn policy(&self) -> &Policy {
@@ -186,13 +286,27 @@ impl<R: Runner> Run<R> {
         collector: &mut Collector<R::Output>,
         total: &mut Option<u64>,
     ) -> Option<(u64, RunOutcome<R>)> {
+        match self.next_before(collector, total, || None) {
+            Next::Result(seq, outcome) => Some((seq, outcome)),
+            Next::Due | Next::Over => None,
+        }
+    }
+
+    /// As [`next_result`](Run::next_result), but waits no longer than until the time that `due` says.
+    #[inline]
+    pub(crate) fn next_before(
+        &self,
+        collector: &mut Collector<R::Output>,
+        total: &mut Option<u64>,
+        due: impl Fn() -> Option<Instant>,
+    ) -> Next<R> {
         loop {
-            if self.is_cancelled() || self.is_stopped() {
-                return None;
+            if self.is_cancelled() || self.is_stopped() || self.is_doomed() {
+                return Next::Over;
             }
             if let Some((seq, outcome)) = collector.pop() {
                 if !self.is_pointless(seq, &outcome) {
-                    return Some((seq, outcome));
+                    return Next::Result(seq, outcome);
                 }
                 drop_quietly(outcome);
                 collector.done(&self.exchange);
@@ -200,11 +314,22 @@ impl<R: Runner> Run<R> {
             }
             *total = total.or_else(|| self.exchange.total());
             if *total == Some(collector.consumed()) {
-                return None;
+                return Next::Over;
             }
             collector.settle(&self.exchange);
-            let news = collector.wait(&self.exchange, *total);
+            let due = due();
+            if due.is_some_and(|due| due <= now()) {
+                return Next::Due;
+            }
+            let news = collector.wait(&self.exchange, *total, due);
+            self.tell_of_head(collector);
             self.check(news);
+        }
+    }
+
+    pub(crate) fn tell_of_head(&self, collector: &mut Collector<R::Output>) {
+        if let Some((item, lasted)) = collector.news_of_head() {
+            self.chronicle.tell(Event::HeadStalled { item, lasted });
         }
     }
 
@@ -222,7 +347,7 @@ impl<R: Runner> Run<R> {
     /// When the run was aborted by nobody: a thread of ours has died.
     pub(crate) fn check(&self, news: News) {
         if let News::Aborted = news {
-            let expected = self.is_cancelled() || self.is_stopped();
+            let expected = self.is_cancelled() || self.is_stopped() || self.is_doomed();
             assert!(expected, "another thread died of a bug in gangline; its panic tells more");
         }
     }
@@ -267,4 +392,19 @@ impl<R: Runner> RunControl for Run<R> {
     fn gave_up_on(&self, item: Option<u64>) -> bool {
         self.consumable.gave_up_on(item)
     }
+
+    fn note(&self, note: Vec<u8>) -> Result<()> {
+        Ok(self.ledger.as_ref().map_or(Ok(()), |ledger| ledger.draft(note))?)
+    }
+
+    fn last_note(&self) -> Option<&[u8]> {
+        self.ledger.as_ref()?.last_note()
+    }
+}
+
+/// The texts of an error and its causes, which are the user's code too.
+pub(crate) fn text_of(error: &Error) -> Arc<str> {
+    catch(|| format!("{error:#}"))
+        .unwrap_or_else(|_| "an error whose text panics".to_owned())
+        .into()
 }

@@ -1,20 +1,24 @@
 //! One handle's engine: its crew, and the run or stream in progress.
 
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, bounded};
-
+use super::attendance::Attendance;
 use super::call::{catch, drop_quietly};
+use super::chronicle::{Chronicle, Detail, Observers, Observing};
 use super::collector::Collector;
 use super::consumer::{Consumed, Consumer, Taken};
 use super::crew::{Building, Crew, cancelled_or};
 use super::exchange::{Feeder, News};
 use super::fault::{Fate, Fault};
-use super::run::Run;
+use super::ledger::Ledger;
+use super::losses::Loss;
+use super::run::{Run, Shape};
 use super::source::{Pulled, Source};
+use super::telling::Told;
 use super::terms::Terms;
+use super::timekeeper::Timekeeper;
 use super::window::Window;
 use crate::account::Account;
 use crate::batch::{Batching, Grouping};
@@ -24,6 +28,7 @@ use crate::cfg::CfgNode;
 use crate::cpu_threads::CpuThreads;
 use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::order::Order;
 use crate::policy::Policy;
 use crate::runner::{RunControl, Runner, Station};
@@ -49,26 +54,42 @@ pub(crate) struct Engine<R: Runner> {
     /// `None` only while the engine is dropped.
     runner: Option<Arc<R>>,
     cfg: Arc<CfgNode>,
-    settings: Settings,
+    pub(super) settings: Settings,
     terms: Arc<Terms<R::Input>>,
     /// Which requests of the token are spent for this handle.
     seen: Seen,
     /// `None` while closed.
-    crew: Option<Crew<R>>,
+    pub(super) crew: Option<Crew<R>>,
     /// A stream in progress. It is here, and not in the caller's `Stream`, so that one that the
     /// caller leaked can still be ended.
     streaming: Option<Streaming<R>>,
-    account: Account,
+    pub(super) account: Account,
     /// The errors that the last run skipped over: the first of them.
     failures: Vec<Error>,
+    /// The producers of this crew that take part in no run any more, and why.
+    pub(super) gone: BTreeMap<usize, Loss>,
+    /// Never locked, since there is always `&mut`: it makes a handle `Sync`, which observers need not be.
+    observers: Mutex<Observers>,
+    pub(super) told: Told,
+    /// What is written down of the last run.
+    pub(super) chronicle: Arc<Chronicle>,
 }
 
 /// A run that producers take part in.
 pub(super) struct Session<R: Runner> {
     run: Arc<Run<R>>,
-    /// Disconnected when all producers have left, or none has joined.
-    all_left: Receiver<Infallible>,
+    attendance: Arc<Attendance>,
+    /// Locked by nobody but whoever ends the session.
+    timekeeper: Mutex<Option<Timekeeper>>,
+    observing: Option<Observing>,
     watch: Watch,
+}
+
+/// What is left of a session that is over.
+pub(super) struct Over<R: Runner> {
+    run: Arc<Run<R>>,
+    observing: Option<Observing>,
+    seen: Seen,
 }
 
 /// A stream's session, with what its caller has seen of it.
@@ -104,8 +125,11 @@ impl<R: Runner + 'static> Engine<R> {
         cfg: CfgNode,
         settings: Settings,
         terms: Terms<R::Input>,
+        told: Told,
+        observers: Mutex<Observers>,
     ) -> Result<Self, Error> {
         settings.devices.check()?;
+        let chronicle = Arc::new(Chronicle::new(0, told.description.clone(), Detail::Run));
         let seen = settings.token.seen();
         let mut engine = Engine {
             runner: Some(Arc::new(runner)),
@@ -117,6 +141,10 @@ impl<R: Runner + 'static> Engine<R> {
             streaming: None,
             account: Account::default(),
             failures: vec![],
+            gone: BTreeMap::new(),
+            observers,
+            told,
+            chronicle,
         };
         engine.activate()?;
         Ok(engine)
@@ -131,11 +159,17 @@ impl<R: Runner + 'static> Engine<R> {
         let watch = token.watch_from_now(&building);
         let hired = self.lock_gpus(&building).and_then(|gpus| {
             let stations = self.stations(gpus);
-            Crew::hire(self.shared_runner(), stations, self.settings.stack_size, &building)
+            let least = self.terms.policy.min_producers.unwrap_or(stations.len());
+            let stack_size = self.settings.stack_size;
+            let limit = self.terms.limits.init;
+            Crew::hire(self.shared_runner(), stations, stack_size, &building, least, limit)
         });
         match hired {
             Ok(crew) => {
+                self.gone.clear();
+                let losses = crew.losses().to_vec();
                 self.crew = Some(crew);
+                self.take_leave(&losses);
                 Ok(())
             }
             Err(error) => {
@@ -183,7 +217,8 @@ impl<R: Runner + 'static> Engine<R> {
         next: impl Fn(&mut I) -> Option<Result<R::Input>>,
     ) -> Result<R::Summary, Error> {
         self.reset(source.unread());
-        let session = self.begin()?;
+        let ledger = self.open_journal()?;
+        let session = self.begin(ledger)?;
         let run = &session.run;
         let consumed = if run.is_cancelled() {
             let result = Err(Error::Cancelled {});
@@ -191,10 +226,22 @@ impl<R: Runner + 'static> Engine<R> {
         } else {
             self.feed_and_consume(run, &mut source, next)
         };
-        self.seen = session.end();
-        let Consumed { result, taken, failures } = consumed?;
+        let over = session.end();
+        let consumed = consumed.unwrap_or_else(|error| Consumed {
+            result: Err(error),
+            taken: Taken::default(),
+            failures: vec![],
+        });
+        let Consumed { result, taken, failures } = consumed;
         self.failures = failures;
-        self.account = Account::new(source.pulled(), taken.ok, taken.failed(), source.unread());
+        self.account = Account::new(
+            source.pulled(),
+            taken.ok,
+            taken.failed(),
+            taken.left_out,
+            source.unread(),
+        );
+        self.part(over, result.as_ref().err());
         result
     }
 
@@ -209,7 +256,7 @@ impl<R: Runner + 'static> Engine<R> {
             source.feed(run, next);
         }
         match consuming.join() {
-            Ok(consumed) => Ok(consumed),
+            Ok(consumed) => Ok(consumed.unwrap_or_else(|| Consumed::left_behind(run))),
             // Hooks are caught, so this is a bug of ours, which is not to be hidden.
             Err(payload) => std::panic::resume_unwind(payload),
         }
@@ -221,55 +268,92 @@ impl<R: Runner + 'static> Engine<R> {
         Consumer::new(runner, cfg, run, self.settings.order, self.window())
     }
 
+    /// The journal, opened for a run, if there is one. A closed runner leaves it alone.
+    fn open_journal(&self) -> Result<Option<Arc<Ledger>>, Error> {
+        let Some(journal) = self.terms.journal.as_ref().filter(|_| self.is_active()) else {
+            return Ok(None);
+        };
+        let cfg = serde_json::to_value(&*self.cfg).expect("a tree of values is one in JSON");
+        Ok(Some(Arc::new(Ledger::open(journal, cfg, self.terms.key_kind())?)))
+    }
+
+    /// What has no consumer has no journal.
+    pub(super) fn check_no_journal(&self) -> Result<(), Error> {
+        match self.terms.journal {
+            Some(_) => Err(Error::JournalOfRuns {}),
+            None => Ok(()),
+        }
+    }
+
     /// Begins a run: every producer takes part in it, and has a state.
-    fn begin(&mut self) -> Result<Session<R>, Error> {
-        let run = self.new_run(None)?;
-        let mut session = self.watch(run.clone(), &run);
+    fn begin(&mut self, ledger: Option<Arc<Ledger>>) -> Result<Session<R>, Error> {
+        let run = self.new_run(None, ledger)?;
+        let session = self.watch(run.clone(), &run)?;
         // A request made before the run ends it at its start: no producer is needed, nor a state
         // made anew for it.
         if run.exchange.is_halted() {
             return Ok(session);
         }
-        match self.join(&mut session) {
+        match self.join(&session) {
             Ok(()) => Ok(session),
             Err(error) => {
-                let is_cancelled = run.is_cancelled();
-                self.seen = session.end();
-                cancelled_or(is_cancelled, Err(error))
+                let failed = cancelled_or(run.is_cancelled(), Err(error));
+                let over = session.end();
+                self.part(over, failed.as_ref().err());
+                failed
             }
         }
     }
 
     /// A run that nobody takes part in yet.
     pub(super) fn new_run(
-        &self,
+        &mut self,
         upstream: Option<Arc<dyn RunControl>>,
+        ledger: Option<Arc<Ledger>>,
     ) -> Result<Arc<Run<R>>, Error> {
         let crew = self.crew.as_ref().ok_or(Error::Closed {})?;
         if crew.is_own_thread() {
             return Err(Error::OwnThread {});
         }
+        let (here, least) = (crew.len() - self.gone.len(), self.least_producers());
+        if here < least {
+            return Err(Error::TooFewProducers { here, least, source: None });
+        }
         let Settings { order, batching, .. } = self.settings;
         let (window, terms) = (self.window().size(), self.terms.clone());
-        Ok(Arc::new(Run::new(order, crew.len(), window, batching, terms, upstream)))
+        let gone = self.gone.keys().copied();
+        let (producers, description) = (crew.len(), self.told.description.clone());
+        let chronicle = Arc::new(Chronicle::new(producers, description, self.told.detail));
+        self.chronicle = chronicle.clone();
+        self.tell_of_start(&chronicle);
+        let shape = Shape { order, producers, window, batching };
+        Ok(Arc::new(Run::new(shape, terms, gone, upstream, chronicle, ledger)))
     }
 
     /// Has the token end `target`, which `run` is, or is part of.
     pub(super) fn watch(
-        &self,
+        &mut self,
         run: Arc<Run<R>>,
         target: &Arc<impl Interrupt + 'static>,
-    ) -> Session<R> {
+    ) -> Result<Session<R>, Error> {
+        let observers =
+            self.observers.get_mut().expect("it is never locked, so it is not poisoned");
+        let observing = Observing::start(&run.chronicle, std::mem::take(observers))?;
         let watch = self.settings.token.watch(self.seen, target);
-        Session { run, all_left: never(), watch }
+        let attendance = Attendance::new(self.settings.devices.len());
+        Ok(Session { run, attendance, timekeeper: Mutex::new(None), observing, watch })
     }
 
     /// Has every producer take part, once it has a state.
-    pub(super) fn join(&self, session: &mut Session<R>) -> Result<(), Error> {
+    pub(super) fn join(&self, session: &Session<R>) -> Result<(), Error> {
         let crew = self.crew.as_ref().expect("a run is made where there is a crew");
-        let (all_left, ready) = crew.join(&session.run);
-        session.all_left = all_left;
-        ready
+        let Session { run, attendance, timekeeper, .. } = session;
+        if let Some(tick) = self.terms.limits.tick() {
+            let devices = self.settings.devices.clone();
+            let keeper = Timekeeper::start(run.clone(), attendance.clone(), devices, tick)?;
+            *timekeeper.lock().expect("nothing panics under this lock") = Some(keeper);
+        }
+        crew.join(run, attendance, |worker| self.gone.contains_key(&worker))
     }
 
     pub(super) fn window(&self) -> Window {
@@ -293,7 +377,8 @@ impl<R: Runner + 'static> Engine<R> {
     /// Begins a stream, which goes on with [`next`](Engine::next).
     pub(crate) fn begin_stream(&mut self, unread: Option<u64>) -> Result<(), Error> {
         self.reset(unread);
-        let session = self.begin()?;
+        self.check_no_journal()?;
+        let session = self.begin(None)?;
         let feeder = Feeder::new(&session.run.exchange);
         let collector = Collector::new(
             &session.run.exchange,
@@ -320,7 +405,7 @@ impl<R: Runner + 'static> Engine<R> {
             Some(Yield::Output(output)) => Some(Ok(output)),
             Some(Yield::Skipped(error)) => Some(Err(error)),
             Some(Yield::Last(error)) => {
-                self.end_stream();
+                self.end_stream_with(Some(&error));
                 Some(Err(error))
             }
             None => {
@@ -373,14 +458,34 @@ impl<R: Runner> Engine<R> {
     /// Makes ready for a run.
     pub(super) fn reset(&mut self, unread: Option<u64>) {
         self.end_stream();
-        self.account = Account::new(0, 0, 0, unread);
+        self.account = Account::new(0, 0, 0, 0, unread);
         std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
     }
 
     /// The run of a session is over: what it came to, and which requests are spent with it.
-    pub(super) fn settle(&mut self, session: Session<R>, account: Account) {
+    pub(super) fn settle(&mut self, session: Session<R>, account: Account, error: Option<&Error>) {
         self.account = account;
-        self.seen = session.watch.spend();
+        self.part(session.over(), error);
+    }
+
+    /// Takes over what is left of a session, which ended with that error, if any. The account is known.
+    fn part(&mut self, over: Over<R>, error: Option<&Error>) {
+        let Over { run, observing, seen } = over;
+        self.seen = seen;
+        self.take_leave(&run.losses());
+        // Also where somebody who was left behind still has the run.
+        run.ledger().into_iter().for_each(|ledger| ledger.close());
+        let totals = Arc::new(self.totals(&run, error));
+        run.chronicle.tell(Event::RunEnded { totals });
+        if let Some(observing) = observing {
+            let observers = self.observers.get_mut();
+            *observers.expect("it is never locked, so it is not poisoned") = observing.join();
+        }
+    }
+
+    /// How many producers a run needs.
+    fn least_producers(&self) -> usize {
+        self.terms.policy.min_producers.unwrap_or(1)
     }
 
     pub(crate) fn set_cfg(&mut self, cfg: CfgNode) -> Result<(), Error> {
@@ -392,6 +497,9 @@ impl<R: Runner> Engine<R> {
     }
 
     pub(crate) fn close(&mut self) -> Result<(), Error> {
+        if !self.is_own_thread() {
+            self.end_stream();
+        }
         let Some(mut crew) = self.crew.take() else { return Ok(()) };
         // Whoever closes may be a hook of this very stream, so nothing here may wait for all
         // producers to have left it; joining the threads does that where it can be done.
@@ -403,20 +511,25 @@ impl<R: Runner> Engine<R> {
         let outcome = crew.dismiss();
         if let Some(Streaming { session, ends, .. }) = streaming {
             leave(&session.run, ends);
-            self.seen = session.discard();
+            self.part(session.discard(), None);
         }
         outcome
     }
 
     /// Ends the stream in progress, also one that the caller leaked.
     pub(crate) fn end_stream(&mut self) {
+        self.end_stream_with(None);
+    }
+
+    fn end_stream_with(&mut self, error: Option<&Error>) {
         let Some(streaming) = self.streaming.take() else { return };
         self.account = streaming.account();
         let Streaming { session, ends, .. } = streaming;
         session.run.abort();
         leave(&session.run, ends);
         // A hook of this very stream cannot wait until no hook of it is running.
-        self.seen = if self.is_own_thread() { session.discard() } else { session.end() };
+        let over = if self.is_own_thread() { session.discard() } else { session.end() };
+        self.part(over, error);
     }
 
     fn is_own_thread(&self) -> bool {
@@ -438,22 +551,32 @@ impl<R: Runner> Drop for Engine<R> {
 }
 
 impl<R: Runner> Session<R> {
-    fn end(self) -> Seen {
+    fn end(self) -> Over<R> {
         self.wind_up();
-        self.watch.spend()
+        self.over()
     }
 
     /// Waits until no producer takes part any more, and drops what is left.
     pub(super) fn wind_up(&self) {
         self.run.abort();
-        let disconnected = self.all_left.recv();
-        debug_assert!(disconnected.is_err(), "nothing can be sent");
+        self.attendance.end();
+        self.dismiss_timekeeper();
         self.run.discard();
     }
 
-    fn discard(self) -> Seen {
+    /// After the last wait for a hook.
+    fn dismiss_timekeeper(&self) {
+        drop(self.timekeeper.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn discard(self) -> Over<R> {
+        self.dismiss_timekeeper();
         self.run.discard();
-        self.watch.spend()
+        self.over()
+    }
+
+    fn over(self) -> Over<R> {
+        Over { run: self.run, observing: self.observing, seen: self.watch.spend() }
     }
 }
 
@@ -465,19 +588,34 @@ impl<R: Runner> Streaming<R> {
             if run.is_cancelled() {
                 return Some(Yield::Last(Error::Cancelled {}));
             }
+            if let Some(error) = run.take_doom() {
+                let items = error.items().len() as u64;
+                if items > 0 {
+                    run.tell_of_failure(&error);
+                }
+                self.account.failed += items;
+                return Some(Yield::Last(error));
+            }
             if let Some((seq, outcome)) = collector.pop() {
                 if run.is_pointless(seq, &outcome) {
                     drop_quietly(outcome);
                     collector.done(&run.exchange);
                     continue;
                 }
+                run.strike(seq);
                 collector.done(&run.exchange);
                 return Some(match outcome {
                     Ok(output) => {
                         self.account.ok += 1;
+                        run.chronicle.consumed(self.account.ok);
                         Yield::Output(output)
                     }
-                    Err(fault) => self.meet(run.policy(), *fault),
+                    Err(fault) => {
+                        if fault.fate != Fate::SkipEarlier {
+                            run.tell_of_failure(&fault.error);
+                        }
+                        self.meet(run.policy(), *fault)
+                    }
                 });
             }
             if self.total == Some(collector.consumed()) {
@@ -490,6 +628,7 @@ impl<R: Runner> Streaming<R> {
             collector.settle(&run.exchange);
             if !self.pull(&run, source) {
                 let news = self.wait(&run);
+                run.tell_of_head(&mut unlocked(&mut self.ends).collector);
                 run.check(news);
             }
         }
@@ -505,7 +644,7 @@ impl<R: Runner> Streaming<R> {
                 let source = Some(Box::new(fault.error));
                 Yield::Last(Error::TooManyFailures { failed, items: ok + failed, source })
             }
-            Fate::Skip | Fate::SkipEarlier => Yield::Skipped(fault.error),
+            Fate::Skip | Fate::SkipEarlier | Fate::LeftOut => Yield::Skipped(fault.error),
         }
     }
 
@@ -535,13 +674,13 @@ impl<R: Runner> Streaming<R> {
     fn wait(&mut self, run: &Run<R>) -> News {
         let collector = &mut unlocked(&mut self.ends).collector;
         if self.total.is_some() {
-            return collector.wait(&run.exchange, self.total);
+            return collector.wait(&run.exchange, self.total, None);
         }
         collector.wait_as_feeder(&run.exchange)
     }
 
     fn account(&self) -> Account {
-        Account::new(self.pulled, self.account.ok, self.account.failed, self.account.unread)
+        Account::new(self.pulled, self.account.ok, self.account.failed, 0, self.account.unread)
     }
 }
 
@@ -553,9 +692,4 @@ fn leave<R: Runner>(run: &Run<R>, ends: Mutex<Ends<R>>) {
     let mut ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
     ends.feeder.take_held().into_iter().for_each(drop_quietly);
     ends.collector.leave(&run.exchange).into_iter().for_each(drop_quietly);
-}
-
-/// What [`Crew::join`] gives, where nobody has joined: disconnected from the start.
-fn never() -> Receiver<Infallible> {
-    bounded(0).1
 }

@@ -1,15 +1,19 @@
 //! The caller's iterator, pulled on the caller's thread.
 
 use std::cell::Cell;
+use std::time::{Duration, Instant};
 
 use super::call::{catch, catch_theirs, drop_quietly};
 use super::exchange::Feeder;
 use super::fault::Fault;
 use super::run::Run;
 use crate::error::{BoxError, Error, PanicMessage};
-use crate::measures::{Measure, Measures, TooLarge};
+use crate::event::Event;
+use crate::journal::{JournalError, Plan};
+use crate::measures::{Measure, Measured, Measures, TooLarge};
 use crate::policy::Verdict;
 use crate::runner::Runner;
+use crate::sync::now;
 
 /// An iterator with what is known about it. It is not touched again once it has ended, failed or
 /// panicked, and is dropped at that moment.
@@ -45,11 +49,17 @@ enum Pause {
 }
 
 /// Why an item that was pulled is not given out.
-pub(super) enum Unfit {
+pub(crate) enum Unfit {
     /// It is more than a batch may be.
     TooLarge(TooLarge),
     /// What measures it panicked.
     MeasurePanicked(Measure, PanicMessage),
+    /// What names it panicked.
+    KeyPanicked(PanicMessage),
+    /// It is not what it was in an earlier run.
+    Journal(JournalError),
+    /// It did not fail: an earlier run was done with it.
+    LeftOut,
 }
 
 impl Unfit {
@@ -57,11 +67,14 @@ impl Unfit {
     pub(super) fn into_error(self, item: u64) -> Error {
         match self {
             Unfit::TooLarge(TooLarge { measure, amount, most }) => {
-                Error::TooLarge { item, measure, amount, most }
+                Error::TooLarge { item, measure, amount, most, key: None }
             }
             Unfit::MeasurePanicked(measure, source) => {
-                Error::MeasurePanicked { item, measure, source }
+                Error::MeasurePanicked { item, measure, key: None, source }
             }
+            Unfit::KeyPanicked(source) => Error::KeyPanicked { item, source },
+            Unfit::Journal(source) => Error::Journal { source },
+            Unfit::LeftOut => unreachable!("its place is taken before anybody asks for an error"),
         }
     }
 }
@@ -95,11 +108,14 @@ impl<I, T> Source<I, T> {
     ) {
         let _pulling = run.pulling();
         let mut feeder = Feeder::new(&run.exchange);
-        while feeder.wait_for_credit(&run.exchange) && !run.exchange.is_halted() {
+        let mut watch = FeederTime::new();
+        while watch.wait_for_credit(run, &mut feeder) && !run.exchange.is_halted() {
             if let Pulled::End = self.pull(run, &mut feeder, &next, u64::MAX) {
+                watch.leave(run);
                 return;
             }
         }
+        watch.leave(run);
         self.end(run, &mut feeder);
     }
 
@@ -127,7 +143,12 @@ impl<I, T> Source<I, T> {
                 Pause::Credits => return Pulled::Items,
                 Pause::End => match self.broken.take() {
                     None => {
-                        self.end(run, feeder);
+                        let length =
+                            run.ledger().map_or(Ok(()), |ledger| ledger.check_length(item));
+                        match length {
+                            Ok(()) => self.end(run, feeder),
+                            Err(source) => self.fail_behind(run, feeder, Error::Journal { source }),
+                        }
                         return Pulled::End;
                     }
                     Some(source) => {
@@ -141,7 +162,17 @@ impl<I, T> Source<I, T> {
                     return Pulled::End;
                 }
                 Pause::Failed(source) => Error::InputFailed { item, source },
-                Pause::Unfit(unfit) => unfit.into_error(item),
+                Pause::Unfit(Unfit::LeftOut) => {
+                    run.chronicle.tell(Event::ItemSkipped { item });
+                    feeder.leave_gap(&run.exchange, item, Err(Fault::left_out()));
+                    self.pulled += 1;
+                    continue;
+                }
+                Pause::Unfit(Unfit::Journal(source)) => {
+                    self.fail(run, feeder, Error::Journal { source });
+                    return Pulled::End;
+                }
+                Pause::Unfit(unfit) => run.named(unfit.into_error(item)),
             };
             match run.verdict(&error) {
                 Verdict::Skip => self.skip(run, feeder, error),
@@ -165,19 +196,17 @@ impl<I, T> Source<I, T> {
         let Some(iter) = &mut self.iter else { return Pause::End };
         let pulled = &mut self.pulled;
         let in_iterator = Cell::new(false);
-        let measures = run.terms.measures.as_ref();
+        let is_plain = run.terms.measures.is_none() && !run.asks_for_names();
         let pull = || {
             while *pulled < end && feeder.spend(&run.exchange) {
                 in_iterator.set(true);
                 let pulling = next(iter);
                 in_iterator.set(false);
                 match pulling {
-                    Some(Ok(item)) => match measures {
-                        None => feeder.push(&run.exchange, item),
-                        Some(measures) => match measure_and_push(run, feeder, measures, item) {
-                            Ok(()) => {}
-                            Err(unfit) => return Pause::Unfit(unfit),
-                        },
+                    Some(Ok(item)) if is_plain => feeder.push(&run.exchange, item),
+                    Some(Ok(item)) => match look_and_push(run, feeder, *pulled, item) {
+                        Ok(()) => {}
+                        Err(unfit) => return Pause::Unfit(unfit),
                     },
                     Some(Err(source)) => return Pause::Failed(source),
                     None => return Pause::End,
@@ -238,6 +267,17 @@ impl<I, T> Source<I, T> {
         self.end(run, feeder);
     }
 
+    /// The input as a whole is not what it should be: a failure behind its last item, and of none.
+    fn fail_behind<R: Runner<Input = T>>(
+        &mut self,
+        run: &Run<R>,
+        feeder: &mut Feeder<T, R::Output>,
+        error: Error,
+    ) {
+        run.end_as(error);
+        self.end(run, feeder);
+    }
+
     /// Drops the iterator, having asked it what is left.
     fn retire(&mut self) {
         if let Some(iter) = self.iter.take() {
@@ -255,26 +295,72 @@ impl<I, T> Source<I, T> {
     }
 }
 
-/// Gives an item out as large as it is.
+/// How long a feeder has no credit.
+struct FeederTime {
+    came: Instant,
+    waited: Duration,
+}
+
+/// From when on a wait for the window is news.
+const NEWS: Duration = Duration::from_millis(100);
+
+impl FeederTime {
+    fn new() -> Self {
+        FeederTime { came: now(), waited: Duration::ZERO }
+    }
+
+    fn wait_for_credit<R: Runner>(
+        &mut self,
+        run: &Run<R>,
+        feeder: &mut Feeder<R::Input, R::Output>,
+    ) -> bool {
+        let since = now();
+        let has_credit = feeder.wait_for_credit(&run.exchange);
+        let lasted = now() - since;
+        self.waited += lasted;
+        if lasted >= NEWS {
+            run.chronicle.tell(Event::WindowFull { lasted });
+        }
+        has_credit
+    }
+
+    fn leave<R: Runner>(&self, run: &Run<R>) {
+        run.exchange.timesheet.source_left(now() - self.came, self.waited);
+    }
+}
+
+/// Gives an item out as what it is called, and as large as it is.
 #[cold]
-pub(super) fn measure_and_push<R: Runner>(
+pub(super) fn look_and_push<R: Runner>(
     run: &Run<R>,
     feeder: &mut Feeder<R::Input, R::Output>,
-    measures: &Measures<R::Input>,
+    seq: u64,
     item: R::Input,
 ) -> Result<(), Unfit> {
+    let admitted = run.admit(seq, &item).and_then(|plan| match plan {
+        Plan::Run => Ok(()),
+        Plan::LeaveOut => Err(Unfit::LeftOut),
+    });
+    let measured = admitted.and_then(|()| {
+        run.terms.measures.as_ref().map_or(Ok(None), |measures| measure(measures, &item))
+    });
+    match measured {
+        Ok(None) => feeder.push(&run.exchange, item),
+        Ok(Some(measured)) => feeder.push_measured(&run.exchange, item, measured),
+        Err(unfit) => {
+            drop_quietly(item);
+            return Err(unfit);
+        }
+    }
+    Ok(())
+}
+
+fn measure<I>(measures: &Measures<I>, item: &I) -> Result<Option<Measured>, Unfit> {
     let measuring = Cell::new(None);
-    match catch(|| measures.measure(&item, &measuring)) {
-        Ok(Ok(measured)) => {
-            feeder.push_measured(&run.exchange, item, measured);
-            Ok(())
-        }
-        Ok(Err(too_large)) => {
-            drop_quietly(item);
-            Err(Unfit::TooLarge(too_large))
-        }
+    match catch(|| measures.measure(item, &measuring)) {
+        Ok(Ok(measured)) => Ok(Some(measured)),
+        Ok(Err(too_large)) => Err(Unfit::TooLarge(too_large)),
         Err(message) => {
-            drop_quietly(item);
             let measure = measuring.get().expect("nothing else in there can panic");
             Err(Unfit::MeasurePanicked(measure, message))
         }

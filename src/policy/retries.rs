@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use super::roster::{Fault, Roster};
+
 /// Items that failed and wait for another attempt, by their index.
 #[derive(Debug)]
 pub(crate) struct Retries<I> {
@@ -13,12 +15,46 @@ pub(crate) struct Retries<I> {
 #[derive(Debug)]
 pub(crate) struct Retry<I> {
     pub(crate) input: I,
-    /// Which attempt the next one is.
-    pub(crate) attempt: u32,
     /// Not before this.
     pub(crate) due: Instant,
-    /// The producer that failed it.
-    pub(crate) failed_on: usize,
+    pub(crate) trial: Box<Trial>,
+}
+
+/// What is known of an item that is not tried for the first time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trial {
+    /// Which attempt this is.
+    pub(crate) attempt: u32,
+    /// The producers that are not to try it while there are others: those that failed it, of several
+    /// attempts by the same one the last; where that is all that matters, the last alone.
+    pub(crate) tried: Vec<usize>,
+    /// Whose fault that was.
+    pub(crate) fault: Fault,
+}
+
+/// Before an item is tried for the first time.
+impl Default for Trial {
+    fn default() -> Self {
+        Trial { attempt: 1, tried: vec![], fault: Fault::Open }
+    }
+}
+
+impl Trial {
+    /// `worker` has failed it.
+    pub(crate) fn note(&mut self, worker: usize) {
+        self.tried.retain(|&other| other != worker);
+        self.tried.push(worker);
+    }
+
+    /// The attempt after this one, on whoever is not `worker`.
+    pub(crate) fn next(mut self: Box<Self>, worker: usize) -> Box<Self> {
+        self.attempt = self.attempt.saturating_add(1);
+        if self.fault == Fault::Item {
+            self.tried.clear();
+        }
+        self.note(worker);
+        self
+    }
 }
 
 /// What there is for a producer to try again.
@@ -41,11 +77,12 @@ impl<I> Retries<I> {
     }
 
     /// What `worker` may try again: of what is due the first in order. An item goes to another producer
-    /// than the one that failed it, unless there is no other.
-    pub(crate) fn turn(&self, worker: usize, is_alone: bool, now: Instant) -> Turn {
+    /// than those that failed it, unless there is no other.
+    pub(crate) fn turn(&self, roster: &Roster, worker: usize, now: Instant) -> Turn {
         let mut next = Turn::Nothing;
         for (&seq, retry) in &self.waiting {
-            if retry.failed_on == worker && !is_alone {
+            let tried = &retry.trial.tried;
+            if tried.contains(&worker) && roster.has_another_than(tried) {
                 continue;
             }
             if retry.due <= now {
@@ -79,27 +116,38 @@ mod tests {
 
     use super::*;
 
-    fn retry(due: Instant, failed_on: usize) -> Retry<()> {
-        Retry { input: (), attempt: 2, due, failed_on }
+    fn retry(due: Instant, worker: usize) -> Retry<()> {
+        Retry { input: (), due, trial: Box::<Trial>::default().next(worker) }
     }
 
     #[test]
     fn the_first_in_order_of_what_is_due_goes_to_another_producer() {
         let now = Instant::now();
         let later = now + Duration::from_secs(1);
+        let mut roster = Roster::new(3, None, []);
         let mut retries = Retries::new();
-        assert_eq!(retries.turn(0, false, now), Turn::Nothing);
+        assert_eq!(retries.turn(&roster, 0, now), Turn::Nothing);
         retries.put(7, retry(now, 1));
         retries.put(3, retry(later, 1));
         retries.put(5, retry(now, 0));
-        assert_eq!(retries.turn(2, false, now), Turn::Now(5));
-        assert_eq!(retries.turn(0, false, now), Turn::Now(7));
-        assert_eq!(retries.turn(0, false, later), Turn::Now(3));
+        assert_eq!(retries.turn(&roster, 2, now), Turn::Now(5));
+        assert_eq!(retries.turn(&roster, 0, now), Turn::Now(7));
+        assert_eq!(retries.turn(&roster, 0, later), Turn::Now(3));
         retries.take(7);
-        assert_eq!(retries.turn(0, false, now), Turn::At(later));
-        assert_eq!(retries.turn(1, false, now), Turn::Now(5));
+        assert_eq!(retries.turn(&roster, 0, now), Turn::At(later));
+        assert_eq!(retries.turn(&roster, 1, now), Turn::Now(5));
         retries.take(5);
-        assert_eq!(retries.turn(1, false, now), Turn::Nothing, "it failed there");
-        assert_eq!(retries.turn(1, true, later), Turn::Now(3), "there is no other");
+        assert_eq!(retries.turn(&roster, 1, now), Turn::Nothing, "it failed there");
+        roster.remove(0);
+        roster.remove(2);
+        assert_eq!(retries.turn(&roster, 1, later), Turn::Now(3), "there is no other");
+    }
+
+    #[test]
+    fn an_item_that_is_to_blame_may_come_back_to_who_failed_it_before_the_last() {
+        let open = Box::<Trial>::default().next(0).next(1).next(0);
+        assert_eq!(*open, Trial { attempt: 4, tried: vec![1, 0], fault: Fault::Open });
+        let blamed = Box::new(Trial { fault: Fault::Item, ..*open });
+        assert_eq!(blamed.next(1).tried, [1]);
     }
 }

@@ -1,9 +1,11 @@
 //! What can be set before a runner is built.
 
+mod survival;
+mod telling;
+
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::Mutex;
 
 use super::{Handle, InChosenOrder, Kind};
 use crate::batch::{Batch, Batching};
@@ -12,12 +14,16 @@ use crate::cfg::CfgNode;
 #[cfg(feature = "rayon")]
 use crate::cpu_threads::CpuThreads;
 use crate::device::{Devices, GpuLock, IntoDevices};
+use crate::engine::chronicle::Observers;
 use crate::engine::session::{Engine, Settings};
-use crate::engine::terms::{CopyFn, Terms};
+use crate::engine::telling::Told;
+use crate::engine::terms::{CopyFn, HashFn, NameFn, Terms};
 use crate::error::Error;
+use crate::journal::Journal;
+use crate::limits::Limits as TimeLimits;
 use crate::measures::{Amount, Measure, Measures};
 use crate::order::Order;
-use crate::policy::{Backoff, MaxFailures, OnError, Policy, Verdict};
+use crate::policy::Policy;
 use crate::runner::Runner;
 
 /// Builds a runner: see [`Handle::builder`].
@@ -53,6 +59,13 @@ pub struct Builder<R: Runner, O> {
     stack_size: Option<usize>,
     policy: Policy,
     copy: Option<CopyFn<R::Input>>,
+    limits: TimeLimits,
+    name: Option<Box<NameFn<R::Input>>>,
+    hash: Option<Box<HashFn<R::Input>>>,
+    journal: Option<Journal>,
+    told: Told,
+    /// Never locked, since a builder is passed by value: it makes it `Sync`, which observers need not be.
+    observers: Mutex<Observers>,
     gpu_lock: Option<GpuLock>,
     #[cfg(feature = "rayon")]
     cpu_threads: CpuThreads,
@@ -73,6 +86,12 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             stack_size: None,
             policy: Policy::default(),
             copy: None,
+            limits: TimeLimits::default(),
+            name: None,
+            hash: None,
+            journal: None,
+            told: Told::default(),
+            observers: Mutex::default(),
             gpu_lock: None,
             #[cfg(feature = "rayon")]
             cpu_threads: CpuThreads::default(),
@@ -202,130 +221,6 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         self
     }
 
-    /// What becomes of items that fail: by default the first error ends the run.
-    ///
-    /// With [`OnError::Skip`] the item is left out and the run goes on. That goes for an error or panic of
-    /// `producer_work` and of the hook for batches, for an `Err` of the input of
-    /// [`try_run`](Handle::try_run), and for items that a [limit](Builder::cost) refuses. The consumer
-    /// gets a call of [`consumer_skipped`](Runner::consumer_skipped) in the item's place;
-    /// [`account`](Handle::account) counts it as failed, and [`failures`](Handle::failures) has the
-    /// error. A [stream](Handle::stream) yields the error and goes on.
-    ///
-    /// What still ends the run: a hook of the consumer that fails, since what it writes to will not be
-    /// there for the next item either ([`classify`](Builder::classify) can say otherwise of an error that
-    /// `consumer_work` returns); a panic of the input; and a `producer_init` that fails after a panic.
-    ///
-    /// A device that fails at everything is quickly free again, and takes many items: set
-    /// [`max_failures`](Builder::max_failures), or have `classify` stop at its errors.
-    ///
-    /// ```
-    /// use gangline::{OnError, OrderedRunner, map};
-    ///
-    /// # fn main() -> gangline::Result<()> {
-    /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
-    /// let builder = OrderedRunner::builder(parse).devices(2);
-    /// let mut runner = builder.on_error(OnError::Skip).build()?;
-    /// assert_eq!(runner.run(["1", "two", "3"])?, [1, 3]);
-    /// assert_eq!((runner.account().ok, runner.account().failed), (2, 1));
-    /// assert_eq!(runner.failures()[0].item(), Some(1));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn on_error(mut self, on_error: OnError) -> Self {
-        self.policy.on_error = on_error;
-        self
-    }
-
-    /// Decides for each error what becomes of it, instead of [`on_error`](Builder::on_error).
-    ///
-    /// `classify` is called once for each attempt that failed, or for a batch that fails together, with its
-    /// error, on the thread where that happened: the producer's, the consumer's, or the one that feeds. [`Error::hook`] and
-    /// [`Error::is_input`] tell what failed; the cause can be downcast. If it panics, the run stops. It is
-    /// not asked about what ends a run in any case.
-    ///
-    /// ```
-    /// use gangline::{OrderedRunner, Verdict, map};
-    ///
-    /// # fn main() -> gangline::Result<()> {
-    /// let read = map(|_| Ok(()), |_, _, path: &str| Ok(std::fs::read_to_string(path)?));
-    /// let mut runner = OrderedRunner::builder(read)
-    ///     .devices(2)
-    ///     .classify(|error| {
-    ///         let cause = std::error::Error::source(error);
-    ///         match cause.and_then(|cause| cause.downcast_ref::<std::io::Error>()) {
-    ///             Some(error) if error.kind() == std::io::ErrorKind::NotFound => Verdict::Skip,
-    ///             _ => Verdict::Stop,
-    ///         }
-    ///     })
-    ///     .build()?;
-    /// assert!(runner.run(["/no/such/file"])?.is_empty());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn classify(
-        mut self,
-        classify: impl Fn(&Error) -> Verdict + Send + Sync + 'static,
-    ) -> Self {
-        self.policy.classify = Some(Arc::new(classify));
-        self
-    }
-
-    /// How many attempts there are at an item after the first, where a producer failed at it: with an
-    /// error or a panic of `producer_work`, or of the hook for batches. None without it.
-    ///
-    /// An item is tried again before new ones are taken, the first in order before others, and on another
-    /// producer where there is one. It waits for that as long as [`backoff`](Builder::backoff) says,
-    /// which keeps no producer from other work. [`attempt`](crate::ProducerContext::attempt) tells the hook which
-    /// attempt it is, and an error which one failed. Only what the last one failed with counts; in input order
-    /// the items behind it wait for it.
-    ///
-    /// The hook gets each item by value, so a copy is kept while it has it. With
-    /// [batches](Builder::batch) an item is tried again in a batch of its own, also one that failed together
-    /// with others. The search for the guilty item of a batch is no attempt.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// # fn main() -> gangline::Result<()> {
-    /// let flaky = map(|_| Ok(()), |cx, _, x: u64| match (x, cx.attempt()) {
-    ///     (7, 1) => Err("try again".into()),
-    ///     _ => Ok(x),
-    /// });
-    /// let builder = OrderedRunner::builder(flaky).devices(2).retries(2);
-    /// let mut runner = builder.backoff(Duration::from_millis(1), Duration::from_secs(1)).build()?;
-    /// assert_eq!(runner.run(0..9)?, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn retries(mut self, retries: u32) -> Self
-    where
-        R::Input: Clone,
-    {
-        self.policy.retries = retries;
-        self.copy = (retries > 0).then_some(R::Input::clone as CopyFn<R::Input>);
-        self
-    }
-
-    /// How long an item waits before it is [tried again](Builder::retries): `first` before the second
-    /// attempt, twice as long before each after that, and `most` at most. 100 ms and 10 s without it.
-    pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
-        self.policy.backoff = Backoff { first, most };
-        self
-    }
-
-    /// How many items may fail and be left out before the run fails too: a number, or a
-    /// [share](MaxFailures::share) of the items. Any number without it.
-    ///
-    /// The run then ends with [`Error::TooManyFailures`]. It says nothing about errors that are not
-    /// [skipped](Builder::on_error), of which the first ends the run.
-    ///
-    /// A share that is not between 0 and 1 is refused by [`build`](Builder::build).
-    pub fn max_failures(mut self, most: impl Into<MaxFailures>) -> Self {
-        self.policy.max_failures = Some(most.into());
-        self
-    }
-
     /// How many items may be given out and not yet consumed: exactly `items`. 1 makes
     /// everything serial; 0 is refused.
     ///
@@ -427,16 +322,14 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// When a value that was set is not allowed, when the devices cannot be used by this build on
     /// this machine or locked, when a thread cannot be started, when a `producer_init` fails or panics, or when
     /// the token cancels the building. The other producers are ended first.
-    pub fn build(self) -> Result<Handle<R, O>, Error> {
-        let devices = self.devices.unwrap_or_else(|| Ok(Devices::available()))?;
+    pub fn build(mut self) -> Result<Handle<R, O>, Error> {
+        let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
         let most = self.batch.map_or(1, |batch| batch.most());
         if most == 0 {
             return Err(Error::Batch {});
         }
         let batching = batching(self.batch, &self.measures)?;
-        if let Some(share) = self.policy.max_failures.and_then(|most| most.bad_share()) {
-            return Err(Error::Share { share });
-        }
+        self.check_survival(devices.len())?;
         if let Some(window) = self.window.filter(|&window| window < most) {
             return Err(Error::Window { window, least: most });
         }
@@ -456,8 +349,17 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             token: self.token,
         };
         let measures = self.measures.is_some().then_some(self.measures);
-        let terms = Terms { measures, policy: self.policy, copy: self.copy };
-        let engine = Engine::new(self.runner, self.cfg, settings, terms)?;
+        let terms = Terms {
+            measures,
+            policy: self.policy,
+            copy: self.copy,
+            limits: self.limits,
+            name: self.name,
+            hash: self.hash,
+            journal: self.journal,
+        };
+        let engine =
+            Engine::new(self.runner, self.cfg, settings, terms, self.told, self.observers)?;
         Ok(Handle { engine, order: PhantomData })
     }
 }
@@ -499,6 +401,7 @@ impl<R: Runner, O> fmt::Debug for Builder<R, O> {
         f.field("measures", &self.measures);
         f.field("stack_size", &self.stack_size);
         f.field("policy", &self.policy);
+        f.field("limits", &self.limits);
         f.field("gpu_lock", &self.gpu_lock);
         #[cfg(feature = "rayon")]
         f.field("cpu_threads", &self.cpu_threads);

@@ -13,16 +13,23 @@ pub struct ProducerContext<'a> {
     items: &'a [u64],
     attempt: u32,
     wanted: &'a Wanted,
+    /// Whether nobody waits for this producer; `None` where nobody could stop to.
+    is_left: Option<&'a AtomicBool>,
 }
 
 impl<'a> ProducerContext<'a> {
     pub(crate) fn new(station: &'a Station, wanted: &'a Wanted, items: &'a [u64]) -> Self {
-        ProducerContext { station, items, attempt: 1, wanted }
+        ProducerContext { station, items, attempt: 1, wanted, is_left: None }
     }
 
     /// The same, for another attempt.
     pub(crate) fn with_attempt(self, attempt: u32) -> Self {
         ProducerContext { attempt, ..self }
+    }
+
+    /// The same, for a producer that may be left behind.
+    pub(crate) fn with_leave(self, is_left: Option<&'a AtomicBool>) -> Self {
+        ProducerContext { is_left, ..self }
     }
 
     /// The producer's device; the first, if its place has several.
@@ -76,10 +83,12 @@ impl<'a> ProducerContext<'a> {
     }
 
     /// Whether the result of this call is no longer wanted, because the run was cancelled or
-    /// stopped, has failed elsewhere, or its stream was dropped. Whatever the call returns then is
+    /// stopped, has failed elsewhere, or its stream was dropped, or because the call took longer than it
+    /// [may](crate::Builder::item_limit). Whatever the call returns then is
     /// dropped, so a long computation may look here now and then and give up.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.gave_up_on(self.items.first().copied())
+            || self.is_left.is_some_and(|is_left| is_left.load(Ordering::Relaxed))
     }
 
     /// The hook for batches is the default. That may be meant, or it may be that a runner that wraps
@@ -160,6 +169,22 @@ impl<'a> ConsumerContext<'a> {
     pub fn stop(&self) {
         self.run.stop();
     }
+
+    /// Has `note` stored in the [journal](crate::Builder::journal) with the next commit, if the hook that calls
+    /// this returns `Ok`: say, how long the file is that the consumer writes. The last one counts. Without
+    /// a journal it does nothing.
+    ///
+    /// # Errors
+    ///
+    /// When the note is longer than 64 KiB.
+    pub fn note(&self, note: impl Into<Vec<u8>>) -> crate::Result<()> {
+        self.run.note(note.into())
+    }
+
+    /// The last note that an earlier run has committed in the same journal; `None` where there is none.
+    pub fn last_note(&self) -> Option<&'a [u8]> {
+        self.run.last_note()
+    }
 }
 
 impl std::fmt::Debug for ConsumerContext<'_> {
@@ -172,6 +197,10 @@ impl std::fmt::Debug for ConsumerContext<'_> {
 pub(crate) trait RunControl: Send + Sync {
     fn stop(&self);
     fn gave_up_on(&self, item: Option<u64>) -> bool;
+    /// See [`ConsumerContext::note`].
+    fn note(&self, note: Vec<u8>) -> crate::Result<()>;
+    /// See [`ConsumerContext::last_note`].
+    fn last_note(&self) -> Option<&[u8]>;
 }
 
 /// One producer's place in the device list, with what it works with.
@@ -210,11 +239,6 @@ impl Wanted {
     /// Gives up on all items from `item` on.
     pub(crate) fn give_up_from(&self, item: u64) {
         self.end.fetch_min(item, Ordering::Relaxed);
-    }
-
-    /// Whether anything is given up on.
-    pub(crate) fn has_end(&self) -> bool {
-        self.end.load(Ordering::Relaxed) != u64::MAX
     }
 
     /// Whether the result for `item` is no longer wanted; without an item, whether nothing is.

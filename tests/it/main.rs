@@ -29,6 +29,7 @@ mod faults_c;
 mod faults_c_cancel;
 mod faults_child;
 mod faults_d;
+mod fencing;
 mod gpu_list;
 #[cfg(target_os = "linux")]
 mod gpu_lock;
@@ -48,4 +49,6 @@ mod policy_retries;
 mod policy_skip;
 mod probe;
 mod regressions;
+mod reports;
 mod support;
+mod time_limits;

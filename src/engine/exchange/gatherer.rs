@@ -3,12 +3,13 @@
 
 use std::time::Duration;
 
+use super::trials::Suspension;
 use super::{Exchange, Intake, Taker};
 use crate::batch::{
     Batch, Batching, Ceiling, Decision, Fill, Limits, More, Pick, Selection, Shelved, Size,
 };
 use crate::engine::outbox::Outcome;
-use crate::policy::{Retry, Turn};
+use crate::policy::{Retry, Trial, Turn};
 use crate::sync::atomic::Ordering;
 use crate::sync::{lock, now};
 
@@ -28,8 +29,8 @@ pub(crate) struct Gathered<I> {
     pub(crate) inputs: Vec<I>,
     /// How large each is; empty where nobody measures them.
     sizes: Vec<Size>,
-    /// Which attempt at them it is.
-    pub(crate) attempt: u32,
+    /// What is known of an item that is tried again, which is alone.
+    pub(crate) trial: Option<Box<Trial>>,
 }
 
 /// What a producer that looks for a batch does next.
@@ -48,6 +49,15 @@ impl<'a, I, T> Gatherer<'a, I, T> {
     /// Delivers a result.
     pub(crate) fn deliver(&mut self, seq: u64, result: Outcome<T>) {
         self.taker.deliver(seq, result);
+    }
+
+    /// See [`Taker::be_careful`].
+    pub(crate) fn be_careful(&mut self) {
+        self.taker.be_careful();
+    }
+
+    pub(crate) fn is_careful(&self) -> bool {
+        self.taker.is_careful()
     }
 
     /// No batch is to be larger than the device has memory for, as far as that is known.
@@ -75,9 +85,16 @@ impl<'a, I, T> Gatherer<'a, I, T> {
     /// Waits for a batch, which is never empty. `None` when there will be none for this producer.
     pub(crate) fn next(&mut self) -> Option<Gathered<I>> {
         loop {
+            if self.taker.is_careful() {
+                match self.taker.ask() {
+                    Suspension::Lifted => {}
+                    Suspension::Retry(retry) => return Some(Gathered::again(retry)),
+                    Suspension::Over => return None,
+                }
+            }
             // Before new items, and in a batch of its own: others may wait for it.
-            if let Some((seq, retry)) = self.taker.retry() {
-                return Some(Gathered::again(seq, retry));
+            if let Some(retry) = self.taker.retry() {
+                return Some(Gathered::again(retry));
             }
             match self.look() {
                 Step::Work(gathered) => return Some(gathered),
@@ -91,7 +108,13 @@ impl<'a, I, T> Gatherer<'a, I, T> {
     }
 
     /// Sleeps until there is a batch like that, or something to try again.
-    fn sleep(&self, most: Option<Duration>, is_ready: impl Fn(Pick) -> bool) {
+    fn sleep(&mut self, most: Option<Duration>, is_ready: impl Fn(Pick) -> bool) {
+        let since = now();
+        self.sleep_until(most, is_ready);
+        self.taker.has_waited(since);
+    }
+
+    fn sleep_until(&self, most: Option<Duration>, is_ready: impl Fn(Pick) -> bool) {
         let turn = self.taker.turn();
         let most = match turn {
             Turn::Now(_) => return,
@@ -161,7 +184,7 @@ impl<'a, I, T> Gatherer<'a, I, T> {
 
 impl<I> Gathered<I> {
     fn of(shelved: Vec<Shelved<I>>) -> Self {
-        let mut gathered = Gathered { items: vec![], inputs: vec![], sizes: vec![], attempt: 1 };
+        let mut gathered = Gathered { items: vec![], inputs: vec![], sizes: vec![], trial: None };
         for Shelved { seq, input, note } in shelved {
             gathered.items.push(seq);
             gathered.inputs.push(input);
@@ -171,8 +194,13 @@ impl<I> Gathered<I> {
     }
 
     /// An item that is tried again.
-    fn again(seq: u64, Retry { input, attempt, .. }: Retry<I>) -> Self {
-        Gathered { items: vec![seq], inputs: vec![input], sizes: vec![], attempt }
+    fn again((seq, Retry { input, trial, .. }): (u64, Retry<I>)) -> Self {
+        Gathered { items: vec![seq], inputs: vec![input], sizes: vec![], trial: Some(trial) }
+    }
+
+    /// Which attempt at them it is.
+    pub(crate) fn attempt(&self) -> u32 {
+        self.trial.as_ref().map_or(1, |trial| trial.attempt)
     }
 
     /// How large the items are.
@@ -187,7 +215,7 @@ impl<I> Gathered<I> {
             items: self.items.split_off(count),
             inputs: self.inputs.split_off(count),
             sizes: self.sizes.split_off(count.min(self.sizes.len())),
-            attempt: self.attempt,
+            trial: None,
         }
     }
 
@@ -285,6 +313,6 @@ impl<I> Intake<I> {
         }
         self.taken += count as u64;
         let inputs = (0..count).map(|_| self.items.pop().expect("so many items were pushed"));
-        Gathered { items, inputs: inputs.collect(), sizes: vec![], attempt: 1 }
+        Gathered { items, inputs: inputs.collect(), sizes: vec![], trial: None }
     }
 }

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use super::trials::{Standing, Suspension};
 use super::{Exchange, LOOKS_BEFORE_SLEEP, Lane};
 use crate::engine::outbox::{Outbox, Outcome};
-use crate::policy::{Retry, Turn};
+use crate::engine::timesheet::ProducerTime;
+use crate::policy::{Retry, Trial, Turn};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Inbox, lock, now};
 
@@ -37,8 +39,12 @@ pub(crate) struct Taker<'a, I, T> {
     /// from `watched_from` on.
     seen: Vec<u64>,
     watched_from: usize,
-    /// Which attempt at the item it is that was given out last.
-    attempt: u32,
+    /// What is known of the item that was given out last; `None` where it is tried for the first time.
+    trial: Option<Box<Trial>>,
+    /// It may not be free to take what is new.
+    is_careful: bool,
+    came: Instant,
+    waited: Duration,
 }
 
 impl<'a, I, T> Taker<'a, I, T> {
@@ -56,7 +62,10 @@ impl<'a, I, T> Taker<'a, I, T> {
             looked_at: None,
             seen: vec![u64::MAX; WATCHED.min(exchange.producers())],
             watched_from: 0,
-            attempt: 1,
+            trial: None,
+            is_careful: false,
+            came: now(),
+            waited: Duration::ZERO,
         }
     }
 
@@ -111,7 +120,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     /// the collector's core. This way round that goes on beside the work on the next item.
     #[inline]
     pub(crate) fn deliver_and_next(&mut self, seq: u64, result: Outcome<T>) -> Option<(u64, I)> {
-        if self.exchange.retries_anything() {
+        if self.exchange.retries_anything() || self.is_careful {
             self.deliver(seq, result);
             return self.next();
         }
@@ -120,21 +129,62 @@ impl<'a, I, T> Taker<'a, I, T> {
         self.advance_to(item)
     }
 
-    /// Which attempt at the item it is that was given out last.
-    pub(crate) fn attempt(&self) -> u32 {
-        self.attempt
+    /// What is known of the item that was given out last, if it was tried before.
+    pub(crate) fn trial(&mut self) -> Option<Box<Trial>> {
+        self.trial.take()
+    }
+
+    /// This producer has failed an item, or tries one that others failed: from now on it asks before it takes
+    /// what is new.
+    pub(crate) fn be_careful(&mut self) {
+        self.is_careful = true;
+    }
+
+    pub(crate) fn is_careful(&self) -> bool {
+        self.is_careful
     }
 
     /// An item that was tried before goes before new ones: others may wait for it.
     fn take_retry(&mut self) -> Option<(u64, I)> {
-        let (seq, Retry { input, attempt, .. }) = self.retry()?;
-        self.attempt = attempt;
+        let retry = self.retry()?;
+        Some(self.again(retry))
+    }
+
+    fn again(&mut self, (seq, Retry { input, trial, .. }): (u64, Retry<I>)) -> (u64, I) {
+        self.trial = Some(trial);
         self.own().advance();
-        Some((seq, input))
+        (seq, input)
+    }
+
+    /// What a producer does that may not be free.
+    #[cold]
+    pub(super) fn ask(&mut self) -> Suspension<I> {
+        if self.exchange.standing(self.lane) == Standing::Suspended {
+            // What it has taken is for others to take, and what it has delivered for the collector.
+            self.exchange.idle.notify();
+            self.flush();
+        }
+        let since = now();
+        let answer = self.exchange.wait_for_standing(self.lane);
+        self.has_waited(since);
+        self.is_careful = self.exchange.is_suspect(self.lane);
+        answer
+    }
+
+    /// It had nothing to do from then until now.
+    pub(super) fn has_waited(&mut self, since: Instant) {
+        self.waited += now() - since;
     }
 
     /// Waits for an item. `None` when there will be none for this producer.
     pub(crate) fn next(&mut self) -> Option<(u64, I)> {
+        if self.is_careful {
+            match self.ask() {
+                Suspension::Lifted => {}
+                Suspension::Retry(retry) => return Some(self.again(retry)),
+                Suspension::Over => return None,
+            }
+        }
         if let Some(item) = self.take_retry() {
             return Some(item);
         }
@@ -146,25 +196,26 @@ impl<'a, I, T> Taker<'a, I, T> {
     fn advance_to(&mut self, item: Option<(u64, I)>) -> Option<(u64, I)> {
         match item {
             Some(item) => {
-                self.attempt = 1;
                 self.own().advance();
                 Some(item)
             }
-            None => {
-                self.attempt = 1;
-                self.refill()
-            }
+            None => self.refill(),
         }
     }
 
     fn refill(&mut self) -> Option<(u64, I)> {
         // At the start of a run it is the consumer that everybody waits for: no time to look around.
         let mut looks = if self.own().progress() == 0 { LOOKS_BEFORE_SLEEP } else { 0 };
+        let mut since = None;
         loop {
             if let Some(item) = self.take_retry() {
                 return Some(item);
             }
+            // The clock is read once each time round: that what came last was found with the next look is
+            // near enough.
             let now = now();
+            self.waited += now - *since.get_or_insert(now);
+            since = Some(now);
             if let Some(item) = self.steal_from_idle_lane(now) {
                 return Some(item);
             }
@@ -311,6 +362,15 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 }
 
+/// Says how long it was there, and how long with nothing to do.
+impl<I, T> Drop for Taker<'_, I, T> {
+    fn drop(&mut self) {
+        let (items, present) = (self.outbox.delivered(), now() - self.came);
+        let time = ProducerTime { items, failed: 0, present, waited: self.waited };
+        self.exchange.timesheet.producer_left(self.lane, time);
+    }
+}
+
 fn largest_take<I>() -> usize {
     if size_of::<I>() > LARGEST_IN_INBOX { 1 } else { LARGEST_TAKE }
 }
@@ -359,7 +419,7 @@ mod model {
         let hub = Arc::new(Exchange::<u64, u64>::new(producers, 16, None, None));
         let first = Taker::new(&*hub, 0);
         (0..items).for_each(|seq| first.inbox.push((seq, seq)));
-        *lock(&hub.lanes[0].working) = Some((first.inbox, first.outbox));
+        hub.put_back(first);
         let done = Arc::new((Mutex::new(0), Condvar::new()));
         let work = |lane| {
             let (hub, done) = (hub.clone(), done.clone());

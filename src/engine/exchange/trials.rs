@@ -1,0 +1,185 @@
+//! Items that are to be tried again, and the producers that are there to do it.
+
+use std::time::Instant;
+
+use super::Exchange;
+use crate::policy::{Fault, Retries, Retry, Roster, Trial, Turn};
+use crate::sync::atomic::Ordering;
+use crate::sync::{lock, now};
+
+/// What is looked at together, under one lock.
+#[derive(Debug)]
+pub(super) struct Trials<I> {
+    pub(super) retries: Retries<I>,
+    pub(super) roster: Roster,
+}
+
+/// What a producer may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Take whatever there is.
+    Free,
+    /// Try again what others failed, but take nothing new.
+    Suspended,
+    /// Leave.
+    Gone,
+}
+
+impl<I, T> Exchange<I, T> {
+    /// The item is tried again, by whoever finds it.
+    pub(crate) fn retry_later(&self, seq: u64, retry: Retry<I>) {
+        let mut trials = lock(&self.trials);
+        trials.retries.put(seq, retry);
+        self.retrying.store(trials.retries.len(), Ordering::Release);
+        drop(trials);
+        // All: it may not be for the one that would wake up, and who sleeps has to know for how long.
+        self.look_again();
+    }
+
+    /// Whose fault it is that `worker` has failed an item.
+    pub(crate) fn failed(&self, seq: u64, worker: usize, trial: &mut Trial) -> Fault {
+        trial.note(worker);
+        let fault = lock(&self.trials).roster.failed(seq, &trial.tried);
+        if fault == Fault::Item {
+            trial.fault = fault;
+            self.look_again();
+        }
+        fault
+    }
+
+    /// An item's failures are its own fault: others that failed it may be free again.
+    pub(crate) fn blame(&self, seq: u64) {
+        lock(&self.trials).roster.blame(seq);
+        self.look_again();
+    }
+
+    /// `worker` was done with an item. The producers that this shows to be broken: they take part no more.
+    pub(crate) fn succeeded(&self, seq: u64, worker: usize) -> Vec<usize> {
+        let guilty = lock(&self.trials).roster.succeeded(seq, worker);
+        self.look_again();
+        guilty
+    }
+
+    /// A producer takes part no more, if at least so many others do. How many those are, if not.
+    pub(crate) fn remove(&self, worker: usize, least: usize) -> Result<(), usize> {
+        let mut trials = lock(&self.trials);
+        let others = trials.roster.here() - usize::from(trials.roster.is_here(worker));
+        if others < least.max(1) {
+            return Err(others);
+        }
+        trials.roster.remove(worker);
+        drop(trials);
+        self.look_again();
+        Ok(())
+    }
+
+    /// A producer takes part no more, whoever is left. How many those are.
+    pub(crate) fn leave(&self, worker: usize) -> usize {
+        let mut trials = lock(&self.trials);
+        trials.roster.remove(worker);
+        let here = trials.roster.here();
+        drop(trials);
+        self.look_again();
+        here
+    }
+
+    /// How many producers take part.
+    pub(crate) fn producers_here(&self) -> usize {
+        lock(&self.trials).roster.here()
+    }
+
+    /// Nobody asks any more whose fault a failure is.
+    pub(crate) fn end_trials(&self) {
+        lock(&self.trials).roster.forgive();
+        self.look_again();
+    }
+
+    pub(super) fn standing(&self, worker: usize) -> Standing {
+        let trials = lock(&self.trials);
+        match () {
+            () if !trials.roster.is_here(worker) => Standing::Gone,
+            () if trials.roster.is_suspended(worker) => Standing::Suspended,
+            () => Standing::Free,
+        }
+    }
+
+    /// Whether it is not known yet whose fault a failure of this producer is.
+    pub(super) fn is_suspect(&self, worker: usize) -> bool {
+        let trials = lock(&self.trials);
+        !trials.roster.is_here(worker) || trials.roster.is_suspect(worker)
+    }
+
+    pub(super) fn retries_anything(&self) -> bool {
+        self.retrying.load(Ordering::Acquire) > 0
+    }
+
+    /// What there is for `worker` to try again.
+    pub(super) fn turn(&self, worker: usize) -> Turn {
+        match self.retries_anything() {
+            true => lock(&self.trials).turn(worker, now()),
+            false => Turn::Nothing,
+        }
+    }
+
+    #[cold]
+    pub(super) fn take_retry(&self, worker: usize) -> Option<(u64, Retry<I>)> {
+        let mut trials = lock(&self.trials);
+        let Turn::Now(seq) = trials.turn(worker, now()) else { return None };
+        let retry = trials.retries.take(seq);
+        self.retrying.store(trials.retries.len(), Ordering::Release);
+        Some((seq, retry))
+    }
+
+    /// Waits until a producer that is suspended, or may be, has something to try again, or may take what
+    /// is new, or has to leave.
+    pub(super) fn wait_for_standing(&self, worker: usize) -> Suspension<I> {
+        loop {
+            if self.is_aborted() {
+                return Suspension::Over;
+            }
+            if let Some(retry) = self.take_retry(worker) {
+                return Suspension::Retry(retry);
+            }
+            match self.standing(worker) {
+                Standing::Free => return Suspension::Lifted,
+                Standing::Gone => return Suspension::Over,
+                Standing::Suspended => {}
+            }
+            let turn = self.turn(worker);
+            let has_news = || {
+                self.is_aborted()
+                    || self.turn(worker) != turn
+                    || self.standing(worker) != Standing::Suspended
+            };
+            match turn {
+                Turn::Now(_) => {}
+                Turn::At(due) => {
+                    self.suspended.wait_at_most(due.saturating_duration_since(now()), has_news);
+                }
+                Turn::Nothing => self.suspended.wait_unless(has_news),
+            }
+        }
+    }
+
+    /// Has every producer look again for what it may do.
+    fn look_again(&self) {
+        self.idle.notify_all();
+        self.suspended.notify_all();
+    }
+}
+
+/// What a suspended producer waited for.
+pub(super) enum Suspension<I> {
+    Lifted,
+    Retry((u64, Retry<I>)),
+    Over,
+}
+
+impl<I> Trials<I> {
+    fn turn(&self, worker: usize, now: Instant) -> Turn {
+        match self.roster.is_here(worker) {
+            true => self.retries.turn(&self.roster, worker, now),
+            false => Turn::Nothing,
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What comes of items that fail in a run.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::call::{catch, drop_quietly};
+use super::chronicle::Chronicle;
+use super::fault::{Fate, Fault};
+use super::run::Run;
+use crate::error::Error;
+use crate::event::Event;
+use crate::failure::Failure;
+use crate::policy::{self, Retry, Trial, Verdict};
+use crate::runner::Runner;
+use crate::sync::now;
+
+impl<R: Runner> Run<R> {
+    /// What comes of an item that failed with this error on the producer `worker`. `None` when nobody asks
+    /// any more, and the error is dropped: the run was ended, or has failed already, and a hook may have
+    /// returned it because it saw that. `None` also when there is another attempt, with the copy: on another
+    /// producer than `worker`, where there is one.
+    pub(crate) fn judge(
+        &self,
+        seq: u64,
+        error: Error,
+        worker: usize,
+        trial: Option<Box<Trial>>,
+        copy: Option<R::Input>,
+    ) -> Option<Box<Fault>> {
+        if self.wanted.gave_up_on(Some(seq)) {
+            drop_quietly((error, copy));
+            return None;
+        }
+        let error = self.named(error);
+        let asked = self.ask(&error);
+        let Some(copy) = copy else { return self.settle(seq, error, asked) };
+        match self.trial(seq, &error, worker, trial, asked) {
+            Ok(again) => {
+                self.tell_of_retry(&error);
+                self.retry(seq, copy, again);
+                drop_quietly(error);
+                None
+            }
+            Err(verdict) => {
+                drop_quietly(copy);
+                self.settle(seq, error, verdict)
+            }
+        }
+    }
+
+    /// The next attempt at an item that `worker` has failed, and when that is due, if there is one; else what
+    /// becomes of it.
+    fn trial(
+        &self,
+        seq: u64,
+        error: &Error,
+        worker: usize,
+        trial: Option<Box<Trial>>,
+        asked: Verdict,
+    ) -> Result<(Box<Trial>, Instant), Verdict> {
+        let mut trial = trial.unwrap_or_default();
+        // What the user says outright is no matter of who else could do it.
+        if asked != Verdict::Retry {
+            self.exchange.blame(seq);
+            return Err(asked);
+        }
+        self.exchange.timesheet.producer_failed(worker, 1);
+        let is_open = trial.fault == policy::Fault::Open
+            && self.exchange.failed(seq, worker, &mut trial) == policy::Fault::Open;
+        if is_open {
+            return Ok((trial.next(worker), now()));
+        }
+        trial.fault = policy::Fault::Item;
+        match self.policy().judge(error, asked) {
+            Verdict::Retry => {
+                let due = now() + self.policy().backoff.after(trial.attempt);
+                Ok((trial.next(worker), due))
+            }
+            verdict => Err(verdict),
+        }
+    }
+
+    /// What comes of an item that is not tried again, of which the user's rules say `asked`.
+    pub(crate) fn settle(&self, seq: u64, error: Error, asked: Verdict) -> Option<Box<Fault>> {
+        let verdict = match asked {
+            Verdict::Retry => self.terms.policy.verdict_without_retry(&error),
+            verdict => verdict,
+        };
+        match verdict {
+            Verdict::Skip => Some(Fault::skipped(error)),
+            Verdict::Retry | Verdict::Stop => self.end_with(seq, error),
+        }
+    }
+
+    /// As [`judge`](Run::judge), for what nobody can go on after.
+    pub(crate) fn end_with(&self, seq: u64, error: Error) -> Option<Box<Fault>> {
+        if self.wanted.gave_up_on(Some(seq)) {
+            drop_quietly(error);
+            return None;
+        }
+        self.fail(seq);
+        Some(Fault::ending(self.named(error)))
+    }
+
+    /// Has the items of a batch that failed together tried again, each by itself, if all can be; else what
+    /// becomes of them.
+    pub(crate) fn retry_all(
+        &self,
+        items: &[u64],
+        error: &Error,
+        worker: usize,
+        trial: Option<Box<Trial>>,
+        copies: &mut [Option<R::Input>],
+    ) -> Result<(), Verdict> {
+        let asked = self.ask(error);
+        if !copies.iter().all(Option::is_some) {
+            return Err(asked);
+        }
+        let (&first, others) = items.split_first().expect("a batch is never empty");
+        let again = self.trial(first, error, worker, trial.clone(), asked)?;
+        // The others fare as the first, whatever has changed meanwhile.
+        let others = others.iter().map(|&item| {
+            let other = self.trial(item, error, worker, trial.clone(), asked);
+            (item, other.unwrap_or_else(|_| again.clone()))
+        });
+        let others: Vec<_> = others.collect();
+        for ((item, again), copy) in std::iter::once((first, again)).chain(others).zip(copies) {
+            self.tell_of_retry_of(item, error);
+            self.retry(item, copy.take().expect("all are there"), again);
+        }
+        Ok(())
+    }
+
+    /// Has the item tried again.
+    pub(crate) fn retry(&self, seq: u64, input: R::Input, (trial, due): (Box<Trial>, Instant)) {
+        self.exchange.retry_later(seq, Retry { input, due, trial });
+    }
+
+    /// What comes of items that failed together on the producer `worker`, unless each is tried again by
+    /// itself. The error takes the place of the first. Where it ends the run, that is all; where items are
+    /// left out, each of the others has to be.
+    pub(crate) fn fail_together(
+        &self,
+        items: &[u64],
+        error: Error,
+        worker: usize,
+        trial: Option<Box<Trial>>,
+        copies: &mut [Option<R::Input>],
+    ) -> Vec<(u64, Box<Fault>)> {
+        let (&first, others) = items.split_first().expect("a batch is never empty");
+        if self.wanted.gave_up_on(Some(first)) {
+            drop_quietly(error);
+            return vec![];
+        }
+        let error = self.named(error);
+        let verdict = match self.retry_all(items, &error, worker, trial, copies) {
+            Ok(()) => {
+                drop_quietly(error);
+                return vec![];
+            }
+            Err(verdict) => verdict,
+        };
+        let Some(fault) = self.settle(first, error, verdict) else { return vec![] };
+        let is_end = fault.fate == Fate::End;
+        let mut faults = vec![(first, fault)];
+        let others = others.iter().filter(|&&item| !is_end && !self.wanted.gave_up_on(Some(item)));
+        faults.extend(others.map(|&item| {
+            let error = Error::FailedTogether { item, first, key: self.name_of(item) };
+            (item, Fault::skipped(error))
+        }));
+        faults
+    }
+
+    /// Items failed together on a producer that was left behind.
+    pub(crate) fn fail_from_aside(
+        &self,
+        items: &[u64],
+        error: Error,
+        worker: usize,
+        trial: Option<Box<Trial>>,
+        copies: &mut [Option<R::Input>],
+    ) {
+        if items.is_empty() {
+            drop_quietly(error);
+            return;
+        }
+        for (seq, fault) in self.fail_together(items, error, worker, trial, copies) {
+            self.exchange.deliver_aside(seq, Err(fault));
+        }
+    }
+
+    /// What the policy says of an error that is no producer's.
+    pub(crate) fn verdict(&self, error: &Error) -> Verdict {
+        self.policy().judge(error, self.ask(error))
+    }
+
+    /// What the user's rules say of an error. One that panics is no reason to go on.
+    fn ask(&self, error: &Error) -> Verdict {
+        catch(|| self.policy().ask(error)).unwrap_or_else(|message| {
+            tracing::warn!(%message, "the function that classifies errors panicked; the run stops");
+            Verdict::Stop
+        })
+    }
+
+    /// What is told of an attempt that is not the last.
+    fn tell_of_retry(&self, error: &Error) {
+        self.chronicle.tell(Event::ItemRetried { failure: Chronicle::failure(error) });
+    }
+
+    /// The same, of an item of a batch that failed together.
+    fn tell_of_retry_of(&self, item: u64, error: &Error) {
+        let mut failure = Failure::clone(&Chronicle::failure(error));
+        failure.item = Some(item);
+        failure.key = self.name_of(item).map(|name| name.to_string());
+        self.chronicle.tell(Event::ItemRetried { failure: Arc::new(failure) });
+    }
+
+    /// An error stands.
+    pub(crate) fn tell_of_failure(&self, error: &Error) {
+        self.chronicle.tell(Event::ItemFailed { failure: Chronicle::failure(error) });
+    }
+}

@@ -1,0 +1,146 @@
+//! The producers that a run goes on without.
+
+use std::sync::Arc;
+
+use super::call::drop_quietly;
+use super::post::{Call, Post};
+use super::run::{Run, text_of};
+use crate::error::{Error, Hook};
+use crate::event::Event;
+use crate::limits::ticks_in;
+use crate::policy::Trial;
+use crate::runner::Runner;
+use crate::sync::{lock, now};
+
+/// A producer that takes part in no run any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Loss {
+    pub(crate) worker: usize,
+    /// Why, as text.
+    pub(crate) reason: Arc<str>,
+    pub(crate) left_behind: LeftBehind,
+}
+
+/// Whether the thread of a producer is still in a hook that nobody waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeftBehind {
+    Yes,
+    No,
+}
+
+impl<R: Runner> Run<R> {
+    /// A producer was done with an item that others have failed, or after items that it failed itself.
+    pub(crate) fn succeeded(&self, seq: u64, worker: usize) {
+        if self.policy().fence_after.is_none() {
+            return;
+        }
+        for worker in self.exchange.succeeded(seq, worker) {
+            let reason = "it failed items in a row that other producers were done with".into();
+            self.note_loss(Loss { worker, reason, left_behind: LeftBehind::No });
+        }
+        let (here, least) = (self.exchange.producers_here(), self.least_producers());
+        if here < least {
+            self.end_as(Error::TooFewProducers { here, least, source: None });
+        }
+    }
+
+    /// An item whose producer takes part no more, and has not called a hook for it.
+    pub(crate) fn hand_on(&self, seq: u64, input: R::Input, trial: Option<Box<Trial>>) {
+        self.retry(seq, input, (trial.unwrap_or_default(), now()));
+    }
+
+    /// A producer takes part no more, since it failed with this error that is no item's. Not where too few
+    /// would be left: then the error is what the run fails with.
+    pub(crate) fn lose(&self, worker: usize, error: Error) -> Result<(), Error> {
+        let least = self.least_producers();
+        match self.exchange.remove(worker, least) {
+            Ok(()) => {
+                let reason = text_of(&error);
+                self.note_loss(Loss { worker, reason, left_behind: LeftBehind::No });
+                drop_quietly(error);
+                Ok(())
+            }
+            Err(here) => Err(too_few(here, least, error)),
+        }
+    }
+
+    /// A producer is in a hook that nobody waits for any more. If too few others are left, what makes an
+    /// error of its own of the run's.
+    pub(crate) fn leave_behind(
+        &self,
+        loss: Loss,
+    ) -> Result<(), impl FnOnce(Error) -> Error + use<R>> {
+        let least = self.least_producers();
+        let left = self.exchange.leave(loss.worker);
+        self.note_loss(loss);
+        if left >= least.max(1) { Ok(()) } else { Err(move |error| too_few(left, least, error)) }
+    }
+
+    pub(crate) fn least_producers(&self) -> usize {
+        self.policy().min_producers.unwrap_or(1)
+    }
+
+    fn note_loss(&self, loss: Loss) {
+        let Loss { worker, reason, .. } = &loss;
+        tracing::warn!(producer = worker, %reason, "a producer takes no more items");
+        let (producer, reason) = (*worker, reason.clone());
+        self.chronicle.tell(match loss.left_behind {
+            LeftBehind::Yes => Event::ProducerLeftBehind { producer },
+            LeftBehind::No => Event::ProducerFenced { producer, reason },
+        });
+        lock(&self.losses).push(loss);
+    }
+
+    /// The producers that take part no more.
+    pub(crate) fn losses(&self) -> Vec<Loss> {
+        lock(&self.losses).clone()
+    }
+
+    /// Where the producer `worker` says which call it is in, if somebody asks.
+    pub(crate) fn post(&self, worker: usize) -> Option<&Post<R::Input>> {
+        self.posts.as_ref().map(|posts| &posts[worker])
+    }
+
+    /// Calls a hook of the producer `worker`, under its limit on time if there is one. `describe` makes of
+    /// `held` what is needed should the hook not return, and `unpack` the same again of that. `None` when
+    /// nobody waits any more for what came of it.
+    pub(crate) fn in_time<H, T>(
+        &self,
+        worker: usize,
+        held: H,
+        describe: impl FnOnce(H) -> Call<R::Input>,
+        unpack: impl FnOnce(Call<R::Input>) -> H,
+        hook: impl FnOnce() -> T,
+    ) -> Option<(T, H)> {
+        let Some(post) = self.post(worker) else { return Some((hook(), held)) };
+        let call = describe(held);
+        post.begin(self.ticks_for(&call), call);
+        let came = hook();
+        match post.end() {
+            Some(call) => Some((came, unpack(call))),
+            None => {
+                drop_quietly(came);
+                None
+            }
+        }
+    }
+
+    fn ticks_for(&self, call: &Call<R::Input>) -> u64 {
+        let limits = self.terms.limits;
+        let limit = match call.hook {
+            Hook::ProducerInit => limits.init,
+            _ => limits.item,
+        };
+        let tick = limits.tick().expect("somebody keeps the time");
+        let each = limit.map_or(u64::MAX, |limit| ticks_in(limit, tick));
+        each.saturating_mul(call.items.len().max(1) as u64)
+    }
+}
+
+/// What a run fails with that has lost a producer to `error`. Where nobody is left the error says enough.
+fn too_few(here: usize, least: usize, error: Error) -> Error {
+    match here {
+        0 if least <= 1 => error,
+        _ => Error::TooFewProducers { here, least, source: Some(Box::new(error)) },
+    }
+}

@@ -1,0 +1,102 @@
+//! What the items are called that are out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::journal::{Key, Names};
+
+/// What items are called and known by, from being pulled until the collector is done with them.
+#[derive(Debug, Default)]
+pub(crate) struct Roll {
+    names: Names,
+    /// The index of the first entry.
+    first: u64,
+    entries: VecDeque<Option<Entry>>,
+}
+
+/// What is known of an item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// What it is called; of several with one name those after the first have their number with it.
+    pub(crate) shown: Option<Arc<str>>,
+    pub(crate) key: Key,
+}
+
+impl Roll {
+    /// What an item is called that comes next.
+    pub(crate) fn call(&mut self, name: &str) -> Entry {
+        let occurrence = self.names.number(name);
+        let name: Arc<str> = name.into();
+        let shown = match occurrence {
+            1 => name.clone(),
+            number => format!("{name}#{number}").into(),
+        };
+        Entry { shown: Some(shown), key: Key::Name { name, occurrence } }
+    }
+
+    /// An item is out. Indices ascend.
+    pub(crate) fn enter(&mut self, seq: u64, entry: Entry) {
+        if self.entries.is_empty() {
+            self.first = seq;
+        }
+        let gap = seq - self.first - self.entries.len() as u64;
+        self.entries.extend(std::iter::repeat_n(None, gap as usize));
+        self.entries.push_back(Some(entry));
+    }
+
+    /// What an item is called that is out.
+    pub(crate) fn shown(&self, seq: u64) -> Option<Arc<str>> {
+        self.get(seq)?.shown.clone()
+    }
+
+    /// What an item is known by that is out.
+    pub(crate) fn key(&self, seq: u64) -> Option<Key> {
+        Some(self.get(seq)?.key.clone())
+    }
+
+    fn get(&self, seq: u64) -> Option<&Entry> {
+        let at = seq.checked_sub(self.first)?;
+        self.entries.get(usize::try_from(at).ok()?)?.as_ref()
+    }
+
+    /// The collector is done with an item.
+    pub(crate) fn strike(&mut self, seq: u64) {
+        let Some(at) = seq.checked_sub(self.first) else { return };
+        if let Some(entry) = self.entries.get_mut(at as usize) {
+            *entry = None;
+        }
+        while let Some(None) = self.entries.front() {
+            self.entries.pop_front();
+            self.first += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_are_called_what_they_are_until_they_are_done_with() {
+        let mut roll = Roll::default();
+        for (seq, name) in [(0, "a"), (1, "b"), (4, "a")] {
+            let entry = roll.call(name);
+            roll.enter(seq, entry);
+        }
+        let called = |roll: &Roll, seq| roll.shown(seq).map(|name| name.to_string());
+        assert_eq!(called(&roll, 1).as_deref(), Some("b"));
+        assert_eq!(called(&roll, 3), None);
+        assert_eq!(called(&roll, 4).as_deref(), Some("a#2"));
+        assert_eq!(roll.key(4), Some(Key::Name { name: "a".into(), occurrence: 2 }));
+        roll.strike(1);
+        assert_eq!(called(&roll, 1), None);
+        roll.strike(0);
+        assert_eq!(called(&roll, 4).as_deref(), Some("a#2"));
+        roll.strike(4);
+        roll.strike(4);
+        let entry = roll.call("a");
+        roll.enter(9, entry);
+        assert_eq!(called(&roll, 9).as_deref(), Some("a#3"));
+        assert!(roll.entries.len() == 1, "only what is out takes room");
+    }
+}

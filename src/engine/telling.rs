@@ -1,0 +1,104 @@
+//! What an engine tells of its runs.
+
+use std::time::Duration;
+
+use super::chronicle::{Chronicle, Detail};
+use super::crew::Crew;
+use super::losses::{LeftBehind, Loss};
+use super::run::{Run, text_of};
+use super::session::Engine;
+use super::timesheet::{CollectorTime, ProducerTime, Timesheet};
+use crate::error::Error;
+use crate::event::{Event, ProducerTotals, Totals};
+use crate::report::RunReport;
+use crate::runner::Runner;
+use crate::sync::lock;
+
+/// What is told of runs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told {
+    pub(crate) description: Option<String>,
+    pub(crate) detail: Detail,
+}
+
+impl<R: Runner> Engine<R> {
+    pub(super) fn tell_of_start(&self, chronicle: &Chronicle) {
+        let devices = &self.settings.devices;
+        let place = |worker| devices.place(worker).map_or_else(String::new, ToString::to_string);
+        chronicle.tell(Event::RunStarted {
+            items: self.account.unread,
+            order: self.settings.order,
+            producers: (0..devices.len()).map(place).collect(),
+        });
+        let inits = self.crew.iter().flat_map(Crew::inits).enumerate();
+        for (producer, took) in inits {
+            chronicle.tell(match self.gone.get(&producer) {
+                None => Event::ProducerReady { producer, took },
+                Some(Loss { left_behind: LeftBehind::Yes, .. }) => {
+                    Event::ProducerLeftBehind { producer }
+                }
+                Some(Loss { reason, .. }) => {
+                    Event::ProducerFenced { producer, reason: reason.clone() }
+                }
+            });
+        }
+    }
+
+    /// What a run came to, whose account is known, and whose losses are.
+    pub(super) fn totals(&self, run: &Run<R>, error: Option<&Error>) -> Totals {
+        let timesheet = &run.exchange.timesheet;
+        let CollectorTime { window, present, waited, stalled, heads } = timesheet.collector();
+        let (source_working, source_waiting) = timesheet.source();
+        Totals {
+            account: self.account,
+            lasted: run.chronicle.elapsed(),
+            error: error.map(|error| text_of(error).to_string()),
+            cancelled: error.is_some_and(Error::is_cancelled),
+            window,
+            producers: (0..self.settings.devices.len())
+                .map(|worker| self.producer_totals(timesheet, worker))
+                .collect(),
+            source_working,
+            source_waiting,
+            consumer_working: present.saturating_sub(waited + stalled),
+            consumer_waiting: waited,
+            head_stalled: stalled,
+            worst_heads: heads.into_worst(),
+        }
+    }
+
+    fn producer_totals(&self, timesheet: &Timesheet, worker: usize) -> ProducerTotals {
+        let ProducerTime { items, failed, present, waited } = timesheet.producer(worker);
+        let of_crew = |known: fn(&Crew<R>) -> Vec<Option<u64>>| {
+            self.crew.as_ref().and_then(|crew| known(crew).get(worker).copied().flatten())
+        };
+        let init = self.crew.as_ref().map_or(Duration::ZERO, |crew| crew.inits()[worker]);
+        let loss = self.gone.get(&worker);
+        let place = self.settings.devices.place(worker);
+        ProducerTotals {
+            place: place.map_or_else(String::new, ToString::to_string),
+            items,
+            failed,
+            init,
+            working: present.saturating_sub(waited),
+            waiting: waited,
+            batch_ceiling: of_crew(Crew::ceilings),
+            fenced: loss.map(|loss| loss.reason.to_string()),
+            left_behind: loss.is_some_and(|loss| loss.left_behind == LeftBehind::Yes),
+        }
+    }
+
+    /// What happened in the last run, or does in the one in progress.
+    pub(crate) fn report(&self) -> RunReport {
+        lock(self.chronicle.recorder()).report()
+    }
+
+    pub(super) fn take_leave(&mut self, losses: &[Loss]) {
+        for Loss { worker, left_behind, .. } in losses {
+            if let (Some(crew), LeftBehind::Yes) = (&mut self.crew, left_behind) {
+                crew.leave_behind(*worker);
+            }
+        }
+        self.gone.extend(losses.iter().map(|loss| (loss.worker, loss.clone())));
+    }
+}

@@ -1,0 +1,141 @@
+//! The thread that keeps the limits on time of one run.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+
+use super::attendance::Attendance;
+use super::call::drop_quietly;
+use super::crew::spawn;
+use super::losses::{LeftBehind, Loss};
+use super::post::Call;
+use super::run::{Run, text_of};
+use crate::device::Devices;
+use crate::error::{Error, Hook, Site};
+use crate::limits::{CallTime, grace_of, ticks_in};
+use crate::runner::Runner;
+
+/// The name of the thread.
+const NAME: &str = "gangline-t";
+
+/// Keeps the limits of a run until it is stopped or dropped.
+#[derive(Debug)]
+pub(crate) struct Timekeeper {
+    /// Closed to stop it.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What it knows.
+struct Watch<R: Runner> {
+    run: Arc<Run<R>>,
+    attendance: Arc<Attendance>,
+    devices: Devices,
+    tick: Duration,
+    /// How many ticks there were.
+    ticks: u64,
+    times: Vec<CallTime>,
+}
+
+impl Timekeeper {
+    /// Starts the thread. Time is counted in its ticks and not read from a clock: while the process is
+    /// stopped there are none.
+    pub(crate) fn start<R: Runner + 'static>(
+        run: Arc<Run<R>>,
+        attendance: Arc<Attendance>,
+        devices: Devices,
+        tick: Duration,
+    ) -> Result<Self, Error> {
+        let (stop, stopped) = bounded(0);
+        let times = vec![CallTime::default(); devices.len()];
+        let mut watch = Watch { run, attendance, devices, tick, ticks: 0, times };
+        let keep_time = move || {
+            while stopped.recv_timeout(watch.tick) == Err(RecvTimeoutError::Timeout) {
+                watch.tick();
+            }
+        };
+        let thread = spawn(NAME.to_owned(), None, keep_time)?;
+        Ok(Timekeeper { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Timekeeper {
+    fn drop(&mut self) {
+        self.stop = None;
+        let Some(thread) = self.thread.take() else { return };
+        if let Err(payload) = thread.join()
+            && !std::thread::panicking()
+        {
+            std::panic::resume_unwind(payload);
+        }
+    }
+}
+
+impl<R: Runner> Watch<R> {
+    fn tick(&mut self) {
+        self.ticks += 1;
+        for worker in 0..self.times.len() {
+            let Some(post) = self.run.post(worker) else { break };
+            let (call, ticks) = post.current();
+            if self.times[worker].tick(call) > ticks
+                && let Some(call) = post.write_off(call)
+            {
+                self.write_off(worker, call);
+            }
+        }
+        if let Some(limit) = self.run.terms.limits.run {
+            self.keep_to(limit);
+        }
+    }
+
+    /// The producer is in a hook for too long.
+    fn write_off(&self, worker: usize, call: Call<R::Input>) {
+        let Call { hook, items, mut copies, trial } = call;
+        let limits = self.run.terms.limits;
+        let limit = match hook {
+            Hook::ProducerInit => limits.init,
+            _ => limits.item.map(|limit| limit * items.len().max(1) as u32),
+        };
+        let site =
+            Box::new(self.site(worker, &items, trial.as_ref().map_or(1, |trial| trial.attempt)));
+        let error = Error::TimedOut { hook, site, limit: limit.unwrap_or_default() };
+        let reason = text_of(&error);
+        let left = self.run.leave_behind(Loss { worker, reason, left_behind: LeftBehind::Yes });
+        match left {
+            Ok(()) => self.run.fail_from_aside(&items, error, worker, trial, &mut copies),
+            // Nobody is there who could work on what comes before.
+            Err(too_few) => self.run.end_as(too_few(error)),
+        }
+        drop_quietly(copies);
+        self.attendance.excuse(worker);
+    }
+
+    fn site(&self, worker: usize, items: &[u64], attempt: u32) -> Site {
+        Site {
+            items: items.to_vec(),
+            device: self.devices.place(worker).and_then(|place| place.devices().first().copied()),
+            worker: Some(worker),
+            attempt: (!items.is_empty()).then_some(attempt),
+            key: None,
+        }
+    }
+
+    fn keep_to(&self, limit: Duration) {
+        let over = ticks_in(limit, self.tick);
+        if self.ticks == over {
+            self.run.end_as(Error::RunTimedOut { limit });
+        }
+        if self.ticks == over.saturating_add(ticks_in(grace_of(limit), self.tick)) {
+            for worker in self.attendance.present() {
+                let reason = text_of(&Error::RunTimedOut { limit });
+                let loss = Loss { worker, reason, left_behind: LeftBehind::Yes };
+                // Too few are left for this run, which is over, in any case.
+                drop(self.run.leave_behind(loss));
+                self.attendance.excuse(worker);
+            }
+            self.run.leave_consumer();
+        }
+    }
+}

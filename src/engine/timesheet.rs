@@ -1,0 +1,159 @@
+//! How long everybody waited, noted where they wait.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, lock};
+
+/// What is known of one run when everybody has left it.
+#[derive(Debug)]
+pub(crate) struct Timesheet {
+    /// How long the feeder was there, and how long of that it had no credit, in nanoseconds.
+    source_present: AtomicU64,
+    source_waited: AtomicU64,
+    producers: Box<[Mutex<ProducerTime>]>,
+    collector: Mutex<CollectorTime>,
+}
+
+/// Of one producer.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ProducerTime {
+    pub(crate) items: u64,
+    pub(crate) failed: u64,
+    pub(crate) present: Duration,
+    pub(crate) waited: Duration,
+}
+
+/// Of the collector.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CollectorTime {
+    pub(crate) present: Duration,
+    pub(crate) window: u64,
+    /// With nothing there.
+    pub(crate) waited: Duration,
+    /// For one item, with results of later ones there.
+    pub(crate) stalled: Duration,
+    pub(crate) heads: Heads,
+}
+
+/// So many of the items that the collector waited for are told.
+const MOST_HEADS: usize = 20;
+
+/// The items that the collector waited for the longest.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Heads {
+    /// The one that it waits for now, or did last.
+    current: Option<(u64, Duration)>,
+    /// By the time, so that the shortest is found; at most [`MOST_HEADS`].
+    worst: BTreeMap<(Duration, u64), ()>,
+    /// What was told of the current one.
+    told: Duration,
+}
+
+/// From when on a wait for one item is news.
+const NEWS: Duration = Duration::from_millis(100);
+
+impl Heads {
+    /// It waited so long for `item`.
+    pub(crate) fn add(&mut self, item: u64, waited: Duration) {
+        match &mut self.current {
+            Some((current, time)) if *current == item => *time += waited,
+            _ => {
+                self.settle();
+                self.current = Some((item, waited));
+                self.told = Duration::ZERO;
+            }
+        }
+    }
+
+    /// The item that it waits for, and how long, each time that is twice as long as what was told before.
+    pub(crate) fn news(&mut self) -> Option<(u64, Duration)> {
+        let (item, waited) = self.current?;
+        if waited < NEWS || waited < 2 * self.told {
+            return None;
+        }
+        self.told = waited;
+        Some((item, waited))
+    }
+
+    fn settle(&mut self) {
+        let Some((item, waited)) = self.current.take() else { return };
+        self.worst.insert((waited, item), ());
+        if self.worst.len() > MOST_HEADS {
+            self.worst.pop_first();
+        }
+    }
+
+    /// The worst first.
+    pub(crate) fn into_worst(mut self) -> Vec<(u64, Duration)> {
+        self.settle();
+        self.worst.into_keys().rev().map(|(waited, item)| (item, waited)).collect()
+    }
+}
+
+impl Timesheet {
+    pub(crate) fn new(producers: usize) -> Self {
+        Timesheet {
+            source_present: AtomicU64::new(0),
+            source_waited: AtomicU64::new(0),
+            producers: (0..producers).map(|_| Mutex::default()).collect(),
+            collector: Mutex::default(),
+        }
+    }
+
+    /// The feeder was there so long, and so long of that it had no credit.
+    pub(crate) fn source_left(&self, present: Duration, waited: Duration) {
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.source_present.store(nanos(present), Ordering::Relaxed);
+        self.source_waited.store(nanos(waited), Ordering::Relaxed);
+    }
+
+    /// How long the source was asked for items, and how long it was not, since there was no credit.
+    pub(crate) fn source(&self) -> (Duration, Duration) {
+        let time = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
+        let (present, waited) = (time(&self.source_present), time(&self.source_waited));
+        (present.saturating_sub(waited), waited)
+    }
+
+    pub(crate) fn producer_left(&self, worker: usize, time: ProducerTime) {
+        let mut noted = lock(&self.producers[worker]);
+        *noted = ProducerTime { failed: noted.failed, ..time };
+    }
+
+    pub(crate) fn producer_failed(&self, worker: usize, items: u64) {
+        lock(&self.producers[worker]).failed += items;
+    }
+
+    pub(crate) fn producer(&self, worker: usize) -> ProducerTime {
+        *lock(&self.producers[worker])
+    }
+
+    pub(crate) fn collector_left(&self, time: CollectorTime) {
+        *lock(&self.collector) = time;
+    }
+
+    pub(crate) fn collector(&self) -> CollectorTime {
+        lock(&self.collector).clone()
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_heads_are_kept_each_with_all_its_waits() {
+        let mut heads = Heads::default();
+        let ms = Duration::from_millis;
+        for item in 0..100 {
+            heads.add(item, ms(1));
+            heads.add(item, ms(item));
+        }
+        let worst = heads.into_worst();
+        assert_eq!(worst.len(), MOST_HEADS);
+        assert_eq!(worst[0], (99, ms(100)));
+        assert_eq!(worst[19], (80, ms(81)));
+    }
+}

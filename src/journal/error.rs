@@ -1,0 +1,214 @@
+//! Why a journal is refused, or could not be written.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use super::fingerprint::Difference;
+
+/// Why a [`Journal`](crate::Journal) is refused, or could not be read or written.
+///
+/// All but [`Io`](JournalError::Io), [`Broken`](JournalError::Broken) and what is said of items, notes and
+/// records that are too large is found before a run pulls its first item.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// A new journal was asked for, and the file has something in it.
+    #[non_exhaustive]
+    #[error(
+        "the journal {} exists already: `resume` goes on with it, `rerun_failed` runs what failed, \
+         and a new one needs another path",
+        .path.display()
+    )]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The failed items of a journal were asked for, and there is none.
+    #[non_exhaustive]
+    #[error("there is no journal {}, so it is not known what failed: use `resume`", .path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another run is writing it.
+    #[non_exhaustive]
+    #[error("the journal {} is in use by another run: wait for that one, or end it", .path.display())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It is a directory, a device or a pipe.
+    #[non_exhaustive]
+    #[error("{} is not a regular file, as a journal is", .path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file does not begin as a journal does.
+    #[non_exhaustive]
+    #[error("{} is no journal: give another path, or remove it", .path.display())]
+    NoJournal {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It was written by a version of gangline whose journals are different.
+    #[non_exhaustive]
+    #[error(
+        "the journal {} has format {found}, and this version of gangline reads format {known}: \
+         go on with the version that wrote it, or begin a new one",
+        .path.display()
+    )]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// The format that it has.
+        found: u32,
+        /// The one that can be read.
+        known: u32,
+    },
+    /// It belongs to other work.
+    #[non_exhaustive]
+    #[error(
+        "the journal {} is of another run: {}; undo that, or begin a new journal",
+        .path.display(), List(.differences)
+    )]
+    Differs {
+        /// The file.
+        path: PathBuf,
+        /// What is different: one at least.
+        differences: Vec<Difference>,
+    },
+    /// It is damaged before its end, which a run that was cut off does not do.
+    #[non_exhaustive]
+    #[error(
+        "the journal {} is damaged at byte {at}: `Journal::repair` keeps what is before that, \
+         and what it held after that is done again",
+        .path.display()
+    )]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where the first line begins that is not as it was written.
+        at: u64,
+    },
+    /// Its first line is damaged, so that it is not known what it is the journal of.
+    #[non_exhaustive]
+    #[error(
+        "the journal {} is damaged at byte 0, and nothing is before that: remove it",
+        .path.display()
+    )]
+    Header {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The input is not what it was.
+    #[non_exhaustive]
+    #[error(
+        "{} not what {} when the journal {} was written, by the hash: restore the input, or begin a \
+         new journal",
+        Items(*.first, *.last), WasOrWere(*.first, *.last), .path.display()
+    )]
+    ItemChanged {
+        /// The file.
+        path: PathBuf,
+        /// The item, or the first of those that were committed together.
+        first: u64,
+        /// The last of them.
+        last: u64,
+    },
+    /// The input ended before items that were done in an earlier run.
+    #[non_exhaustive]
+    #[error(
+        "the input has {items} items, and the journal {} knows of item {recorded}: restore the input, \
+         or begin a new journal",
+        .path.display()
+    )]
+    InputShorter {
+        /// The file.
+        path: PathBuf,
+        /// How many items there were.
+        items: u64,
+        /// The last item that the journal knows, counted from 0.
+        recorded: u64,
+    },
+    /// A note is too large to be written with every commit.
+    #[non_exhaustive]
+    #[error("a note of {bytes} bytes is too large, {limit} are allowed: keep the rest in a file")]
+    NoteTooLarge {
+        /// How large it is.
+        bytes: usize,
+        /// How large it may be.
+        limit: usize,
+    },
+    /// The configuration, or the keys of one commit, are too large.
+    #[non_exhaustive]
+    #[error(
+        "a line of {bytes} bytes is too long for the journal {}, {limit} are allowed: use shorter keys, or \
+         `ignore_cfg`",
+        .path.display()
+    )]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// How long the line is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
+    /// Writing failed before, and what is on the disk is not known since. Nothing more is written.
+    #[non_exhaustive]
+    #[error("the journal {} could not be written earlier, and is left as it was", .path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operating system refused something.
+    #[non_exhaustive]
+    #[error("the journal {} could not be {operation}: {source}", .path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was to be done with it: `opened`, `locked`, `read`, `written`, `synced` or `cut`.
+        operation: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+}
+
+/// How many differences are told; who changed everything need not read it all.
+const MOST_TOLD: usize = 8;
+
+struct List<'a>(&'a [Difference]);
+
+impl fmt::Display for List<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, difference) in self.0.iter().take(MOST_TOLD).enumerate() {
+            let comma = if i > 0 { ", " } else { "" };
+            write!(f, "{comma}{difference}")?;
+        }
+        match self.0.len().saturating_sub(MOST_TOLD) {
+            0 => Ok(()),
+            more => write!(f, ", and {more} more"),
+        }
+    }
+}
+
+struct Items(u64, u64);
+
+impl fmt::Display for Items {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Items(first, last) if first == last => write!(f, "item {first} is"),
+            Items(first, last) => write!(f, "of the items {first} to {last}, one or more are"),
+        }
+    }
+}
+
+struct WasOrWere(u64, u64);
+
+impl fmt::Display for WasOrWere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0 == self.1 { "it was" } else { "they were" })
+    }
+}

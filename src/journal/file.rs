@@ -1,0 +1,461 @@
+//! The file of a journal: opened, locked, appended to, repaired.
+
+use std::fmt;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::error::JournalError;
+use super::fingerprint::Fingerprint;
+use super::group::Group;
+use super::key::{Key, Record};
+use super::line::{FORMAT, Header, LONGEST_LINE, NoHeader, Pending, Seal};
+use super::past::Past;
+use super::scan::{Ending, Lost, Scan, scan};
+use super::{Journal, Mode};
+
+/// The largest note: it is written again with every commit that changes it.
+const LONGEST_NOTE: usize = 64 << 10;
+
+/// A group is due when its keys have that many bytes, so that no line comes near the longest.
+const MANY_BYTES: usize = 1 << 20;
+
+/// What a journal is written to.
+pub(super) trait Storage: Read + Write + Send {
+    /// Waits until what was written is on the disk.
+    fn sync(&mut self) -> io::Result<()>;
+    /// Waits until the file's name is.
+    fn sync_name(&mut self) -> io::Result<()>;
+    /// Drops what is behind that many bytes, and writes there from now on.
+    fn cut(&mut self, length: u64) -> io::Result<()>;
+}
+
+/// A journal that is open for one run, and locked until it is dropped.
+///
+/// Dropping it commits nothing: what the consumer wrote may not be on the disk.
+pub(crate) struct JournalFile {
+    path: PathBuf,
+    storage: Box<dyn Storage>,
+    seal: Seal,
+    /// How long the file is.
+    length: u64,
+    health: Health,
+    pending: Pending,
+    /// How many bytes the keys of those have.
+    pending_bytes: usize,
+    group: Group,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Health {
+    Good,
+    /// A write or a sync failed. What is on the disk is not known: after a sync that failed the system may
+    /// drop what it could not write, and report success to the next.
+    Broken,
+}
+
+/// What a [repair](Journal::repair) kept, and what it cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repair {
+    /// How many bytes were kept: up to the first damage.
+    pub kept_bytes: u64,
+    /// How many commits are in them.
+    pub kept_commits: u64,
+    /// How many items are done by them.
+    pub done: u64,
+    /// How many failed by them, and were not done since.
+    pub failed: u64,
+    /// How many bytes were cut off; 0 where nothing was wrong.
+    pub lost_bytes: u64,
+    /// How many commits among those could still be read. They are not kept: a note among them would speak of
+    /// what is done again.
+    pub lost_commits: u64,
+    /// How many items they were about.
+    pub lost_items: u64,
+}
+
+impl JournalFile {
+    /// Opens and locks the journal, says what it knows, and makes it ready to be appended to.
+    ///
+    /// # Errors
+    ///
+    /// All of [`JournalError`] that is not about a single item, note or commit.
+    pub(crate) fn open(journal: &Journal, run: Fingerprint) -> Result<(Self, Past), JournalError> {
+        let disk = Disk::open(journal)?;
+        JournalFile::open_on(Box::new(disk), journal, run)
+    }
+
+    pub(super) fn open_on(
+        mut storage: Box<dyn Storage>,
+        journal: &Journal,
+        run: Fingerprint,
+    ) -> Result<(Self, Past), JournalError> {
+        let path = journal.path.as_path();
+        let scan =
+            scan(BufReader::new(&mut storage)).map_err(|source| io_error(path, "read", source))?;
+        check_mode(journal, &scan)?;
+        check_ending(path, &scan)?;
+        let (seal, length) = match scan.header {
+            Some((header, seal)) => {
+                check_run(journal, header, &run)?;
+                cut(&mut *storage, path, scan.whole)?;
+                (seal, scan.whole)
+            }
+            None => begin(&mut *storage, path, run.clone())?,
+        };
+        let file = JournalFile {
+            path: path.to_owned(),
+            storage,
+            seal,
+            length,
+            health: Health::Good,
+            pending: Pending::new(run.keys()),
+            pending_bytes: 0,
+            group: Group::new(journal.items, journal.every),
+        };
+        Ok((file, Past::new(scan.recorded, journal.mode, path.to_owned())))
+    }
+
+    /// Takes a record down, in memory alone.
+    ///
+    /// # Panics
+    ///
+    /// If the key is not of the kind in the fingerprint.
+    pub(crate) fn record(&mut self, record: Record, now: Instant) {
+        if let Key::Name { name, .. } = &record.key {
+            self.pending_bytes += name.len();
+        }
+        self.pending.push(record);
+        self.group.add(now);
+    }
+
+    /// How many records wait to be committed.
+    pub(crate) fn pending(&self) -> usize {
+        self.group.len()
+    }
+
+    /// Whether they are to be committed now. To be asked after every record.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.group.is_due(now) || self.pending_bytes >= MANY_BYTES
+    }
+
+    /// When they are due at the latest; `None` where there are none.
+    pub(crate) fn due_at(&self) -> Option<Instant> {
+        self.group.due_at()
+    }
+
+    /// Writes the records down, all or none of them, with a note if there is a new one, and returns
+    /// when they are on the disk. Nothing is written where there is neither.
+    ///
+    /// # Errors
+    ///
+    /// - [`NoteTooLarge`](JournalError::NoteTooLarge) and [`TooLong`](JournalError::TooLong): nothing was written, and the
+    ///   records wait on.
+    /// - [`Io`](JournalError::Io), and [`Broken`](JournalError::Broken) from then on: they may or may not be there when
+    ///   the journal is opened again.
+    pub(crate) fn commit(&mut self, note: Option<&[u8]>) -> Result<(), JournalError> {
+        if self.health == Health::Broken {
+            return Err(JournalError::Broken { path: self.path.clone() });
+        }
+        if self.pending() == 0 && note.is_none() {
+            return Ok(());
+        }
+        note.map_or(Ok(()), check_note)?;
+        let line = self.seal.close(self.length, &self.pending.encode(note));
+        check_length(&self.path, &line)?;
+        // Until it is known to be there.
+        self.health = Health::Broken;
+        write(&mut *self.storage, &self.path, &line)?;
+        self.health = Health::Good;
+        self.length += line.len() as u64;
+        self.pending.clear();
+        self.pending_bytes = 0;
+        self.group.clear();
+        Ok(())
+    }
+}
+
+impl fmt::Debug for JournalFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JournalFile")
+            .field("path", &self.path)
+            .field("health", &self.health)
+            .field("group", &self.group)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a note can be committed.
+///
+/// # Errors
+///
+/// [`JournalError::NoteTooLarge`].
+pub(crate) fn check_note(note: &[u8]) -> Result<(), JournalError> {
+    match note.len() {
+        bytes if bytes > LONGEST_NOTE => {
+            Err(JournalError::NoteTooLarge { bytes, limit: LONGEST_NOTE })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_mode(journal: &Journal, scan: &Scan) -> Result<(), JournalError> {
+    let path = || journal.path.clone();
+    let is_empty = scan.whole == 0 && scan.ending == Ending::Clean;
+    let is_unbegun = scan.whole == 0 && matches!(scan.ending, Ending::TornTail { .. });
+    match journal.mode {
+        Mode::New if !is_empty => Err(JournalError::Exists { path: path() }),
+        Mode::RerunFailed if is_empty || is_unbegun => Err(JournalError::Missing { path: path() }),
+        _ => Ok(()),
+    }
+}
+
+fn check_ending(path: &Path, scan: &Scan) -> Result<(), JournalError> {
+    let path = || path.to_owned();
+    Err(match scan.ending {
+        Ending::Clean | Ending::TornTail { .. } => return Ok(()),
+        Ending::Corrupt(_) => JournalError::Corrupt { path: path(), at: scan.whole },
+        Ending::NoHeader(NoHeader::NoJournal) => JournalError::NoJournal { path: path() },
+        Ending::NoHeader(NoHeader::Damaged) => JournalError::Header { path: path() },
+        Ending::NoHeader(NoHeader::Format(found)) => {
+            JournalError::Format { path: path(), found, known: FORMAT }
+        }
+    })
+}
+
+fn check_run(journal: &Journal, was: Header, is: &Fingerprint) -> Result<(), JournalError> {
+    let mut was = was.run;
+    // What is ignored from now on may have been written down.
+    was.ignore(&journal.ignored);
+    match was.differences(is) {
+        differences if differences.is_empty() => Ok(()),
+        differences => Err(JournalError::Differs { path: journal.path.clone(), differences }),
+    }
+}
+
+fn check_length(path: &Path, line: &[u8]) -> Result<(), JournalError> {
+    match line.len() {
+        bytes if bytes >= LONGEST_LINE => {
+            Err(JournalError::TooLong { path: path.to_owned(), bytes, limit: LONGEST_LINE - 1 })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Before anything is appended: what is left of a torn line must not become the beginning of the next. And what
+/// was read may be in memory alone, where the last process was killed before it synced.
+fn cut(storage: &mut dyn Storage, path: &Path, whole: u64) -> Result<(), JournalError> {
+    storage.cut(whole).map_err(|source| io_error(path, "cut", source))?;
+    storage.sync().map_err(|source| io_error(path, "synced", source))
+}
+
+/// Writes the header, with whatever was torn of another one cut off.
+fn begin(
+    storage: &mut dyn Storage,
+    path: &Path,
+    run: Fingerprint,
+) -> Result<(Seal, u64), JournalError> {
+    let (line, seal) = Header::new(run).encode();
+    check_length(path, &line)?;
+    cut(storage, path, 0)?;
+    write(storage, path, &line)?;
+    storage.sync_name().map_err(|source| io_error(path, "synced", source))?;
+    Ok((seal, line.len() as u64))
+}
+
+fn write(storage: &mut dyn Storage, path: &Path, line: &[u8]) -> Result<(), JournalError> {
+    storage.write_all(line).map_err(|source| io_error(path, "written", source))?;
+    storage.sync().map_err(|source| io_error(path, "synced", source))
+}
+
+fn io_error(path: &Path, operation: &'static str, source: io::Error) -> JournalError {
+    JournalError::Io { path: path.to_owned(), operation, source }
+}
+
+impl Journal {
+    /// Cuts off what is damaged and everything behind it, and says what that was.
+    ///
+    /// Whatever the journal knew of items after that, a run that [resumes](Journal::resume) does again. Nothing is
+    /// changed where nothing is wrong.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`](JournalError::Missing), [`Locked`](JournalError::Locked), [`NotAFile`](JournalError::NotAFile),
+    /// [`NoJournal`](JournalError::NoJournal), [`Format`](JournalError::Format), [`Header`](JournalError::Header), of which
+    /// nothing can be kept, and [`Io`](JournalError::Io).
+    pub fn repair(&self) -> Result<Repair, JournalError> {
+        let path = self.path.as_path();
+        let mut disk = open_existing(path)?;
+        let read = |source| io_error(path, "read", source);
+        let found = scan(BufReader::new(&mut disk)).map_err(read)?;
+        let lost = match found.ending {
+            Ending::Clean => Lost::default(),
+            Ending::TornTail { lost: bytes } => Lost { bytes, ..Lost::default() },
+            Ending::Corrupt(lost) => lost,
+            Ending::NoHeader(_) => {
+                return check_ending(path, &found).map(|()| unreachable!("it is an error"));
+            }
+        };
+        if lost.bytes > 0 {
+            cut(&mut disk, path, found.whole)?;
+        }
+        disk.file.rewind().map_err(read)?;
+        let kept = scan(BufReader::new(&mut disk)).map_err(read)?;
+        Ok(Repair {
+            kept_bytes: kept.whole,
+            kept_commits: kept.recorded.commits(),
+            done: kept.recorded.done(),
+            failed: kept.recorded.failed(),
+            lost_bytes: lost.bytes,
+            lost_commits: lost.commits,
+            lost_items: lost.items,
+        })
+    }
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "kept {} bytes with {} commits: {} items done, {} failed; ",
+            self.kept_bytes, self.kept_commits, self.done, self.failed
+        )?;
+        match self.lost_bytes {
+            0 => f.write_str("nothing was damaged"),
+            bytes => write!(
+                f,
+                "cut off {bytes} bytes, in which {} commits about {} items could still be read",
+                self.lost_commits, self.lost_items
+            ),
+        }
+    }
+}
+
+/// A file that is locked.
+struct Disk {
+    file: File,
+    path: PathBuf,
+}
+
+impl Disk {
+    fn open(journal: &Journal) -> Result<Disk, JournalError> {
+        let path = journal.path.as_path();
+        match journal.mode {
+            Mode::RerunFailed => open_existing(path),
+            Mode::New | Mode::Resume => locked(path, options().create(true)),
+        }
+    }
+}
+
+/// Closing the file is not enough: a child process that another thread is just starting has it open as well, until it
+/// is a program of its own.
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Then the end of this process gives it back.
+        let _ = self.file.unlock();
+    }
+}
+
+impl Read for Disk {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer)
+    }
+}
+
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Storage for Disk {
+    fn sync(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_name(&mut self) -> io::Result<()> {
+        sync_directory_of(&self.path)
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)?;
+        self.file.seek(SeekFrom::Start(length)).map(drop)
+    }
+}
+
+fn open_existing(path: &Path) -> Result<Disk, JournalError> {
+    match locked(path, &options()) {
+        Err(JournalError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            Err(JournalError::Missing { path: path.to_owned() })
+        }
+        opened => opened,
+    }
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    // The configuration is in it, and what is secret may be in that.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+/// Opens and locks it, before anything is read: what another run is just writing would look torn.
+fn locked(path: &Path, options: &OpenOptions) -> Result<Disk, JournalError> {
+    let opened = |source: io::Error| match source.kind() {
+        ErrorKind::IsADirectory => JournalError::NotAFile { path: path.to_owned() },
+        _ => io_error(path, "opened", source),
+    };
+    let file = options.open(path).map_err(opened)?;
+    if !file.metadata().map_err(opened)?.is_file() {
+        return Err(JournalError::NotAFile { path: path.to_owned() });
+    }
+    match file.try_lock() {
+        Ok(()) => Ok(Disk { file, path: path.to_owned() }),
+        Err(TryLockError::WouldBlock) => Err(JournalError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(io_error(path, "locked", source)),
+    }
+}
+
+#[cfg(unix)]
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    // The file's own directory, where the path is a link to it.
+    let path = path.canonicalize()?;
+    let directory = path.parent().expect("a file is in a directory");
+    match File::open(directory)?.sync_all() {
+        // Some file systems know no such thing.
+        Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        synced => synced,
+    }
+}
+
+/// Elsewhere directories cannot be opened, and a name is on the disk with its file.
+#[cfg(not(unix))]
+fn sync_directory_of(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lock_ends_with_its_owner_whoever_else_has_the_file_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::at(dir.path().join("j"));
+        let disk = Disk::open(&journal).unwrap();
+        let as_in_a_child = disk.file.try_clone().unwrap();
+        drop(disk);
+        Disk::open(&journal).unwrap();
+        drop(as_in_a_child);
+    }
+}

@@ -1,0 +1,286 @@
+//! What a journal is the journal of.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Journal;
+
+/// What the items of a journal are known by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum KeyKind {
+    /// Their places in the input.
+    #[serde(rename = "position")]
+    Position,
+    /// Their places in the input, with a hash of what they are.
+    #[serde(rename = "position and hash")]
+    HashedPosition,
+    /// Their names.
+    #[serde(rename = "name")]
+    Name,
+}
+
+/// One thing that is not as it was when a journal was begun.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Difference {
+    /// The name of the runner; `None` where none was given.
+    #[non_exhaustive]
+    RunnerName {
+        /// In the journal.
+        was: Option<String>,
+        /// Now.
+        is: Option<String>,
+    },
+    /// The version of the runner; `None` where none was given.
+    #[non_exhaustive]
+    RunnerVersion {
+        /// In the journal.
+        was: Option<String>,
+        /// Now.
+        is: Option<String>,
+    },
+    /// What items are known by.
+    #[non_exhaustive]
+    Keys {
+        /// In the journal.
+        was: KeyKind,
+        /// Now.
+        is: KeyKind,
+    },
+    /// A value of the configuration.
+    #[non_exhaustive]
+    Cfg {
+        /// Its dotted path; empty where the whole is meant.
+        path: String,
+        /// The value in the journal, as JSON, shortened; `None` where there was none.
+        was: Option<String>,
+        /// The value now.
+        is: Option<String>,
+    },
+}
+
+/// What must not change between the runs of one journal.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Fingerprint {
+    /// Its name and version.
+    runner: Option<(String, String)>,
+    keys: KeyKind,
+    cfg: Value,
+}
+
+/// So many characters of a value are told.
+const LONGEST_VALUE: usize = 60;
+
+impl Fingerprint {
+    /// Of a run with that configuration, less what the journal is to ignore of it.
+    pub(crate) fn new(journal: &Journal, cfg: Value, keys: KeyKind) -> Self {
+        let mut fingerprint = Fingerprint { runner: journal.runner.clone(), keys, cfg };
+        fingerprint.ignore(&journal.ignored);
+        fingerprint
+    }
+
+    pub(crate) fn keys(&self) -> KeyKind {
+        self.keys
+    }
+
+    /// Takes the values at these paths out of the configuration.
+    pub(super) fn ignore(&mut self, paths: &[String]) {
+        for path in paths {
+            remove(&mut self.cfg, path);
+        }
+    }
+
+    /// What is different from this one, which was, in that, which is.
+    pub(super) fn differences(&self, is: &Fingerprint) -> Vec<Difference> {
+        let parts = |of: &Fingerprint| of.runner.clone().unzip();
+        let ((was_name, was_version), (name, version)) = (parts(self), parts(is));
+        let mut differences = Vec::new();
+        if was_name != name {
+            differences.push(Difference::RunnerName { was: was_name, is: name });
+        }
+        if was_version != version {
+            differences.push(Difference::RunnerVersion { was: was_version, is: version });
+        }
+        if self.keys != is.keys {
+            differences.push(Difference::Keys { was: self.keys, is: is.keys });
+        }
+        compare("", Some(&self.cfg), Some(&is.cfg), &mut differences);
+        differences
+    }
+}
+
+fn remove(value: &mut Value, path: &str) {
+    let (step, rest) = path.split_once('.').map_or((path, None), |(step, rest)| (step, Some(rest)));
+    match (value, rest) {
+        (Value::Object(map), None) => drop(map.shift_remove(step)),
+        (value, Some(rest)) => {
+            if let Some(inner) = child_mut(value, step) {
+                remove(inner, rest);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn child_mut<'v>(value: &'v mut Value, step: &str) -> Option<&'v mut Value> {
+    match value {
+        Value::Object(map) => map.get_mut(step),
+        Value::Array(list) => list.get_mut(step.parse::<usize>().ok()?),
+        _ => None,
+    }
+}
+
+fn compare(path: &str, was: Option<&Value>, is: Option<&Value>, found: &mut Vec<Difference>) {
+    match (was, is) {
+        (was, is) if was == is => {}
+        (Some(Value::Object(was)), Some(Value::Object(is))) => {
+            let added = is.keys().filter(|key| !was.contains_key(*key));
+            for key in was.keys().chain(added) {
+                compare(&join(path, key), was.get(key), is.get(key), found);
+            }
+        }
+        (Some(Value::Array(was)), Some(Value::Array(is))) if was.len() == is.len() => {
+            for (i, (was, is)) in was.iter().zip(is).enumerate() {
+                compare(&join(path, &i.to_string()), Some(was), Some(is), found);
+            }
+        }
+        (was, is) => {
+            let (was, is) = (was.map(shown), is.map(shown));
+            found.push(Difference::Cfg { path: path.to_owned(), was, is });
+        }
+    }
+}
+
+fn join(path: &str, step: &str) -> String {
+    if path.is_empty() { step.to_owned() } else { format!("{path}.{step}") }
+}
+
+fn shown(value: &Value) -> String {
+    let mut text = value.to_string();
+    if let Some((end, _)) = text.char_indices().nth(LONGEST_VALUE) {
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeyKind::Position => "position",
+            KeyKind::HashedPosition => "position and hash",
+            KeyKind::Name => "name",
+        })
+    }
+}
+
+/// As part of a sentence: `model.lr was 0.1 and is 0.2`.
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Difference::RunnerName { was, is } => {
+                write!(f, "the runner's name was {} and is {}", Text(was), Text(is))
+            }
+            Difference::RunnerVersion { was, is } => {
+                write!(f, "the runner's version was {} and is {}", Text(was), Text(is))
+            }
+            Difference::Keys { was, is } => {
+                write!(f, "items were known by {was} and are by {is}")
+            }
+            Difference::Cfg { path, was, is } => {
+                let path = if path.is_empty() { "the configuration" } else { path };
+                let [was, is] = [was, is].map(|value| value.as_deref().unwrap_or("absent"));
+                write!(f, "{path} was {was} and is {is}")
+            }
+        }
+    }
+}
+
+struct Text<'a>(&'a Option<String>);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(text) => write!(f, "{text:?}"),
+            None => f.write_str("not given"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(journal: Journal, cfg: Value) -> Fingerprint {
+        Fingerprint::new(&journal, cfg, KeyKind::Position)
+    }
+
+    fn told(was: &Fingerprint, is: &Fingerprint) -> Vec<String> {
+        was.differences(is).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn what_changed_is_told_by_its_path() {
+        let cfg = |lr, layers: Value| json!({"model": {"lr": lr, "layers": layers}, "seed": 1});
+        let was = of(Journal::at("j"), cfg(0.1, json!([64, 128])));
+        assert_eq!(told(&was, &of(Journal::at("j"), cfg(0.1, json!([64, 128])))), [""; 0]);
+        let is = of(Journal::at("j"), cfg(0.2, json!([64, 256])));
+        let expected = ["model.lr was 0.1 and is 0.2", "model.layers.1 was 128 and is 256"];
+        assert_eq!(told(&was, &is), expected);
+        let is = of(Journal::at("j"), json!({"model": {"lr": 0.1, "layers": [64]}, "new": "x"}));
+        let expected = [
+            "model.layers was [64,128] and is [64]",
+            "seed was 1 and is absent",
+            "new was absent and is \"x\"",
+        ];
+        assert_eq!(told(&was, &is), expected);
+    }
+
+    #[test]
+    fn the_order_of_keys_is_no_difference_but_the_type_of_a_number_is() {
+        let was = of(Journal::at("j"), json!({"a": 1, "b": {"c": 2, "d": 3}}));
+        let is = of(Journal::at("j"), json!({"b": {"d": 3, "c": 2}, "a": 1.0}));
+        assert_eq!(told(&was, &is), ["a was 1 and is 1.0"]);
+    }
+
+    #[test]
+    fn the_parts_of_the_runner_and_the_kind_of_key_are_told_apart() {
+        let named =
+            |name: &str, version: &str| of(Journal::at("j").runner(name, version), json!({}));
+        let was = named("digits", "1.1");
+        assert_eq!(
+            told(&was, &named("digits", "1.2")),
+            [r#"the runner's version was "1.1" and is "1.2""#]
+        );
+        assert_eq!(
+            told(&was, &of(Journal::at("j"), json!({})))[0],
+            r#"the runner's name was "digits" and is not given"#
+        );
+        let by_name = Fingerprint { keys: KeyKind::Name, ..was.clone() };
+        assert_eq!(told(&was, &by_name), ["items were known by position and are by name"]);
+    }
+
+    #[test]
+    fn what_is_ignored_is_not_there() {
+        let journal =
+            || Journal::at("j").ignore_cfg("log").ignore_cfg("hosts.0.token").ignore_cfg("no.such");
+        let cfg =
+            |token| json!({"log": {"level": token}, "hosts": [{"name": "a", "token": token}]});
+        let is = of(journal(), cfg("secret"));
+        assert_eq!(is, of(journal(), cfg("other")));
+        assert_eq!(is.cfg, json!({"hosts": [{"name": "a"}]}));
+    }
+
+    #[test]
+    fn a_long_value_is_shortened() {
+        let was = of(Journal::at("j"), json!({"text": "ä".repeat(200)}));
+        let told = told(&was, &of(Journal::at("j"), json!({})));
+        assert_eq!(told, [format!("text was \"{}... and is absent", "ä".repeat(59))]);
+    }
+}

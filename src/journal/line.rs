@@ -1,0 +1,447 @@
+//! The lines of a journal: a header, then one line for each commit.
+//!
+//! ```text
+//! gangline-journal 1 5f0c1a7e {"id":81985529216486895,"run":{"runner":["digits","1.2"],"keys":"position","cfg":{}}}
+//! 8a1b22c0 {"done":[[0,999]],"note":"131072"}
+//! 07e4f9d1 {"done":[[1000,1006],[1008,1011]],"failed":[1007],"note":"131584"}
+//! ```
+//!
+//! A commit is one line, so it is there as a whole or not at all, and a torn write can only be the last line.
+//! The checksum of a line is also that of its place and, by the random `id`, of its file: neither a
+//! line that was moved nor what is left of another journal passes for one.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+use serde::de::{self, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::fingerprint::{Fingerprint, KeyKind};
+use super::key::{Key, Outcome, Record};
+use super::spans::{hashed_spans_of, spans_of};
+
+/// The format that is written, and the only one that is read.
+pub(super) const FORMAT: u32 = 1;
+
+/// The longest line, its end included: what reading takes in memory at most where a file is no journal.
+pub(super) const LONGEST_LINE: usize = 16 << 20;
+
+const MAGIC: &[u8] = b"gangline-journal ";
+/// The same with the format.
+const BEGINNING: &[u8] = b"gangline-journal 1 ";
+const CHECKSUM: usize = 8;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    /// By chance, so that no two files have the same.
+    id: u64,
+    pub(super) run: Fingerprint,
+}
+
+/// Why a line is no header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoHeader {
+    NoJournal,
+    Format(u32),
+    Damaged,
+}
+
+/// What the checksums of a file's commits begin with: that of its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Seal(u32);
+
+/// What one commit says, of items known by `D` where they are done and `F` where they failed.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Commit<D, F> {
+    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    pub(super) done: Vec<D>,
+    #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
+    pub(super) failed: Vec<F>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    /// A note that is no text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    note_hex: Option<String>,
+}
+
+/// One commit, by the kind of its keys.
+#[derive(Debug)]
+pub(super) enum AnyCommit<'a> {
+    Positions(Commit<(u64, u64), u64>),
+    Hashed(Commit<(u64, u64, u64), (u64, u64)>),
+    Names(Commit<Named<'a>, Named<'a>>),
+}
+
+/// A name, and which one of that name: `"a"`, or `["a",2]`.
+#[derive(Debug, PartialEq)]
+pub(super) struct Named<'a> {
+    pub(super) name: Cow<'a, str>,
+    pub(super) occurrence: u32,
+}
+
+/// The records of the next commit.
+#[derive(Debug)]
+pub(super) enum Pending {
+    Positions { done: Vec<u64>, failed: Vec<u64> },
+    Hashed { done: Vec<(u64, u64)>, failed: Vec<(u64, u64)> },
+    Names { done: Vec<(Arc<str>, u32)>, failed: Vec<(Arc<str>, u32)> },
+}
+
+impl Header {
+    pub(super) fn new(run: Fingerprint) -> Self {
+        Header { id: RandomState::new().hash_one(()), run }
+    }
+
+    /// The line, and what seals those after it.
+    pub(super) fn encode(&self) -> (Vec<u8>, Seal) {
+        Header::seal_any(&serde_json::to_vec(self).expect("a tree of JSON values is JSON"))
+    }
+
+    /// The same of any JSON.
+    pub(super) fn seal_any(json: &[u8]) -> (Vec<u8>, Seal) {
+        let seal = header_seal(json);
+        let checksum = format!("{:08x} ", seal.0);
+        ([BEGINNING, checksum.as_bytes(), json, b"\n"].concat(), seal)
+    }
+
+    /// Reads a line without its end.
+    pub(super) fn decode(line: &[u8]) -> Result<(Header, Seal), NoHeader> {
+        let Some(rest) = line.strip_prefix(BEGINNING) else {
+            return Err(other_format(line));
+        };
+        let json = rest.get(CHECKSUM + 1..).ok_or(NoHeader::Damaged)?;
+        let seal = header_seal(json);
+        if rest[..=CHECKSUM] != *format!("{:08x} ", seal.0).as_bytes() {
+            return Err(NoHeader::Damaged);
+        }
+        let header = serde_json::from_slice(json).map_err(|_| NoHeader::Damaged)?;
+        Ok((header, seal))
+    }
+
+    /// Whether this may be what was written of a header before the process ended.
+    pub(super) fn is_torn(bytes: &[u8]) -> bool {
+        let both = bytes.len().min(BEGINNING.len());
+        bytes[..both] == BEGINNING[..both]
+    }
+}
+
+fn header_seal(json: &[u8]) -> Seal {
+    Seal(checksum(&[BEGINNING, json]))
+}
+
+fn other_format(line: &[u8]) -> NoHeader {
+    let Some(rest) = line.strip_prefix(MAGIC) else { return NoHeader::NoJournal };
+    let format = rest.split(|byte| *byte == b' ').next().unwrap_or_default();
+    let format = str::from_utf8(format).ok().and_then(|format| format.parse().ok());
+    match format {
+        Some(FORMAT) | None => NoHeader::Damaged,
+        Some(format) => NoHeader::Format(format),
+    }
+}
+
+fn checksum(parts: &[&[u8]]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    parts.iter().for_each(|part| hasher.update(part));
+    hasher.finalize()
+}
+
+impl Seal {
+    /// The line of a commit that begins at byte `at` of its file.
+    pub(super) fn close(self, at: u64, json: &[u8]) -> Vec<u8> {
+        [self.checksum(at, json).as_bytes(), json, b"\n"].concat()
+    }
+
+    /// What is in a line, without its end, if that is what was written there.
+    pub(super) fn open(self, at: u64, line: &[u8]) -> Option<&[u8]> {
+        let (checksum, json) = line.split_at_checked(CHECKSUM + 1)?;
+        (checksum == self.checksum(at, json).as_bytes()).then_some(json)
+    }
+
+    /// Whether more follows a whole line than its end: then it was not a write that broke off, but the end of that
+    /// line is damaged.
+    pub(super) fn opens_early(self, at: u64, line: &[u8]) -> bool {
+        let json = line.get(CHECKSUM + 1..).unwrap_or_default();
+        let mut values = serde_json::Deserializer::from_slice(json).into_iter::<IgnoredAny>();
+        let is_value = values.next().is_some_and(|value| value.is_ok());
+        let end = values.byte_offset();
+        is_value && end + 1 < json.len() && self.open(at, &line[..=CHECKSUM + end]).is_some()
+    }
+
+    fn checksum(self, at: u64, json: &[u8]) -> String {
+        let checksum = checksum(&[&self.0.to_le_bytes(), &at.to_le_bytes(), json]);
+        format!("{checksum:08x} ")
+    }
+}
+
+impl<D, F> Commit<D, F> {
+    fn new(done: Vec<D>, failed: Vec<F>, note: Option<&[u8]>) -> Self {
+        let text = note.and_then(|note| str::from_utf8(note).ok()).map(str::to_owned);
+        let hex = note.filter(|_| text.is_none()).map(to_hex);
+        Commit { done, failed, note: text, note_hex: hex }
+    }
+
+    /// The note, unless it is damaged.
+    pub(super) fn note(&mut self) -> Result<Option<Vec<u8>>, ()> {
+        match (self.note.take(), &self.note_hex) {
+            (text, None) => Ok(text.map(String::into_bytes)),
+            (None, Some(hex)) => from_hex(hex).map(Some).ok_or(()),
+            (Some(_), Some(_)) => Err(()),
+        }
+    }
+}
+
+impl<'a> AnyCommit<'a> {
+    pub(super) fn decode(keys: KeyKind, json: &'a [u8]) -> Option<Self> {
+        match keys {
+            KeyKind::Position => serde_json::from_slice(json).map(AnyCommit::Positions),
+            KeyKind::HashedPosition => serde_json::from_slice(json).map(AnyCommit::Hashed),
+            KeyKind::Name => serde_json::from_slice(json).map(AnyCommit::Names),
+        }
+        .ok()
+    }
+
+    /// How many items it is about.
+    pub(super) fn items(&self) -> u64 {
+        let spanned = |first: u64, last: u64| last.saturating_sub(first).saturating_add(1);
+        let (done, failed) = match self {
+            AnyCommit::Positions(commit) => {
+                let done = commit.done.iter().map(|(first, last)| spanned(*first, *last));
+                (done.fold(0, u64::saturating_add), commit.failed.len())
+            }
+            AnyCommit::Hashed(commit) => {
+                let done = commit.done.iter().map(|(first, last, _)| spanned(*first, *last));
+                (done.fold(0, u64::saturating_add), commit.failed.len())
+            }
+            AnyCommit::Names(commit) => (commit.done.len() as u64, commit.failed.len()),
+        };
+        done.saturating_add(failed as u64)
+    }
+}
+
+impl Pending {
+    pub(super) fn new(keys: KeyKind) -> Self {
+        match keys {
+            KeyKind::Position => Pending::Positions { done: vec![], failed: vec![] },
+            KeyKind::HashedPosition => Pending::Hashed { done: vec![], failed: vec![] },
+            KeyKind::Name => Pending::Names { done: vec![], failed: vec![] },
+        }
+    }
+
+    /// # Panics
+    ///
+    /// If the key is of another kind: the caller makes all of them in one way.
+    pub(super) fn push(&mut self, Record { key, outcome }: Record) {
+        match (self, key) {
+            (Pending::Positions { done, failed }, Key::Position(position)) => {
+                outcome.of(done, failed).push(position);
+            }
+            (Pending::Hashed { done, failed }, Key::HashedPosition { position, hash }) => {
+                outcome.of(done, failed).push((position, hash));
+            }
+            (Pending::Names { done, failed }, Key::Name { name, occurrence }) => {
+                outcome.of(done, failed).push((name, occurrence));
+            }
+            (_, key) => unreachable!("the journal does not know items by keys like {key:?}"),
+        }
+    }
+
+    pub(super) fn encode(&mut self, note: Option<&[u8]>) -> Vec<u8> {
+        let json = match self {
+            Pending::Positions { done, failed } => {
+                failed.sort_unstable();
+                serde_json::to_vec(&Commit::new(spans_of(done), failed.clone(), note))
+            }
+            Pending::Hashed { done, failed } => {
+                failed.sort_unstable();
+                serde_json::to_vec(&Commit::new(hashed_spans_of(done), failed.clone(), note))
+            }
+            Pending::Names { done, failed } => {
+                serde_json::to_vec(&Commit::new(named(done), named(failed), note))
+            }
+        };
+        json.expect("numbers and texts are JSON")
+    }
+
+    pub(super) fn clear(&mut self) {
+        match self {
+            Pending::Positions { done, failed } => (done.clear(), failed.clear()),
+            Pending::Hashed { done, failed } => (done.clear(), failed.clear()),
+            Pending::Names { done, failed } => (done.clear(), failed.clear()),
+        };
+    }
+}
+
+impl Outcome {
+    fn of<T>(self, done: T, failed: T) -> T {
+        match self {
+            Outcome::Done => done,
+            Outcome::Failed => failed,
+        }
+    }
+}
+
+fn named(names: &[(Arc<str>, u32)]) -> Vec<Named<'_>> {
+    let names = names.iter();
+    names.map(|(name, occurrence)| Named::new(name, *occurrence)).collect()
+}
+
+impl<'a> Named<'a> {
+    fn new(name: &'a str, occurrence: u32) -> Self {
+        Named { name: Cow::Borrowed(name), occurrence }
+    }
+}
+
+impl Serialize for Named<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.occurrence {
+            1 => self.name.serialize(serializer),
+            occurrence => (&self.name, occurrence).serialize(serializer),
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Named<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(NamedVisitor)
+    }
+}
+
+struct NamedVisitor;
+
+impl<'de> Visitor<'de> for NamedVisitor {
+    type Value = Named<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name, or a list of a name and a number")
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, name: &'de str) -> Result<Named<'de>, E> {
+        Ok(Named::new(name, 1))
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Named<'de>, E> {
+        Ok(Named { name: Cow::Owned(name.to_owned()), occurrence: 1 })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Named<'de>, A::Error> {
+        let short = || de::Error::custom("a list of a name and a number is expected");
+        let name = Cow::Owned(list.next_element()?.ok_or_else(short)?);
+        let occurrence = list.next_element()?.ok_or_else(short)?;
+        match list.next_element::<IgnoredAny>()? {
+            None => Ok(Named { name, occurrence }),
+            Some(_) => Err(short()),
+        }
+    }
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(hex: &str) -> Option<Vec<u8>> {
+    let digit = |digit: &u8| char::from(*digit).to_digit(16);
+    let byte = |pair: &[u8]| Some((digit(pair.first()?)? << 4 | digit(pair.get(1)?)?) as u8);
+    hex.as_bytes().chunks(2).map(byte).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::journal::Journal;
+
+    fn done(key: Key) -> Record {
+        Record { key, outcome: Outcome::Done }
+    }
+
+    fn failed(key: Key) -> Record {
+        Record { key, outcome: Outcome::Failed }
+    }
+
+    fn encoded(
+        keys: KeyKind,
+        records: impl IntoIterator<Item = Record>,
+        note: Option<&[u8]>,
+    ) -> String {
+        let mut pending = Pending::new(keys);
+        records.into_iter().for_each(|record| pending.push(record));
+        String::from_utf8(pending.encode(note)).unwrap()
+    }
+
+    #[test]
+    fn positions_are_written_as_spans_in_whatever_order_they_came() {
+        let positions = [5, 3, 4, 9, 0].map(|position| done(Key::Position(position)));
+        let records = positions.into_iter().chain([failed(Key::Position(1))]);
+        let json = encoded(KeyKind::Position, records, Some(b"at 7"));
+        assert_eq!(json, r#"{"done":[[0,0],[3,5],[9,9]],"failed":[1],"note":"at 7"}"#);
+    }
+
+    #[test]
+    fn hashes_of_a_span_are_folded() {
+        let key = |position, hash| Key::HashedPosition { position, hash };
+        let records = [done(key(1, 20)), done(key(0, 10)), failed(key(7, 30))];
+        let json = encoded(KeyKind::HashedPosition, records, None);
+        let both = super::super::spans::fold(super::super::spans::fold(0, 10), 20);
+        assert_eq!(json, format!(r#"{{"done":[[0,1,{both}]],"failed":[[7,30]]}}"#));
+    }
+
+    #[test]
+    fn names_that_came_again_have_their_number() {
+        let key = |name: &str, occurrence| Key::Name { name: name.into(), occurrence };
+        let json = encoded(KeyKind::Name, [done(key("a", 1)), done(key("\u{e4}\n", 2))], None);
+        assert_eq!(json, "{\"done\":[\"a\",[\"\u{e4}\\n\",2]]}");
+        let Some(AnyCommit::Names(commit)) = AnyCommit::decode(KeyKind::Name, json.as_bytes())
+        else {
+            panic!("{json}");
+        };
+        assert_eq!(commit.done[1], Named { name: "\u{e4}\n".into(), occurrence: 2 });
+    }
+
+    #[test]
+    fn a_note_is_kept_byte_for_byte() {
+        for note in [&b""[..], b"text \"\n\0", &[0xff, 0x00, 0x80]] {
+            let json = encoded(KeyKind::Position, [], Some(note));
+            let commit = AnyCommit::decode(KeyKind::Position, json.as_bytes());
+            let Some(AnyCommit::Positions(mut commit)) = commit else { panic!("{json}") };
+            assert_eq!(commit.note(), Ok(Some(note.to_vec())), "{json}");
+        }
+        assert_eq!(from_hex("0"), None);
+        assert_eq!(from_hex("0g"), None);
+    }
+
+    #[test]
+    fn a_header_comes_back_and_says_what_is_wrong_with_another() {
+        let run = Fingerprint::new(&Journal::at("j"), json!({"x": 0.1}), KeyKind::Name);
+        let header = Header::new(run);
+        let (line, seal) = header.encode();
+        let line = line.strip_suffix(b"\n").unwrap();
+        assert_eq!(Header::decode(line), Ok((header, seal)));
+        let newer = String::from_utf8(line.to_vec()).unwrap().replace("journal 1 ", "journal 2 ");
+        assert_eq!(Header::decode(newer.as_bytes()), Err(NoHeader::Format(2)));
+        assert_eq!(Header::decode(&line[1..]), Err(NoHeader::NoJournal));
+        assert_eq!(Header::decode(&line[..40]), Err(NoHeader::Damaged));
+    }
+
+    #[test]
+    fn a_line_belongs_to_its_place_and_its_file() {
+        let line = Seal(1).close(100, b"{}");
+        let line = line.strip_suffix(b"\n").unwrap();
+        assert_eq!(Seal(1).open(100, line), Some(&b"{}"[..]));
+        assert_eq!(Seal(1).open(101, line), None);
+        assert_eq!(Seal(2).open(100, line), None);
+        let upper = line.to_ascii_uppercase();
+        assert!(
+            upper == line || Seal(1).open(100, &upper).is_none(),
+            "one way to write a checksum"
+        );
+        assert!(Seal(1).opens_early(100, &[line, b"\x0b", line].concat()));
+        for torn in [line, &line[..line.len() - 1], &[line, b"\0"].concat(), b""] {
+            assert!(!Seal(1).opens_early(100, torn));
+        }
+    }
+}

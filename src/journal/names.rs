@@ -1,0 +1,44 @@
+//! Items of one name, told apart.
+
+use std::collections::HashMap;
+
+/// How often each name has come in a run.
+///
+/// It holds every name, so its memory grows with the input.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    seen: HashMap<Box<str>, u32>,
+}
+
+impl Names {
+    /// Which one of this name it is, from 1.
+    ///
+    /// # Panics
+    ///
+    /// On the 2^32nd of one name.
+    pub(crate) fn number(&mut self, name: &str) -> u32 {
+        // Not `entry`, which would copy a name that is there.
+        match self.seen.get_mut(name) {
+            Some(seen) => {
+                *seen = seen.checked_add(1).expect("fewer than 2^32 items have one name");
+                *seen
+            }
+            None => {
+                self.seen.insert(name.into(), 1);
+                1
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_comes_again_has_the_next_number() {
+        let mut names = Names::default();
+        let numbers = ["a", "b", "a", "", "a", ""].map(|name| names.number(name));
+        assert_eq!(numbers, [1, 1, 2, 1, 3, 2]);
+    }
+}

@@ -1,0 +1,428 @@
+//! What earlier runs did, and what is left to do.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+
+use super::Mode;
+use super::error::JournalError;
+use super::fingerprint::KeyKind;
+use super::key::Key;
+use super::line::{AnyCommit, Commit, Named};
+use super::spans::{Span, Spans, fold};
+
+/// What is to become of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Plan {
+    Run,
+    /// It is not given out: it is done, or only those that failed are wanted.
+    LeaveOut,
+}
+
+/// What earlier runs did, and with it what this one is to do.
+#[derive(Debug)]
+pub(crate) struct Past {
+    recorded: Recorded,
+    mode: Mode,
+    path: PathBuf,
+    walk: Option<Walk>,
+}
+
+/// What the commits of a journal say, all together.
+///
+/// Positions take memory for each span, names for each name.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Recorded {
+    done_positions: Spans,
+    /// With their hashes, 0 without. Failures are few.
+    failed_positions: BTreeMap<u64, u64>,
+    names: HashMap<Box<str>, Marks>,
+    note: Option<Vec<u8>>,
+    commits: u64,
+    done: u64,
+    failed: u64,
+}
+
+/// What became of the items of one name. Hardly ever is there more than one.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Marks {
+    first: Mark,
+    #[expect(clippy::box_collection, reason = "16 bytes less for each of many names")]
+    others: Option<Box<BTreeMap<u32, Mark>>>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Mark {
+    #[default]
+    Unknown,
+    Done,
+    Failed,
+}
+
+/// A commit that nothing of ours writes: it is about an item that is done already.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Contradiction;
+
+/// The span whose hashes are being compared with those of the input.
+#[derive(Debug)]
+struct Walk {
+    span: Span,
+    next: u64,
+    hashes: u64,
+}
+
+impl Past {
+    pub(super) fn new(recorded: Recorded, mode: Mode, path: PathBuf) -> Self {
+        Past { recorded, mode, path, walk: None }
+    }
+
+    /// What is to become of the next item of the input.
+    ///
+    /// Hashes are checked here, so items by position come in the order of the input, all of them from the first: of those
+    /// that were committed together it is known with the last whether one changed.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::ItemChanged`].
+    pub(crate) fn decide(&mut self, key: &Key) -> Result<Plan, JournalError> {
+        if let Key::HashedPosition { position, hash } = *key {
+            self.check(position, hash)?;
+        }
+        Ok(match self.mode {
+            _ if self.is_done(key) => Plan::LeaveOut,
+            Mode::RerunFailed if !self.is_failed(key) => Plan::LeaveOut,
+            _ => Plan::Run,
+        })
+    }
+
+    /// Says what is wrong with an input that came to its end after so many items.
+    ///
+    /// # Errors
+    ///
+    /// [`JournalError::InputShorter`], where items are known by position.
+    pub(crate) fn check_length(&self, items: u64) -> Result<(), JournalError> {
+        match self.recorded.last_position() {
+            Some(recorded) if recorded >= items => {
+                Err(JournalError::InputShorter { path: self.path.clone(), items, recorded })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_done(&self, key: &Key) -> bool {
+        match key {
+            Key::Position(position) | Key::HashedPosition { position, .. } => {
+                self.is_in_walk(*position) || self.recorded.done_positions.find(*position).is_some()
+            }
+            Key::Name { name, occurrence } => self.recorded.mark(name, *occurrence) == Mark::Done,
+        }
+    }
+
+    /// Whether it failed, and no later run did it.
+    pub(crate) fn is_failed(&self, key: &Key) -> bool {
+        match key {
+            Key::Position(position) | Key::HashedPosition { position, .. } => {
+                self.recorded.failed_positions.contains_key(position)
+            }
+            Key::Name { name, occurrence } => self.recorded.mark(name, *occurrence) == Mark::Failed,
+        }
+    }
+
+    /// The last note that was committed.
+    pub(crate) fn last_note(&self) -> Option<&[u8]> {
+        self.recorded.note.as_deref()
+    }
+
+    /// How many items are done.
+    #[cfg(test)]
+    pub(crate) fn done(&self) -> u64 {
+        self.recorded.done
+    }
+
+    /// How many failed, and are not done.
+    #[cfg(test)]
+    pub(crate) fn failed(&self) -> u64 {
+        self.recorded.failed
+    }
+
+    fn is_in_walk(&self, position: u64) -> bool {
+        self.walk.as_ref().is_some_and(|walk| walk.span.contains(position))
+    }
+
+    fn check(&mut self, position: u64, hash: u64) -> Result<(), JournalError> {
+        if !self.is_in_walk(position) {
+            let span = self.recorded.done_positions.find(position);
+            self.walk = span.map(|span| Walk { span, next: span.first, hashes: 0 });
+        }
+        let changed = match &mut self.walk {
+            Some(walk) => walk.step(position, hash),
+            None => self.recorded.failed_otherwise(position, hash),
+        };
+        match changed {
+            Some(Span { first, last, .. }) => {
+                Err(JournalError::ItemChanged { path: self.path.clone(), first, last })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Walk {
+    /// One more item; the span, if this is its last and the hashes are not what they were.
+    fn step(&mut self, position: u64, hash: u64) -> Option<Span> {
+        if position != self.next {
+            return None;
+        }
+        self.hashes = fold(self.hashes, hash);
+        self.next = position.wrapping_add(1);
+        let has_changed = position == self.span.last && Some(self.hashes) != self.span.hash;
+        has_changed.then_some(self.span)
+    }
+}
+
+impl Recorded {
+    /// Adds what a commit says. After an error, what is here is of no use.
+    pub(super) fn add(&mut self, keys: KeyKind, json: &[u8]) -> Result<(), Contradiction> {
+        let note = match AnyCommit::decode(keys, json).ok_or(Contradiction)? {
+            AnyCommit::Positions(commit) => self.add_positions(commit)?,
+            AnyCommit::Hashed(commit) => self.add_hashed(commit)?,
+            AnyCommit::Names(commit) => self.add_names(commit)?,
+        };
+        self.note = note.or(self.note.take());
+        self.commits += 1;
+        Ok(())
+    }
+
+    pub(super) fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    pub(super) fn done(&self) -> u64 {
+        self.done
+    }
+
+    pub(super) fn failed(&self) -> u64 {
+        self.failed
+    }
+
+    fn add_positions(&mut self, mut commit: Commit<(u64, u64), u64>) -> Added {
+        for &(first, last) in &commit.done {
+            self.add_span(Span { first, last, hash: None })?;
+        }
+        for &position in &commit.failed {
+            self.add_failed(position, 0)?;
+        }
+        commit.note().map_err(|()| Contradiction)
+    }
+
+    fn add_hashed(&mut self, mut commit: Commit<(u64, u64, u64), (u64, u64)>) -> Added {
+        for &(first, last, hash) in &commit.done {
+            self.add_span(Span { first, last, hash: Some(hash) })?;
+        }
+        for &(position, hash) in &commit.failed {
+            self.add_failed(position, hash)?;
+        }
+        commit.note().map_err(|()| Contradiction)
+    }
+
+    fn add_names(&mut self, mut commit: Commit<Named<'_>, Named<'_>>) -> Added {
+        for named in &commit.done {
+            self.add_name(named, Mark::Done)?;
+        }
+        for named in &commit.failed {
+            self.add_name(named, Mark::Failed)?;
+        }
+        commit.note().map_err(|()| Contradiction)
+    }
+
+    fn add_span(&mut self, span: Span) -> Result<(), Contradiction> {
+        if !self.done_positions.insert(span) {
+            return Err(Contradiction);
+        }
+        let failed: Vec<_> = self
+            .failed_positions
+            .range(span.first..=span.last)
+            .map(|(position, _)| *position)
+            .collect();
+        for position in &failed {
+            self.failed_positions.remove(position);
+        }
+        self.failed -= failed.len() as u64;
+        self.done = self.done.saturating_add(span.positions());
+        Ok(())
+    }
+
+    fn add_failed(&mut self, position: u64, hash: u64) -> Result<(), Contradiction> {
+        if self.done_positions.find(position).is_some() {
+            return Err(Contradiction);
+        }
+        self.failed += u64::from(self.failed_positions.insert(position, hash).is_none());
+        Ok(())
+    }
+
+    fn add_name(&mut self, named: &Named<'_>, is: Mark) -> Result<(), Contradiction> {
+        let mark = self.mark_mut(named);
+        let was = std::mem::replace(mark, is);
+        if was == Mark::Done {
+            return Err(Contradiction);
+        }
+        self.done += u64::from(is == Mark::Done);
+        self.failed += u64::from(is == Mark::Failed);
+        self.failed -= u64::from(was == Mark::Failed);
+        Ok(())
+    }
+
+    fn mark_mut(&mut self, named: &Named<'_>) -> &mut Mark {
+        // Most names are new, and are looked up once for that.
+        let marks = self.names.entry(named.name.as_ref().into()).or_default();
+        match named.occurrence {
+            1 => &mut marks.first,
+            other => marks.others.get_or_insert_default().entry(other).or_default(),
+        }
+    }
+
+    fn mark(&self, name: &str, occurrence: u32) -> Mark {
+        let Some(marks) = self.names.get(name) else { return Mark::Unknown };
+        match occurrence {
+            1 => marks.first,
+            other => {
+                let others = marks.others.as_ref();
+                others.and_then(|others| others.get(&other)).copied().unwrap_or_default()
+            }
+        }
+    }
+
+    fn last_position(&self) -> Option<u64> {
+        self.done_positions.last().max(self.failed_positions.keys().next_back().copied())
+    }
+
+    /// The position, if it failed with another hash.
+    fn failed_otherwise(&self, position: u64, hash: u64) -> Option<Span> {
+        let was = *self.failed_positions.get(&position)?;
+        (was != hash).then_some(Span { first: position, last: position, hash: Some(was) })
+    }
+}
+
+/// The note of a commit that was added.
+type Added = Result<Option<Vec<u8>>, Contradiction>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(keys: KeyKind, commits: &[&str]) -> Recorded {
+        let mut recorded = Recorded::default();
+        for commit in commits {
+            recorded.add(keys, commit.as_bytes()).unwrap();
+        }
+        recorded
+    }
+
+    fn past(mode: Mode, keys: KeyKind, commits: &[&str]) -> Past {
+        Past::new(recorded(keys, commits), mode, "j".into())
+    }
+
+    fn plans(past: &mut Past, positions: std::ops::Range<u64>) -> Vec<bool> {
+        let runs = |position| past.decide(&Key::Position(position)).unwrap() == Plan::Run;
+        positions.map(runs).collect()
+    }
+
+    const COMMITS: [&str; 2] =
+        [r#"{"done":[[0,1],[4,4]],"failed":[2,5],"note":"a"}"#, r#"{"done":[[5,5]]}"#];
+
+    #[test]
+    fn resuming_leaves_out_what_is_done() {
+        let mut past = past(Mode::Resume, KeyKind::Position, &COMMITS);
+        assert_eq!(plans(&mut past, 0..7), [false, false, true, true, false, false, true]);
+        assert_eq!((past.done(), past.failed(), past.last_note()), (4, 1, Some(&b"a"[..])));
+    }
+
+    #[test]
+    fn rerunning_runs_what_failed_and_is_not_done() {
+        let mut past = past(Mode::RerunFailed, KeyKind::Position, &COMMITS);
+        assert_eq!(plans(&mut past, 0..7), [false, false, true, false, false, false, false]);
+    }
+
+    #[test]
+    fn an_input_may_grow_but_not_shrink() {
+        let past = past(Mode::Resume, KeyKind::Position, &COMMITS);
+        assert!(past.check_length(6).is_ok() && past.check_length(7).is_ok());
+        let error = past.check_length(5).unwrap_err();
+        assert!(
+            matches!(error, JournalError::InputShorter { items: 5, recorded: 5, .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn names_are_told_apart_by_their_number() {
+        let commits =
+            [r#"{"done":["a",["a",3]],"failed":["b"]}"#, r#"{"done":["b"],"failed":["c"]}"#];
+        let past = past(Mode::Resume, KeyKind::Name, &commits);
+        let key = |name: &str, occurrence| Key::Name { name: name.into(), occurrence };
+        let keys = [key("a", 1), key("a", 2), key("a", 3), key("b", 1), key("c", 1), key("d", 1)];
+        assert_eq!(
+            keys.each_ref().map(|key| past.is_done(key)),
+            [true, false, true, true, false, false]
+        );
+        assert_eq!(
+            keys.each_ref().map(|key| past.is_failed(key)),
+            [false, false, false, false, true, false]
+        );
+        assert_eq!((past.done(), past.failed()), (3, 1));
+    }
+
+    /// Which item, of those that are looked at in order, is the first that has changed.
+    fn first_change(commits: &[&str], hashes: &[u64]) -> Option<(usize, u64, u64)> {
+        let mut past = past(Mode::Resume, KeyKind::HashedPosition, commits);
+        hashes.iter().enumerate().find_map(|(position, hash)| {
+            match past.decide(&Key::HashedPosition { position: position as u64, hash: *hash }) {
+                Err(JournalError::ItemChanged { first, last, .. }) => Some((position, first, last)),
+                Err(error) => panic!("{error}"),
+                Ok(_) => None,
+            }
+        })
+    }
+
+    #[test]
+    fn a_changed_item_is_noticed_with_the_last_that_it_was_committed_with() {
+        let hashes = [10, 11, 12, 13, 14, 15];
+        let together = |hashes: &[u64]| hashes.iter().fold(0, |all, hash| fold(all, *hash));
+        let commits = [
+            &format!(r#"{{"done":[[0,2,{}]],"failed":[[4,14]]}}"#, together(&hashes[..3])),
+            &*format!(r#"{{"done":[[3,3,{}]]}}"#, together(&hashes[3..4])),
+        ];
+        assert_eq!(first_change(&commits, &hashes), None);
+        let noticed = |position: usize| {
+            let mut hashes = hashes;
+            hashes[position] += 1;
+            first_change(&commits, &hashes)
+        };
+        assert_eq!([0, 1, 2].map(noticed), [Some((2, 0, 2)); 3]);
+        assert_eq!([3, 4, 5].map(noticed), [Some((3, 3, 3)), Some((4, 4, 4)), None]);
+    }
+
+    #[test]
+    fn nothing_is_done_twice() {
+        let is_refused = |keys, commits: [&str; 2]| {
+            let mut recorded = recorded(keys, &commits[..1]);
+            recorded.add(keys, commits[1].as_bytes()) == Err(Contradiction)
+        };
+        assert!(is_refused(KeyKind::Position, [r#"{"done":[[0,5]]}"#, r#"{"done":[[5,6]]}"#]));
+        assert!(is_refused(KeyKind::Position, [r#"{"done":[[0,5]]}"#, r#"{"failed":[5]}"#]));
+        assert!(is_refused(KeyKind::Name, [r#"{"done":["a"]}"#, r#"{"done":["a"]}"#]));
+        assert!(is_refused(KeyKind::Position, ["{}", r#"{"done":[[6,5]]}"#]));
+        assert!(is_refused(KeyKind::Position, ["{}", r#"{"dome":[[5,6]]}"#]));
+        assert!(!is_refused(KeyKind::Position, [r#"{"failed":[5]}"#, r#"{"failed":[5]}"#]));
+    }
+
+    #[test]
+    fn a_hundred_million_items_done_in_order_take_no_memory() {
+        let mut recorded = Recorded::default();
+        for commit in (0..100_000_000u64).step_by(100_000) {
+            recorded.add_span(Span { first: commit, last: commit + 99_999, hash: None }).unwrap();
+        }
+        let whole = Span { first: 0, last: 99_999_999, hash: None };
+        assert_eq!(recorded.done_positions.find(5), Some(whole));
+        assert_eq!(recorded.done(), 100_000_000);
+    }
+}

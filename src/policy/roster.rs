@@ -1,0 +1,259 @@
+//! Which producers are there, and whose fault a failure is.
+
+/// The producers of one run, with what each is suspected of.
+///
+/// An item that fails is tried by others, until one of them is done with it, which clears the item, or so
+/// many have failed it that it is the item's own fault. A producer that fails one item after the other is
+/// given no new ones until it is known which of these were to blame: a device that fails fast would
+/// otherwise go through the whole input. Once so many of them were cleared in a row it is the producer's fault.
+#[derive(Debug)]
+pub(crate) struct Roster {
+    /// How many producers have to fail an item, and how many items a producer, to be to blame. `None`
+    /// where nobody asks.
+    fence_after: Option<usize>,
+    producers: Vec<Standing>,
+}
+
+#[derive(Debug, Default)]
+struct Standing {
+    is_gone: bool,
+    /// The items that it failed since it was last done with one.
+    suspects: Vec<Suspect>,
+}
+
+#[derive(Debug)]
+struct Suspect {
+    item: u64,
+    /// Another producer was done with it.
+    is_cleared: bool,
+}
+
+/// Whose fault the failure of an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// That is known once another producer has tried it.
+    Open,
+    Item,
+}
+
+impl Roster {
+    /// `gone`: those that do not take part.
+    pub(crate) fn new(
+        producers: usize,
+        fence_after: Option<usize>,
+        gone: impl IntoIterator<Item = usize>,
+    ) -> Self {
+        let mut roster = Roster {
+            fence_after,
+            producers: (0..producers).map(|_| Standing::default()).collect(),
+        };
+        gone.into_iter().for_each(|worker| roster.remove(worker));
+        roster
+    }
+
+    /// How many producers are there.
+    pub(crate) fn here(&self) -> usize {
+        self.producers.iter().filter(|producer| !producer.is_gone).count()
+    }
+
+    pub(crate) fn is_here(&self, worker: usize) -> bool {
+        !self.producers[worker].is_gone
+    }
+
+    /// Whether there is a producer that is none of `tried`.
+    pub(crate) fn has_another_than(&self, tried: &[usize]) -> bool {
+        let mut here = (0..self.producers.len()).filter(|&worker| self.is_here(worker));
+        here.any(|worker| !tried.contains(&worker))
+    }
+
+    /// The last of `tried` has failed `item`; those before it did so before.
+    pub(crate) fn failed(&mut self, item: u64, tried: &[usize]) -> Fault {
+        let Some(most) = self.fence_after else { return Fault::Item };
+        let worker = *tried.last().expect("somebody has failed it");
+        let suspects = &mut self.producers[worker].suspects;
+        if suspects.iter().all(|suspect| suspect.item != item) {
+            suspects.push(Suspect { item, is_cleared: false });
+        }
+        if tried.len() < most && self.has_another_than(tried) {
+            return Fault::Open;
+        }
+        self.blame(item);
+        Fault::Item
+    }
+
+    /// `item` was to blame for its failures, or nobody asks any more.
+    pub(crate) fn blame(&mut self, item: u64) {
+        for producer in &mut self.producers {
+            producer.suspects.retain(|suspect| suspect.item != item);
+        }
+    }
+
+    /// A producer was done with `item`. The producers that are to blame for failures, if that shows it,
+    /// which take part no more. The last one never is: there was another to show it.
+    pub(crate) fn succeeded(&mut self, item: u64, worker: usize) -> Vec<usize> {
+        self.producers[worker].suspects.clear();
+        let Some(most) = self.fence_after else { return vec![] };
+        let mut guilty = Vec::new();
+        for (number, producer) in self.producers.iter_mut().enumerate() {
+            let found = producer.suspects.iter_mut().find(|suspect| suspect.item == item);
+            found.into_iter().for_each(|suspect| suspect.is_cleared = true);
+            let cleared = producer.suspects.iter().filter(|suspect| suspect.is_cleared).count();
+            if !producer.is_gone && cleared >= most {
+                guilty.push(number);
+            }
+        }
+        guilty.iter().for_each(|&worker| self.remove(worker));
+        guilty
+    }
+
+    /// Nobody asks any more whose fault a failure is.
+    pub(crate) fn forgive(&mut self) {
+        self.fence_after = None;
+    }
+
+    /// Whether a producer takes no new items, since it is not known whose fault its failures are.
+    pub(crate) fn is_suspended(&self, worker: usize) -> bool {
+        let suspects = self.producers[worker].suspects.len();
+        self.fence_after.is_some_and(|most| suspects >= most) && self.has_another_than(&[worker])
+    }
+
+    /// Whether a producer has failed what it last worked on.
+    pub(crate) fn is_suspect(&self, worker: usize) -> bool {
+        !self.producers[worker].suspects.is_empty()
+    }
+
+    /// A producer takes part no more.
+    pub(crate) fn remove(&mut self, worker: usize) {
+        self.producers[worker] = Standing { is_gone: true, suspects: vec![] };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, VecDeque};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn roster(producers: usize) -> Roster {
+        Roster::new(producers, Some(2), [])
+    }
+
+    #[test]
+    fn an_item_that_two_producers_fail_is_to_blame() {
+        let mut roster = roster(3);
+        assert_eq!(roster.failed(7, &[0]), Fault::Open);
+        assert_eq!(roster.failed(7, &[0, 1]), Fault::Item);
+        assert!(!roster.is_suspect(0) && !roster.is_suspect(1));
+    }
+
+    #[test]
+    fn an_item_has_no_more_producers_to_fail_than_there_are() {
+        let mut roster = Roster::new(3, Some(5), [2]);
+        assert_eq!(roster.failed(7, &[0]), Fault::Open);
+        assert_eq!(roster.failed(7, &[0, 1]), Fault::Item);
+        roster.remove(1);
+        assert_eq!(roster.failed(8, &[0]), Fault::Item, "nobody else is there");
+    }
+
+    #[test]
+    fn a_producer_whose_items_are_done_by_others_is_to_blame() {
+        let mut roster = roster(2);
+        roster.failed(3, &[0]);
+        assert!(!roster.is_suspended(0));
+        roster.failed(4, &[0]);
+        assert!(roster.is_suspended(0), "no third item, until it is known");
+        assert!(roster.succeeded(3, 1).is_empty());
+        assert_eq!(roster.succeeded(4, 1), [0]);
+        assert!(!roster.is_here(0));
+        assert_eq!(roster.here(), 1);
+    }
+
+    #[test]
+    fn bad_items_in_a_row_are_not_held_against_a_producer() {
+        let mut roster = roster(2);
+        for item in 0..10 {
+            assert_eq!(roster.failed(item, &[0]), Fault::Open);
+            assert_eq!(roster.failed(item, &[0, 1]), Fault::Item);
+        }
+        assert_eq!(roster.here(), 2);
+        assert!(!roster.is_suspended(0) && !roster.is_suspended(1));
+    }
+
+    #[test]
+    fn a_producer_that_is_done_with_an_item_has_failed_none_in_a_row() {
+        let mut roster = roster(2);
+        roster.failed(3, &[0]);
+        assert!(roster.succeeded(4, 0).is_empty());
+        roster.failed(5, &[0]);
+        assert!(roster.succeeded(3, 1).is_empty());
+        assert!(roster.succeeded(5, 1).is_empty(), "3 and 5 are not in a row");
+        assert_eq!(roster.here(), 2);
+    }
+
+    #[test]
+    fn the_last_one_is_never_suspended() {
+        let mut roster = Roster::new(2, Some(1), [1]);
+        assert_eq!(roster.failed(0, &[0]), Fault::Item);
+        assert_eq!(roster.failed(1, &[0]), Fault::Item);
+        assert!(!roster.is_suspended(0));
+    }
+
+    proptest! {
+        /// Producers that fail everything and items that everybody fails, in any schedule: somebody can
+        /// always go on, every good item is done while a good producer is there, and no good producer is
+        /// fenced.
+        #[test]
+        fn whoever_is_to_blame_is_found(
+            producers in proptest::collection::vec(any::<bool>(), 1..5),
+            bad_items in proptest::collection::vec(any::<bool>(), 1..30),
+            fence_after in 1usize..4,
+            schedule in proptest::collection::vec(0usize..5, 0..400),
+        ) {
+            let mut roster = Roster::new(producers.len(), Some(fence_after), []);
+            let mut fresh: VecDeque<u64> = (0..bad_items.len() as u64).collect();
+            let mut again: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+            let mut done = BTreeMap::new();
+            let in_turn = (0..producers.len()).cycle().take(20 * producers.len() * bad_items.len());
+            for worker in schedule.into_iter().map(|turn| turn % producers.len()).chain(in_turn) {
+                if !roster.is_here(worker) {
+                    continue;
+                }
+                let retry = again.iter().find(|(_, tried)| {
+                    !tried.contains(&worker) || !roster.has_another_than(tried)
+                });
+                let retry = retry.map(|(&item, tried)| (item, tried.clone()));
+                let mut new = || fresh.pop_front().map(|item| (item, vec![]));
+                let next = match retry {
+                    Some(retry) => Some(retry),
+                    None if roster.is_suspended(worker) => None,
+                    None => new(),
+                };
+                let Some((item, mut tried)) = next else { continue };
+                again.remove(&item);
+                if producers[worker] && !bad_items[item as usize] {
+                    done.insert(item, true);
+                    let guilty = roster.succeeded(item, worker);
+                    prop_assert!(guilty.iter().all(|&guilty| !producers[guilty]));
+                    continue;
+                }
+                tried.retain(|&other| other != worker);
+                tried.push(worker);
+                match roster.failed(item, &tried) {
+                    Fault::Open => _ = again.insert(item, tried),
+                    Fault::Item => _ = done.insert(item, false),
+                }
+            }
+            prop_assert!(roster.here() > 0);
+            prop_assert_eq!(done.len(), bad_items.len(), "every item has an end");
+            let bad_producers = producers.iter().filter(|&&is_good| !is_good).count();
+            let has_good = bad_producers < producers.len();
+            if has_good && fence_after > bad_producers {
+                for (item, is_bad) in bad_items.iter().enumerate() {
+                    prop_assert_eq!(done[&(item as u64)], !is_bad, "item {}", item);
+                }
+            }
+        }
+    }
+}

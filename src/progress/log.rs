@@ -1,0 +1,105 @@
+//! Lines for where there is no terminal.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Writes lines: one now and then, and those that are told at once.
+pub(super) struct Log {
+    writer: Box<dyn Write + Send>,
+    schedule: Schedule,
+    warning: Warning,
+}
+
+/// When the next line is due.
+#[derive(Debug, Clone, Copy)]
+struct Schedule {
+    next: Duration,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Warning {
+    Due,
+    Given,
+}
+
+/// The longer a run has lasted the less often it is told of, within these.
+const SHORTEST_SILENCE: Duration = Duration::from_secs(5);
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+
+impl Log {
+    pub(super) fn new(writer: Box<dyn Write + Send>) -> Self {
+        Log { writer, schedule: Schedule::new(), warning: Warning::Due }
+    }
+
+    /// Begins anew, with the next run.
+    pub(super) fn begin(&mut self) {
+        self.schedule = Schedule::new();
+    }
+
+    /// Writes this line if one is due.
+    pub(super) fn show(&mut self, at: Duration, line: impl FnOnce() -> String) {
+        if self.schedule.is_due(at) {
+            self.tell(&line());
+        }
+    }
+
+    pub(super) fn tell(&mut self, line: &str) {
+        // One call for the whole line, so that other processes do not write into it.
+        let line = format!("{line}\n");
+        let written = self.writer.write_all(line.as_bytes()).and_then(|()| self.writer.flush());
+        if let Err(error) = written {
+            self.warn(&error);
+        }
+    }
+
+    fn warn(&mut self, error: &io::Error) {
+        if self.warning == Warning::Due {
+            tracing::warn!(%error, "progress cannot be written; the run goes on");
+            self.warning = Warning::Given;
+        }
+    }
+}
+
+impl Schedule {
+    fn new() -> Self {
+        Schedule { next: SHORTEST_SILENCE }
+    }
+
+    fn is_due(&mut self, at: Duration) -> bool {
+        let is_due = at >= self.next;
+        if is_due {
+            self.next = at.saturating_add((at / 10).clamp(SHORTEST_SILENCE, LONGEST_SILENCE));
+        }
+        is_due
+    }
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log").field("schedule", &self.schedule).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_less_often_the_longer_it_lasts() {
+        let mut schedule = Schedule::new();
+        let due: Vec<u64> =
+            (0..2_000).filter(|s| schedule.is_due(Duration::from_secs(*s))).collect();
+        assert_eq!(due[..5], [5, 10, 15, 20, 25]);
+        assert_eq!(due[due.len() - 2..], [1_912, 1_972]);
+        assert!(due.len() < 60, "{due:?}");
+    }
+
+    #[test]
+    fn no_line_is_owed_for_the_time_in_which_nothing_was_told() {
+        let mut schedule = Schedule::new();
+        assert!(schedule.is_due(Duration::from_secs(33)));
+        assert!(!schedule.is_due(Duration::from_secs(37)));
+        assert!(schedule.is_due(Duration::from_secs(38)));
+    }
+}

@@ -1,0 +1,209 @@
+//! The terminal, and what all runs of the process show on it.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+
+use console::{Term, is_dumb, truncate_str};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
+
+/// A terminal with a block of lines at its bottom, in which each run has its own.
+///
+/// It is one bar of `indicatif` of several lines, and not one for each line: these are drawn one by one,
+/// and a bar that is dropped after a panic locks what the panic poisoned.
+#[derive(Clone)]
+pub(super) struct Screen {
+    terminal: Terminal,
+    blocks: Arc<Mutex<Blocks>>,
+}
+
+/// The lines of one run on a screen. They go when this is dropped.
+pub(super) struct Block {
+    screen: Screen,
+    number: u64,
+}
+
+#[derive(Default)]
+struct Blocks {
+    shown: Vec<(u64, Vec<String>)>,
+    /// There while something is shown.
+    bar: Option<ProgressBar>,
+}
+
+/// A terminal that may go away: what it fails at is told once, and then it is left alone.
+#[derive(Debug, Clone)]
+struct Terminal {
+    inner: Arc<dyn TermLike>,
+    gone: Arc<AtomicBool>,
+}
+
+impl Screen {
+    /// That of standard error, if it is a terminal: one for the process, so that several runs share it.
+    pub(super) fn of_stderr() -> Option<Screen> {
+        static SCREEN: LazyLock<Option<Screen>> = LazyLock::new(|| {
+            let term = Term::buffered_stderr();
+            (term.is_term() && !is_dumb()).then(|| Screen::new(Arc::new(term)))
+        });
+        SCREEN.clone()
+    }
+
+    pub(super) fn new(terminal: Arc<dyn TermLike>) -> Screen {
+        let terminal = Terminal { inner: terminal, gone: Arc::default() };
+        Screen { terminal, blocks: Arc::default() }
+    }
+
+    /// Room for the lines of one run.
+    pub(super) fn block(&self) -> Block {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        Block { screen: self.clone(), number: NUMBERS.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// `None` once something panicked while it drew: the bar is in no state to be touched.
+    fn blocks(&self) -> Option<MutexGuard<'_, Blocks>> {
+        self.blocks.lock().ok()
+    }
+
+    fn write_line(&self, blocks: &Blocks, line: &str) {
+        match &blocks.bar {
+            Some(bar) => bar.println(line),
+            None => {
+                // What fails is told by the terminal.
+                let _ = self.terminal.write_line(line).and_then(|()| self.terminal.flush());
+            }
+        }
+    }
+
+    fn new_bar(&self) -> ProgressBar {
+        let target = ProgressDrawTarget::term_like(Box::new(self.terminal.clone()));
+        let style = ProgressStyle::with_template("{msg}").expect("the template is well formed");
+        ProgressBar::with_draw_target(None, target).with_style(style)
+    }
+}
+
+impl Block {
+    /// Shows these lines, of which there may be as many as `lines` is told.
+    pub(super) fn show(&self, lines: impl FnOnce(usize) -> Vec<String>) {
+        let Some(mut blocks) = self.screen.blocks() else { return };
+        let others: usize = blocks.others(self.number).map(|(_, lines)| lines.len()).sum();
+        // The last row is left to the cursor of whoever writes next.
+        let rows = usize::from(self.screen.terminal.height()).saturating_sub(1 + others);
+        let columns = usize::from(self.screen.terminal.width());
+        let lines = lines(rows.max(1));
+        let end = if columns > 3 { "..." } else { "" };
+        let lines = lines.iter().map(|line| truncate_str(line, columns, end).into_owned());
+        blocks.put(self.number, lines.collect());
+        let text = blocks.text();
+        blocks.bar.get_or_insert_with(|| self.screen.new_bar()).set_message(text);
+    }
+
+    /// Writes a line above all that is shown.
+    pub(super) fn tell(&self, line: &str) {
+        let Some(blocks) = self.screen.blocks() else { return };
+        self.screen.write_line(&blocks, line);
+    }
+
+    /// Takes the lines away, and writes one in their place, which stays.
+    pub(super) fn end(&self, line: &str) {
+        let Some(mut blocks) = self.screen.blocks() else { return };
+        blocks.remove(self.number);
+        self.screen.write_line(&blocks, line);
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        if let Some(mut blocks) = self.screen.blocks() {
+            blocks.remove(self.number);
+        }
+    }
+}
+
+impl Blocks {
+    fn others(&self, number: u64) -> impl Iterator<Item = &(u64, Vec<String>)> {
+        self.shown.iter().filter(move |(other, _)| *other != number)
+    }
+
+    fn put(&mut self, number: u64, lines: Vec<String>) {
+        match self.shown.iter_mut().find(|(other, _)| *other == number) {
+            Some((_, shown)) => *shown = lines,
+            None => self.shown.push((number, lines)),
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.shown.retain(|(other, _)| *other != number);
+        match self.bar.take_if(|_| self.shown.is_empty()) {
+            Some(bar) => bar.finish_and_clear(),
+            None => self.redraw(),
+        }
+    }
+
+    fn redraw(&self) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(self.text());
+        }
+    }
+
+    fn text(&self) -> String {
+        let lines: Vec<&str> =
+            self.shown.iter().flat_map(|(_, lines)| lines).map(String::as_str).collect();
+        lines.join("\n")
+    }
+}
+
+impl Terminal {
+    /// Does something unless the terminal is gone. What was not written stays in the terminal's buffer, which
+    /// would grow with every attempt: so there is none after the first that fails.
+    fn attempt(&self, what: impl FnOnce(&dyn TermLike) -> io::Result<()>) -> io::Result<()> {
+        if self.gone.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Err(error) = what(&*self.inner)
+            && !self.gone.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(%error, "the terminal cannot be written to; no progress is shown");
+        }
+        Ok(())
+    }
+}
+
+impl TermLike for Terminal {
+    fn width(&self) -> u16 {
+        // A wide character on a narrower one makes `indicatif` count below 0.
+        self.inner.width().max(2)
+    }
+    fn height(&self) -> u16 {
+        self.inner.height()
+    }
+    fn move_cursor_up(&self, n: usize) -> io::Result<()> {
+        self.attempt(|terminal| terminal.move_cursor_up(n))
+    }
+    fn move_cursor_down(&self, n: usize) -> io::Result<()> {
+        self.attempt(|terminal| terminal.move_cursor_down(n))
+    }
+    fn move_cursor_right(&self, n: usize) -> io::Result<()> {
+        self.attempt(|terminal| terminal.move_cursor_right(n))
+    }
+    fn move_cursor_left(&self, n: usize) -> io::Result<()> {
+        self.attempt(|terminal| terminal.move_cursor_left(n))
+    }
+    fn write_line(&self, s: &str) -> io::Result<()> {
+        self.attempt(|terminal| terminal.write_line(s))
+    }
+    fn write_str(&self, s: &str) -> io::Result<()> {
+        self.attempt(|terminal| terminal.write_str(s))
+    }
+    fn clear_line(&self) -> io::Result<()> {
+        self.attempt(|terminal| terminal.clear_line())
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.attempt(|terminal| terminal.flush())
+    }
+}
+
+impl fmt::Debug for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Block").field("number", &self.number).finish_non_exhaustive()
+    }
+}

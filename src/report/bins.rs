@@ -1,0 +1,141 @@
+//! Sums over time in a bounded number of bins.
+
+use std::time::Duration;
+
+/// Rows of bins of one width, which doubles when time goes past the last of them.
+///
+/// The first width is about a microsecond, so that short runs are seen too. Widths are powers of two of
+/// nanoseconds: the bin of a moment is a shift, and no division.
+#[derive(Debug, Clone)]
+pub(super) struct Bins {
+    shift: u32,
+    most: usize,
+    rows: Vec<Vec<u64>>,
+}
+
+const FIRST_SHIFT: u32 = 10;
+
+/// 36 years: what is later counts as then, so that no sum of times overflows.
+const LATEST: u64 = 1 << 60;
+
+/// Nanoseconds, as far as they are told apart here.
+pub(super) fn nanos(time: Duration) -> u64 {
+    let nanos = time.as_secs().saturating_mul(1_000_000_000);
+    nanos.saturating_add(u64::from(time.subsec_nanos())).min(LATEST)
+}
+
+impl Bins {
+    /// Rows of at most so many bins, which is a power of two.
+    pub(super) fn new(rows: usize, most: usize) -> Self {
+        debug_assert!(most.is_power_of_two() && most > 1);
+        Bins { shift: FIRST_SHIFT, most, rows: vec![Vec::new(); rows] }
+    }
+
+    fn width(&self) -> Duration {
+        Duration::from_nanos(1 << self.shift)
+    }
+
+    /// Adds to the bin of a moment.
+    pub(super) fn add(&mut self, row: usize, at: u64, amount: u64) {
+        self.reach(at);
+        *self.bin(row, at >> self.shift) += amount;
+    }
+
+    /// Adds the time from one moment to another to the bins that it is in.
+    pub(super) fn add_time(&mut self, row: usize, from: u64, to: u64) {
+        self.reach(to);
+        let mut from = from;
+        while from < to {
+            let bin = from >> self.shift;
+            let until = ((bin + 1) << self.shift).min(to);
+            *self.bin(row, bin) += until - from;
+            from = until;
+        }
+    }
+
+    /// The bins of all rows, as many in each as it takes to come to a moment.
+    pub(super) fn until(mut self, end: u64) -> (Duration, Vec<Vec<u64>>) {
+        self.reach(end);
+        let longest = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let count = longest.max(end.div_ceil(1 << self.shift) as usize);
+        self.rows.iter_mut().for_each(|row| row.resize(count, 0));
+        (self.width(), self.rows)
+    }
+
+    pub(super) fn sum(&self, row: usize) -> u64 {
+        self.rows[row].iter().sum()
+    }
+
+    fn bin(&mut self, row: usize, bin: u64) -> &mut u64 {
+        let (row, bin) = (&mut self.rows[row], bin as usize);
+        if row.len() <= bin {
+            row.resize(bin + 1, 0);
+        }
+        &mut row[bin]
+    }
+
+    fn reach(&mut self, at: u64) {
+        while at >> self.shift >= self.most as u64 {
+            self.shift += 1;
+            self.rows.iter_mut().for_each(halve);
+        }
+    }
+}
+
+fn halve(row: &mut Vec<u64>) {
+    let pairs = row.len().div_ceil(2);
+    for pair in 0..pairs {
+        row[pair] = row[2 * pair] + row.get(2 * pair + 1).copied().unwrap_or(0);
+    }
+    row.truncate(pairs);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bins_get_coarser_as_time_goes_on_and_lose_nothing() {
+        let mut bins = Bins::new(1, 4);
+        for at in [0, 1_024, 3_000] {
+            bins.add(0, at, 1);
+        }
+        assert_eq!(
+            bins.clone().until(4_095),
+            (Duration::from_nanos(1_024), vec![vec![1, 1, 1, 0]])
+        );
+        bins.add(0, 4_096, 1);
+        assert_eq!(bins.clone().until(4_097), (Duration::from_nanos(2_048), vec![vec![2, 1, 1]]));
+        assert_eq!(bins.clone().until(1 << 30).1[0].len(), 2, "nothing happened for long");
+        bins.add(0, LATEST, 1);
+        assert_eq!((bins.sum(0), bins.rows[0].len()), (5, 3));
+    }
+
+    #[test]
+    fn a_time_is_shared_out_among_its_bins() {
+        let mut bins = Bins::new(2, 4);
+        bins.add_time(1, 1_000, 3_000);
+        assert_eq!(bins.until(3_000).1, [[0, 0, 0], [24, 1_024, 952]]);
+    }
+
+    #[test]
+    fn no_time_is_too_long() {
+        assert_eq!(nanos(Duration::MAX), LATEST);
+        assert_eq!(nanos(Duration::from_millis(1)), 1_000_000);
+    }
+
+    proptest! {
+        #[test]
+        fn times_add_up_whatever_their_width(
+            times in proptest::collection::vec((0u64..1 << 50, 0u64..1 << 40), 1..50),
+        ) {
+            let mut bins = Bins::new(1, 8);
+            for &(from, lasted) in &times {
+                bins.add_time(0, from, from + lasted);
+            }
+            prop_assert_eq!(bins.sum(0), times.iter().map(|&(_, lasted)| lasted).sum::<u64>());
+            prop_assert!(bins.rows[0].len() <= 8);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! JSON that is laid out for people: each field of a report on a line, and each element of a list.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
+
+/// What is deeper than this stays on one line: a list of ten thousand numbers would else be as many lines.
+const DEEPEST: usize = 2;
+
+/// A value as JSON text.
+pub(super) fn to_text(value: &impl Serialize) -> String {
+    let mut text = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut text, Layout::default());
+    value.serialize(&mut serializer).expect("keys are texts, and writing to memory does not fail");
+    String::from_utf8(text).expect("JSON is UTF-8")
+}
+
+#[derive(Default)]
+struct Layout {
+    depth: usize,
+    has_elements: bool,
+}
+
+impl Layout {
+    fn begin(&mut self, to: &mut (impl Write + ?Sized), bracket: &[u8]) -> io::Result<()> {
+        self.depth += 1;
+        self.has_elements = false;
+        to.write_all(bracket)
+    }
+
+    fn end(&mut self, to: &mut (impl Write + ?Sized), bracket: &[u8]) -> io::Result<()> {
+        self.depth -= 1;
+        if self.has_elements && self.depth < DEEPEST {
+            self.indent(to)?;
+        }
+        self.has_elements = true;
+        to.write_all(bracket)
+    }
+
+    fn separate(&mut self, to: &mut (impl Write + ?Sized), is_first: bool) -> io::Result<()> {
+        self.has_elements = true;
+        match (is_first, self.depth <= DEEPEST) {
+            (true, true) => self.indent(to),
+            (true, false) => Ok(()),
+            (false, true) => to.write_all(b",").and_then(|()| self.indent(to)),
+            (false, false) => to.write_all(b", "),
+        }
+    }
+
+    fn indent(&self, to: &mut (impl Write + ?Sized)) -> io::Result<()> {
+        to.write_all(b"\n")?;
+        (0..self.depth).try_for_each(|_| to.write_all(b"  "))
+    }
+}
+
+impl Formatter for Layout {
+    fn begin_array<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
+        self.begin(to, b"[")
+    }
+
+    fn end_array<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
+        self.end(to, b"]")
+    }
+
+    fn begin_array_value<W: Write + ?Sized>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+        self.separate(to, first)
+    }
+
+    fn begin_object<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
+        self.begin(to, b"{")
+    }
+
+    fn end_object<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
+        self.end(to, b"}")
+    }
+
+    fn begin_object_key<W: Write + ?Sized>(&mut self, to: &mut W, first: bool) -> io::Result<()> {
+        self.separate(to, first)
+    }
+
+    fn begin_object_value<W: Write + ?Sized>(&mut self, to: &mut W) -> io::Result<()> {
+        to.write_all(b": ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn lists_are_a_line_for_each_element_and_what_is_deeper_stays_on_it() {
+        let value = json!({
+            "ok": 1,
+            "none": [],
+            "empty": {},
+            "failures": [{"item": 3, "causes": ["a", "b"]}, {}],
+            "timeline": {"bin": 0.5, "busy": [[1, 2], []]},
+        });
+        let text = to_text(&value);
+        let expected = "\
+{
+  \"ok\": 1,
+  \"none\": [],
+  \"empty\": {},
+  \"failures\": [
+    {\"item\": 3, \"causes\": [\"a\", \"b\"]},
+    {}
+  ],
+  \"timeline\": {
+    \"bin\": 0.5,
+    \"busy\": [[1, 2], []]
+  }
+}";
+        assert_eq!(text, expected);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+}

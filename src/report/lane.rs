@@ -1,0 +1,163 @@
+//! What one producer has in hand, as item events tell it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::latency::Distribution;
+
+/// An attempt at an item.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Work {
+    pub(super) item: u64,
+    pub(super) key: Option<Arc<str>>,
+    pub(super) attempt: u32,
+    /// In nanoseconds from the beginning of the run.
+    pub(super) start: u64,
+    /// How many items its batch has, once the first of them has ended.
+    pub(super) together: u64,
+}
+
+/// One producer: what it has in hand is one batch, whose items begin, and then end.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    pub(super) place: String,
+    pub(super) init: Duration,
+    /// How many items have ended.
+    pub(super) items: u64,
+    pub(super) failed: u64,
+    pub(super) fenced: Option<Arc<str>>,
+    pub(super) is_left_behind: bool,
+    /// Made with the first attempt that is measured: there may be many producers.
+    pub(super) latency: Option<Distribution>,
+    in_hand: VecDeque<Work>,
+    batch: u64,
+    is_ending: bool,
+    busy_until: u64,
+}
+
+/// Items that begin further apart are not of one batch: 1 ms.
+const SAME_BATCH: u64 = 1_000_000;
+
+/// No more is looked at. A batch may be larger, but then nobody looks at single items.
+const MOST_IN_HAND: usize = 65_536;
+
+impl Lane {
+    pub(super) fn new(place: &str) -> Self {
+        Lane { place: place.to_owned(), ..Lane::default() }
+    }
+
+    pub(super) fn begin(&mut self, mut work: Work) {
+        let is_old = |first: &Work| work.start.saturating_sub(first.start) > SAME_BATCH;
+        // The ends of what is still in hand were lost, and when that was is not known.
+        if self.is_ending || self.in_hand.front().is_some_and(is_old) {
+            self.in_hand.clear();
+        }
+        if self.in_hand.is_empty() {
+            (self.batch, self.is_ending) = (0, false);
+        }
+        self.batch += 1;
+        work.start = self.in_hand.front().map_or(work.start, |first| first.start);
+        if self.in_hand.len() < MOST_IN_HAND {
+            self.in_hand.push_back(work);
+        }
+    }
+
+    /// `None` if its beginning was lost.
+    pub(super) fn end(&mut self, item: u64) -> Option<Work> {
+        self.items += 1;
+        self.is_ending = true;
+        let mut work = self.take(item)?;
+        work.together = self.batch;
+        Some(work)
+    }
+
+    /// From when on the time up to `until` is not known yet to be busy, if it was so from `from` on.
+    pub(super) fn busy_since(&mut self, from: u64, until: u64) -> u64 {
+        let since = from.max(self.busy_until);
+        self.busy_until = self.busy_until.max(until);
+        since
+    }
+
+    /// What it is at work on, and since when that is not known yet to be busy.
+    pub(super) fn open(&self) -> Option<(&VecDeque<Work>, u64)> {
+        let first = self.in_hand.front().filter(|_| !self.is_ending)?;
+        Some((&self.in_hand, first.start.max(self.busy_until)))
+    }
+
+    pub(super) fn key(&self, item: u64) -> Option<&Arc<str>> {
+        self.in_hand.iter().find(|work| work.item == item)?.key.as_ref()
+    }
+
+    /// Batches end in the order in which they begin, or about so.
+    fn take(&mut self, item: u64) -> Option<Work> {
+        if self.in_hand.front()?.item == item {
+            return self.in_hand.pop_front();
+        }
+        let place = self.in_hand.iter().position(|work| work.item == item)?;
+        self.in_hand.remove(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(item: u64, start: u64) -> Work {
+        Work { item, start, attempt: 1, ..Work::default() }
+    }
+
+    fn in_hand(lane: &Lane) -> Vec<u64> {
+        lane.in_hand.iter().map(|work| work.item).collect()
+    }
+
+    #[test]
+    fn items_of_a_batch_know_how_many_they_are() {
+        let mut lane = Lane::default();
+        [3, 4, 5].into_iter().for_each(|item| lane.begin(work(item, 100)));
+        let ended = [4, 3, 5].map(|item| lane.end(item).unwrap().together);
+        assert_eq!(ended, [3, 3, 3]);
+        lane.begin(work(6, 200));
+        assert_eq!(lane.end(6).unwrap().together, 1);
+    }
+
+    #[test]
+    fn what_is_in_hand_when_the_next_batch_begins_has_ended_unseen() {
+        let mut lane = Lane::default();
+        [0, 1].into_iter().for_each(|item| lane.begin(work(item, 0)));
+        assert!(lane.end(0).is_some());
+        lane.begin(work(2, 10));
+        assert_eq!(in_hand(&lane), [2]);
+        lane.begin(work(3, 10 + SAME_BATCH));
+        assert_eq!(in_hand(&lane), [2, 3]);
+        assert_eq!(lane.in_hand[1].start, 10, "a batch begins as one");
+        lane.begin(work(4, 11 + SAME_BATCH));
+        assert_eq!(in_hand(&lane), [4], "no end was told of those before");
+        assert!(lane.end(9).is_none(), "no beginning was told of it");
+    }
+
+    #[test]
+    fn time_is_not_busy_twice() {
+        let mut lane = Lane::default();
+        assert_eq!(lane.busy_since(100, 200), 100);
+        assert_eq!(lane.busy_since(100, 200), 200);
+        assert_eq!(lane.busy_since(150, 250), 200);
+        assert_eq!(lane.busy_since(300, 400), 300);
+    }
+
+    #[test]
+    fn what_is_in_progress_is_open_since_it_began() {
+        let mut lane = Lane::default();
+        assert!(lane.open().is_none());
+        [0, 1].into_iter().for_each(|item| lane.begin(work(item, 70)));
+        let (works, since) = lane.open().unwrap();
+        assert_eq!((works.len(), since), (2, 70));
+    }
+
+    #[test]
+    fn beginnings_without_ends_are_bounded() {
+        let mut lane = Lane::default();
+        (0..MOST_IN_HAND as u64 + 10).for_each(|item| lane.begin(work(item, 0)));
+        assert_eq!(lane.in_hand.len(), MOST_IN_HAND);
+    }
+}

@@ -1,0 +1,17 @@
+//! Times as numbers of seconds, for serde: what other programs read without a word about it.
+
+use std::time::Duration;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serializer};
+
+pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    // One rounding, and no more: 2.345 s stay 2.345.
+    to.serialize_f64(time.as_nanos() as f64 / 1e9)
+}
+
+pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let seconds = f64::deserialize(from)?;
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|_| D::Error::custom(format_args!("{seconds} seconds are no time")))
+}

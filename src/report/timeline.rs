@@ -1,0 +1,115 @@
+//! What a run did over time.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::seconds;
+
+/// When each producer worked on items.
+///
+/// There are up to 512 bins, fewer where there are more than 256 producers; they get wider as a run gets
+/// longer.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Timeline {
+    /// How much time each bin is. The first begins with the run.
+    #[serde(with = "seconds")]
+    pub bin: Duration,
+    /// For each producer, how many nanoseconds of each bin it worked.
+    pub busy_ns: Vec<Vec<u64>>,
+}
+
+/// How many items were consumed when.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Throughput {
+    /// How much time each bin is. The first begins with the run.
+    #[serde(with = "seconds")]
+    pub bin: Duration,
+    /// How many items were consumed in each bin. At most 512.
+    pub items: Vec<u64>,
+}
+
+impl Timeline {
+    /// The shares of time, from 0 to 1, that a producer worked, in at most so many columns of equally
+    /// many bins. The last counts as far as the run lasted.
+    pub(super) fn shares(&self, producer: usize, columns: usize, lasted: Duration) -> Vec<f64> {
+        let bins = &self.busy_ns[producer];
+        let bins_each = bins.len().div_ceil(columns).max(1);
+        let column = self.bin.as_secs_f64() * bins_each as f64;
+        let share = |(index, bins): (usize, &[u64])| {
+            let extent = (lasted.as_secs_f64() - index as f64 * column).clamp(0.0, column);
+            let busy = sum(bins) / 1e9;
+            if extent > 0.0 { (busy / extent).min(1.0) } else { 0.0 }
+        };
+        bins.chunks(bins_each).enumerate().map(share).collect()
+    }
+
+    /// How much time the columns of [`shares`](Self::shares) come to together.
+    pub(super) fn extent(&self, columns: usize) -> Duration {
+        let bins = self.busy_ns.iter().map(Vec::len).max().unwrap_or(0);
+        let bins = bins.next_multiple_of(bins.div_ceil(columns).max(1));
+        self.bin.saturating_mul(bins as u32)
+    }
+}
+
+impl Throughput {
+    /// Items per second, in at most so many columns of equally many bins, as pairs of where a column ends,
+    /// in seconds, and the rate in it. What of the run is no whole column is part of the one before, or a
+    /// single result at the end would look like a burst.
+    pub(super) fn rates(&self, columns: usize, lasted: Duration) -> Vec<(f64, f64)> {
+        let bins_each = self.items.len().div_ceil(columns).max(1);
+        let column = self.bin.as_secs_f64() * bins_each as f64;
+        let end = lasted.as_secs_f64();
+        let mut sums: Vec<f64> = self.items.chunks(bins_each).map(sum).collect();
+        let whole = (end / column) as usize;
+        while sums.len() > whole.max(1) {
+            let rest = sums.pop().expect("there is more than one");
+            *sums.last_mut().expect("there was more than one") += rest;
+        }
+        let last = sums.len().wrapping_sub(1);
+        let rate = |(index, items)| {
+            let start = index as f64 * column;
+            let until = if index == last { end.max(start) } else { start + column };
+            (until, if until > start { items / (until - start) } else { 0.0 })
+        };
+        sums.into_iter().enumerate().map(rate).collect()
+    }
+}
+
+/// As a number that does not overflow: a report may come from a file.
+fn sum(bins: &[u64]) -> f64 {
+    bins.iter().map(|&bin| bin as f64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_the_time_that_the_run_had() {
+        let busy_ns = vec![vec![500_000_000, 1_000_000_000, 250_000_000]];
+        let timeline = Timeline { bin: Duration::from_secs(1), busy_ns };
+        let lasted = Duration::from_millis(2_500);
+        assert_eq!(timeline.shares(0, 10, lasted), [0.5, 1.0, 0.5]);
+        assert_eq!(timeline.shares(0, 2, lasted), [0.75, 0.5]);
+        assert_eq!(timeline.extent(2), Duration::from_secs(4));
+        assert_eq!(timeline.extent(10), Duration::from_secs(3));
+    }
+
+    #[test]
+    fn a_rate_is_not_made_of_a_sliver_of_time() {
+        let throughput = Throughput { bin: Duration::from_secs(1), items: vec![4, 10, 1] };
+        let rates = |millis, columns| throughput.rates(columns, Duration::from_millis(millis));
+        assert_eq!(rates(3_000, 10), [(1.0, 4.0), (2.0, 10.0), (3.0, 1.0)]);
+        assert_eq!(rates(2_500, 10), [(1.0, 4.0), (2.5, 11.0 / 1.5)]);
+        assert_eq!(rates(3_000, 2), [(3.0, 5.0)]);
+        assert_eq!(rates(500, 10), [(0.5, 30.0)]);
+        assert_eq!(rates(0, 10), [(0.0, 0.0)]);
+        let none = Throughput::default();
+        assert_eq!(none.rates(10, Duration::ZERO), []);
+    }
+}

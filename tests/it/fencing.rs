@@ -1,0 +1,182 @@
+//! Devices that fail: whose fault a failure is, and runs that go on without them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+
+use gangline::{Batch, Error, Hook, OnError, OrderedRunner, UnorderedRunner, map};
+
+use crate::support::{Counter, no_hang};
+
+#[test]
+fn d6_a_device_that_fails_at_everything_is_fenced_off_and_its_items_go_elsewhere() {
+    no_hang(|| {
+        let tried = Arc::new(Counter::new());
+        let needed = Arc::new(AtomicU64::new(3));
+        let (count, least) = (tried.clone(), needed.clone());
+        let broken = map(
+            |_| Ok(()),
+            move |cx, (), x: u64| match cx.worker() {
+                0 => {
+                    count.add(1);
+                    Err("sticky".into())
+                }
+                _ => {
+                    count.reach(least.load(SeqCst));
+                    Ok(x)
+                }
+            },
+        );
+        let mut runner = OrderedRunner::builder(broken).devices(2).fence_after(3).build().unwrap();
+        assert_eq!(runner.run(0..500).unwrap(), (0..500).collect::<Vec<_>>());
+        assert_eq!(tried.get(), 3, "after three it takes nothing new");
+        assert_eq!(runner.account().ok, 500);
+        assert_eq!(runner.run(0..50).unwrap().len(), 50);
+        assert_eq!(tried.get(), 3, "nor in the next run");
+        runner.close().unwrap();
+        runner.activate().unwrap();
+        needed.store(6, SeqCst);
+        assert_eq!(runner.run(0..500).unwrap().len(), 500);
+        assert_eq!(tried.get(), 6, "it is given another chance");
+    });
+}
+
+#[test]
+fn bad_items_cost_no_producer_its_place() {
+    no_hang(|| {
+        let bad =
+            map(|_| Ok(()), |_, (), x: u64| if x % 10 < 4 { Err("bad".into()) } else { Ok(x) });
+        let mut runner = UnorderedRunner::builder(bad)
+            .devices(3)
+            .on_error(OnError::Skip)
+            .fence_after(2)
+            .build()
+            .unwrap();
+        for _ in 0..20 {
+            assert_eq!(runner.run(0..100).unwrap().len(), 60);
+            assert_eq!(runner.account().failed, 40);
+            assert_eq!(runner.failures().len(), 40);
+            assert!(runner.failures().iter().all(|error| error.attempt() == Some(2)));
+        }
+    });
+}
+
+#[test]
+fn an_item_that_fails_everywhere_stops_the_run() {
+    no_hang(|| {
+        let bad = map(|_| Ok(()), |_, (), x: u64| if x == 7 { Err("bad".into()) } else { Ok(x) });
+        let mut runner = OrderedRunner::builder(bad).devices(3).fence_after(2).build().unwrap();
+        let error = runner.run(0..100).unwrap_err();
+        assert_eq!((error.item(), error.attempt()), (Some(7), Some(2)));
+        assert_eq!(runner.account().ok, 7);
+    });
+}
+
+#[test]
+fn one_producer_alone_is_never_fenced_off() {
+    no_hang(|| {
+        let bad = map(|_| Ok(()), |_, (), x: u64| if x < 10 { Err("bad".into()) } else { Ok(x) });
+        let mut runner = OrderedRunner::builder(bad)
+            .devices(1)
+            .on_error(OnError::Skip)
+            .fence_after(2)
+            .build()
+            .unwrap();
+        assert_eq!(runner.run(0..20).unwrap().len(), 10);
+        assert!(runner.failures().iter().all(|error| error.attempt() == Some(1)));
+    });
+}
+
+#[test]
+fn d6_a_device_that_fails_whole_batches_is_fenced_off() {
+    no_hang(|| {
+        let broken = map(
+            |_| Ok(()),
+            |cx, (), x: u64| if cx.worker() == 1 { panic!("sticky") } else { Ok(x) },
+        );
+        let mut runner = OrderedRunner::builder(broken)
+            .devices(3)
+            .batch(Batch::up_to(8))
+            .fence_after(2)
+            .build()
+            .unwrap();
+        assert_eq!(runner.run(0..500).unwrap(), (0..500).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn d9_a_run_without_enough_producers_ends_and_says_so() {
+    no_hang(|| {
+        let tried = Counter::new();
+        let broken = map(
+            |_| Ok(()),
+            move |cx, (), x: u64| match cx.worker() {
+                0 => {
+                    tried.add(1);
+                    Err("sticky".into())
+                }
+                _ => {
+                    tried.reach(2);
+                    Ok(x)
+                }
+            },
+        );
+        let mut runner = OrderedRunner::builder(broken)
+            .devices(2)
+            .fence_after(2)
+            .min_producers(2)
+            .build()
+            .unwrap();
+        let error = runner.run(0..500).unwrap_err();
+        assert!(matches!(error, Error::TooFewProducers { here: 1, least: 2, .. }), "{error:#}");
+        let error = runner.run(0..500).unwrap_err();
+        assert!(matches!(error, Error::TooFewProducers { here: 1, least: 2, .. }), "{error:#}");
+        runner.close().unwrap();
+        runner.activate().unwrap();
+        assert!(runner.is_active());
+    });
+}
+
+#[test]
+fn ag6_a_producer_that_is_not_ready_is_left_out_where_enough_are() {
+    no_hang(|| {
+        let init = |cx: &gangline::ProducerContext<'_>| {
+            if cx.worker() == 1 { Err("no memory".into()) } else { Ok(()) }
+        };
+        let runner = map(init, |cx, (), x: u64| Ok((cx.worker(), x)));
+        let mut runner =
+            OrderedRunner::builder(runner).devices(2).min_producers(1).build().unwrap();
+        let outputs = runner.run(0..20).unwrap();
+        assert!(outputs.iter().all(|&(worker, _)| worker == 0));
+        let all = map(init, |_, (), x: u64| Ok(x));
+        let error = OrderedRunner::builder(all).devices(2).build().unwrap_err();
+        assert_eq!((error.hook(), error.worker()), (Some(Hook::ProducerInit), Some(1)));
+    });
+}
+
+#[test]
+fn a_state_that_cannot_be_made_anew_costs_a_producer_and_not_the_run() {
+    no_hang(|| {
+        let inits = Arc::new(AtomicUsize::new(0));
+        let runner = map(
+            move |_| if inits.fetch_add(1, SeqCst) < 2 { Ok(()) } else { Err("gone".into()) },
+            |cx, (), x: u64| {
+                if x == 5 && cx.attempt() == 1 { panic!("dies") } else { Ok(x) }
+            },
+        );
+        let mut runner = OrderedRunner::builder(runner).devices(2).retries(1).build().unwrap();
+        assert_eq!(runner.run(0..100).unwrap(), (0..100).collect::<Vec<_>>());
+        assert_eq!(runner.run(10..100).unwrap().len(), 90, "the other one goes on");
+    });
+}
+
+#[test]
+fn numbers_that_make_no_sense_are_refused() {
+    let echo = || map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    let error = OrderedRunner::builder(echo()).devices(2).fence_after(0).build().unwrap_err();
+    assert!(error.to_string().contains("1 failure or more"), "{error}");
+    for least in [0, 3] {
+        let error =
+            OrderedRunner::builder(echo()).devices(2).min_producers(least).build().unwrap_err();
+        assert!(error.to_string().contains("from 1 to 2"), "{error}");
+    }
+}

@@ -1,0 +1,171 @@
+//! What is told of runs: reports, events, keys.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use gangline::{Batch, Device, Event, OnError, OrderedRunner, RunReport, UnorderedRunner, map};
+
+use crate::support::no_hang;
+
+#[test]
+fn ag1_four_tasks_with_names_of_which_one_fails() {
+    no_hang(|| {
+        let work = map(
+            |_| Ok(()),
+            |_, (), (id, x): (&str, u64)| if id == "z" { Err("'bad'".into()) } else { Ok(x) },
+        );
+        let mut runner = OrderedRunner::builder(work)
+            .devices(2)
+            .on_error(OnError::Skip)
+            .key(|&(id, _)| id)
+            .timeline()
+            .build()
+            .unwrap();
+        let (outputs, report) = runner.run_with_report([("w", 1), ("x", 2), ("y", 3), ("z", 4)]);
+        assert_eq!(outputs.unwrap(), [1, 2, 3]);
+        assert_eq!((report.account.ok, report.account.failed), (3, 1));
+        let [failure] = &report.failures[..] else { panic!("{:?}", report.failures) };
+        assert_eq!((failure.item, failure.key.as_deref()), (Some(3), Some("z")));
+        assert_eq!((failure.attempts, failure.device.as_deref()), (1, Some("cpu")));
+        assert_eq!(failure.causes, ["'bad'"]);
+        assert_eq!(failure.hook.as_deref(), Some("producer_work"));
+        assert_eq!(report.producers.iter().map(|producer| producer.items).sum::<u64>(), 4);
+        assert!(report.slowest.iter().any(|item| item.key.as_deref() == Some("z")));
+        assert_eq!(RunReport::from_json(&report.to_json()).unwrap(), report);
+        let html = report.to_html();
+        assert!(html.contains("<svg") && html.contains("producer_work failed for item 3"));
+        assert!(report.to_trace().contains("traceEvents"));
+    });
+}
+
+#[test]
+fn a_report_of_a_run_that_failed_says_what_with() {
+    no_hang(|| {
+        let bad = map(|_| Ok(()), |_, (), x: u64| if x == 7 { Err("bad".into()) } else { Ok(x) });
+        let mut runner = UnorderedRunner::new(bad, 2).unwrap();
+        let (result, report) = runner.run_with_report(0..100);
+        assert!(result.is_err());
+        assert_eq!(report.account, runner.account());
+        assert!(report.error.as_deref().is_some_and(|error| error.ends_with("bad")), "{report}");
+        assert_eq!(report.failures.len(), 1);
+        let (result, report) = runner.run_with_report([1, 2, 3]);
+        assert_eq!(result.unwrap().len(), 3);
+        assert!(report.failures.is_empty() && report.error.is_none(), "nothing of the last run");
+    });
+}
+
+#[test]
+fn a_report_tells_of_a_producer_that_was_fenced_off() {
+    no_hang(|| {
+        let broken = map(
+            |cx| if cx.worker() == 0 { Err("no memory".into()) } else { Ok(()) },
+            |_, (), x: u64| Ok(x),
+        );
+        let mut runner =
+            OrderedRunner::builder(broken).devices(2).min_producers(1).build().unwrap();
+        for _ in 0..2 {
+            let (result, report) = runner.run_with_report(0..20);
+            assert_eq!(result.unwrap().len(), 20);
+            let reason = report.producers[0].fenced.as_deref().unwrap();
+            assert!(reason.contains("no memory"), "{reason}");
+            assert_eq!(report.producers[1].items, 20);
+            assert!(report.to_string().contains("no memory"), "{report}");
+        }
+    });
+}
+
+#[test]
+fn keys_that_come_again_have_a_number() {
+    no_hang(|| {
+        let bad = map(|_| Ok(()), |_, (), _: u64| Err::<u64, _>("bad".into()));
+        let mut runner = OrderedRunner::builder(bad)
+            .devices(1)
+            .on_error(OnError::Skip)
+            .key(|x| x % 2)
+            .build()
+            .unwrap();
+        runner.run(0..4).unwrap();
+        let keys: Vec<_> = runner.failures().iter().map(|error| error.key().unwrap()).collect();
+        assert_eq!(keys, ["0", "1", "0#2", "1#2"]);
+        assert!(runner.failures()[2].to_string().contains(r#"item 2 ("0#2")"#));
+    });
+}
+
+/// What an observer is told, as text.
+fn told(batch: bool) -> Vec<String> {
+    let events = Arc::new(Mutex::new(vec![]));
+    let sink = events.clone();
+    let work = map(
+        |_| Ok(()),
+        |cx, (), x: u64| match (x, cx.attempt()) {
+            (1, 1) => Err("again".into()),
+            (2, _) => Err("bad".into()),
+            _ => Ok(x),
+        },
+    );
+    let builder = OrderedRunner::builder(work)
+        .devices(Device::Cpu)
+        .retries(1)
+        .backoff(Duration::ZERO, Duration::ZERO)
+        .on_error(OnError::Skip)
+        .observer(move |_: Duration, event: &Event| sink.lock().unwrap().push(event.clone()));
+    let builder = if batch { builder.batch(Batch::of(4)) } else { builder };
+    builder.build().unwrap().run(0..4).unwrap();
+    let events = events.lock().unwrap();
+    let text = |event: &Event| match event {
+        Event::RunStarted { items, producers, .. } => format!("run {items:?} {producers:?}"),
+        Event::ProducerReady { producer, .. } => format!("ready {producer}"),
+        Event::ItemStarted { item, attempt, .. } => format!("start {item} {attempt}"),
+        Event::ItemFinished { item, .. } => format!("finish {item}"),
+        Event::ItemRetried { failure, .. } => format!("retry {:?}", failure.item),
+        Event::ItemFailed { failure, .. } => format!("fail {:?}", failure.item),
+        Event::ItemsConsumed { .. } => "consumed".to_owned(),
+        Event::RunEnded { totals, .. } => format!("end {}", totals.account.ok),
+        other => format!("{other:?}"),
+    };
+    events.iter().map(text).collect()
+}
+
+#[test]
+fn observers_are_told_everything_from_the_beginning_to_the_end() {
+    no_hang(|| {
+        for batch in [false, true] {
+            let told = told(batch);
+            assert_eq!(told[..2], [r#"run Some(4) ["cpu"]"#, "ready 0"]);
+            assert_eq!(told.last().unwrap(), "end 3");
+            let count = |what: &str| told.iter().filter(|event| event.starts_with(what)).count();
+            assert_eq!((count("start"), count("finish")), (6, 6), "{told:?}");
+            assert_eq!((count("retry"), count("fail")), (2, 1), "{told:?}");
+            assert!(told.contains(&"fail Some(2)".to_owned()));
+        }
+    });
+}
+
+#[test]
+fn an_observer_that_panics_is_told_no_more_and_the_run_goes_on() {
+    no_hang(|| {
+        let mut runner = OrderedRunner::builder(map(|_| Ok(()), |_, (), x: u64| Ok(x)))
+            .devices(2)
+            .observer(|_: Duration, _: &Event| panic!("observer"))
+            .build()
+            .unwrap();
+        assert_eq!(runner.run(0..100).unwrap().len(), 100);
+        assert_eq!(runner.run(0..100).unwrap().len(), 100);
+    });
+}
+
+#[test]
+fn a_stream_has_a_report_too() {
+    no_hang(|| {
+        let mut runner = OrderedRunner::builder(map(|_| Ok(()), |_, (), x: u64| Ok(x)))
+            .devices(2)
+            .timeline()
+            .build()
+            .unwrap();
+        let outputs: Vec<_> = runner.stream(0..50).map(Result::unwrap).collect();
+        assert_eq!(outputs.len(), 50);
+        let report = runner.report();
+        assert_eq!(report.account.ok, 50);
+        assert_eq!(report.latency.unwrap().count, 50);
+    });
+}

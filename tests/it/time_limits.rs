@@ -1,0 +1,199 @@
+//! Hooks that do not return in time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gangline::{Batch, Error, Hook, OnError, OrderedRunner, ProducerContext, map};
+
+use crate::support::{Gate, no_hang};
+
+const SOON: Duration = Duration::from_millis(60);
+
+/// An item is stuck until the gate opens: on its first attempt, or on each.
+fn stuck_at(
+    item: u64,
+    gate: &Arc<Gate>,
+    attempts: u32,
+) -> impl Fn(&ProducerContext<'_>, &mut (), u64) -> gangline::Result<u64> + Send + Sync + 'static {
+    let gate = gate.clone();
+    move |cx, (), x| {
+        if x == item && cx.attempt() <= attempts {
+            gate.pass();
+        }
+        Ok(x)
+    }
+}
+
+#[test]
+fn a9_an_item_that_is_stuck_fails_and_its_producer_is_written_off() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 9)))
+            .devices(2)
+            .item_limit(SOON)
+            .on_error(OnError::Skip)
+            .build()
+            .unwrap();
+        let expected: Vec<u64> = (0..50).filter(|&x| x != 5).collect();
+        assert_eq!(runner.run(0..50).unwrap(), expected);
+        let [error] = runner.failures() else { panic!("{:?}", runner.failures()) };
+        assert!(error.is_timeout(), "{error:#}");
+        assert_eq!((error.item(), error.hook()), (Some(5), Some(Hook::ProducerWork)));
+        assert_eq!(runner.account().failed, 1);
+        assert_eq!(runner.run(0..5).unwrap().len(), 5, "the other producer goes on");
+        gate.open();
+        runner.close().unwrap();
+    });
+}
+
+#[test]
+fn an_item_that_was_stuck_is_tried_again_elsewhere() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 1)))
+            .devices(2)
+            .item_limit(SOON)
+            .retries(1)
+            .build()
+            .unwrap();
+        assert_eq!(runner.run(0..50).unwrap(), (0..50).collect::<Vec<_>>());
+        gate.open();
+    });
+}
+
+#[test]
+fn a_run_ends_when_its_last_producer_is_stuck() {
+    no_hang(|| {
+        for on_error in [OnError::Stop, OnError::Skip] {
+            let gate = Arc::new(Gate::new());
+            let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 1)))
+                .devices(1)
+                .item_limit(SOON)
+                .on_error(on_error)
+                .build()
+                .unwrap();
+            let error = runner.run(0..50).unwrap_err();
+            assert!(error.is_timeout(), "{error:#}");
+            assert_eq!(error.item(), Some(5));
+            let account = runner.account();
+            assert_eq!((account.ok, account.failed), (5, 1));
+            let error = runner.run(0..50).unwrap_err();
+            assert!(matches!(error, Error::TooFewProducers { here: 0, .. }), "{error:#}");
+            gate.open();
+        }
+    });
+}
+
+#[test]
+fn a_batch_that_is_stuck_fails_together() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 1)))
+            .devices(2)
+            .batch(Batch::of(4))
+            .item_limit(SOON)
+            .on_error(OnError::Skip)
+            .build()
+            .unwrap();
+        let expected: Vec<u64> = (0..48).filter(|x| !(4..8).contains(x)).collect();
+        assert_eq!(runner.run(0..48).unwrap(), expected);
+        assert_eq!(runner.account().failed, 4);
+        gate.open();
+    });
+}
+
+#[test]
+fn a3_an_init_that_is_stuck_fails_the_building_or_is_left_out() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let stuck = || {
+            let gate = gate.clone();
+            map(
+                move |cx| {
+                    if cx.worker() == 1 {
+                        gate.pass();
+                    }
+                    Ok(())
+                },
+                |_, (), x: u64| Ok(x),
+            )
+        };
+        let builder = || OrderedRunner::builder(stuck()).devices(3).init_limit(SOON);
+        let error = builder().build().unwrap_err();
+        assert!(error.is_timeout(), "{error:#}");
+        assert_eq!((error.hook(), error.worker()), (Some(Hook::ProducerInit), Some(1)));
+        let mut runner = builder().min_producers(2).build().unwrap();
+        assert_eq!(runner.run(0..50).unwrap().len(), 50);
+        gate.open();
+    });
+}
+
+#[test]
+fn a20_a_run_ends_in_time_whoever_is_stuck() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 9)))
+            .devices(2)
+            .run_limit(SOON)
+            .build()
+            .unwrap();
+        let error = runner.run(0..50).unwrap_err();
+        assert!(matches!(error, Error::RunTimedOut { .. }), "{error:#}");
+        assert_eq!(runner.account().ok, 5);
+        gate.open();
+
+        let gate = Arc::new(Gate::new());
+        let consumer = gate.clone();
+        let fold = map(|_| Ok(()), |_, (), x: u64| Ok(x)).fold(
+            |_| Ok(()),
+            move |_, (), x| {
+                if x == 5 {
+                    consumer.pass();
+                }
+                Ok(())
+            },
+        );
+        let mut runner = OrderedRunner::builder(fold).devices(2).run_limit(SOON).build().unwrap();
+        let error = runner.run(0..50).unwrap_err();
+        assert!(matches!(error, Error::RunTimedOut { .. }), "{error:#}");
+        assert_eq!(runner.account().ok, 5);
+        gate.open();
+    });
+}
+
+#[test]
+fn a_producer_that_comes_back_late_ends_its_state_and_its_result_is_dropped() {
+    no_hang(|| {
+        let (gate, ended) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
+        struct State(Arc<Gate>);
+        impl Drop for State {
+            fn drop(&mut self) {
+                self.0.open();
+            }
+        }
+        let (stuck, dropped) = (gate.clone(), ended.clone());
+        let late = map(
+            move |cx| Ok((cx.worker() == 0).then(|| State(dropped.clone()))),
+            move |cx, _, x: u64| {
+                if cx.worker() == 0 {
+                    stuck.pass();
+                    assert!(cx.is_cancelled(), "nobody waits for it");
+                }
+                Ok(x)
+            },
+        );
+        let mut runner =
+            OrderedRunner::builder(late).devices(2).item_limit(SOON).retries(1).build().unwrap();
+        assert_eq!(runner.run(0..50).unwrap(), (0..50).collect::<Vec<_>>());
+        gate.open();
+        ended.pass();
+        runner.close().unwrap();
+    });
+}
+
+#[test]
+fn a_limit_of_no_time_is_refused() {
+    let echo = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    let error = OrderedRunner::builder(echo).item_limit(Duration::ZERO).build().unwrap_err();
+    assert_eq!(error.to_string(), "the limit for an item must be more than no time");
+}
