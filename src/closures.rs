@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 
 use crate::error::Result;
 use crate::runner::{ConsumerContext, ProducerContext, Runner};
+use crate::task_results::TaskResults;
 
 /// A runner made of two closures: `init` makes a producer's state, `work` an output of an input. The
 /// outputs are collected: the summary of a run is a `Vec` of them.
@@ -65,6 +66,35 @@ impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
         F: Fn(&ConsumerContext<'_>, &mut T, O) -> Result<()> + Send + Sync,
     {
         Fold { map: self, init, f, state: PhantomData }
+    }
+}
+
+impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
+    /// Collects a result for each item, in the order of the input: its output, or what it failed with. The
+    /// summary of a run is a `Vec` of [`TaskResult`]s.
+    ///
+    /// Use it where errors are [skipped](crate::Builder::on_error): a run that stops at the first error has no
+    /// summary. [`key`](crate::Builder::key) gives items the names that are in the results.
+    ///
+    /// ```
+    /// use gangline::{OnError, UnorderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let parse = map(|_| Ok(()), |_, _, (_, text): (&str, &str)| Ok(text.parse::<i32>()?));
+    /// let mut pool = UnorderedRunner::builder(parse.results())
+    ///     .devices(2)
+    ///     .on_error(OnError::Skip)
+    ///     .key(|&(id, _)| id)
+    ///     .build()?;
+    /// let results = pool.run([("w", "1"), ("x", "two"), ("y", "3")])?;
+    /// assert_eq!(results[0].result, Ok(1));
+    /// let failed: Vec<_> = results.iter().filter(|task| task.result.is_err()).collect();
+    /// assert_eq!(failed[0].key.as_deref(), Some("x"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn results(self) -> TaskResults<Self> {
+        TaskResults::new(self)
     }
 }
 

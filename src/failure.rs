@@ -1,6 +1,7 @@
 //! One failure, as it is told and kept.
 
 use std::error::Error as _;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +51,16 @@ impl Failure {
         }
     }
 }
+
+impl fmt::Display for Failure {
+    /// The error, and its causes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.error)?;
+        self.causes.iter().try_for_each(|cause| write!(f, ": {cause}"))
+    }
+}
+
+impl std::error::Error for Failure {}
 
 fn causes(error: &Error) -> Vec<String> {
     let mut texts = Vec::new();

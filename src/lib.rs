@@ -308,6 +308,7 @@ pub mod report;
 mod runner;
 mod stream;
 mod sync;
+mod task_results;
 pub mod testing;
 
 pub use crate::account::Account;
@@ -342,6 +343,7 @@ pub use crate::progress::Progress;
 pub use crate::report::RunReport;
 pub use crate::runner::{ConsumerContext, ProducerContext, Runner};
 pub use crate::stream::Stream;
+pub use crate::task_results::{TaskResult, TaskResults};
 
 /// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.
 pub use config;
@@ -358,6 +360,8 @@ mod manual {
     mod readme {}
     #[doc = include_str!("../docs/from-python.md")]
     mod from_python {}
+    #[doc = include_str!("../docs/from-gpupool.md")]
+    mod from_gpupool {}
     #[doc = include_str!("../docs/config.md")]
     mod config {}
     #[doc = include_str!("../docs/batches.md")]

@@ -393,6 +393,10 @@ impl<R: Runner> RunControl for Run<R> {
         self.consumable.gave_up_on(item)
     }
 
+    fn name_of(&self, item: u64) -> Option<Arc<str>> {
+        Run::name_of(self, item)
+    }
+
     fn note(&self, note: Vec<u8>) -> Result<()> {
         Ok(self.ledger.as_ref().map_or(Ok(()), |ledger| ledger.draft(note))?)
     }

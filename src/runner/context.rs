@@ -155,6 +155,11 @@ impl<'a> ConsumerContext<'a> {
         self.item
     }
 
+    /// The key of that item, if [keys](crate::Builder::key) were asked for.
+    pub fn key(&self) -> Option<String> {
+        self.run.name_of(self.item?).map(|name| name.to_string())
+    }
+
     /// Whether the run was cancelled, or failed at an item that comes before this one.
     pub fn is_cancelled(&self) -> bool {
         self.run.gave_up_on(self.item)
@@ -197,6 +202,8 @@ impl std::fmt::Debug for ConsumerContext<'_> {
 pub(crate) trait RunControl: Send + Sync {
     fn stop(&self);
     fn gave_up_on(&self, item: Option<u64>) -> bool;
+    /// What an item is called that is out.
+    fn name_of(&self, item: u64) -> Option<Arc<str>>;
     /// See [`ConsumerContext::note`].
     fn note(&self, note: Vec<u8>) -> crate::Result<()>;
     /// See [`ConsumerContext::last_note`].

@@ -169,3 +169,39 @@ fn a_stream_has_a_report_too() {
         assert_eq!(report.latency.unwrap().count, 50);
     });
 }
+
+#[test]
+fn ag2_results_come_in_the_order_of_the_tasks_in_either_order() {
+    no_hang(|| {
+        let work = || {
+            map(
+                |_| Ok(()),
+                |_, (), x: u64| match x % 3 {
+                    0 => Err("bad".into()),
+                    1 => panic!("dies"),
+                    _ => Ok(x),
+                },
+            )
+        };
+        for order in [Order::Input, Order::Completion] {
+            let mut pool = Pool::builder(work().results())
+                .order(order)
+                .devices(3)
+                .on_error(OnError::Skip)
+                .key(|x| format!("id{x}"))
+                .build()
+                .unwrap();
+            let results = pool.run(0..90).unwrap();
+            assert_eq!(results.len(), 90);
+            for (item, task) in (0..).zip(&results) {
+                assert_eq!((task.item, task.key.as_deref()), (item, Some(&*format!("id{item}"))));
+                match (&task.result, item % 3) {
+                    (Ok(output), 2) => assert_eq!(*output, item),
+                    (Err(failure), 0) => assert!(failure.to_string().ends_with("bad")),
+                    (Err(failure), 1) => assert!(failure.is_panic),
+                    other => panic!("{item}: {other:?}"),
+                }
+            }
+        }
+    });
+}
