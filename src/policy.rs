@@ -2,6 +2,7 @@
 
 mod retries;
 mod roster;
+mod straggler;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 pub(crate) use self::retries::{Retries, Retry, Trial, Turn};
 pub(crate) use self::roster::{Fault, Roster};
+pub(crate) use self::straggler::copy_after;
 use crate::error::Error;
 
 /// What a run does about an item that failed: [`Builder::on_error`](crate::Builder::on_error).
@@ -33,6 +35,16 @@ pub enum Verdict {
     Skip,
     /// The run ends with the error.
     Stop,
+}
+
+/// What a producer does that is idle while the run waits for an item of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Stragglers {
+    /// It waits too.
+    #[default]
+    Wait,
+    /// It starts that item as well.
+    Copy,
 }
 
 /// How many items may fail before the run does: [`Builder::max_failures`](crate::Builder::max_failures).
@@ -68,6 +80,7 @@ pub(crate) struct Policy {
     pub(crate) max_failures: Option<MaxFailures>,
     /// How many failures in a row fence a producer off, and how many producers blame an item.
     pub(crate) fence_after: Option<usize>,
+    pub(crate) stragglers: Stragglers,
     /// How many producers there have to be. `None`: all at the beginning, and then one.
     pub(crate) min_producers: Option<usize>,
 }
@@ -184,6 +197,7 @@ impl fmt::Debug for Policy {
             .field("classifies", &self.classify.is_some())
             .field("max_failures", &self.max_failures)
             .field("fence_after", &self.fence_after)
+            .field("stragglers", &self.stragglers)
             .field("min_producers", &self.min_producers)
             .finish()
     }

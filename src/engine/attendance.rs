@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Condvar, Mutex, lock, wait};
 
 /// Which producers are in a run, so that its end can wait for them.
@@ -12,13 +13,25 @@ use crate::sync::{Condvar, Mutex, lock, wait};
 pub(crate) struct Attendance {
     state: Mutex<State>,
     left: Condvar,
+    away: Away,
 }
 
 #[derive(Debug)]
 struct State {
     is_over: bool,
-    present: Vec<bool>,
+    producers: Vec<Presence>,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Presence {
+    Out,
+    In,
+    /// In a hook that nobody waits for.
+    Excused,
+}
+
+/// Which producers are still in a hook of an earlier run that nobody waits for.
+pub(crate) type Away = Arc<[AtomicBool]>;
 
 /// A producer that is in a run, until this is dropped.
 #[derive(Debug)]
@@ -28,9 +41,9 @@ pub(crate) struct Present {
 }
 
 impl Attendance {
-    pub(crate) fn new(producers: usize) -> Arc<Self> {
-        let state = State { is_over: false, present: vec![false; producers] };
-        Arc::new(Attendance { state: Mutex::new(state), left: Condvar::new() })
+    pub(crate) fn new(away: Away) -> Arc<Self> {
+        let state = State { is_over: false, producers: vec![Presence::Out; away.len()] };
+        Arc::new(Attendance { state: Mutex::new(state), left: Condvar::new(), away })
     }
 
     /// A producer takes part from now on. `None` when the run is over already.
@@ -39,35 +52,50 @@ impl Attendance {
         if state.is_over {
             return None;
         }
-        state.present[worker] = true;
+        state.producers[worker] = Presence::In;
         Some(Present { attendance: self.clone(), worker })
     }
 
     /// Nobody waits for this producer any more.
     pub(crate) fn excuse(&self, worker: usize) {
-        lock(&self.state).present[worker] = false;
+        let mut state = lock(&self.state);
+        // Under the lock, as its return is: else it could be taken for away that has come back.
+        if state.producers[worker] == Presence::In {
+            state.producers[worker] = Presence::Excused;
+            self.away[worker].store(true, Ordering::Relaxed);
+        }
+        drop(state);
         self.left.notify_all();
     }
 
     /// Those that are in the run.
     pub(crate) fn present(&self) -> Vec<usize> {
         let state = lock(&self.state);
-        (0..state.present.len()).filter(|&worker| state.present[worker]).collect()
+        let workers = 0..state.producers.len();
+        workers.filter(|&worker| state.producers[worker] == Presence::In).collect()
     }
 
     /// Waits until nobody is in the run. From now on nobody enters it.
     pub(crate) fn end(&self) {
         let mut state = lock(&self.state);
         state.is_over = true;
-        while state.present.contains(&true) {
+        while state.producers.contains(&Presence::In) {
             state = wait(&self.left, state);
         }
+    }
+
+    fn leave(&self, worker: usize) {
+        let mut state = lock(&self.state);
+        state.producers[worker] = Presence::Out;
+        self.away[worker].store(false, Ordering::Relaxed);
+        drop(state);
+        self.left.notify_all();
     }
 }
 
 impl Drop for Present {
     fn drop(&mut self) {
-        self.attendance.excuse(self.worker);
+        self.attendance.leave(self.worker);
     }
 }
 
@@ -80,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_end_waits_for_those_who_are_there_and_for_nobody_else() {
-        let attendance = Attendance::new(3);
+        let attendance = Attendance::new((0..3).map(|_| AtomicBool::new(false)).collect());
         let first = attendance.enter(0).unwrap();
         let second = attendance.enter(1).unwrap();
         attendance.excuse(1);

@@ -3,7 +3,7 @@
 use super::call::{call, catch, drop_quietly};
 use super::chronicle::Pen;
 use super::exchange::{Gathered, Gatherer, Taker};
-use super::post::Call;
+use super::post::{Call, Post};
 use super::producer::{Goes, Producer, site};
 use super::run::Run;
 use crate::batch::{Batching, Limits, Load};
@@ -214,7 +214,8 @@ impl<R: Runner> Producer<R> {
         copies: Copies<R>,
     ) -> Option<Called<R>> {
         let (items, trial) = (part.items.clone(), part.trial.clone());
-        let describe = |copies| Call { hook: Hook::ProducerWorkBatch, items, copies, trial };
+        let describe =
+            |copies| Call { hook: Hook::ProducerWorkBatch, items, copies, trial, since: None };
         let worker = self.station.worker;
         let call = || self.call_batch(run, part);
         run.in_time(worker, copies, describe, |call| call.copies, call)
@@ -230,7 +231,7 @@ impl<R: Runner> Producer<R> {
         let inputs = std::mem::take(&mut part.inputs);
         let describe = |inputs: Vec<R::Input>| {
             let copies = inputs.into_iter().map(Some).collect();
-            Call { hook: Hook::ProducerInit, items, copies, trial }
+            Call { hook: Hook::ProducerInit, items, copies, trial, since: None }
         };
         let unpack = |call: Call<R::Input>| call.copies.into_iter().flatten().collect();
         let worker = self.station.worker;
@@ -260,7 +261,7 @@ impl<R: Runner> Producer<R> {
         let site = || site(&self.station, items, Some(attempt));
         let cx = ProducerContext::new(&self.station, &run.wanted, items)
             .with_attempt(attempt)
-            .with_leave(run.post(self.station.worker).map(|post| &post.is_left));
+            .with_leave(run.post(self.station.worker).map(Post::leave));
         let state = self.state.as_mut().expect("a producer has a state when it takes a batch");
         match call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs)) {
             Ok(outputs) if outputs.len() == items.len() => Ok(outputs),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::alarm::Alarm;
-use super::attendance::Attendance;
+use super::attendance::{Attendance, Away};
 use super::call::drop_quietly;
 use super::cpu_pool::{CpuPool, producer_thread};
 use super::losses::{LeftBehind, Loss};
@@ -27,6 +27,8 @@ pub(crate) struct Crew<R: Runner> {
     shared: Shared,
     /// The producers that were not ready.
     losses: Vec<Loss>,
+    /// Those that are not back from the run before.
+    away: Away,
 }
 
 /// One producer's thread.
@@ -148,7 +150,8 @@ impl<R: Runner + 'static> Crew<R> {
         let ceilings = stations.iter().map(|_| AtomicU64::new(NO_CEILING)).collect();
         let inits = stations.iter().map(|_| AtomicU64::new(0)).collect();
         let shared = Shared { stateless: Arc::default(), inits, ceilings };
-        let mut crew = Crew { seats: vec![], shared, losses: vec![] };
+        let away = stations.iter().map(|_| AtomicBool::new(false)).collect();
+        let mut crew = Crew { seats: vec![], shared, losses: vec![], away };
         // Room for all, so that no producer waits for a builder that is still starting threads.
         let (ready, outcomes) = bounded(stations.len());
         let mut muster = Muster { outcomes, waiting: vec![], limit, ticks: 0 };
@@ -269,6 +272,12 @@ fn next_outcome<R: Runner>(
 impl<R: Runner> Crew<R> {
     pub(crate) fn len(&self) -> usize {
         self.seats.len()
+    }
+
+    /// Which producers are not back from an earlier run, in which they lost a race: those take no part in the
+    /// next, unless there are no others.
+    pub(crate) fn away(&self) -> &Away {
+        &self.away
     }
 
     /// The producers that were left out when the others were ready.

@@ -45,6 +45,7 @@
 mod credits;
 mod feeder;
 mod gatherer;
+mod races;
 mod taker;
 mod trials;
 
@@ -57,6 +58,7 @@ use crossbeam_utils::CachePadded;
 use super::event_count::EventCount;
 use super::outbox::{Outbox, Outcome, Results, outbox};
 use super::outlet::Outlet;
+use super::post::Post;
 use super::queue::{Receiver, queue};
 use super::timesheet::Timesheet;
 use super::weights::Weights;
@@ -70,6 +72,8 @@ use self::credits::Credits;
 pub(crate) use self::feeder::Feeder;
 use self::feeder::FeederEnds;
 pub(crate) use self::gatherer::{Gathered, Gatherer};
+pub(crate) use self::races::Finish;
+use self::races::Races;
 pub(crate) use self::taker::Taker;
 use self::trials::Trials;
 
@@ -116,6 +120,14 @@ pub(crate) struct Exchange<I, T> {
     /// on the other.
     suspended: EventCount,
     trials: Mutex<Trials<I>>,
+    races: Mutex<Races<I>>,
+    /// How many there are: a load for each item, where there can be any.
+    racing: AtomicUsize,
+    copies_stragglers: bool,
+    /// The collector waits. Written where stragglers are copied.
+    has_nothing_for_collector: AtomicBool,
+    /// One for each producer, where somebody asks what it is at.
+    pub(crate) posts: Option<Box<[Post<I>]>>,
     /// How many items are to be tried again: so that looking for one costs a load where there is none. On a cache
     /// line of its own, since producers look for each item, and the flags below change all the time where
     /// the window is narrow.
@@ -247,6 +259,11 @@ impl<I, T> Exchange<I, T> {
                 gaps: gap_sender,
             })),
             late: Mutex::new(None),
+            races: Mutex::new(Races::new()),
+            racing: AtomicUsize::new(0),
+            copies_stragglers: false,
+            has_nothing_for_collector: AtomicBool::new(false),
+            posts: None,
             collecting: Mutex::new(results),
             batching,
             most_weight,
@@ -272,11 +289,23 @@ impl<I, T> Exchange<I, T> {
     pub(crate) fn with_roster(mut self, roster: Roster, is_timed: bool) -> Self {
         self.trials = Mutex::new(Trials { retries: Retries::new(), roster });
         if is_timed {
+            self.man_posts();
             let (late, results) = outbox(1);
             lock(&self.collecting).push(results);
             self.late = Mutex::new(Some(late));
         }
         self
+    }
+
+    /// The same, where producers that are idle start what others are slow at.
+    pub(crate) fn with_races(mut self) -> Self {
+        self.copies_stragglers = true;
+        self.man_posts();
+        self
+    }
+
+    fn man_posts(&mut self) {
+        self.posts = Some(self.lanes.iter().map(|_| Post::new()).collect());
     }
 
     /// Delivers the result of an item whose producer will not.
@@ -327,6 +356,14 @@ impl<I, T> Exchange<I, T> {
         self.total.store(total, Ordering::Release);
         self.waiting.notify_all();
         self.complete_batches();
+        self.wake_helpers();
+    }
+
+    /// Nothing more comes for those who are idle but what others are slow at.
+    fn wake_helpers(&self) {
+        if self.copies_stragglers {
+            self.idle.notify_all();
+        }
     }
 
     /// Wakes everybody up to leave: nothing that is still here is wanted.
@@ -471,9 +508,16 @@ impl<I, T> Exchange<I, T> {
         patience: Patience,
         due: Option<Instant>,
     ) -> News {
+        if self.copies_stragglers {
+            self.has_nothing_for_collector.store(true, Ordering::Release);
+            self.wake_helpers_if_still();
+        }
         match patience {
             Patience::None => self.wait_for_one(outlet, total, due),
             Patience::For { results } => self.wait_for_several(outlet, total, results),
+        }
+        if self.copies_stragglers {
+            self.has_nothing_for_collector.store(false, Ordering::Release);
         }
         if self.is_aborted() { News::Aborted } else { News::Results }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::call::drop_quietly;
+use super::exchange::Finish;
 use super::post::{Call, Post};
 use super::run::{Run, text_of};
 use crate::error::{Error, Hook};
@@ -27,6 +28,9 @@ pub(crate) enum LeftBehind {
     Yes,
     No,
 }
+
+/// What an item came to, and a copy of it.
+type Raced<R> = (Result<<R as Runner>::Output, Box<Error>>, Option<<R as Runner>::Input>);
 
 impl<R: Runner> Run<R> {
     /// A producer was done with an item that others have failed, or after items that it failed itself.
@@ -91,6 +95,28 @@ impl<R: Runner> Run<R> {
         lock(&self.losses).push(loss);
     }
 
+    /// What counts of what an item came to, where two producers may have been at it. `None` when nothing does:
+    /// the other was done first, or may still be.
+    #[inline]
+    pub(crate) fn leave_race(
+        &self,
+        seq: u64,
+        worker: usize,
+        came: Result<R::Output, Box<Error>>,
+        copy: Option<R::Input>,
+    ) -> Option<Raced<R>> {
+        if !self.exchange.has_races() {
+            return Some((came, copy));
+        }
+        match self.exchange.finish(seq, worker, came, copy) {
+            Finish::Counts(came, copy) => Some((came, copy)),
+            Finish::Nothing(came, copy) => {
+                drop_quietly((came, copy));
+                None
+            }
+        }
+    }
+
     /// The producers that take part no more.
     pub(crate) fn losses(&self) -> Vec<Loss> {
         lock(&self.losses).clone()
@@ -98,7 +124,7 @@ impl<R: Runner> Run<R> {
 
     /// Where the producer `worker` says which call it is in, if somebody asks.
     pub(crate) fn post(&self, worker: usize) -> Option<&Post<R::Input>> {
-        self.posts.as_ref().map(|posts| &posts[worker])
+        self.exchange.posts.as_ref().map(|posts| &posts[worker])
     }
 
     /// Calls a hook of the producer `worker`, under its limit on time if there is one. `describe` makes of
@@ -114,8 +140,12 @@ impl<R: Runner> Run<R> {
     ) -> Option<(T, H)> {
         let Some(post) = self.post(worker) else { return Some((hook(), held)) };
         let call = describe(held);
+        let since = call.since;
         post.begin(self.ticks_for(&call), call);
         let came = hook();
+        if let Some(since) = since {
+            self.exchange.note_call(now() - since);
+        }
         match post.end() {
             Some(call) => Some((came, unpack(call))),
             None => {
@@ -131,7 +161,7 @@ impl<R: Runner> Run<R> {
             Hook::ProducerInit => limits.init,
             _ => limits.item,
         };
-        let tick = limits.tick().expect("somebody keeps the time");
+        let Some(tick) = limits.tick() else { return u64::MAX };
         let each = limit.map_or(u64::MAX, |limit| ticks_in(limit, tick));
         each.saturating_mul(call.items.len().max(1) as u64)
     }

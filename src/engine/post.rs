@@ -1,8 +1,10 @@
 //! Which call of a hook a producer is in, for whoever keeps its time.
 
+use std::time::Instant;
+
 use crate::error::Hook;
 use crate::policy::Trial;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 
 /// Where a producer says which call it is in.
@@ -18,8 +20,21 @@ pub(crate) struct Post<I> {
     /// How many calls there were.
     calls: AtomicU64,
     held: Mutex<Option<Call<I>>>,
-    /// What the hook is told: nobody waits for it.
-    pub(crate) is_left: AtomicBool,
+    /// The number of the last call that nobody waits for.
+    left: AtomicU64,
+}
+
+/// By which a hook knows whether anybody waits for its call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Leave<'a> {
+    left: &'a AtomicU64,
+    call: u64,
+}
+
+impl Leave<'_> {
+    pub(crate) fn is_given(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == self.call
+    }
 }
 
 /// A call of a hook, with what is needed should it not return.
@@ -30,6 +45,8 @@ pub(crate) struct Call<I> {
     /// Copies of them, where they can be tried again.
     pub(crate) copies: Vec<Option<I>>,
     pub(crate) trial: Option<Box<Trial>>,
+    /// When it began, where somebody may start the same; `None` where nobody may.
+    pub(crate) since: Option<Instant>,
 }
 
 const IDLE: u64 = 0;
@@ -42,7 +59,7 @@ impl<I> Post<I> {
             ticks: AtomicU64::new(0),
             calls: AtomicU64::new(0),
             held: Mutex::new(None),
-            is_left: AtomicBool::new(false),
+            left: AtomicU64::new(IDLE),
         }
     }
 
@@ -64,6 +81,42 @@ impl<I> Post<I> {
         lock(&self.held).take()
     }
 
+    /// For the hook of the call that has just begun.
+    pub(crate) fn leave(&self) -> Leave<'_> {
+        Leave { left: &self.left, call: self.calls.load(Ordering::Relaxed) }
+    }
+
+    /// The one item of the call that the producer is in, and since when, if there is a copy to lend.
+    pub(crate) fn item_with_copy(&self) -> Option<(u64, Instant)> {
+        let held = lock(&self.held);
+        let call = held.as_ref()?;
+        match (&call.items[..], &call.copies[..]) {
+            ([item], [Some(_)]) => Some((*item, call.since?)),
+            _ => None,
+        }
+    }
+
+    /// The copy of an item that the producer works on, and what is known of it, if it still does.
+    pub(crate) fn lend(&self, seq: u64) -> Option<(I, Option<Box<Trial>>)> {
+        let mut held = lock(&self.held);
+        let call = held.as_mut().filter(|call| call.items == [seq])?;
+        Some((call.copies.first_mut()?.take()?, call.trial.clone()))
+    }
+
+    /// Another producer was done with an item first.
+    pub(crate) fn has_lost(&self, seq: u64) {
+        let held = lock(&self.held);
+        if held.as_ref().is_some_and(|call| call.items == [seq]) {
+            self.left.store(self.calls.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the producer is in a call that nobody waits for.
+    pub(crate) fn is_left(&self) -> bool {
+        let (call, _) = self.current();
+        call != IDLE && self.left.load(Ordering::Relaxed) == call
+    }
+
     /// The number of the call that the producer is in, 0 for none, and how many ticks it has.
     pub(crate) fn current(&self) -> (u64, u64) {
         let call = self.call.load(Ordering::Acquire);
@@ -75,7 +128,7 @@ impl<I> Post<I> {
     pub(crate) fn write_off(&self, call: u64) -> Option<Call<I>> {
         let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
         self.call.compare_exchange(call, LEFT, order, failed).ok()?;
-        self.is_left.store(true, Ordering::Relaxed);
+        self.left.store(call, Ordering::Relaxed);
         lock(&self.held).take()
     }
 }
@@ -86,7 +139,13 @@ mod tests {
     use super::*;
 
     fn call(item: u64) -> Call<()> {
-        Call { hook: Hook::ProducerWork, items: vec![item], copies: vec![], trial: None }
+        Call {
+            hook: Hook::ProducerWork,
+            items: vec![item],
+            copies: vec![],
+            trial: None,
+            since: None,
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, SendError, Sender};
 use super::attendance::Attendance;
 use super::call::{call, drop_quietly};
 use super::exchange::Taker;
-use super::post::Call;
+use super::post::{Call, Post};
 use super::run::Run;
 use crate::batch::Ceiling;
 use crate::error::{Error, Hook, Site};
@@ -144,8 +144,13 @@ impl<R: Runner> Producer<R> {
             return Some(Ok(()));
         }
         let worker = self.station.worker;
-        let describe =
-            |()| Call { hook: Hook::ProducerInit, items: vec![], copies: vec![], trial: None };
+        let describe = |()| Call {
+            hook: Hook::ProducerInit,
+            items: vec![],
+            copies: vec![],
+            trial: None,
+            since: None,
+        };
         let (outcome, ()) =
             run.in_time(worker, (), describe, |_| (), || self.prepare(&run.wanted))?;
         self.tell_if_ready(run);
@@ -203,6 +208,11 @@ impl<R: Runner> Producer<R> {
             if let Some(pen) = &mut pen {
                 pen.finished(seq);
             }
+            let Some((outcome, copy)) = run.leave_race(seq, worker, outcome, copy) else {
+                taker.be_careful();
+                next = taker.next();
+                continue;
+            };
             let outcome = match outcome {
                 Ok(output) => {
                     copy.into_iter().for_each(drop_quietly);
@@ -242,7 +252,7 @@ impl<R: Runner> Producer<R> {
         let worker = self.station.worker;
         let describe = |input| {
             let (hook, trial) = (Hook::ProducerInit, trial.clone());
-            Call { hook, items: vec![seq], copies: vec![Some(input)], trial }
+            Call { hook, items: vec![seq], copies: vec![Some(input)], trial, since: None }
         };
         let unpack = |mut call: Call<R::Input>| {
             call.copies
@@ -279,11 +289,10 @@ impl<R: Runner> Producer<R> {
         held: Held<R>,
     ) -> Option<Worked<R>> {
         let attempt = held.1.as_ref().map_or(1, |trial| trial.attempt);
-        let describe = |(copy, trial)| Call {
-            hook: Hook::ProducerWork,
-            items: vec![seq],
-            copies: vec![copy],
-            trial,
+        let describe = |(copy, trial)| {
+            let hook = Hook::ProducerWork;
+            let since = run.exchange.copies_stragglers().then(now);
+            Call { hook, items: vec![seq], copies: vec![copy], trial, since }
         };
         let unpack = |mut call: Call<R::Input>| (call.copies.pop().flatten(), call.trial.take());
         let worker = self.station.worker;
@@ -300,7 +309,7 @@ impl<R: Runner> Producer<R> {
         let items = [seq];
         let cx = ProducerContext::new(&self.station, &run.wanted, &items)
             .with_attempt(attempt)
-            .with_leave(run.post(self.station.worker).map(|post| &post.is_left));
+            .with_leave(run.post(self.station.worker).map(Post::leave));
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
         let outcome = call(
             Hook::ProducerWork,

@@ -15,7 +15,6 @@ use crate::engine::fault::Fate;
 use crate::engine::ledger::Ledger;
 use crate::engine::losses::Loss;
 use crate::engine::outbox::Outcome;
-use crate::engine::post::Post;
 use crate::engine::roll::{Entry, Roll};
 use crate::engine::source::Unfit;
 use crate::engine::terms::Terms;
@@ -24,7 +23,7 @@ use crate::event::Event;
 use crate::journal::{Key, Plan};
 use crate::measures::Measure;
 use crate::order::Order;
-use crate::policy::{Policy, Roster};
+use crate::policy::{Policy, Roster, Stragglers};
 use crate::runner::{RunControl, Runner, Wanted};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock, now};
@@ -54,8 +53,6 @@ pub(crate) struct Run<R: Runner> {
     /// What ends the run, where it is the failure of no item.
     doom: Mutex<Option<Error>>,
     is_doomed: AtomicBool,
-    /// One for each producer, where somebody keeps their time.
-    pub(super) posts: Option<Box<[Post<R::Input>]>>,
     pub(crate) tally: Tally,
     pub(crate) chronicle: Arc<Chronicle>,
     /// `None` where items have no names.
@@ -122,12 +119,18 @@ impl<R: Runner> Run<R> {
         let is_timed = terms.limits.tick().is_some();
         let measures = terms.measures.as_ref();
         let most_weight = measures.and_then(|measures| measures.most(Measure::Weight));
+        let exchange = Exchange::new(producers, window, batching, most_weight);
+        let exchange = exchange.with_roster(roster, is_timed);
+        // What is worked on together is not started anew by itself.
+        let exchange = match terms.policy.stragglers {
+            Stragglers::Copy if batching.is_none() => exchange.with_races(),
+            _ => exchange,
+        };
         Run {
             halting: Mutex::new(Some(halting)),
             halted,
             upstream,
-            exchange: Exchange::new(producers, window, batching, most_weight)
-                .with_roster(roster, is_timed),
+            exchange,
             terms,
             wanted: Wanted::all(),
             consumable: Wanted::all(),
@@ -137,7 +140,6 @@ impl<R: Runner> Run<R> {
             losses: Mutex::new(vec![]),
             doom: Mutex::new(None),
             is_doomed: AtomicBool::new(false),
-            posts: is_timed.then(|| (0..producers).map(|_| Post::new()).collect()),
             tally: Tally::default(),
             chronicle,
             roll,

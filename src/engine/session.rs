@@ -14,6 +14,7 @@ use super::exchange::{Feeder, News};
 use super::fault::{Fate, Fault};
 use super::ledger::Ledger;
 use super::losses::Loss;
+use super::post::Post;
 use super::run::{Run, Shape};
 use super::source::{Pulled, Source};
 use super::telling::Told;
@@ -32,6 +33,7 @@ use crate::event::Event;
 use crate::order::Order;
 use crate::policy::Policy;
 use crate::runner::{RunControl, Runner, Station};
+use crate::sync::atomic::Ordering;
 
 /// What a handle is built with, beside its runner and its configuration.
 #[derive(Debug, Clone)]
@@ -277,6 +279,22 @@ impl<R: Runner + 'static> Engine<R> {
         Ok(Some(Arc::new(Ledger::open(journal, cfg, self.terms.key_kind())?)))
     }
 
+    /// The producers that take no part in the next run: those that are gone, and, if there are others, those
+    /// that are still in a hook of the last.
+    fn absent(&self, crew: &Crew<R>) -> Vec<usize> {
+        let is_gone = |worker: &usize| self.gone.contains_key(worker);
+        let away = crew.away().iter().map(|away| away.load(Ordering::Relaxed));
+        let absent: Vec<usize> = (0..)
+            .zip(away)
+            .filter(|(worker, away)| *away || is_gone(worker))
+            .map(|(worker, _)| worker)
+            .collect();
+        match absent.len() == crew.len() {
+            true => self.gone.keys().copied().collect(),
+            false => absent,
+        }
+    }
+
     /// What has no consumer has no journal.
     pub(super) fn check_no_journal(&self) -> Result<(), Error> {
         match self.terms.journal {
@@ -321,7 +339,7 @@ impl<R: Runner + 'static> Engine<R> {
         }
         let Settings { order, batching, .. } = self.settings;
         let (window, terms) = (self.window().size(), self.terms.clone());
-        let gone = self.gone.keys().copied();
+        let gone = self.absent(crew);
         let (producers, description) = (crew.len(), self.told.description.clone());
         let chronicle = Arc::new(Chronicle::new(producers, description, self.told.detail));
         self.chronicle = chronicle.clone();
@@ -340,7 +358,8 @@ impl<R: Runner + 'static> Engine<R> {
             self.observers.get_mut().expect("it is never locked, so it is not poisoned");
         let observing = Observing::start(&run.chronicle, std::mem::take(observers))?;
         let watch = self.settings.token.watch(self.seen, target);
-        let attendance = Attendance::new(self.settings.devices.len());
+        let crew = self.crew.as_ref().expect("a run is made where there is a crew");
+        let attendance = Attendance::new(crew.away().clone());
         Ok(Session { run, attendance, timekeeper: Mutex::new(None), observing, watch })
     }
 
@@ -353,7 +372,7 @@ impl<R: Runner + 'static> Engine<R> {
             let keeper = Timekeeper::start(run.clone(), attendance.clone(), devices, tick)?;
             *timekeeper.lock().expect("nothing panics under this lock") = Some(keeper);
         }
-        crew.join(run, attendance, |worker| self.gone.contains_key(&worker))
+        crew.join(run, attendance, |worker| !run.exchange.is_here(worker))
     }
 
     pub(super) fn window(&self) -> Window {
@@ -559,6 +578,10 @@ impl<R: Runner> Session<R> {
     /// Waits until no producer takes part any more, and drops what is left.
     pub(super) fn wind_up(&self) {
         self.run.abort();
+        // Those that lost a race, and are at it still.
+        let present = self.attendance.present();
+        let has_lost = |&worker: &usize| self.run.post(worker).is_some_and(Post::is_left);
+        present.into_iter().filter(has_lost).for_each(|worker| self.attendance.excuse(worker));
         self.attendance.end();
         self.dismiss_timekeeper();
         self.run.discard();

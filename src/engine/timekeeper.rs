@@ -92,7 +92,7 @@ impl<R: Runner> Watch<R> {
 
     /// The producer is in a hook for too long.
     fn write_off(&self, worker: usize, call: Call<R::Input>) {
-        let Call { hook, items, mut copies, trial } = call;
+        let Call { hook, items, mut copies, trial, .. } = call;
         let limits = self.run.terms.limits;
         let limit = match hook {
             Hook::ProducerInit => limits.init,
@@ -104,12 +104,31 @@ impl<R: Runner> Watch<R> {
         let reason = text_of(&error);
         let left = self.run.leave_behind(Loss { worker, reason, left_behind: LeftBehind::Yes });
         match left {
-            Ok(()) => self.run.fail_from_aside(&items, error, worker, trial, &mut copies),
+            Ok(()) => {
+                if let Some(error) = self.leave_race(worker, &items, error, &mut copies) {
+                    self.run.fail_from_aside(&items, error, worker, trial, &mut copies);
+                }
+            }
             // Nobody is there who could work on what comes before.
             Err(too_few) => self.run.end_as(too_few(error)),
         }
         drop_quietly(copies);
         self.attendance.excuse(worker);
+    }
+
+    /// The error, unless another producer is at the same item.
+    fn leave_race(
+        &self,
+        worker: usize,
+        items: &[u64],
+        error: Error,
+        copies: &mut [Option<R::Input>],
+    ) -> Option<Error> {
+        let ([item], [copy]) = (items, copies) else { return Some(error) };
+        let failed = Err(Box::new(error));
+        let (came, left) = self.run.leave_race(*item, worker, failed, copy.take())?;
+        *copy = left;
+        came.err().map(|error| *error)
     }
 
     fn site(&self, worker: usize, items: &[u64], attempt: u32) -> Site {

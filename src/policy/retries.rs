@@ -67,6 +67,17 @@ pub(crate) enum Turn {
     Nothing,
 }
 
+impl Turn {
+    /// What comes first.
+    pub(crate) fn or_before(self, other: Turn) -> Turn {
+        match (self, other) {
+            (Turn::Now(seq), _) | (_, Turn::Now(seq)) => Turn::Now(seq),
+            (Turn::At(one), Turn::At(other)) => Turn::At(one.min(other)),
+            (Turn::Nothing, turn) | (turn, Turn::Nothing) => turn,
+        }
+    }
+}
+
 impl<I> Retries<I> {
     pub(crate) fn new() -> Self {
         Retries { waiting: BTreeMap::new() }

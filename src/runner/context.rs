@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::cfg::CfgNode;
 use crate::device::{Device, HeldGpus, Place};
+use crate::engine::post::Leave;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What a producer's hook is told about its call: the device, the configuration, the items.
@@ -13,13 +14,13 @@ pub struct ProducerContext<'a> {
     items: &'a [u64],
     attempt: u32,
     wanted: &'a Wanted,
-    /// Whether nobody waits for this producer; `None` where nobody could stop to.
-    is_left: Option<&'a AtomicBool>,
+    /// Whether anybody waits for this call; `None` where nobody could stop to.
+    leave: Option<Leave<'a>>,
 }
 
 impl<'a> ProducerContext<'a> {
     pub(crate) fn new(station: &'a Station, wanted: &'a Wanted, items: &'a [u64]) -> Self {
-        ProducerContext { station, items, attempt: 1, wanted, is_left: None }
+        ProducerContext { station, items, attempt: 1, wanted, leave: None }
     }
 
     /// The same, for another attempt.
@@ -28,8 +29,8 @@ impl<'a> ProducerContext<'a> {
     }
 
     /// The same, for a producer that may be left behind.
-    pub(crate) fn with_leave(self, is_left: Option<&'a AtomicBool>) -> Self {
-        ProducerContext { is_left, ..self }
+    pub(crate) fn with_leave(self, leave: Option<Leave<'a>>) -> Self {
+        ProducerContext { leave, ..self }
     }
 
     /// The producer's device; the first, if its place has several.
@@ -83,12 +84,12 @@ impl<'a> ProducerContext<'a> {
     }
 
     /// Whether the result of this call is no longer wanted, because the run was cancelled or
-    /// stopped, has failed elsewhere, or its stream was dropped, or because the call took longer than it
-    /// [may](crate::Builder::item_limit). Whatever the call returns then is
+    /// stopped, has failed elsewhere, or its stream was dropped, because the call took longer than it
+    /// [may](crate::Builder::item_limit), or because [another producer](crate::Builder::idempotent) was done with the item first. Whatever the call returns then is
     /// dropped, so a long computation may look here now and then and give up.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.gave_up_on(self.items.first().copied())
-            || self.is_left.is_some_and(|is_left| is_left.load(Ordering::Relaxed))
+            || self.leave.is_some_and(|leave| leave.is_given())
     }
 
     /// The hook for batches is the default. That may be meant, or it may be that a runner that wraps

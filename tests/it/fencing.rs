@@ -163,7 +163,8 @@ fn a_state_that_cannot_be_made_anew_costs_a_producer_and_not_the_run() {
                 if x == 5 && cx.attempt() == 1 { panic!("dies") } else { Ok(x) }
             },
         );
-        let mut runner = OrderedRunner::builder(runner).devices(2).retries(1).build().unwrap();
+        let mut runner =
+            OrderedRunner::builder(runner).devices(2).retries(1).min_producers(1).build().unwrap();
         assert_eq!(runner.run(0..100).unwrap(), (0..100).collect::<Vec<_>>());
         assert_eq!(runner.run(10..100).unwrap().len(), 90, "the other one goes on");
     });

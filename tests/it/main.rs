@@ -50,5 +50,6 @@ mod policy_skip;
 mod probe;
 mod regressions;
 mod reports;
+mod stragglers;
 mod support;
 mod time_limits;

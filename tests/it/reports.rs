@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gangline::{Batch, Device, Event, OnError, OrderedRunner, RunReport, UnorderedRunner, map};
+use gangline::{
+    Batch, Device, Event, OnError, Order, OrderedRunner, Pool, RunReport, UnorderedRunner, map,
+};
 
 use crate::support::no_hang;
 

@@ -171,19 +171,27 @@ fn a_producer_that_comes_back_late_ends_its_state_and_its_result_is_dropped() {
                 self.0.open();
             }
         }
+        let begun = Arc::new(Gate::new());
         let (stuck, dropped) = (gate.clone(), ended.clone());
         let late = map(
             move |cx| Ok((cx.worker() == 0).then(|| State(dropped.clone()))),
             move |cx, _, x: u64| {
-                if cx.worker() == 0 {
+                if cx.worker() == 1 {
+                    begun.pass();
+                } else {
+                    begun.open();
                     stuck.pass();
                     assert!(cx.is_cancelled(), "nobody waits for it");
                 }
                 Ok(x)
             },
         );
-        let mut runner =
-            OrderedRunner::builder(late).devices(2).item_limit(SOON).retries(1).build().unwrap();
+        let mut runner = OrderedRunner::builder(late)
+            .devices(2)
+            .item_limit(Duration::from_millis(500))
+            .retries(1)
+            .build()
+            .unwrap();
         assert_eq!(runner.run(0..50).unwrap(), (0..50).collect::<Vec<_>>());
         gate.open();
         ended.pass();

@@ -226,6 +226,7 @@ impl<I, T> Exchange<I, T> {
         if self.batching.is_some() {
             self.idle.notify();
         }
+        self.wake_helpers();
     }
 
     /// What the feeder lacks is credits. Who sleeps already does not look again, and so is seen from here.

@@ -310,14 +310,22 @@ impl<'a, I, T> Taker<'a, I, T> {
         if !sleep {
             return Taken::Nothing;
         }
+        if exchange.copies_stragglers()
+            && let Some((seq, Retry { input, trial, .. })) = exchange.enter_race(self.lane)
+        {
+            self.trial = Some(trial);
+            return Taken::Item((seq, input));
+        }
         let has_news = || {
             exchange.is_aborted()
                 || lock(&exchange.intake).items.len() > 0
                 || exchange.lane_with_items(self.lane).is_some()
         };
         let turn = self.turn();
-        let is_ready = || has_news() || self.turn() != turn;
-        match turn {
+        let race = exchange.race_turn(self.lane);
+        let is_ready =
+            || has_news() || self.turn() != turn || exchange.race_turn(self.lane) != race;
+        match turn.or_before(race) {
             Turn::Now(_) => {}
             Turn::At(due) => {
                 let most = due.saturating_duration_since(now());

@@ -83,6 +83,10 @@ impl<I, T> Exchange<I, T> {
         here
     }
 
+    pub(crate) fn is_here(&self, worker: usize) -> bool {
+        lock(&self.trials).roster.is_here(worker)
+    }
+
     /// How many producers take part.
     pub(crate) fn producers_here(&self) -> usize {
         lock(&self.trials).roster.here()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Builder;
 use crate::error::Error;
 use crate::journal::Journal;
-use crate::policy::{Backoff, MaxFailures, OnError, Verdict};
+use crate::policy::{Backoff, MaxFailures, OnError, Stragglers, Verdict};
 use crate::pool::Kind;
 use crate::runner::Runner;
 
@@ -178,6 +178,41 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         R::Input: Clone,
     {
         self.policy.fence_after = Some(failures);
+        self.copy = Some(R::Input::clone);
+        self
+    }
+
+    /// Says that to work on an item twice does no harm, which lets producers help each other: when the run
+    /// stands still on an item that a producer is slow at, and another is idle, that one starts the item too,
+    /// and the first result wins.
+    ///
+    /// A run stands still when its window is full, or its input has ended, and the consumer waits. An item is slow
+    /// once it has taken twice as long as items do on average, and 10 ms at least. An error of
+    /// one of the two counts only when the other fails too. The run does not wait for the one that lost: its
+    /// [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true, and it takes no part in a run until it has
+    /// returned. A copy is kept of each item while a hook has it. Items of [batches](Builder::batch) are not
+    /// started twice.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let stuck = map(|_| Ok(()), |cx, _, x: u64| {
+    ///     while cx.worker() == 0 && !cx.is_cancelled() {
+    ///         std::thread::yield_now(); // a device that is much slower than the others
+    ///     }
+    ///     Ok(x)
+    /// });
+    /// let mut runner = OrderedRunner::builder(stuck).devices(2).idempotent().build()?;
+    /// assert_eq!(runner.run(0..9)?.len(), 9);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn idempotent(mut self) -> Self
+    where
+        R::Input: Clone,
+    {
+        self.policy.stragglers = Stragglers::Copy;
         self.copy = Some(R::Input::clone);
         self
     }

@@ -1,0 +1,186 @@
+//! Items that two producers work on at once, since one of them is slow.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::Exchange;
+use crate::error::Error;
+use crate::policy::{Retry, Trial, Turn, copy_after};
+use crate::sync::atomic::Ordering;
+use crate::sync::{lock, now};
+
+/// The races of one run.
+#[derive(Debug)]
+pub(super) struct Races<I> {
+    open: BTreeMap<u64, Race<I>>,
+    /// How many calls there were, and how long they took together: what is slow shows beside the others.
+    calls: u32,
+    took: Duration,
+}
+
+/// One item, with two producers on it.
+#[derive(Debug)]
+struct Race<I> {
+    runners: [usize; 2],
+    unfinished: u32,
+    state: State<I>,
+}
+
+#[derive(Debug)]
+enum State<I> {
+    Open,
+    /// One has failed, with that error, and the other may not. With a copy, for another attempt.
+    Failed(Box<Error>, Option<I>),
+    Won,
+}
+
+/// What one of the two came to, as far as anybody has to know.
+pub(crate) enum Finish<T, I> {
+    /// That is what comes of the item, with a copy for another attempt.
+    Counts(Result<T, Box<Error>>, Option<I>),
+    /// The other has won, or may still. What is left is to be dropped.
+    Nothing(Option<Result<T, Box<Error>>>, Option<I>),
+}
+
+impl<I> Races<I> {
+    pub(super) fn new() -> Self {
+        Races { open: BTreeMap::new(), calls: 0, took: Duration::ZERO }
+    }
+
+    fn mean(&self) -> Option<Duration> {
+        self.took.checked_div(self.calls)
+    }
+}
+
+impl<I, T> Exchange<I, T> {
+    /// A call lasted so long.
+    pub(crate) fn note_call(&self, took: Duration) {
+        let mut races = lock(&self.races);
+        races.calls = races.calls.saturating_add(1);
+        races.took = races.took.saturating_add(took);
+    }
+
+    /// An item that a slow producer has, for one that has nothing to do.
+    #[cold]
+    pub(super) fn enter_race(&self, worker: usize) -> Option<(u64, Retry<I>)> {
+        if !self.stands_still() {
+            return None;
+        }
+        let mut races = lock(&self.races);
+        let Some((slow, Turn::Now(seq))) = self.slowest(&races, worker, now()) else { return None };
+        // Before the copy is lent: who then returns from the call, without its copy, sees that there is a race.
+        self.racing.fetch_add(1, Ordering::Relaxed);
+        let posts = self.posts.as_ref().expect("somebody was found on one");
+        let Some((input, trial)) = posts[slow].lend(seq) else {
+            self.racing.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
+        let trial = trial.unwrap_or_else(|| Box::new(Trial::default()));
+        let trial = Box::new(Trial { tried: vec![slow], ..*trial });
+        let race = Race { runners: [slow, worker], unfinished: 2, state: State::Open };
+        races.open.insert(seq, race);
+        Some((seq, Retry { input, due: now(), trial }))
+    }
+
+    /// When there will be an item to race for, unless something else happens before.
+    pub(super) fn race_turn(&self, worker: usize) -> Turn {
+        if !self.copies_stragglers() || !self.stands_still() {
+            return Turn::Nothing;
+        }
+        let races = lock(&self.races);
+        self.slowest(&races, worker, now()).map_or(Turn::Nothing, |(_, turn)| turn)
+    }
+
+    /// The earliest item that another producer works on, without one to help, and when it is slow.
+    fn slowest(&self, races: &Races<I>, worker: usize, now: Instant) -> Option<(usize, Turn)> {
+        let posts = self.posts.as_ref()?.iter().enumerate();
+        let others = posts.filter(|(other, _)| *other != worker);
+        let calls = others.filter_map(|(other, post)| Some((post.item_with_copy()?, other)));
+        let ((seq, since), slow) = calls.min_by_key(|((seq, _), _)| *seq)?;
+        let due = since + copy_after(races.mean());
+        Some((slow, if due <= now { Turn::Now(seq) } else { Turn::At(due) }))
+    }
+
+    /// Nothing more can come before some of what is out is done, and the collector has nothing else to do.
+    fn stands_still(&self) -> bool {
+        let is_last = self.is_halted() || self.total().is_some();
+        let is_full = is_last || self.starving.load(Ordering::Acquire);
+        is_full && self.has_nothing_for_collector.load(Ordering::Acquire)
+    }
+
+    /// As the collector begins to wait: the feeder, which did before, has told helpers, who found that it was not
+    /// waiting then.
+    pub(super) fn wake_helpers_if_still(&self) {
+        if self.stands_still() {
+            self.idle.notify_all();
+        }
+    }
+
+    pub(crate) fn copies_stragglers(&self) -> bool {
+        self.copies_stragglers
+    }
+
+    /// Whether any item has two producers on it.
+    pub(crate) fn has_races(&self) -> bool {
+        self.racing.load(Ordering::Relaxed) > 0
+    }
+
+    /// A producer has returned from the hook with that. `copy`: one of the item, if there is.
+    #[cold]
+    pub(crate) fn finish(
+        &self,
+        seq: u64,
+        worker: usize,
+        came: Result<T, Box<Error>>,
+        copy: Option<I>,
+    ) -> Finish<T, I> {
+        let mut races = lock(&self.races);
+        let Some(race) = races.open.get_mut(&seq).filter(|race| race.runners.contains(&worker))
+        else {
+            return Finish::Counts(came, copy);
+        };
+        race.unfinished -= 1;
+        let is_last = race.unfinished == 0;
+        let other = race.runners[usize::from(race.runners[0] == worker)];
+        let finish = match (std::mem::replace(&mut race.state, State::Won), came) {
+            (State::Won, came) => Finish::Nothing(Some(came), copy),
+            (State::Open, Ok(output)) => {
+                self.posts
+                    .as_ref()
+                    .expect("there is a race")
+                    .get(other)
+                    .into_iter()
+                    .for_each(|post| post.has_lost(seq));
+                Finish::Counts(Ok(output), copy)
+            }
+            (State::Open, Err(error)) => {
+                race.state = State::Failed(error, copy);
+                Finish::Nothing(None, None)
+            }
+            (State::Failed(error, other), Ok(output)) => {
+                // Nobody asks why the other did not.
+                let finish = Finish::Counts(Ok(output), copy.or(other));
+                race.state = State::Failed(error, None);
+                finish
+            }
+            (State::Failed(error, other), Err(last)) => {
+                race.state = State::Failed(error, None);
+                Finish::Counts(Err(last), copy.or(other))
+            }
+        };
+        let over = if is_last { races.open.remove(&seq) } else { None };
+        drop(races);
+        if is_last {
+            self.racing.fetch_sub(1, Ordering::Relaxed);
+        }
+        // The error of the one that failed is the user's, and dropped under no lock.
+        drop_errors(over);
+        finish
+    }
+}
+
+fn drop_errors<I>(race: Option<Race<I>>) {
+    if let Some(Race { state: State::Failed(error, copy), .. }) = race {
+        crate::engine::call::drop_quietly((error, copy));
+    }
+}

@@ -1,0 +1,127 @@
+//! Items that a slow producer has, started on another too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use gangline::{OnError, Order, OrderedRunner, Pool, map};
+
+use crate::support::{Counter, Gate, no_hang};
+
+#[test]
+fn an_item_that_is_stuck_is_started_elsewhere_and_the_run_does_not_wait() {
+    no_hang(|| {
+        for order in [Order::Input, Order::Completion] {
+            let (gate, starts) = (Arc::new(Gate::new()), Arc::new(AtomicU64::new(0)));
+            let consumed = Arc::new(AtomicU64::new(0));
+            let (stuck, count) = (gate.clone(), starts.clone());
+            let work = map(
+                |_| Ok(()),
+                move |cx, (), x: u64| {
+                    if x == 5 && count.fetch_add(1, SeqCst) == 0 {
+                        stuck.pass();
+                        assert!(cx.is_cancelled(), "it has lost");
+                    }
+                    Ok(x)
+                },
+            );
+            let seen = consumed.clone();
+            let work = work.fold(
+                |_| Ok(vec![]),
+                move |_, all, x| {
+                    seen.fetch_add(1, SeqCst);
+                    all.push(x);
+                    Ok(())
+                },
+            );
+            let mut runner =
+                Pool::builder(work).order(order).devices(3).window(8).idempotent().build().unwrap();
+            let mut all = runner.run(0..50).unwrap();
+            all.sort_unstable();
+            assert_eq!(all, (0..50).collect::<Vec<_>>());
+            assert_eq!(consumed.load(SeqCst), 50, "exactly one result each");
+            assert_eq!(starts.load(SeqCst), 2);
+            assert_eq!(runner.run(100..120).unwrap().len(), 20, "the others go on without it");
+            gate.open();
+            runner.close().unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_error_of_one_copy_counts_only_when_the_other_fails_too() {
+    no_hang(|| {
+        for both in [false, true] {
+            let (gate, starts) = (Arc::new(Gate::new()), Arc::new(AtomicU64::new(0)));
+            let count = starts.clone();
+            let work = map(
+                |_| Ok(()),
+                move |_, (), x: u64| {
+                    if x != 5 {
+                        return Ok(x);
+                    }
+                    if count.fetch_add(1, SeqCst) == 0 {
+                        gate.pass();
+                        return if both { Err("the first".into()) } else { Ok(x) };
+                    }
+                    gate.open();
+                    Err("the copy".into())
+                },
+            );
+            let mut runner = OrderedRunner::builder(work)
+                .devices(2)
+                .idempotent()
+                .on_error(OnError::Skip)
+                .build()
+                .unwrap();
+            let all = runner.run(0..20).unwrap();
+            assert_eq!(all.len(), if both { 19 } else { 20 });
+            assert_eq!(runner.account().failed, u64::from(both));
+            assert_eq!(runner.failures().len(), usize::from(both));
+            assert_eq!(starts.load(SeqCst), 2);
+        }
+    });
+}
+
+#[test]
+fn producers_that_have_all_lost_come_back_for_the_next_run() {
+    no_hang(|| {
+        let (gate, back) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
+        let (stuck, returned) = (gate.clone(), back.clone());
+        let work = map(
+            |_| Ok(()),
+            move |cx, (), x: u64| {
+                if x == 0 && cx.worker() == 0 {
+                    stuck.pass();
+                    returned.add(1);
+                }
+                Ok((x, cx.worker()))
+            },
+        );
+        let mut runner = OrderedRunner::builder(work).devices(2).idempotent().build().unwrap();
+        for _ in 0..20 {
+            let all = runner.run(0..20).unwrap();
+            assert!(all.iter().map(|&(x, _)| x).eq(0..20));
+        }
+        gate.open();
+        runner.close().unwrap();
+    });
+}
+
+#[test]
+fn nothing_is_started_twice_while_there_is_something_else_to_do() {
+    no_hang(|| {
+        let starts = Arc::new(AtomicU64::new(0));
+        let count = starts.clone();
+        let work = map(
+            |_| Ok(()),
+            move |_, (), x: u64| {
+                count.fetch_add(1, SeqCst);
+                Ok(x)
+            },
+        );
+        let mut runner = OrderedRunner::builder(work).devices(3).idempotent().build().unwrap();
+        assert_eq!(runner.run(0..2_000).unwrap().len(), 2_000);
+        // A machine that stands still for 10 ms may make a copy of one.
+        assert!(starts.load(SeqCst) < 2_100);
+    });
+}
