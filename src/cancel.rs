@@ -94,8 +94,9 @@ impl CancelToken {
             requests.made.finishes += 1;
             (requests.targets(), std::mem::take(&mut requests.guards))
         };
-        drop(guards);
+        // The runs first: to one whose guarded input ended before that, it would seem to have no more.
         targets.iter().for_each(|target| target.finish());
+        drop(guards);
     }
 
     /// Whether [`cancel`](CancelToken::cancel) was ever called. It stays true, also when the request
