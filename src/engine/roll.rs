@@ -1,6 +1,6 @@
 //! What the items are called that are out.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::journal::{Key, Names};
@@ -9,9 +9,8 @@ use crate::journal::{Key, Names};
 #[derive(Debug, Default)]
 pub(crate) struct Roll {
     names: Names,
-    /// The index of the first entry.
-    first: u64,
-    entries: VecDeque<Option<Entry>>,
+    /// By index. No queue: behind a slow item any number may come and go.
+    entries: HashMap<u64, Entry>,
 }
 
 /// What is known of an item.
@@ -34,41 +33,24 @@ impl Roll {
         Entry { shown: Some(shown), key: Key::Name { name, occurrence } }
     }
 
-    /// An item is out. Indices ascend.
+    /// An item is out.
     pub(crate) fn enter(&mut self, seq: u64, entry: Entry) {
-        if self.entries.is_empty() {
-            self.first = seq;
-        }
-        let gap = seq - self.first - self.entries.len() as u64;
-        self.entries.extend(std::iter::repeat_n(None, gap as usize));
-        self.entries.push_back(Some(entry));
+        self.entries.insert(seq, entry);
     }
 
     /// What an item is called that is out.
     pub(crate) fn shown(&self, seq: u64) -> Option<Arc<str>> {
-        self.get(seq)?.shown.clone()
+        self.entries.get(&seq)?.shown.clone()
     }
 
     /// What an item is known by that is out.
     pub(crate) fn key(&self, seq: u64) -> Option<Key> {
-        Some(self.get(seq)?.key.clone())
-    }
-
-    fn get(&self, seq: u64) -> Option<&Entry> {
-        let at = seq.checked_sub(self.first)?;
-        self.entries.get(usize::try_from(at).ok()?)?.as_ref()
+        Some(self.entries.get(&seq)?.key.clone())
     }
 
     /// The collector is done with an item.
     pub(crate) fn strike(&mut self, seq: u64) {
-        let Some(at) = seq.checked_sub(self.first) else { return };
-        if let Some(entry) = self.entries.get_mut(at as usize) {
-            *entry = None;
-        }
-        while let Some(None) = self.entries.front() {
-            self.entries.pop_front();
-            self.first += 1;
-        }
+        self.entries.remove(&seq);
     }
 }
 
@@ -95,8 +77,8 @@ mod tests {
         roll.strike(4);
         roll.strike(4);
         let entry = roll.call("a");
-        roll.enter(9, entry);
-        assert_eq!(called(&roll, 9).as_deref(), Some("a#3"));
+        roll.enter(u64::MAX, entry);
+        assert_eq!(called(&roll, u64::MAX).as_deref(), Some("a#3"));
         assert!(roll.entries.len() == 1, "only what is out takes room");
     }
 }
