@@ -97,9 +97,9 @@ impl<S> Consuming<S> {
 impl<S> Consumed<S> {
     /// Of a consumer that was left behind.
     pub(crate) fn left_behind<R: Runner>(run: &Run<R>) -> Self {
-        let (ok, skipped) = run.tally.get();
+        let (ok, skipped, left_out) = run.tally.get();
         let error = run.take_doom().unwrap_or(Error::Cancelled {});
-        let taken = Taken { ok, skipped, ..Taken::default() };
+        let taken = Taken { ok, skipped, left_out, failure: None };
         Consumed { result: Err(error), taken, failures: vec![] }
     }
 }
@@ -112,6 +112,16 @@ pub(crate) struct Consumer<R: Runner> {
     collector: Collector<R::Output>,
     taken: Taken,
     failures: Vec<Error>,
+    books: Books,
+}
+
+/// Whether what the consumer has consumed may be committed to the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Books {
+    Sound,
+    /// Nothing is committed any more: a hook of the consumer panicked, so that its state is not to be trusted, or
+    /// a commit failed. A second `sync` may report success although the first has lost what there was.
+    Spoilt,
 }
 
 /// Why consuming ended without an error.
@@ -130,7 +140,8 @@ impl<R: Runner> Consumer<R> {
         window: Window,
     ) -> Self {
         let collector = Collector::new(&run.exchange, order, window, Instant::now());
-        Consumer { runner, cfg, run, collector, taken: Taken::default(), failures: vec![] }
+        let (taken, failures, books) = (Taken::default(), vec![], Books::Sound);
+        Consumer { runner, cfg, run, collector, taken, failures, books }
     }
 
     /// Consumes the whole run on a thread of its own.
@@ -196,7 +207,9 @@ impl<R: Runner> Consumer<R> {
         if self.run.is_cancelled() {
             return Ok(Ended::Cancelled);
         }
-        if let Some(error) = self.run.take_doom() {
+        if self.run.is_doomed() {
+            // Where this consumer was left behind, the run has ended with it.
+            let error = self.run.take_doom().unwrap_or(Error::Cancelled {});
             let (seq, items) = (self.collector.consumed(), error.items().len() as u64);
             if items > 0 {
                 self.run.tell_of_failure(&error);
@@ -224,20 +237,40 @@ impl<R: Runner> Consumer<R> {
             Ok(output) => output,
             Err(fault) => return self.meet(state, seq, *fault),
         };
-        let cx = ConsumerContext::new(&self.cfg, &*self.run, Some(seq));
-        let site = || Site { items: vec![seq], ..Site::default() };
-        let work = || self.runner.consumer_work(&cx, state, output);
-        match call(Hook::ConsumerWork, site, work) {
+        let work = |cx: &ConsumerContext<'_>| self.runner.consumer_work(cx, state, output);
+        match self.call(Hook::ConsumerWork, Some(seq), work) {
             Ok(()) => {
                 self.taken.ok += 1;
                 self.tell();
-                self.account(state, seq, Outcome::Done)?;
+                if self.run.record(seq, Outcome::Done) {
+                    self.commit(state)?;
+                }
                 self.run.strike(seq);
                 self.collector.done(&self.run.exchange);
                 Ok(())
             }
             Err(error) => self.meet_own(state, seq, *error),
         }
+    }
+
+    /// Calls a hook. What it noted counts if it returns `Ok`.
+    #[inline]
+    fn call<T>(
+        &self,
+        hook: Hook,
+        seq: Option<u64>,
+        f: impl FnOnce(&ConsumerContext<'_>) -> crate::error::Result<T>,
+    ) -> Result<T, Box<Error>> {
+        let cx = ConsumerContext::new(&self.cfg, &*self.run, seq);
+        let site = || Site { items: seq.into_iter().collect(), ..Site::default() };
+        let outcome = call(hook, site, || f(&cx));
+        if let Some(ledger) = self.run.ledger() {
+            match outcome {
+                Ok(_) => ledger.adopt_draft(),
+                Err(_) => ledger.drop_draft(),
+            }
+        }
+        outcome
     }
 
     /// The consumer itself failed at an item. After a panic its state is not to be trusted.
@@ -248,6 +281,9 @@ impl<R: Runner> Consumer<R> {
         seq: u64,
         error: Error,
     ) -> Result<(), Error> {
+        if error.is_panic() {
+            self.books = Books::Spoilt;
+        }
         let error = self.run.named(error);
         // One that returns an error since it saw the run end, or ended it, is not left out.
         let is_over = self.run.is_cancelled() || self.run.is_stopped();
@@ -270,8 +306,11 @@ impl<R: Runner> Consumer<R> {
             Fate::Skip | Fate::SkipEarlier => self.skip(state, seq, fault),
             Fate::LeftOut => {
                 self.taken.left_out += 1;
+                self.tell();
                 self.collector.done(&self.run.exchange);
-                Ok(())
+                // Where many are left out nobody waits, nor is anything recorded.
+                let is_due = self.run.ledger().is_some_and(|ledger| ledger.is_due());
+                if is_due { self.commit(state) } else { Ok(()) }
             }
         }
     }
@@ -283,43 +322,28 @@ impl<R: Runner> Consumer<R> {
         }
         self.tell();
         let error = fault.error;
-        let cx = ConsumerContext::new(&self.cfg, &*self.run, Some(seq));
-        let site = || Site { items: vec![seq], ..Site::default() };
-        let told =
-            call(Hook::ConsumerSkipped, site, || self.runner.consumer_skipped(&cx, state, &error));
+        let tell = |cx: &ConsumerContext<'_>| self.runner.consumer_skipped(cx, state, &error);
+        let told = self.call(Hook::ConsumerSkipped, Some(seq), tell);
         if let Err(failed) = told {
+            if failed.is_panic() {
+                self.books = Books::Spoilt;
+            }
             // The item itself is counted already.
             let failed = self.fail(Failure { seq, items: 0 }, *failed);
             self.keep(error);
             return Err(failed);
         }
+        // Also where it is one too many: what the consumer noted when it was told of it goes with it.
+        let is_due = self.run.record(seq, Outcome::Failed);
         let policy = self.run.policy();
         let gives_up = policy.gives_up_at(self.taken.skipped, self.taken.items());
         if gives_up && !self.run.is_stopped() {
             return Err(self.give_up(seq, Some(error)));
         }
-        let accounted = self.account(state, seq, Outcome::Failed);
         self.run.strike(seq);
         self.collector.done(&self.run.exchange);
         self.keep(error);
-        accounted
-    }
-
-    /// The journal has an item, and is committed if it is time.
-    #[inline]
-    fn account(
-        &mut self,
-        state: &mut R::ConsumerState,
-        seq: u64,
-        outcome: Outcome,
-    ) -> Result<(), Error> {
-        match self.run.ledger() {
-            None => Ok(()),
-            Some(ledger) => {
-                ledger.adopt_draft();
-                if self.run.record(seq, outcome) { self.commit(state) } else { Ok(()) }
-            }
-        }
+        if is_due { self.commit(state) } else { Ok(()) }
     }
 
     /// Puts on the disk what was consumed so far, and then what says so.
@@ -328,31 +352,25 @@ impl<R: Runner> Consumer<R> {
         let Some(ledger) = self.run.ledger().filter(|ledger| ledger.has_news()).cloned() else {
             return Ok(());
         };
-        let cx = ConsumerContext::new(&self.cfg, &*self.run, None);
-        let flush = || self.runner.consumer_flush(&cx, state);
-        let committed = call(Hook::ConsumerFlush, Site::default, flush)
+        let flush = |cx: &ConsumerContext<'_>| self.runner.consumer_flush(cx, state);
+        let committed = self
+            .call(Hook::ConsumerFlush, None, flush)
             .map_err(|error| *error)
-            .and_then(|()| {
-                ledger.adopt_draft();
-                Ok(ledger.commit()?)
-            });
+            .and_then(|()| Ok(ledger.commit()?));
         committed.map_err(|error| {
+            self.books = Books::Spoilt;
             let seq = self.collector.consumed();
             self.fail(Failure { seq, items: 0 }, error)
         })
     }
 
-    /// What was consumed need not be done again, although the run ends like that: not after a panic of the
-    /// consumer's, whose state is not to be trusted, nor where that is what failed.
+    /// What was consumed need not be done again, although the run ends like that. Unless the input is not that of
+    /// the journal.
     fn save(&mut self, state: &mut R::ConsumerState, error: Option<&Error>) {
-        let is_spoilt = error.is_some_and(|error| {
-            let is_own = error.is_of_consumer() && error.is_panic();
-            is_own
-                || error.hook() == Some(Hook::ConsumerFlush)
-                || matches!(error, Error::Journal { .. })
-        });
-        let Some(ledger) = self.run.ledger().cloned().filter(|_| !is_spoilt) else { return };
-        ledger.drop_draft();
+        let is_of_other_input = matches!(error, Some(Error::Journal { .. }));
+        if self.books == Books::Spoilt || is_of_other_input {
+            return;
+        }
         let failure = self.taken.failure;
         if let Err(error) = self.commit(state) {
             let text = text_of(&error);
@@ -367,7 +385,8 @@ impl<R: Runner> Consumer<R> {
     fn tell(&self) {
         self.run.chronicle.consumed(self.taken.ok);
         if self.run.terms.limits.run.is_some() {
-            self.run.tally.set(self.taken.ok, self.taken.skipped);
+            let Taken { ok, skipped, left_out, .. } = self.taken;
+            self.run.tally.set(ok, skipped, left_out);
         }
     }
 
@@ -398,18 +417,26 @@ impl<R: Runner> Consumer<R> {
     }
 
     fn init(&self) -> Result<R::ConsumerState, Error> {
-        let cx = ConsumerContext::new(&self.cfg, &*self.run, None);
-        let outcome = call(Hook::ConsumerInit, Site::default, || self.runner.consumer_init(&cx))
-            .map_err(|error| *error);
+        let init = |cx: &ConsumerContext<'_>| self.runner.consumer_init(cx);
+        let outcome = self.call(Hook::ConsumerInit, None, init).map_err(|error| *error);
         cancelled_or(outcome.is_err() && self.run.is_cancelled(), outcome)
     }
 
     fn end(&self, state: R::ConsumerState) -> Result<R::Summary, Error> {
-        let cx = ConsumerContext::new(&self.cfg, &*self.run, None);
-        let outcome =
-            call(Hook::ConsumerEnd, Site::default, || self.runner.consumer_end(&cx, state))
-                .map_err(|error| *error);
+        let end = |cx: &ConsumerContext<'_>| self.runner.consumer_end(cx, state);
+        let outcome = self
+            .call(Hook::ConsumerEnd, None, end)
+            .map_err(|error| *error)
+            .and_then(|summary| self.commit_last_note().map(|()| summary));
         cancelled_or(outcome.is_err() && self.run.is_cancelled(), outcome)
+    }
+
+    /// What `consumer_end` noted. All else is committed.
+    fn commit_last_note(&self) -> Result<(), Error> {
+        match self.run.ledger().filter(|ledger| ledger.has_news()) {
+            Some(ledger) => Ok(ledger.commit()?),
+            None => Ok(()),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::sync::{Mutex, lock, now};
 /// What a run knows of earlier ones, and what it writes down for later ones.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    /// The feeder's.
+    /// The feeder's, but for what fails.
     past: Mutex<Past>,
     last_note: Option<Vec<u8>>,
     /// The consumer's; `None` once the run is over.
@@ -84,10 +84,19 @@ impl Ledger {
 
     /// An item is done with. Whether it is time to commit.
     pub(crate) fn record(&self, key: Key, outcome: Outcome) -> bool {
+        // An input that could not be read is not known to be that of an item which is done.
+        if outcome == Outcome::Failed && lock(&self.past).is_done(&key) {
+            return false;
+        }
         let Some(book) = &mut *lock(&self.book) else { return false };
         let now = now();
         book.file.record(Record { key, outcome }, now);
         book.file.is_due(now)
+    }
+
+    /// Whether it is time to commit.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due_at().is_some_and(|due| due <= now())
     }
 
     /// When it is time to commit.

@@ -88,16 +88,19 @@ pub(crate) struct Shape {
 pub(crate) struct Tally {
     ok: AtomicU64,
     skipped: AtomicU64,
+    left_out: AtomicU64,
 }
 
 impl Tally {
-    pub(crate) fn set(&self, ok: u64, skipped: u64) {
+    pub(crate) fn set(&self, ok: u64, skipped: u64, left_out: u64) {
         self.ok.store(ok, Ordering::Relaxed);
         self.skipped.store(skipped, Ordering::Relaxed);
+        self.left_out.store(left_out, Ordering::Relaxed);
     }
 
-    pub(crate) fn get(&self) -> (u64, u64) {
-        (self.ok.load(Ordering::Relaxed), self.skipped.load(Ordering::Relaxed))
+    pub(crate) fn get(&self) -> (u64, u64, u64) {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (get(&self.ok), get(&self.skipped), get(&self.left_out))
     }
 }
 
