@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gangline::{ConsumerContext, Order, Pool, ProducerContext, Result, Runner};
+use gangline::{ConsumerContext, Error, Order, Pool, ProducerContext, Result, Runner};
 
 type OnProducer = dyn Fn(&ProducerContext<'_>) -> Result<()> + Send + Sync;
 type OnItem = dyn Fn(&ProducerContext<'_>, u64) -> Result<u64> + Send + Sync;
@@ -20,6 +20,8 @@ pub struct Hooks {
     end: Box<OnProducer>,
     consumer_init: Box<OnConsumer>,
     consume: Box<OnOutput>,
+    skipped: Box<OnConsumer>,
+    flush: Box<OnConsumer>,
     consumer_end: Box<OnConsumer>,
 }
 
@@ -31,6 +33,8 @@ impl Hooks {
             end: Box::new(|_| Ok(())),
             consumer_init: Box::new(|_| Ok(())),
             consume: Box::new(|_, _| Ok(())),
+            skipped: Box::new(|_| Ok(())),
+            flush: Box::new(|_| Ok(())),
             consumer_end: Box::new(|_| Ok(())),
         }
     }
@@ -72,6 +76,22 @@ impl Hooks {
         F: Fn(&ConsumerContext<'_>, u64) -> Result<()> + Send + Sync + 'static,
     {
         self.consume = Box::new(f);
+        self
+    }
+
+    pub fn skipped<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&ConsumerContext<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        self.skipped = Box::new(f);
+        self
+    }
+
+    pub fn flush<F>(mut self, f: F) -> Self
+    where
+        F: Fn(&ConsumerContext<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        self.flush = Box::new(f);
         self
     }
 
@@ -146,6 +166,23 @@ impl Runner for Hooks {
         (self.consume)(cx, y)?;
         consumed.borrow_mut().push(y);
         Ok(())
+    }
+
+    fn consumer_skipped(
+        &self,
+        cx: &ConsumerContext<'_>,
+        _: &mut Rc<RefCell<Vec<u64>>>,
+        _: &Error,
+    ) -> Result<()> {
+        (self.skipped)(cx)
+    }
+
+    fn consumer_flush(
+        &self,
+        cx: &ConsumerContext<'_>,
+        _: &mut Rc<RefCell<Vec<u64>>>,
+    ) -> Result<()> {
+        (self.flush)(cx)
     }
 
     fn consumer_end(

@@ -29,11 +29,14 @@ mod faults_c;
 mod faults_c_cancel;
 mod faults_child;
 mod faults_d;
+mod faults_g;
 mod fencing;
 mod gpu_list;
 #[cfg(target_os = "linux")]
 mod gpu_lock;
 mod hooks;
+mod journal;
+mod journal_commits;
 mod law_account;
 mod law_cancel;
 mod law_life;
