@@ -128,6 +128,11 @@ impl Chronicle {
         }
     }
 
+    /// Whether what happens for each item goes to somebody.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.feed.is_some()
+    }
+
     pub(crate) fn recorder(&self) -> &Mutex<Recorder> {
         &self.recorder
     }

@@ -113,6 +113,8 @@ pub(crate) struct Consumer<R: Runner> {
     taken: Taken,
     failures: Vec<Error>,
     books: Books,
+    /// Whether anybody wants to know of each item that is consumed.
+    is_watched: bool,
 }
 
 /// Whether what the consumer has consumed may be committed to the journal.
@@ -141,7 +143,8 @@ impl<R: Runner> Consumer<R> {
     ) -> Self {
         let collector = Collector::new(&run.exchange, order, window, Instant::now());
         let (taken, failures, books) = (Taken::default(), vec![], Books::Sound);
-        Consumer { runner, cfg, run, collector, taken, failures, books }
+        let is_watched = run.is_watched();
+        Consumer { runner, cfg, run, collector, is_watched, taken, failures, books }
     }
 
     /// Consumes the whole run on a thread of its own.
@@ -241,6 +244,10 @@ impl<R: Runner> Consumer<R> {
         match self.call(Hook::ConsumerWork, Some(seq), work) {
             Ok(()) => {
                 self.taken.ok += 1;
+                if !self.is_watched {
+                    self.collector.done(&self.run.exchange);
+                    return Ok(());
+                }
                 self.tell();
                 if self.run.record(seq, Outcome::Done) {
                     self.commit(state)?;

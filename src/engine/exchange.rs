@@ -124,8 +124,6 @@ pub(crate) struct Exchange<I, T> {
     /// How many there are: a load for each item, where there can be any.
     racing: AtomicUsize,
     copies_stragglers: bool,
-    /// The collector waits. Written where stragglers are copied.
-    has_nothing_for_collector: AtomicBool,
     /// One for each producer, where somebody asks what it is at.
     pub(crate) posts: Option<Box<[Post<I>]>>,
     /// How many items are to be tried again: so that looking for one costs a load where there is none. On a cache
@@ -133,6 +131,13 @@ pub(crate) struct Exchange<I, T> {
     /// the window is narrow.
     retrying: CachePadded<AtomicUsize>,
     pub(crate) timesheet: Timesheet,
+    flags: CachePadded<Flags>,
+}
+
+/// What changes all the time where the window is narrow: on a cache line of its own, or whoever looks at
+/// anything beside it waits for that to come back from another core.
+#[derive(Debug, Default)]
+struct Flags {
     /// What is left is not wanted.
     aborted: AtomicBool,
     /// Whether the feeder is to stop. Also in `credits`; here so that it costs a load per item.
@@ -142,6 +147,8 @@ pub(crate) struct Exchange<I, T> {
     starving: AtomicBool,
     /// A producer ran dry while the feeder was starving. A hint likewise.
     dry: AtomicBool,
+    /// The collector waits. Written where stragglers are copied.
+    has_nothing_for_collector: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -262,7 +269,6 @@ impl<I, T> Exchange<I, T> {
             races: Mutex::new(Races::new()),
             racing: AtomicUsize::new(0),
             copies_stragglers: false,
-            has_nothing_for_collector: AtomicBool::new(false),
             posts: None,
             collecting: Mutex::new(results),
             batching,
@@ -277,10 +283,7 @@ impl<I, T> Exchange<I, T> {
             }),
             retrying: CachePadded::new(AtomicUsize::new(0)),
             timesheet: Timesheet::new(producers),
-            aborted: AtomicBool::new(false),
-            halted: AtomicBool::new(false),
-            starving: AtomicBool::new(false),
-            dry: AtomicBool::new(false),
+            flags: CachePadded::default(),
         }
     }
 
@@ -332,7 +335,7 @@ impl<I, T> Exchange<I, T> {
 
     /// Tells the feeder to stop. What was given out is still worked on.
     pub(crate) fn halt(&self) {
-        self.halted.store(true, Ordering::Relaxed);
+        self.flags.halted.store(true, Ordering::Relaxed);
         let mut credits = lock(&self.credits);
         credits.halted = true;
         drop(credits);
@@ -348,7 +351,7 @@ impl<I, T> Exchange<I, T> {
     }
 
     pub(crate) fn is_halted(&self) -> bool {
-        self.halted.load(Ordering::Relaxed)
+        self.flags.halted.load(Ordering::Relaxed)
     }
 
     /// Nothing more is pushed: `total` items were given out.
@@ -369,14 +372,14 @@ impl<I, T> Exchange<I, T> {
     /// Wakes everybody up to leave: nothing that is still here is wanted.
     pub(crate) fn abort(&self) {
         self.halt();
-        self.aborted.store(true, Ordering::Release);
+        self.flags.aborted.store(true, Ordering::Release);
         self.idle.notify_all();
         self.suspended.notify_all();
         self.waiting.notify_all();
     }
 
     fn is_aborted(&self) -> bool {
-        self.aborted.load(Ordering::Acquire)
+        self.flags.aborted.load(Ordering::Acquire)
     }
 
     /// Takes out everything that is left.
@@ -492,11 +495,11 @@ impl<I, T> Exchange<I, T> {
 
     /// Whether a producer ran dry for want of credits since that was last forgotten.
     pub(crate) fn ran_dry(&self) -> bool {
-        self.dry.load(Ordering::Relaxed)
+        self.flags.dry.load(Ordering::Relaxed)
     }
 
     pub(crate) fn forget_dryness(&self) {
-        self.dry.store(false, Ordering::Relaxed);
+        self.flags.dry.store(false, Ordering::Relaxed);
     }
 
     /// Waits until there may be results in `outlet`, or until the run was aborted, or until the total,
@@ -509,7 +512,7 @@ impl<I, T> Exchange<I, T> {
         due: Option<Instant>,
     ) -> News {
         if self.copies_stragglers {
-            self.has_nothing_for_collector.store(true, Ordering::Release);
+            self.flags.has_nothing_for_collector.store(true, Ordering::Release);
             self.wake_helpers_if_still();
         }
         match patience {
@@ -517,7 +520,7 @@ impl<I, T> Exchange<I, T> {
             Patience::For { results } => self.wait_for_several(outlet, total, results),
         }
         if self.copies_stragglers {
-            self.has_nothing_for_collector.store(false, Ordering::Release);
+            self.flags.has_nothing_for_collector.store(false, Ordering::Release);
         }
         if self.is_aborted() { News::Aborted } else { News::Results }
     }

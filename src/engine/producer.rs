@@ -7,9 +7,10 @@ use crossbeam_channel::{Receiver, SendError, Sender};
 
 use super::attendance::Attendance;
 use super::call::{call, drop_quietly};
+use super::chronicle::Pen;
 use super::exchange::Taker;
 use super::post::{Call, Post};
-use super::run::Run;
+use super::run::{Run, RunOutcome};
 use crate::batch::Ceiling;
 use crate::error::{Error, Hook, Site};
 use crate::event::Event;
@@ -31,6 +32,14 @@ type Held<R> = (Option<<R as Runner>::Input>, Option<Box<Trial>>);
 
 /// What came of an item, and what was kept of it.
 type Worked<R> = (Result<<R as Runner>::Output, Box<Error>>, Held<R>);
+
+/// What came of an item that was worked on with care.
+enum Cared<R: Runner> {
+    Deliver(RunOutcome<R>),
+    /// Nothing that is this producer's to deliver.
+    Nothing,
+    Leave(Goes),
+}
 
 /// What a producer does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -175,8 +184,10 @@ impl<R: Runner> Producer<R> {
     fn work_on_items(&mut self, run: &Run<R>) -> Goes {
         let worker = self.station.worker;
         let mut taker = Taker::new(&run.exchange, worker);
-        let copies = run.terms.copy.is_some();
         let mut pen = run.chronicle.pen(worker);
+        // Nobody keeps the time of an item, watches it, or wants a copy: all that costs as much again as handing
+        // one over, even if only to see each time that nobody does.
+        let is_plain = run.terms.copy.is_none() && run.exchange.posts.is_none() && pen.is_none();
         let mut next = taker.next();
         while let Some((seq, input)) = next {
             let trial = taker.trial();
@@ -185,57 +196,83 @@ impl<R: Runner> Producer<R> {
                 next = taker.next();
                 continue;
             }
-            let input = match self.state {
-                Some(_) => input,
-                None => match self.prepare_for(run, seq, input, &trial, &mut taker) {
-                    Ok(input) => input,
-                    Err(Goes::On) => {
-                        next = taker.next();
-                        continue;
-                    }
-                    Err(goes) => return goes,
-                },
-            };
-            let copy = if copies { run.terms.copy_of(&input) } else { None };
-            if let Some(pen) = &mut pen {
-                let attempt = trial.as_ref().map_or(1, |trial| trial.attempt);
-                pen.started(seq, run.name_of(seq), attempt);
-            }
-            let Some((outcome, (copy, trial))) = self.work_in_time(run, seq, input, (copy, trial))
-            else {
-                return Goes::Left;
-            };
-            if let Some(pen) = &mut pen {
-                pen.finished(seq);
-            }
-            let Some((outcome, copy)) = run.leave_race(seq, worker, outcome, copy) else {
-                taker.be_careful();
-                next = taker.next();
-                continue;
-            };
-            let outcome = match outcome {
-                Ok(output) => {
-                    copy.into_iter().for_each(drop_quietly);
-                    if trial.is_some() || taker.is_careful() {
+            if is_plain && trial.is_none() && self.state.is_some() {
+                let outcome = match self.work(run, seq, input, 1) {
+                    Ok(output) => Ok(output),
+                    Err(error) => {
                         taker.be_careful();
-                        run.succeeded(seq, worker);
-                    }
-                    Ok(output)
-                }
-                Err(error) => {
-                    taker.be_careful();
-                    match run.judge(seq, *error, worker, trial, copy) {
-                        Some(fault) => Err(fault),
-                        None => {
-                            next = taker.next();
-                            continue;
+                        match run.judge(seq, *error, worker, None, None) {
+                            Some(fault) => Err(fault),
+                            None => {
+                                next = taker.next();
+                                continue;
+                            }
                         }
                     }
-                }
-            };
-            next = taker.deliver_and_next(seq, outcome);
+                };
+                next = taker.deliver_and_next(seq, outcome);
+                continue;
+            }
+            match self.work_with_care(run, seq, input, trial, &mut taker, &mut pen) {
+                Cared::Deliver(outcome) => next = taker.deliver_and_next(seq, outcome),
+                Cared::Nothing => next = taker.next(),
+                Cared::Leave(goes) => return goes,
+            }
         }
         Goes::On
+    }
+
+    /// Works on an item that somebody keeps the time of, watches, or may want to have tried again.
+    #[inline(never)]
+    fn work_with_care(
+        &mut self,
+        run: &Run<R>,
+        seq: u64,
+        input: R::Input,
+        trial: Option<Box<Trial>>,
+        taker: &mut Taker<'_, R::Input, R::Output>,
+        pen: &mut Option<Pen>,
+    ) -> Cared<R> {
+        let worker = self.station.worker;
+        let input = match self.state {
+            Some(_) => input,
+            None => match self.prepare_for(run, seq, input, &trial, taker) {
+                Ok(input) => input,
+                Err(Goes::On) => return Cared::Nothing,
+                Err(goes) => return Cared::Leave(goes),
+            },
+        };
+        let copy = run.terms.copy_of(&input);
+        if let Some(pen) = pen {
+            let attempt = trial.as_ref().map_or(1, |trial| trial.attempt);
+            pen.started(seq, run.name_of(seq), attempt);
+        }
+        let Some((outcome, (copy, trial))) = self.work_in_time(run, seq, input, (copy, trial))
+        else {
+            return Cared::Leave(Goes::Left);
+        };
+        if let Some(pen) = pen {
+            pen.finished(seq);
+        }
+        let Some((outcome, copy)) = run.leave_race(seq, worker, outcome, copy) else {
+            taker.be_careful();
+            return Cared::Nothing;
+        };
+        match outcome {
+            Ok(output) => {
+                copy.into_iter().for_each(drop_quietly);
+                if trial.is_some() || taker.is_careful() {
+                    taker.be_careful();
+                    run.succeeded(seq, worker);
+                }
+                Cared::Deliver(Ok(output))
+            }
+            Err(error) => {
+                taker.be_careful();
+                let fault = run.judge(seq, *error, worker, trial, copy);
+                fault.map_or(Cared::Nothing, |fault| Cared::Deliver(Err(fault)))
+            }
+        }
     }
 
     /// Makes the state anew that an item needs, and gives that back if there is one now. Else the item has

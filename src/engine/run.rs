@@ -332,6 +332,11 @@ impl<R: Runner> Run<R> {
         }
     }
 
+    /// Whether anybody wants to know of each item that is consumed.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.asks_for_names() || self.terms.limits.run.is_some() || self.chronicle.is_fed()
+    }
+
     pub(crate) fn tell_of_head(&self, collector: &mut Collector<R::Output>) {
         if let Some((item, lasted)) = collector.news_of_head() {
             self.chronicle.tell(Event::HeadStalled { item, lasted });

@@ -312,10 +312,10 @@ impl FeederTime {
         run: &Run<R>,
         feeder: &mut Feeder<R::Input, R::Output>,
     ) -> bool {
-        let since = now();
+        let before = feeder.waited();
         let has_credit = feeder.wait_for_credit(&run.exchange);
-        let lasted = now() - since;
-        self.waited += lasted;
+        let lasted = feeder.waited() - before;
+        self.waited = feeder.waited();
         if lasted >= NEWS {
             run.chronicle.tell(Event::WindowFull { lasted });
         }

@@ -1,5 +1,7 @@
 //! The feeder's end of the hand-over: credits in, items out.
 
+use std::time::Duration;
+
 use super::credits::Want;
 use super::{Exchange, Gap, LOOKS_BEFORE_SLEEP};
 use crate::batch::{Note, Size};
@@ -19,6 +21,7 @@ pub(crate) struct Feeder<I, T> {
     held: Option<(I, Measured)>,
     /// Those left since the last item, as one: a million bad items in a row are no million messages.
     gap: Option<Gap>,
+    waited: Duration,
 }
 
 /// The feeder's own ends.
@@ -37,22 +40,35 @@ impl<I, T> Feeder<I, T> {
     /// The feeder of `exchange`, which has only one.
     pub(crate) fn new(exchange: &Exchange<I, T>) -> Self {
         let ends = lock(&exchange.feeding).take().expect("a run has one feeder");
-        Feeder { credits: 0, ends, held: None, gap: None }
+        Feeder { credits: 0, ends, held: None, gap: None, waited: Duration::ZERO }
     }
 
     /// Waits until there is a credit, and room for the item that it holds. `false` when the feeder is to
     /// stop.
     pub(crate) fn wait_for_credit(&mut self, exchange: &Exchange<I, T>) -> bool {
         if let Some(want) = self.wanted_room(exchange) {
-            if !exchange.wait_for(want) {
+            let since = now();
+            let has_room = exchange.wait_for(want);
+            self.waited += now() - since;
+            if !has_room {
                 return false;
             }
             self.give_out_held(exchange);
         }
         if self.credits == 0 {
+            self.credits = exchange.free_credits(exchange.lot());
+        }
+        if self.credits == 0 {
+            let since = now();
             self.credits = exchange.wait_for_credits();
+            self.waited += now() - since;
         }
         self.credits > 0
+    }
+
+    /// How long it has waited in all.
+    pub(crate) fn waited(&self) -> Duration {
+        self.waited
     }
 
     /// As [`wait_for_credit`](Feeder::wait_for_credit), but `false` also when there is none now.
@@ -222,7 +238,7 @@ impl<I, T> Exchange<I, T> {
 
     /// The feeder has more to give out, and no room for it: batches that wait count as full.
     fn starve(&self) {
-        self.starving.store(true, Ordering::Release);
+        self.flags.starving.store(true, Ordering::Release);
         if self.batching.is_some() {
             self.idle.notify();
         }
@@ -232,7 +248,7 @@ impl<I, T> Exchange<I, T> {
     /// What the feeder lacks is credits. Who sleeps already does not look again, and so is seen from here.
     fn note_idleness(&self) {
         if self.idle.has_sleeper() && lock(&self.intake).is_empty() {
-            self.dry.store(true, Ordering::Relaxed);
+            self.flags.dry.store(true, Ordering::Relaxed);
         }
     }
 
@@ -243,7 +259,7 @@ impl<I, T> Exchange<I, T> {
     }
 
     pub(crate) fn feed_again(&self) {
-        self.starving.store(false, Ordering::Relaxed);
+        self.flags.starving.store(false, Ordering::Relaxed);
     }
 
     /// All credits that are free, if they are that many.
