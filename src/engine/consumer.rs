@@ -271,7 +271,7 @@ impl<R: Runner> Consumer<R> {
         let cx = ConsumerContext::new(&self.cfg, &*self.run, seq);
         let site = || Site { items: seq.into_iter().collect(), ..Site::default() };
         let outcome = call(hook, site, || f(&cx));
-        if let Some(ledger) = self.run.ledger() {
+        if let Some(ledger) = self.run.ledger().filter(|_| self.is_watched) {
             match outcome {
                 Ok(_) => ledger.adopt_draft(),
                 Err(_) => ledger.drop_draft(),

@@ -132,16 +132,22 @@ pub(crate) struct Exchange<I, T> {
     retrying: CachePadded<AtomicUsize>,
     pub(crate) timesheet: Timesheet,
     flags: CachePadded<Flags>,
+    hints: CachePadded<Hints>,
 }
 
-/// What changes all the time where the window is narrow: on a cache line of its own, or whoever looks at
-/// anything beside it waits for that to come back from another core.
+/// What everybody looks at, and is written once.
 #[derive(Debug, Default)]
 struct Flags {
     /// What is left is not wanted.
     aborted: AtomicBool,
     /// Whether the feeder is to stop. Also in `credits`; here so that it costs a load per item.
     halted: AtomicBool,
+}
+
+/// What changes all the time where the window is narrow: on a cache line of its own, or whoever looks at
+/// anything beside it waits for that to come back from another core.
+#[derive(Debug, Default)]
+struct Hints {
     /// The feeder waits for credits. For the window this is a hint, without consequences when it is
     /// late; where there are batches the feeder notifies `idle` of it.
     starving: AtomicBool,
@@ -284,6 +290,7 @@ impl<I, T> Exchange<I, T> {
             retrying: CachePadded::new(AtomicUsize::new(0)),
             timesheet: Timesheet::new(producers),
             flags: CachePadded::default(),
+            hints: CachePadded::default(),
         }
     }
 
@@ -495,11 +502,11 @@ impl<I, T> Exchange<I, T> {
 
     /// Whether a producer ran dry for want of credits since that was last forgotten.
     pub(crate) fn ran_dry(&self) -> bool {
-        self.flags.dry.load(Ordering::Relaxed)
+        self.hints.dry.load(Ordering::Relaxed)
     }
 
     pub(crate) fn forget_dryness(&self) {
-        self.flags.dry.store(false, Ordering::Relaxed);
+        self.hints.dry.store(false, Ordering::Relaxed);
     }
 
     /// Waits until there may be results in `outlet`, or until the run was aborted, or until the total,
@@ -512,7 +519,7 @@ impl<I, T> Exchange<I, T> {
         due: Option<Instant>,
     ) -> News {
         if self.copies_stragglers {
-            self.flags.has_nothing_for_collector.store(true, Ordering::Release);
+            self.hints.has_nothing_for_collector.store(true, Ordering::Release);
             self.wake_helpers_if_still();
         }
         match patience {
@@ -520,7 +527,7 @@ impl<I, T> Exchange<I, T> {
             Patience::For { results } => self.wait_for_several(outlet, total, results),
         }
         if self.copies_stragglers {
-            self.flags.has_nothing_for_collector.store(false, Ordering::Release);
+            self.hints.has_nothing_for_collector.store(false, Ordering::Release);
         }
         if self.is_aborted() { News::Aborted } else { News::Results }
     }

@@ -9,7 +9,7 @@ use super::attendance::Attendance;
 use super::call::{call, drop_quietly};
 use super::chronicle::Pen;
 use super::exchange::Taker;
-use super::post::{Call, Post};
+use super::post::{Call, Leave, Post};
 use super::run::{Run, RunOutcome};
 use crate::batch::Ceiling;
 use crate::error::{Error, Hook, Site};
@@ -197,7 +197,7 @@ impl<R: Runner> Producer<R> {
                 continue;
             }
             if is_plain && trial.is_none() && self.state.is_some() {
-                let outcome = match self.work(run, seq, input, 1) {
+                let outcome = match self.work(run, seq, input, 1, None) {
                     Ok(output) => Ok(output),
                     Err(error) => {
                         taker.be_careful();
@@ -333,7 +333,10 @@ impl<R: Runner> Producer<R> {
         };
         let unpack = |mut call: Call<R::Input>| (call.copies.pop().flatten(), call.trial.take());
         let worker = self.station.worker;
-        run.in_time(worker, held, describe, unpack, || self.work(run, seq, input, attempt))
+        let leave = run.post(worker);
+        run.in_time(worker, held, describe, unpack, || {
+            self.work(run, seq, input, attempt, leave.map(Post::leave))
+        })
     }
 
     fn work(
@@ -342,11 +345,12 @@ impl<R: Runner> Producer<R> {
         seq: u64,
         input: R::Input,
         attempt: u32,
+        leave: Option<Leave<'_>>,
     ) -> Result<R::Output, Box<Error>> {
         let items = [seq];
         let cx = ProducerContext::new(&self.station, &run.wanted, &items)
             .with_attempt(attempt)
-            .with_leave(run.post(self.station.worker).map(Post::leave));
+            .with_leave(leave);
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
         let outcome = call(
             Hook::ProducerWork,

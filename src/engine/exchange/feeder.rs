@@ -238,7 +238,7 @@ impl<I, T> Exchange<I, T> {
 
     /// The feeder has more to give out, and no room for it: batches that wait count as full.
     fn starve(&self) {
-        self.flags.starving.store(true, Ordering::Release);
+        self.hints.starving.store(true, Ordering::Release);
         if self.batching.is_some() {
             self.idle.notify();
         }
@@ -248,7 +248,7 @@ impl<I, T> Exchange<I, T> {
     /// What the feeder lacks is credits. Who sleeps already does not look again, and so is seen from here.
     fn note_idleness(&self) {
         if self.idle.has_sleeper() && lock(&self.intake).is_empty() {
-            self.flags.dry.store(true, Ordering::Relaxed);
+            self.hints.dry.store(true, Ordering::Relaxed);
         }
     }
 
@@ -259,7 +259,7 @@ impl<I, T> Exchange<I, T> {
     }
 
     pub(crate) fn feed_again(&self) {
-        self.flags.starving.store(false, Ordering::Relaxed);
+        self.hints.starving.store(false, Ordering::Relaxed);
     }
 
     /// All credits that are free, if they are that many.

@@ -169,8 +169,8 @@ impl<'a, I, T> Gatherer<'a, I, T> {
 
     fn ran_dry(&self) {
         let exchange = self.taker.exchange();
-        if exchange.flags.starving.load(Ordering::Relaxed) {
-            exchange.flags.dry.store(true, Ordering::Relaxed);
+        if exchange.hints.starving.load(Ordering::Relaxed) {
+            exchange.hints.dry.store(true, Ordering::Relaxed);
         }
         self.taker.flush();
     }
@@ -260,7 +260,7 @@ impl<I, T> Exchange<I, T> {
     }
 
     fn more(&self) -> More {
-        let starves = self.flags.starving.load(Ordering::Acquire);
+        let starves = self.hints.starving.load(Ordering::Acquire);
         if self.is_halted() || self.total().is_some() || starves {
             More::Never
         } else {

@@ -104,8 +104,8 @@ impl<I, T> Exchange<I, T> {
     /// Nothing more can come before some of what is out is done, and the collector has nothing else to do.
     fn stands_still(&self) -> bool {
         let is_last = self.is_halted() || self.total().is_some();
-        let is_full = is_last || self.flags.starving.load(Ordering::Acquire);
-        is_full && self.flags.has_nothing_for_collector.load(Ordering::Acquire)
+        let is_full = is_last || self.hints.starving.load(Ordering::Acquire);
+        is_full && self.hints.has_nothing_for_collector.load(Ordering::Acquire)
     }
 
     /// As the collector begins to wait: the feeder, which did before, has told helpers, who found that it was not

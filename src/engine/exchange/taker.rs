@@ -303,8 +303,8 @@ impl<'a, I, T> Taker<'a, I, T> {
         if let Some(victim) = exchange.lane_with_items(self.lane) {
             return Taken::InLane(victim);
         }
-        if exchange.flags.starving.load(Ordering::Relaxed) {
-            exchange.flags.dry.store(true, Ordering::Relaxed);
+        if exchange.hints.starving.load(Ordering::Relaxed) {
+            exchange.hints.dry.store(true, Ordering::Relaxed);
         }
         self.flush();
         if !sleep {
