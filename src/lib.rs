@@ -368,6 +368,13 @@ mod manual {
     mod batches {}
     #[doc = include_str!("../docs/gpus.md")]
     mod gpus {}
+    #[doc = include_str!("../docs/reports.md")]
+    mod reports {}
+    #[doc = include_str!("../docs/resume.md")]
+    mod resume {}
+    #[cfg(feature = "progress")]
+    #[doc = include_str!("../docs/progress.md")]
+    mod progress {}
 }
 
 /// What must not compile.

@@ -260,8 +260,9 @@ pub trait Runner: Send + Sync {
     ///
     /// Called before each commit, on the run's own thread: every 50 ms or 1,000 items, unless the journal says otherwise,
     /// also while the input pauses, and before [`consumer_end`](Runner::consumer_end). Also when the run has failed or was
-    /// cancelled, so that what was consumed until then need not be done again; not after a panic of
-    /// a consumer's hook. Never without a journal. The default does nothing.
+    /// cancelled, so that what was consumed until then need not be done again; but not after a panic of
+    /// a consumer's hook, a flush or a commit that failed, nor where the input is not that of the journal. Not where there
+    /// is nothing new to commit. Never without a journal. The default does nothing.
     ///
     /// - `Ok`: the items consumed so far are committed, with the last [note](ConsumerContext::note).
     /// - `Err` or panic: nothing is committed, and the run fails with it.

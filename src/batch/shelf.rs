@@ -91,11 +91,6 @@ impl<I> Shelf<I> {
         self.len
     }
 
-    /// The index of the first that waits.
-    pub(crate) fn first(&self) -> Option<u64> {
-        Some(self.slots.front()?.as_ref().expect("the first slot holds an item").seq)
-    }
-
     /// Puts the next item here.
     pub(crate) fn put(&mut self, seq: u64, input: I, note: Note) {
         if let Some(sizes) = &mut self.sizes {

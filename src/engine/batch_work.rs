@@ -20,9 +20,13 @@ type Copies<R> = Vec<Option<<R as Runner>::Input>>;
 /// What came of a call, and the copies that were kept of its inputs.
 type Called<R> = (Result<Outputs<R>, Error>, Copies<R>);
 
+/// What is still to be worked on of a batch: the last first.
+type Parts<R> = Vec<Part<<R as Runner>::Input>>;
+
 /// Part of a batch that is still to be worked on.
-struct Part<I> {
-    gathered: Gathered<I>,
+#[derive(Debug)]
+pub(crate) struct Part<I> {
+    pub(super) gathered: Gathered<I>,
     cut: Cut,
 }
 
@@ -38,8 +42,9 @@ enum Cut {
 /// A part whose producer had no state.
 enum Prepared<I> {
     Ready(Gathered<I>),
-    Failed(Gathered<I>, Error),
-    /// Whoever wrote the producer off has it.
+    /// With what `producer_init` failed with, if it was called.
+    Failed(Gathered<I>, Option<Error>),
+    /// Whoever wrote the producer off has it, and the rest of the batch.
     Left,
 }
 
@@ -48,6 +53,8 @@ impl<R: Runner> Producer<R> {
         let mut gatherer = Gatherer::new(Taker::new(&run.exchange, self.station.worker), batching);
         let mut pen = run.chronicle.pen(self.station.worker);
         gatherer.keep_below(&self.ceiling);
+        // Also without a state, and in a run that has failed: what comes before may be on the shelf, or fail on
+        // another producer and wait for this one. A state is made anew for that, and for nothing else.
         while let Some(gathered) = gatherer.next() {
             if run.wanted.gave_up_on(gathered.items.first().copied()) {
                 drop_inputs(gathered);
@@ -56,10 +63,6 @@ impl<R: Runner> Producer<R> {
             let goes = self.work_on_batch(run, &mut gatherer, gathered, &mut pen);
             if goes != Goes::On {
                 return goes;
-            }
-            // A state that was lost is not made anew for a run that has failed before what waits.
-            if self.state.is_none() && run.wanted.gave_up_on(Some(gatherer.first())) {
-                return Goes::On;
             }
             gatherer.keep_below(&self.ceiling);
         }
@@ -83,25 +86,20 @@ impl<R: Runner> Producer<R> {
                 drop_inputs(part);
                 continue;
             }
-            if self.state.is_none() {
-                match self.prepare_for_part(run, part) {
-                    Prepared::Ready(ready) => part = ready,
-                    Prepared::Failed(gathered, error) => {
-                        parts.push(Part { gathered, cut: Cut::Memory });
-                        return self.go_away(run, gatherer, parts, error);
-                    }
-                    Prepared::Left => {
-                        // The rest of the batch is not known to whoever wrote the producer off.
-                        parts.into_iter().rev().for_each(|part| hand_on(run, part.gathered));
-                        return Goes::Left;
-                    }
+            match self.prepare_for_part(run, part, &mut parts) {
+                Prepared::Ready(ready) => part = ready,
+                Prepared::Failed(gathered, error) => {
+                    parts.push(Part { gathered, cut: Cut::Memory });
+                    let error = error.expect("nothing else fails");
+                    return self.go_away(run, gatherer, parts, error);
                 }
+                Prepared::Left => return Goes::Left,
             }
             let extent = limits.extent(Load::of(part.sizes()));
             let copies = part.inputs.iter().map(|input| run.terms.copy_of(input)).collect();
             begin(run, pen, &part);
-            let Some((outcome, mut copies)) = self.call_in_time(run, &mut part, copies) else {
-                parts.into_iter().rev().for_each(|part| hand_on(run, part.gathered));
+            let Some((outcome, mut copies)) = self.call_in_time(run, &mut part, copies, &mut parts)
+            else {
                 return Goes::Left;
             };
             if let Some(pen) = pen {
@@ -119,16 +117,25 @@ impl<R: Runner> Producer<R> {
                     if wants_memory {
                         self.learn(|ceiling| ceiling.fell_short(extent));
                     }
-                    if self.can_split(run, &part) {
-                        drop_quietly(error);
-                        let cut = match wants_memory && self.is_too_much(limits, &part) {
-                            true => Cut::Memory,
-                            false => Cut::Blame,
-                        };
-                        split(part, cut, &mut parts);
-                    } else {
-                        self.fail_batch(run, gatherer, &part, error, &mut copies);
-                        drop_inputs(part);
+                    match self.prepare_to_split(run, part, &mut parts) {
+                        Prepared::Ready(part) => {
+                            drop_quietly(error);
+                            let cut = match wants_memory && self.is_too_much(limits, &part) {
+                                true => Cut::Memory,
+                                false => Cut::Blame,
+                            };
+                            split(part, cut, &mut parts);
+                        }
+                        Prepared::Failed(part, why) => {
+                            drop_quietly(why);
+                            self.fail_batch(run, gatherer, &part, error, &mut copies);
+                            drop_inputs(part);
+                        }
+                        Prepared::Left => {
+                            drop_quietly(error);
+                            copies.into_iter().flatten().for_each(drop_quietly);
+                            return Goes::Left;
+                        }
                     }
                 }
             }
@@ -194,15 +201,22 @@ impl<R: Runner> Producer<R> {
         self.fitting(limits, part) < part.items.len()
     }
 
-    /// Whether a part that failed is tried again in smaller ones. When `producer_init` fails too, what
-    /// the batch failed with stands; the next run makes the state anew, and tells what that fails with.
-    fn can_split(&mut self, run: &Run<R>, part: &Gathered<R::Input>) -> bool {
+    /// Makes ready for trying a part that failed again in smaller ones, if it is to be. When `producer_init`
+    /// fails too, what the batch failed with stands; the next run makes the state anew, and tells what that
+    /// fails with.
+    fn prepare_to_split(
+        &mut self,
+        run: &Run<R>,
+        part: Gathered<R::Input>,
+        parts: &mut Parts<R>,
+    ) -> Prepared<R::Input> {
         let is_whole = part.inputs.len() == part.items.len();
-        is_whole
-            && part.items.len() > 1
-            // Nobody waits for these any more, nor for a state to be made anew.
-            && !run.wanted.gave_up_on(part.items.first().copied())
-            && self.prepare(&run.wanted).map_err(drop_quietly).is_ok()
+        // Nobody waits for these any more, nor for a state to be made anew.
+        let is_unwanted = run.wanted.gave_up_on(part.items.first().copied());
+        match is_whole && part.items.len() > 1 && !is_unwanted {
+            true => self.prepare_for_part(run, part, parts),
+            false => Prepared::Failed(part, None),
+        }
     }
 
     /// As [`call_batch`](Producer::call_batch), within the limit on that. `None` when the producer was left
@@ -212,40 +226,49 @@ impl<R: Runner> Producer<R> {
         run: &Run<R>,
         part: &mut Gathered<R::Input>,
         copies: Copies<R>,
+        parts: &mut Parts<R>,
     ) -> Option<Called<R>> {
         let (items, trial) = (part.items.clone(), part.trial.clone());
-        let describe =
-            |copies| Call { hook: Hook::ProducerWorkBatch, items, copies, trial, since: None };
+        let hook = Hook::ProducerWorkBatch;
+        let describe = |(copies, rest)| Call { hook, items, copies, trial, rest, since: None };
+        let unpack = |call: Call<R::Input>| (call.copies, call.rest);
         let worker = self.station.worker;
+        let held = (copies, std::mem::take(parts));
         let call = || self.call_batch(run, part);
-        run.in_time(worker, copies, describe, |call| call.copies, call)
+        let (outcome, (copies, rest)) = run.in_time(worker, held, describe, unpack, call)?;
+        *parts = rest;
+        Some((outcome, copies))
     }
 
-    /// Makes the state anew that a part needs.
+    /// Makes the state anew that a part needs, if it was lost.
     fn prepare_for_part(
         &mut self,
         run: &Run<R>,
         mut part: Gathered<R::Input>,
+        parts: &mut Parts<R>,
     ) -> Prepared<R::Input> {
+        if self.state.is_some() {
+            return Prepared::Ready(part);
+        }
         let (items, trial) = (part.items.clone(), part.trial.clone());
-        let inputs = std::mem::take(&mut part.inputs);
-        let describe = |inputs: Vec<R::Input>| {
+        let held = (std::mem::take(&mut part.inputs), std::mem::take(parts));
+        let describe = |(inputs, rest): (Vec<R::Input>, _)| {
             let copies = inputs.into_iter().map(Some).collect();
-            Call { hook: Hook::ProducerInit, items, copies, trial, since: None }
+            Call { hook: Hook::ProducerInit, items, copies, trial, rest, since: None }
         };
-        let unpack = |call: Call<R::Input>| call.copies.into_iter().flatten().collect();
+        let unpack =
+            |call: Call<R::Input>| (call.copies.into_iter().flatten().collect(), call.rest);
         let worker = self.station.worker;
-        let prepare = || self.prepare(&run.wanted);
-        match run.in_time(worker, inputs, describe, unpack, prepare) {
-            Some((outcome, inputs)) => {
-                part.inputs = inputs;
-                self.tell_if_ready(run);
-                match outcome {
-                    Ok(()) => Prepared::Ready(part),
-                    Err(error) => Prepared::Failed(part, error),
-                }
-            }
-            None => Prepared::Left,
+        let prepare = || self.prepare(run);
+        let Some((outcome, (inputs, rest))) = run.in_time(worker, held, describe, unpack, prepare)
+        else {
+            return Prepared::Left;
+        };
+        (part.inputs, *parts) = (inputs, rest);
+        self.tell_if_ready(run);
+        match outcome {
+            Ok(()) => Prepared::Ready(part),
+            Err(error) => Prepared::Failed(part, Some(error)),
         }
     }
 
@@ -350,12 +373,13 @@ fn begin<R: Runner>(run: &Run<R>, pen: &mut Option<Pen>, part: &Gathered<R::Inpu
     }
 }
 
-fn hand_on<R: Runner>(run: &Run<R>, part: Gathered<R::Input>) {
+/// Leaves a part to other producers, its items one by one.
+pub(super) fn hand_on<R: Runner>(run: &Run<R>, part: Gathered<R::Input>) {
     for (item, input) in part.items.into_iter().zip(part.inputs) {
         run.hand_on(item, input, part.trial.clone());
     }
 }
 
-fn drop_inputs<I>(gathered: Gathered<I>) {
+pub(super) fn drop_inputs<I>(gathered: Gathered<I>) {
     gathered.inputs.into_iter().for_each(drop_quietly);
 }

@@ -120,6 +120,11 @@ impl Chronicle {
         lock(&self.feed.as_ref()?.pens[worker]).take()
     }
 
+    /// Whether somebody looks on.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.feed.is_some()
+    }
+
     /// So many items were consumed.
     #[inline]
     pub(crate) fn consumed(&self, items: u64) {

@@ -117,6 +117,12 @@ impl<T> Collector<T> {
         self.give_back(exchange, more);
     }
 
+    /// When somebody who is told of it wants to know how long an item has stood in the way of others. To be
+    /// asked when [`pop`](Collector::pop) found nothing.
+    pub(crate) fn news_due(&self) -> Option<Instant> {
+        self.outlet.awaited().map(|item| now() + self.time.heads.news_in(item))
+    }
+
     /// Waits for news, with all credits [given back](Collector::settle). `total` is what the caller
     /// knows of the number of items.
     /// Not longer than until `due`.
@@ -138,12 +144,16 @@ impl<T> Collector<T> {
 
     /// As [`wait`](Collector::wait), for a collector that is also the feeder, and has more input but
     /// no credit: while it waits, and not while its caller is busy elsewhere, credits are what lacks.
-    pub(crate) fn wait_as_feeder<I>(&mut self, exchange: &Exchange<I, T>) -> News {
+    pub(crate) fn wait_as_feeder<I>(
+        &mut self,
+        exchange: &Exchange<I, T>,
+        due: Option<Instant>,
+    ) -> News {
         exchange.forget_dryness();
         exchange.starve_as_collector();
         let (since, head) = (now(), self.outlet.awaited());
         let patience = self.patience(since);
-        let news = exchange.wait(&mut self.outlet, None, patience, None);
+        let news = exchange.wait(&mut self.outlet, None, patience, due);
         exchange.feed_again();
         self.note_wait(since, head);
         self.note_dryness(exchange);
@@ -194,7 +204,7 @@ impl<T> Collector<T> {
     pub(crate) fn leave<I>(mut self, exchange: &Exchange<I, T>) -> Vec<Outcome<T>> {
         self.time.window = self.window.size() as u64;
         self.time.present = now() - self.came;
-        exchange.timesheet.collector_left(self.time);
+        exchange.timesheet.collector_left(self.time, self.outlet.seen());
         exchange.bring_back(self.outlet)
     }
 }

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, RecvError, Sender, bounded, select};
 
 use super::call::{call, drop_quietly};
 use super::collector::Collector;
-use super::crew::{cancelled_or, spawn};
+use super::crew::spawn;
 use super::fault::{Fate, Fault};
 use super::run::{Next, Run, RunOutcome, text_of};
 use super::window::Window;
@@ -51,6 +51,14 @@ pub(crate) struct Failure {
     pub(crate) seq: u64,
     /// How many items failed together.
     pub(crate) items: u64,
+}
+
+impl Failure {
+    /// Of a run that ended with that error, which is not met in its turn.
+    fn ending(taken: &Taken, error: &Error) -> Self {
+        let seq = taken.items() + taken.left_out;
+        Failure { seq, items: error.items().len() as u64 }
+    }
 }
 
 impl Taken {
@@ -97,10 +105,13 @@ impl<S> Consuming<S> {
 impl<S> Consumed<S> {
     /// Of a consumer that was left behind.
     pub(crate) fn left_behind<R: Runner>(run: &Run<R>) -> Self {
-        let (ok, skipped, left_out) = run.tally.get();
-        let error = run.take_doom().unwrap_or(Error::Cancelled {});
-        let taken = Taken { ok, skipped, left_out, failure: None };
-        Consumed { result: Err(error), taken, failures: vec![] }
+        let taken = run.tally.get();
+        // `None` where the consumer took it with it, and is stuck since.
+        let error = run.take_doom().unwrap_or_else(|| Error::RunTimedOut {
+            limit: run.terms.limits.run.expect("only that limit leaves a consumer behind"),
+        });
+        let failure = taken.failure.or_else(|| Some(Failure::ending(&taken, &error)));
+        Consumed { result: Err(error), taken: Taken { failure, ..taken }, failures: vec![] }
     }
 }
 
@@ -211,13 +222,9 @@ impl<R: Runner> Consumer<R> {
             return Ok(Ended::Cancelled);
         }
         if self.run.is_doomed() {
-            // Where this consumer was left behind, the run has ended with it.
-            let error = self.run.take_doom().unwrap_or(Error::Cancelled {});
-            let (seq, items) = (self.collector.consumed(), error.items().len() as u64);
-            if items > 0 {
-                self.run.tell_of_failure(&error);
-            }
-            return Err(self.fail(Failure { seq, items }, error));
+            // Told already: nobody waits for this consumer any more, which has come back from a hook.
+            let Some(error) = self.run.take_doom() else { return Ok(Ended::Cancelled) };
+            return Err(self.end_as(error));
         }
         let Taken { skipped, .. } = self.taken;
         let gives_up = self.run.policy().gives_up_at_end(skipped, self.taken.items());
@@ -293,7 +300,7 @@ impl<R: Runner> Consumer<R> {
         }
         let error = self.run.named(error);
         // One that returns an error since it saw the run end, or ended it, is not left out.
-        let is_over = self.run.is_cancelled() || self.run.is_stopped();
+        let is_over = self.run.is_cancelled() || self.run.is_stopped() || self.run.is_doomed();
         let goes_on = !error.is_panic() && !is_over && self.run.verdict(&error) == Verdict::Skip;
         let fault = if goes_on { Fault::skipped(error) } else { Fault::ending(error) };
         self.meet(state, seq, *fault)
@@ -392,8 +399,7 @@ impl<R: Runner> Consumer<R> {
     fn tell(&self) {
         self.run.chronicle.consumed(self.taken.ok);
         if self.run.terms.limits.run.is_some() {
-            let Taken { ok, skipped, left_out, .. } = self.taken;
-            self.run.tally.set(ok, skipped, left_out);
+            self.run.tally.set(self.taken);
         }
     }
 
@@ -419,23 +425,50 @@ impl<R: Runner> Consumer<R> {
             drop_quietly(error);
             return Error::Cancelled {};
         }
+        if let Some(doom) = self.run.take_doom() {
+            drop_quietly(error);
+            return self.end_as(doom);
+        }
         self.taken.failure = Some(failure);
         error
     }
 
-    fn init(&self) -> Result<R::ConsumerState, Error> {
-        let init = |cx: &ConsumerContext<'_>| self.runner.consumer_init(cx);
-        let outcome = self.call(Hook::ConsumerInit, None, init).map_err(|error| *error);
-        cancelled_or(outcome.is_err() && self.run.is_cancelled(), outcome)
+    /// The run fails with that, which is not met in its turn.
+    fn end_as(&mut self, error: Error) -> Error {
+        let failure = Failure::ending(&self.taken, &error);
+        if failure.items > 0 {
+            self.run.tell_of_failure(&error);
+        }
+        self.taken.failure = Some(failure);
+        error
     }
 
-    fn end(&self, state: R::ConsumerState) -> Result<R::Summary, Error> {
+    fn init(&mut self) -> Result<R::ConsumerState, Error> {
+        let init = |cx: &ConsumerContext<'_>| self.runner.consumer_init(cx);
+        let outcome = self.call(Hook::ConsumerInit, None, init);
+        outcome.map_err(|error| self.given_up(*error))
+    }
+
+    fn end(&mut self, state: R::ConsumerState) -> Result<R::Summary, Error> {
         let end = |cx: &ConsumerContext<'_>| self.runner.consumer_end(cx, state);
         let outcome = self
             .call(Hook::ConsumerEnd, None, end)
             .map_err(|error| *error)
             .and_then(|summary| self.commit_last_note().map(|()| summary));
-        cancelled_or(outcome.is_err() && self.run.is_cancelled(), outcome)
+        outcome.map_err(|error| self.given_up(error))
+    }
+
+    /// An error is how a hook gives up when it is asked to.
+    fn given_up(&mut self, error: Error) -> Error {
+        let asked = match self.run.is_cancelled() {
+            true => Error::Cancelled {},
+            false => match self.run.take_doom() {
+                Some(doom) => self.end_as(doom),
+                None => return error,
+            },
+        };
+        drop_quietly(error);
+        asked
     }
 
     /// What `consumer_end` noted. All else is committed.

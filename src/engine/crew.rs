@@ -149,7 +149,8 @@ impl<R: Runner + 'static> Crew<R> {
     ) -> Result<Self, Error> {
         let ceilings = stations.iter().map(|_| AtomicU64::new(NO_CEILING)).collect();
         let inits = stations.iter().map(|_| AtomicU64::new(0)).collect();
-        let shared = Shared { stateless: Arc::default(), inits, ceilings };
+        let left = stations.iter().map(|_| AtomicBool::new(false)).collect();
+        let shared = Shared { stateless: Arc::default(), inits, ceilings, left };
         let away = stations.iter().map(|_| AtomicBool::new(false)).collect();
         let mut crew = Crew { seats: vec![], shared, losses: vec![], away };
         // Room for all, so that no producer waits for a builder that is still starting threads.
@@ -293,6 +294,7 @@ impl<R: Runner> Crew<R> {
 
     /// Nobody waits for a producer any more. It ends when its hook returns.
     pub(crate) fn leave_behind(&mut self, worker: usize) {
+        self.shared.left[worker].store(true, Ordering::Relaxed);
         self.seats[worker] = Seat { thread: None, runs: None };
     }
 

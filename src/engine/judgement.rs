@@ -33,7 +33,10 @@ impl<R: Runner> Run<R> {
         }
         let error = self.named(error);
         let asked = self.ask(&error);
-        let Some(copy) = copy else { return self.settle(seq, error, asked) };
+        let Some(copy) = copy else {
+            self.close_trial(seq, &trial);
+            return self.settle(seq, error, asked);
+        };
         match self.trial(seq, &error, worker, trial, asked) {
             Ok(again) => {
                 self.tell_of_retry(&error);
@@ -80,6 +83,14 @@ impl<R: Runner> Run<R> {
         }
     }
 
+    /// An item cannot be tried again, since there is no copy of it: nobody learns whose fault its failures
+    /// were, and those that failed it before do not wait for that.
+    fn close_trial(&self, seq: u64, trial: &Option<Box<Trial>>) {
+        if trial.is_some() {
+            self.exchange.blame(seq);
+        }
+    }
+
     /// What comes of an item that is not tried again, of which the user's rules say `asked`.
     pub(crate) fn settle(&self, seq: u64, error: Error, asked: Verdict) -> Option<Box<Fault>> {
         let verdict = match asked {
@@ -114,6 +125,7 @@ impl<R: Runner> Run<R> {
     ) -> Result<(), Verdict> {
         let asked = self.ask(error);
         if !copies.iter().all(Option::is_some) {
+            items.iter().for_each(|&item| self.close_trial(item, &trial));
             return Err(asked);
         }
         let (&first, others) = items.split_first().expect("a batch is never empty");
@@ -180,10 +192,6 @@ impl<R: Runner> Run<R> {
         trial: Option<Box<Trial>>,
         copies: &mut [Option<R::Input>],
     ) {
-        if items.is_empty() {
-            drop_quietly(error);
-            return;
-        }
         for (seq, fault) in self.fail_together(items, error, worker, trial, copies) {
             self.exchange.deliver_aside(seq, Err(fault));
         }

@@ -38,7 +38,11 @@ impl<R: Runner> Run<R> {
         if self.policy().fence_after.is_none() {
             return;
         }
-        for worker in self.exchange.succeeded(seq, worker) {
+        let guilty = self.exchange.succeeded(seq, worker);
+        if guilty.is_empty() {
+            return;
+        }
+        for worker in guilty {
             let reason = "it failed items in a row that other producers were done with".into();
             self.note_loss(Loss { worker, reason, left_behind: LeftBehind::No });
         }

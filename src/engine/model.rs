@@ -4,6 +4,7 @@
 //! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --lib model` runs them.
 
 mod stages;
+mod trials;
 
 use std::sync::Arc;
 
@@ -313,8 +314,9 @@ fn run_with_retries(batching: Option<Batching>) {
             if let Some(batching) = batching {
                 let mut gatherer = Gatherer::new(taker, batching);
                 while let Some(gathered) = gatherer.next() {
+                    let is_first = gathered.attempt() == 1;
                     for (seq, item) in gathered.items.into_iter().zip(gathered.inputs) {
-                        if seq % 3 == 0 && gathered.attempt() == 1 {
+                        if seq % 3 == 0 && is_first {
                             let (seq, retry) = again(seq, item, lane);
                             hub.retry_later(seq, retry);
                         } else {
@@ -385,7 +387,7 @@ fn batches_of_a_stream() {
             }
             collector.settle(&hub);
             if pulled == items {
-                collector.wait(&hub, Some(items));
+                collector.wait(&hub, Some(items), None);
             } else if feeder.has_credit(&hub) {
                 assert!(feeder.spend(&hub));
                 feeder.push(&hub, pulled);
@@ -394,7 +396,7 @@ fn batches_of_a_stream() {
                     hub.end(items);
                 }
             } else {
-                collector.wait_as_feeder(&hub);
+                collector.wait_as_feeder(&hub, None);
             }
         }
         hub.abort();
@@ -474,7 +476,7 @@ fn a_slow_item_keeps_back_none_of_its_neighbours() {
                 }
                 None => {
                     collector.settle(&hub);
-                    collector.wait(&hub, hub.total());
+                    collector.wait(&hub, hub.total(), None);
                 }
             }
         }

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use super::batch_work::Part;
 use crate::error::Hook;
 use crate::policy::Trial;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 
 /// Where a producer says which call it is in.
@@ -26,14 +27,19 @@ pub(crate) struct Post<I> {
 
 /// By which a hook knows whether anybody waits for its call.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Leave<'a> {
-    left: &'a AtomicU64,
-    call: u64,
+pub(crate) enum Leave<'a> {
+    /// Of one call within a run.
+    Call { left: &'a AtomicU64, call: u64 },
+    /// Of the building of a producer.
+    Building { is_left: &'a AtomicBool },
 }
 
 impl Leave<'_> {
     pub(crate) fn is_given(&self) -> bool {
-        self.left.load(Ordering::Relaxed) == self.call
+        match self {
+            Leave::Call { left, call } => left.load(Ordering::Relaxed) == *call,
+            Leave::Building { is_left } => is_left.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -42,11 +48,13 @@ impl Leave<'_> {
 pub(crate) struct Call<I> {
     pub(crate) hook: Hook,
     pub(crate) items: Vec<u64>,
-    /// Copies of them, where they can be tried again.
+    /// Copies of them, where they can be tried again; before a hook has them, they themselves.
     pub(crate) copies: Vec<Option<I>>,
     pub(crate) trial: Option<Box<Trial>>,
     /// When it began, where somebody may start the same; `None` where nobody may.
     pub(crate) since: Option<Instant>,
+    /// What the producer has to do after that, and nobody else knows of.
+    pub(crate) rest: Vec<Part<I>>,
 }
 
 const IDLE: u64 = 0;
@@ -83,7 +91,7 @@ impl<I> Post<I> {
 
     /// For the hook of the call that has just begun.
     pub(crate) fn leave(&self) -> Leave<'_> {
-        Leave { left: &self.left, call: self.calls.load(Ordering::Relaxed) }
+        Leave::Call { left: &self.left, call: self.calls.load(Ordering::Relaxed) }
     }
 
     /// The one item of the call that the producer is in, and since when, if there is a copy to lend.
@@ -139,13 +147,8 @@ mod tests {
     use super::*;
 
     fn call(item: u64) -> Call<()> {
-        Call {
-            hook: Hook::ProducerWork,
-            items: vec![item],
-            copies: vec![],
-            trial: None,
-            since: None,
-        }
+        let hook = Hook::ProducerWork;
+        Call { hook, items: vec![item], copies: vec![], trial: None, rest: vec![], since: None }
     }
 
     #[test]

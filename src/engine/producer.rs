@@ -16,7 +16,7 @@ use crate::error::{Error, Hook, Site};
 use crate::event::Event;
 use crate::policy::Trial;
 use crate::runner::{ProducerContext, Runner, Station, Wanted};
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::now;
 
 /// What a producer is asked to do. A closed channel asks it to end.
@@ -72,6 +72,8 @@ pub(crate) struct Shared {
     pub(crate) inits: Arc<[AtomicU64]>,
     /// The extents of all producers' ceilings; [`NO_CEILING`] for none.
     pub(crate) ceilings: Arc<[AtomicU64]>,
+    /// Which of them nobody waits for any more.
+    pub(crate) left: Arc<[AtomicBool]>,
 }
 
 /// Stands for the ceiling of a device that has not run out of memory.
@@ -86,8 +88,10 @@ impl<R: Runner> Producer<R> {
         wanted: &Wanted,
     ) -> Result<Self, Error> {
         let ceiling = Ceiling::new();
+        let left = shared.left.clone();
+        let is_left = &left[station.worker];
         let mut producer = Producer { runner, station, state: None, ceiling, shared };
-        producer.init(wanted)?;
+        producer.init(wanted, Some(Leave::Building { is_left }))?;
         Ok(producer)
     }
 
@@ -125,8 +129,9 @@ impl<R: Runner> Producer<R> {
         self.end()
     }
 
-    fn init(&mut self, wanted: &Wanted) -> Result<(), Error> {
-        let cx = ProducerContext::new(&self.station, wanted, &[]);
+    /// `leave`: whether nobody waits for it any more.
+    fn init(&mut self, wanted: &Wanted, leave: Option<Leave<'_>>) -> Result<(), Error> {
+        let cx = ProducerContext::new(&self.station, wanted, &[]).with_leave(leave);
         let since = now();
         let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx));
         let took = u64::try_from((now() - since).as_nanos()).unwrap_or(u64::MAX);
@@ -136,11 +141,11 @@ impl<R: Runner> Producer<R> {
     }
 
     /// Makes the state anew if it was lost.
-    pub(super) fn prepare(&mut self, wanted: &Wanted) -> Result<(), Error> {
+    pub(super) fn prepare(&mut self, run: &Run<R>) -> Result<(), Error> {
         if self.state.is_some() {
             return Ok(());
         }
-        let outcome = self.init(wanted);
+        let outcome = self.init(&run.wanted, run.post(self.station.worker).map(Post::leave));
         if outcome.is_err() {
             self.shared.stateless.fetch_add(1, Ordering::Relaxed);
         }
@@ -158,10 +163,10 @@ impl<R: Runner> Producer<R> {
             items: vec![],
             copies: vec![],
             trial: None,
+            rest: vec![],
             since: None,
         };
-        let (outcome, ()) =
-            run.in_time(worker, (), describe, |_| (), || self.prepare(&run.wanted))?;
+        let (outcome, ()) = run.in_time(worker, (), describe, |_| (), || self.prepare(run))?;
         self.tell_if_ready(run);
         Some(outcome)
     }
@@ -289,7 +294,14 @@ impl<R: Runner> Producer<R> {
         let worker = self.station.worker;
         let describe = |input| {
             let (hook, trial) = (Hook::ProducerInit, trial.clone());
-            Call { hook, items: vec![seq], copies: vec![Some(input)], trial, since: None }
+            Call {
+                hook,
+                items: vec![seq],
+                copies: vec![Some(input)],
+                trial,
+                rest: vec![],
+                since: None,
+            }
         };
         let unpack = |mut call: Call<R::Input>| {
             call.copies
@@ -297,7 +309,7 @@ impl<R: Runner> Producer<R> {
                 .flatten()
                 .expect("it was put there, and whoever takes it takes the call")
         };
-        let prepare = || self.prepare(&run.wanted);
+        let prepare = || self.prepare(run);
         let (outcome, input) =
             run.in_time(worker, input, describe, unpack, prepare).ok_or(Goes::Left)?;
         let Err(error) = outcome else {
@@ -329,7 +341,7 @@ impl<R: Runner> Producer<R> {
         let describe = |(copy, trial)| {
             let hook = Hook::ProducerWork;
             let since = run.exchange.copies_stragglers().then(now);
-            Call { hook, items: vec![seq], copies: vec![copy], trial, since }
+            Call { hook, items: vec![seq], copies: vec![copy], trial, rest: vec![], since }
         };
         let unpack = |mut call: Call<R::Input>| (call.copies.pop().flatten(), call.trial.take());
         let worker = self.station.worker;

@@ -10,6 +10,7 @@ use crate::cancel::{Interrupt, Pulling};
 use crate::engine::call::{catch, drop_quietly};
 use crate::engine::chronicle::Chronicle;
 use crate::engine::collector::Collector;
+use crate::engine::consumer::Taken;
 use crate::engine::exchange::{Exchange, News};
 use crate::engine::fault::Fate;
 use crate::engine::ledger::Ledger;
@@ -25,7 +26,7 @@ use crate::measures::Measure;
 use crate::order::Order;
 use crate::policy::{Policy, Roster, Stragglers};
 use crate::runner::{RunControl, Runner, Wanted};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock, now};
 
 /// What became of one item of a runner.
@@ -85,22 +86,15 @@ pub(crate) struct Shape {
 
 /// What the consumer has taken, for whoever does not wait until it says so.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
-    ok: AtomicU64,
-    skipped: AtomicU64,
-    left_out: AtomicU64,
-}
+pub(crate) struct Tally(Mutex<Taken>);
 
 impl Tally {
-    pub(crate) fn set(&self, ok: u64, skipped: u64, left_out: u64) {
-        self.ok.store(ok, Ordering::Relaxed);
-        self.skipped.store(skipped, Ordering::Relaxed);
-        self.left_out.store(left_out, Ordering::Relaxed);
+    pub(crate) fn set(&self, taken: Taken) {
+        *lock(&self.0) = taken;
     }
 
-    pub(crate) fn get(&self) -> (u64, u64, u64) {
-        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        (get(&self.ok), get(&self.skipped), get(&self.left_out))
+    pub(crate) fn get(&self) -> Taken {
+        *lock(&self.0)
     }
 }
 
@@ -326,6 +320,7 @@ impl<R: Runner> Run<R> {
             if due.is_some_and(|due| due <= now()) {
                 return Next::Due;
             }
+            let due = due.into_iter().chain(self.news_due(collector)).min();
             let news = collector.wait(&self.exchange, *total, due);
             self.tell_of_head(collector);
             self.check(news);
@@ -335,6 +330,12 @@ impl<R: Runner> Run<R> {
     /// Whether anybody wants to know of each item that is consumed.
     pub(crate) fn is_watched(&self) -> bool {
         self.asks_for_names() || self.terms.limits.run.is_some() || self.chronicle.is_fed()
+    }
+
+    /// Until when a collector may sleep, should it wait for an item that stands in the way of others: who looks
+    /// on is to know while that lasts.
+    pub(crate) fn news_due(&self, collector: &Collector<R::Output>) -> Option<Instant> {
+        if self.chronicle.is_observed() { collector.news_due() } else { None }
     }
 
     pub(crate) fn tell_of_head(&self, collector: &mut Collector<R::Output>) {

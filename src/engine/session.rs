@@ -696,10 +696,11 @@ impl<R: Runner> Streaming<R> {
 
     fn wait(&mut self, run: &Run<R>) -> News {
         let collector = &mut unlocked(&mut self.ends).collector;
-        if self.total.is_some() {
-            return collector.wait(&run.exchange, self.total, None);
+        let due = run.news_due(collector);
+        match self.total {
+            Some(_) => collector.wait(&run.exchange, self.total, due),
+            None => collector.wait_as_feeder(&run.exchange, due),
         }
-        collector.wait_as_feeder(&run.exchange)
     }
 
     fn account(&self) -> Account {

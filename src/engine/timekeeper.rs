@@ -7,6 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 use super::attendance::Attendance;
+use super::batch_work::{drop_inputs, hand_on};
 use super::call::drop_quietly;
 use super::crew::spawn;
 use super::losses::{LeftBehind, Loss};
@@ -29,7 +30,7 @@ pub(crate) struct Timekeeper {
 }
 
 /// What it knows.
-struct Watch<R: Runner> {
+pub(super) struct Watch<R: Runner> {
     run: Arc<Run<R>>,
     attendance: Arc<Attendance>,
     devices: Devices,
@@ -49,8 +50,7 @@ impl Timekeeper {
         tick: Duration,
     ) -> Result<Self, Error> {
         let (stop, stopped) = bounded(0);
-        let times = vec![CallTime::default(); devices.len()];
-        let mut watch = Watch { run, attendance, devices, tick, ticks: 0, times };
+        let mut watch = Watch::new(run, attendance, devices, tick);
         let keep_time = move || {
             while stopped.recv_timeout(watch.tick) == Err(RecvTimeoutError::Timeout) {
                 watch.tick();
@@ -74,7 +74,17 @@ impl Drop for Timekeeper {
 }
 
 impl<R: Runner> Watch<R> {
-    fn tick(&mut self) {
+    pub(super) fn new(
+        run: Arc<Run<R>>,
+        attendance: Arc<Attendance>,
+        devices: Devices,
+        tick: Duration,
+    ) -> Self {
+        let times = vec![CallTime::default(); devices.len()];
+        Watch { run, attendance, devices, tick, ticks: 0, times }
+    }
+
+    pub(super) fn tick(&mut self) {
         self.ticks += 1;
         for worker in 0..self.times.len() {
             let Some(post) = self.run.post(worker) else { break };
@@ -91,28 +101,17 @@ impl<R: Runner> Watch<R> {
     }
 
     /// The producer is in a hook for too long.
-    fn write_off(&self, worker: usize, call: Call<R::Input>) {
-        let Call { hook, items, mut copies, trial, .. } = call;
-        let limits = self.run.terms.limits;
-        let limit = match hook {
-            Hook::ProducerInit => limits.init,
-            _ => limits.item.map(|limit| limit * items.len().max(1) as u32),
-        };
-        let site =
-            Box::new(self.site(worker, &items, trial.as_ref().map_or(1, |trial| trial.attempt)));
-        let error = Error::TimedOut { hook, site, limit: limit.unwrap_or_default() };
+    fn write_off(&self, worker: usize, mut call: Call<R::Input>) {
+        let error = self.timed_out(worker, &call);
         let reason = text_of(&error);
         let left = self.run.leave_behind(Loss { worker, reason, left_behind: LeftBehind::Yes });
         match left {
-            Ok(()) => {
-                if let Some(error) = self.leave_race(worker, &items, error, &mut copies) {
-                    self.run.fail_from_aside(&items, error, worker, trial, &mut copies);
-                }
-            }
+            Ok(()) => self.pass_on(worker, &mut call, error),
             // Nobody is there who could work on what comes before.
             Err(too_few) => self.run.end_as(too_few(error)),
         }
-        drop_quietly(copies);
+        call.rest.into_iter().for_each(|part| drop_inputs(part.gathered));
+        call.copies.into_iter().flatten().for_each(drop_quietly);
         self.attendance.excuse(worker);
     }
 
@@ -131,6 +130,33 @@ impl<R: Runner> Watch<R> {
         came.err().map(|error| *error)
     }
 
+    /// What no hook has seen yet goes to the other producers; the rest has failed.
+    fn pass_on(&self, worker: usize, call: &mut Call<R::Input>, error: Error) {
+        let Call { hook, items, copies, trial, rest, .. } = call;
+        rest.drain(..).for_each(|part| hand_on(&self.run, part.gathered));
+        if let Hook::ProducerInit = hook {
+            for (&item, input) in items.iter().zip(copies.drain(..).flatten()) {
+                self.run.hand_on(item, input, trial.clone());
+            }
+            drop_quietly(error);
+            return;
+        }
+        if let Some(error) = self.leave_race(worker, items, error, copies) {
+            self.run.fail_from_aside(items, error, worker, trial.take(), copies);
+        }
+    }
+
+    fn timed_out(&self, worker: usize, call: &Call<R::Input>) -> Error {
+        let limits = self.run.terms.limits;
+        let limit = match call.hook {
+            Hook::ProducerInit => limits.init,
+            _ => limits.item.map(|limit| limit * call.items.len().max(1) as u32),
+        };
+        let attempt = call.trial.as_ref().map_or(1, |trial| trial.attempt);
+        let site = Box::new(self.site(worker, &call.items, attempt));
+        Error::TimedOut { hook: call.hook, site, limit: limit.unwrap_or_default() }
+    }
+
     fn site(&self, worker: usize, items: &[u64], attempt: u32) -> Site {
         Site {
             items: items.to_vec(),
@@ -146,7 +172,8 @@ impl<R: Runner> Watch<R> {
         if self.ticks == over {
             self.run.end_as(Error::RunTimedOut { limit });
         }
-        if self.ticks == over.saturating_add(ticks_in(grace_of(limit), self.tick)) {
+        // At each tick from then on: also who enters late is left, in a `producer_init` say.
+        if self.ticks >= over.saturating_add(ticks_in(grace_of(limit), self.tick)) {
             for worker in self.attendance.present() {
                 let reason = text_of(&Error::RunTimedOut { limit });
                 let loss = Loss { worker, reason, left_behind: LeftBehind::Yes };

@@ -67,6 +67,12 @@ impl Heads {
         }
     }
 
+    /// For how long it waits for `item` until that is news.
+    pub(crate) fn news_in(&self, item: u64) -> Duration {
+        let same = self.current.filter(|(current, _)| *current == item);
+        same.map_or(NEWS, |(_, waited)| NEWS.max(2 * self.told).saturating_sub(waited))
+    }
+
     /// The item that it waits for, and how long, each time that is twice as long as what was told before.
     pub(crate) fn news(&mut self) -> Option<(u64, Duration)> {
         let (item, waited) = self.current?;
@@ -129,8 +135,14 @@ impl Timesheet {
         *lock(&self.producers[worker])
     }
 
-    pub(crate) fn collector_left(&self, time: CollectorTime) {
+    /// `seen`: how many results of each producer, which one that was left behind in a hook does not say
+    /// itself.
+    pub(crate) fn collector_left(&self, time: CollectorTime, seen: impl Iterator<Item = u64>) {
         *lock(&self.collector) = time;
+        for (noted, seen) in self.producers.iter().zip(seen) {
+            let mut noted = lock(noted);
+            noted.items = noted.items.max(seen);
+        }
     }
 
     pub(crate) fn collector(&self) -> CollectorTime {
@@ -142,6 +154,20 @@ impl Timesheet {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wait_is_news_each_time_it_is_twice_as_long() {
+        let mut heads = Heads::default();
+        let ms = Duration::from_millis;
+        assert_eq!(heads.news_in(7), ms(100));
+        heads.add(7, ms(40));
+        assert_eq!((heads.news(), heads.news_in(7), heads.news_in(8)), (None, ms(60), ms(100)));
+        heads.add(7, ms(60));
+        assert_eq!(heads.news(), Some((7, ms(100))));
+        assert_eq!((heads.news(), heads.news_in(7)), (None, ms(100)));
+        heads.add(7, ms(100));
+        assert_eq!(heads.news(), Some((7, ms(200))));
+    }
 
     #[test]
     fn the_worst_heads_are_kept_each_with_all_its_waits() {

@@ -8,8 +8,8 @@
 /// otherwise go through the whole input. Once so many of them were cleared in a row it is the producer's fault.
 #[derive(Debug)]
 pub(crate) struct Roster {
-    /// How many producers have to fail an item, and how many items a producer, to be to blame. `None`
-    /// where nobody asks.
+    /// How many producers have to fail an item, two at least, and how many items a producer, to be to blame.
+    /// `None` where nobody asks.
     fence_after: Option<usize>,
     producers: Vec<Standing>,
 }
@@ -74,7 +74,8 @@ impl Roster {
         if suspects.iter().all(|suspect| suspect.item != item) {
             suspects.push(Suspect { item, is_cleared: false });
         }
-        if tried.len() < most && self.has_another_than(tried) {
+        // One producer's word against an item says nothing of which of the two it is.
+        if tried.len() < most.max(2) && self.has_another_than(tried) {
             return Fault::Open;
         }
         self.blame(item);
@@ -171,6 +172,17 @@ mod tests {
     }
 
     #[test]
+    fn after_one_failure_it_takes_another_producer_to_say_whose_fault_it_is() {
+        let mut roster = Roster::new(3, Some(1), []);
+        assert_eq!(roster.failed(3, &[0]), Fault::Open);
+        assert!(roster.is_suspended(0));
+        assert_eq!(roster.succeeded(3, 1), [0]);
+        assert_eq!(roster.failed(4, &[1]), Fault::Open);
+        assert_eq!(roster.failed(4, &[1, 2]), Fault::Item);
+        assert_eq!(roster.here(), 2);
+    }
+
+    #[test]
     fn bad_items_in_a_row_are_not_held_against_a_producer() {
         let mut roster = roster(2);
         for item in 0..10 {
@@ -249,7 +261,7 @@ mod tests {
             prop_assert_eq!(done.len(), bad_items.len(), "every item has an end");
             let bad_producers = producers.iter().filter(|&&is_good| !is_good).count();
             let has_good = bad_producers < producers.len();
-            if has_good && fence_after > bad_producers {
+            if has_good && fence_after.max(2) > bad_producers {
                 for (item, is_bad) in bad_items.iter().enumerate() {
                     prop_assert_eq!(done[&(item as u64)], !is_bad, "item {}", item);
                 }

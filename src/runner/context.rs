@@ -177,8 +177,8 @@ impl<'a> ConsumerContext<'a> {
     }
 
     /// Has `note` stored in the [journal](crate::Builder::journal) with the next commit, if the hook that calls
-    /// this returns `Ok`: say, how long the file is that the consumer writes. The last one counts. Without
-    /// a journal it does nothing.
+    /// this returns `Ok`: say, how long the file is that the consumer writes. The last one counts. That of
+    /// [`consumer_end`](crate::Runner::consumer_end) is stored by itself, at once. Without a journal it does nothing.
     ///
     /// # Errors
     ///

@@ -1,9 +1,15 @@
 //! Rows of the catalogue of faults that end a process, or that need one of their own: A8 (a panic
-//! inside a panic), A13, A14, C4, C10 and C11. Each test runs itself once more as a child process.
+//! inside a panic), A13, A14, C4, C10, C11 and C13. Each test runs itself once more as a child process.
 
+#[cfg(unix)]
+use std::io::{BufRead, BufReader, Read, Write};
+#[cfg(unix)]
+use std::process::Stdio;
 use std::process::{Command, Output};
+#[cfg(unix)]
+use std::time::Duration;
 
-use gangline::{Error, Hook, Order, OrderedRunner, Pool, map};
+use gangline::{Error, Hook, Order, OrderedRunner, Pool, ProducerContext, map};
 
 use crate::probe::Probe;
 use crate::support::no_hang;
@@ -15,6 +21,13 @@ const PART: &str = "GANGLINE_TEST_PART";
 /// shell. In the child itself it calls `part` and returns nothing.
 #[track_caller]
 fn in_child(name: &str, limit: &str, part: impl FnOnce() + Send + 'static) -> Option<Output> {
+    let mut child = child_of(name, limit, part)?;
+    Some(no_hang(move || child.output().unwrap()))
+}
+
+/// The command for that, which is not started yet.
+#[track_caller]
+fn child_of(name: &str, limit: &str, part: impl FnOnce() + Send + 'static) -> Option<Command> {
     if std::env::var_os(PART).is_some() {
         no_hang(part);
         return None;
@@ -27,7 +40,7 @@ fn in_child(name: &str, limit: &str, part: impl FnOnce() + Send + 'static) -> Op
     child.args([&name, "--exact", "--nocapture"]).env(PART, &name).env("MALLOC_ARENA_MAX", "1");
     // And no producer has more threads than its own, however many cores there are.
     child.env("RAYON_NUM_THREADS", "1").env_remove("RUST_BACKTRACE");
-    Some(no_hang(move || child.output().unwrap()))
+    Some(child)
 }
 
 const NO_LIMIT: &str = "true";
@@ -237,4 +250,54 @@ fn c11_no_thread_can_be_started_for_the_consumer() {
     if let Some(output) = output {
         succeeds(&output);
     }
+}
+
+/// In the child: an item lasts until the child is told to go on, with a limit of a second.
+#[cfg(unix)]
+fn works_until_told() {
+    let work = |_: &ProducerContext<'_>, _: &mut (), x: u64| {
+        std::io::Write::write_all(&mut std::io::stdout(), b"in the hook\n")?;
+        std::io::stdin().read_line(&mut String::new())?;
+        Ok(x)
+    };
+    let builder = OrderedRunner::builder(map(|_| Ok(()), work)).devices(1);
+    let mut runner = builder.item_limit(Duration::from_secs(1)).build().unwrap();
+    assert_eq!(runner.run([7]).unwrap(), [7]);
+}
+
+#[cfg(unix)]
+#[track_caller]
+fn signal(signal: &str, process: u32) {
+    let status = Command::new("kill").args([signal, &process.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// The time for which a process is stopped is no time of its hooks.
+#[test]
+#[cfg(unix)]
+fn c13_a_process_that_was_stopped_does_not_time_out() {
+    let name = "c13_a_process_that_was_stopped_does_not_time_out";
+    let Some(mut command) = child_of(name, NO_LIMIT, works_until_told) else { return };
+    no_hang(move || {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("in the hook") {
+            line.clear();
+            assert_ne!(output.read_line(&mut line).unwrap(), 0, "the child is gone");
+        }
+        signal("-STOP", child.id());
+        // What is tested is that time goes by.
+        std::thread::sleep(Duration::from_millis(1_500));
+        signal("-CONT", child.id());
+        child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+        let mut text = String::new();
+        output.read_to_string(&mut text).unwrap();
+        let status = child.wait().unwrap();
+        let mut errors = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        assert!(status.success(), "{status}: {text} {errors}");
+        assert!(text.contains("1 passed"), "{text}");
+    });
 }

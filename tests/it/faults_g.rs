@@ -3,7 +3,7 @@
 //! never disturbed would have given it.
 
 use std::fs::File;
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -309,7 +309,7 @@ fn start(name: &str, dir: &Path, limit: &str) -> Child {
 
 /// Kills a child once it has got on by so many dots. `None` where it had ended before.
 fn kill_after(mut child: Child, dots: u64) -> Option<ExitStatus> {
-    let out = child.stdout.take().unwrap();
+    let out = BufReader::with_capacity(64, child.stdout.take().unwrap());
     let dots = out.bytes().map_while(Result::ok).filter(|byte| *byte == b'.').take(dots as usize);
     dots.for_each(drop);
     // It may be anywhere by now: between items, in a commit, or at its end.

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gangline::{
-    ConsumerContext, Error, Hook, Journal, JournalError, KeyKind, MaxFailures, OnError, Order,
-    Pool, Result, Verdict,
+    CancelToken, ConsumerContext, Error, Hook, Journal, JournalError, KeyKind, MaxFailures,
+    OnError, Order, Pool, Result, Verdict,
 };
 
 use crate::hooks::{Hooks, both_orders, sorted};
@@ -19,6 +19,9 @@ both_orders! {
     nothing_is_committed_after_a_panic_of_the_consumer,
     a_flush_that_fails_fails_the_run,
     what_was_consumed_is_committed_however_a_run_ends,
+    a_run_that_took_too_long_has_committed,
+    an_input_that_fails_costs_nothing_that_was_consumed,
+    failures_are_committed_where_there_are_too_many,
     a_run_that_is_told_to_end_misses_no_item,
     a_failure_is_not_hidden_by_an_input_that_ends_with_it,
     notes_count_if_their_hook_succeeds,
@@ -116,7 +119,7 @@ fn nothing_is_committed_after_a_panic_of_the_consumer(order: Order) {
     for hook in [Hook::ConsumerWork, Hook::ConsumerSkipped] {
         for cancels in [false, true] {
             let (place, flushes) = (Place::new(), Arc::new(AtomicU64::new(0)));
-            let token = gangline::CancelToken::new();
+            let token = CancelToken::new();
             let cancel = token.clone();
             let panics = Arc::new(move || {
                 if cancels {
@@ -146,7 +149,7 @@ fn nothing_is_committed_after_a_panic_of_the_consumer(order: Order) {
 fn a_flush_that_fails_fails_the_run(order: Order) {
     for (cancels, panics) in [(false, false), (false, true), (true, false)] {
         let (place, flushes) = (Place::new(), Arc::new(AtomicU64::new(0)));
-        let token = gangline::CancelToken::new();
+        let token = CancelToken::new();
         let (count, cancel) = (flushes.clone(), token.clone());
         // Should it be called once more it succeeds, as a second `sync` may after one that failed.
         let hooks = Hooks::new().flush(move |_| match count.fetch_add(1, SeqCst) {
@@ -176,61 +179,64 @@ fn a_flush_that_fails_fails_the_run(order: Order) {
     }
 }
 
-/// Each ends the run in its own way after ten items, or more in order of completion.
+/// How the consumer ends a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Error,
+    Cancel,
+    CancelAndError,
+    Stop,
+    Finish,
+}
+
+impl End {
+    const ALL: [End; 5] = [End::Error, End::Cancel, End::CancelAndError, End::Stop, End::Finish];
+
+    fn strike(self, cx: &ConsumerContext<'_>, token: &CancelToken) -> Result<()> {
+        match self {
+            End::Error => return Err("bad".into()),
+            End::CancelAndError => {
+                token.cancel();
+                return Err("it has seen it".into());
+            }
+            End::Cancel => token.cancel(),
+            End::Stop => cx.stop(),
+            End::Finish => token.finish(),
+        }
+        Ok(())
+    }
+
+    fn is_success(self) -> bool {
+        matches!(self, End::Stop | End::Finish)
+    }
+}
+
 fn what_was_consumed_is_committed_however_a_run_ends(order: Order) {
-    type Consume = Box<dyn Fn(&ConsumerContext<'_>) -> Result<()> + Send + Sync>;
-    let ends: [(&str, fn(&gangline::CancelToken) -> Consume); 5] = [
-        ("error", |_| Box::new(|_| Err("bad".into()))),
-        ("cancel", |token| {
-            let token = token.clone();
-            Box::new(move |_| {
-                token.cancel();
-                Ok(())
-            })
-        }),
-        ("cancel and error", |token| {
-            let token = token.clone();
-            Box::new(move |_| {
-                token.cancel();
-                Err("seen it".into())
-            })
-        }),
-        ("stop", |_| {
-            Box::new(|cx| {
-                cx.stop();
-                Ok(())
-            })
-        }),
-        ("finish", |token| {
-            let token = token.clone();
-            Box::new(move |_| {
-                token.finish();
-                Ok(())
-            })
-        }),
-    ];
-    for (name, end) in ends {
+    for end in End::ALL {
         let (place, flushes) = (Place::new(), Arc::new(AtomicU64::new(0)));
-        let token = gangline::CancelToken::new();
-        let (end, consumed) = (end(&token), AtomicU64::new(0));
+        let (token, consumed) = (CancelToken::new(), AtomicU64::new(0));
+        let ends = token.clone();
         let hooks = Hooks::new()
             .consume(move |cx, _| match consumed.fetch_add(1, SeqCst) {
-                9 => end(cx),
+                9 => end.strike(cx, &ends),
                 _ => Ok(()),
             })
             .flush(counting(&flushes));
         let builder = Pool::builder(hooks).order(order).devices(2).cancel_token(token);
         let mut pool = builder.journal(at_the_end(&place)).build().unwrap();
-        let outcome = pool.run(0..1_000_000);
-        assert_eq!(outcome.is_ok(), name == "stop" || name == "finish", "{name}");
-        assert_eq!((flushes.load(SeqCst), place.commits().len()), (1, 1), "{name}");
+        assert_eq!(pool.run(0..1_000_000).is_ok(), end.is_success(), "{end:?}");
+        assert_eq!((flushes.load(SeqCst), place.commits().len()), (1, 1), "{end:?}");
         let ok = pool.account().ok;
-        assert_eq!(place.counts(), (ok, 0), "{name}");
-        if name != "finish" {
-            assert_eq!(ok, if name.ends_with("error") { 9 } else { 10 });
+        assert_eq!(place.counts(), (ok, 0), "{end:?}");
+        match end {
+            End::Error | End::CancelAndError => assert_eq!(ok, 9),
+            End::Cancel | End::Stop => assert_eq!(ok, 10),
+            End::Finish => assert!(ok >= 10),
         }
     }
-    // Failures elsewhere.
+}
+
+fn a_run_that_took_too_long_has_committed(order: Order) {
     let place = Place::new();
     let gate = Arc::new(Gate::new());
     let stuck = gate.clone();
@@ -246,7 +252,9 @@ fn what_was_consumed_is_committed_however_a_run_ends(order: Order) {
     assert!(matches!(error, Error::RunTimedOut { .. }), "{error:#}");
     gate.open();
     assert_eq!(place.counts(), (10, 0));
+}
 
+fn an_input_that_fails_costs_nothing_that_was_consumed(order: Order) {
     let place = Place::new();
     let input = (0..20).map(|x| if x == 10 { Err("no more") } else { Ok(x) });
     let mut pool = pool_of_one(order, &place);
@@ -255,7 +263,10 @@ fn what_was_consumed_is_committed_however_a_run_ends(order: Order) {
     if order == Order::Input {
         assert_eq!(rest(&place, 20), (10..20).collect::<Vec<_>>());
     }
+}
 
+/// Also what is one too many: the consumer was told of it.
+fn failures_are_committed_where_there_are_too_many(order: Order) {
     let place = Place::new();
     let hooks = Hooks::new().work(|_, x| if x >= 10 { Err("bad".into()) } else { Ok(x) });
     let limited = builder(hooks, order, KeyKind::Position).max_failures(MaxFailures::from(2));
@@ -283,7 +294,7 @@ fn a_run_that_is_told_to_end_misses_no_item(order: Order) {
             .unwrap()
             .run(0..50)
             .unwrap();
-        let token = gangline::CancelToken::new();
+        let token = CancelToken::new();
         let ends = token.clone();
         let hooks = Hooks::new().consume(move |cx, _| {
             if finishes {

@@ -71,17 +71,6 @@ impl<'a, I, T> Gatherer<'a, I, T> {
         self.limits
     }
 
-    /// The first of the items that wait, or the next to come.
-    pub(crate) fn first(&self) -> u64 {
-        let exchange = self.taker.exchange();
-        let mut intake = lock(&exchange.intake);
-        if !exchange.is_aborted() {
-            exchange.look_at(&mut intake);
-        }
-        let first = intake.shelf.as_ref().and_then(|(shelf, _)| shelf.first());
-        first.unwrap_or(intake.next)
-    }
-
     /// Waits for a batch, which is never empty. `None` when there will be none for this producer.
     pub(crate) fn next(&mut self) -> Option<Gathered<I>> {
         loop {

@@ -425,9 +425,10 @@ mod model {
     /// works on it, as his how-manieth, and the item, last until all the others are done.
     fn theft(producers: usize, items: u64, slow: u64, is_slow: fn(usize, u64, u64) -> bool) {
         let hub = Arc::new(Exchange::<u64, u64>::new(producers, 16, None, None));
-        let first = Taker::new(&*hub, 0);
-        (0..items).for_each(|seq| first.inbox.push((seq, seq)));
-        hub.put_back(first);
+        let mut first = lock(&hub.lanes[0].working);
+        let (inbox, _) = first.as_mut().expect("nobody has taken it");
+        (0..items).for_each(|seq| inbox.push((seq, seq)));
+        drop(first);
         let done = Arc::new((Mutex::new(0), Condvar::new()));
         let work = |lane| {
             let (hub, done) = (hub.clone(), done.clone());

@@ -7,10 +7,11 @@ use shuttle::thread::{self, JoinHandle};
 
 use super::{check, feed};
 use crate::cancel::Interrupt;
+use crate::engine::chronicle::{Chronicle, Detail};
 use crate::engine::collector::Collector;
 use crate::engine::exchange::Taker;
 use crate::engine::relay::Relay;
-use crate::engine::run::Run;
+use crate::engine::run::{Run, Shape};
 use crate::engine::window::Window;
 use crate::error::{Error, Result};
 use crate::order::Order;
@@ -57,7 +58,7 @@ fn stage_producers(
             let mut next = taker.next();
             while let Some((seq, item)) = next {
                 let outcome = match fails_at == Some(item) {
-                    true => run.judge(seq, Error::Closed {}, None).map(Err),
+                    true => run.judge(seq, Error::Closed {}, lane, None, None).map(Err),
                     false => Some(Ok(item)),
                 };
                 next = match outcome {
@@ -83,10 +84,14 @@ enum End {
 
 /// The feeder, the first stage, the relay, the second stage and its consumer.
 fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
-    let first = Arc::new(Run::<Pass>::new(order, 2, windows[0], None, Arc::default(), None));
+    let stage = |producers, window, upstream| {
+        let shape = Shape { order, producers, window, batching: None };
+        let chronicle = Arc::new(Chronicle::new(producers, None, Detail::Run));
+        Arc::new(Run::<Pass>::new(shape, Arc::default(), [], upstream, chronicle, None))
+    };
+    let first = stage(2, windows[0], None);
     let upstream: Arc<dyn RunControl> = first.clone();
-    let second =
-        Arc::new(Run::<Pass>::new(order, 1, windows[1], None, Arc::default(), Some(upstream)));
+    let second = stage(1, windows[1], Some(upstream));
     let fails = |stage| match end {
         End::Fails(at, item) if at == stage => Some(item),
         _ => None,

@@ -16,10 +16,10 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     ///
     /// With [`OnError::Skip`] the item is left out and the run goes on. That goes for an error or panic of
     /// `producer_work` and of the hook for batches, for an `Err` of the input of
-    /// [`try_run`](Handle::try_run), and for items that a [limit](Builder::cost) refuses. The consumer
+    /// [`try_run`](crate::Handle::try_run), and for items that a [limit](Builder::cost) refuses. The consumer
     /// gets a call of [`consumer_skipped`](Runner::consumer_skipped) in the item's place;
-    /// [`account`](Handle::account) counts it as failed, and [`failures`](Handle::failures) has the
-    /// error. A [stream](Handle::stream) yields the error and goes on.
+    /// [`account`](crate::Handle::account) counts it as failed, and [`failures`](crate::Handle::failures) has the
+    /// error. A [stream](crate::Handle::stream) yields the error and goes on.
     ///
     /// What still ends the run: a hook of the consumer that fails, since what it writes to will not be
     /// there for the next item either ([`classify`](Builder::classify) can say otherwise of an error that
@@ -142,11 +142,11 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     }
 
     /// Fences a producer off whose device fails: after `failures` items in a row that it failed and others
-    /// were done with. And blames an item once so many different producers have failed it. No producer is
-    /// fenced off without it.
+    /// were done with. And blames an item once so many different producers, two at least, have failed it. No
+    /// producer is fenced off without it.
     ///
     /// It has to be known whose fault a failure is. So an item that fails is tried by another producer at
-    /// once, before it is judged, until one is done with it, or `failures` producers have failed it, or all
+    /// once, before it is judged, until one is done with it, or so many producers have failed it, or all
     /// there are; only then [`retries`](Builder::retries) and [`on_error`](Builder::on_error) say what becomes
     /// of it. (Each try is an [attempt](crate::ProducerContext::attempt). What [`classify`](Builder::classify)
     /// says outright, [`Skip`](Verdict::Skip) or [`Stop`](Verdict::Stop), goes at once.) Meanwhile a
@@ -238,9 +238,9 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// least [`min_producers`](Builder::min_producers). Items of a [batch](Builder::batch) are worked on
     /// together, and have so much time for each of them. They time out together.
     ///
-    /// The limit is kept by a thread that ticks, sixteen times within the limit but at most every
-    /// millisecond, so a producer is written off up to two ticks late. Time in which the whole process does not run (stopped by a signal, a
-    /// machine asleep) counts as one tick.
+    /// The limit is kept by a thread that ticks, sixteen times within the shortest limit but at most every
+    /// millisecond, so a producer is written off up to two ticks late. Time in which the whole process does not
+    /// run (stopped by a signal, a machine asleep) counts as one tick.
     ///
     /// The place of a producer that was written off stays empty until the runner is closed and activated.
     /// Should its hook return after all, what it returns is dropped, `producer_end` is called, and the thread
@@ -254,7 +254,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
 
     /// How long a `producer_init` may take. One that takes longer is left behind as by
     /// [`item_limit`](Builder::item_limit): building fails with [`Error::TimedOut`], unless enough others
-    /// are [ready](Builder::min_producers).
+    /// are [ready](Builder::min_producers). Where a state is made anew during a run, that goes on with the
+    /// other producers, and they work on the items that this one had.
     ///
     /// 0 is refused by [`build`](Builder::build).
     pub fn init_limit(mut self, limit: Duration) -> Self {
@@ -265,8 +266,10 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// How long a run, or a stream, may take. One that takes longer ends with [`Error::RunTimedOut`].
     ///
     /// Hooks that are running are asked to give up, as by a cancel; those that have not returned within a
-    /// sixteenth of the limit, or 100 ms if that is more, are left behind, also one of the consumer. Only
-    /// an iterator that does not return from `next()` cannot be left.
+    /// sixteenth of the limit, or 100 ms if that is more, are left behind, also one of the consumer: should it
+    /// return after all, no other hook is called, and its state is dropped. Only an iterator that does not
+    /// return from `next()` cannot be left. In a [pipeline](crate::Pipeline) the limit is that of its own stage,
+    /// whose hooks are the only ones that it leaves behind.
     ///
     /// 0 is refused by [`build`](Builder::build).
     pub fn run_limit(mut self, limit: Duration) -> Self {

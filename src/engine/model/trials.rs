@@ -1,0 +1,334 @@
+//! Models of producers that fail and that are written off: the threads are those of a run, with hooks
+//! that do nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use shuttle::sync::atomic::AtomicU64;
+use shuttle::thread::{self, JoinHandle};
+
+use super::feed;
+use crate::batch::{Batch, Batching};
+use crate::cfg::CfgNode;
+use crate::device::Devices;
+use crate::engine::attendance::Attendance;
+use crate::engine::chronicle::{Chronicle, Detail};
+use crate::engine::collector::Collector;
+use crate::engine::post::{Call, Post};
+use crate::engine::producer::{Join, NO_CEILING, Producer, Shared};
+use crate::engine::run::{Run, Shape};
+use crate::engine::terms::Terms;
+use crate::engine::timekeeper::Watch;
+use crate::engine::window::Window;
+use crate::error::{Hook, Result};
+use crate::limits::Limits;
+use crate::order::Order;
+use crate::policy::{Backoff, OnError, Policy};
+use crate::runner::{ConsumerContext, ProducerContext, Runner, Station, Wanted};
+use crate::sync::{atomic, now};
+
+const SCHEDULES: usize = 3_000;
+
+fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), SCHEDULES);
+    shuttle::check_pct(model, SCHEDULES, 3);
+}
+
+/// Whether a producer fails an item.
+type Fails = fn(worker: usize, item: u64) -> bool;
+
+/// Passes on what it does not fail. A batch fails as a whole, with its inputs in their place.
+struct Script(Fails);
+
+impl Runner for Script {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = ();
+    type ConsumerState = ();
+    type Summary = ();
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+    fn producer_work(&self, cx: &ProducerContext<'_>, (): &mut (), item: u64) -> Result<u64> {
+        thread::yield_now();
+        if (self.0)(cx.worker(), item) { Err("fails".into()) } else { Ok(item) }
+    }
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        (): &mut (),
+        inputs: &mut Vec<u64>,
+    ) -> Result<Vec<Result<u64>>> {
+        inputs.iter().map(|&item| Ok(Ok(self.producer_work(cx, &mut (), item)?))).collect()
+    }
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
+        unreachable!("the model has a consumer of its own")
+    }
+    fn consumer_work(&self, _: &ConsumerContext<'_>, (): &mut (), _: u64) -> Result<()> {
+        unreachable!("the model has a consumer of its own")
+    }
+    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
+        unreachable!("the model has a consumer of its own")
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Scene {
+    producers: usize,
+    window: usize,
+    items: u64,
+    batch: Option<Batch>,
+    fence_after: Option<usize>,
+    retries: u32,
+    fails: Fails,
+    /// How often somebody looks whether a producer is in a hook for too long; each can be, at the third look.
+    looks: usize,
+}
+
+const PASSES: Scene = Scene {
+    producers: 2,
+    window: 3,
+    items: 4,
+    batch: None,
+    fence_after: None,
+    retries: 0,
+    fails: |_, _| false,
+    looks: 0,
+};
+
+impl Scene {
+    fn run(&self) -> Arc<Run<Script>> {
+        let copies = self.retries > 0 || self.fence_after.is_some();
+        let policy = Policy {
+            on_error: OnError::Skip,
+            retries: self.retries,
+            backoff: Backoff { first: Duration::ZERO, most: Duration::ZERO },
+            fence_after: self.fence_after,
+            ..Policy::default()
+        };
+        let item = (self.looks > 0).then(|| Duration::from_millis(1));
+        let terms = Terms {
+            policy,
+            copy: copies.then_some(u64::clone as fn(&u64) -> u64),
+            limits: Limits { item, ..Limits::default() },
+            ..Terms::default()
+        };
+        let shape = Shape {
+            order: Order::Input,
+            producers: self.producers,
+            window: self.window,
+            batching: self.batch.map(Batching::new),
+        };
+        let chronicle = Arc::new(Chronicle::new(self.producers, None, Detail::Run));
+        Arc::new(Run::new(shape, Arc::new(terms), [], None, chronicle, None))
+    }
+
+    /// Each item that was consumed or left out, and whether it was consumed; the producers that were lost.
+    fn play(self) -> (Arc<Run<Script>>, Vec<(u64, bool)>) {
+        let run = self.run();
+        let attendance = Attendance::new(self.producers);
+        let devices: Devices = format!("cpu*{}", self.producers).parse().expect("it is one");
+        let threads = producers(&run, &attendance, &devices, self.fails);
+        let keeper = {
+            let tick = Duration::from_millis(1);
+            let mut watch = Watch::new(run.clone(), attendance.clone(), devices, tick);
+            thread::spawn(move || {
+                for _ in 0..self.looks {
+                    watch.tick();
+                    thread::yield_now();
+                }
+            })
+        };
+        let consumer = {
+            let run = run.clone();
+            thread::spawn(move || consume(&run, self.window))
+        };
+        feed(&run.exchange, self.items, &AtomicU64::new(0));
+        let seen = consumer.join().unwrap();
+        attendance.end();
+        assert!(attendance.present().is_empty());
+        keeper.join().unwrap();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        (run, seen)
+    }
+}
+
+fn station(devices: &Devices, worker: usize) -> Station {
+    Station {
+        worker,
+        cfg: Arc::new(CfgNode::default()),
+        said_one_by_one: Arc::default(),
+        place: devices.place(worker).expect("there are so many").clone(),
+        gpus: None,
+    }
+}
+
+fn producers(
+    run: &Arc<Run<Script>>,
+    attendance: &Arc<Attendance>,
+    devices: &Devices,
+    fails: Fails,
+) -> Vec<JoinHandle<()>> {
+    let count = devices.len();
+    let shared = Shared {
+        stateless: Arc::default(),
+        inits: (0..count).map(|_| AtomicU64::new(0)).collect(),
+        ceilings: (0..count).map(|_| AtomicU64::new(NO_CEILING)).collect(),
+        left: (0..count).map(|_| atomic::AtomicBool::new(false)).collect(),
+    };
+    let produce = |worker| {
+        let (run, attendance, shared) = (run.clone(), attendance.clone(), shared.clone());
+        let station = station(devices, worker);
+        thread::spawn(move || {
+            let runner = Arc::new(Script(fails));
+            let producer = Producer::new(runner, station, shared, &Wanted::all()).unwrap();
+            // Not the model's, so nothing may wait for it.
+            let (sender, runs) = crossbeam_channel::bounded(1);
+            sender.send(Join { run, ready: None, attendance }).unwrap();
+            drop(sender);
+            producer.serve(&runs).unwrap();
+        })
+    };
+    (0..count).map(produce).collect()
+}
+
+fn consume(run: &Run<Script>, window: usize) -> Vec<(u64, bool)> {
+    let window = Window::fixed(window);
+    let mut collector = Collector::new(&run.exchange, Order::Input, window, now());
+    let (mut seen, mut total) = (vec![], None);
+    while let Some((seq, outcome)) = run.next_result(&mut collector, &mut total) {
+        assert!(outcome.as_ref().is_ok_and(|&item| item == seq) || outcome.is_err());
+        seen.push((seq, outcome.is_ok()));
+        collector.done(&run.exchange);
+    }
+    run.abort();
+    drop(collector.leave(&run.exchange));
+    seen
+}
+
+fn all_ok_but(items: u64, failed: &[u64]) -> Vec<(u64, bool)> {
+    (0..items).map(|item| (item, !failed.contains(&item))).collect()
+}
+
+#[test]
+fn a_producer_that_fails_everything() {
+    let scene = Scene { fence_after: Some(2), fails: |worker, _| worker == 0, ..PASSES };
+    check(move || {
+        let (run, seen) = scene.play();
+        assert_eq!(seen, all_ok_but(4, &[]));
+        assert!(run.losses().iter().all(|loss| loss.worker == 0));
+    });
+}
+
+#[test]
+fn a_producer_that_fails_everything_in_a_window_smaller_than_their_number() {
+    let fails: Fails = |worker, _| worker == 1;
+    let scene = Scene { producers: 3, window: 2, fence_after: Some(1), fails, ..PASSES };
+    check(move || assert_eq!(scene.play().1, all_ok_but(4, &[])));
+}
+
+/// Everybody is suspended in turn, and has to try what the others failed.
+#[test]
+fn bad_items_on_good_producers() {
+    let fails: Fails = |_, item| item != 2;
+    let scene = Scene { window: 2, fence_after: Some(2), fails, ..PASSES };
+    check(move || {
+        let (run, seen) = scene.play();
+        assert_eq!(seen, all_ok_but(4, &[0, 1, 3]));
+        assert!(run.losses().is_empty());
+    });
+}
+
+#[test]
+fn a_bad_producer_and_a_bad_item() {
+    let fails: Fails = |worker, item| worker == 0 || item == 1;
+    let scene = Scene { producers: 3, fence_after: Some(2), retries: 3, fails, ..PASSES };
+    check(move || assert_eq!(scene.play().1, all_ok_but(4, &[1])));
+}
+
+#[test]
+fn a_producer_that_fails_batches() {
+    let fails: Fails = |worker, _| worker == 0;
+    let batch = Some(Batch::of(2));
+    let scene = Scene { batch, fence_after: Some(2), fails, ..PASSES };
+    check(move || assert_eq!(scene.play().1, all_ok_but(4, &[])));
+}
+
+/// Whoever is written off, and whenever: what it had is done by others, or has failed, once.
+fn check_written_off(scene: Scene) {
+    check(move || {
+        let (run, seen) = scene.play();
+        let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
+        let all = if run.is_doomed() { seen.len() as u64 } else { scene.items };
+        assert_eq!(items, (0..all).collect::<Vec<_>>());
+        let failed = seen.iter().filter(|(_, is_ok)| !is_ok).count();
+        assert!(failed == 0 || !run.losses().is_empty() || scene.batch.is_some());
+    });
+}
+
+#[test]
+fn producers_that_are_written_off_at_an_item() {
+    check_written_off(Scene { looks: 5, ..PASSES });
+}
+
+#[test]
+fn producers_that_are_written_off_at_an_item_that_can_be_tried_again() {
+    check_written_off(Scene { producers: 3, looks: 5, retries: 1, ..PASSES });
+}
+
+/// Of a batch that was split the producer has a part in hand that nobody else knows of.
+#[test]
+fn producers_that_are_written_off_at_a_batch() {
+    let batch = Some(Batch::of(3));
+    check_written_off(Scene { looks: 5, batch, fails: |_, item| item == 2, ..PASSES });
+}
+
+#[test]
+fn a_call_is_ended_by_its_producer_or_written_off_and_never_both() {
+    check(|| {
+        let post = Arc::new(Post::new());
+        let keeper = {
+            let post = post.clone();
+            thread::spawn(move || {
+                let looks = (0..4).map(|_| {
+                    let (call, _) = post.current();
+                    (call != 0).then(|| post.write_off(call)).flatten()
+                });
+                looks.flatten().flat_map(|call: Call<u64>| call.items).collect::<Vec<_>>()
+            })
+        };
+        let mut ended = Vec::new();
+        for item in 0..3 {
+            let (hook, items) = (Hook::ProducerWork, vec![item]);
+            post.begin(1, Call { hook, items, copies: vec![], trial: None, rest: vec![] });
+            let Some(call) = post.end() else { break };
+            ended.extend(call.items);
+        }
+        let written_off = keeper.join().unwrap();
+        assert_eq!(ended.len() + written_off.len(), 3.min(ended.len() + 1));
+        assert!(written_off.iter().all(|item| *item == ended.len() as u64));
+    });
+}
+
+#[test]
+fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
+    check(|| {
+        let attendance = Attendance::new(2);
+        let stays = attendance.enter(0);
+        let leaves = {
+            let attendance = attendance.clone();
+            thread::spawn(move || drop(attendance.enter(1)))
+        };
+        let excuses = {
+            let attendance = attendance.clone();
+            thread::spawn(move || attendance.excuse(0))
+        };
+        attendance.end();
+        assert!(attendance.present().is_empty());
+        assert!(attendance.enter(1).is_none(), "it is over");
+        leaves.join().unwrap();
+        excuses.join().unwrap();
+        drop(stays);
+    });
+}
