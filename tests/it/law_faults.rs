@@ -190,15 +190,19 @@ impl Script {
         self.on_error == OnError::Skip
             && self.min_producers.is_none_or(|least| least == 1)
             && self.devices.contains(&Device::Works)
+            && (self.fence_after.is_none() || self.is_clear())
     }
 
-    /// Whether it has to be found out of each failure whose fault it is. An item that fails now and then
-    /// looks like the fault of who failed it.
+    /// Whether an item that fails somewhere and not elsewhere is the fault of the device. One that fails now
+    /// and then looks like that of a device that works.
+    fn is_clear(&self) -> bool {
+        self.items.iter().all(|item| !matches!(item, Item::Fails(1..5)))
+    }
+
+    /// Whether it has to be found out of each failure whose fault it is.
     fn tells_items_from_devices(&self) -> bool {
         let bad = self.devices.iter().filter(|&&device| device != Device::Works).count();
-        let is_clear = |item: &Item| !matches!(item, Item::Fails(1..5));
-        self.fence_after.is_some_and(|failures| failures.max(2) > bad)
-            && self.items.iter().all(is_clear)
+        self.is_clear() && self.fence_after.is_some_and(|failures| failures.max(2) > bad)
     }
 
     fn check_account(&self, account: Account, told: &[(u64, bool)], pulled: u64) {
