@@ -71,7 +71,7 @@ impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
 
 impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
     /// Collects a result for each item, in the order of the input: its output, or what it failed with. The
-    /// summary of a run is a `Vec` of [`TaskResult`]s.
+    /// summary of a run is a `Vec` of [`TaskResult`](crate::TaskResult)s.
     ///
     /// Use it where errors are [skipped](crate::Builder::on_error): a run that stops at the first error has no
     /// summary. [`key`](crate::Builder::key) gives items the names that are in the results.

@@ -3,12 +3,12 @@
 //!
 //! Not here yet, since something is missing for it:
 //!
-//! - A3, A9, A20, and the hanging halves of A15: time limits for hooks.
-//! - A1 with fewer devices than asked for, A6 with other policies, A22: policies for errors, retries.
+//! - The hanging half of A15: `producer_end` has no limit.
 //! - A11, A12: values that travel to another process.
-//! - A24, as far as it is about what a terminal shows: reports.
 //!
-//! A13, A14 and what else ends the process: `faults_child`.
+//! Elsewhere: A1, A5 and A22 with policies in `faults_survival`, A3, A9 and A20 in `time_limits`, A6 with
+//! other policies in `policy_skip` and `policy_retries`, A24 in `destructors` and `faults_survival`, A13, A14 and
+//! what else ends the process in `faults_child`.
 
 use std::sync::{Arc, Barrier};
 

@@ -3,12 +3,8 @@
 //! not there (`cuda:7` of two) is tested beside `Devices`, on machines that are made up. There are no
 //! devices to fall back to (D3).
 //!
-//! Not here yet, since something is missing for it:
-//!
-//! - D4, D6, D7, D8: retries and policies for devices.
-//! - D9 in the middle of a run: policies for devices. Here the next run fails, and says so.
-//!
-//! Elsewhere: D5 in `batch_memory`, D10 in `candle`, D11 in `cpu_threads`.
+//! Elsewhere: D4 in `policy_retries`, D6 in `fencing`, D7, D8 and D9 in the middle of a run in
+//! `faults_survival`, D5 in `batch_memory`, D10 in `candle`, D11 in `cpu_threads`.
 
 use gangline::{Error, Hook, Order, Pool};
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shuttle::sync::atomic::AtomicU64;
+use shuttle::sync::atomic::{AtomicBool, AtomicU64};
 use shuttle::thread::{self, JoinHandle};
 
 use super::feed;
@@ -127,7 +127,8 @@ impl Scene {
     /// Each item that was consumed or left out, and whether it was consumed; the producers that were lost.
     fn play(self) -> (Arc<Run<Script>>, Vec<(u64, bool)>) {
         let run = self.run();
-        let attendance = Attendance::new(self.producers);
+        let attendance =
+            Attendance::new((0..self.producers).map(|_| AtomicBool::new(false)).collect());
         let devices: Devices = format!("cpu*{}", self.producers).parse().expect("it is one");
         let threads = producers(&run, &attendance, &devices, self.fails);
         let keeper = {
@@ -301,7 +302,10 @@ fn a_call_is_ended_by_its_producer_or_written_off_and_never_both() {
         let mut ended = Vec::new();
         for item in 0..3 {
             let (hook, items) = (Hook::ProducerWork, vec![item]);
-            post.begin(1, Call { hook, items, copies: vec![], trial: None, rest: vec![] });
+            post.begin(
+                1,
+                Call { hook, items, copies: vec![], trial: None, rest: vec![], since: None },
+            );
             let Some(call) = post.end() else { break };
             ended.extend(call.items);
         }
@@ -314,7 +318,7 @@ fn a_call_is_ended_by_its_producer_or_written_off_and_never_both() {
 #[test]
 fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
     check(|| {
-        let attendance = Attendance::new(2);
+        let attendance = Attendance::new((0..2).map(|_| AtomicBool::new(false)).collect());
         let stays = attendance.enter(0);
         let leaves = {
             let attendance = attendance.clone();
