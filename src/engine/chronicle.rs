@@ -120,7 +120,7 @@ impl Chronicle {
         lock(&self.feed.as_ref()?.pens[worker]).take()
     }
 
-    /// Whether somebody looks on.
+    /// Whether somebody looks on, at each item too.
     pub(crate) fn is_observed(&self) -> bool {
         self.feed.is_some()
     }
@@ -131,11 +131,6 @@ impl Chronicle {
         if let Some(feed) = &self.feed {
             feed.consumed.store(items, Ordering::Relaxed);
         }
-    }
-
-    /// Whether what happens for each item goes to somebody.
-    pub(crate) fn is_fed(&self) -> bool {
-        self.feed.is_some()
     }
 
     pub(crate) fn recorder(&self) -> &Mutex<Recorder> {

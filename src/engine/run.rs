@@ -329,7 +329,7 @@ impl<R: Runner> Run<R> {
 
     /// Whether anybody wants to know of each item that is consumed.
     pub(crate) fn is_watched(&self) -> bool {
-        self.asks_for_names() || self.terms.limits.run.is_some() || self.chronicle.is_fed()
+        self.asks_for_names() || self.terms.limits.run.is_some() || self.chronicle.is_observed()
     }
 
     /// Until when a collector may sleep, should it wait for an item that stands in the way of others: who looks

@@ -18,10 +18,10 @@ pub(super) struct Races<I> {
     took: Duration,
 }
 
-/// One item, with two producers on it.
+/// One item that is worked on twice. By whom is not said: one of the two producers may hand the item on, if it
+/// cannot make its state anew.
 #[derive(Debug)]
 struct Race<I> {
-    runners: [usize; 2],
     unfinished: u32,
     state: State<I>,
 }
@@ -77,7 +77,7 @@ impl<I, T> Exchange<I, T> {
         };
         let trial = trial.unwrap_or_else(|| Box::new(Trial::default()));
         let trial = Box::new(Trial { tried: vec![slow], ..*trial });
-        let race = Race { runners: [slow, worker], unfinished: 2, state: State::Open };
+        let race = Race { unfinished: 2, state: State::Open };
         races.open.insert(seq, race);
         Some((seq, Retry { input, due: now(), trial }))
     }
@@ -96,7 +96,9 @@ impl<I, T> Exchange<I, T> {
         let posts = self.posts.as_ref()?.iter().enumerate();
         let others = posts.filter(|(other, _)| *other != worker);
         let calls = others.filter_map(|(other, post)| Some((post.item_with_copy()?, other)));
-        let ((seq, since), slow) = calls.min_by_key(|((seq, _), _)| *seq)?;
+        // Who helps has a copy too, and a third start would be counted for one of the two.
+        let alone = calls.filter(|((seq, _), _)| !races.open.contains_key(seq));
+        let ((seq, since), slow) = alone.min_by_key(|((seq, _), _)| *seq)?;
         let due = since + copy_after(races.mean());
         Some((slow, if due <= now { Turn::Now(seq) } else { Turn::At(due) }))
     }
@@ -135,22 +137,16 @@ impl<I, T> Exchange<I, T> {
         copy: Option<I>,
     ) -> Finish<T, I> {
         let mut races = lock(&self.races);
-        let Some(race) = races.open.get_mut(&seq).filter(|race| race.runners.contains(&worker))
-        else {
-            return Finish::Counts(came, copy);
-        };
+        let Some(race) = races.open.get_mut(&seq) else { return Finish::Counts(came, copy) };
         race.unfinished -= 1;
         let is_last = race.unfinished == 0;
-        let other = race.runners[usize::from(race.runners[0] == worker)];
         let finish = match (std::mem::replace(&mut race.state, State::Won), came) {
             (State::Won, came) => Finish::Nothing(Some(came), copy),
             (State::Open, Ok(output)) => {
-                self.posts
-                    .as_ref()
-                    .expect("there is a race")
-                    .get(other)
-                    .into_iter()
-                    .for_each(|post| post.has_lost(seq));
+                let posts = self.posts.iter().flatten().enumerate();
+                posts
+                    .filter(|(other, _)| *other != worker)
+                    .for_each(|(_, post)| post.has_lost(seq));
                 Finish::Counts(Ok(output), copy)
             }
             (State::Open, Err(error)) => {
@@ -182,5 +178,57 @@ impl<I, T> Exchange<I, T> {
 fn drop_errors<I>(race: Option<Race<I>>) {
     if let Some(Race { state: State::Failed(error, copy), .. }) = race {
         crate::engine::call::drop_quietly((error, copy));
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::engine::post::Call;
+    use crate::error::Hook;
+
+    /// The first of three producers has been at item 5 for long, and nothing else is there.
+    fn standing_still() -> Exchange<u64, u64> {
+        let exchange = Exchange::new(3, 8, None, None).with_races();
+        exchange.hints.starving.store(true, Ordering::Relaxed);
+        exchange.hints.has_nothing_for_collector.store(true, Ordering::Relaxed);
+        begin(&exchange, 0);
+        exchange
+    }
+
+    fn begin(exchange: &Exchange<u64, u64>, worker: usize) {
+        let since = Some(now() - Duration::from_secs(1));
+        let (hook, items, copies) = (Hook::ProducerWork, vec![5], vec![Some(5)]);
+        let call = Call { hook, items, copies, trial: None, rest: vec![], since };
+        exchange.posts.as_ref().unwrap()[worker].begin(1, call);
+    }
+
+    fn counts(finish: Finish<u64, u64>) -> bool {
+        matches!(finish, Finish::Counts(..))
+    }
+
+    #[test]
+    fn an_item_is_not_started_a_third_time() {
+        let exchange = standing_still();
+        assert_eq!(exchange.enter_race(1).unwrap().0, 5);
+        begin(&exchange, 1);
+        assert!(exchange.enter_race(2).is_none(), "the second has a copy, and is slow too");
+        assert_eq!(exchange.race_turn(2), Turn::Nothing);
+        assert!(counts(exchange.finish(5, 1, Ok(5), None)));
+        assert!(
+            exchange.posts.as_ref().unwrap()[0].is_left(),
+            "the first is told that it has lost"
+        );
+        assert!(!counts(exchange.finish(5, 0, Ok(5), None)));
+        assert!(!exchange.has_races());
+    }
+
+    #[test]
+    fn an_item_that_was_handed_on_by_its_helper_is_delivered_once() {
+        let exchange = standing_still();
+        assert!(exchange.enter_race(1).is_some());
+        assert!(counts(exchange.finish(5, 2, Ok(5), None)));
+        assert!(!counts(exchange.finish(5, 0, Ok(5), None)));
     }
 }
