@@ -286,6 +286,9 @@ mod batch;
 mod batches;
 mod cancel;
 mod cfg;
+#[cfg(all(feature = "cli", target_os = "linux"))]
+#[doc(hidden)]
+pub mod cli;
 mod closures;
 #[cfg(feature = "rayon")]
 mod cpu_threads;

@@ -103,6 +103,15 @@ impl Progress {
         self
     }
 
+    /// Does something while no lines are on the terminal of standard error: for what writes to it beside them.
+    /// They are back when it returns.
+    pub fn suspend<T>(write: impl FnOnce() -> T) -> T {
+        match Screen::of_stderr() {
+            Some(screen) => screen.suspend(write),
+            None => write(),
+        }
+    }
+
     fn on(output: Output) -> Self {
         let (desc, next_frame) = (String::new(), FIRST_FRAME);
         let (failures, producers) = (FAILURES, PRODUCERS);

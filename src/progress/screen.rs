@@ -59,6 +59,16 @@ impl Screen {
         Block { screen: self.clone(), number: NUMBERS.fetch_add(1, Ordering::Relaxed) }
     }
 
+    /// Does something while nothing is shown.
+    pub(super) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
+        // The lock is not held meanwhile: a bar draws nothing while it is suspended.
+        let bar = self.blocks().and_then(|blocks| blocks.bar.clone());
+        match bar {
+            Some(bar) => bar.suspend(write),
+            None => write(),
+        }
+    }
+
     /// `None` once something panicked while it drew: the bar is in no state to be touched.
     fn blocks(&self) -> Option<MutexGuard<'_, Blocks>> {
         self.blocks.lock().ok()

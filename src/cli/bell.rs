@@ -1,0 +1,32 @@
+//! Waking a thread that waits in `poll`.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+/// A descriptor that is readable from when it was rung until it was silenced.
+#[derive(Debug)]
+pub(super) struct Bell(OwnedFd);
+
+impl Bell {
+    pub(super) fn new() -> io::Result<Bell> {
+        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+    }
+
+    pub(super) fn ring(&self) {
+        // It fails where it was rung 2^64 times, and is readable then.
+        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
+    }
+
+    pub(super) fn silence(&self) {
+        // It fails where it was not rung.
+        let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,272 @@
+//! The runner: a producer starts a command for each job, the consumer writes what it printed.
+
+use std::io;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::capture::{Captured, Spill};
+use super::gate::Admission;
+use super::job::Job;
+use super::lane::{Lane, Lanes};
+use super::lines::LineBuffer;
+use super::outcome::{JobFailed, JobResult, Outcome, Printed};
+use super::process::{self, Channel, End, Limits, Nursery};
+use super::shared::Output;
+use super::slot::Slot;
+use super::template::Words;
+use crate::error::{Error, Result};
+use crate::runner::{ConsumerContext, ProducerContext, Runner};
+
+/// Commands on the slots of one lane.
+pub(super) struct Commands {
+    pub(super) lanes: Lanes,
+    pub(super) lane: Lane,
+    pub(super) slots: Vec<Slot>,
+}
+
+/// What one worker keeps from job to job.
+pub(super) struct Worker {
+    buffer: Vec<u8>,
+    spill: Arc<Spill>,
+}
+
+impl Runner for Commands {
+    type Input = Job;
+    type Output = Arc<Outcome>;
+    type ProducerState = Worker;
+    type ConsumerState = ();
+    type Summary = ();
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<Worker> {
+        Ok(Worker { buffer: Vec::new(), spill: Arc::default() })
+    }
+
+    fn producer_work(
+        &self,
+        cx: &ProducerContext<'_>,
+        worker: &mut Worker,
+        job: Job,
+    ) -> Result<Arc<Outcome>> {
+        let _hold = Hold(&self.lanes);
+        if job.start() == Admission::Refused {
+            return Err(NOT_STARTED.into());
+        }
+        let outcome = Arc::new(self.attempts(cx.worker(), worker, &job));
+        end(&self.lanes, outcome)
+    }
+
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn consumer_work(
+        &self,
+        _: &ConsumerContext<'_>,
+        (): &mut (),
+        outcome: Arc<Outcome>,
+    ) -> Result<()> {
+        write(&self.lanes, &self.lane, &outcome)
+    }
+
+    fn consumer_skipped(&self, _: &ConsumerContext<'_>, (): &mut (), error: &Error) -> Result<()> {
+        write_failed(&self.lanes, &self.lane, error)
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What a job is told that was given out when the run was ended.
+pub(super) const NOT_STARTED: &str = "it was not started, since the run was being ended";
+
+/// Gives the run up when there is a panic: the reader of jobs would wait for the one that is lost.
+pub(super) struct Hold<'a>(pub(super) &'a Lanes);
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.give_up();
+        }
+    }
+}
+
+/// Writes down what became of a job, and does what follows from it.
+pub(super) fn end(lanes: &Lanes, outcome: Arc<Outcome>) -> Result<Arc<Outcome>> {
+    lanes.obey(lanes.shared.record(&outcome));
+    match outcome.result.is_ok() {
+        true => Ok(outcome),
+        false => Err(Box::new(JobFailed(outcome))),
+    }
+}
+
+/// The consumer's part in a job that failed.
+pub(super) fn write_failed(lanes: &Lanes, lane: &Lane, error: &Error) -> Result<()> {
+    let failed = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    match failed {
+        Some(JobFailed(outcome)) => {
+            write(lanes, lane, outcome)?;
+            let Outcome { number, command, result, .. } = &**outcome;
+            lanes.shared.terminal.tell(&format!("job {number} {result}: {command}"));
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// Writes what a job printed, when it is its turn.
+pub(super) fn write(lanes: &Lanes, lane: &Lane, outcome: &Outcome) -> Result<()> {
+    let printed = {
+        let mut printed = outcome.printed.lock().expect("nothing panics with the lock held");
+        std::mem::take(&mut *printed)
+    };
+    if let Some(turns) = &lane.turns {
+        turns.wait_for(outcome.number);
+    }
+    let written = match lanes.shared.rules.showing {
+        Output::Whole => lanes.shared.terminal.write_captured(&printed.stdout, &printed.stderr),
+        Output::Lines => Ok(()),
+    };
+    if let Some(turns) = &lane.turns {
+        turns.done(outcome.number);
+    }
+    lane.end_one();
+    written.map_err(|error| {
+        let text = error.to_string();
+        lanes.shared.fail_output("the outputs of jobs cannot be written", error);
+        lanes.give_up();
+        text.into()
+    })
+}
+
+impl Commands {
+    /// Tries a job until it goes well, as often as is allowed, all on one slot.
+    fn attempts(&self, slot: usize, worker: &mut Worker, job: &Job) -> Outcome {
+        let rules = &self.lanes.shared.rules;
+        let mut attempt = 1;
+        let mut delay = rules.retry_delay;
+        loop {
+            let outcome = self.attempt(slot, worker, job, attempt);
+            let is_last = attempt > rules.retries
+                || outcome.result.is_ok()
+                || matches!(outcome.result, JobResult::Ended(End::Halted))
+                || self.lane.gate.is_closed()
+                || !self.lane.gate.pause(delay);
+            if is_last {
+                return outcome;
+            }
+            attempt += 1;
+            delay = delay.saturating_mul(2).min(LONGEST_DELAY.max(rules.retry_delay));
+        }
+    }
+
+    fn attempt(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
+        let place = &self.slots[slot];
+        let words = job.words(&place.ids, slot, attempt);
+        let command = words.quoted();
+        let (started, clock) = (SystemTime::now(), Instant::now());
+        let (result, printed) = self.start(slot, worker, place, words);
+        let (took, printed) = (clock.elapsed(), Mutex::new(printed));
+        Outcome { number: job.number, command, attempts: attempt, result, started, took, printed }
+    }
+
+    fn start(
+        &self,
+        slot: usize,
+        worker: &mut Worker,
+        place: &Slot,
+        words: Words,
+    ) -> (JobResult, Printed) {
+        let shared = &self.lanes.shared;
+        let nursery = Nursery {
+            groups: &shared.groups,
+            worker: self.lane.first_worker + slot,
+            kill_after: shared.rules.kill_after,
+            buffer: &mut worker.buffer,
+        };
+        let limits = Limits { time: &|| shared.limit(), output: shared.rules.max_output };
+        let mut sink = Sink::new(self, &worker.spill);
+        let mut tell = |channel, bytes: &[u8]| sink.push(channel, bytes);
+        let ended = process::run(nursery, command(words, place), &limits, &mut tell);
+        let printed = sink.finish();
+        let result = match (ended, &printed) {
+            (Err(error), _) => JobResult::NotStarted(error),
+            (Ok((_, Err(error))), _) => JobResult::NotKept(error),
+            (Ok((End::Exited(0), Ok(()))), Err(_)) => JobResult::Ended(End::Exited(0)),
+            (Ok((end, Ok(()))), _) => JobResult::Ended(end),
+        };
+        (result, printed.unwrap_or_default())
+    }
+}
+
+/// A job that fails is not tried less often than this.
+pub(super) const LONGEST_DELAY: Duration = Duration::from_secs(60);
+
+pub(super) fn command(words: Words, slot: &Slot) -> Command {
+    let mut command = Command::new(words.program);
+    command.args(words.arguments);
+    command.envs(slot.variables.iter().map(|(name, value)| (name, value)));
+    command.envs(words.variables);
+    command
+}
+
+/// Where a job's streams go while it runs.
+struct Sink<'a> {
+    commands: &'a Commands,
+    spill: &'a Arc<Spill>,
+    printed: Printed,
+    lines: [LineBuffer; 2],
+}
+
+impl<'a> Sink<'a> {
+    fn new(commands: &'a Commands, spill: &'a Arc<Spill>) -> Sink<'a> {
+        Sink { commands, spill, printed: Printed::default(), lines: Default::default() }
+    }
+
+    fn push(&mut self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
+        let shared = &self.commands.lanes.shared;
+        if channel == Channel::Stdout {
+            self.printed.received += bytes.len() as u64;
+        }
+        if shared.rules.showing == Output::Lines {
+            let lines = &mut self.lines[channel as usize];
+            let write = |line: &[u8]| shared.terminal.write(channel, line);
+            self.commands.shown(lines.push(bytes, write))?;
+            if shared.results.is_none() {
+                return Ok(());
+            }
+        }
+        let spill = self.spill;
+        self.captured(channel).push(spill, bytes)
+    }
+
+    fn finish(mut self) -> io::Result<Printed> {
+        let shared = &self.commands.lanes.shared;
+        for channel in [Channel::Stdout, Channel::Stderr] {
+            let lines = &mut self.lines[channel as usize];
+            self.commands.shown(lines.finish(|line| shared.terminal.write(channel, line)))?;
+        }
+        Ok(self.printed)
+    }
+
+    fn captured(&mut self, channel: Channel) -> &mut Captured {
+        match channel {
+            Channel::Stdout => &mut self.printed.stdout,
+            Channel::Stderr => &mut self.printed.stderr,
+        }
+    }
+}
+
+impl Commands {
+    /// A line that cannot be shown ends the run: nobody sees the others either.
+    fn shown(&self, written: io::Result<()>) -> io::Result<()> {
+        written.inspect_err(|error| {
+            let copy = io::Error::new(error.kind(), error.to_string());
+            self.lanes.shared.fail_output("the outputs of jobs cannot be written", copy);
+            self.lanes.close();
+            self.lanes.groups().end_all();
+        })
+    }
+}

@@ -1,0 +1,282 @@
+//! A worker that was started once: lines to it, lines from it.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+
+use super::capture::{Captured, Spill};
+use super::groups::{Groups, Member, Wish};
+use super::process::{End, reap, timespec};
+
+/// A worker, which is killed, with all of its group, when this is dropped.
+pub(super) struct Conversation {
+    groups: Arc<Groups>,
+    worker: usize,
+    child: Option<Child>,
+    member: Option<Member>,
+    process: Option<OwnedFd>,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    /// What came behind the last line.
+    read: Vec<u8>,
+}
+
+/// Why there is no line.
+#[derive(Debug)]
+pub(super) enum Silence {
+    /// It ended.
+    Ended(End),
+    /// It closed its standard output, and did not end.
+    Closed,
+    /// It took longer than this.
+    TimedOut(Duration),
+    /// The line was longer than is allowed.
+    TooLong,
+    /// The run is being ended.
+    Halted,
+    Failed(io::Error),
+}
+
+/// Where what it says beside the protocol goes.
+pub(super) struct Aside<'a> {
+    pub(super) stderr: &'a mut Captured,
+    pub(super) spill: &'a Arc<Spill>,
+}
+
+/// A result may have so many bytes.
+const LONGEST: usize = 64 << 20;
+
+/// What it says on standard error beside an answer arrives within this after it has ended.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+impl Conversation {
+    pub(super) fn start(
+        groups: &Arc<Groups>,
+        worker: usize,
+        mut command: Command,
+    ) -> io::Result<Conversation> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.process_group(0).spawn()?;
+        let pid = Pid::from_child(&child);
+        let member = groups.enter(worker, pid);
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let conversation = Conversation {
+            groups: Arc::clone(groups),
+            worker,
+            process: pidfd_open(pid, PidfdFlags::empty()).ok(),
+            child: Some(child),
+            member: Some(member),
+            stdin,
+            stdout,
+            stderr,
+            read: Vec::new(),
+        };
+        // A worker that writes before it has read would have both wait for ever.
+        let unblocked =
+            conversation.stdin.as_ref().map(|stdin| rustix::io::ioctl_fionbio(stdin, true));
+        unblocked.transpose()?;
+        Ok(conversation)
+    }
+
+    /// Says a line and waits for one.
+    pub(super) fn ask(
+        &mut self,
+        line: &[u8],
+        limit: &dyn Fn() -> Option<Duration>,
+        aside: Aside<'_>,
+    ) -> Result<Vec<u8>, Silence> {
+        let Aside { stderr, spill } = aside;
+        let (started, stopped) = (Instant::now(), self.groups.stopped());
+        let mut unsaid = line;
+        loop {
+            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
+                let rest = self.read.split_off(end + 1);
+                return Ok(std::mem::replace(&mut self.read, rest));
+            }
+            if self.read.len() > LONGEST {
+                return Err(Silence::TooLong);
+            }
+            if self.groups.wish() != Wish::GoOn {
+                return Err(Silence::Halted);
+            }
+            let running = started.elapsed().saturating_sub(self.groups.stopped() - stopped);
+            let left = match limit() {
+                Some(limit) if running >= limit => return Err(Silence::TimedOut(limit)),
+                limit => limit.map(|limit| limit - running),
+            };
+            let ready = self.wait(!unsaid.is_empty(), left).map_err(Silence::Failed)?;
+            if ready.bell {
+                self.groups.bell(self.worker).silence();
+            }
+            if ready.stderr {
+                self.listen(stderr, spill).map_err(Silence::Failed)?;
+            }
+            if ready.stdin {
+                unsaid = self.say(unsaid).map_err(Silence::Failed)?;
+            }
+            let read =
+                if ready.stdout { self.hear().map_err(Silence::Failed)? } else { Heard::Some };
+            // What it had said when it ended is read to the end.
+            let is_over = read == Heard::End || ready.process && !ready.stdout;
+            if is_over && !self.read.contains(&b'\n') {
+                return Err(self.last_words(stderr, spill));
+            }
+        }
+    }
+
+    /// Has it end by itself, and after a while by force.
+    pub(super) fn end(&mut self, patience: Duration) {
+        self.stdin = None;
+        let until = Instant::now() + patience;
+        let mut ignored = Captured::default();
+        let spill = Arc::new(Spill::default());
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            if self.groups.wish() == Wish::Kill {
+                break;
+            }
+            match self.wait(false, Some(left)) {
+                Ok(ready) if ready.process => break,
+                Ok(ready) => {
+                    if ready.bell {
+                        self.groups.bell(self.worker).silence();
+                    }
+                    // What it still says is read so that it can end.
+                    let silent = (!ready.stdout
+                        || self.hear().is_ok_and(|heard| heard == Heard::Some))
+                        && (!ready.stderr || self.listen(&mut ignored, &spill).is_ok());
+                    self.read.clear();
+                    if !silent {
+                        self.stdout = None;
+                    }
+                }
+                Err(_) => break,
+            }
+        }
+        self.kill();
+    }
+
+    fn say<'l>(&mut self, line: &'l [u8]) -> io::Result<&'l [u8]> {
+        let Some(stdin) = &mut self.stdin else { return Ok(&[]) };
+        match stdin.write(line) {
+            Ok(written) => Ok(&line[written..]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(line),
+            // It reads no more. Whether it has ended is seen elsewhere; it may still say why.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.stdin = None;
+                Ok(&[])
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn hear(&mut self) -> io::Result<Heard> {
+        let Some(stdout) = &mut self.stdout else { return Ok(Heard::End) };
+        let mut buffer = [0; 16 * 1_024];
+        let read = stdout.read(&mut buffer)?;
+        self.read.extend_from_slice(&buffer[..read]);
+        Ok(if read == 0 { Heard::End } else { Heard::Some })
+    }
+
+    fn listen(&mut self, captured: &mut Captured, spill: &Arc<Spill>) -> io::Result<()> {
+        let Some(stderr) = &mut self.stderr else { return Ok(()) };
+        let mut buffer = [0; 16 * 1_024];
+        let read = stderr.read(&mut buffer)?;
+        if read == 0 {
+            self.stderr = None;
+        }
+        captured.push(spill, &buffer[..read])
+    }
+
+    /// It says nothing any more on standard output: why, with what it says on standard error.
+    fn last_words(&mut self, captured: &mut Captured, spill: &Arc<Spill>) -> Silence {
+        self.stdout = None;
+        let until = Instant::now() + LAST_WORDS;
+        let mut ended = false;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            let ready = match self.wait(false, Some(left)) {
+                Ok(ready) => ready,
+                Err(error) => return Silence::Failed(error),
+            };
+            if ready.bell {
+                self.groups.bell(self.worker).silence();
+            }
+            if ready.stderr && self.listen(captured, spill).is_err() {
+                break;
+            }
+            ended |= ready.process;
+            if ended && self.stderr.is_none() {
+                break;
+            }
+            if ended {
+                // Readable from now on, which would keep the wait from being one.
+                self.process = None;
+            }
+        }
+        match (ended, self.kill()) {
+            (true, Some(end)) => Silence::Ended(end),
+            _ => Silence::Closed,
+        }
+    }
+
+    /// Kills what is left of it, and waits for it.
+    fn kill(&mut self) -> Option<End> {
+        if let Some(member) = self.member.take() {
+            member.send(Signal::KILL);
+        }
+        self.child.take().and_then(|child| reap(child).ok())
+    }
+
+    fn wait(&self, speaking: bool, longest: Option<Duration>) -> io::Result<Ready> {
+        let bell = Some((self.groups.bell(self.worker).as_fd(), PollFlags::IN));
+        let process = self.process.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN));
+        let stdin = self.stdin.as_ref().filter(|_| speaking).map(|fd| (fd.as_fd(), PollFlags::OUT));
+        let stdout = self.stdout.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN));
+        let stderr = self.stderr.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN));
+        let watched: [Option<(BorrowedFd<'_>, PollFlags)>; 5] =
+            [bell, process, stdin, stdout, stderr];
+        let mut fds: Vec<PollFd<'_>> = watched
+            .iter()
+            .flatten()
+            .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
+            .collect();
+        match poll(&mut fds, longest.map(timespec).as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
+            Err(error) => return Err(error.into()),
+        }
+        // In the order of `watched`, of which those that are not there have no place in `fds`.
+        let mut fds = fds.iter();
+        let [bell, process, stdin, stdout, stderr] = watched
+            .map(|fd| fd.and_then(|_| fds.next()).is_some_and(|fd| !fd.revents().is_empty()));
+        Ok(Ready { bell, process, stdin, stdout, stderr })
+    }
+}
+
+impl Drop for Conversation {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Some,
+    End,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Ready {
+    bell: bool,
+    process: bool,
+    stdin: bool,
+    stdout: bool,
+    stderr: bool,
+}

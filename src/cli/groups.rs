@@ -1,0 +1,146 @@
+//! The processes that run, and signals to them.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::bell::Bell;
+
+/// The process groups of the jobs that run, at most one for each worker.
+///
+/// A group is taken out before its leader is waited for: until then the number is nobody else's, and a signal
+/// cannot meet a stranger.
+#[derive(Debug)]
+pub(super) struct Groups {
+    state: Mutex<State>,
+    /// For each worker, rung when what is asked of its job may have changed.
+    bells: Vec<Bell>,
+}
+
+#[derive(Debug)]
+struct State {
+    groups: Vec<Option<Pid>>,
+    wish: Wish,
+    stopped_at: Option<Instant>,
+    /// How long all of them were stopped.
+    stopped: Duration,
+}
+
+/// What is to become of the jobs that run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wish {
+    GoOn,
+    /// They are asked to end, and after a while made to.
+    End,
+    /// They were killed, and so is every one that comes.
+    Kill,
+}
+
+/// A group that is among those that run, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Member {
+    groups: Arc<Groups>,
+    worker: usize,
+    pid: Pid,
+}
+
+impl Groups {
+    pub(super) fn new(workers: usize) -> io::Result<Arc<Groups>> {
+        let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
+        let groups = vec![None; workers];
+        let state = State { groups, wish: Wish::GoOn, stopped_at: None, stopped: Duration::ZERO };
+        Ok(Arc::new(Groups { state: Mutex::new(state), bells: bells? }))
+    }
+
+    /// Adds a process that was just started as the leader of a group.
+    pub(super) fn enter(self: &Arc<Self>, worker: usize, pid: Pid) -> Member {
+        let mut state = self.state();
+        state.groups[worker] = Some(pid);
+        // What was sent to all before it came.
+        if state.wish == Wish::Kill {
+            send(pid, Signal::KILL);
+        }
+        if state.stopped_at.is_some() {
+            send(pid, Signal::STOP);
+        }
+        Member { groups: Arc::clone(self), worker, pid }
+    }
+
+    pub(super) fn bell(&self, worker: usize) -> &Bell {
+        &self.bells[worker]
+    }
+
+    pub(super) fn wish(&self) -> Wish {
+        self.state().wish
+    }
+
+    /// Has every job end: each worker asks its own, and sees to it.
+    pub(super) fn end_all(&self) {
+        let mut state = self.state();
+        state.wish = state.wish.max(Wish::End);
+        drop(state);
+        self.ring();
+    }
+
+    /// Kills every job, and each that may still come.
+    pub(super) fn kill_all(&self) {
+        let mut state = self.state();
+        state.wish = Wish::Kill;
+        state.send(Signal::KILL);
+    }
+
+    /// Stops all jobs, as a terminal does with a job of its own.
+    pub(super) fn stop_all(&self) {
+        let mut state = self.state();
+        state.stopped_at.get_or_insert_with(Instant::now);
+        state.send(Signal::STOP);
+    }
+
+    pub(super) fn continue_all(&self) {
+        let mut state = self.state();
+        if let Some(since) = state.stopped_at.take() {
+            state.stopped += since.elapsed();
+        }
+        state.send(Signal::CONT);
+    }
+
+    /// For how long all jobs were stopped until now.
+    pub(super) fn stopped(&self) -> Duration {
+        let state = self.state();
+        state.stopped + state.stopped_at.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Has every worker look again at what its job may do.
+    pub(super) fn ring(&self) {
+        self.bells.iter().for_each(Bell::ring);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics with the lock held")
+    }
+}
+
+impl State {
+    fn send(&self, signal: Signal) {
+        self.groups.iter().flatten().for_each(|pid| send(*pid, signal));
+    }
+}
+
+impl Member {
+    pub(super) fn send(&self, signal: Signal) {
+        send(self.pid, signal);
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.groups.state().groups[self.worker] = None;
+    }
+}
+
+fn send(group: Pid, signal: Signal) {
+    // All of the group may have ended, or become somebody else's by a set-user-id program.
+    let _ = kill_process_group(group, signal);
+}

@@ -1,0 +1,192 @@
+//! Job files: each line is a command.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::gate::Gate;
+use super::inputs::{InputError, Jobs, Lines, Separator};
+use super::job::{Job, Needs};
+use super::mark::Marks;
+use super::template::{Template, TemplateError};
+
+/// A file whose lines are commands, each split into words as a shell does it, quotes and all, with nothing
+/// expanded. Lines that are empty, or begin with `#`, are none. A line that begins with `--no-gpu` needs no
+/// slot.
+///
+/// It is read twice, so that a line that is no command is found before anything was started.
+#[derive(Debug, Clone)]
+pub(super) struct JobFile {
+    path: PathBuf,
+    marks: Marks<'static>,
+    gate: Arc<Gate>,
+    kinds: Kinds,
+    /// How many jobs there are of each kind.
+    pub(super) on_slots: u64,
+    pub(super) without_gpu: u64,
+    /// Whether any command of those on slots has a mark for its GPUs.
+    pub(super) has_gpu_marks: bool,
+}
+
+/// Whether jobs that need no GPU are others than those that do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kinds {
+    Apart,
+    AsOne,
+}
+
+/// Why a file is no job file.
+#[derive(Debug)]
+pub(super) enum JobFileError {
+    Input(InputError),
+    Line { path: PathBuf, line: u64, problem: LineProblem },
+}
+
+#[derive(Debug)]
+pub(super) enum LineProblem {
+    /// A quote that is not closed, or a backslash at the end.
+    Quotes,
+    Template(TemplateError),
+}
+
+const NO_GPU: &[u8] = b"--no-gpu";
+
+impl JobFile {
+    pub(super) fn check(
+        path: &Path,
+        marks: Marks<'static>,
+        gate: &Arc<Gate>,
+    ) -> Result<JobFile, JobFileError> {
+        let (path, gate) = (path.to_owned(), Arc::clone(gate));
+        let mut file = JobFile {
+            path,
+            marks,
+            gate,
+            kinds: Kinds::Apart,
+            on_slots: 0,
+            without_gpu: 0,
+            has_gpu_marks: false,
+        };
+        for job in file.read()? {
+            let job = job?;
+            match job.needs {
+                Needs::Slot => file.on_slots += 1,
+                Needs::NoGpu => file.without_gpu += 1,
+            }
+            file.has_gpu_marks |= job.command.has_gpus();
+        }
+        Ok(file)
+    }
+
+    /// The jobs of one kind, each with the number that it has in the whole file.
+    pub(super) fn jobs(&self, needs: Needs) -> Result<Jobs, JobFileError> {
+        let jobs = self.read()?.filter(move |job| !matches!(job, Ok(job) if job.needs != needs));
+        Ok(Box::new(jobs.map(|job| job.map_err(JobFileError::into_input))))
+    }
+
+    /// With all jobs on slots, whatever they need.
+    pub(super) fn with_all(self) -> JobFile {
+        JobFile { kinds: Kinds::AsOne, ..self }
+    }
+
+    /// For the lane that the gate is of.
+    pub(super) fn behind(&self, gate: &Arc<Gate>) -> JobFile {
+        JobFile { gate: Arc::clone(gate), ..self.clone() }
+    }
+
+    fn read(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<Job, JobFileError>> + use<>, JobFileError> {
+        let lines = Lines::open(Some(&self.path), Separator::Newline, &self.gate)
+            .map_err(JobFileError::Input)?;
+        let (path, marks, kinds) = (self.path.clone(), self.marks, self.kinds);
+        let mut number = 0;
+        let jobs = (1..).zip(lines).filter_map(move |(line, text)| {
+            let text = match text {
+                Ok(text) => text,
+                Err(error) => return Some(Err(JobFileError::Input(error))),
+            };
+            let command = parse(&text, &marks).map_err(|problem| JobFileError::Line {
+                path: path.clone(),
+                line,
+                problem,
+            });
+            command.transpose().map(|command| {
+                number += 1;
+                let (mut needs, command) = command?;
+                if kinds == Kinds::AsOne {
+                    needs = Needs::Slot;
+                }
+                let (fields, command) = (Arc::from([text]), Arc::new(command));
+                Ok(Job { number, fields, command, needs, turn: None })
+            })
+        });
+        Ok(jobs)
+    }
+}
+
+/// The command of a line, if it is one.
+fn parse(line: &OsStr, marks: &Marks<'_>) -> Result<Option<(Needs, Template)>, LineProblem> {
+    let line = line.as_bytes().trim_ascii();
+    if line.is_empty() || line.starts_with(b"#") {
+        return Ok(None);
+    }
+    let mut words = shlex::bytes::split(line).ok_or(LineProblem::Quotes)?;
+    let needs = match words.first().is_some_and(|word| word == NO_GPU) {
+        true => Needs::NoGpu,
+        false => Needs::Slot,
+    };
+    if needs == Needs::NoGpu {
+        words.remove(0);
+    }
+    let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
+    let marks = match needs {
+        Needs::Slot => *marks,
+        Needs::NoGpu => Marks { gpus: super::mark::GpuMark::None, ..*marks },
+    };
+    let template = Template::without_input(&words, &marks).map_err(LineProblem::Template)?;
+    Ok(Some((needs, template)))
+}
+
+impl JobFileError {
+    /// As an error of reading: of a file that was changed after it was checked.
+    fn into_input(self) -> InputError {
+        match self {
+            JobFileError::Input(error) => error,
+            JobFileError::Line { path, .. } => InputError::changed(&path),
+        }
+    }
+}
+
+impl fmt::Display for JobFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobFileError::Input(error) => error.fmt(f),
+            JobFileError::Line { path, line, .. } => {
+                write!(f, "line {line} of {} is no command", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for JobFileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            JobFileError::Input(error) => error.source(),
+            JobFileError::Line { problem, .. } => Some(problem),
+        }
+    }
+}
+
+impl fmt::Display for LineProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LineProblem::Quotes => f.write_str("a quote is not closed"),
+            LineProblem::Template(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LineProblem {}

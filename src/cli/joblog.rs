@@ -1,0 +1,62 @@
+//! `--joblog`: a line for each job, in GNU parallel's columns.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use super::outcome::Outcome;
+
+/// The log, to which workers write when a job has ended: it is there also of a run that was killed.
+#[derive(Debug)]
+pub(super) struct JobLog(Mutex<File>);
+
+/// Whether a log that is there is gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Existing {
+    Replace,
+    GoOn,
+}
+
+const COLUMNS: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
+
+impl JobLog {
+    pub(super) fn open(path: &Path, existing: Existing) -> io::Result<JobLog> {
+        let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        if existing == Existing::Replace {
+            file.set_len(0)?;
+        }
+        match last_byte(&mut file)? {
+            None => file.write_all(COLUMNS.as_bytes())?,
+            Some(b'\n') => {}
+            // A line that was being written when the machine went down is not to swallow the next.
+            Some(_) => file.write_all(b"\n")?,
+        }
+        Ok(JobLog(Mutex::new(file)))
+    }
+
+    pub(super) fn write(&self, outcome: &Outcome, received: u64) -> io::Result<()> {
+        let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let (exit, signal) = outcome.result.codes();
+        let line = format!(
+            "{}\t:\t{:.3}\t{:10.3}\t0\t{received}\t{exit}\t{signal}\t{}\n",
+            outcome.number,
+            started.as_secs_f64(),
+            outcome.took.as_secs_f64(),
+            outcome.command
+        );
+        let mut file = self.0.lock().expect("nothing panics with the lock held");
+        file.write_all(line.as_bytes())
+    }
+}
+
+fn last_byte(file: &mut File) -> io::Result<Option<u8>> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(None);
+    }
+    let mut byte = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut byte)?;
+    Ok(Some(byte[0]))
+}

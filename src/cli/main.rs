@@ -1,0 +1,100 @@
+//! What is typed, what it means, and what the program ends with.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use super::args::{Cli, Run, Subcommands};
+use super::error::{CliError, Context};
+use super::{config, devices, exit, options, report, run, supervisor};
+
+/// The program: reads the arguments of this process, does what they say, and returns what it is to end with.
+/// Its `--help` has the meaning of each status.
+pub fn main() -> ExitCode {
+    let arguments: Vec<OsString> = env::args_os().collect();
+    let status = start(arguments).unwrap_or_else(|error| {
+        tell(&error);
+        error.exit
+    });
+    ExitCode::from(status)
+}
+
+fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
+    let arguments = options::with_file(arguments)?;
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => return Ok(explain(&error)),
+    };
+    match cli.command {
+        Subcommands::Run(run) => start_run(&run, cli.supervisor, arguments),
+        Subcommands::Devices(args) => written(devices::show(args.json)?),
+        Subcommands::Config(args) => written(config::show(&args)?),
+        Subcommands::Completions(args) => {
+            let mut script = Vec::new();
+            clap_complete::generate(args.shell, &mut Cli::command(), "gangline", &mut script);
+            written(script)
+        }
+        Subcommands::Man => written(manual()?),
+    }
+}
+
+fn start_run(
+    args: &Run,
+    supervisor: Option<i32>,
+    arguments: Vec<OsString>,
+) -> Result<u8, CliError> {
+    args.record.report.iter().try_for_each(|path| report::check(path))?;
+    // What starts no process leaves none behind.
+    if supervisor.is_some() || args.output.dry_run {
+        return run::run(args, supervisor);
+    }
+    let failed =
+        |error| CliError::new(exit::INTERNAL, Context::new("the work cannot be started", error));
+    supervisor::supervise(arguments.into_iter().skip(1)).map_err(failed)
+}
+
+/// Help and versions go to standard output and are no failure.
+fn explain(error: &clap::Error) -> u8 {
+    let _ = error.print();
+    match error.use_stderr() {
+        true => exit::USAGE,
+        false => exit::OK,
+    }
+}
+
+fn manual() -> Result<Vec<u8>, CliError> {
+    let mut page = Vec::new();
+    let failed = |error| CliError::new(exit::INTERNAL, error);
+    let mut command = Cli::command();
+    command.build();
+    clap_mangen::Man::new(command.clone()).render(&mut page).map_err(failed)?;
+    for subcommand in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        let man = clap_mangen::Man::new(
+            subcommand.clone().display_name(format!("gangline {}", subcommand.get_name())),
+        );
+        man.render_name_section(&mut page).map_err(failed)?;
+        man.render_synopsis_section(&mut page).map_err(failed)?;
+        man.render_options_section(&mut page).map_err(failed)?;
+        man.render_extra_section(&mut page).map_err(failed)?;
+    }
+    Ok(page)
+}
+
+fn written(text: Vec<u8>) -> Result<u8, CliError> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(&text).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(exit::OK),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(exit::BROKEN_PIPE),
+        Err(error) => Err(CliError::new(exit::OUTPUT, error)),
+    }
+}
+
+fn tell(error: &CliError) {
+    if error.exit != exit::BROKEN_PIPE {
+        // There is nobody to tell that nobody can be told.
+        let _ = writeln!(io::stderr(), "gangline: {error}");
+    }
+}

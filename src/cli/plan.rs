@@ -1,0 +1,230 @@
+//! What was typed, as lanes: where jobs come from, what they are, and what they run on.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::args::Run;
+use super::error::{CliError, Context};
+use super::exit;
+use super::gate::Gate;
+use super::inputs::{self, Jobs, Separator, Table};
+use super::job::Needs;
+use super::job_file::{JobFile, JobFileError};
+use super::mark::{GpuMark, InputMarks, Marks};
+use super::slot::{Showing, Slots};
+use super::template::{Template, TemplateError};
+
+/// One lane.
+pub(super) struct Plan {
+    pub(super) source: Source,
+    pub(super) slots: Slots,
+    pub(super) gate: Arc<Gate>,
+    pub(super) needs: Needs,
+    /// The inputs go to workers that are started once, and not into commands.
+    sends_inputs: bool,
+}
+
+/// Where its jobs come from.
+pub(super) enum Source {
+    Given(Vec<OsString>, Arc<Template>),
+    Lines(Option<PathBuf>, Separator, Arc<Template>),
+    Table(Table, Arc<Template>),
+    JobFile(JobFile),
+}
+
+/// What separates a command from its inputs.
+const INPUTS_FOLLOW: &str = ":::";
+
+impl Plan {
+    /// The lanes of a run: one, but for a job file with jobs that need no GPU.
+    pub(super) fn all(args: &Run) -> Result<Vec<Plan>, CliError> {
+        let slots = Slots::new(&args.placement)?;
+        let gate = new_gate()?;
+        match &args.inputs.job_file {
+            Some(path) => {
+                if !args.command.is_empty() {
+                    return Err(usage(
+                        "with --job-file each line is a command, and there is no other",
+                    ));
+                }
+                let marks = Marks {
+                    input: InputMarks::Nothing,
+                    gpus: slots.mark(args.placement.gpu_separator),
+                };
+                let file = JobFile::check(path, marks, &gate).map_err(of_job_file)?;
+                lanes_of(args, file, slots, gate)
+            }
+            None => Ok(vec![Plan::of_command(args, slots, gate)?]),
+        }
+    }
+
+    fn of_command(args: &Run, slots: Slots, gate: Arc<Gate>) -> Result<Plan, CliError> {
+        let gpus = slots.mark(args.placement.gpu_separator);
+        let (command, given) = split(&args.command);
+        let inputs = &args.inputs;
+        if given.is_some() && (inputs.input.is_some() || inputs.csv.is_some()) {
+            return Err(usage("inputs come from ::: or from a file, not from both"));
+        }
+        let separator = match inputs.null {
+            true => Separator::Nul,
+            false => Separator::Newline,
+        };
+        let (source, command) = match (given, &inputs.csv) {
+            (Some(given), _) => {
+                let command = template(args, command, InputMarks::Line, gpus)?;
+                (Source::Given(given.to_vec(), Arc::clone(&command)), command)
+            }
+            (None, Some(path)) => {
+                let table =
+                    Table::open(path, &gate).map_err(|error| CliError::new(exit::INPUT, error))?;
+                let command = template(args, command, InputMarks::Columns(table.columns()), gpus)?;
+                (Source::Table(table, Arc::clone(&command)), command)
+            }
+            (None, None) => {
+                let command = template(args, command, InputMarks::Line, gpus)?;
+                let path = inputs.input.clone();
+                (Source::Lines(path, separator, Arc::clone(&command)), command)
+            }
+        };
+        let slots = shown(args, slots, command.has_gpus());
+        Ok(Plan { source, slots, gate, needs: Needs::Slot, sends_inputs: args.warm.warm })
+    }
+
+    /// The jobs, which are read while the run lasts.
+    pub(super) fn jobs(&mut self) -> Result<Jobs, CliError> {
+        let of_input = |error| CliError::new(exit::INPUT, error);
+        let nothing = Source::Given(Vec::new(), Arc::new(Template::default()));
+        match std::mem::replace(&mut self.source, nothing) {
+            Source::Given(given, command) => Ok(inputs::arguments(given, command)),
+            Source::Lines(path, separator, command) => {
+                inputs::lines(path.as_deref(), separator, &self.gate, command).map_err(of_input)
+            }
+            Source::Table(table, command) => Ok(table.jobs(command)),
+            Source::JobFile(file) => file.jobs(self.needs).map_err(of_job_file),
+        }
+    }
+
+    /// The columns of a table; none for all else.
+    pub(super) fn columns(&self) -> Vec<OsString> {
+        match &self.source {
+            Source::Table(table, _) => table.columns().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether jobs differ at all: else an input was given and forgotten.
+    pub(super) fn differs_by_job(&self) -> bool {
+        match &self.source {
+            Source::Given(_, command)
+            | Source::Lines(_, _, command)
+            | Source::Table(_, command) => command.differs_by_job() || self.sends_inputs,
+            Source::JobFile(_) => true,
+        }
+    }
+
+    /// Whether it reads what a person types.
+    pub(super) fn reads_terminal(&self) -> bool {
+        matches!(&self.source, Source::Lines(None, ..)) && io::stdin().is_terminal()
+    }
+
+    /// The numbers of its jobs, where several lanes share a file.
+    pub(super) fn numbers(&self) -> Result<Box<dyn Iterator<Item = u64> + Send>, CliError> {
+        match &self.source {
+            Source::JobFile(file) => {
+                let jobs = file.jobs(self.needs).map_err(of_job_file)?;
+                Ok(Box::new(jobs.map_while(|job| job.ok().map(|job| job.number))))
+            }
+            _ => Ok(Box::new(1..)),
+        }
+    }
+}
+
+/// A lane for each kind of job that the file has.
+fn lanes_of(
+    args: &Run,
+    file: JobFile,
+    slots: Slots,
+    gate: Arc<Gate>,
+) -> Result<Vec<Plan>, CliError> {
+    let workers = args.placement.workers.unwrap_or(slots.len());
+    let beside = workers.saturating_sub(slots.len()).max(1);
+    let beside = args.placement.cpu_workers.unwrap_or(beside);
+    let slots = shown(args, slots, file.has_gpu_marks);
+    let mut lanes = Vec::new();
+    // Where slots have no GPUs, all jobs are the same.
+    let apart = file.without_gpu > 0 && slots.have_gpus();
+    if !apart {
+        let source = Source::JobFile(file.with_all());
+        return Ok(vec![Plan { source, slots, gate, needs: Needs::Slot, sends_inputs: false }]);
+    }
+    if file.on_slots > 0 {
+        let source = Source::JobFile(file.clone());
+        lanes.push(Plan { source, slots, gate, needs: Needs::Slot, sends_inputs: args.warm.warm });
+    }
+    let gate = new_gate()?;
+    let source = Source::JobFile(file.behind(&gate));
+    lanes.push(Plan {
+        source,
+        slots: Slots::without_gpu(beside)?,
+        gate,
+        needs: Needs::NoGpu,
+        sends_inputs: false,
+    });
+    Ok(lanes)
+}
+
+/// The words before the mark for inputs, and those behind it.
+fn split(words: &[OsString]) -> (&[OsString], Option<&[OsString]>) {
+    match words.iter().position(|word| word == INPUTS_FOLLOW) {
+        Some(at) => (&words[..at], Some(&words[at + 1..])),
+        None => (words, None),
+    }
+}
+
+fn template(
+    args: &Run,
+    words: &[OsString],
+    input: InputMarks<'_>,
+    gpus: GpuMark,
+) -> Result<Arc<Template>, CliError> {
+    let refused = |error: TemplateError| CliError::new(exit::USAGE, error);
+    let template = if args.warm.warm {
+        Template::without_input(words, &Marks { input: InputMarks::Sent, gpus })
+    } else if args.inputs.shell {
+        let script: &OsStr = match words {
+            [script] => script,
+            _ => return Err(usage("--shell takes one word, the script: put it in quotes")),
+        };
+        Template::script(script, &Marks { input: InputMarks::Parameters, gpus })
+    } else {
+        Template::new(words, &Marks { input, gpus })
+    };
+    template.map(Arc::new).map_err(refused)
+}
+
+/// How jobs learn of their GPUs: by a mark, if there is one and nothing else was asked for.
+fn shown(args: &Run, slots: Slots, has_marks: bool) -> Slots {
+    match has_marks && !args.placement.visible {
+        true => slots.showing(Showing::Mark),
+        false => slots.showing(Showing::Variable),
+    }
+}
+
+fn new_gate() -> Result<Arc<Gate>, CliError> {
+    let failed = |error| CliError::new(exit::INTERNAL, Context::new("no event can be made", error));
+    Gate::new().map(Arc::new).map_err(failed)
+}
+
+fn of_job_file(error: JobFileError) -> CliError {
+    let exit = match error {
+        JobFileError::Input(_) => exit::INPUT,
+        JobFileError::Line { .. } => exit::USAGE,
+    };
+    CliError::new(exit, error)
+}
+
+pub(super) fn usage(text: &str) -> CliError {
+    CliError::new(exit::USAGE, text)
+}

@@ -1,0 +1,281 @@
+//! One process: started in a group of its own, read until it ends, and ended when it has to.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+
+use super::groups::{Groups, Member, Wish};
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Exited(i32),
+    Signalled(i32),
+    /// It was made to end, since it took longer than this.
+    TimedOut(Duration),
+    /// It was made to end, since it printed more than this.
+    PrintedTooMuch(u64),
+    /// It was made to end, since the run is.
+    Halted,
+}
+
+/// Which stream something was printed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Channel {
+    Stdout,
+    Stderr,
+}
+
+/// What a worker has for all of its processes.
+pub(super) struct Nursery<'a> {
+    pub(super) groups: &'a Arc<Groups>,
+    pub(super) worker: usize,
+    /// How long a process has after it was asked to end.
+    pub(super) kill_after: Duration,
+    pub(super) buffer: &'a mut Vec<u8>,
+}
+
+/// What ends a process early.
+pub(super) struct Limits<'a> {
+    /// Asked again whenever the worker's bell rings.
+    pub(super) time: &'a dyn Fn() -> Option<Duration>,
+    pub(super) output: Option<u64>,
+}
+
+/// A grandchild that outlives the job may still hold its streams: so long they are read on.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// More than a pipe has room for.
+const BUFFER: usize = 64 * 1_024;
+
+/// Starts a process and hands what it prints to `sink`, until it has ended and nothing of its group is left.
+///
+/// An error of starting is the outer one; one of `sink` ends the process.
+pub(super) fn run(
+    nursery: Nursery<'_>,
+    mut command: Command,
+    limits: &Limits<'_>,
+    sink: &mut dyn FnMut(Channel, &[u8]) -> io::Result<()>,
+) -> io::Result<(End, io::Result<()>)> {
+    let Nursery { groups, worker, kill_after, buffer } = nursery;
+    buffer.resize(BUFFER, 0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let mut child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let member = groups.enter(worker, pid);
+    let mut watch = Watch {
+        started: Instant::now(),
+        stopped_before: groups.stopped(),
+        groups,
+        worker,
+        // Without it the end of its streams is taken for its end.
+        process: pidfd_open(pid, PidfdFlags::empty()).ok(),
+        stdout: child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
+        stderr: child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
+        exited: None,
+        ending: None,
+        printed: 0,
+        kill_after,
+    };
+    let read = watch.attend(&member, limits, buffer, sink);
+    let ending = watch.ending;
+    // Whatever it has left behind. Its own number is taken until it is waited for.
+    member.send(Signal::KILL);
+    drop(watch);
+    drop(member);
+    let end = match (ending, end_of(child.wait()?)) {
+        (Some(ending), _) => ending.why,
+        (None, End::Signalled(_)) if groups.wish() == Wish::Kill => End::Halted,
+        (None, end) => end,
+    };
+    Ok((end, read))
+}
+
+fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Exited(code),
+        (None, signal) => End::Signalled(signal.unwrap_or_default()),
+    }
+}
+
+trait Pipe: Read + AsFd {}
+
+impl<P: Read + AsFd> Pipe for P {}
+
+struct Watch<'a> {
+    started: Instant,
+    /// How long everything had been stopped when it was started.
+    stopped_before: Duration,
+    groups: &'a Arc<Groups>,
+    worker: usize,
+    process: Option<OwnedFd>,
+    stdout: Option<Box<dyn Pipe>>,
+    stderr: Option<Box<dyn Pipe>>,
+    exited: Option<Instant>,
+    ending: Option<Ending>,
+    printed: u64,
+    kill_after: Duration,
+}
+
+/// The process was asked to end.
+#[derive(Debug, Clone, Copy)]
+struct Ending {
+    why: End,
+    /// When it is killed; `None` once it was.
+    kill_at: Option<Instant>,
+}
+
+/// What there is to look at.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ready {
+    process: bool,
+    stdout: bool,
+    stderr: bool,
+    bell: bool,
+}
+
+impl Watch<'_> {
+    fn attend(
+        &mut self,
+        member: &Member,
+        limits: &Limits<'_>,
+        buffer: &mut [u8],
+        sink: &mut dyn FnMut(Channel, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut told = Ok(());
+        while !self.is_over() {
+            self.judge(member, limits, told.is_err());
+            let ready = self.wait(self.next_look(limits))?;
+            if ready.bell {
+                self.groups.bell(self.worker).silence();
+            }
+            if ready.process {
+                self.exited.get_or_insert_with(Instant::now);
+            }
+            for (is_ready, channel) in
+                [(ready.stdout, Channel::Stdout), (ready.stderr, Channel::Stderr)]
+            {
+                if is_ready {
+                    let read = self.read(channel, buffer)?;
+                    // After the first that fails nothing is told any more.
+                    told = told.and_then(|()| sink(channel, &buffer[..read]));
+                }
+            }
+        }
+        told
+    }
+
+    /// Whether it has ended, and nobody has anything to say any more.
+    fn is_over(&self) -> bool {
+        let silent = self.stdout.is_none() && self.stderr.is_none();
+        match (&self.process, self.exited) {
+            (None, _) => silent,
+            (Some(_), None) => false,
+            (Some(_), Some(exited)) => silent || exited.elapsed() >= LAST_WORDS,
+        }
+    }
+
+    /// Asks it to end, or kills it, if that is due.
+    fn judge(&mut self, member: &Member, limits: &Limits<'_>, untold: bool) {
+        if self.exited.is_some() {
+            return;
+        }
+        if let Some(ending) = &mut self.ending {
+            if ending.kill_at.is_some_and(|at| at <= Instant::now()) {
+                ending.kill_at = None;
+                member.send(Signal::KILL);
+            }
+            return;
+        }
+        let why = match (self.groups.wish(), (limits.time)()) {
+            (Wish::End | Wish::Kill, _) => End::Halted,
+            (Wish::GoOn, Some(limit)) if self.running() >= limit => End::TimedOut(limit),
+            _ if limits.output.is_some_and(|most| self.printed > most) => {
+                End::PrintedTooMuch(limits.output.unwrap_or_default())
+            }
+            _ if untold => End::Halted,
+            _ => return,
+        };
+        self.ending = Some(Ending { why, kill_at: Some(Instant::now() + self.kill_after) });
+        member.send(Signal::TERM);
+        // One that was stopped cannot do as it is asked.
+        member.send(Signal::CONT);
+    }
+
+    /// How long it ran, without the time for which everything was stopped.
+    fn running(&self) -> Duration {
+        self.started.elapsed().saturating_sub(self.groups.stopped() - self.stopped_before)
+    }
+
+    /// How long there is nothing to do unless something happens.
+    fn next_look(&self, limits: &Limits<'_>) -> Option<Duration> {
+        if let Some(exited) = self.exited {
+            return Some(LAST_WORDS.saturating_sub(exited.elapsed()));
+        }
+        match &self.ending {
+            Some(ending) => ending.kill_at.map(|at| at.saturating_duration_since(Instant::now())),
+            None => (limits.time)().map(|limit| limit.saturating_sub(self.running())),
+        }
+    }
+
+    fn wait(&self, longest: Option<Duration>) -> io::Result<Ready> {
+        let bell = self.groups.bell(self.worker).as_fd();
+        let process = self.process.as_ref().filter(|_| self.exited.is_none()).map(AsFd::as_fd);
+        let stdout = self.stdout.as_ref().map(|pipe| pipe.as_fd());
+        let stderr = self.stderr.as_ref().map(|pipe| pipe.as_fd());
+        let watched: [Option<BorrowedFd<'_>>; 4] = [Some(bell), process, stdout, stderr];
+        let mut fds: Vec<PollFd<'_>> = watched
+            .iter()
+            .flatten()
+            .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+            .collect();
+        match poll(&mut fds, longest.map(timespec).as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
+            Err(error) => return Err(error.into()),
+        }
+        // In the order of `watched`, of which those that are not there have no place in `fds`.
+        let mut fds = fds.iter();
+        let [bell, process, stdout, stderr] = watched
+            .map(|fd| fd.and_then(|_| fds.next()).is_some_and(|fd| !fd.revents().is_empty()));
+        Ok(Ready { process, stdout, stderr, bell })
+    }
+
+    /// Reads what there is; none is the end of the stream.
+    fn read(&mut self, channel: Channel, buffer: &mut [u8]) -> io::Result<usize> {
+        let pipe = match channel {
+            Channel::Stdout => &mut self.stdout,
+            Channel::Stderr => &mut self.stderr,
+        };
+        let Some(stream) = pipe else { return Ok(0) };
+        let read = match stream.read(buffer) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
+            Err(error) => return Err(error),
+        };
+        if read == 0 {
+            *pipe = None;
+        }
+        self.printed += read as u64;
+        Ok(read)
+    }
+}
+
+/// A time for `poll`.
+pub(super) fn timespec(time: Duration) -> Timespec {
+    // Not shorter than `time`, or the wait would be one that spins for its end.
+    let time = time + Duration::from_nanos(999_999);
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+/// Waits for a process that nothing is read from any more, so that none is left behind.
+pub(super) fn reap(mut child: Child) -> io::Result<End> {
+    Ok(end_of(child.wait()?))
+}

@@ -1,0 +1,85 @@
+//! `--results`: a directory for each job.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde::Serialize;
+
+use super::outcome::{Outcome, Printed};
+
+/// A directory with one for each job, named by the job's number. It holds the files `stdout`, `stderr` and
+/// `job.json`, and is there as a whole or not at all.
+#[derive(Debug)]
+pub(super) struct Results(PathBuf);
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    number: u64,
+    command: &'a str,
+    attempts: u32,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    result: String,
+    /// Seconds since 1970.
+    started: f64,
+    seconds: f64,
+}
+
+impl Results {
+    pub(super) fn new(directory: &Path) -> io::Result<Results> {
+        fs::create_dir_all(directory)?;
+        Ok(Results(directory.to_owned()))
+    }
+
+    pub(super) fn write(&self, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
+        let unfinished = tempfile::Builder::new().prefix(".job-").tempdir_in(&self.0)?;
+        let path = unfinished.path();
+        write(&path.join("stdout"), |file| printed.stdout.write_to(file))?;
+        write(&path.join("stderr"), |file| printed.stderr.write_to(file))?;
+        let summary = serde_json::to_vec_pretty(&Summary::of(outcome))?;
+        write(&path.join("job.json"), |file| {
+            file.write_all(&summary)?;
+            file.write_all(b"\n")
+        })?;
+        let place = self.0.join(outcome.number.to_string());
+        match fs::rename(path, &place) {
+            // It was moved, so there is nothing to remove.
+            Ok(()) => drop(unfinished.keep()),
+            // That of an earlier run: it is removed with the directory that it now has the name of.
+            Err(error) if place.is_dir() => {
+                renameat_with(CWD, path, CWD, &place, RenameFlags::EXCHANGE).map_err(|_| error)?;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Summary<'a> {
+    fn of(outcome: &'a Outcome) -> Summary<'a> {
+        let (code, signal) = outcome.result.codes();
+        Summary {
+            number: outcome.number,
+            command: &outcome.command,
+            attempts: outcome.attempts,
+            exit_code: (signal == 0 && code >= 0).then_some(code),
+            signal: (signal != 0).then_some(signal),
+            result: outcome.result.to_string(),
+            started: outcome
+                .started
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default()
+                .as_secs_f64(),
+            seconds: outcome.took.as_secs_f64(),
+        }
+    }
+}
+
+fn write(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create_new(path)?);
+    write(&mut file)?;
+    file.flush()
+}

@@ -1,0 +1,382 @@
+//! `gangline run`.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::thread;
+
+use rustix::process::Pid;
+
+use super::args::Run;
+use super::commands::Commands;
+use super::error::{CliError, Context};
+use super::exit;
+use super::gated::Gated;
+use super::groups::Groups;
+use super::halt::Tally;
+use super::job::{Job, Needs};
+use super::joblog::{Existing, JobLog};
+use super::lane::{Lane, Lanes};
+use super::outcome::{JobFailed, Outcome};
+use super::plan::Plan;
+use super::report;
+use super::results::Results;
+use super::sequence::Turns;
+use super::shared::{Output, Rules, Shared};
+use super::signals::Attendant;
+use super::slot::{self, Hidden};
+use super::terminal::{OnTerminal, ProgressLines, Terminal};
+use super::warm::Warm;
+use crate::cancel::CancelToken;
+use crate::cfg::CfgNode;
+use crate::error::Error;
+use crate::journal::Journal;
+use crate::order::Order;
+use crate::policy::{OnError, Verdict};
+use crate::pool::Pool;
+use crate::progress::Progress;
+use crate::report::RunReport;
+use crate::runner::Runner;
+
+/// How many outputs may wait for that of an earlier job, if nobody says so: a job that takes hundreds of times
+/// as long as the others keeps no worker from its work.
+const WINDOW: usize = 1_000;
+
+/// Runs the command for each input; what the program is to end with.
+pub(super) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
+    let plans = Plan::all(args)?;
+    if args.output.dry_run {
+        return dry_run(plans);
+    }
+    let lanes = lanes(args, &plans)?;
+    warn(&lanes, &plans);
+    let supervisor = supervisor.and_then(Pid::from_raw);
+    let attendant =
+        Attendant::start(lanes.clone(), supervisor, args.failure.grace).map_err(internal)?;
+    let ends = run_lanes(args, &lanes, plans);
+    let signalled = attendant.exit();
+    drop(attendant);
+    conclude(args, &lanes, ends, signalled)
+}
+
+/// How one lane ended.
+struct End {
+    result: Result<(), CliError>,
+    report: Option<RunReport>,
+}
+
+fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
+    let workers = plans.iter().map(|plan| plan.slots.len()).sum();
+    let shared = Arc::new(shared(args, workers)?);
+    let mut first_worker = 0;
+    let mut lanes = Vec::with_capacity(plans.len());
+    for (plan, turns) in plans.iter().zip(turns(args, plans)?) {
+        let (gate, token) = (Arc::clone(&plan.gate), CancelToken::new());
+        lanes.push(Lane { gate, token, first_worker, turns });
+        first_worker += plan.slots.len();
+    }
+    Ok(Lanes { shared, lanes: lanes.into() })
+}
+
+fn shared(args: &Run, workers: usize) -> Result<Shared, CliError> {
+    let Run { output, failure, record, .. } = args;
+    let on_terminal = match output.raw {
+        true => OnTerminal::Raw,
+        false => OnTerminal::Escape,
+    };
+    let lines = match record.bar || record.eta {
+        true => ProgressLines::Shown,
+        false => ProgressLines::None,
+    };
+    let existing = match record.resume || record.resume_failed {
+        true => Existing::GoOn,
+        false => Existing::Replace,
+    };
+    let joblog = record.joblog.as_deref().map(|path| {
+        JobLog::open(path, existing).map_err(|error| unwritable(&path.display(), error))
+    });
+    let results = output
+        .results
+        .as_deref()
+        .map(|path| Results::new(path).map_err(|error| unwritable(&path.display(), error)));
+    let showing = match output.line_buffer {
+        true => Output::Lines,
+        false => Output::Whole,
+    };
+    let rules = Rules {
+        retries: failure.retries,
+        retry_delay: failure.retry_delay,
+        timeout: failure.timeout,
+        kill_after: failure.kill_after,
+        max_output: output.max_output,
+        halt: failure.halt,
+        showing,
+    };
+    let groups = Groups::new(workers).map_err(internal)?;
+    let terminal = Terminal::new(on_terminal, lines);
+    Ok(Shared::new(groups, terminal, joblog.transpose()?, results.transpose()?, rules))
+}
+
+/// One lane needs no turns: its outputs are in order.
+fn turns(args: &Run, plans: &[Plan]) -> Result<Vec<Option<Turns>>, CliError> {
+    if plans.len() == 1 || order(args) == Order::Completion {
+        return Ok(plans.iter().map(|_| None).collect());
+    }
+    let numbers: Result<Vec<_>, CliError> = plans.iter().map(Plan::numbers).collect();
+    Ok(Turns::new(numbers?).into_iter().map(Some).collect())
+}
+
+fn warn(lanes: &Lanes, plans: &[Plan]) {
+    let terminal = &lanes.shared.terminal;
+    if plans.iter().any(Plan::reads_terminal) {
+        terminal.tell("reading inputs from the terminal, a line each; end them with Ctrl-D");
+    }
+    if !plans.iter().all(Plan::differs_by_job) {
+        terminal.tell("each job is the same command: no mark such as {} says where its input goes");
+    }
+}
+
+fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
+    let hidden = match plans.iter().any(|plan| plan.slots.have_gpus()) {
+        true => Hidden::Others,
+        false => Hidden::Nothing,
+    };
+    let run = &|lane: usize, plan: Plan| {
+        let end = run_lane(args, lanes, lane, plan, hidden).unwrap_or_else(End::failed);
+        if let Some(turns) = &lanes.lanes[lane].turns {
+            turns.end();
+        }
+        if end.result.is_err() {
+            lanes.close();
+        }
+        end
+    };
+    let mut plans = plans.into_iter().enumerate();
+    let first = plans.next();
+    thread::scope(|scope| {
+        let start = |(lane, plan)| {
+            let thread = thread::Builder::new().name(format!("gangline-lane{lane}"));
+            thread.spawn_scoped(scope, move || run(lane, plan)).map_err(internal)
+        };
+        let others: Vec<_> = plans.map(start).collect();
+        let first = first.map(|(lane, plan)| run(lane, plan));
+        let others = others.into_iter().map(|thread| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(error) => End::failed(error),
+        });
+        first.into_iter().chain(others).collect()
+    })
+}
+
+fn run_lane(
+    args: &Run,
+    lanes: &Lanes,
+    lane: usize,
+    mut plan: Plan,
+    hidden: Hidden,
+) -> Result<End, CliError> {
+    let slots = plan.slots.given(hidden)?;
+    let own = lanes.lanes[lane].clone();
+    let columns = plan.columns();
+    let jobs = plan.jobs()?;
+    match args.warm.warm {
+        true => {
+            let warm = Warm::new(lanes.clone(), own, slots, columns, &args.warm);
+            drive(args, warm, lanes, lane, &plan, jobs)
+        }
+        false => {
+            let commands = Commands { lanes: lanes.clone(), lane: own, slots };
+            drive(args, commands, lanes, lane, &plan, jobs)
+        }
+    }
+}
+
+/// Has the library do it.
+fn drive<R>(
+    args: &Run,
+    runner: R,
+    lanes: &Lanes,
+    lane: usize,
+    plan: &Plan,
+    jobs: super::inputs::Jobs,
+) -> Result<End, CliError>
+where
+    R: Runner<Input = Job, Output = Arc<Outcome>, Summary = ()> + 'static,
+{
+    let own = &lanes.lanes[lane];
+    let mut builder = Pool::builder(runner)
+        .devices(plan.slots.devices.clone())
+        .order(order(args))
+        .window(args.output.window.unwrap_or(WINDOW).max(plan.slots.len()))
+        .cancel_token(own.token.clone())
+        .on_error(OnError::Skip)
+        .classify(verdict);
+    if let Some(lock) = slot::lock(&args.placement) {
+        builder = builder.lock_gpus(lock);
+    }
+    if args.record.journal.is_some() || !args.record.report.is_empty() {
+        builder = builder.key(Job::key);
+    }
+    if let Some(journal) = journal(args, plan.needs) {
+        builder = builder.cfg(what_decides_results(args)?).journal(journal);
+    }
+    if !args.record.report.is_empty() {
+        builder = builder.timeline().describe(description(args));
+    }
+    if args.record.bar {
+        builder = builder.observer(Progress::new());
+    }
+    if args.record.eta {
+        builder = builder.observer(Progress::new().producers(0));
+    }
+    if args.warm.warm {
+        builder = builder.fence_after(args.warm.max_restarts as usize + 1);
+    }
+    let mut pool = builder.build().map_err(of_run)?;
+    let result = pool.try_run(Gated::new(jobs, Arc::clone(&own.gate)));
+    let report = (!args.record.report.is_empty()).then(|| pool.report());
+    let closed = pool.close();
+    let result = match result {
+        // It was asked for, by a signal or by failures.
+        Err(error) if error.is_cancelled() => Ok(()),
+        result => result.and(closed).map_err(of_run),
+    };
+    Ok(End { result, report })
+}
+
+/// Jobs may fail; the rest is no job's fault. Where a worker is to blame, another slot may have better ones.
+fn verdict(error: &Error) -> Verdict {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    match source {
+        Some(JobFailed(outcome)) if outcome.result.blames_worker() => Verdict::Retry,
+        Some(JobFailed(_)) => Verdict::Skip,
+        None => Verdict::Stop,
+    }
+}
+
+fn order(args: &Run) -> Order {
+    match args.output.no_keep_order || args.output.line_buffer {
+        true => Order::Completion,
+        false => Order::Input,
+    }
+}
+
+/// The journal of a lane: a file has one writer, so those that need no GPU have their own.
+fn journal(args: &Run, needs: Needs) -> Option<Journal> {
+    let mut path = args.record.journal.clone()?.into_os_string();
+    if needs == Needs::NoGpu {
+        path.push(".no-gpu");
+    }
+    let journal = Journal::at(path).runner("gangline run", "1");
+    Some(match (args.record.resume, args.record.resume_failed) {
+        (true, _) => journal.resume(),
+        (_, true) => journal.rerun_failed(),
+        _ => journal,
+    })
+}
+
+/// What a journal refuses to go on with when it is another.
+fn what_decides_results(args: &Run) -> Result<CfgNode, CliError> {
+    let command: Vec<String> = args
+        .command
+        .iter()
+        .take_while(|word| *word != ":::")
+        .map(|word| super::template::quoted(word))
+        .collect();
+    let cfg = CfgNode::new()
+        .with("command", command)
+        .and_then(|cfg| cfg.with("shell", args.inputs.shell))
+        .and_then(|cfg| cfg.with("warm", args.warm.warm));
+    cfg.map_err(|error| CliError::new(exit::INTERNAL, error))
+}
+
+fn description(args: &Run) -> String {
+    let words = args.command.iter().take_while(|word| *word != ":::");
+    words.map(|word| super::template::quoted(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn conclude(
+    args: &Run,
+    lanes: &Lanes,
+    ends: Vec<End>,
+    signalled: Option<u8>,
+) -> Result<u8, CliError> {
+    let mut result = Ok(());
+    let mut reports = Vec::new();
+    for End { result: ended, report } in ends {
+        result = result.and(ended);
+        reports.extend(report);
+    }
+    let written = report::write_all(&args.record.report, &reports);
+    let tally = lanes.shared.tally();
+    tell(lanes, tally, signalled);
+    match (lanes.shared.take_error(), signalled) {
+        (Some(error), _) => return Err(error),
+        (None, Some(exit)) => return written.and(Ok(exit)),
+        (None, None) => {}
+    }
+    result?;
+    written?;
+    Ok(exit::of_failures(tally.failed))
+}
+
+/// What is not to be overlooked.
+fn tell(lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
+    let Tally { ok, failed } = tally;
+    let ended = ok + failed;
+    if failed > 0 {
+        lanes.shared.terminal.tell(&format!("{failed} of {ended} jobs failed"));
+    }
+    if signalled.is_some() {
+        lanes.shared.terminal.tell(&format!("ended by a signal, with {ok} jobs done"));
+    }
+}
+
+/// Prints the words of every command, as they could be typed into a shell.
+fn dry_run(plans: Vec<Plan>) -> Result<u8, CliError> {
+    let hidden = match plans.iter().any(|plan| plan.slots.have_gpus()) {
+        true => Hidden::Others,
+        false => Hidden::Nothing,
+    };
+    let mut stdout = io::stdout().lock();
+    for mut plan in plans {
+        let slots = plan.slots.given(hidden)?;
+        for (turn, job) in plan.jobs()?.enumerate() {
+            let job = job.map_err(|error| CliError::new(exit::INPUT, error))?;
+            let worker = turn % slots.len();
+            let mut words = job.words(&slots[worker].ids, worker, 1);
+            words.set_first(&slots[worker].variables);
+            match writeln!(stdout, "{}", words.quoted()) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    return Ok(exit::BROKEN_PIPE);
+                }
+                written => written.map_err(|error| unwritable(&"standard output", error))?,
+            }
+        }
+    }
+    Ok(exit::OK)
+}
+
+impl End {
+    fn failed(error: CliError) -> End {
+        End { result: Err(error), report: None }
+    }
+}
+
+/// What the program ends with because of an error of the library.
+fn of_run(error: Error) -> CliError {
+    let exit = match &error {
+        Error::Devices { .. } => exit::DEVICES,
+        Error::Journal { .. } => exit::JOURNAL,
+        error if error.is_input() => exit::INPUT,
+        _ => exit::INTERNAL,
+    };
+    CliError::new(exit, error)
+}
+
+fn unwritable(what: &dyn std::fmt::Display, error: io::Error) -> CliError {
+    CliError::new(exit::OUTPUT, Context::new(format!("{what} cannot be written"), error))
+}
+
+fn internal(error: io::Error) -> CliError {
+    CliError::new(exit::INTERNAL, error)
+}

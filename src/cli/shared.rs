@@ -1,0 +1,138 @@
+//! What all workers of a run have in common.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use super::error::{CliError, Context};
+use super::exit;
+use super::groups::Groups;
+use super::halt::{Halt, Order, Tally};
+use super::joblog::JobLog;
+use super::limit::{Durations, Timeout};
+use super::outcome::{JobResult, Outcome};
+use super::process::End;
+use super::results::Results;
+use super::terminal::Terminal;
+
+/// What is kept of each job, and what is decided by how the others went.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) groups: Arc<Groups>,
+    pub(super) terminal: Terminal,
+    pub(super) joblog: Option<JobLog>,
+    pub(super) results: Option<Results>,
+    pub(super) rules: Rules,
+    durations: Durations,
+    state: Mutex<State>,
+}
+
+/// What the user says of failures and times.
+#[derive(Debug, Clone)]
+pub(super) struct Rules {
+    pub(super) retries: u32,
+    pub(super) retry_delay: Duration,
+    pub(super) timeout: Option<Timeout>,
+    pub(super) kill_after: Duration,
+    pub(super) max_output: Option<u64>,
+    pub(super) halt: Halt,
+    pub(super) showing: Output,
+}
+
+/// When a job's output is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// As a whole, when it is its turn.
+    Whole,
+    /// Each line when it is there.
+    Lines,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    tally: Tally,
+    /// The first thing that went wrong beside the jobs.
+    error: Option<CliError>,
+}
+
+impl Shared {
+    pub(super) fn new(
+        groups: Arc<Groups>,
+        terminal: Terminal,
+        joblog: Option<JobLog>,
+        results: Option<Results>,
+        rules: Rules,
+    ) -> Shared {
+        let (durations, state) = Default::default();
+        Shared { groups, terminal, joblog, results, rules, durations, state }
+    }
+
+    /// How long a job may take, as far as that is known by now.
+    pub(super) fn limit(&self) -> Option<Duration> {
+        self.durations.limit(self.rules.timeout?)
+    }
+
+    /// Writes down what became of a job, and says what that means for the others.
+    pub(super) fn record(&self, outcome: &Outcome) -> Order {
+        self.keep(outcome);
+        let mut state = self.state();
+        match &outcome.result {
+            result if result.is_ok() => state.tally.ok += 1,
+            // It was none of its doing.
+            JobResult::Ended(End::Halted) => return Order::GoOn,
+            _ => state.tally.failed += 1,
+        }
+        let order = state.tally.order(self.rules.halt);
+        drop(state);
+        if outcome.result.is_ok() {
+            self.durations.push(outcome.took);
+            if matches!(self.rules.timeout, Some(Timeout::Medians(_))) {
+                self.groups.ring();
+            }
+            return Order::GoOn;
+        }
+        order
+    }
+
+    fn keep(&self, outcome: &Outcome) {
+        let printed = outcome.printed.lock().expect("nothing panics with the lock held");
+        let logged = self.joblog.as_ref().map(|log| log.write(outcome, printed.received));
+        let kept = self.results.as_ref().map(|results| results.write(outcome, &printed));
+        drop(printed);
+        if let Some(Err(error)) = logged {
+            self.fail_output("the log of jobs cannot be written", error);
+        }
+        if let Some(Err(error)) = kept {
+            self.fail_output("the results of a job cannot be written", error);
+        }
+    }
+
+    pub(super) fn fail_output(&self, what: &str, error: io::Error) {
+        let exit = match error.kind() {
+            io::ErrorKind::BrokenPipe => exit::BROKEN_PIPE,
+            _ => exit::OUTPUT,
+        };
+        self.fail(CliError::new(exit, Context::new(what, error)));
+    }
+
+    /// Something beside the jobs failed: the first counts.
+    pub(super) fn fail(&self, error: CliError) {
+        self.state().error.get_or_insert(error);
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.state().error.is_some()
+    }
+
+    pub(super) fn take_error(&self) -> Option<CliError> {
+        self.state().error.take()
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        self.state().tally
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics with the lock held")
+    }
+}

@@ -1,0 +1,111 @@
+//! The process that a user sees: it starts the one that does the work, and leaves nothing behind.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::process::Command;
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper,
+    wait, waitid,
+};
+use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::Signals;
+
+use super::signals::{INTERRUPT, STOP};
+
+/// Runs this program again with the same arguments, and returns what that ended with.
+///
+/// Whoever dies without a word, be it by `kill -9`, cannot take its jobs along. So there are two: when the
+/// one that has the jobs dies they become children of this one, however they were started, and are killed;
+/// when this one dies the other sees it, and ends. A job's own number would not do: between the start of a
+/// process and the moment where anybody else could know of it, its parent may die.
+pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> io::Result<u8> {
+    set_child_subreaper(Some(getpid()))?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGCHLD])?;
+    // By its own name, so that it is called so where processes are listed.
+    let program = env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    let mut command = Command::new(program);
+    command.arg("--supervisor").arg(getpid().as_raw_pid().to_string()).args(arguments);
+    let engine = Pid::from_child(&command.spawn()?);
+    // One that has ended by now has sent a signal, which waits.
+    for signal in signals.forever() {
+        match signal {
+            SIGINT => send(engine, INTERRUPT),
+            SIGTERM => send(engine, Signal::TERM),
+            SIGHUP => send(engine, Signal::HUP),
+            SIGTSTP => stop_with(engine),
+            SIGCONT => send(engine, Signal::CONT),
+            _ => {
+                if let Some(status) = reap(engine)? {
+                    return Ok(exit_of(status));
+                }
+            }
+        }
+    }
+    Err(io::Error::other("signals came to an end"))
+}
+
+/// Stops when the other has stopped, with all of its jobs.
+fn stop_with(engine: Pid) {
+    send(engine, STOP);
+    let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    if waitid(rustix::process::WaitId::Pid(engine), stopped).is_ok() {
+        send(getpid(), Signal::STOP);
+    }
+}
+
+/// Waits for all that have ended: the status of the one that does the work, if it is among them.
+fn reap(engine: Pid) -> io::Result<Option<WaitStatus>> {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == engine => return Ok(Some(status)),
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(None),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn exit_of(status: WaitStatus) -> u8 {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => code as u8,
+        (None, signal) => {
+            // Its jobs are children of this process by now.
+            kill_children();
+            128 + signal.unwrap_or_default() as u8
+        }
+    }
+}
+
+/// Kills all children, and those of theirs, which become children of this process when they do.
+fn kill_children() {
+    loop {
+        children().for_each(|pid| send(pid, Signal::KILL));
+        match wait(WaitOptions::empty()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn children() -> impl Iterator<Item = Pid> {
+    let me = getpid().as_raw_pid();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    numbers.filter(move |pid| parent(*pid) == Some(me)).filter_map(Pid::from_raw)
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may have anything in it; what is behind the last one has not.
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+fn send(pid: Pid, signal: Signal) {
+    // It may have ended.
+    let _ = kill_process(pid, signal);
+}

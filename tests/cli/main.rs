@@ -1,0 +1,7 @@
+//! The program, as a user starts it: real processes, one module for each part.
+
+#![cfg(all(feature = "cli", target_os = "linux"))]
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
+
+mod run;
+mod support;
