@@ -96,7 +96,7 @@ impl Progress {
     }
 
     /// How many producers have a line of their own at most, 16 by default; one line sums up the others. On a
-    /// small terminal there are fewer.
+    /// small terminal there are fewer. With 0 there is the line of the run alone.
     #[must_use]
     pub fn producers(mut self, most: usize) -> Self {
         self.producers = most;
@@ -135,7 +135,10 @@ impl Progress {
         match &mut self.output {
             Output::Terminal(block) if at >= self.next_frame => {
                 // The run, its producers, and the line that sums up those without one.
-                let most = self.producers.saturating_add(2);
+                let most = match self.producers {
+                    0 => 1,
+                    producers => producers.saturating_add(2),
+                };
                 block.show(|rows| self.board.lines(rows.min(most)));
                 self.next_frame = at + FRAME;
             }

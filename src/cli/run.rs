@@ -213,7 +213,8 @@ where
     if let Some(lock) = slot::lock(&args.placement) {
         builder = builder.lock_gpus(lock);
     }
-    if args.record.journal.is_some() || !args.record.report.is_empty() {
+    // Keys are kept in memory, so there are none where nobody sees them.
+    if args.record.journal.is_some() || !args.record.report.is_empty() || args.record.bar {
         builder = builder.key(Job::key);
     }
     if let Some(journal) = journal(args, plan.needs) {
