@@ -50,7 +50,10 @@ fn starting() -> Result<(), Box<dyn std::error::Error>> {
     println!("  of the time of xargs -P2 -n1: {:.2} (promised: 1.1)", median(&mut to_xargs));
     match has_parallel {
         true => {
-            println!("  of the time of GNU parallel: {:.3} (promised: 0.2)", median(&mut to_parallel));
+            println!(
+                "  of the time of GNU parallel: {:.3} (promised: 0.2)",
+                median(&mut to_parallel)
+            );
         }
         false => println!("  GNU parallel is not installed"),
     }

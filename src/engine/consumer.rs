@@ -10,7 +10,7 @@ use super::call::{call, drop_quietly};
 use super::collector::Collector;
 use super::crew::spawn;
 use super::fault::{Fate, Fault};
-use super::run::{Next, Run, RunOutcome, text_of};
+use super::run::{Pause, Run, RunOutcome, text_of};
 use super::window::Window;
 use crate::cfg::CfgNode;
 use crate::error::{Error, Hook, Site};
@@ -211,10 +211,13 @@ impl<R: Runner> Consumer<R> {
         let ledger = self.run.ledger().cloned();
         let due = || ledger.as_ref().and_then(|ledger| ledger.due_at());
         loop {
-            match self.run.next_before(&mut self.collector, &mut total, due) {
-                Next::Result(seq, outcome) => self.consume_one(state, seq, outcome)?,
-                Next::Due => self.commit(state)?,
-                Next::Over => break,
+            while let Some((seq, outcome)) = self.run.next_here(&mut self.collector) {
+                self.consume_one(state, seq, outcome)?;
+            }
+            match self.run.wait_before(&mut self.collector, &mut total, due) {
+                Pause::News => {}
+                Pause::Due => self.commit(state)?,
+                Pause::Over => break,
             }
         }
         // A guarded input ends with the cancel, and then there may seem to be no more.
@@ -251,20 +254,27 @@ impl<R: Runner> Consumer<R> {
         match self.call(Hook::ConsumerWork, Some(seq), work) {
             Ok(()) => {
                 self.taken.ok += 1;
-                if !self.is_watched {
-                    self.collector.done(&self.run.exchange);
-                    return Ok(());
+                if self.is_watched {
+                    self.note(state, seq)?;
                 }
-                self.tell();
-                if self.run.record(seq, Outcome::Done) {
-                    self.commit(state)?;
-                }
-                self.run.strike(seq);
                 self.collector.done(&self.run.exchange);
                 Ok(())
             }
             Err(error) => self.meet_own(state, seq, *error),
         }
+    }
+
+    /// Tells whoever wants to know that an item was consumed. By itself, since mostly nobody does: the loop over
+    /// results is what a run without work spends its time in.
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, state: &mut R::ConsumerState, seq: u64) -> Result<(), Error> {
+        self.tell();
+        if self.run.record(seq, Outcome::Done) {
+            self.commit(state)?;
+        }
+        self.run.strike(seq);
+        Ok(())
     }
 
     /// Calls a hook. What it noted counts if it returns `Ok`.
@@ -278,17 +288,26 @@ impl<R: Runner> Consumer<R> {
         let cx = ConsumerContext::new(&self.cfg, &*self.run, seq);
         let site = || Site { items: seq.into_iter().collect(), ..Site::default() };
         let outcome = call(hook, site, || f(&cx));
-        if let Some(ledger) = self.run.ledger().filter(|_| self.is_watched) {
-            match outcome {
-                Ok(_) => ledger.adopt_draft(),
-                Err(_) => ledger.drop_draft(),
-            }
+        if self.is_watched {
+            self.settle_draft(outcome.is_ok());
         }
         outcome
     }
 
+    /// What a hook noted counts if it went well.
+    #[cold]
+    #[inline(never)]
+    fn settle_draft(&self, went_well: bool) {
+        match self.run.ledger() {
+            Some(ledger) if went_well => ledger.adopt_draft(),
+            Some(ledger) => ledger.drop_draft(),
+            None => {}
+        }
+    }
+
     /// The consumer itself failed at an item. After a panic its state is not to be trusted.
     #[cold]
+    #[inline(never)]
     fn meet_own(
         &mut self,
         state: &mut R::ConsumerState,
@@ -308,6 +327,7 @@ impl<R: Runner> Consumer<R> {
 
     /// It is the turn of an item that failed.
     #[cold]
+    #[inline(never)]
     fn meet(&mut self, state: &mut R::ConsumerState, seq: u64, fault: Fault) -> Result<(), Error> {
         match fault.fate {
             Fate::End => {
@@ -362,6 +382,7 @@ impl<R: Runner> Consumer<R> {
 
     /// Puts on the disk what was consumed so far, and then what says so.
     #[cold]
+    #[inline(never)]
     fn commit(&mut self, state: &mut R::ConsumerState) -> Result<(), Error> {
         let Some(ledger) = self.run.ledger().filter(|ledger| ledger.has_news()).cloned() else {
             return Ok(());

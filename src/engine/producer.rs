@@ -195,27 +195,14 @@ impl<R: Runner> Producer<R> {
         let is_plain = run.terms.copy.is_none() && run.exchange.posts.is_none() && pen.is_none();
         let mut next = taker.next();
         while let Some((seq, input)) = next {
+            if is_plain && !taker.has_trial() && self.state.is_some() {
+                next = self.work_on_plain_items(run, seq, input, &mut taker);
+                continue;
+            }
             let trial = taker.trial();
             if run.wanted.gave_up_on(Some(seq)) {
                 drop_quietly(input);
                 next = taker.next();
-                continue;
-            }
-            if is_plain && trial.is_none() && self.state.is_some() {
-                let outcome = match self.work(run, seq, input, 1, None) {
-                    Ok(output) => Ok(output),
-                    Err(error) => {
-                        taker.be_careful();
-                        match run.judge(seq, *error, worker, None, None) {
-                            Some(fault) => Err(fault),
-                            None => {
-                                next = taker.next();
-                                continue;
-                            }
-                        }
-                    }
-                };
-                next = taker.deliver_and_next(seq, outcome);
                 continue;
             }
             match self.work_with_care(run, seq, input, trial, &mut taker, &mut pen) {
@@ -225,6 +212,47 @@ impl<R: Runner> Producer<R> {
             }
         }
         Goes::On
+    }
+
+    /// Works on items that are nothing special, from this one on. The next may be, and there may be none.
+    ///
+    /// The item is in variables of its own, never in one with whether there is one: that would be written in
+    /// parts and read as a whole, for which a processor waits longer than for all else here.
+    fn work_on_plain_items(
+        &mut self,
+        run: &Run<R>,
+        mut seq: u64,
+        mut input: R::Input,
+        taker: &mut Taker<'_, R::Input, R::Output>,
+    ) -> Option<(u64, R::Input)> {
+        let worker = self.station.worker;
+        loop {
+            if run.wanted.gave_up_on(Some(seq)) {
+                drop_quietly(input);
+                return taker.next();
+            }
+            let outcome = match self.work(run, seq, input, 1, None) {
+                Ok(output) => Ok(output),
+                Err(error) => {
+                    taker.be_careful();
+                    let Some(fault) = run.judge(seq, *error, worker, None, None) else {
+                        return taker.next();
+                    };
+                    Err(fault)
+                }
+            };
+            if taker.must_ask() {
+                return taker.deliver_and_next(seq, outcome);
+            }
+            match taker.deliver_and_pop(seq, outcome) {
+                Some(item) => (seq, input) = item,
+                None => match taker.refill() {
+                    Some(item) if taker.has_trial() => return Some(item),
+                    Some(item) => (seq, input) = item,
+                    None => return None,
+                },
+            }
+        }
     }
 
     /// Works on an item that somebody keeps the time of, watches, or may want to have tried again.

@@ -65,10 +65,11 @@ pub(crate) struct Run<R: Runner> {
     pub(crate) consumer_left: Receiver<()>,
 }
 
-/// What comes next to a collector.
-pub(crate) enum Next<R: Runner> {
-    Result(u64, RunOutcome<R>),
-    /// Nothing, until the time that it was to wait for.
+/// Why a collector's wait has ended.
+pub(crate) enum Pause {
+    /// There may be a result.
+    News,
+    /// The time has come that it was to wait for.
     Due,
     /// There is no more, or nobody wants more.
     Over,
@@ -285,46 +286,67 @@ impl<R: Runner> Run<R> {
         collector: &mut Collector<R::Output>,
         total: &mut Option<u64>,
     ) -> Option<(u64, RunOutcome<R>)> {
-        match self.next_before(collector, total, || None) {
-            Next::Result(seq, outcome) => Some((seq, outcome)),
-            Next::Due | Next::Over => None,
+        loop {
+            if let Some(result) = self.next_here(collector) {
+                return Some(result);
+            }
+            match self.wait_before(collector, total, || None) {
+                Pause::News => {}
+                Pause::Due | Pause::Over => return None,
+            }
         }
     }
 
-    /// As [`next_result`](Run::next_result), but waits no longer than until the time that `due` says.
+    /// The next result that somebody wants, if it is here.
     #[inline]
-    pub(crate) fn next_before(
+    pub(crate) fn next_here(
+        &self,
+        collector: &mut Collector<R::Output>,
+    ) -> Option<(u64, RunOutcome<R>)> {
+        while !self.is_over() {
+            let (seq, outcome) = collector.pop()?;
+            if !self.is_pointless(seq, &outcome) {
+                return Some((seq, outcome));
+            }
+            drop_quietly(outcome);
+            collector.done(&self.exchange);
+        }
+        None
+    }
+
+    /// Waits until there may be a next result, where none is here, and not longer than until the time that
+    /// `due` says.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wait_before(
         &self,
         collector: &mut Collector<R::Output>,
         total: &mut Option<u64>,
         due: impl Fn() -> Option<Instant>,
-    ) -> Next<R> {
-        loop {
-            if self.is_cancelled() || self.is_stopped() || self.is_doomed() {
-                return Next::Over;
-            }
-            if let Some((seq, outcome)) = collector.pop() {
-                if !self.is_pointless(seq, &outcome) {
-                    return Next::Result(seq, outcome);
-                }
-                drop_quietly(outcome);
-                collector.done(&self.exchange);
-                continue;
-            }
-            *total = total.or_else(|| self.exchange.total());
-            if *total == Some(collector.consumed()) {
-                return Next::Over;
-            }
-            collector.settle(&self.exchange);
-            let due = due();
-            if due.is_some_and(|due| due <= now()) {
-                return Next::Due;
-            }
-            let due = due.into_iter().chain(self.news_due(collector)).min();
-            let news = collector.wait(&self.exchange, *total, due);
-            self.tell_of_head(collector);
-            self.check(news);
+    ) -> Pause {
+        if self.is_over() {
+            return Pause::Over;
         }
+        *total = total.or_else(|| self.exchange.total());
+        if *total == Some(collector.consumed()) {
+            return Pause::Over;
+        }
+        collector.settle(&self.exchange);
+        let due = due();
+        if due.is_some_and(|due| due <= now()) {
+            return Pause::Due;
+        }
+        let due = due.into_iter().chain(self.news_due(collector)).min();
+        let news = collector.wait(&self.exchange, *total, due);
+        self.tell_of_head(collector);
+        self.check(news);
+        Pause::News
+    }
+
+    /// Whether no result is wanted any more.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.is_cancelled() || self.is_stopped() || self.is_doomed()
     }
 
     /// Whether anybody wants to know of each item that is consumed.

@@ -114,19 +114,36 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 
     /// Delivers a result and waits for the next item, as [`next`](Taker::next).
+    pub(crate) fn deliver_and_next(&mut self, seq: u64, result: Outcome<T>) -> Option<(u64, I)> {
+        if self.must_ask() {
+            self.deliver(seq, result);
+            return self.next();
+        }
+        match self.deliver_and_pop(seq, result) {
+            Some(item) => Some(item),
+            None => self.refill(),
+        }
+    }
+
+    /// Whether the next item is not just any that is new.
+    #[inline]
+    pub(crate) fn must_ask(&self) -> bool {
+        self.exchange.retries_anything() || self.is_careful
+    }
+
+    /// Delivers a result, and takes the next item if one is at hand.
     ///
     /// The next item is taken first: taking is an atomic exchange, which waits until everything
     /// written before has reached the cache, and what a result is written to has to be fetched from
     /// the collector's core. This way round that goes on beside the work on the next item.
-    #[inline]
-    pub(crate) fn deliver_and_next(&mut self, seq: u64, result: Outcome<T>) -> Option<(u64, I)> {
-        if self.exchange.retries_anything() || self.is_careful {
-            self.deliver(seq, result);
-            return self.next();
-        }
+    #[inline(always)]
+    pub(crate) fn deliver_and_pop(&mut self, seq: u64, result: Outcome<T>) -> Option<(u64, I)> {
         let item = self.inbox.pop();
         self.deliver(seq, result);
-        self.advance_to(item)
+        if item.is_some() {
+            self.own().advance();
+        }
+        item
     }
 
     /// What is known of the item that was given out last, if it was tried before.
@@ -138,6 +155,11 @@ impl<'a, I, T> Taker<'a, I, T> {
     /// what is new.
     pub(crate) fn be_careful(&mut self) {
         self.is_careful = true;
+    }
+
+    /// Whether the item that was given out last was tried before.
+    pub(crate) fn has_trial(&self) -> bool {
+        self.trial.is_some()
     }
 
     pub(crate) fn is_careful(&self) -> bool {
@@ -188,13 +210,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         if let Some(item) = self.take_retry() {
             return Some(item);
         }
-        let item = self.inbox.pop();
-        self.advance_to(item)
-    }
-
-    #[inline]
-    fn advance_to(&mut self, item: Option<(u64, I)>) -> Option<(u64, I)> {
-        match item {
+        match self.inbox.pop() {
             Some(item) => {
                 self.own().advance();
                 Some(item)
@@ -203,7 +219,8 @@ impl<'a, I, T> Taker<'a, I, T> {
         }
     }
 
-    fn refill(&mut self) -> Option<(u64, I)> {
+    /// The next item, where none is at hand.
+    pub(crate) fn refill(&mut self) -> Option<(u64, I)> {
         // At the start of a run it is the consumer that everybody waits for: no time to look around.
         let mut looks = if self.own().progress() == 0 { LOOKS_BEFORE_SLEEP } else { 0 };
         let mut since = None;
