@@ -93,9 +93,12 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// Writes down what became of a job, and does what follows from it.
+/// Writes down what became of a job, and does what follows from it. What a worker is to blame for is not the
+/// end of the job: another may have it yet.
 pub(super) fn end(lanes: &Lanes, outcome: Arc<Outcome>) -> Result<Arc<Outcome>> {
-    lanes.obey(lanes.shared.record(&outcome));
+    if !outcome.result.blames_worker() {
+        lanes.obey(lanes.shared.record(&outcome));
+    }
     match outcome.result.is_ok() {
         true => Ok(outcome),
         false => Err(Box::new(JobFailed(outcome))),
@@ -107,6 +110,9 @@ pub(super) fn write_failed(lanes: &Lanes, lane: &Lane, error: &Error) -> Result<
     let failed = std::error::Error::source(error).and_then(|source| source.downcast_ref());
     match failed {
         Some(JobFailed(outcome)) => {
+            if outcome.result.blames_worker() {
+                lanes.obey(lanes.shared.record(outcome));
+            }
             write(lanes, lane, outcome)?;
             let Outcome { number, command, result, .. } = &**outcome;
             lanes.shared.terminal.tell(&format!("job {number} {result}: {command}"));

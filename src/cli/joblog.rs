@@ -24,10 +24,12 @@ const COLUMNS: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\
 impl JobLog {
     pub(super) fn open(path: &Path, existing: Existing) -> io::Result<JobLog> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        if existing == Existing::Replace {
+        // A pipe or a device has no end to look at, and nothing to replace.
+        let is_file = file.metadata()?.is_file();
+        if is_file && existing == Existing::Replace {
             file.set_len(0)?;
         }
-        match last_byte(&mut file)? {
+        match is_file.then(|| last_byte(&mut file)).transpose()?.flatten() {
             None => file.write_all(COLUMNS.as_bytes())?,
             Some(b'\n') => {}
             // A line that was being written when the machine went down is not to swallow the next.

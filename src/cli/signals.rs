@@ -164,9 +164,10 @@ impl Watch {
             Meaning::Interrupt if self.interrupted => self.lanes.groups().kill_all(),
             Meaning::Interrupt => {
                 self.interrupted = true;
+                self.end(exit::INTERRUPTED);
+                // Said when it is so: who reads it may be a program.
                 let advice = "waiting for the jobs that run; press Ctrl-C again to kill them";
                 self.lanes.shared.terminal.tell(advice);
-                self.end(exit::INTERRUPTED);
             }
             Meaning::Terminate if self.patience.is_some() => self.lanes.groups().end_all(),
             Meaning::Terminate => {

@@ -3,5 +3,11 @@
 #![cfg(all(feature = "cli", target_os = "linux"))]
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 
+mod failure;
+mod inputs;
+mod marks;
+mod output;
 mod run;
+mod signals;
+mod slots;
 mod support;

@@ -1,0 +1,321 @@
+//! Signals to the program, and nothing left behind whoever is killed.
+
+use rustix::process::{Pid, Signal};
+
+use crate::output::WAIT;
+use crate::support::{Place, Running, is_alive, state, wait_until};
+
+/// Two of many jobs, which run until there is the file `go`: `1` and `2` say that they do.
+const JOBS: &str =
+    "-j2 --shell -- 'echo begin $1; touch $1; sh wait go; echo end $1' ::: 1 2 3 4 5 6";
+
+const ENDED: &str = "begin 1\nend 1\nbegin 2\nend 2\n";
+
+/// A run of which two jobs wait.
+fn started(line: &str) -> (Place, Running) {
+    let place = Place::new();
+    place.write("wait", WAIT);
+    let running = place.start_typed(line);
+    place.wait_for("1");
+    place.wait_for("2");
+    (place, running)
+}
+
+/// That no job was started after the first two, and nothing is left of them.
+#[track_caller]
+fn check_rest(place: &Place) {
+    assert!(!place.path("3").exists(), "a job was started after the signal");
+    place.check_no_process_is_left();
+    assert_eq!(place.names("tmp"), Vec::<String>::new());
+}
+
+#[track_caller]
+fn ends_softly(signal: Signal, to_group: bool, said: &str, status: i32) {
+    let (place, mut running) = started(JOBS);
+    match to_group {
+        true => running.send_to_group(signal),
+        false => running.send(signal),
+    }
+    running.wait_for_stderr(said);
+    place.write("go", "");
+    running.ran().check(status, ENDED);
+    check_rest(&place);
+}
+
+#[test]
+fn the_first_interrupt_lets_jobs_end() {
+    let said = "waiting for the jobs that run; press Ctrl-C again to kill them";
+    ends_softly(Signal::INT, false, said, 130);
+    ends_softly(Signal::INT, true, said, 130);
+}
+
+#[test]
+fn the_second_interrupt_kills() {
+    for to_group in [false, true] {
+        let (place, mut running) = started(JOBS);
+        let send = |running: &Running| match to_group {
+            true => running.send_to_group(Signal::INT),
+            false => running.send(Signal::INT),
+        };
+        send(&running);
+        running.wait_for_stderr("press Ctrl-C again");
+        send(&running);
+        let ran = running.ran();
+        assert_eq!(ran.code, Some(130), "{ran:?}");
+        assert!(ran.stderr.contains("job 1 was ended with the run"), "{ran:?}");
+        check_rest(&place);
+    }
+}
+
+#[test]
+fn a_job_that_ignores_signals_is_killed_too() {
+    let job = "trap \"\" INT TERM HUP; echo begin $1; touch $1; while :; do sleep 1; done";
+    let (place, mut running) = started(&format!("-j2 --shell -- '{job}' ::: 1 2 3"));
+    running.send(Signal::INT);
+    running.wait_for_stderr("press Ctrl-C again");
+    running.send(Signal::INT);
+    assert_eq!(running.ran().code, Some(130));
+    check_rest(&place);
+}
+
+/// A signal of which nothing is said: it was heeded when the input is read no more.
+#[track_caller]
+fn ends_reading(signal: Signal, status: i32) {
+    let place = Place::new();
+    place.write("wait", WAIT);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let job = "echo begin $1; touch $1; sh wait go; echo end $1";
+    let mut command = place.typed(&format!("run -j2 --shell -- '{job}'"));
+    let running = place.start(command.stdin(reader));
+    drop(command);
+    std::io::Write::write_all(&mut &writer, b"1\n2\n").unwrap();
+    place.wait_for("1");
+    place.wait_for("2");
+    running.send(signal);
+    // The program waits for a line, and for the signal; the pipe stays open.
+    place.write("go", "");
+    running.ran().check(status, ENDED);
+    check_rest(&place);
+    drop(writer);
+}
+
+#[test]
+fn a_signal_ends_the_reading_of_a_pipe() {
+    ends_reading(Signal::INT, 130);
+    ends_reading(Signal::TERM, 143);
+    ends_reading(Signal::HUP, 129);
+}
+
+/// Of so many jobs that the signal comes before the last of them, all that began end.
+#[track_caller]
+fn ends_in_time(options: &str, signal: Signal, status: i32) {
+    let place = Place::new();
+    let list: String = (0..4_000).map(|job| format!("{job}\n")).collect();
+    place.write("list", list);
+    let job = "echo begin $1; touch begun; echo end $1";
+    let line = format!("-j2 {options} --input list --shell -- '{job}'");
+    let running = place.start_typed(&line);
+    place.wait_for("begun");
+    running.send(signal);
+    let ran = running.ran();
+    assert_eq!(ran.code, Some(status), "{:?}", ran.stderr);
+    let lines: Vec<&str> = ran.stdout.lines().collect();
+    assert!(lines.len() < 8_000, "it came to its end");
+    for (job, lines) in lines.chunks(2).enumerate() {
+        assert_eq!(lines, [format!("begin {job}"), format!("end {job}")]);
+    }
+    place.check_no_process_is_left();
+}
+
+#[test]
+fn every_job_that_began_ends() {
+    ends_in_time("", Signal::HUP, 129);
+    ends_in_time("", Signal::INT, 130);
+    ends_in_time("--grace 30s", Signal::TERM, 143);
+}
+
+#[test]
+fn a_request_to_end_does_not_wait_for_ever() {
+    let (place, running) = started(&format!("--grace 100ms {JOBS}"));
+    running.send(Signal::TERM);
+    let ran = running.ran();
+    ran.check(143, "begin 1\nbegin 2\n");
+    ran.check_said(143, &["job 1 was ended with the run", "ended by a signal, with 0 jobs done"]);
+    check_rest(&place);
+}
+
+#[test]
+fn a_second_request_to_end_is_heeded_at_once() {
+    let (place, running) = started(&format!("--grace 1h {JOBS}"));
+    // Two of one kind that come at once are one.
+    let sending = std::thread::spawn({
+        let pid = running.pid();
+        move || {
+            while rustix::process::kill_process(pid, Signal::TERM).is_ok() && is_alive(pid) {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
+        }
+    });
+    let ran = running.ran();
+    sending.join().unwrap();
+    ran.check(143, "begin 1\nbegin 2\n");
+    check_rest(&place);
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_another_attempt() {
+    let place = Place::new();
+    let line = "--retries 5 --retry-delay 1h --shell -- 'touch tried; exit 1' ::: x";
+    let running = place.start_typed(line);
+    place.wait_for("tried");
+    running.send(Signal::INT);
+    assert_eq!(running.ran().code, Some(130));
+    place.check_no_process_is_left();
+}
+
+#[test]
+fn a_signal_before_anything_was_started_ends_the_run() {
+    let place = Place::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = place.typed("run -- touch started");
+    let running = place.start(command.stdin(reader));
+    drop(command);
+    // It attends to signals when its thread for that is there.
+    let engine = running.engine();
+    wait_until("it attends to signals", || has_thread(engine, "gangline-signal"));
+    running.send(Signal::INT);
+    running.ran().check(130, "");
+    drop(writer);
+    assert!(!place.path("started").exists());
+}
+
+fn has_thread(pid: Pid, name: &str) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid()));
+    let names = tasks.into_iter().flatten().flatten().map(|task| task.path().join("comm"));
+    names.filter_map(|path| std::fs::read_to_string(path).ok()).any(|comm| comm.trim() == name)
+}
+
+#[test]
+fn all_stop_together_and_go_on() {
+    let job = "echo $$ > pid.$1; touch $1; sh wait go; echo end $1";
+    let (place, running) = started(&format!("-j2 --timeout 1h --shell -- '{job}' ::: 1 2"));
+    let jobs =
+        ["pid.1", "pid.2"].map(|name| Pid::from_raw(place.read(name).trim().parse().unwrap()));
+    let all: Vec<Pid> =
+        jobs.into_iter().flatten().chain([running.pid(), running.engine()]).collect();
+    let are = |letters: &str| {
+        all.iter().all(|pid| state(*pid).is_some_and(|state| letters.contains(state)))
+    };
+    for _ in 0..2 {
+        running.send(Signal::TSTP);
+        wait_until("all have stopped", || are("T"));
+        running.send(Signal::CONT);
+        wait_until("all go on", || are("SRD"));
+    }
+    place.write("go", "");
+    running.ran().check(0, "end 1\nend 2\n");
+    place.check_no_process_is_left();
+}
+
+#[test]
+fn jobs_that_were_stopped_can_be_ended() {
+    let (place, running) = started(&format!("--grace 0 {JOBS}"));
+    running.send(Signal::TSTP);
+    let pid = running.pid();
+    wait_until("it has stopped", || state(pid) == Some('T'));
+    running.send(Signal::TERM);
+    running.send(Signal::CONT);
+    assert_eq!(running.ran().code, Some(143));
+    check_rest(&place);
+}
+
+/// What jobs may do so as not to be found.
+const HIDING: [&str; 5] = [
+    "sleep 1000",
+    "trap \"\" HUP INT TERM; while :; do sleep 1000; done",
+    "sleep 1000 & sleep 1000 & wait",
+    "(sleep 1000 &) ; sleep 1000",
+    "exec >&- 2>&- <&-; sleep 1000",
+];
+
+/// Kills a process of the run with no warning: nothing lives on.
+#[track_caller]
+fn kill_leaves_nothing(job: &str, victim: fn(&Running) -> Pid, status: Option<i32>) {
+    let place = Place::new();
+    let line = format!("-j2 --shell -- 'touch $1; {job}' ::: 1 2 3");
+    let running = place.start_typed(&line);
+    place.wait_for("1");
+    place.wait_for("2");
+    rustix::process::kill_process(victim(&running), Signal::KILL).unwrap();
+    let ran = running.ran();
+    assert_eq!(ran.code, status, "{job}: {ran:?}");
+    place.check_no_process_is_left();
+    assert!(!place.path("3").exists(), "{job}");
+    assert_eq!(place.names("tmp"), Vec::<String>::new());
+}
+
+#[test]
+fn nothing_outlives_the_process_that_is_seen() {
+    for job in HIDING {
+        kill_leaves_nothing(job, Running::pid, None);
+    }
+}
+
+#[test]
+fn nothing_outlives_the_process_that_has_the_jobs() {
+    for job in HIDING {
+        kill_leaves_nothing(job, Running::engine, Some(137));
+    }
+}
+
+#[test]
+fn not_even_a_daemon_outlives_the_process_that_has_the_jobs() {
+    let daemon = "setsid sh -c \"touch daemon.$1; sleep 1000\" & sh wait daemon.$1; sleep 1000";
+    for job in
+        [daemon, "setsid -f sleep 1000; sleep 1000", "setsid -f setsid -f sleep 1000; exit 0"]
+    {
+        let place = Place::new();
+        place.write("wait", WAIT);
+        let line = format!("-j2 --shell -- '{job}' ::: 1 2");
+        let running = place.start_typed(&line);
+        wait_until("there is a daemon", || place.living().len() > 3);
+        rustix::process::kill_process(running.engine(), Signal::KILL).unwrap();
+        running.ran();
+        place.check_no_process_is_left();
+    }
+}
+
+/// A job has the files that the program was started with, and none that it has opened.
+#[test]
+fn jobs_inherit_nothing() {
+    const FILES: &str = "cd /proc/$$/fd; echo *";
+    let place = Place::new();
+    let mut direct = std::process::Command::new("sh");
+    let direct = place.start(direct.args(["-c", FILES]).stdin(std::process::Stdio::null())).ran();
+    let line = format!("-j2 --joblog log --journal j --shell -- '{FILES}' ::: a b c");
+    place.run_typed(&line).check(0, &direct.stdout.repeat(3));
+}
+
+#[test]
+fn a_job_reads_nothing_and_is_in_a_group_of_its_own() {
+    let place = Place::new();
+    let script = "cat; [ $(ps -o pgid= -p $$) = $$ ] && echo own";
+    place.run_typed(&format!("--shell -- '{script}' ::: x")).check(0, "own\n");
+}
+
+#[test]
+fn a_run_that_was_interrupted_is_written_down() {
+    let records = "--joblog log --journal j --results res --report r.json";
+    let (place, mut running) = started(&format!("{records} {JOBS}"));
+    running.send(Signal::INT);
+    running.wait_for_stderr("press Ctrl-C again");
+    place.write("go", "");
+    running.ran().check(130, ENDED);
+    assert_eq!(place.read("log").lines().count(), 3);
+    assert_eq!(place.names("res"), ["1", "2"]);
+    serde_json::from_str::<serde_json::Value>(&place.read("r.json")).unwrap();
+    check_rest(&place);
+    // And is gone on with.
+    let rest = "begin 3\nend 3\nbegin 4\nend 4\nbegin 5\nend 5\nbegin 6\nend 6\n";
+    place.run_typed(&format!("--resume {records} {JOBS}")).check(0, rest);
+}
