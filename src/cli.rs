@@ -55,3 +55,4 @@ mod terminal;
 mod warm;
 
 pub use self::main::main;
+pub use self::template::fill_any_bytes as fill_any_command;

@@ -16,8 +16,7 @@ use crate::device::{Devices, GpuList};
     name = "gangline",
     version,
     about = "Runs any program over many inputs, on CPUs and GPUs",
-    after_help = exit::HELP,
-    disable_help_subcommand = true
+    after_help = exit::HELP
 )]
 pub(super) struct Cli {
     /// The process that sees to it that nothing is left behind.
@@ -78,10 +77,10 @@ pub(super) struct Inputs {
     #[arg(long, value_name = "FILE", group = "source")]
     pub(super) job_file: Option<PathBuf>,
     /// A NUL ends an input, and not the end of a line
-    #[arg(short = '0', long, action = ArgAction::SetTrue)]
+    #[arg(short = '0', long, action = ArgAction::SetTrue, conflicts_with_all = ["csv", "job_file"])]
     pub(super) null: bool,
     /// COMMAND is a script for sh, which has the input as "$1"
-    #[arg(long, action = ArgAction::SetTrue)]
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
     pub(super) shell: bool,
 }
 
@@ -106,7 +105,7 @@ pub(super) struct Placement {
     )]
     pub(super) use_gpu: bool,
     /// How many jobs run at once [default: one for each GPU, or else for each core]
-    #[arg(short = 'j', long, value_name = "N", value_parser = at_least_one)]
+    #[arg(short = 'j', long, value_name = "N", value_parser = at_least_one, conflicts_with = "per_gpu")]
     pub(super) workers: Option<usize>,
     /// Each GPU of the list, or each part of it, is one slot, and no more run at once [default]
     #[arg(long, action = ArgAction::SetTrue, requires = "gpu_list", conflicts_with = "share")]
@@ -115,8 +114,8 @@ pub(super) struct Placement {
     #[arg(long, action = ArgAction::SetTrue, requires = "gpu_list")]
     pub(super) share: bool,
     /// So many jobs at once on each GPU
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one)]
-    pub(super) per_gpu: usize,
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub(super) per_gpu: Option<usize>,
     /// How many jobs of a job file that need no GPU run beside the slots
     #[arg(long, value_name = "N", requires = "job_file", value_parser = at_least_one)]
     pub(super) cpu_workers: Option<usize>,
@@ -170,7 +169,7 @@ pub(super) struct Output {
     #[arg(long, value_name = "DIR")]
     pub(super) results: Option<PathBuf>,
     /// End a job that prints more than so many bytes (or 10k, 5M, 1G)
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "warm")]
     pub(super) max_output: Option<u64>,
     /// Let the terminal have control characters of jobs as they are
     #[arg(long, action = ArgAction::SetTrue)]
@@ -179,7 +178,7 @@ pub(super) struct Output {
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(super) window: Option<usize>,
     /// Print the words of every command, and start none
-    #[arg(long, action = ArgAction::SetTrue)]
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "journal")]
     pub(super) dry_run: bool,
 }
 
@@ -221,7 +220,7 @@ pub(super) struct Record {
     /// Run what the journal has as failed, and nothing else
     #[arg(long, action = ArgAction::SetTrue, requires = "journal", conflicts_with = "resume")]
     pub(super) resume_failed: bool,
-    /// Show on standard error how far it is, and what each worker does
+    /// Show on standard error how far it is, and what each worker does; keeps all inputs in memory
     #[arg(long, action = ArgAction::SetTrue)]
     pub(super) bar: bool,
     /// Show on standard error how far it is, on one line
@@ -283,9 +282,10 @@ Marks in COMMAND (without any, the input becomes the last word):
   {/.} {/} without its extension    {name}     the column `name` of --csv
 Write {{gpu}} for the text {gpu}, and %%(GPU)s for %(GPU)s.
 
-A command is split into words before anything is put into it, and there is no shell: an input is only ever
-an argument. NAME=VALUE words before the program set variables. A command with a mark for GPUs finds their
-ids there; to one without, CUDA_VISIBLE_DEVICES shows the GPUs of its slot alone.";
+A command is split into words before anything is put into it, and there is no shell: an input
+is only ever an argument. NAME=VALUE words before the program set variables. A command with a
+mark for GPUs finds their ids there; to one without, CUDA_VISIBLE_DEVICES shows the GPUs of its
+slot alone.";
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {
     match text.parse() {

@@ -47,10 +47,6 @@ struct Room {
 }
 
 impl Captured {
-    pub(super) fn of(text: Vec<u8>) -> Captured {
-        Captured { head: text, rest: None }
-    }
-
     pub(super) fn push(&mut self, spill: &Arc<Spill>, bytes: &[u8]) -> io::Result<()> {
         let room = IN_MEMORY.saturating_sub(self.head.len());
         let (head, rest) = match self.rest {
@@ -221,6 +217,5 @@ mod tests {
         captured.push(&spill, &[0; IN_MEMORY]).unwrap();
         assert!(spill.file.get().is_none());
         assert_eq!(captured.tail(2), [0, 0]);
-        assert_eq!(Captured::of(b"x".to_vec()).tail(9), b"x");
     }
 }

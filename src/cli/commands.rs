@@ -14,7 +14,7 @@ use super::lines::LineBuffer;
 use super::outcome::{JobFailed, JobResult, Outcome, Printed};
 use super::process::{self, Channel, End, Limits, Nursery};
 use super::shared::Output;
-use super::slot::Slot;
+use super::slot::{Given, Slot};
 use super::template::Words;
 use crate::error::{Error, Result};
 use crate::runner::{ConsumerContext, ProducerContext, Runner};
@@ -29,7 +29,8 @@ pub(super) struct Commands {
 /// What one worker keeps from job to job.
 pub(super) struct Worker {
     buffer: Vec<u8>,
-    spill: Arc<Spill>,
+    /// For each stream one: two that take turns in a file would be many pieces.
+    spills: [Arc<Spill>; 2],
 }
 
 impl Runner for Commands {
@@ -40,7 +41,7 @@ impl Runner for Commands {
     type Summary = ();
 
     fn producer_init(&self, _: &ProducerContext<'_>) -> Result<Worker> {
-        Ok(Worker { buffer: Vec::new(), spill: Arc::default() })
+        Ok(Worker { buffer: Vec::new(), spills: Default::default() })
     }
 
     fn producer_work(
@@ -93,12 +94,9 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// Writes down what became of a job, and does what follows from it. What a worker is to blame for is not the
-/// end of the job: another may have it yet.
+/// Writes down what became of a job, and does what follows from it.
 pub(super) fn end(lanes: &Lanes, outcome: Arc<Outcome>) -> Result<Arc<Outcome>> {
-    if !outcome.result.blames_worker() {
-        lanes.obey(lanes.shared.record(&outcome));
-    }
+    lanes.obey(lanes.shared.record(&outcome));
     match outcome.result.is_ok() {
         true => Ok(outcome),
         false => Err(Box::new(JobFailed(outcome))),
@@ -110,9 +108,6 @@ pub(super) fn write_failed(lanes: &Lanes, lane: &Lane, error: &Error) -> Result<
     let failed = std::error::Error::source(error).and_then(|source| source.downcast_ref());
     match failed {
         Some(JobFailed(outcome)) => {
-            if outcome.result.blames_worker() {
-                lanes.obey(lanes.shared.record(outcome));
-            }
             write(lanes, lane, outcome)?;
             let Outcome { number, command, result, .. } = &**outcome;
             lanes.shared.terminal.tell(&format!("job {number} {result}: {command}"));
@@ -158,19 +153,19 @@ impl Commands {
             let is_last = attempt > rules.retries
                 || outcome.result.is_ok()
                 || matches!(outcome.result, JobResult::Ended(End::Halted))
-                || self.lane.gate.is_closed()
                 || !self.lane.gate.pause(delay);
             if is_last {
                 return outcome;
             }
+            tell_of_retry(&self.lanes, &outcome);
             attempt += 1;
             delay = delay.saturating_mul(2).min(LONGEST_DELAY.max(rules.retry_delay));
         }
     }
 
     fn attempt(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
-        let place = &self.slots[slot];
-        let words = job.words(&place.ids, slot, attempt);
+        let place = self.slots[slot].given(&job.command);
+        let words = job.words(&place.ids, self.lane.first_worker + slot, attempt);
         let command = words.quoted();
         let (started, clock) = (SystemTime::now(), Instant::now());
         let (result, printed) = self.start(slot, worker, place, words);
@@ -182,7 +177,7 @@ impl Commands {
         &self,
         slot: usize,
         worker: &mut Worker,
-        place: &Slot,
+        place: &Given,
         words: Words,
     ) -> (JobResult, Printed) {
         let shared = &self.lanes.shared;
@@ -193,7 +188,7 @@ impl Commands {
             buffer: &mut worker.buffer,
         };
         let limits = Limits { time: &|| shared.limit(), output: shared.rules.max_output };
-        let mut sink = Sink::new(self, &worker.spill);
+        let mut sink = Sink::new(self, &worker.spills);
         let mut tell = |channel, bytes: &[u8]| sink.push(channel, bytes);
         let ended = process::run(nursery, command(words, place), &limits, &mut tell);
         let printed = sink.finish();
@@ -207,10 +202,18 @@ impl Commands {
     }
 }
 
+/// Says why a job is tried again: what that attempt printed is not given.
+pub(super) fn tell_of_retry(lanes: &Lanes, outcome: &Outcome) {
+    let Outcome { number, command, attempts, result, .. } = outcome;
+    let text =
+        format!("job {number} {result} at attempt {attempts}, and is tried again: {command}");
+    lanes.shared.terminal.tell(&text);
+}
+
 /// A job that fails is not tried less often than this.
 pub(super) const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
-pub(super) fn command(words: Words, slot: &Slot) -> Command {
+pub(super) fn command(words: Words, slot: &Given) -> Command {
     let mut command = Command::new(words.program);
     command.args(words.arguments);
     command.envs(slot.variables.iter().map(|(name, value)| (name, value)));
@@ -221,14 +224,14 @@ pub(super) fn command(words: Words, slot: &Slot) -> Command {
 /// Where a job's streams go while it runs.
 struct Sink<'a> {
     commands: &'a Commands,
-    spill: &'a Arc<Spill>,
+    spills: &'a [Arc<Spill>; 2],
     printed: Printed,
     lines: [LineBuffer; 2],
 }
 
 impl<'a> Sink<'a> {
-    fn new(commands: &'a Commands, spill: &'a Arc<Spill>) -> Sink<'a> {
-        Sink { commands, spill, printed: Printed::default(), lines: Default::default() }
+    fn new(commands: &'a Commands, spills: &'a [Arc<Spill>; 2]) -> Sink<'a> {
+        Sink { commands, spills, printed: Printed::default(), lines: Default::default() }
     }
 
     fn push(&mut self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
@@ -244,7 +247,7 @@ impl<'a> Sink<'a> {
                 return Ok(());
             }
         }
-        let spill = self.spill;
+        let spill = &self.spills[channel as usize];
         self.captured(channel).push(spill, bytes)
     }
 

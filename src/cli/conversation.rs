@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,21 +11,21 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use super::capture::{Captured, Spill};
-use super::groups::{Groups, Member, Wish};
-use super::process::{End, reap, timespec};
+use super::groups::{Groups, Wish};
+use super::process::{End, Leader, end_of, timespec};
 
 /// A worker, which is killed, with all of its group, when this is dropped.
 pub(super) struct Conversation {
     groups: Arc<Groups>,
     worker: usize,
-    child: Option<Child>,
-    member: Option<Member>,
+    leader: Leader,
     process: Option<OwnedFd>,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    /// What came behind the last line.
+    /// What came behind the last line, and how much of that is known to have no line end.
     read: Vec<u8>,
+    searched: usize,
 }
 
 /// Why there is no line.
@@ -42,6 +42,15 @@ pub(super) enum Silence {
     /// The run is being ended.
     Halted,
     Failed(io::Error),
+}
+
+/// How a worker is had end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// There is no more input.
+    OfInput,
+    /// It is asked to.
+    Asked,
 }
 
 /// Where what it says beside the protocol goes.
@@ -65,19 +74,18 @@ impl Conversation {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.process_group(0).spawn()?;
         let pid = Pid::from_child(&child);
-        let member = groups.enter(worker, pid);
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let conversation = Conversation {
             groups: Arc::clone(groups),
             worker,
             process: pidfd_open(pid, PidfdFlags::empty()).ok(),
-            child: Some(child),
-            member: Some(member),
+            leader: Leader::new(groups, worker, child),
             stdin,
             stdout,
             stderr,
             read: Vec::new(),
+            searched: 0,
         };
         // A worker that writes before it has read would have both wait for ever.
         let unblocked =
@@ -97,9 +105,8 @@ impl Conversation {
         let (started, stopped) = (Instant::now(), self.groups.stopped());
         let mut unsaid = line;
         loop {
-            if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
-                let rest = self.read.split_off(end + 1);
-                return Ok(std::mem::replace(&mut self.read, rest));
+            if let Some(line) = self.line() {
+                return Ok(line);
             }
             if self.read.len() > LONGEST {
                 return Err(Silence::TooLong);
@@ -126,41 +133,77 @@ impl Conversation {
                 if ready.stdout { self.hear().map_err(Silence::Failed)? } else { Heard::Some };
             // What it had said when it ended is read to the end.
             let is_over = read == Heard::End || ready.process && !ready.stdout;
-            if is_over && !self.read.contains(&b'\n') {
+            if is_over && !self.read[self.searched..].contains(&b'\n') {
                 return Err(self.last_words(stderr, spill));
             }
         }
     }
 
-    /// Has it end by itself, and after a while by force.
-    pub(super) fn end(&mut self, patience: Duration) {
+    /// Whether it can be asked: it has not ended, and has said nothing that nobody asked for.
+    pub(super) fn is_fit(&self) -> bool {
+        let ready = self.wait(false, Some(Duration::ZERO));
+        self.read.is_empty() && ready.is_ok_and(|ready| !ready.process && !ready.stdout)
+    }
+
+    /// Has it end: by itself if its input has come to an end, else when it is asked to, and after so long by
+    /// force. What it ends with, and what it says until then.
+    pub(super) fn end(mut self, how: Ending, patience: Duration) -> (Option<End>, Captured) {
         self.stdin = None;
-        let until = Instant::now() + patience;
-        let mut ignored = Captured::default();
-        let spill = Arc::new(Spill::default());
-        while let Some(left) = until.checked_duration_since(Instant::now()) {
-            if self.groups.wish() == Wish::Kill {
-                break;
+        let (mut said, spill) = (Captured::default(), Arc::new(Spill::default()));
+        let ended = match how {
+            Ending::OfInput => {
+                self.watch_for(patience, &mut said, &spill)
+                    || self.terminate(patience, &mut said, &spill)
             }
-            match self.wait(false, Some(left)) {
-                Ok(ready) if ready.process => break,
-                Ok(ready) => {
-                    if ready.bell {
-                        self.groups.bell(self.worker).silence();
-                    }
-                    // What it still says is read so that it can end.
-                    let silent = (!ready.stdout
-                        || self.hear().is_ok_and(|heard| heard == Heard::Some))
-                        && (!ready.stderr || self.listen(&mut ignored, &spill).is_ok());
-                    self.read.clear();
-                    if !silent {
-                        self.stdout = None;
-                    }
-                }
-                Err(_) => break,
+            Ending::Asked => self.terminate(patience, &mut said, &spill),
+        };
+        let status = self.leader.end().ok().map(end_of).filter(|_| ended);
+        (status, said)
+    }
+
+    fn terminate(&mut self, patience: Duration, said: &mut Captured, spill: &Arc<Spill>) -> bool {
+        let Some(member) = self.leader.member() else { return true };
+        member.send(Signal::TERM);
+        // One that was stopped cannot do as it is asked.
+        member.send(Signal::CONT);
+        self.watch_for(patience, said, spill)
+    }
+
+    /// Reads what it says, so that it can end: whether it does within that time.
+    fn watch_for(&mut self, patience: Duration, said: &mut Captured, spill: &Arc<Spill>) -> bool {
+        let until = Instant::now() + patience;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            let Ok(ready) = self.wait(false, Some(left)) else { return false };
+            if ready.bell {
+                self.groups.bell(self.worker).silence();
+            }
+            if ready.stdout && !self.hear().is_ok_and(|heard| heard == Heard::Some) {
+                self.stdout = None;
+            }
+            if ready.stderr && self.listen(said, spill).is_err() {
+                self.stderr = None;
+            }
+            self.read.clear();
+            if ready.process {
+                return true;
+            }
+            if self.groups.wish() == Wish::Kill {
+                return false;
             }
         }
-        self.kill();
+        false
+    }
+
+    /// A line, if one is whole.
+    fn line(&mut self) -> Option<Vec<u8>> {
+        let end = self.read[self.searched..].iter().position(|byte| *byte == b'\n');
+        let Some(end) = end else {
+            self.searched = self.read.len();
+            return None;
+        };
+        let rest = self.read.split_off(self.searched + end + 1);
+        self.searched = 0;
+        Some(std::mem::replace(&mut self.read, rest))
     }
 
     fn say<'l>(&mut self, line: &'l [u8]) -> io::Result<&'l [u8]> {
@@ -220,18 +263,10 @@ impl Conversation {
                 self.process = None;
             }
         }
-        match (ended, self.kill()) {
-            (true, Some(end)) => Silence::Ended(end),
+        match (ended, self.leader.end()) {
+            (true, Ok(status)) => Silence::Ended(end_of(status)),
             _ => Silence::Closed,
         }
-    }
-
-    /// Kills what is left of it, and waits for it.
-    fn kill(&mut self) -> Option<End> {
-        if let Some(member) = self.member.take() {
-            member.send(Signal::KILL);
-        }
-        self.child.take().and_then(|child| reap(child).ok())
     }
 
     fn wait(&self, speaking: bool, longest: Option<Duration>) -> io::Result<Ready> {
@@ -257,12 +292,6 @@ impl Conversation {
         let [bell, process, stdin, stdout, stderr] = watched
             .map(|fd| fd.and_then(|_| fds.next()).is_some_and(|fd| !fd.revents().is_empty()));
         Ok(Ready { bell, process, stdin, stdout, stderr })
-    }
-}
-
-impl Drop for Conversation {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

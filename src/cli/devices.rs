@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
+use nvml_wrapper::error::NvmlError;
 use serde::Serialize;
 
 use super::error::CliError;
@@ -62,6 +63,9 @@ impl Inventory {
         let cpu = Cpu { usable, logical: logical.max(usable) };
         let (gpus, no_gpus) = match gpus() {
             Ok(gpus) => (gpus, None),
+            Err(NvmlError::LibloadingError(_)) => {
+                (Vec::new(), Some("its driver is not here".into()))
+            }
             Err(error) => (Vec::new(), Some(error.to_string())),
         };
         let cuda_visible_devices = env::var("CUDA_VISIBLE_DEVICES").ok();
@@ -117,7 +121,7 @@ fn gib(bytes: u64) -> f64 {
 }
 
 /// Whatever the driver does not tell of a GPU is left out.
-fn gpus() -> Result<Vec<Gpu>, nvml_wrapper::error::NvmlError> {
+fn gpus() -> Result<Vec<Gpu>, NvmlError> {
     let nvml = Nvml::init()?;
     (0..nvml.device_count()?)
         .map(|index| {

@@ -21,13 +21,17 @@ impl CliError {
 /// With all causes, on one line.
 impl fmt::Display for CliError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.source)?;
+        let mut text = self.source.to_string();
         let mut cause = self.source.source();
         while let Some(error) = cause {
-            write!(f, ": {error}")?;
+            let reason = error.to_string();
+            // Some say their cause themselves.
+            if !text.ends_with(&reason) {
+                text = format!("{text}: {reason}");
+            }
             cause = error.source();
         }
-        Ok(())
+        f.write_str(&text)
     }
 }
 

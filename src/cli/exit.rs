@@ -22,6 +22,10 @@ pub(super) const HANGUP: u8 = 129;
 pub(super) const INTERRUPTED: u8 = 130;
 /// Nobody reads the output any more.
 pub(super) const BROKEN_PIPE: u8 = 141;
+/// SIGQUIT, as Ctrl-\ sends it: everything was killed.
+pub(super) const QUIT: u8 = 131;
+/// The process that a user sees was killed.
+pub(super) const KILLED: u8 = 137;
 /// SIGTERM.
 pub(super) const TERMINATED: u8 = 143;
 
@@ -40,10 +44,11 @@ Exit status:
   1 - 100  so many jobs failed
   101      more than 100 jobs failed
   102      an option, a mark or a file of options makes no sense
-  103      a device is not there, is hidden, or is in use
+  103      a device is not there, is hidden, or is in use; no warm worker is left
   104      the input could not be read to its end
   105      the journal was refused, or could not be written
   106      output could not be written
   107      a defect of gangline
-  129      SIGHUP    130  SIGINT (Ctrl-C)    143  SIGTERM
+  129      SIGHUP    130  SIGINT (Ctrl-C)    131  SIGQUIT    143  SIGTERM
+  137      the process that has the jobs was killed, and they with it
   141      nobody reads the output any more";

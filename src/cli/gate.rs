@@ -145,10 +145,6 @@ impl Gate {
         state.passage == Passage::Open
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.state().passage != Passage::Open
-    }
-
     fn rest(state: &State) -> Rest {
         match state.passage == Passage::Open || state.started > state.ended {
             true => Rest::Some,

@@ -1,7 +1,7 @@
 //! The processes that run, and signals to them.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -15,6 +15,8 @@ use super::bell::Bell;
 #[derive(Debug)]
 pub(super) struct Groups {
     state: Mutex<State>,
+    /// One has left.
+    left: Condvar,
     /// For each worker, rung when what is asked of its job may have changed.
     bells: Vec<Bell>,
 }
@@ -51,7 +53,7 @@ impl Groups {
         let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
         let groups = vec![None; workers];
         let state = State { groups, wish: Wish::GoOn, stopped_at: None, stopped: Duration::ZERO };
-        Ok(Arc::new(Groups { state: Mutex::new(state), bells: bells? }))
+        Ok(Arc::new(Groups { state: Mutex::new(state), left: Condvar::new(), bells: bells? }))
     }
 
     /// Adds a process that was just started as the leader of a group.
@@ -112,6 +114,13 @@ impl Groups {
         state.stopped + state.stopped_at.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
+    /// Waits until none is left of those that were killed, or for so long.
+    pub(super) fn wait_until_empty(&self, longest: Duration) {
+        let is_left = |state: &mut State| state.groups.iter().any(Option::is_some);
+        let waited = self.left.wait_timeout_while(self.state(), longest, is_left);
+        drop(waited.expect("nothing panics with the lock held"));
+    }
+
     /// Has every worker look again at what its job may do.
     pub(super) fn ring(&self) {
         self.bells.iter().for_each(Bell::ring);
@@ -137,6 +146,7 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         self.groups.state().groups[self.worker] = None;
+        self.groups.left.notify_all();
     }
 }
 

@@ -1,11 +1,12 @@
 //! Where jobs come from.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::gate::Gate;
 use super::gated::UntilClosed;
@@ -72,17 +73,20 @@ fn jobs(
 
 /// A table whose first record names the columns.
 pub(super) struct Table {
-    reader: csv::Reader<UntilClosed>,
+    reader: csv::Reader<Allowed>,
+    allowance: Arc<AtomicU64>,
     name: String,
     columns: Vec<OsString>,
 }
 
 impl Table {
     pub(super) fn open(path: &Path, gate: &Arc<Gate>) -> Result<Table, InputError> {
-        let name = path.display().to_string();
+        let name = name_of(Some(path));
         let failed = |problem| InputError { source: name.clone(), problem };
         let file =
             UntilClosed::open(Some(path), gate).map_err(|error| failed(Problem::Io(error)))?;
+        let allowance = Arc::new(AtomicU64::new(LONGEST as u64));
+        let file = Allowed { file, allowance: Arc::clone(&allowance) };
         let mut reader = csv::ReaderBuilder::new().from_reader(file);
         let header = reader.byte_headers().map_err(|error| failed(Problem::Csv(error)))?;
         let columns = header.iter().map(|name| name.strip_prefix(BYTE_ORDER_MARK).unwrap_or(name));
@@ -93,7 +97,7 @@ impl Table {
             None if columns.is_empty() => return Err(failed(Problem::NoColumns)),
             None => {}
         }
-        Ok(Table { reader, name, columns })
+        Ok(Table { reader, allowance, name, columns })
     }
 
     pub(super) fn columns(&self) -> &[OsString] {
@@ -101,9 +105,10 @@ impl Table {
     }
 
     pub(super) fn jobs(self, command: Arc<Template>) -> Jobs {
-        let Table { reader, name, .. } = self;
+        let Table { reader, allowance, name, .. } = self;
         let records = (1..).zip(reader.into_byte_records());
         Box::new(records.map(move |(number, record)| {
+            allowance.store(LONGEST as u64, Ordering::Relaxed);
             let failed = |problem| InputError { source: name.clone(), problem };
             let record = record.map_err(|error| failed(Problem::Csv(error)))?;
             let fields: Arc<[OsString]> =
@@ -122,11 +127,41 @@ impl Table {
     }
 }
 
+/// A file of which only so much is read until more is allowed: a quote that is not closed would make one record
+/// of the rest of it.
+struct Allowed {
+    file: UntilClosed,
+    allowance: Arc<AtomicU64>,
+}
+
+impl Read for Allowed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let allowed = self.allowance.load(Ordering::Relaxed);
+        let read = self.file.read(buffer)? as u64;
+        match allowed.checked_sub(read) {
+            Some(left) => self.allowance.store(left, Ordering::Relaxed),
+            None => {
+                return Err(io::Error::other(format!(
+                    "a record is longer than {LONGEST} bytes: is a quote not closed?"
+                )));
+            }
+        }
+        Ok(read as usize)
+    }
+}
+
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 fn twice(columns: &[OsString]) -> Option<String> {
     let again = |(i, name): &(usize, &OsString)| columns[..*i].contains(name);
     columns.iter().enumerate().find(again).map(|(_, name)| name.to_string_lossy().into_owned())
+}
+
+fn name_of(path: Option<&Path>) -> String {
+    match path.filter(|path| *path != Path::new("-")) {
+        Some(path) => path.display().to_string(),
+        None => "standard input".into(),
+    }
 }
 
 /// The pieces of a file between separators. The last needs none behind it.
@@ -145,10 +180,7 @@ impl Lines {
         separator: Separator,
         gate: &Arc<Gate>,
     ) -> Result<Lines, InputError> {
-        let name = match path.filter(|path| *path != Path::new("-")) {
-            Some(path) => path.display().to_string(),
-            None => "standard input".into(),
-        };
+        let name = name_of(path);
         match UntilClosed::open(path, gate) {
             Ok(file) => {
                 let reader = BufReader::new(file);
@@ -203,7 +235,7 @@ impl InputError {
 
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source = super::template::quoted(OsStr::new(&self.source));
+        let source = super::outcome::on_one_line(&self.source);
         match &self.problem {
             Problem::Io(_) => write!(f, "{source} cannot be read"),
             Problem::Csv(_) => write!(f, "{source} is no table of comma-separated values"),

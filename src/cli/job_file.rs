@@ -26,8 +26,6 @@ pub(super) struct JobFile {
     /// How many jobs there are of each kind.
     pub(super) on_slots: u64,
     pub(super) without_gpu: u64,
-    /// Whether any command of those on slots has a mark for its GPUs.
-    pub(super) has_gpu_marks: bool,
 }
 
 /// Whether jobs that need no GPU are others than those that do.
@@ -60,22 +58,14 @@ impl JobFile {
         gate: &Arc<Gate>,
     ) -> Result<JobFile, JobFileError> {
         let (path, gate) = (path.to_owned(), Arc::clone(gate));
-        let mut file = JobFile {
-            path,
-            marks,
-            gate,
-            kinds: Kinds::Apart,
-            on_slots: 0,
-            without_gpu: 0,
-            has_gpu_marks: false,
-        };
+        let mut file =
+            JobFile { path, marks, gate, kinds: Kinds::Apart, on_slots: 0, without_gpu: 0 };
         for job in file.read()? {
             let job = job?;
             match job.needs {
                 Needs::Slot => file.on_slots += 1,
                 Needs::NoGpu => file.without_gpu += 1,
             }
-            file.has_gpu_marks |= job.command.has_gpus();
         }
         Ok(file)
     }

@@ -10,7 +10,14 @@ use super::outcome::Outcome;
 
 /// The log, to which workers write when a job has ended: it is there also of a run that was killed.
 #[derive(Debug)]
-pub(super) struct JobLog(Mutex<File>);
+pub(super) struct JobLog(Mutex<Log>);
+
+#[derive(Debug)]
+struct Log {
+    file: File,
+    /// What is to be done before the first line, if that was not done.
+    beginning: Option<Existing>,
+}
 
 /// Whether a log that is there is gone on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,23 +26,26 @@ pub(super) enum Existing {
     GoOn,
 }
 
+/// Whether the run may yet be refused, which is no reason to replace a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    Sure,
+    MayBeRefused,
+}
+
 const COLUMNS: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
 
 impl JobLog {
-    pub(super) fn open(path: &Path, existing: Existing) -> io::Result<JobLog> {
+    pub(super) fn open(path: &Path, existing: Existing, start: Start) -> io::Result<JobLog> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        // A pipe or a device has no end to look at, and nothing to replace.
-        let is_file = file.metadata()?.is_file();
-        if is_file && existing == Existing::Replace {
-            file.set_len(0)?;
-        }
-        match is_file.then(|| last_byte(&mut file)).transpose()?.flatten() {
-            None => file.write_all(COLUMNS.as_bytes())?,
-            Some(b'\n') => {}
-            // A line that was being written when the machine went down is not to swallow the next.
-            Some(_) => file.write_all(b"\n")?,
-        }
-        Ok(JobLog(Mutex::new(file)))
+        let beginning = match start {
+            Start::Sure => {
+                begin(&mut file, existing)?;
+                None
+            }
+            Start::MayBeRefused => Some(existing),
+        };
+        Ok(JobLog(Mutex::new(Log { file, beginning })))
     }
 
     pub(super) fn write(&self, outcome: &Outcome, received: u64) -> io::Result<()> {
@@ -48,8 +58,25 @@ impl JobLog {
             outcome.took.as_secs_f64(),
             outcome.command
         );
-        let mut file = self.0.lock().expect("nothing panics with the lock held");
-        file.write_all(line.as_bytes())
+        let mut log = self.0.lock().expect("nothing panics with the lock held");
+        if let Some(existing) = log.beginning.take() {
+            begin(&mut log.file, existing)?;
+        }
+        log.file.write_all(line.as_bytes())
+    }
+}
+
+fn begin(file: &mut File, existing: Existing) -> io::Result<()> {
+    // A pipe or a device has no end to look at, and nothing to replace.
+    let is_file = file.metadata()?.is_file();
+    if is_file && existing == Existing::Replace {
+        file.set_len(0)?;
+    }
+    match is_file.then(|| last_byte(file)).transpose()?.flatten() {
+        None => file.write_all(COLUMNS.as_bytes()),
+        Some(b'\n') => Ok(()),
+        // A line that was being written when the machine went down is not to swallow the next.
+        Some(_) => file.write_all(b"\n"),
     }
 }
 

@@ -66,8 +66,12 @@ impl Lanes {
         match order {
             Order::GoOn if self.shared.has_failed() => self.close(),
             Order::GoOn => {}
-            Order::StartNoMore => self.close(),
+            Order::StartNoMore => {
+                self.shared.halt();
+                self.close();
+            }
             Order::EndAll => {
+                self.shared.halt();
                 self.close();
                 self.groups().end_all();
             }

@@ -56,7 +56,11 @@ impl FromStr for Timeout {
         let times = match (text.strip_suffix('x'), text.strip_suffix('%')) {
             (Some(times), _) => times.parse(),
             (_, Some(percent)) => percent.parse().map(|percent: f64| percent / 100.0),
-            _ => return duration(text).map(Timeout::After),
+            _ => {
+                let limit = duration(text)?;
+                let limit = Some(limit).filter(|limit| !limit.is_zero());
+                return limit.map(Timeout::After).ok_or(TimeError::Time);
+            }
         };
         match times {
             Ok(times) if times.is_finite() && times > 0.0 => Ok(Timeout::Medians(times)),
@@ -68,11 +72,12 @@ impl FromStr for Timeout {
 /// Reads a time: a number of seconds, or numbers with units, such as `1m 30s` or `200ms`.
 pub(super) fn duration(text: &str) -> Result<Duration, TimeError> {
     let seconds = || Duration::try_from_secs_f64(text.parse().ok()?).ok();
-    match seconds() {
-        Some(time) => Ok(time),
-        None => humantime::parse_duration(text).map_err(|_| TimeError::Time),
-    }
+    let time = seconds().or_else(|| humantime::parse_duration(text).ok());
+    time.filter(|time| *time <= LONGEST).ok_or(TimeError::Time)
 }
+
+/// A year: a moment that is farther away may be one that a clock cannot tell.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// A text that is no time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +89,9 @@ pub(super) enum TimeError {
 impl fmt::Display for TimeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TimeError::Time => f.write_str("write a time, such as 30, 200ms or 1h 30m"),
+            TimeError::Time => {
+                f.write_str("write a time of up to a year, such as 30, 200ms or 1h 30m")
+            }
             TimeError::Times => {
                 f.write_str("write how many times the median it may be, such as 3x or 300%")
             }

@@ -54,8 +54,8 @@ pub(super) enum InputMarks<'a> {
     Columns(&'a [OsString]),
     /// A line that is the command itself.
     Nothing,
-    /// The positional parameters of a script.
-    Parameters,
+    /// The positional parameters of a script, with the names of columns if they are those of a record.
+    Parameters(&'a [OsString]),
     /// What is sent to a worker that is started once.
     Sent,
 }
@@ -125,7 +125,12 @@ impl Marks<'_> {
             b"attempt" => Ok(Mark::Attempt),
             name if is_name(name) => match self.input {
                 // The script's own, such as `${name}`.
-                InputMarks::Parameters => return None,
+                InputMarks::Parameters(columns) => {
+                    if !columns.iter().any(|column| column.as_bytes() == name) {
+                        return None;
+                    }
+                    Err(Why::ScriptHasParameters)
+                }
                 InputMarks::Columns(columns) => Err(Why::NoColumn(shown(columns))),
                 _ => Err(Why::NoSuchMark),
             },
@@ -138,7 +143,7 @@ impl Marks<'_> {
             InputMarks::Line => Ok(mark),
             InputMarks::Columns(columns) => Err(Why::NoLine(shown(columns))),
             InputMarks::Nothing => Err(Why::CommandIsTheInput),
-            InputMarks::Parameters => Err(Why::ScriptHasParameters),
+            InputMarks::Parameters(_) => Err(Why::ScriptHasParameters),
             InputMarks::Sent => Err(Why::SentToWorker),
         }
     }
@@ -183,10 +188,14 @@ fn piece(rest: &[u8], marks: &Marks<'_>) -> Option<(usize, Result<Part, Why>)> {
         let mark = match inner {
             _ if rest.get(end - 1) != Some(&b's') => return None,
             b"GPU" => marks.of_slot(),
-            _ if marks.input == InputMarks::Parameters => return None,
+            _ if matches!(marks.input, InputMarks::Parameters(_)) => return None,
             _ => Err(Why::NoSuchMark),
         };
         return Some((end, mark.map(Part::Mark)));
+    }
+    if rest.starts_with(b"${") && matches!(marks.input, InputMarks::Parameters(_)) {
+        // A script's own.
+        return Some((2, Ok(Part::Text(rest[..2].to_vec()))));
     }
     if rest.starts_with(b"{{") {
         let inner = until(&rest[2..], b'}')?;
@@ -244,7 +253,8 @@ impl fmt::Display for Unknown {
             ),
             Why::NoGpus => write!(
                 f,
-                "{mark} stands for the GPUs of a slot, and the slots have none: say --gpu-list or --devices"
+                "{mark} stands for the GPUs of a slot, and not all slots have any: say --gpu-list or --devices, \
+                 and not --use-gpu=false"
             ),
             Why::NoColumn(columns) => write!(
                 f,
@@ -271,7 +281,7 @@ impl fmt::Display for Unknown {
             Why::ScriptHasParameters => write!(
                 f,
                 "{mark} is not put into a script, which could run what is in it; the script has the input as \
-                 \"$1\""
+                 \"$1\", and the columns of a record as \"$1\", \"$2\" and so on"
             ),
         }
     }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, CommandFactory};
 use serde_json::Value;
 
@@ -27,7 +28,7 @@ pub(super) fn with_file(arguments: Vec<OsString>) -> Result<Vec<OsString>, CliEr
         let what = format!("options cannot be taken from {}", path.display());
         CliError::new(exit::USAGE, Context::new(what, error))
     };
-    let options = Options::read(path).map_err(failed)?;
+    let options = Options::read(path, run).map_err(failed)?;
     Ok(options.before(&arguments, run))
 }
 
@@ -38,14 +39,14 @@ struct Options {
 }
 
 impl Options {
-    fn read(path: &Path) -> crate::error::Result<Options> {
+    fn read(path: &Path, typed: &ArgMatches) -> crate::error::Result<Options> {
         let cfg = CfgNode::load(path)?;
         let mut options = Options { words: Vec::new(), command: Vec::new() };
         for key in cfg.keys() {
             let value: Value = cfg.get(key)?;
             match key {
                 "command" => options.command = texts(key, &value)?,
-                key => options.words.extend(option(key, &value)?),
+                key => options.words.extend(option(key, &value, typed)?),
             }
         }
         Ok(options)
@@ -74,8 +75,9 @@ impl Options {
 }
 
 /// The words that an entry of the file stands for.
-fn option(key: &str, value: &Value) -> crate::error::Result<Vec<OsString>> {
-    let command = Cli::command();
+fn option(key: &str, value: &Value, typed: &ArgMatches) -> crate::error::Result<Vec<OsString>> {
+    let mut command = Cli::command();
+    command.build();
     let run = command.find_subcommand("run").expect("there is such a subcommand");
     let long = key.replace('_', "-");
     let named = |arg: &&Arg| arg.get_long() == Some(&long) && !matches!(&*long, "config" | "help");
@@ -87,6 +89,20 @@ fn option(key: &str, value: &Value) -> crate::error::Result<Vec<OsString>> {
         known.sort_unstable();
         return Err(format!("there is no option {key:?}; there are {}", known.join(", ")).into());
     };
+    // What is typed counts, also where it goes against the file in another way than by the same option.
+    let is_typed = |arg: &Arg| {
+        let source = typed.try_contains_id(arg.get_id().as_str());
+        source.is_ok()
+            && typed.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+    };
+    let against = |other: &Arg| {
+        run.get_arg_conflicts_with(other).iter().any(|arg| arg.get_long() == Some(&long))
+    };
+    let conflicts = run.get_arg_conflicts_with(arg).into_iter().any(is_typed)
+        || run.get_arguments().any(|other| is_typed(other) && against(other));
+    if conflicts {
+        return Ok(Vec::new());
+    }
     match (arg.get_action(), value) {
         (ArgAction::SetTrue, Value::Bool(true)) => Ok(vec![format!("--{long}").into()]),
         (ArgAction::SetTrue, Value::Bool(false)) => Ok(Vec::new()),

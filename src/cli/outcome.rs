@@ -74,7 +74,7 @@ impl fmt::Display for JobResult {
             JobResult::NotKept(error) => {
                 write!(f, "was ended: its output could not be kept: {error}")
             }
-            JobResult::Refused(why) => write!(f, "failed: {}", why.escape_debug()),
+            JobResult::Refused(why) => write!(f, "failed: {}", on_one_line(why)),
             JobResult::WorkerFailed(why) => write!(f, "failed with its worker, which {why}"),
         }
     }
@@ -89,7 +89,9 @@ impl fmt::Display for End {
                 None => write!(f, "was killed by signal {signal}"),
             },
             End::TimedOut(limit) => {
-                write!(f, "was ended: it took longer than {}", humantime::format_duration(*limit))
+                // To the millisecond: a multiple of a median has nanoseconds.
+                let limit = Duration::from_millis(limit.as_millis().try_into().unwrap_or(u64::MAX));
+                write!(f, "was ended: it took longer than {}", humantime::format_duration(limit))
             }
             End::PrintedTooMuch(most) => write!(f, "was ended: it printed more than {most} bytes"),
             End::Halted => f.write_str("was ended with the run"),
@@ -100,6 +102,18 @@ impl fmt::Display for End {
 /// A job that failed, as the library has it.
 #[derive(Debug, Clone)]
 pub(super) struct JobFailed(pub(super) Arc<Outcome>);
+
+/// A text of somebody else's, in a message: without line ends, and without what a terminal would obey.
+pub(super) fn on_one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+    }
+    line
+}
 
 /// The end of what it wrote to standard error, where there is something.
 const TAIL: usize = 400;
@@ -112,7 +126,7 @@ impl fmt::Display for JobFailed {
             outcome.printed.lock().map(|printed| printed.stderr.tail(TAIL)).unwrap_or_default();
         match String::from_utf8_lossy(&tail).trim() {
             "" => Ok(()),
-            text => write!(f, "; it ended with: {}", text.escape_debug()),
+            text => write!(f, "; it ended with: {}", on_one_line(text)),
         }
     }
 }

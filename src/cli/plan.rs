@@ -1,8 +1,9 @@
 //! What was typed, as lanes: where jobs come from, what they are, and what they run on.
 
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::args::Run;
@@ -13,7 +14,7 @@ use super::inputs::{self, Jobs, Separator, Table};
 use super::job::Needs;
 use super::job_file::{JobFile, JobFileError};
 use super::mark::{GpuMark, InputMarks, Marks};
-use super::slot::{Showing, Slots};
+use super::slot::Slots;
 use super::template::{Template, TemplateError};
 
 /// One lane.
@@ -53,6 +54,9 @@ impl Plan {
                     input: InputMarks::Nothing,
                     gpus: slots.mark(args.placement.gpu_separator),
                 };
+                if path == Path::new("-") || fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+                    return Err(usage("a job file is read twice, so it has to be a regular file"));
+                }
                 let file = JobFile::check(path, marks, &gate).map_err(of_job_file)?;
                 lanes_of(args, file, slots, gate)
             }
@@ -63,6 +67,11 @@ impl Plan {
     fn of_command(args: &Run, slots: Slots, gate: Arc<Gate>) -> Result<Plan, CliError> {
         let gpus = slots.mark(args.placement.gpu_separator);
         let (command, given) = split(&args.command);
+        if given.is_some_and(|given| given.iter().any(|word| word == INPUTS_FOLLOW)) {
+            return Err(usage(
+                "inputs follow one ::: and not several, which would be combined elsewhere",
+            ));
+        }
         let inputs = &args.inputs;
         if given.is_some() && (inputs.input.is_some() || inputs.csv.is_some()) {
             return Err(usage("inputs come from ::: or from a file, not from both"));
@@ -71,24 +80,22 @@ impl Plan {
             true => Separator::Nul,
             false => Separator::Newline,
         };
-        let (source, command) = match (given, &inputs.csv) {
+        let source = match (given, &inputs.csv) {
             (Some(given), _) => {
                 let command = template(args, command, InputMarks::Line, gpus)?;
-                (Source::Given(given.to_vec(), Arc::clone(&command)), command)
+                Source::Given(given.to_vec(), command)
             }
             (None, Some(path)) => {
                 let table =
                     Table::open(path, &gate).map_err(|error| CliError::new(exit::INPUT, error))?;
                 let command = template(args, command, InputMarks::Columns(table.columns()), gpus)?;
-                (Source::Table(table, Arc::clone(&command)), command)
+                Source::Table(table, command)
             }
             (None, None) => {
                 let command = template(args, command, InputMarks::Line, gpus)?;
-                let path = inputs.input.clone();
-                (Source::Lines(path, separator, Arc::clone(&command)), command)
+                Source::Lines(inputs.input.clone(), separator, command)
             }
         };
-        let slots = shown(args, slots, command.has_gpus());
         Ok(Plan { source, slots, gate, needs: Needs::Slot, sends_inputs: args.warm.warm })
     }
 
@@ -151,7 +158,6 @@ fn lanes_of(
     let workers = args.placement.workers.unwrap_or(slots.len());
     let beside = workers.saturating_sub(slots.len()).max(1);
     let beside = args.placement.cpu_workers.unwrap_or(beside);
-    let slots = shown(args, slots, file.has_gpu_marks);
     let mut lanes = Vec::new();
     // Where slots have no GPUs, all jobs are the same.
     let apart = file.without_gpu > 0 && slots.have_gpus();
@@ -197,19 +203,15 @@ fn template(
             [script] => script,
             _ => return Err(usage("--shell takes one word, the script: put it in quotes")),
         };
-        Template::script(script, &Marks { input: InputMarks::Parameters, gpus })
+        let columns = match input {
+            InputMarks::Columns(columns) => columns,
+            _ => &[],
+        };
+        Template::script(script, &Marks { input: InputMarks::Parameters(columns), gpus })
     } else {
         Template::new(words, &Marks { input, gpus })
     };
     template.map(Arc::new).map_err(refused)
-}
-
-/// How jobs learn of their GPUs: by a mark, if there is one and nothing else was asked for.
-fn shown(args: &Run, slots: Slots, has_marks: bool) -> Slots {
-    match has_marks && !args.placement.visible {
-        true => slots.showing(Showing::Mark),
-        false => slots.showing(Showing::Variable),
-    }
 }
 
 fn new_gate() -> Result<Arc<Gate>, CliError> {

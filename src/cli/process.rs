@@ -68,7 +68,8 @@ pub(super) fn run(
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
-    let member = groups.enter(worker, pid);
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut leader = Leader::new(groups, worker, child);
     let mut watch = Watch {
         started: Instant::now(),
         stopped_before: groups.stopped(),
@@ -76,20 +77,18 @@ pub(super) fn run(
         worker,
         // Without it the end of its streams is taken for its end.
         process: pidfd_open(pid, PidfdFlags::empty()).ok(),
-        stdout: child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
-        stderr: child.stderr.take().map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
+        stdout: stdout.map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
+        stderr: stderr.map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
         exited: None,
         ending: None,
         printed: 0,
         kill_after,
     };
-    let read = watch.attend(&member, limits, buffer, sink);
+    let member = leader.member().expect("it has not been waited for");
+    let read = watch.attend(member, limits, buffer, sink);
     let ending = watch.ending;
-    // Whatever it has left behind. Its own number is taken until it is waited for.
-    member.send(Signal::KILL);
     drop(watch);
-    drop(member);
-    let end = match (ending, end_of(child.wait()?)) {
+    let end = match (ending, end_of(leader.end()?)) {
         (Some(ending), _) => ending.why,
         (None, End::Signalled(_)) if groups.wish() == Wish::Kill => End::Halted,
         (None, end) => end,
@@ -97,7 +96,43 @@ pub(super) fn run(
     Ok((end, read))
 }
 
-fn end_of(status: ExitStatus) -> End {
+/// The first process of a group. Nothing of the group is left when this is dropped.
+pub(super) struct Leader {
+    child: Child,
+    /// `None` once it has been waited for.
+    member: Option<Member>,
+}
+
+impl Leader {
+    pub(super) fn new(groups: &Arc<Groups>, worker: usize, child: Child) -> Leader {
+        let member = groups.enter(worker, Pid::from_child(&child));
+        Leader { child, member: Some(member) }
+    }
+
+    /// `None` once it has been waited for.
+    pub(super) fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
+    }
+
+    /// Kills what is left of the group, and waits for its first process.
+    pub(super) fn end(&mut self) -> io::Result<ExitStatus> {
+        if let Some(member) = self.member.take() {
+            // Its number is its own until it is waited for.
+            member.send(Signal::KILL);
+        }
+        self.child.wait()
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        if self.member.is_some() {
+            let _ = self.end();
+        }
+    }
+}
+
+pub(super) fn end_of(status: ExitStatus) -> End {
     match (status.code(), status.signal()) {
         (Some(code), _) => End::Exited(code),
         (None, signal) => End::Signalled(signal.unwrap_or_default()),
@@ -162,9 +197,12 @@ impl Watch<'_> {
                 [(ready.stdout, Channel::Stdout), (ready.stderr, Channel::Stderr)]
             {
                 if is_ready {
+                    let room = limits.output.map(|most| most.saturating_sub(self.printed));
                     let read = self.read(channel, buffer)?;
+                    let wanted =
+                        room.map_or(read, |room| read.min(usize::try_from(room).unwrap_or(read)));
                     // After the first that fails nothing is told any more.
-                    told = told.and_then(|()| sink(channel, &buffer[..read]));
+                    told = told.and_then(|()| sink(channel, &buffer[..wanted]));
                 }
             }
         }
@@ -273,9 +311,4 @@ pub(super) fn timespec(time: Duration) -> Timespec {
     let time = time + Duration::from_nanos(999_999);
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) }
-}
-
-/// Waits for a process that nothing is read from any more, so that none is left behind.
-pub(super) fn reap(mut child: Child) -> io::Result<End> {
-    Ok(end_of(child.wait()?))
 }

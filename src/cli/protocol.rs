@@ -16,6 +16,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::outcome::on_one_line;
+
 /// The only version there is.
 pub(super) const VERSION: u64 = 1;
 
@@ -126,7 +128,7 @@ const MOST_SHOWN: usize = 200;
 
 fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
-    let mut text = text.trim_end().escape_debug().to_string();
+    let mut text = on_one_line(text.trim_end());
     if text.len() > MOST_SHOWN {
         text.truncate(text.floor_char_boundary(MOST_SHOWN));
         text.push_str("...");

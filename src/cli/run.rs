@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::thread;
 
-use rustix::process::Pid;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::args::Run;
 use super::commands::Commands;
@@ -13,8 +13,9 @@ use super::exit;
 use super::gated::Gated;
 use super::groups::Groups;
 use super::halt::Tally;
+use super::inputs::{InputError, Jobs};
 use super::job::{Job, Needs};
-use super::joblog::{Existing, JobLog};
+use super::joblog::{Existing, JobLog, Start};
 use super::lane::{Lane, Lanes};
 use super::outcome::{JobFailed, Outcome};
 use super::plan::Plan;
@@ -23,13 +24,13 @@ use super::results::Results;
 use super::sequence::Turns;
 use super::shared::{Output, Rules, Shared};
 use super::signals::Attendant;
-use super::slot::{self, Hidden};
+use super::slot::{self, Hidden, Slot};
 use super::terminal::{OnTerminal, ProgressLines, Terminal};
 use super::warm::Warm;
 use crate::cancel::CancelToken;
 use crate::cfg::CfgNode;
 use crate::error::Error;
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalError};
 use crate::order::Order;
 use crate::policy::{OnError, Verdict};
 use crate::pool::Pool;
@@ -43,15 +44,15 @@ const WINDOW: usize = 1_000;
 
 /// Runs the command for each input; what the program is to end with.
 pub(super) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
-    let plans = Plan::all(args)?;
     if args.output.dry_run {
-        return dry_run(plans);
+        return dry_run(args, Plan::all(args)?);
     }
+    // First, so that no signal comes too early.
+    let attendant = Attendant::start(supervisor, args.failure.grace).map_err(internal)?;
+    let plans = Plan::all(args)?;
     let lanes = lanes(args, &plans)?;
+    attendant.attend_to(&lanes);
     warn(&lanes, &plans);
-    let supervisor = supervisor.and_then(Pid::from_raw);
-    let attendant =
-        Attendant::start(lanes.clone(), supervisor, args.failure.grace).map_err(internal)?;
     let ends = run_lanes(args, &lanes, plans);
     let signalled = attendant.exit();
     drop(attendant);
@@ -66,6 +67,7 @@ struct End {
 
 fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
     let workers = plans.iter().map(|plan| plan.slots.len()).sum();
+    allow_files(workers)?;
     let shared = Arc::new(shared(args, workers)?);
     let mut first_worker = 0;
     let mut lanes = Vec::with_capacity(plans.len());
@@ -75,6 +77,24 @@ fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
         first_worker += plan.slots.len();
     }
     Ok(Lanes { shared, lanes: lanes.into() })
+}
+
+/// Each job needs a few files of this process, and the usual limit is low.
+fn allow_files(workers: usize) -> Result<(), CliError> {
+    let needed = 64 + 16 * workers as u64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if limit.maximum.is_some_and(|maximum| maximum < needed) {
+        let text = format!(
+            "{workers} jobs at once need {needed} open files, and the limit is {}: run fewer (-j)",
+            limit.maximum.unwrap_or_default()
+        );
+        return Err(CliError::new(exit::USAGE, text));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit })
+        .map_err(|error| internal(error.into()))
 }
 
 fn shared(args: &Run, workers: usize) -> Result<Shared, CliError> {
@@ -91,8 +111,12 @@ fn shared(args: &Run, workers: usize) -> Result<Shared, CliError> {
         true => Existing::GoOn,
         false => Existing::Replace,
     };
+    let start = match record.journal {
+        Some(_) => Start::MayBeRefused,
+        None => Start::Sure,
+    };
     let joblog = record.joblog.as_deref().map(|path| {
-        JobLog::open(path, existing).map_err(|error| unwritable(&path.display(), error))
+        JobLog::open(path, existing, start).map_err(|error| unwritable(&path.display(), error))
     });
     let results = output
         .results
@@ -136,10 +160,7 @@ fn warn(lanes: &Lanes, plans: &[Plan]) {
 }
 
 fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
-    let hidden = match plans.iter().any(|plan| plan.slots.have_gpus()) {
-        true => Hidden::Others,
-        false => Hidden::Nothing,
-    };
+    let hidden = hidden(&plans);
     let run = &|lane: usize, plan: Plan| {
         let end = run_lane(args, lanes, lane, plan, hidden).unwrap_or_else(End::failed);
         if let Some(turns) = &lanes.lanes[lane].turns {
@@ -197,7 +218,7 @@ fn drive<R>(
     lanes: &Lanes,
     lane: usize,
     plan: &Plan,
-    jobs: super::inputs::Jobs,
+    jobs: Jobs,
 ) -> Result<End, CliError>
 where
     R: Runner<Input = Job, Output = Arc<Outcome>, Summary = ()> + 'static,
@@ -224,13 +245,10 @@ where
         builder = builder.timeline().describe(description(args));
     }
     if args.record.bar {
-        builder = builder.observer(Progress::new());
+        builder = builder.observer(Progress::new().failures(0));
     }
     if args.record.eta {
-        builder = builder.observer(Progress::new().producers(0));
-    }
-    if args.warm.warm {
-        builder = builder.fence_after(args.warm.max_restarts as usize + 1);
+        builder = builder.observer(Progress::new().failures(0).producers(0));
     }
     let mut pool = builder.build().map_err(of_run)?;
     let result = pool.try_run(Gated::new(jobs, Arc::clone(&own.gate)));
@@ -244,13 +262,12 @@ where
     Ok(End { result, report })
 }
 
-/// Jobs may fail; the rest is no job's fault. Where a worker is to blame, another slot may have better ones.
+/// Jobs may fail; the rest is no job's fault.
 fn verdict(error: &Error) -> Verdict {
-    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
-    match source {
-        Some(JobFailed(outcome)) if outcome.result.blames_worker() => Verdict::Retry,
-        Some(JobFailed(_)) => Verdict::Skip,
-        None => Verdict::Stop,
+    let source = std::error::Error::source(error);
+    match source.is_some_and(|source| source.is::<JobFailed>()) {
+        true => Verdict::Skip,
+        false => Verdict::Stop,
     }
 }
 
@@ -327,34 +344,62 @@ fn tell(lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
     if failed > 0 {
         lanes.shared.terminal.tell(&format!("{failed} of {ended} jobs failed"));
     }
+    if lanes.shared.is_halted() {
+        lanes.shared.terminal.tell("--halt has ended the run: the rest was not started");
+    }
     if signalled.is_some() {
         lanes.shared.terminal.tell(&format!("ended by a signal, with {ok} jobs done"));
     }
 }
 
-/// Prints the words of every command, as they could be typed into a shell.
-fn dry_run(plans: Vec<Plan>) -> Result<u8, CliError> {
-    let hidden = match plans.iter().any(|plan| plan.slots.have_gpus()) {
-        true => Hidden::Others,
-        false => Hidden::Nothing,
-    };
-    let mut stdout = io::stdout().lock();
+/// Prints the words of every command, as they could be typed into a shell, in the order of the jobs. Those of
+/// warm workers differ from slot to slot alone, and are printed once for each.
+fn dry_run(args: &Run, plans: Vec<Plan>) -> Result<u8, CliError> {
+    let hidden = hidden(&plans);
+    let mut lanes = Vec::with_capacity(plans.len());
     for mut plan in plans {
         let slots = plan.slots.given(hidden)?;
-        for (turn, job) in plan.jobs()?.enumerate() {
-            let job = job.map_err(|error| CliError::new(exit::INPUT, error))?;
-            let worker = turn % slots.len();
-            let mut words = job.words(&slots[worker].ids, worker, 1);
-            words.set_first(&slots[worker].variables);
-            match writeln!(stdout, "{}", words.quoted()) {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    return Ok(exit::BROKEN_PIPE);
-                }
-                written => written.map_err(|error| unwritable(&"standard output", error))?,
+        let most = if args.warm.warm { slots.len() } else { usize::MAX };
+        let jobs = plan.jobs()?.take(most).enumerate();
+        let lines = jobs
+            .map(move |(turn, job)| Ok::<_, CliError>(line(job.map_err(of_input)?, &slots, turn)));
+        lanes.push(lines.peekable());
+    }
+    let mut stdout = io::stdout().lock();
+    let number =
+        |line: &Result<(u64, String), CliError>| line.as_ref().map_or(0, |(number, _)| *number);
+    loop {
+        let heads = lanes.iter_mut().filter_map(|lane| Some((lane.peek().map(number)?, lane)));
+        let Some((_, lane)) = heads.min_by_key(|(number, _)| *number) else { break };
+        let Some(line) = lane.next() else { break };
+        match writeln!(stdout, "{}", line?.1) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Ok(exit::BROKEN_PIPE);
             }
+            written => written.map_err(|error| unwritable(&"standard output", error))?,
         }
     }
     Ok(exit::OK)
+}
+
+fn line(job: Job, slots: &[Slot], turn: usize) -> (u64, String) {
+    let worker = turn % slots.len();
+    let given = slots[worker].given(&job.command);
+    let mut words = job.words(&given.ids, worker, 1);
+    words.set_first(&given.variables);
+    (job.number, words.quoted())
+}
+
+/// What slots without a GPU are kept from seeing.
+fn hidden(plans: &[Plan]) -> Hidden {
+    match plans.iter().any(|plan| plan.slots.have_gpus()) {
+        true => Hidden::Others,
+        false => Hidden::Nothing,
+    }
+}
+
+fn of_input(error: InputError) -> CliError {
+    CliError::new(exit::INPUT, error)
 }
 
 impl End {
@@ -371,7 +416,27 @@ fn of_run(error: Error) -> CliError {
         error if error.is_input() => exit::INPUT,
         _ => exit::INTERNAL,
     };
-    CliError::new(exit, error)
+    match error {
+        // It names the methods of the library.
+        Error::Journal { source: JournalError::Exists { path } } => CliError::new(
+            exit,
+            format!(
+                "the journal {} exists already: --resume goes on with it, --resume-failed runs what failed, \
+                 and a new one needs another path",
+                path.display()
+            ),
+        ),
+        Error::Journal { source: JournalError::Missing { path } } => CliError::new(
+            exit,
+            format!(
+                "there is no journal {}, so it is not known what failed: say --resume",
+                path.display()
+            ),
+        ),
+        // It counts from 0, and the cause says which input it is.
+        Error::InputFailed { source, .. } => CliError::new(exit, source),
+        error => CliError::new(exit, error),
+    }
 }
 
 fn unwritable(what: &dyn std::fmt::Display, error: io::Error) -> CliError {

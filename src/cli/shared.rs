@@ -53,6 +53,7 @@ struct State {
     tally: Tally,
     /// The first thing that went wrong beside the jobs.
     error: Option<CliError>,
+    is_halted: bool,
 }
 
 impl Shared {
@@ -118,6 +119,15 @@ impl Shared {
     /// Something beside the jobs failed: the first counts.
     pub(super) fn fail(&self, error: CliError) {
         self.state().error.get_or_insert(error);
+    }
+
+    /// Failures have ended the run.
+    pub(super) fn halt(&self) {
+        self.state().is_halted = true;
+    }
+
+    pub(super) fn is_halted(&self) -> bool {
+        self.state().is_halted
     }
 
     pub(super) fn has_failed(&self) -> bool {

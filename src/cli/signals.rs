@@ -1,16 +1,20 @@
 //! Signals: stop starting, wait, and in the end kill.
 
+use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open};
-use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
+use signal_hook::SigId;
+use signal_hook::consts::{
+    SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM,
+};
 use signal_hook::low_level::{pipe, unregister};
 
 use super::bell::Bell;
@@ -24,28 +28,49 @@ pub(super) struct Attendant {
     thread: Option<JoinHandle<()>>,
     /// What the program ends with because of a signal; 0 for none.
     exit: Arc<AtomicU8>,
+    lanes: Arc<OnceLock<Lanes>>,
 }
 
-/// What signals to this process mean. With a supervisor it gets those of the terminal twice: by itself and
-/// through it. So what may not count twice is obeyed only in the form in which the supervisor hands it on.
+/// What signals to this process mean.
+///
+/// What a terminal sends, or somebody sends to the whole group, comes to this process and to its supervisor,
+/// which hands it on. So that nothing counts twice it is obeyed only as the signal that the supervisor makes of
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
     /// The first time nothing is started any more, the second time all is killed.
     Interrupt,
     Terminate,
     HangUp,
+    /// All is killed.
+    Quit,
     /// Stop, with all jobs, until it is continued.
     Stop,
     Continue,
     Nothing,
 }
 
-/// As which signal the supervisor hands on SIGINT, and SIGTSTP.
+/// As which signals the supervisor hands on SIGINT, SIGTERM, SIGQUIT and SIGTSTP.
 pub(super) const INTERRUPT: Signal = Signal::USR1;
+pub(super) const TERMINATE: Signal = Signal::VTALARM;
+pub(super) const QUIT: Signal = Signal::PROF;
 pub(super) const STOP: Signal = Signal::USR2;
 
+const MEANINGS: [(i32, Meaning); 10] = [
+    (SIGINT, Meaning::Nothing),
+    (SIGTERM, Meaning::Nothing),
+    (SIGQUIT, Meaning::Nothing),
+    (SIGTSTP, Meaning::Nothing),
+    (SIGUSR1, Meaning::Interrupt),
+    (SIGVTALRM, Meaning::Terminate),
+    (SIGPROF, Meaning::Quit),
+    (SIGUSR2, Meaning::Stop),
+    (SIGHUP, Meaning::HangUp),
+    (SIGCONT, Meaning::Continue),
+];
+
 struct Watch {
-    lanes: Lanes,
+    lanes: Arc<OnceLock<Lanes>>,
     quit: Arc<Bell>,
     signals: Vec<(Meaning, UnixStream)>,
     /// Readable when the supervisor has died.
@@ -57,24 +82,21 @@ struct Watch {
     grace: Duration,
 }
 
+/// So long jobs that were killed may take to be gone.
+const AFTER_KILL: Duration = Duration::from_secs(1);
+
 impl Attendant {
-    pub(super) fn start(
-        lanes: Lanes,
-        supervisor: Option<Pid>,
-        grace: Duration,
-    ) -> io::Result<Attendant> {
+    /// Until it knows of lanes, whatever is to end the run ends the process.
+    pub(super) fn start(supervisor: Option<i32>, grace: Duration) -> io::Result<Attendant> {
         let (quit, exit) = (Arc::new(Bell::new()?), Arc::new(AtomicU8::new(0)));
         let mut ids = Vec::new();
-        let signals = signals(supervisor.is_some(), &mut ids)?;
-        let supervisor = match supervisor {
-            Some(pid) => Some(watched(pid)?),
-            None => None,
-        };
+        let signals = signals(&mut ids)?;
+        let lanes: Arc<OnceLock<Lanes>> = Arc::default();
         let watch = Watch {
-            lanes,
+            lanes: Arc::clone(&lanes),
             quit: Arc::clone(&quit),
             signals,
-            supervisor,
+            supervisor: supervisor.and_then(Pid::from_raw).map(watched).transpose()?,
             exit: Arc::clone(&exit),
             interrupted: false,
             patience: None,
@@ -86,7 +108,12 @@ impl Attendant {
                 unregister(id);
             }
         })?;
-        Ok(Attendant { quit, thread: Some(thread), exit })
+        Ok(Attendant { quit, thread: Some(thread), exit, lanes })
+    }
+
+    /// From now on signals are for the jobs of these.
+    pub(super) fn attend_to(&self, lanes: &Lanes) {
+        self.lanes.get_or_init(|| lanes.clone());
     }
 
     /// What a signal has the program end with.
@@ -104,6 +131,14 @@ impl Drop for Attendant {
     }
 }
 
+/// Which signals this process was started to ignore, as by `nohup`: those stay ignored.
+pub(super) fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
 /// The supervisor, as something that can be waited for.
 fn watched(pid: Pid) -> io::Result<OwnedFd> {
     let watched = pidfd_open(pid, PidfdFlags::empty());
@@ -114,27 +149,14 @@ fn watched(pid: Pid) -> io::Result<OwnedFd> {
     }
 }
 
-fn signals(
-    supervised: bool,
-    ids: &mut Vec<signal_hook::SigId>,
-) -> io::Result<Vec<(Meaning, UnixStream)>> {
-    let from_terminal = |meaning| if supervised { Meaning::Nothing } else { meaning };
-    let meanings = [
-        (SIGINT, from_terminal(Meaning::Interrupt)),
-        (SIGUSR1, if supervised { Meaning::Interrupt } else { Meaning::Nothing }),
-        (SIGTERM, Meaning::Terminate),
-        (SIGHUP, Meaning::HangUp),
-        (SIGTSTP, from_terminal(Meaning::Stop)),
-        (SIGUSR2, if supervised { Meaning::Stop } else { Meaning::Nothing }),
-        (SIGCONT, Meaning::Continue),
-    ];
-    let mut register = |(signal, meaning)| {
+fn signals(ids: &mut Vec<SigId>) -> io::Result<Vec<(Meaning, UnixStream)>> {
+    let register = |(signal, meaning)| {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
         ids.push(pipe::register(signal, writer)?);
         Ok((meaning, reader))
     };
-    meanings.into_iter().map(&mut register).collect()
+    MEANINGS.into_iter().filter(|(signal, _)| !is_ignored(*signal)).map(register).collect()
 }
 
 impl Watch {
@@ -145,50 +167,74 @@ impl Watch {
                 return;
             }
             if ready.orphaned {
-                self.lanes.close();
-                self.lanes.groups().kill_all();
                 self.supervisor = None;
+                self.kill(exit::KILLED);
+                // Whoever reads the output may hold this process up, which nobody else can end any more.
+                std::process::exit(i32::from(exit::KILLED));
             }
             for meaning in ready.meanings {
                 self.obey(meaning);
             }
             if self.patience.is_some_and(|until| until <= Instant::now()) {
                 self.patience = None;
-                self.lanes.groups().end_all();
+                self.lanes().groups().end_all();
             }
         }
     }
 
     fn obey(&mut self, meaning: Meaning) {
         match meaning {
-            Meaning::Interrupt if self.interrupted => self.lanes.groups().kill_all(),
+            Meaning::Interrupt if self.interrupted => self.lanes().groups().kill_all(),
             Meaning::Interrupt => {
                 self.interrupted = true;
                 self.end(exit::INTERRUPTED);
                 // Said when it is so: who reads it may be a program.
-                let advice = "waiting for the jobs that run; press Ctrl-C again to kill them";
-                self.lanes.shared.terminal.tell(advice);
+                self.tell("waiting for the jobs that run; press Ctrl-C again to kill them");
             }
-            Meaning::Terminate if self.patience.is_some() => self.lanes.groups().end_all(),
+            Meaning::Terminate if self.patience.is_some() => self.lanes().groups().end_all(),
             Meaning::Terminate => {
                 self.patience = Some(Instant::now() + self.grace);
                 self.end(exit::TERMINATED);
+                let grace = humantime::format_duration(self.grace);
+                self.tell(&format!("SIGTERM: the jobs that run have {grace} to end"));
             }
             Meaning::HangUp => self.end(exit::HANGUP),
+            Meaning::Quit => self.kill(exit::QUIT),
             Meaning::Stop => {
-                self.lanes.groups().stop_all();
+                if let Some(lanes) = self.lanes.get() {
+                    lanes.groups().stop_all();
+                }
                 // Until somebody has it go on.
                 let _ = kill_process(getpid(), Signal::STOP);
             }
-            Meaning::Continue => self.lanes.groups().continue_all(),
+            Meaning::Continue => {
+                if let Some(lanes) = self.lanes.get() {
+                    lanes.groups().continue_all();
+                }
+            }
             Meaning::Nothing => {}
         }
     }
 
     /// Starts nothing more; the first signal is what the program ends with.
     fn end(&self, exit: u8) {
+        let Some(lanes) = self.lanes.get() else { std::process::exit(i32::from(exit)) };
         let _ = self.exit.compare_exchange(0, exit, Ordering::SeqCst, Ordering::SeqCst);
-        self.lanes.close();
+        lanes.close();
+    }
+
+    fn kill(&self, exit: u8) {
+        self.end(exit);
+        self.lanes().groups().kill_all();
+        self.lanes().groups().wait_until_empty(AFTER_KILL);
+    }
+
+    fn tell(&self, text: &str) {
+        self.lanes().shared.terminal.try_tell(text);
+    }
+
+    fn lanes(&self) -> &Lanes {
+        self.lanes.get().expect("without lanes the first signal has ended the process")
     }
 
     fn wait(&self) -> Ready {

@@ -7,6 +7,7 @@ use super::args::{InUse, Placement, Separator};
 use super::error::CliError;
 use super::exit;
 use super::mark::GpuMark;
+use super::template::Template;
 use crate::device::{Device, Devices, GpuList, GpuLock};
 
 /// The slots of a run. A slot is a producer of the library: it has its GPUs for as long as the run lasts, so
@@ -23,19 +24,37 @@ pub(super) struct Slots {
 
 /// How a job learns which GPUs are its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Showing {
-    /// A mark says so, and the environment stays as it is.
-    Mark,
+enum Showing {
+    /// By its marks, if its command has any, and the environment stays as it is; else by the variable.
+    Fitting,
     /// CUDA_VISIBLE_DEVICES shows these alone, which then count from 0.
     Variable,
 }
 
-/// What one slot's jobs are given.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// What the jobs of one slot are given.
+#[derive(Debug, Clone)]
 pub(super) struct Slot {
+    /// Those whose command has a mark for GPUs.
+    with_marks: Given,
+    /// All others.
+    without: Given,
+}
+
+/// What a job is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Given {
     /// What the marks for GPUs stand for.
     pub(super) ids: Vec<String>,
     pub(super) variables: Vec<(&'static str, OsString)>,
+}
+
+impl Slot {
+    pub(super) fn given(&self, command: &Template) -> &Given {
+        match command.has_gpus() {
+            true => &self.with_marks,
+            false => &self.without,
+        }
+    }
 }
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
@@ -46,11 +65,16 @@ impl Slots {
     pub(super) fn new(placement: &Placement) -> Result<Slots, CliError> {
         let refused = |error| CliError::new(exit::DEVICES, error);
         let devices = devices(placement)?;
-        let devices = repeated(&devices, placement.per_gpu).map_err(refused)?.as_labels();
+        let devices =
+            repeated(&devices, placement.per_gpu.unwrap_or(1)).map_err(refused)?.as_labels();
         let gpus: Vec<Vec<usize>> =
             devices.places().map(|place| place.iter().filter_map(index).collect()).collect();
         let sets_order = env::var_os(ORDER).is_none();
-        Ok(Slots { devices, gpus, showing: Showing::Variable, sets_order })
+        let showing = match placement.visible {
+            true => Showing::Variable,
+            false => Showing::Fitting,
+        };
+        Ok(Slots { devices, gpus, showing, sets_order })
     }
 
     /// Workers that have no GPU, and are shown none.
@@ -59,10 +83,6 @@ impl Slots {
         let devices = Devices::from_places(vec![vec![Device::Cpu]; workers]).map_err(refused)?;
         let gpus = vec![Vec::new(); workers];
         Ok(Slots { devices, gpus, showing: Showing::Variable, sets_order: false })
-    }
-
-    pub(super) fn showing(self, showing: Showing) -> Slots {
-        Slots { showing, ..self }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -91,17 +111,23 @@ impl Slots {
     }
 
     fn slot(&self, gpus: &[usize], hidden: Hidden) -> Result<Slot, CliError> {
+        let without = self.job(gpus, hidden, Showing::Variable)?;
+        let with_marks = self.job(gpus, hidden, self.showing)?;
+        Ok(Slot { with_marks, without })
+    }
+
+    fn job(&self, gpus: &[usize], hidden: Hidden, showing: Showing) -> Result<Given, CliError> {
         let ids = |ids: &mut dyn Iterator<Item = usize>| ids.map(|id| id.to_string()).collect();
         if gpus.is_empty() {
             let variables = match hidden {
                 Hidden::Others => vec![(VISIBLE, OsString::new())],
                 Hidden::Nothing => Vec::new(),
             };
-            return Ok(Slot { ids: Vec::new(), variables });
+            return Ok(Given { ids: Vec::new(), variables });
         }
-        match self.showing {
-            Showing::Mark => {
-                Ok(Slot { ids: ids(&mut gpus.iter().copied()), variables: Vec::new() })
+        match showing {
+            Showing::Fitting => {
+                Ok(Given { ids: ids(&mut gpus.iter().copied()), variables: Vec::new() })
             }
             Showing::Variable => {
                 let list: Vec<String> = ids(&mut gpus.iter().copied());
@@ -111,7 +137,7 @@ impl Slots {
                 if self.sets_order {
                     variables.push((ORDER, OsStr::new("PCI_BUS_ID").to_owned()));
                 }
-                Ok(Slot { ids: ids(&mut (0..gpus.len())), variables })
+                Ok(Given { ids: ids(&mut (0..gpus.len())), variables })
             }
         }
     }

@@ -3,18 +3,24 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal};
+use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper,
     wait, waitid,
 };
-use signal_hook::consts::{SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{
+    SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGVTALRM,
+};
 use signal_hook::iterator::Signals;
 
-use super::signals::{INTERRUPT, STOP};
+use super::exit;
+use super::signals::{INTERRUPT, QUIT, STOP, TERMINATE, is_ignored};
 
 /// Runs this program again with the same arguments, and returns what that ended with.
 ///
@@ -24,29 +30,59 @@ use super::signals::{INTERRUPT, STOP};
 /// process and the moment where anybody else could know of it, its parent may die.
 pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> io::Result<u8> {
     set_child_subreaper(Some(getpid()))?;
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGCONT, SIGCHLD])?;
+    let wanted = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGCHLD];
+    let mut signals = Signals::new(wanted.into_iter().filter(|signal| !is_ignored(*signal)))?;
     // By its own name, so that it is called so where processes are listed.
     let program = env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let mut command = Command::new(program);
     command.arg("--supervisor").arg(getpid().as_raw_pid().to_string()).args(arguments);
+    // In a group of its own it lives on when somebody kills the whole group, and sees that this one is dead. But
+    // only the group in the foreground may read from a terminal.
+    if !io::stdin().is_terminal() {
+        command.process_group(0);
+    }
     let engine = Pid::from_child(&command.spawn()?);
+    let mut interrupts = 0;
     // One that has ended by now has sent a signal, which waits.
     for signal in signals.forever() {
         match signal {
-            SIGINT => send(engine, INTERRUPT),
-            SIGTERM => send(engine, Signal::TERM),
+            SIGINT => {
+                interrupts += 1;
+                send(engine, INTERRUPT);
+                if interrupts == 2 {
+                    kill_soon(engine)?;
+                }
+            }
+            SIGTERM => send(engine, TERMINATE),
             SIGHUP => send(engine, Signal::HUP),
+            SIGQUIT => {
+                send(engine, QUIT);
+                kill_soon(engine)?;
+            }
             SIGTSTP => stop_with(engine),
             SIGCONT => send(engine, Signal::CONT),
             _ => {
                 if let Some(status) = reap(engine)? {
-                    return Ok(exit_of(status));
+                    return Ok(exit_of(status, interrupts));
                 }
             }
         }
     }
     Err(io::Error::other("signals came to an end"))
 }
+
+/// Whoever does not read the output may keep the other from ending, though all of its jobs are dead.
+fn kill_soon(engine: Pid) -> io::Result<()> {
+    let kill = move || {
+        thread::sleep(PATIENCE);
+        // It is waited for by this process alone, which ends when it has.
+        send(engine, Signal::KILL);
+    };
+    thread::Builder::new().name("gangline-kill".into()).spawn(kill).map(drop)
+}
+
+/// Long enough to kill, to reap and to say so.
+const PATIENCE: Duration = Duration::from_millis(400);
 
 /// Stops when the other has stopped, with all of its jobs.
 fn stop_with(engine: Pid) {
@@ -70,13 +106,21 @@ fn reap(engine: Pid) -> io::Result<Option<WaitStatus>> {
     }
 }
 
-fn exit_of(status: WaitStatus) -> u8 {
+fn exit_of(status: WaitStatus, interrupts: u32) -> u8 {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => code as u8,
-        (None, signal) => {
+        (Some(code), _) if code != i32::from(exit::INTERNAL) => code as u8,
+        (code, signal) => {
             // Its jobs are children of this process by now.
             kill_children();
-            128 + signal.unwrap_or_default() as u8
+            match (code, signal) {
+                (Some(code), _) => code as u8,
+                _ if interrupts > 1 => exit::INTERRUPTED,
+                // It was told so before it could listen.
+                (None, Some(SIGUSR1)) => exit::INTERRUPTED,
+                (None, Some(SIGVTALRM)) => exit::TERMINATED,
+                (None, Some(SIGPROF)) => exit::QUIT,
+                (None, signal) => 128 + signal.unwrap_or_default() as u8,
+            }
         }
     }
 }

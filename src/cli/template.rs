@@ -1,11 +1,15 @@
 //! The words of a command, with marks for what differs from job to job.
 
+mod laws;
+
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::mark::{GpuMark, Mark, Marks, Part, Unknown, parts};
 use super::path;
+
+pub use self::laws::fill_any_bytes;
 
 /// A command, split into words before anything is put in: what takes the place of a mark is never looked at
 /// again, so it cannot add a word or a mark, whatever is in it.
@@ -104,7 +108,7 @@ impl Template {
     /// A script for `sh -c`, which gets the fields as its positional parameters.
     pub(super) fn script(script: &OsStr, marks: &Marks<'_>) -> Result<Template, TemplateError> {
         let text = |text: &str| Word { parts: vec![Part::Text(text.into())], ids: Ids::Words };
-        let script = Word::new(script, marks, OsStr::new("CUDA_VISIBLE_DEVICES"))?;
+        let script = Word::new(script, marks, OsStr::new("script"))?;
         let words = vec![text("sh"), text("-c"), script, text("sh"), Word::of(Mark::Fields)];
         Ok(Template { variables: Vec::new(), words })
     }
@@ -142,7 +146,7 @@ impl Word {
     /// `near` says what the ids of GPUs are for: a variable of CUDA wants commas between them.
     fn new(text: &OsStr, marks: &Marks<'_>, near: &OsStr) -> Result<Word, TemplateError> {
         let parts = parts(text.as_bytes(), marks).map_err(TemplateError::Unknown)?;
-        let for_cuda = contains(near.as_bytes(), b"CUDA_VISIBLE_DEVICES");
+        let for_cuda = near == VISIBLE;
         let ids = match marks.gpus {
             GpuMark::Separated(separator) => Ids::Joined(separator),
             _ if for_cuda => Ids::Joined(","),
@@ -179,6 +183,10 @@ impl Word {
         for part in &self.parts {
             match part {
                 Part::Text(text) => word.extend_from_slice(text),
+                // A script, or a word for `env`, may set the variable, which wants commas.
+                Part::Mark(Mark::Gpus) if self.ids == Ids::Words && sets_visible(&word) => {
+                    values.put(&Mark::Gpus, ",", &mut word);
+                }
                 Part::Mark(mark) => values.put(mark, between, &mut word),
             }
         }
@@ -234,6 +242,14 @@ pub(super) fn quoted(word: &OsStr) -> String {
     }
 }
 
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// Whether what follows these bytes is the value of the variable that shows GPUs.
+fn sets_visible(bytes: &[u8]) -> bool {
+    let bytes = bytes.strip_suffix(b"\"").or(bytes.strip_suffix(b"'")).unwrap_or(bytes);
+    bytes.strip_suffix(b"=").is_some_and(|name| name.ends_with(VISIBLE.as_bytes()))
+}
+
 /// The name and the value of a word that sets a variable.
 fn variable(word: &OsStr) -> Option<(&OsStr, &OsStr)> {
     let bytes = word.as_bytes();
@@ -241,10 +257,6 @@ fn variable(word: &OsStr) -> Option<(&OsStr, &OsStr)> {
     let is_name = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         && name.first().is_some_and(|first| !first.is_ascii_digit());
     is_name.then(|| (OsStr::from_bytes(name), OsStr::from_bytes(&value[1..])))
-}
-
-fn contains(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
 }
 
 impl fmt::Display for TemplateError {

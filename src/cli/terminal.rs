@@ -59,25 +59,28 @@ impl Terminal {
         }
         let _turn = self.turn();
         self.on_screen(|| {
-            write_to(Channel::Stdout, self.stdout, |writer| stdout.write_to(writer))?;
-            write_to(Channel::Stderr, self.stderr, |writer| stderr.write_to(writer))
+            self.write_to(Channel::Stdout, |writer| stdout.write_to(writer))?;
+            self.write_to(Channel::Stderr, |writer| stderr.write_to(writer))
         })
     }
 
     /// Writes some of what a job prints.
     pub(super) fn write(&self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
-        let control = match channel {
-            Channel::Stdout => self.stdout,
-            Channel::Stderr => self.stderr,
-        };
         let _turn = self.turn();
-        self.on_screen(|| write_to(channel, control, |writer| writer.write_all(bytes)))
+        self.on_screen(|| self.write_to(channel, |writer| writer.write_all(bytes)))
     }
 
     /// Says something itself.
     pub(super) fn tell(&self, line: &str) {
         // There is nobody to tell that nobody can be told.
         let _ = self.write(Channel::Stderr, format!("gangline: {line}\n").as_bytes());
+    }
+
+    /// The same, but not where somebody writes who may be held up for ever.
+    pub(super) fn try_tell(&self, line: &str) {
+        if self.turn.try_lock().is_ok() {
+            self.tell(line);
+        }
     }
 
     fn on_screen(&self, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
@@ -87,29 +90,29 @@ impl Terminal {
         }
     }
 
+    fn write_to(
+        &self,
+        channel: Channel,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (control, mut writer): (Control, Box<dyn Write>) = match channel {
+            Channel::Stdout => (self.stdout, Box::new(io::stdout().lock())),
+            Channel::Stderr => (self.stderr, Box::new(io::stderr().lock())),
+        };
+        match control {
+            Control::AsIs => write(&mut writer)?,
+            Control::Escaped => {
+                let mut escaped = Escape::new(&mut writer);
+                write(&mut escaped)?;
+                escaped.finish(self.lines)?;
+            }
+        }
+        writer.flush()
+    }
+
     fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().expect("nothing panics with the lock held")
     }
-}
-
-fn write_to(
-    channel: Channel,
-    control: Control,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut writer: Box<dyn Write> = match channel {
-        Channel::Stdout => Box::new(io::stdout().lock()),
-        Channel::Stderr => Box::new(io::stderr().lock()),
-    };
-    match control {
-        Control::AsIs => write(&mut writer)?,
-        Control::Escaped => {
-            let mut escaped = Escape { writer: &mut writer, unfinished: Vec::new() };
-            write(&mut escaped)?;
-            escaped.finish()?;
-        }
-    }
-    writer.flush()
 }
 
 /// Shows control characters, and bytes that are no text, as escapes; line ends and tabs stay.
@@ -117,18 +120,29 @@ pub(super) struct Escape<W: Write> {
     writer: W,
     /// The beginning of a character whose end has not come.
     unfinished: Vec<u8>,
+    /// What was written last.
+    last: Option<u8>,
 }
 
 impl<W: Write> Escape<W> {
-    /// What is left over is no character.
-    fn finish(mut self) -> io::Result<()> {
+    fn new(writer: W) -> Self {
+        Escape { writer, unfinished: Vec::new(), last: None }
+    }
+
+    /// What is left over is no character. Lines of progress begin a line, so what is above them ends one.
+    fn finish(mut self, lines: ProgressLines) -> io::Result<()> {
         let rest = std::mem::take(&mut self.unfinished);
-        write!(self.writer, "{}", rest.escape_ascii())
+        write!(self.writer, "{}", rest.escape_ascii())?;
+        match (lines, self.last) {
+            (ProgressLines::Shown, Some(last)) if last != b'\n' => self.writer.write_all(b"\n"),
+            _ => Ok(()),
+        }
     }
 }
 
 impl<W: Write> Write for Escape<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.last = bytes.last().copied().or(self.last);
         let mut text = std::mem::take(&mut self.unfinished);
         text.extend_from_slice(bytes);
         for chunk in text.utf8_chunks() {
@@ -172,9 +186,9 @@ mod tests {
     #[track_caller]
     fn check(pieces: &[&[u8]], shown: &str) {
         let mut written = Vec::new();
-        let mut escape = Escape { writer: &mut written, unfinished: Vec::new() };
+        let mut escape = Escape::new(&mut written);
         pieces.iter().for_each(|piece| escape.write_all(piece).unwrap());
-        escape.finish().unwrap();
+        escape.finish(ProgressLines::None).unwrap();
         assert_eq!(String::from_utf8(written).unwrap(), shown);
     }
 

@@ -1,23 +1,22 @@
 //! The runner of warm workers: one process for each slot, which is sent one input after the other.
 
 use std::ffi::OsString;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::args::WarmArgs;
 use super::capture::{Captured, Spill};
 use super::commands::{self, Hold, NOT_STARTED};
-use super::conversation::{Aside, Conversation, Silence};
+use super::conversation::{Aside, Conversation, Ending, Silence};
 use super::error::CliError;
 use super::exit;
 use super::gate::Admission;
 use super::job::Job;
 use super::lane::{Lane, Lanes};
-use super::outcome::{JobResult, Outcome, Printed};
+use super::outcome::{JobResult, Outcome, Printed, on_one_line};
 use super::process::End;
 use super::protocol::{self, Answer, Hello, Item, VERSION};
-use super::slot::Slot;
+use super::slot::{Given, Slot};
 use crate::error::{Error, Result};
 use crate::runner::{ConsumerContext, ProducerContext, Runner};
 
@@ -30,19 +29,35 @@ pub(super) struct Warm {
     columns: Vec<OsString>,
     start_timeout: Duration,
     max_restarts: u32,
-    /// How many slots have given up.
-    lost: AtomicUsize,
+    bench: Bench,
+}
+
+/// The workers, each with its slot. One that is given up takes no more jobs, and whoever had it takes turns with
+/// another.
+struct Bench {
+    seats: Mutex<Vec<Seat>>,
+    changed: Condvar,
+}
+
+enum Seat {
+    Free(Worker),
+    Taken,
+    GivenUp,
 }
 
 /// What one slot keeps.
-pub(super) struct Worker {
+#[derive(Default)]
+struct Worker {
     conversation: Option<Conversation>,
     spill: Arc<Spill>,
-    /// How often it was started without a result since.
-    fruitless: u32,
-    lost: bool,
-    patience: Duration,
+    /// How often it was started in a row and did not get ready.
+    unready: u32,
+    /// How often it ended at an item, without a result in between.
+    deaths: u32,
 }
+
+/// An item that so many workers ended at is itself at fault.
+const DEATHS_OF_ITEM: u32 = 3;
 
 impl Warm {
     pub(super) fn new(
@@ -53,44 +68,38 @@ impl Warm {
         args: &WarmArgs,
     ) -> Warm {
         let &WarmArgs { start_timeout, max_restarts, .. } = args;
-        Warm { lanes, lane, slots, columns, start_timeout, max_restarts, lost: AtomicUsize::new(0) }
+        let bench = Bench::new(slots.len());
+        Warm { lanes, lane, slots, columns, start_timeout, max_restarts, bench }
     }
 }
 
 impl Runner for Warm {
     type Input = Job;
     type Output = Arc<Outcome>;
-    type ProducerState = Worker;
+    type ProducerState = ();
     type ConsumerState = ();
     type Summary = ();
 
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<Worker> {
-        Ok(Worker {
-            conversation: None,
-            spill: Arc::default(),
-            fruitless: 0,
-            lost: false,
-            patience: self.lanes.shared.rules.kill_after,
-        })
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+        Ok(())
     }
 
     fn producer_work(
         &self,
         cx: &ProducerContext<'_>,
-        worker: &mut Worker,
+        (): &mut (),
         job: Job,
     ) -> Result<Arc<Outcome>> {
         let _hold = Hold(&self.lanes);
         if job.start() == Admission::Refused {
             return Err(NOT_STARTED.into());
         }
-        let outcome = Arc::new(self.attempts(cx.worker(), worker, &job));
-        commands::end(&self.lanes, outcome)
+        commands::end(&self.lanes, Arc::new(self.attempts(cx.worker(), &job)))
     }
 
-    fn producer_end(&self, _: &ProducerContext<'_>, mut worker: Worker) -> Result<()> {
-        if let Some(conversation) = &mut worker.conversation {
-            conversation.end(worker.patience);
+    fn producer_end(&self, cx: &ProducerContext<'_>, (): ()) -> Result<()> {
+        if let Some(worker) = self.bench.leave(cx.worker()) {
+            self.dismiss(cx.worker(), worker);
         }
         Ok(())
     }
@@ -118,20 +127,48 @@ impl Runner for Warm {
 }
 
 impl Warm {
-    fn attempts(&self, slot: usize, worker: &mut Worker, job: &Job) -> Outcome {
+    /// Tries a job until it goes well or has failed as often as is allowed: on its slot, but on another one, if
+    /// there is one, after its worker has ended at it. That the slot is given up meanwhile counts for nothing.
+    fn attempts(&self, slot: usize, job: &Job) -> Outcome {
         let rules = &self.lanes.shared.rules;
-        let mut attempt = 1;
-        let mut delay = rules.retry_delay;
+        let (mut attempt, mut deaths, mut delay) = (1, 0, rules.retry_delay);
+        let mut ended_at = None;
         loop {
-            let outcome = self.attempt(slot, worker, job, attempt);
-            let is_last = attempt > rules.retries
+            let Some((seat, mut worker)) = self.bench.take(slot, ended_at) else {
+                return self.outcome(slot, job, attempt, JobResult::WorkerFailed(NONE_LEFT.into()));
+            };
+            let outcome = self.attempt(seat, &mut worker, job, attempt);
+            let was_ready = worker.unready == 0;
+            let fate = match self.is_to_be_given_up(&worker) {
+                true => self.give_up(seat, &outcome),
+                false => self.bench.give_back(seat, worker),
+            };
+            match (&outcome.result, fate) {
+                (JobResult::WorkerFailed(_), Fate::GivenUp) => continue,
+                // It has not seen the item.
+                (JobResult::WorkerFailed(_), Fate::GoesOn) if !was_ready => {
+                    commands::tell_of_retry(&self.lanes, &outcome);
+                    ended_at = Some(seat);
+                    continue;
+                }
+                (JobResult::WorkerFailed(_), Fate::GoesOn) => {
+                    deaths += 1;
+                    ended_at = Some(seat);
+                }
+                _ => {}
+            }
+            let most = match outcome.result.blames_worker() {
+                true => deaths < DEATHS_OF_ITEM || attempt <= rules.retries,
+                false => attempt <= rules.retries,
+            };
+            let is_last = !most
                 || outcome.result.is_ok()
-                || worker.lost
                 || matches!(outcome.result, JobResult::Ended(End::Halted))
                 || !self.lane.gate.pause(delay);
             if is_last {
                 return outcome;
             }
+            commands::tell_of_retry(&self.lanes, &outcome);
             attempt += 1;
             delay = delay.saturating_mul(2).min(commands::LONGEST_DELAY.max(rules.retry_delay));
         }
@@ -142,13 +179,29 @@ impl Warm {
         let mut printed = Printed::default();
         let result =
             self.answer(slot, worker, job, attempt, &mut printed).unwrap_or_else(|end| end);
-        if result.is_ok() {
-            worker.fruitless = 0;
+        if matches!(result, JobResult::Ended(End::Exited(_)) | JobResult::Refused(_)) {
+            worker.deaths = 0;
         }
-        let (took, printed) = (clock.elapsed(), Mutex::new(printed));
-        let command =
-            format!("{} < {}", job.words(&self.slots[slot].ids, slot, 1).quoted(), job.key());
-        Outcome { number: job.number, command, attempts: attempt, result, started, took, printed }
+        let took = clock.elapsed();
+        Outcome {
+            started,
+            took,
+            printed: Mutex::new(printed),
+            ..self.outcome(slot, job, attempt, result)
+        }
+    }
+
+    fn outcome(&self, slot: usize, job: &Job, attempts: u32, result: JobResult) -> Outcome {
+        let words = job.words(&self.given(slot, job).ids, self.number(slot), 1);
+        Outcome {
+            number: job.number,
+            command: format!("{} < {}", words.quoted(), job.key()),
+            attempts,
+            result,
+            started: SystemTime::now(),
+            took: Duration::ZERO,
+            printed: Mutex::default(),
+        }
     }
 
     /// What the worker says of a job; the error is what came instead.
@@ -165,20 +218,22 @@ impl Warm {
         };
         self.start(slot, worker, job, printed)?;
         let item = protocol::line(&Item { item: job.number, attempt, input });
-        let shared = &self.lanes.shared;
-        let answer = worker.ask(&item, &|| shared.limit(), printed)?;
+        let limit = || self.lanes.shared.limit();
+        let answer = self.ask(worker, &item, &limit, printed).inspect_err(|result| {
+            worker.deaths += u32::from(result.blames_worker());
+        })?;
         match protocol::read_answer(&answer, job.number) {
             Ok(Answer::Output(output)) => {
                 let text = protocol::printed(&output);
                 printed.received = text.len() as u64;
-                printed.stdout = Captured::of(text);
+                printed.stdout.push(&worker.spill, &text).map_err(JobResult::NotKept)?;
                 Ok(JobResult::Ended(End::Exited(0)))
             }
-            Ok(Answer::Error(error)) => {
-                worker.fruitless = 0;
-                Ok(JobResult::Refused(error))
+            Ok(Answer::Error(error)) => Ok(JobResult::Refused(error)),
+            Err(violation) => {
+                worker.deaths += 1;
+                Err(self.fail(worker, violation.to_string()))
             }
-            Err(violation) => Err(worker.fail(violation.to_string())),
         }
     }
 
@@ -190,73 +245,198 @@ impl Warm {
         job: &Job,
         printed: &mut Printed,
     ) -> Result<(), JobResult> {
-        if worker.conversation.is_some() {
-            return Ok(());
+        match worker.conversation.take_if(|conversation| !conversation.is_fit()) {
+            // It has ended since it answered, or has said more than its answer: no fault of this item.
+            Some(conversation) => {
+                conversation.end(Ending::Asked, self.lanes.shared.rules.kill_after);
+            }
+            None if worker.conversation.is_some() => return Ok(()),
+            None => {}
         }
-        if worker.fruitless > self.max_restarts {
-            return Err(self.lose(worker));
-        }
-        worker.fruitless += 1;
-        let place = &self.slots[slot];
-        let command = commands::command(job.words(&place.ids, slot, 1), place);
-        let number = self.lane.first_worker + slot;
-        let started = Conversation::start(&self.lanes.shared.groups, number, command);
+        worker.unready += 1;
+        let given = self.given(slot, job);
+        let command = commands::command(job.words(&given.ids, self.number(slot), 1), given);
+        let started = Conversation::start(&self.lanes.shared.groups, self.number(slot), command);
         worker.conversation =
             Some(started.map_err(|error| {
                 JobResult::WorkerFailed(format!("could not be started: {error}"))
             })?);
-        let hello = Hello { gangline: VERSION, worker: slot, gpus: &place.ids };
+        let hello = Hello { gangline: VERSION, worker: self.number(slot), gpus: &given.ids };
         let limit = || Some(self.start_timeout);
-        let ready = worker.ask(&protocol::line(&hello), &limit, printed)?;
-        protocol::read_ready(&ready).map_err(|violation| worker.fail(violation.to_string()))
+        let ready = self.ask(worker, &protocol::line(&hello), &limit, printed).map_err(unready)?;
+        protocol::read_ready(&ready)
+            .map_err(|violation| self.fail(worker, violation.to_string()))?;
+        worker.unready = 0;
+        Ok(())
     }
 
-    /// The slot starts no worker any more. When none does, the run is over.
-    fn lose(&self, worker: &mut Worker) -> JobResult {
-        let times = self.max_restarts;
-        let why =
-            format!("was started anew {times} times without a result, and is not started again");
-        if !std::mem::replace(&mut worker.lost, true) {
-            let lost = 1 + self.lost.fetch_add(1, Ordering::SeqCst);
-            if lost == self.slots.len() {
-                let text = format!("no worker is left: the last {why}");
-                self.lanes.shared.fail(CliError::new(exit::DEVICES, text));
-                self.lanes.close();
-            }
-        }
-        JobResult::WorkerFailed(why)
-    }
-}
-
-impl Worker {
     fn ask(
-        &mut self,
+        &self,
+        worker: &mut Worker,
         line: &[u8],
         limit: &dyn Fn() -> Option<Duration>,
         printed: &mut Printed,
     ) -> Result<Vec<u8>, JobResult> {
-        let aside = Aside { stderr: &mut printed.stderr, spill: &self.spill };
-        let conversation = self.conversation.as_mut().expect("it was started before it is asked");
-        conversation.ask(line, limit, aside).map_err(|silence| self.silence(silence))
+        let aside = Aside { stderr: &mut printed.stderr, spill: &worker.spill };
+        let conversation = worker.conversation.as_mut().expect("it was started before it is asked");
+        match conversation.ask(line, limit, aside) {
+            Ok(line) => Ok(line),
+            Err(Silence::Halted) => Err(self.end_worker(worker, JobResult::Ended(End::Halted))),
+            Err(Silence::TimedOut(limit)) => {
+                Err(self.end_worker(worker, JobResult::Ended(End::TimedOut(limit))))
+            }
+            Err(Silence::Ended(end)) => Err(self.fail(worker, format!("{end} before it answered"))),
+            Err(Silence::Closed) => Err(self.fail(worker, "closed its standard output".into())),
+            Err(Silence::TooLong) => {
+                Err(self.fail(worker, "printed a line that does not end".into()))
+            }
+            Err(Silence::Failed(error)) => {
+                Err(self.fail(worker, format!("could not be talked to: {error}")))
+            }
+        }
     }
 
     /// The worker is not fit to go on.
-    fn fail(&mut self, why: String) -> JobResult {
-        self.conversation = None;
-        JobResult::WorkerFailed(why)
+    fn fail(&self, worker: &mut Worker, why: String) -> JobResult {
+        self.end_worker(worker, JobResult::WorkerFailed(why))
     }
 
-    fn silence(&mut self, silence: Silence) -> JobResult {
-        self.conversation = None;
-        match silence {
-            Silence::Halted => JobResult::Ended(End::Halted),
-            Silence::TimedOut(limit) => JobResult::Ended(End::TimedOut(limit)),
-            Silence::Ended(end) => JobResult::WorkerFailed(format!("{end} before it answered")),
-            Silence::Closed => JobResult::WorkerFailed("closed its standard output".into()),
-            Silence::TooLong => JobResult::WorkerFailed("printed a line that does not end".into()),
-            Silence::Failed(error) => {
-                JobResult::WorkerFailed(format!("could not be talked to: {error}"))
+    fn end_worker(&self, worker: &mut Worker, result: JobResult) -> JobResult {
+        if let Some(conversation) = worker.conversation.take() {
+            conversation.end(Ending::Asked, self.lanes.shared.rules.kill_after);
+        }
+        result
+    }
+
+    fn is_to_be_given_up(&self, worker: &Worker) -> bool {
+        worker.unready > self.max_restarts || worker.deaths > self.max_restarts * DEATHS_OF_ITEM
+    }
+
+    /// The slot starts no worker any more. When none does, the run is over.
+    fn give_up(&self, seat: usize, outcome: &Outcome) -> Fate {
+        let printed = outcome.printed.lock().expect("nothing panics with the lock held");
+        let said = match String::from_utf8_lossy(&printed.stderr.tail(200)).trim() {
+            "" => String::new(),
+            said => format!("; it said: {}", on_one_line(said)),
+        };
+        drop(printed);
+        let number = self.number(seat);
+        let text =
+            format!("slot {number} is given up: job {} {}{said}", outcome.number, outcome.result);
+        self.lanes.shared.terminal.tell(&text);
+        if self.bench.give_up(seat) == 0 {
+            self.lanes.shared.fail(CliError::new(exit::DEVICES, NONE_LEFT));
+            self.lanes.close();
+        }
+        Fate::GivenUp
+    }
+
+    /// Has a worker end that is not needed any more, and tells what it says of that.
+    fn dismiss(&self, slot: usize, worker: Worker) {
+        let Some(conversation) = worker.conversation else { return };
+        let shared = &self.lanes.shared;
+        let (end, said) = conversation.end(Ending::OfInput, shared.rules.kill_after);
+        if let Err(error) = shared.terminal.write_captured(&Captured::default(), &said) {
+            shared.fail_output("what workers say cannot be written", error);
+        }
+        let slot = self.number(slot);
+        match end {
+            Some(End::Exited(0)) => {}
+            Some(end) => {
+                shared.terminal.tell(&format!("the worker of slot {slot} {end} at its end"));
+            }
+            None => {
+                shared.terminal.tell(&format!("the worker of slot {slot} did not end by itself"));
             }
         }
+    }
+
+    fn given(&self, slot: usize, job: &Job) -> &Given {
+        self.slots[slot].given(&job.command)
+    }
+
+    /// Of a slot, among those of all lanes.
+    fn number(&self, slot: usize) -> usize {
+        self.lane.first_worker + slot
+    }
+}
+
+const NONE_LEFT: &str = "no worker is left that could be started";
+
+/// What became of a worker that was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    GoesOn,
+    GivenUp,
+}
+
+impl Bench {
+    fn new(slots: usize) -> Bench {
+        let seats = (0..slots).map(|_| Seat::Free(Worker::default())).collect();
+        Bench { seats: Mutex::new(seats), changed: Condvar::new() }
+    }
+
+    /// Waits for the worker of a slot, or, where that is given up or to be avoided, for any other; `None` when
+    /// there is none.
+    fn take(&self, slot: usize, avoided: Option<usize>) -> Option<(usize, Worker)> {
+        let mut seats = self.seats();
+        loop {
+            let is_here = |seat: usize| !matches!(seats[seat], Seat::GivenUp);
+            let has_other = (0..seats.len()).any(|seat| Some(seat) != avoided && is_here(seat));
+            let avoided = avoided.filter(|_| has_other);
+            let only_own = is_here(slot) && avoided.is_none();
+            let wanted = |seat: &usize| {
+                matches!(seats[*seat], Seat::Free(_))
+                    && Some(*seat) != avoided
+                    && (!only_own || *seat == slot)
+            };
+            let free = (0..seats.len()).find(wanted);
+            if let Some(seat) = free
+                && let Seat::Free(worker) = std::mem::replace(&mut seats[seat], Seat::Taken)
+            {
+                return Some((seat, worker));
+            }
+            if seats.iter().all(|seat| matches!(seat, Seat::GivenUp)) {
+                return None;
+            }
+            seats = self.changed.wait(seats).expect("nothing panics with the lock held");
+        }
+    }
+
+    fn give_back(&self, seat: usize, worker: Worker) -> Fate {
+        self.seats()[seat] = Seat::Free(worker);
+        self.changed.notify_all();
+        Fate::GoesOn
+    }
+
+    /// How many are left.
+    fn give_up(&self, seat: usize) -> usize {
+        let mut seats = self.seats();
+        seats[seat] = Seat::GivenUp;
+        self.changed.notify_all();
+        seats.iter().filter(|seat| !matches!(seat, Seat::GivenUp)).count()
+    }
+
+    /// The worker of a slot that nobody will use any more.
+    fn leave(&self, slot: usize) -> Option<Worker> {
+        match std::mem::replace(&mut self.seats()[slot], Seat::GivenUp) {
+            Seat::Free(worker) => Some(worker),
+            Seat::Taken | Seat::GivenUp => None,
+        }
+    }
+
+    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
+        self.seats.lock().expect("nothing panics with the lock held")
+    }
+}
+
+/// The time that ran out was that for getting ready.
+fn unready(result: JobResult) -> JobResult {
+    match result {
+        JobResult::Ended(End::TimedOut(limit)) => {
+            let limit = humantime::format_duration(limit);
+            JobResult::WorkerFailed(format!("was not ready within {limit}"))
+        }
+        other => other,
     }
 }

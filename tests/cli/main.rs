@@ -5,9 +5,12 @@
 
 mod failure;
 mod inputs;
+mod journal;
 mod marks;
 mod output;
+mod pages;
 mod run;
 mod signals;
 mod slots;
 mod support;
+mod warm;

@@ -106,7 +106,7 @@ fn what_is_between_ids_can_be_said() {
 
 #[test]
 fn a_list_without_gpus_leaves_no_mark() {
-    let gpus = "stands for the GPUs of a slot, and the slots have none";
+    let gpus = "stands for the GPUs of a slot, and not all slots have any";
     for list in ["", "--use-gpu=false --gpu-list '0 1'", "--devices cpu*2"] {
         refused(&format!("{list} -- touch started '%(GPU)s' ::: x"), gpus);
         refused(&format!("{list} -- touch started {{gpu}} ::: x"), gpus);
@@ -188,7 +188,10 @@ fn a_hostile_input_of_a_script_is_a_parameter() {
 fn a_script_keeps_its_braces() {
     real("--shell -j1 -- 'x=${1}; echo ${x}-${y:-} {#} {worker}' ::: a", "a- 1 0\n");
     real("--shell -- 'echo one; echo $1 | tr a-z A-Z' ::: a", "one\nA\n");
-    real("--shell --gpu-list '0 1' -j1 -- 'echo {gpu} $1' ::: a", "0,1 a\n");
+    real("--shell --gpu-list '0 1' -j1 -- 'echo {gpu} $1' ::: a", "0 1 a\n");
+    let sets = "--shell --gpu-list '0 1' -j1 -- 'CUDA_VISIBLE_DEVICES={gpu} sh -c \"echo \\$CUDA_VISIBLE_DEVICES\"'";
+    real(&format!("{sets} ::: a"), "0,1\n");
+    real("--shell --gpu-list 5 -- 'gpu=3; echo ${gpu} ${#}' ::: a", "3 1\n");
 }
 
 #[test]

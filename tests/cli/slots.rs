@@ -24,11 +24,12 @@ fn have(options: &str, slots: &[&str]) {
     let numbered = |slots: &[String]| -> Vec<String> {
         slots.iter().enumerate().map(|(slot, gpus)| format!("{slot} {gpus}")).collect()
     };
-    let by_mark: Vec<String> = slots.iter().map(|gpus| gpus.replace(' ', ",")).collect();
+    let by_mark: Vec<String> = slots.iter().map(|gpus| (*gpus).to_owned()).collect();
     let shown = met(options, slots.len(), "{worker} {gpu}");
     assert_eq!(shown, numbered(&by_mark), "{options}");
+    let by_variable: Vec<String> = slots.iter().map(|gpus| gpus.replace(' ', ",")).collect();
     let shown = met(options, slots.len(), "{worker} $CUDA_VISIBLE_DEVICES");
-    assert_eq!(shown, numbered(&by_mark), "{options}");
+    assert_eq!(shown, numbered(&by_variable), "{options}");
     // And there are no more of them.
     let again =
         format!("run {options} --dry-run -- echo {{worker}} {{gpu}} ::: {}", "x ".repeat(9));
@@ -171,7 +172,7 @@ fn a_job_without_a_gpu_sees_none() {
         "jobs",
         format!("# a remark\n\n{job}--no-gpu {job}--no-gpu sh -c 'echo $1' sh {{worker}}\n"),
     );
-    place.run_typed("--gpu-list 3 --job-file jobs").check(0, "3.\n.\n0\n");
+    place.run_typed("--gpu-list 3 --job-file jobs").check(0, "3.\n.\n1\n");
     place.run_typed("-j1 --job-file jobs").check(0, "unset.\nunset.\n0\n");
 }
 
@@ -216,19 +217,19 @@ fn without_a_mark_the_variable_shows_the_gpus() {
 #[test]
 fn with_a_mark_the_variable_is_left_alone() {
     let says = format!("{{gpu}} {VISIBLE}");
-    sees(&[], "--gpu-list '2 1'", &says, "2,1 unset unset\n");
-    sees(&[("CUDA_VISIBLE_DEVICES", "4,5,6,7")], "--gpu-list '2 1'", &says, "2,1 4,5,6,7 unset\n");
+    sees(&[], "--gpu-list '2 1'", &says, "2 1 unset unset\n");
+    sees(&[("CUDA_VISIBLE_DEVICES", "4,5,6,7")], "--gpu-list '2 1'", &says, "2 1 4,5,6,7 unset\n");
 }
 
 #[test]
 fn visible_forces_both() {
     let says = format!("{{gpu}} {VISIBLE}");
-    sees(&[], "--visible --gpu-list '2 1'", &says, "0,1 2,1 PCI_BUS_ID\n");
+    sees(&[], "--visible --gpu-list '2 1'", &says, "0 1 2,1 PCI_BUS_ID\n");
     sees(
         &[("CUDA_VISIBLE_DEVICES", "4,5,6,7")],
         "--visible --gpu-list '2 1'",
         &says,
-        "0,1 6,5 PCI_BUS_ID\n",
+        "0 1 6,5 PCI_BUS_ID\n",
     );
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -10,6 +11,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
@@ -179,8 +181,10 @@ impl Running {
         let mut said = Vec::new();
         let mut buffer = [0; 4_096];
         while !String::from_utf8_lossy(&said).contains(part) {
+            let what = || format!("said {part:?} and not {:?}", String::from_utf8_lossy(&said));
+            wait_to_read(stderr, &what());
             let read = stderr.read(&mut buffer).unwrap();
-            assert_ne!(read, 0, "it ended without {part:?}: {}", String::from_utf8_lossy(&said));
+            assert_ne!(read, 0, "it ended and has not {}", what());
             said.extend_from_slice(&buffer[..read]);
         }
     }
@@ -191,8 +195,13 @@ impl Running {
     }
 
     /// Reads from its output.
+    #[track_caller]
     pub(crate) fn read_stdout(&mut self, buffer: &mut [u8]) {
-        self.0.as_mut().unwrap().stdout.as_mut().unwrap().read_exact(buffer).unwrap();
+        let stdout = self.0.as_mut().unwrap().stdout.as_mut().unwrap();
+        for byte in buffer.chunks_mut(1) {
+            wait_to_read(stdout, "printed so much");
+            stdout.read_exact(byte).unwrap();
+        }
     }
 
     /// Waits for its end, at most until the deadline.
@@ -204,7 +213,11 @@ impl Running {
         let waiting = thread::spawn(move || drop(sender.send(child.wait_with_output())));
         let output = receiver.recv_timeout(DEADLINE);
         if output.is_err() {
-            let _ = kill_process(pid, Signal::KILL);
+            // The other may be what does not end, and holds the streams.
+            let all = processes().filter(|other| *other == pid || parent(*other) == Some(pid));
+            all.collect::<Vec<_>>().into_iter().for_each(|pid| {
+                let _ = kill_process(pid, Signal::KILL);
+            });
         }
         waiting.join().unwrap();
         Ran::of(output.expect("it ends before the deadline").unwrap())
@@ -256,6 +269,15 @@ impl Ran {
         lines.sort_unstable();
         lines
     }
+}
+
+/// Waits until there is something to read, or the end.
+#[track_caller]
+fn wait_to_read(file: &impl AsFd, what: &str) {
+    let mut fds = [PollFd::new(file, PollFlags::IN)];
+    let deadline = Timespec { tv_sec: DEADLINE.as_secs() as i64, tv_nsec: 0 };
+    let ready = poll(&mut fds, Some(&deadline)).unwrap();
+    assert_eq!(ready, 1, "it has not {what} before the deadline");
 }
 
 /// Waits for what nobody tells of. What never comes fails the test.

@@ -1,0 +1,219 @@
+//! `--journal`: what is done is not done again, and what is not done is.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use rustix::process::{Signal, kill_process};
+
+use crate::support::{Place, Ran};
+
+/// `echo` over these inputs, with a journal.
+#[track_caller]
+fn echo(place: &Place, options: &str, inputs: &str) -> Ran {
+    place.run_typed(&format!("-j1 --journal j {options} -- echo ::: {inputs}"))
+}
+
+/// What runs in the end, after a first run over other inputs.
+#[track_caller]
+fn resumes(first: &str, then: &str, stdout: &str) {
+    let place = Place::new();
+    assert_eq!(echo(&place, "", first).code, Some(0));
+    echo(&place, "--resume", then).check(0, stdout);
+    echo(&place, "--resume", then).check(0, "");
+}
+
+#[test]
+fn what_is_done_is_left_out_by_its_content() {
+    resumes("a b", "a b", "");
+    resumes("a b", "a b c", "c\n");
+    resumes("a b", "x b y a z", "x\ny\nz\n");
+    resumes("a b c", "x y z", "x\ny\nz\n");
+    resumes("'a b' a", "a b", "b\n");
+    resumes("'' a", "a '' b", "b\n");
+}
+
+#[test]
+fn records_and_lines_of_a_job_file_are_known_by_their_content() {
+    let place = Place::new();
+    let run = |options: &str, stdout: &str| {
+        place.run_typed(&format!("-j1 {options}")).check(0, stdout);
+    };
+    place.write("t.csv", "a,b\n1,2\n3,4\n");
+    run("--journal j --csv t.csv -- echo {a} {b}", "1 2\n3 4\n");
+    place.write("t.csv", "a,b\n3,4\n1,4\n1,2\n");
+    run("--resume --journal j --csv t.csv -- echo {a} {b}", "1 4\n");
+    place.write("jobs", "echo a\necho b\n");
+    run("--journal k --job-file jobs", "a\nb\n");
+    place.write("jobs", "echo c\necho b\n# a\n");
+    run("--resume --journal k --job-file jobs", "c\n");
+}
+
+#[test]
+fn jobs_without_a_gpu_are_remembered_too() {
+    let place = Place::new();
+    place.write("jobs", "echo a\n--no-gpu echo b\n");
+    let line = "--gpu-list 0 --journal j --job-file jobs";
+    place.run_typed(line).check(0, "a\nb\n");
+    place.write("jobs", "--no-gpu echo c\necho a\n--no-gpu echo b\necho d\n");
+    place.run_typed(&format!("--resume {line}")).check(0, "c\nd\n");
+    place.run_typed(&format!("--resume {line}")).check(0, "");
+}
+
+#[test]
+fn a_journal_that_is_there_is_refused() {
+    let place = Place::new();
+    echo(&place, "", "a").check(0, "a\n");
+    let before = place.read("j");
+    let ran = echo(&place, "", "a b");
+    ran.check(105, "");
+    ran.check_said(105, &["the journal j exists already"]);
+    assert_eq!(place.read("j"), before);
+}
+
+#[test]
+fn a_journal_that_is_not_there_is_begun() {
+    echo(&Place::new(), "--resume", "a").check(0, "a\n");
+    let place = Place::new();
+    place.write("j", "");
+    echo(&place, "--resume", "a").check(0, "a\n");
+}
+
+#[test]
+fn what_is_no_journal_is_refused() {
+    for (name, said) in
+        [("tmp", "tmp"), ("/dev/full", "/dev/full"), ("missing/j", "missing/j"), ("text", "text")]
+    {
+        let place = Place::new();
+        place.write("text", "not a journal\n");
+        let ran = place.run_typed(&format!("--journal {name} --resume -- touch ::: started"));
+        ran.check_said(105, &[said]);
+        assert!(!place.path("started").exists(), "{name}");
+        assert_eq!(place.read("text"), "not a journal\n");
+    }
+}
+
+#[test]
+fn another_command_is_refused() {
+    let place = Place::new();
+    echo(&place, "", "a").check(0, "a\n");
+    for command in ["-- echo -n", "-- printf", "--shell -- echo", "-- echo {}{}"] {
+        let ran = place.run_typed(&format!("--journal j --resume {command} ::: a b"));
+        ran.check(105, "");
+        ran.check_said(105, &["the journal j is of another run"]);
+    }
+    // How it is run says nothing of what comes out.
+    let other = "-j4 --timeout 60 --retries 2 --gpu-list '0 1' --no-keep-order";
+    place.run_typed(&format!("--journal j --resume {other} -- echo ::: a b")).check(0, "b\n");
+}
+
+#[test]
+fn a_journal_in_use_is_refused() {
+    let place = Place::new();
+    let line =
+        "--journal j --resume --shell -- 'touch runs; until [ -e go ]; do sleep .02; done' ::: a";
+    let running = place.start_typed(line);
+    place.wait_for("runs");
+    place.start_typed(line).ran().check_said(105, &["the journal j"]);
+    place.write("go", "");
+    running.ran().check(0, "");
+}
+
+/// A job that fails as long as there is no file that is called as its input.
+const FAILS: &str = "--shell -- 'echo $1; [ -e ok.$1 ]' :::";
+
+#[test]
+fn what_failed_is_not_done() {
+    let place = Place::new();
+    place.write("ok.a", "");
+    place.run_typed(&format!("-j1 --journal j {FAILS} a b c")).check(2, "a\nb\nc\n");
+    place.write("ok.b", "");
+    place.run_typed(&format!("-j1 --journal j --resume-failed {FAILS} a b c d")).check(1, "b\nc\n");
+    place.run_typed(&format!("-j1 --journal j --resume-failed {FAILS} a b c d")).check(1, "c\n");
+    place.write("ok.d", "");
+    place.run_typed(&format!("-j1 --journal j --resume {FAILS} a b c d")).check(1, "c\nd\n");
+    place.write("ok.c", "");
+    place.run_typed(&format!("-j1 --journal j --resume {FAILS} a b c d")).check(0, "c\n");
+}
+
+#[test]
+fn the_log_is_gone_on_with() {
+    let place = Place::new();
+    echo(&place, "--joblog log", "a b").check(0, "a\nb\n");
+    // As a machine that went down left it.
+    place.write("log", place.read("log").trim_end());
+    echo(&place, "--joblog log --resume", "a b c").check(0, "c\n");
+    let log = place.read("log");
+    let commands: Vec<&str> = log.lines().filter_map(|line| line.split('\t').nth(8)).collect();
+    assert_eq!(commands, ["Command", "echo a", "echo b", "echo c"]);
+}
+
+#[test]
+fn a_torn_journal_skips_nothing() {
+    let place = Place::new();
+    echo(&place, "", "a b").check(0, "a\nb\n");
+    let first = place.read("j").len();
+    echo(&place, "--resume", "a b c d").check(0, "c\nd\n");
+    let whole = place.read("j");
+    assert!(whole.len() > first && whole[first..].lines().count() == 1, "{whole}");
+    for length in first..whole.len() {
+        place.write("j", &whole[..length]);
+        let ran = echo(&place, "--resume", "a b c d");
+        // Without its line end the record may count, or not: what it says was done.
+        let is_whole = length == whole.len() - 1 && ran.stdout.is_empty();
+        assert!(ran.code == Some(0) && (ran.stdout == "c\nd\n" || is_whole), "{length}: {ran:?}");
+        echo(&place, "--resume", "a b c d").check(0, "");
+    }
+}
+
+#[test]
+fn a_torn_first_line_skips_nothing() {
+    let place = Place::new();
+    echo(&place, "", "a b").check(0, "a\nb\n");
+    let whole = place.read("j");
+    let header = whole.find('\n').unwrap();
+    for length in (1..=header).step_by(17) {
+        place.write("j", &whole[..length]);
+        let ran = echo(&place, "--resume", "a b");
+        let is_refused = ran.code == Some(105) && ran.stdout.is_empty();
+        assert!(is_refused || ran.stdout == "a\nb\n", "{length}: {ran:?}");
+    }
+}
+
+/// Kills a run when so many jobs have ended, and goes on until it comes to its end.
+#[track_caller]
+fn survives(moments: &[usize], jobs: usize) {
+    let place = Place::new();
+    fs::create_dir(place.path("done")).unwrap();
+    let list: String = (0..jobs).map(|job| format!("{job}\n")).collect();
+    place.write("list", &list);
+    let line = "-j2 --journal j --resume --input list --shell -- 'echo $1; echo >> done/$1'";
+    let mut outputs: BTreeSet<String> = BTreeSet::new();
+    for (kill, moment) in moments.iter().enumerate() {
+        let mut running = place.start_typed(line);
+        let victim = if kill % 2 == 0 { running.pid() } else { running.engine() };
+        let mut line = [0];
+        // Each output is one of a job that was not remembered as done.
+        let mut text = String::new();
+        while text.lines().count() < *moment || !text.ends_with('\n') {
+            running.read_stdout(&mut line);
+            text.push(char::from(line[0]));
+        }
+        kill_process(victim, Signal::KILL).unwrap();
+        text.push_str(&running.ran().stdout);
+        outputs.extend(text.split_inclusive('\n').map(str::to_owned));
+        place.check_no_process_is_left();
+    }
+    let last = place.run_typed(line);
+    assert_eq!(last.code, Some(0), "{last:?}");
+    outputs.extend(last.stdout.split_inclusive('\n').map(str::to_owned));
+    let expected: BTreeSet<String> = list.split_inclusive('\n').map(str::to_owned).collect();
+    assert_eq!(outputs, expected, "every output was given at least once");
+    assert_eq!(place.names("done").len(), jobs);
+    place.run_typed(line).check(0, "");
+}
+
+#[test]
+fn a_run_that_is_killed_is_gone_on_with() {
+    survives(&[1, 1, 5, 9], 40);
+    survives(&[3, 20, 2], 60);
+}

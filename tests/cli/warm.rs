@@ -1,0 +1,311 @@
+//! Workers that are started once, and asked many times.
+
+use rustix::process::Signal;
+
+use crate::support::Place;
+
+/// A worker in sh. What it does with an input is the first word of that.
+const WORKER: &str = r#"
+echo start >> starts.$1
+read -r hello
+echo "$hello" > hello.$1
+echo '{"gangline":1}'
+while read -r line; do
+    item=${line#*\"item\":}; item=${item%%,*}
+    input=${line#*\"input\":}; input=${input%\}}
+    attempt=${line#*\"attempt\":}; attempt=${attempt%%,*}
+    case $input in
+        '"crash'*) kill -9 $$ ;;
+        '"exit'*) echo last words >&2; exit 3 ;;
+        '"leave'*) exit 0 ;;
+        '"garbage'*) echo Loading model... ;;
+        '"other'*) echo "{\"item\":99,\"output\":1}" ;;
+        '"hang'*) sleep 1000 ;;
+        '"close'*) exec >&-; sleep 1000 ;;
+        '"half'*) printf '{"item":%s,' $item; kill -9 $$ ;;
+        '"error'*) echo "{\"item\":$item,\"error\":\"out of focus\"}" ;;
+        '"loud'*) echo "seen $item" >&2; echo "{\"item\":$item,\"output\":$input}" ;;
+        '"object'*) echo "{\"item\":$item,\"output\":{\"n\":[1,2.5,null]}}" ;;
+        '"nothing'*) echo "{\"item\":$item,\"output\":null}" ;;
+        '"third'*) if [ $attempt = 3 ]
+            then echo "{\"item\":$item,\"output\":\"attempt $attempt\"}"
+            else echo "{\"item\":$item,\"error\":\"not yet\"}"; fi ;;
+        '"once'*) if [ -e once ]
+            then echo "{\"item\":$item,\"output\":$input}"
+            else touch once; kill -9 $$; fi ;;
+        *) echo "{\"item\":$item,\"output\":$input}" ;;
+    esac
+done
+echo end >> ends
+"#;
+
+fn place() -> Place {
+    let place = Place::new();
+    place.write("worker", WORKER);
+    place
+}
+
+/// What becomes of these inputs on one slot.
+#[track_caller]
+fn check(options: &str, inputs: &str, status: i32, stdout: &str, said: &[&str]) {
+    let place = place();
+    let ran =
+        place.run_typed(&format!("-j1 --warm {options} -- sh worker {{worker}} ::: {inputs}"));
+    ran.check(status, stdout);
+    ran.check_said(status, said);
+    assert_eq!(place.names("tmp"), Vec::<String>::new());
+}
+
+#[test]
+fn results_come_in_order() {
+    let place = place();
+    let list: Vec<String> = (0..60).map(|item| format!("{item}")).collect();
+    let ran =
+        place.run_typed(&format!("-j3 --warm -- sh worker {{worker}} ::: {}", list.join(" ")));
+    ran.check(0, &(list.join("\n") + "\n"));
+    assert_eq!(ran.stderr, "");
+    let starts = |worker: usize| place.path(&format!("starts.{worker}"));
+    let started = (0..3).filter(|worker| starts(*worker).exists()).count();
+    assert!(started >= 1);
+    for worker in (0..3).filter(|worker| starts(*worker).exists()) {
+        assert_eq!(place.read(&format!("starts.{worker}")), "start\n", "once");
+    }
+    assert_eq!(place.read("ends").lines().count(), started, "each came to its own end");
+}
+
+#[test]
+fn a_worker_is_told_of_its_slot() {
+    let place = place();
+    place.run_typed("--warm --gpu-list '5 6' -j1 -- sh worker {worker} ::: a").check(0, "a\n");
+    let hello = r#"{"gangline":1,"worker":0,"gpus":["0","1"]}"#;
+    assert_eq!(place.read("hello.0").trim(), hello, "the variable shows them from 0");
+    place.run_typed("--warm --gpu-list '5 6' -j1 -- sh worker {gpu} ::: a").check(0, "a\n");
+    let hello = r#"{"gangline":1,"worker":0,"gpus":["5","6"]}"#;
+    assert_eq!(place.read("hello.5").trim(), hello);
+}
+
+#[test]
+fn results_are_printed_as_they_are() {
+    check("", "object nothing 'a b\\\\n'", 0, "{\"n\":[1,2.5,null]}\na b\\n\n", &[]);
+}
+
+#[test]
+fn records_are_objects() {
+    let place = place();
+    place.write("t.csv", "id,name\n1,\"x \"\"y\"\"\"\n");
+    let ran = place.run_typed("-j1 --warm --csv t.csv -- sh worker w");
+    ran.check(0, "{\"id\":\"1\",\"name\":\"x \\\"y\\\"\"}\n");
+}
+
+#[test]
+fn lines_of_standard_input_are_sent() {
+    let place = place();
+    let ran = place.run_typed_on("-j1 --warm -- sh worker w", "a\n\nb \"c\"\n");
+    ran.check(0, "a\n\nb \"c\"\n");
+}
+
+#[test]
+fn an_input_that_is_no_text_fails_alone() {
+    let place = place();
+    let ran = place.run_typed_on("-j1 --warm -- sh worker w", b"a\n\xff\nb\n");
+    ran.check(1, "a\nb\n");
+    ran.check_said(1, &["job 2 failed: the input is not UTF-8"]);
+}
+
+#[test]
+fn an_error_is_the_items() {
+    check("", "a error b", 1, "a\nb\n", &["job 2 failed: out of focus", "1 of 3 jobs failed"]);
+    check("--retries 2", "third b", 0, "attempt 3\nb\n", &[]);
+    check("--retries 1", "third b", 1, "b\n", &["job 1 failed: not yet"]);
+}
+
+#[test]
+fn what_a_worker_says_aside_is_its_items() {
+    check("", "a loud b", 0, "a\nloud\nb\n", &["seen 2\n"]);
+}
+
+#[test]
+fn a_worker_that_fails_is_started_anew() {
+    let with = |input: &str, said: &str| {
+        check(
+            "",
+            &format!("a {input} b"),
+            1,
+            "a\nb\n",
+            &["job 2 failed with its worker, which", said],
+        );
+    };
+    with("crash", "was killed by SIGKILL before it answered");
+    with("exit", "exited with 3 before it answered");
+    with("leave", "exited with 0 before it answered");
+    with("half", "was killed by SIGKILL");
+    with("garbage", "printed what is no line of the protocol");
+    with("garbage", "Loading model...");
+    with("other", "answered to another item than 2");
+    with("close", "closed its standard output");
+}
+
+#[test]
+fn last_words_are_kept() {
+    check("", "a exit b", 1, "a\nb\n", &["last words\n"]);
+}
+
+#[test]
+fn a_worker_that_hangs_is_ended() {
+    check(
+        "--timeout 300ms",
+        "a hang b",
+        1,
+        "a\nb\n",
+        &["job 2 was ended: it took longer than 300ms"],
+    );
+}
+
+#[test]
+fn an_item_is_tried_again_with_a_new_worker() {
+    check("--retries 1", "a once b", 0, "a\nonce\nb\n", &[]);
+    check("-j2", "a once b", 0, "a\nonce\nb\n", &[]);
+}
+
+#[test]
+fn a_worker_that_never_gets_ready_is_given_up() {
+    for worker in [
+        "sleep 1000",
+        "cat > /dev/null",
+        "echo hello; sleep 1000",
+        "exit 1",
+        "exec >&-; sleep 1000",
+        "read -r x; echo \"$x\"; echo {}",
+    ] {
+        let place = Place::new();
+        place.write("worker", worker);
+        let line = "-j2 --warm --start-timeout 200ms --max-restarts 1 -- sh worker ::: a b c d e f";
+        let ran = place.run_typed(line);
+        assert_eq!((ran.code, &*ran.stdout), (Some(103), ""), "{worker}: {ran:?}");
+        ran.check_said(103, &["no worker is left", "is given up: job"]);
+    }
+}
+
+#[test]
+fn a_worker_that_is_not_there_is_given_up() {
+    let ran = Place::new().run_typed("-j1 --warm --max-restarts 1 -- ./missing ::: a b c");
+    ran.check(103, "");
+    ran.check_said(103, &["could not be started", "No such file", "no worker is left"]);
+}
+
+#[test]
+fn a_worker_of_another_version_is_given_up() {
+    let place = Place::new();
+    place.write("worker", "read -r x; echo '{\"gangline\":2}'; cat");
+    let ran = place.run_typed("-j1 --warm --max-restarts 0 -- sh worker ::: a b");
+    ran.check_said(103, &["speaks another version of the protocol than 1", "no worker is left"]);
+}
+
+#[test]
+fn a_worker_is_started_anew_so_often() {
+    let place = Place::new();
+    place.write(
+        "worker",
+        "echo start >> starts; read -r x; echo '{\"gangline\":1}'; read -r x; exit 1",
+    );
+    let ran = place.run_typed("-j1 --warm --max-restarts 2 -- sh worker ::: a b c d e f g h");
+    ran.check_said(103, &["slot 0 is given up", "exited with 1 before it answered"]);
+    // Three for each item that may be at fault, of which there may be two, and one more.
+    assert_eq!(place.read("starts").lines().count(), 7);
+}
+
+/// Of several slots all but the last are broken in this way.
+#[track_caller]
+fn one_works(slots: usize, broken: &str) {
+    let place = place();
+    let good = slots - 1;
+    place.write("some", format!("if [ $1 = {good} ]; then . ./worker; else {broken}; fi"));
+    let options = format!("-j{slots} --warm --start-timeout 300ms");
+    let ran = place.run_typed(&format!("{options} -- sh some {{worker}} ::: 1 2 3 4 5 6 7 8 9"));
+    ran.check(0, "1\n2\n3\n4\n5\n6\n7\n8\n9\n");
+}
+
+#[test]
+fn one_good_slot_does_the_work_of_several() {
+    one_works(2, "exit 1");
+    one_works(2, "sleep 1000");
+    one_works(2, "echo no JSON; cat");
+    one_works(2, "read -r x; echo '{\"gangline\":1}'; exit 1");
+    one_works(3, "exit 1");
+}
+
+#[test]
+fn one_good_slot_does_the_work_of_many() {
+    one_works(7, "exit 1");
+}
+
+#[test]
+fn the_words_of_a_worker_have_no_input() {
+    for mark in ["{}", "{#}", "{attempt}", "{.}"] {
+        let ran = Place::new().run_typed(&format!("--warm -- touch started {mark} ::: a"));
+        ran.check(102, "");
+        ran.check_said(102, &["with --warm a command is started once for all"]);
+    }
+    for options in ["--shell", "--line-buffer", "--job-file x"] {
+        let ran = Place::new().run_typed(&format!("--warm {options} -- touch ::: a"));
+        assert_eq!(ran.code, Some(102), "{options}: {ran:?}");
+    }
+}
+
+#[test]
+fn items_are_written_down() {
+    let place = place();
+    let line = "-j1 --warm --results res --joblog log --journal j";
+    let ran = place.run_typed(&format!("{line} -- sh worker w ::: a error b"));
+    ran.check(1, "a\nb\n");
+    assert_eq!((place.read("res/1/stdout"), place.names("res").len()), ("a\n".into(), 3));
+    assert_eq!(place.read("log").lines().count(), 4);
+    let ran = place.run_typed(&format!("{line} --resume -- sh worker w ::: b c a error"));
+    assert_eq!((ran.code, ran.sorted().contains(&"c")), (Some(1), true), "{ran:?}");
+    assert!(!ran.stdout.contains('a') && !ran.stdout.contains('b'), "{ran:?}");
+}
+
+#[test]
+fn a_large_input_and_a_large_output_pass() {
+    let place = place();
+    let long = "x".repeat(300_000);
+    place
+        .run_typed_on("-j2 --warm -- sh worker w", format!("{long}\nb\n"))
+        .check(0, &format!("{long}\nb\n"));
+}
+
+#[test]
+fn a_worker_that_writes_before_it_reads_does_not_block() {
+    let place = Place::new();
+    let worker = "head -c 300000 /dev/zero | tr '\\0' x >&2; read -r x; echo '{\"gangline\":1}'; cat > /dev/null";
+    place.write("worker", worker);
+    let ran = place.run_typed("-j1 --warm --timeout 500ms -- sh worker ::: a");
+    assert_eq!(ran.code, Some(1), "{:?}", ran.stderr.len());
+    assert!(ran.stderr.len() > 300_000);
+}
+
+#[test]
+fn an_interrupt_lets_items_end_and_a_second_does_not() {
+    let place = place();
+    let mut running = place.start_typed("-j1 --warm -- sh worker w ::: a hang b");
+    let mut first = [0; 2];
+    running.read_stdout(&mut first);
+    running.send(Signal::INT);
+    running.wait_for_stderr("press Ctrl-C again");
+    running.send(Signal::INT);
+    running.ran().check(130, "");
+    place.check_no_process_is_left();
+}
+
+#[test]
+fn no_worker_outlives_the_program() {
+    let place = place();
+    for victim in [crate::support::Running::pid, crate::support::Running::engine] {
+        let mut running = place.start_typed("-j1 --warm -- sh worker w ::: a hang b");
+        let mut first = [0; 2];
+        running.read_stdout(&mut first);
+        rustix::process::kill_process(victim(&running), Signal::KILL).unwrap();
+        running.ran();
+        place.check_no_process_is_left();
+    }
+}
