@@ -191,7 +191,8 @@ impl Watch {
                 // Said when it is so: who reads it may be a program.
                 self.tell("waiting for the jobs that run; press Ctrl-C again to kill them");
             }
-            Meaning::Terminate if self.patience.is_some() => self.lanes().groups().end_all(),
+            // `timeout`, for one, sends it to a process and to its group.
+            Meaning::Terminate if self.patience.is_some() => {}
             Meaning::Terminate => {
                 self.patience = Some(Instant::now() + self.grace);
                 self.end(exit::TERMINATED);
