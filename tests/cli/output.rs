@@ -267,7 +267,7 @@ fn a_full_disk_is_told_of() {
 #[test]
 fn a_log_that_cannot_be_written_is_told_of() {
     let place = Place::new();
-    let ran = place.run_typed("--joblog /dev/full -- touch ::: started");
+    let ran = place.run_typed("--joblog /dev/full -- true ::: x");
     ran.check_said(106, &["No space left"]);
     let ran = place.run_typed("--joblog missing/log -- touch ::: started");
     ran.check_said(106, &["missing/log cannot be written", "No such file"]);

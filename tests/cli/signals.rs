@@ -197,7 +197,9 @@ fn has_thread(pid: Pid, name: &str) -> bool {
 
 #[test]
 fn all_stop_together_and_go_on() {
-    let job = "echo $$ > pid.$1; touch $1; sh wait go; echo end $1";
+    // A shell that starts a program cannot stop until that has begun, which one that is stopped never does: so
+    // it waits by itself.
+    let job = "mkfifo fifo.$1; echo $$ > pid.$1; : > $1; read line < fifo.$1; echo end $1 $line";
     let (place, running) = started(&format!("-j2 --timeout 1h --shell -- '{job}' ::: 1 2"));
     let jobs =
         ["pid.1", "pid.2"].map(|name| Pid::from_raw(place.read(name).trim().parse().unwrap()));
@@ -212,8 +214,9 @@ fn all_stop_together_and_go_on() {
         running.send(Signal::CONT);
         wait_until("all go on", || are("SRD"));
     }
-    place.write("go", "");
-    running.ran().check(0, "end 1\nend 2\n");
+    place.write("fifo.1", "a\n");
+    place.write("fifo.2", "b\n");
+    running.ran().check(0, "end 1 a\nend 2 b\n");
     place.check_no_process_is_left();
 }
 

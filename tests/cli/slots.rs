@@ -201,7 +201,8 @@ fn a_job_file_is_checked_before_anything_starts() {
 #[track_caller]
 fn sees(variables: &[(&str, &str)], options: &str, says: &str, stdout: &str) {
     let place = Place::new();
-    let mut command = place.typed(&format!("run -j1 {options} --shell -- 'echo {says}' ::: x"));
+    let mut command = place
+        .typed(&format!("run -j1 {options} --gpu-separator comma --shell -- 'echo {says}' ::: x"));
     place.ran(command.envs(variables.iter().copied())).check(0, stdout);
 }
 
