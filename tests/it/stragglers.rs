@@ -1,7 +1,7 @@
 //! Items that a slow producer has, started on another too.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 use gangline::{OnError, Order, OrderedRunner, Pool, map};
 
@@ -13,13 +13,18 @@ fn an_item_that_is_stuck_is_started_elsewhere_and_the_run_does_not_wait() {
         for order in [Order::Input, Order::Completion] {
             let (gate, starts) = (Arc::new(Gate::new()), Arc::new(AtomicU64::new(0)));
             let consumed = Arc::new(AtomicU64::new(0));
-            let (stuck, count) = (gate.clone(), starts.clone());
+            let (won, looked) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
+            let told = Arc::new(AtomicBool::new(false));
+            let (stuck, count, is_told) = (gate.clone(), starts.clone(), told.clone());
+            let (is_won, has_looked) = (won.clone(), looked.clone());
             let work = map(
                 |_| Ok(()),
                 move |cx, (), x: u64| {
                     if x == 5 && count.fetch_add(1, SeqCst) == 0 {
+                        is_won.pass();
+                        is_told.store(cx.is_cancelled(), SeqCst);
+                        has_looked.open();
                         stuck.pass();
-                        assert!(cx.is_cancelled(), "it has lost");
                     }
                     Ok(x)
                 },
@@ -30,12 +35,18 @@ fn an_item_that_is_stuck_is_started_elsewhere_and_the_run_does_not_wait() {
                 move |_, all, x| {
                     seen.fetch_add(1, SeqCst);
                     all.push(x);
+                    if x == 5 {
+                        // While the run goes on: at its end every hook is told.
+                        won.open();
+                        looked.pass();
+                    }
                     Ok(())
                 },
             );
             let mut runner =
                 Pool::builder(work).order(order).devices(3).window(8).idempotent().build().unwrap();
             let mut all = runner.run(0..50).unwrap();
+            assert!(told.load(SeqCst), "the first has lost");
             all.sort_unstable();
             assert_eq!(all, (0..50).collect::<Vec<_>>());
             assert_eq!(consumed.load(SeqCst), 50, "exactly one result each");
