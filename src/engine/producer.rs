@@ -344,8 +344,18 @@ impl<R: Runner> Producer<R> {
             self.tell_if_ready(run);
             return Ok(input);
         };
+        if run.wanted.gave_up_on(Some(seq)) {
+            // It may have given up because it saw that.
+            drop_quietly((error, input));
+            return Err(Goes::On);
+        }
         if let Err(error) = run.lose(worker, error) {
             drop_quietly(input);
+            // The item may have been delivered by another.
+            if run.exchange.is_raced(seq) {
+                run.end_as(error);
+                return Err(Goes::On);
+            }
             let fault = run.end_with(seq, error);
             fault.into_iter().for_each(|fault| taker.deliver(seq, Err(fault)));
             // What comes before and waits to be tried again is wanted, and nobody else may be there to have

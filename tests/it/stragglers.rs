@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use gangline::{OnError, Order, OrderedRunner, Pool, map};
+use gangline::{Error, OnError, Order, OrderedRunner, Pool, map};
 
 use crate::support::{Counter, Gate, no_hang};
 
@@ -134,5 +134,65 @@ fn nothing_is_started_twice_while_there_is_something_else_to_do() {
         assert_eq!(runner.run(0..2_000).unwrap().len(), 2_000);
         // A machine that stands still for 10 ms may make a copy of one.
         assert!(starts.load(SeqCst) < 2_100);
+    });
+}
+
+/// What a producer comes to that makes its state anew for a copy, and the item is done before it has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Init {
+    GivesUpIfTold,
+    Fails,
+}
+
+#[test]
+fn a_producer_that_makes_its_state_anew_for_a_copy_has_not_lost_and_fails_no_item() {
+    no_hang(|| {
+        for third in [Init::GivesUpIfTold, Init::Fails] {
+            let (stuck, is_over) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
+            let (later, inits) = (Arc::new(Counter::new()), AtomicU64::new(0));
+            let (release, go_on, next) = (stuck.clone(), is_over.clone(), later.clone());
+            let work = map(
+                move |cx| {
+                    if inits.fetch_add(1, SeqCst) != 2 {
+                        return Ok(());
+                    }
+                    release.open();
+                    // The window is full until item 0 is consumed.
+                    next.reach(1);
+                    let is_told = cx.is_cancelled();
+                    go_on.open();
+                    if is_told || third == Init::Fails { Err("no state".into()) } else { Ok(()) }
+                },
+                move |_, (), x: u64| match x {
+                    0 => {
+                        stuck.pass();
+                        Ok(x)
+                    }
+                    1 => panic!("it loses its state"),
+                    2 => {
+                        later.add(1);
+                        is_over.pass();
+                        Ok(x)
+                    }
+                    _ => Ok(x),
+                },
+            );
+            let mut runner = OrderedRunner::builder(work)
+                .devices(2)
+                .window(2)
+                .idempotent()
+                .on_error(OnError::Skip)
+                .min_producers(2)
+                .build()
+                .unwrap();
+            match (third, runner.run(0..20)) {
+                (Init::GivesUpIfTold, Ok(all)) => assert_eq!(all.len(), 19),
+                (Init::Fails, Err(error)) => {
+                    assert!(matches!(error, Error::TooFewProducers { .. }), "{error:#}");
+                    assert!(error.items().is_empty(), "no item is to blame");
+                }
+                (_, came) => panic!("{third:?}: {came:?}"),
+            }
+        }
     });
 }

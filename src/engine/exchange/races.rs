@@ -127,6 +127,11 @@ impl<I, T> Exchange<I, T> {
         self.racing.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether another producer is, or was, at an item too, of one that is.
+    pub(crate) fn is_raced(&self, seq: u64) -> bool {
+        self.has_races() && lock(&self.races).open.contains_key(&seq)
+    }
+
     /// A producer has returned from the hook with that. `copy`: one of the item, if there is.
     #[cold]
     pub(crate) fn finish(
