@@ -267,6 +267,10 @@ impl<R: Runner> Producer<R> {
         pen: &mut Option<Pen>,
     ) -> Cared<R> {
         let worker = self.station.worker;
+        if trial.is_some() && run.exchange.is_won(seq) {
+            drop(run.leave_race(seq, worker, Err(in_vain()), Some(input)));
+            return Cared::Nothing;
+        }
         let input = match self.state {
             Some(_) => input,
             None => match self.prepare_for(run, seq, input, &trial, taker) {
@@ -384,8 +388,13 @@ impl<R: Runner> Producer<R> {
         let unpack = |mut call: Call<R::Input>| (call.copies.pop().flatten(), call.trial.take());
         let worker = self.station.worker;
         let leave = run.post(worker);
-        run.in_time(worker, held, describe, unpack, || {
-            self.work(run, seq, input, attempt, leave.map(Post::leave))
+        run.in_time(worker, held, describe, unpack, || match run.exchange.is_won(seq) {
+            // Who won before the call had begun could not tell it so.
+            true => {
+                drop_quietly(input);
+                Err(in_vain())
+            }
+            false => self.work(run, seq, input, attempt, leave.map(Post::leave)),
         })
     }
 
@@ -438,6 +447,11 @@ impl<R: Runner> Producer<R> {
     fn site(&self, items: &[u64]) -> Site {
         site(&self.station, items, None)
     }
+}
+
+/// What comes of an item that another producer is done with: nobody sees it.
+fn in_vain() -> Box<Error> {
+    Box::new(Error::Cancelled {})
 }
 
 pub(super) fn site(station: &Station, items: &[u64], attempt: Option<u32>) -> Site {

@@ -196,3 +196,54 @@ fn a_producer_that_makes_its_state_anew_for_a_copy_has_not_lost_and_fails_no_ite
         }
     });
 }
+
+/// An item that says when it is copied for the second time, which is for a producer that is about to race, and
+/// waits until another item is worked on.
+struct Copied {
+    item: u64,
+    copies: Arc<AtomicU64>,
+    stuck: Arc<Gate>,
+    later: Arc<Counter>,
+}
+
+impl Clone for Copied {
+    fn clone(&self) -> Self {
+        let Copied { item, copies, stuck, later } = self;
+        if *item == 0 && copies.fetch_add(1, SeqCst) == 1 {
+            stuck.open();
+            // The window is full until item 0 is consumed.
+            later.reach(1);
+        }
+        let (copies, stuck, later) = (copies.clone(), stuck.clone(), later.clone());
+        Copied { item: *item, copies, stuck, later }
+    }
+}
+
+#[test]
+fn a_copy_that_has_not_begun_when_the_item_is_done_is_not_worked_on() {
+    no_hang(|| {
+        let (copies, starts) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (stuck, later) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
+        let count = starts.clone();
+        let work = map(
+            |_| Ok(()),
+            move |_, (), x: Copied| {
+                match x.item {
+                    0 if count.fetch_add(1, SeqCst) == 0 => x.stuck.pass(),
+                    2 => _ = x.later.add(1),
+                    _ => {}
+                }
+                Ok(x.item)
+            },
+        );
+        let mut runner =
+            OrderedRunner::builder(work).devices(2).window(2).idempotent().build().unwrap();
+        let input = (0..20).map(|item| {
+            let (copies, stuck, later) = (copies.clone(), stuck.clone(), later.clone());
+            Copied { item, copies, stuck, later }
+        });
+        assert_eq!(runner.run(input).unwrap(), (0..20).collect::<Vec<_>>());
+        assert_eq!(copies.load(SeqCst), 2, "there was a race");
+        assert_eq!(starts.load(SeqCst), 1);
+    });
+}

@@ -132,6 +132,12 @@ impl<I, T> Exchange<I, T> {
         self.has_races() && lock(&self.races).open.contains_key(&seq)
     }
 
+    /// Whether another producer was done first with an item that this one has taken too.
+    pub(crate) fn is_won(&self, seq: u64) -> bool {
+        let is_won = |race: &Race<I>| matches!(race.state, State::Won);
+        self.has_races() && lock(&self.races).open.get(&seq).is_some_and(is_won)
+    }
+
     /// A producer has returned from the hook with that. `copy`: one of the item, if there is.
     #[cold]
     pub(crate) fn finish(
