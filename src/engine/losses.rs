@@ -146,6 +146,9 @@ impl<R: Runner> Run<R> {
         let call = describe(held);
         let since = call.since;
         post.begin(self.ticks_for(&call), call);
+        if since.is_some() {
+            self.exchange.wake_helpers_if_still();
+        }
         let came = hook();
         if let Some(since) = since {
             self.exchange.note_call(now() - since);

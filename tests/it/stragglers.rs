@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 
 use gangline::{Error, OnError, Order, OrderedRunner, Pool, map};
 
@@ -245,5 +246,36 @@ fn a_copy_that_has_not_begun_when_the_item_is_done_is_not_worked_on() {
         assert_eq!(runner.run(input).unwrap(), (0..20).collect::<Vec<_>>());
         assert_eq!(copies.load(SeqCst), 2, "there was a race");
         assert_eq!(starts.load(SeqCst), 1);
+    });
+}
+
+#[test]
+fn a_call_that_begins_while_the_others_sleep_is_helped() {
+    no_hang(|| {
+        let (stuck, starts) = (Arc::new(Gate::new()), AtomicU64::new(0));
+        let release = stuck.clone();
+        let work = map(
+            |_| Ok(()),
+            move |_, (), x: u64| match starts.fetch_add(1, SeqCst) {
+                0 => Err("not yet".into()),
+                1 => {
+                    stuck.pass();
+                    Ok(x)
+                }
+                _ => {
+                    release.open();
+                    Ok(x)
+                }
+            },
+        );
+        let soon = Duration::from_millis(50);
+        let mut runner = OrderedRunner::builder(work)
+            .devices(2)
+            .idempotent()
+            .retries(1)
+            .backoff(soon, soon)
+            .build()
+            .unwrap();
+        assert_eq!(runner.run([7]).unwrap(), [7]);
     });
 }

@@ -111,8 +111,10 @@ impl<I, T> Exchange<I, T> {
     }
 
     /// As the collector begins to wait: the feeder, which did before, has told helpers, who found that it was not
-    /// waiting then.
-    pub(super) fn wake_helpers_if_still(&self) {
+    /// waiting then. Also as a producer begins a call: helpers that found nobody to help sleep without limit.
+    pub(crate) fn wake_helpers_if_still(&self) {
+        // Who sleeps has looked for what is published here, or is seen to sleep, or the other side sees this.
+        self.idle.published();
         if self.stands_still() {
             self.idle.notify_all();
         }
