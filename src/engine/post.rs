@@ -118,12 +118,14 @@ impl<I> Post<I> {
         Some((call.copies.first_mut()?.take()?, call.trial.clone()))
     }
 
-    /// Another producer was done with an item first.
-    pub(crate) fn has_lost(&self, seq: u64) {
+    /// Another producer was done with an item first. Whether this one works on it.
+    pub(crate) fn has_lost(&self, seq: u64) -> bool {
         let held = lock(&self.held);
-        if held.as_ref().is_some_and(|call| call.may_be_raced_for(seq)) {
+        let is_at_it = held.as_ref().is_some_and(|call| call.may_be_raced_for(seq));
+        if is_at_it {
             self.left.store(self.calls.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        is_at_it
     }
 
     /// Whether the producer is in a call that nobody waits for.

@@ -279,3 +279,33 @@ fn a_call_that_begins_while_the_others_sleep_is_helped() {
         assert_eq!(runner.run([7]).unwrap(), [7]);
     });
 }
+
+#[test]
+fn what_is_tried_again_does_not_wait_for_a_producer_that_has_lost() {
+    no_hang(|| {
+        for fences in [false, true] {
+            let gate = Arc::new(Gate::new());
+            let (stuck, starts, fails) = (gate.clone(), AtomicU64::new(0), AtomicU64::new(0));
+            let work = map(
+                |_| Ok(()),
+                move |_, (), x: u64| match x {
+                    0 if starts.fetch_add(1, SeqCst) == 0 => {
+                        stuck.pass();
+                        Ok(x)
+                    }
+                    1 if fails.fetch_add(1, SeqCst) == 0 => Err("not yet".into()),
+                    _ => Ok(x),
+                },
+            );
+            let builder = OrderedRunner::builder(work).devices(2).window(2).idempotent();
+            let builder = match fences {
+                false => builder.retries(1),
+                true => builder.fence_after(2),
+            };
+            let mut runner = builder.build().unwrap();
+            assert_eq!(runner.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
+            gate.open();
+            runner.close().unwrap();
+        }
+    });
+}

@@ -153,13 +153,18 @@ impl<I, T> Exchange<I, T> {
         let Some(race) = races.open.get_mut(&seq) else { return Finish::Counts(came, copy) };
         race.unfinished -= 1;
         let is_last = race.unfinished == 0;
+        // Under the lock of the races: nobody is away after its return, which takes that lock too.
+        let mut is_elsewhere = lock(&self.trials).roster.come_back(worker);
         let finish = match (std::mem::replace(&mut race.state, State::Won), came) {
             (State::Won, came) => Finish::Nothing(Some(came), copy),
             (State::Open, Ok(output)) => {
                 let posts = self.posts.iter().flatten().enumerate();
-                posts
-                    .filter(|(other, _)| *other != worker)
-                    .for_each(|(_, post)| post.has_lost(seq));
+                for (other, post) in posts.filter(|(other, _)| *other != worker) {
+                    if post.has_lost(seq) {
+                        lock(&self.trials).roster.leave(other);
+                        is_elsewhere = true;
+                    }
+                }
                 Finish::Counts(Ok(output), copy)
             }
             (State::Open, Err(error)) => {
@@ -179,6 +184,9 @@ impl<I, T> Exchange<I, T> {
         };
         let over = if is_last { races.open.remove(&seq) } else { None };
         drop(races);
+        if is_elsewhere {
+            self.look_again();
+        }
         if is_last {
             self.racing.fetch_sub(1, Ordering::Relaxed);
         }

@@ -166,7 +166,7 @@ impl<I, T> Exchange<I, T> {
     }
 
     /// Has every producer look again for what it may do.
-    fn look_again(&self) {
+    pub(super) fn look_again(&self) {
         self.idle.notify_all();
         self.suspended.notify_all();
     }
