@@ -72,16 +72,22 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// A producer is in a hook that nobody waits for any more. If too few others are left, what makes an
-    /// error of its own of the run's.
+    /// A producer is in a hook that nobody waits for any more. If too few others are left, what makes the
+    /// run's error of that of the hook, if it has one.
     pub(crate) fn leave_behind(
         &self,
         loss: Loss,
-    ) -> Result<(), impl FnOnce(Error) -> Error + use<R>> {
+    ) -> Result<(), impl FnOnce(Option<Error>) -> Error + use<R>> {
         let least = self.least_producers();
         let left = self.exchange.leave(loss.worker);
         self.note_loss(loss);
-        if left >= least.max(1) { Ok(()) } else { Err(move |error| too_few(left, least, error)) }
+        if left >= least.max(1) {
+            return Ok(());
+        }
+        Err(move |error| match error {
+            Some(error) => too_few(left, least, error),
+            None => Error::TooFewProducers { here: left, least, source: None },
+        })
     }
 
     pub(crate) fn least_producers(&self) -> usize {

@@ -309,3 +309,35 @@ fn what_is_tried_again_does_not_wait_for_a_producer_that_has_lost() {
         }
     });
 }
+
+#[test]
+fn a_loser_that_is_left_behind_fails_no_item() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let (stuck, starts) = (gate.clone(), AtomicU64::new(0));
+        let work = map(
+            |_| Ok(()),
+            move |_, (), x: u64| {
+                if x == 0 && starts.fetch_add(1, SeqCst) == 0 {
+                    stuck.pass();
+                }
+                Ok(x)
+            },
+        );
+        let work = work.fold(|_| Ok(()), |_, (), _| Ok(()));
+        let mut runner = OrderedRunner::builder(work)
+            .devices(2)
+            .window(4)
+            .idempotent()
+            .item_limit(Duration::from_secs(1))
+            .on_error(OnError::Skip)
+            .min_producers(2)
+            .build()
+            .unwrap();
+        // Without an end: the run goes on until the first producer is left behind.
+        let error = runner.run(0..).unwrap_err();
+        assert!(matches!(error, Error::TooFewProducers { here: 1, source: None, .. }), "{error:#}");
+        assert_eq!(runner.account().failed, 0, "the other was done with it");
+        gate.open();
+    });
+}
