@@ -341,3 +341,34 @@ fn a_loser_that_is_left_behind_fails_no_item() {
         gate.open();
     });
 }
+
+#[test]
+fn a_producer_that_takes_nothing_new_helps_one_that_is_slow() {
+    no_hang(|| {
+        let stuck = Arc::new(Gate::new());
+        let (starts, fails) = (AtomicU64::new(0), AtomicU64::new(0));
+        let work = map(
+            |_| Ok(()),
+            move |_, (), x: u64| match x {
+                0 if starts.fetch_add(1, SeqCst) == 0 => {
+                    stuck.pass();
+                    Ok(x)
+                }
+                0 => {
+                    stuck.open();
+                    Ok(x)
+                }
+                1 if fails.fetch_add(1, SeqCst) == 0 => Err("not yet".into()),
+                _ => Ok(x),
+            },
+        );
+        let mut runner = OrderedRunner::builder(work)
+            .devices(2)
+            .window(2)
+            .idempotent()
+            .fence_after(1)
+            .build()
+            .unwrap();
+        assert_eq!(runner.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
+    });
+}

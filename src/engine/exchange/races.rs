@@ -115,8 +115,9 @@ impl<I, T> Exchange<I, T> {
     pub(crate) fn wake_helpers_if_still(&self) {
         // Who sleeps has looked for what is published here, or is seen to sleep, or the other side sees this.
         self.idle.published();
+        self.suspended.published();
         if self.stands_still() {
-            self.idle.notify_all();
+            self.look_again();
         }
     }
 
