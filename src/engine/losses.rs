@@ -1,6 +1,7 @@
 //! The producers that a run goes on without.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::call::drop_quietly;
 use super::exchange::Finish;
@@ -106,7 +107,8 @@ impl<R: Runner> Run<R> {
     }
 
     /// What counts of what an item came to, where two producers may have been at it. `None` when nothing does:
-    /// the other was done first, or may still be.
+    /// the other was done first, or may still be. `since`: from when the call lasted until now, if others are to be
+    /// measured by it.
     #[inline]
     pub(crate) fn leave_race(
         &self,
@@ -114,11 +116,13 @@ impl<R: Runner> Run<R> {
         worker: usize,
         came: Result<R::Output, Box<Error>>,
         copy: Option<R::Input>,
+        since: Option<Instant>,
     ) -> Option<Raced<R>> {
         if !self.exchange.has_races() {
+            since.into_iter().for_each(|since| self.exchange.note_call(now() - since));
             return Some((came, copy));
         }
-        match self.exchange.finish(seq, worker, came, copy) {
+        match self.exchange.finish(seq, worker, came, copy, since) {
             Finish::Counts(came, copy) => Some((came, copy)),
             Finish::Nothing(came, copy) => {
                 drop_quietly((came, copy));
@@ -150,15 +154,12 @@ impl<R: Runner> Run<R> {
     ) -> Option<(T, H)> {
         let Some(post) = self.post(worker) else { return Some((hook(), held)) };
         let call = describe(held);
-        let since = call.since;
+        let may_be_raced_for = call.since.is_some();
         post.begin(self.ticks_for(&call), call);
-        if since.is_some() {
+        if may_be_raced_for {
             self.exchange.wake_helpers_if_still();
         }
         let came = hook();
-        if let Some(since) = since {
-            self.exchange.note_call(now() - since);
-        }
         match post.end() {
             Some(call) => Some((came, unpack(call))),
             None => {

@@ -1,7 +1,7 @@
 //! One producer's thread.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, SendError, Sender};
 
@@ -268,7 +268,7 @@ impl<R: Runner> Producer<R> {
     ) -> Cared<R> {
         let worker = self.station.worker;
         if trial.is_some() && run.exchange.is_won(seq) {
-            drop(run.leave_race(seq, worker, Err(in_vain()), Some(input)));
+            drop(run.leave_race(seq, worker, Err(in_vain()), Some(input), None));
             return Cared::Nothing;
         }
         let input = match self.state {
@@ -284,14 +284,16 @@ impl<R: Runner> Producer<R> {
             let attempt = trial.as_ref().map_or(1, |trial| trial.attempt);
             pen.started(seq, run.name_of(seq), attempt);
         }
-        let Some((outcome, (copy, trial))) = self.work_in_time(run, seq, input, (copy, trial))
+        let since = run.exchange.copies_stragglers().then(now);
+        let Some((outcome, (copy, trial))) =
+            self.work_in_time(run, seq, input, (copy, trial), since)
         else {
             return Cared::Leave(Goes::Left);
         };
         if let Some(pen) = pen {
             pen.finished(seq);
         }
-        let Some((outcome, copy)) = run.leave_race(seq, worker, outcome, copy) else {
+        let Some((outcome, copy)) = run.leave_race(seq, worker, outcome, copy, since) else {
             taker.be_careful();
             return Cared::Nothing;
         };
@@ -378,11 +380,11 @@ impl<R: Runner> Producer<R> {
         seq: u64,
         input: R::Input,
         held: Held<R>,
+        since: Option<Instant>,
     ) -> Option<Worked<R>> {
         let attempt = held.1.as_ref().map_or(1, |trial| trial.attempt);
         let describe = |(copy, trial)| {
             let hook = Hook::ProducerWork;
-            let since = run.exchange.copies_stragglers().then(now);
             Call { hook, items: vec![seq], copies: vec![copy], trial, rest: vec![], since }
         };
         let unpack = |mut call: Call<R::Input>| (call.copies.pop().flatten(), call.trial.take());

@@ -131,7 +131,7 @@ impl<R: Runner> Watch<R> {
             };
         }
         let failed = Err(Box::new(error));
-        let (came, left) = self.run.leave_race(*item, worker, failed, copy.take())?;
+        let (came, left) = self.run.leave_race(*item, worker, failed, copy.take(), None)?;
         *copy = left;
         came.err().map(|error| *error)
     }
