@@ -105,17 +105,8 @@ impl<R: Runner> Producer<R> {
                 break;
             };
             let is_ready = outcome.is_ok();
-            let outcome = match outcome {
-                Err(error) if run.policy().min_producers.is_some() => {
-                    run.lose(self.station.worker, error)
-                }
-                outcome => outcome,
-            };
-            if let Some(ready) = ready {
-                // Nobody listens where another was not ready in time: then the run has begun.
-                if let Err(SendError(Err(error))) = ready.send(outcome) {
-                    run.lose(self.station.worker, error).unwrap_or_else(|error| run.end_as(error));
-                }
+            if let Err(error) = self.report(&run, ready, outcome) {
+                run.lose(self.station.worker, error).unwrap_or_else(|error| run.end_as(error));
             }
             let goes = if is_ready { self.work_on(&run) } else { Goes::On };
             std::mem::forget(bug);
@@ -127,6 +118,24 @@ impl<R: Runner> Producer<R> {
             }
         }
         self.end()
+    }
+
+    /// Says whether it is ready. The error that it is not for, if nobody listens: where another was not ready in
+    /// time, or where it lost its state after everybody was asked, the run has begun.
+    fn report(
+        &self,
+        run: &Run<R>,
+        ready: Option<Sender<Result<(), Error>>>,
+        outcome: Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Some(ready) = ready else { return outcome };
+        let outcome = match outcome {
+            Err(error) if run.policy().min_producers.is_some() => {
+                run.lose(self.station.worker, error)
+            }
+            outcome => outcome,
+        };
+        ready.send(outcome).or_else(|SendError(outcome)| outcome)
     }
 
     /// `leave`: whether nobody waits for it any more.
@@ -473,5 +482,62 @@ struct AbortOnUnwind<'a, R: Runner>(&'a Run<R>);
 impl<R: Runner> Drop for AbortOnUnwind<'_, R> {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::cfg::CfgNode;
+    use crate::closures::map;
+    use crate::device::Devices;
+    use crate::engine::chronicle::{Chronicle, Detail};
+    use crate::engine::run::Shape;
+    use crate::engine::terms::Terms;
+    use crate::order::Order;
+
+    fn station(devices: &Devices) -> Station {
+        let place = devices.place(0).expect("there is one").clone();
+        Station {
+            worker: 0,
+            cfg: Arc::new(CfgNode::default()),
+            said_one_by_one: Arc::default(),
+            #[cfg(feature = "candle")]
+            candle: crate::device::CandleDevices::new(&place, devices.meaning()),
+            #[cfg(feature = "rayon")]
+            cpu_threads: None,
+            place,
+            gpus: None,
+        }
+    }
+
+    fn shared() -> Shared {
+        let ceilings = [AtomicU64::new(NO_CEILING)].into();
+        let (inits, left) = ([AtomicU64::new(0)].into(), [AtomicBool::new(false)].into());
+        Shared { stateless: Arc::default(), inits, ceilings, left }
+    }
+
+    #[test]
+    fn a_run_does_not_begin_without_a_producer_that_lost_its_state_after_it_was_asked() {
+        let inits = AtomicU64::new(0);
+        let init = move |_: &ProducerContext<'_>| match inits.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err("no state".into()),
+        };
+        let runner = Arc::new(map(init, |_, (), x: u64| Ok(x)));
+        let station = station(&"cpu".parse().expect("it is a device"));
+        let mut producer = Producer::new(runner, station, shared(), &Wanted::all()).unwrap();
+        producer.lose_state();
+        let shape = Shape { order: Order::Input, producers: 1, window: 4, batching: None };
+        let chronicle = Arc::new(Chronicle::new(1, None, Detail::Run));
+        let run = Run::new(shape, Arc::new(Terms::default()), [], None, chronicle, None);
+        let run = Arc::new(run);
+        let attendance = Attendance::new([AtomicBool::new(false)].into());
+        let (sender, runs) = crossbeam_channel::bounded(1);
+        sender.send(Join { run: run.clone(), ready: None, attendance }).unwrap();
+        drop(sender);
+        producer.serve(&runs).unwrap();
+        assert!(run.take_doom().is_some(), "nobody else is there");
     }
 }
