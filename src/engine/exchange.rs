@@ -372,7 +372,7 @@ impl<I, T> Exchange<I, T> {
     /// Nothing more comes for those who are idle but what others are slow at.
     fn wake_helpers(&self) {
         if self.copies_stragglers {
-            self.idle.notify_all();
+            self.look_again();
         }
     }
 

@@ -1,6 +1,7 @@
 //! The producers that a run goes on without.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::call::drop_quietly;
 use super::exchange::Finish;
@@ -72,16 +73,22 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// A producer is in a hook that nobody waits for any more. If too few others are left, what makes an
-    /// error of its own of the run's.
+    /// A producer is in a hook that nobody waits for any more. If too few others are left, what makes the
+    /// run's error of that of the hook, if it has one.
     pub(crate) fn leave_behind(
         &self,
         loss: Loss,
-    ) -> Result<(), impl FnOnce(Error) -> Error + use<R>> {
+    ) -> Result<(), impl FnOnce(Option<Error>) -> Error + use<R>> {
         let least = self.least_producers();
         let left = self.exchange.leave(loss.worker);
         self.note_loss(loss);
-        if left >= least.max(1) { Ok(()) } else { Err(move |error| too_few(left, least, error)) }
+        if left >= least.max(1) {
+            return Ok(());
+        }
+        Err(move |error| match error {
+            Some(error) => too_few(left, least, error),
+            None => Error::TooFewProducers { here: left, least, source: None },
+        })
     }
 
     pub(crate) fn least_producers(&self) -> usize {
@@ -100,7 +107,8 @@ impl<R: Runner> Run<R> {
     }
 
     /// What counts of what an item came to, where two producers may have been at it. `None` when nothing does:
-    /// the other was done first, or may still be.
+    /// the other was done first, or may still be. `since`: from when the call lasted until now, if others are to be
+    /// measured by it.
     #[inline]
     pub(crate) fn leave_race(
         &self,
@@ -108,11 +116,13 @@ impl<R: Runner> Run<R> {
         worker: usize,
         came: Result<R::Output, Box<Error>>,
         copy: Option<R::Input>,
+        since: Option<Instant>,
     ) -> Option<Raced<R>> {
         if !self.exchange.has_races() {
+            since.into_iter().for_each(|since| self.exchange.note_call(now() - since));
             return Some((came, copy));
         }
-        match self.exchange.finish(seq, worker, came, copy) {
+        match self.exchange.finish(seq, worker, came, copy, since) {
             Finish::Counts(came, copy) => Some((came, copy)),
             Finish::Nothing(came, copy) => {
                 drop_quietly((came, copy));
@@ -144,12 +154,12 @@ impl<R: Runner> Run<R> {
     ) -> Option<(T, H)> {
         let Some(post) = self.post(worker) else { return Some((hook(), held)) };
         let call = describe(held);
-        let since = call.since;
+        let may_be_raced_for = call.since.is_some();
         post.begin(self.ticks_for(&call), call);
-        let came = hook();
-        if let Some(since) = since {
-            self.exchange.note_call(now() - since);
+        if may_be_raced_for {
+            self.exchange.wake_helpers_if_still();
         }
+        let came = hook();
         match post.end() {
             Some(call) => Some((came, unpack(call))),
             None => {

@@ -57,6 +57,13 @@ pub(crate) struct Call<I> {
     pub(crate) rest: Vec<Part<I>>,
 }
 
+impl<I> Call<I> {
+    /// Whether it works on that item, which others may be at too. A `producer_init` for an item is nobody else's.
+    fn may_be_raced_for(&self, seq: u64) -> bool {
+        self.since.is_some() && self.items == [seq]
+    }
+}
+
 const IDLE: u64 = 0;
 const LEFT: u64 = u64::MAX;
 
@@ -107,16 +114,18 @@ impl<I> Post<I> {
     /// The copy of an item that the producer works on, and what is known of it, if it still does.
     pub(crate) fn lend(&self, seq: u64) -> Option<(I, Option<Box<Trial>>)> {
         let mut held = lock(&self.held);
-        let call = held.as_mut().filter(|call| call.items == [seq])?;
+        let call = held.as_mut().filter(|call| call.may_be_raced_for(seq))?;
         Some((call.copies.first_mut()?.take()?, call.trial.clone()))
     }
 
-    /// Another producer was done with an item first.
-    pub(crate) fn has_lost(&self, seq: u64) {
+    /// Another producer was done with an item first. Whether this one works on it.
+    pub(crate) fn has_lost(&self, seq: u64) -> bool {
         let held = lock(&self.held);
-        if held.as_ref().is_some_and(|call| call.items == [seq]) {
+        let is_at_it = held.as_ref().is_some_and(|call| call.may_be_raced_for(seq));
+        if is_at_it {
             self.left.store(self.calls.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        is_at_it
     }
 
     /// Whether the producer is in a call that nobody waits for.

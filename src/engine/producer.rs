@@ -1,7 +1,7 @@
 //! One producer's thread.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, SendError, Sender};
 
@@ -105,17 +105,8 @@ impl<R: Runner> Producer<R> {
                 break;
             };
             let is_ready = outcome.is_ok();
-            let outcome = match outcome {
-                Err(error) if run.policy().min_producers.is_some() => {
-                    run.lose(self.station.worker, error)
-                }
-                outcome => outcome,
-            };
-            if let Some(ready) = ready {
-                // Nobody listens where another was not ready in time: then the run has begun.
-                if let Err(SendError(Err(error))) = ready.send(outcome) {
-                    run.lose(self.station.worker, error).unwrap_or_else(|error| run.end_as(error));
-                }
+            if let Err(error) = self.report(&run, ready, outcome) {
+                run.lose(self.station.worker, error).unwrap_or_else(|error| run.end_as(error));
             }
             let goes = if is_ready { self.work_on(&run) } else { Goes::On };
             std::mem::forget(bug);
@@ -127,6 +118,24 @@ impl<R: Runner> Producer<R> {
             }
         }
         self.end()
+    }
+
+    /// Says whether it is ready. The error that it is not for, if nobody listens: where another was not ready in
+    /// time, or where it lost its state after everybody was asked, the run has begun.
+    fn report(
+        &self,
+        run: &Run<R>,
+        ready: Option<Sender<Result<(), Error>>>,
+        outcome: Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Some(ready) = ready else { return outcome };
+        let outcome = match outcome {
+            Err(error) if run.policy().min_producers.is_some() => {
+                run.lose(self.station.worker, error)
+            }
+            outcome => outcome,
+        };
+        ready.send(outcome).or_else(|SendError(outcome)| outcome)
     }
 
     /// `leave`: whether nobody waits for it any more.
@@ -267,6 +276,10 @@ impl<R: Runner> Producer<R> {
         pen: &mut Option<Pen>,
     ) -> Cared<R> {
         let worker = self.station.worker;
+        if trial.is_some() && run.exchange.is_won(seq) {
+            drop(run.leave_race(seq, worker, Err(in_vain()), Some(input), None));
+            return Cared::Nothing;
+        }
         let input = match self.state {
             Some(_) => input,
             None => match self.prepare_for(run, seq, input, &trial, taker) {
@@ -280,14 +293,16 @@ impl<R: Runner> Producer<R> {
             let attempt = trial.as_ref().map_or(1, |trial| trial.attempt);
             pen.started(seq, run.name_of(seq), attempt);
         }
-        let Some((outcome, (copy, trial))) = self.work_in_time(run, seq, input, (copy, trial))
+        let since = run.exchange.copies_stragglers().then(now);
+        let Some((outcome, (copy, trial))) =
+            self.work_in_time(run, seq, input, (copy, trial), since)
         else {
             return Cared::Leave(Goes::Left);
         };
         if let Some(pen) = pen {
             pen.finished(seq);
         }
-        let Some((outcome, copy)) = run.leave_race(seq, worker, outcome, copy) else {
+        let Some((outcome, copy)) = run.leave_race(seq, worker, outcome, copy, since) else {
             taker.be_careful();
             return Cared::Nothing;
         };
@@ -344,8 +359,18 @@ impl<R: Runner> Producer<R> {
             self.tell_if_ready(run);
             return Ok(input);
         };
+        if run.wanted.gave_up_on(Some(seq)) {
+            // It may have given up because it saw that.
+            drop_quietly((error, input));
+            return Err(Goes::On);
+        }
         if let Err(error) = run.lose(worker, error) {
             drop_quietly(input);
+            // The item may have been delivered by another.
+            if run.exchange.is_raced(seq) {
+                run.end_as(error);
+                return Err(Goes::On);
+            }
             let fault = run.end_with(seq, error);
             fault.into_iter().for_each(|fault| taker.deliver(seq, Err(fault)));
             // What comes before and waits to be tried again is wanted, and nobody else may be there to have
@@ -364,18 +389,23 @@ impl<R: Runner> Producer<R> {
         seq: u64,
         input: R::Input,
         held: Held<R>,
+        since: Option<Instant>,
     ) -> Option<Worked<R>> {
         let attempt = held.1.as_ref().map_or(1, |trial| trial.attempt);
         let describe = |(copy, trial)| {
             let hook = Hook::ProducerWork;
-            let since = run.exchange.copies_stragglers().then(now);
             Call { hook, items: vec![seq], copies: vec![copy], trial, rest: vec![], since }
         };
         let unpack = |mut call: Call<R::Input>| (call.copies.pop().flatten(), call.trial.take());
         let worker = self.station.worker;
         let leave = run.post(worker);
-        run.in_time(worker, held, describe, unpack, || {
-            self.work(run, seq, input, attempt, leave.map(Post::leave))
+        run.in_time(worker, held, describe, unpack, || match run.exchange.is_won(seq) {
+            // Who won before the call had begun could not tell it so.
+            true => {
+                drop_quietly(input);
+                Err(in_vain())
+            }
+            false => self.work(run, seq, input, attempt, leave.map(Post::leave)),
         })
     }
 
@@ -430,6 +460,11 @@ impl<R: Runner> Producer<R> {
     }
 }
 
+/// What comes of an item that another producer is done with: nobody sees it.
+fn in_vain() -> Box<Error> {
+    Box::new(Error::Cancelled {})
+}
+
 pub(super) fn site(station: &Station, items: &[u64], attempt: Option<u32>) -> Site {
     Site {
         items: items.to_vec(),
@@ -447,5 +482,62 @@ struct AbortOnUnwind<'a, R: Runner>(&'a Run<R>);
 impl<R: Runner> Drop for AbortOnUnwind<'_, R> {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::cfg::CfgNode;
+    use crate::closures::map;
+    use crate::device::Devices;
+    use crate::engine::chronicle::{Chronicle, Detail};
+    use crate::engine::run::Shape;
+    use crate::engine::terms::Terms;
+    use crate::order::Order;
+
+    fn station(devices: &Devices) -> Station {
+        let place = devices.place(0).expect("there is one").clone();
+        Station {
+            worker: 0,
+            cfg: Arc::new(CfgNode::default()),
+            said_one_by_one: Arc::default(),
+            #[cfg(feature = "candle")]
+            candle: crate::device::CandleDevices::new(&place, devices.meaning()),
+            #[cfg(feature = "rayon")]
+            cpu_threads: None,
+            place,
+            gpus: None,
+        }
+    }
+
+    fn shared() -> Shared {
+        let ceilings = [AtomicU64::new(NO_CEILING)].into();
+        let (inits, left) = ([AtomicU64::new(0)].into(), [AtomicBool::new(false)].into());
+        Shared { stateless: Arc::default(), inits, ceilings, left }
+    }
+
+    #[test]
+    fn a_run_does_not_begin_without_a_producer_that_lost_its_state_after_it_was_asked() {
+        let inits = AtomicU64::new(0);
+        let init = move |_: &ProducerContext<'_>| match inits.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err("no state".into()),
+        };
+        let runner = Arc::new(map(init, |_, (), x: u64| Ok(x)));
+        let station = station(&"cpu".parse().expect("it is a device"));
+        let mut producer = Producer::new(runner, station, shared(), &Wanted::all()).unwrap();
+        producer.lose_state();
+        let shape = Shape { order: Order::Input, producers: 1, window: 4, batching: None };
+        let chronicle = Arc::new(Chronicle::new(1, None, Detail::Run));
+        let run = Run::new(shape, Arc::new(Terms::default()), [], None, chronicle, None);
+        let run = Arc::new(run);
+        let attendance = Attendance::new([AtomicBool::new(false)].into());
+        let (sender, runs) = crossbeam_channel::bounded(1);
+        sender.send(Join { run: run.clone(), ready: None, attendance }).unwrap();
+        drop(sender);
+        producer.serve(&runs).unwrap();
+        assert!(run.take_doom().is_some(), "nobody else is there");
     }
 }

@@ -104,6 +104,8 @@ impl<R: Runner> Watch<R> {
     fn write_off(&self, worker: usize, mut call: Call<R::Input>) {
         let error = self.timed_out(worker, &call);
         let reason = text_of(&error);
+        // First: of an item that another producer was done with, or is at, this error is not.
+        let error = self.leave_race(worker, &mut call, error);
         let left = self.run.leave_behind(Loss { worker, reason, left_behind: LeftBehind::Yes });
         match left {
             Ok(()) => self.pass_on(worker, &mut call, error),
@@ -116,22 +118,26 @@ impl<R: Runner> Watch<R> {
     }
 
     /// The error, unless another producer is at the same item.
-    fn leave_race(
-        &self,
-        worker: usize,
-        items: &[u64],
-        error: Error,
-        copies: &mut [Option<R::Input>],
-    ) -> Option<Error> {
-        let ([item], [copy]) = (items, copies) else { return Some(error) };
+    fn leave_race(&self, worker: usize, call: &mut Call<R::Input>, error: Error) -> Option<Error> {
+        let ([item], [copy]) = (&call.items[..], &mut call.copies[..]) else { return Some(error) };
+        if let Hook::ProducerInit = call.hook {
+            // The item itself is handed on.
+            return match self.run.exchange.is_raced(*item) {
+                true => {
+                    drop_quietly(error);
+                    None
+                }
+                false => Some(error),
+            };
+        }
         let failed = Err(Box::new(error));
-        let (came, left) = self.run.leave_race(*item, worker, failed, copy.take())?;
+        let (came, left) = self.run.leave_race(*item, worker, failed, copy.take(), None)?;
         *copy = left;
         came.err().map(|error| *error)
     }
 
     /// What no hook has seen yet goes to the other producers; the rest has failed.
-    fn pass_on(&self, worker: usize, call: &mut Call<R::Input>, error: Error) {
+    fn pass_on(&self, worker: usize, call: &mut Call<R::Input>, error: Option<Error>) {
         let Call { hook, items, copies, trial, rest, .. } = call;
         rest.drain(..).for_each(|part| hand_on(&self.run, part.gathered));
         if let Hook::ProducerInit = hook {
@@ -141,7 +147,7 @@ impl<R: Runner> Watch<R> {
             drop_quietly(error);
             return;
         }
-        if let Some(error) = self.leave_race(worker, items, error, copies) {
+        if let Some(error) = error {
             self.run.fail_from_aside(items, error, worker, trial.take(), copies);
         }
     }

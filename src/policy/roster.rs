@@ -17,6 +17,8 @@ pub(crate) struct Roster {
 #[derive(Debug, Default)]
 struct Standing {
     is_gone: bool,
+    /// It is still in a call that nobody waits for, so nothing may wait for it.
+    is_away: bool,
     /// The items that it failed since it was last done with one.
     suspects: Vec<Suspect>,
 }
@@ -60,10 +62,14 @@ impl Roster {
         !self.producers[worker].is_gone
     }
 
-    /// Whether there is a producer that is none of `tried`.
+    /// Whether there is a producer that is none of `tried`, and not away.
     pub(crate) fn has_another_than(&self, tried: &[usize]) -> bool {
-        let mut here = (0..self.producers.len()).filter(|&worker| self.is_here(worker));
-        here.any(|worker| !tried.contains(&worker))
+        let is_there = |worker: &usize| {
+            let Standing { is_gone, is_away, .. } = self.producers[*worker];
+            !is_gone && !is_away
+        };
+        let mut there = (0..self.producers.len()).filter(is_there);
+        there.any(|worker| !tried.contains(&worker))
     }
 
     /// The last of `tried` has failed `item`; those before it did so before.
@@ -123,9 +129,19 @@ impl Roster {
         !self.producers[worker].suspects.is_empty()
     }
 
+    /// A producer has lost a race for an item, and is still at it.
+    pub(crate) fn leave(&mut self, worker: usize) {
+        self.producers[worker].is_away = true;
+    }
+
+    /// It is not at it any more. Whether it was away.
+    pub(crate) fn come_back(&mut self, worker: usize) -> bool {
+        std::mem::take(&mut self.producers[worker].is_away)
+    }
+
     /// A producer takes part no more.
     pub(crate) fn remove(&mut self, worker: usize) {
-        self.producers[worker] = Standing { is_gone: true, suspects: vec![] };
+        self.producers[worker] = Standing { is_gone: true, ..Standing::default() };
     }
 }
 
@@ -210,6 +226,19 @@ mod tests {
         assert_eq!(roster.failed(0, &[0]), Fault::Item);
         assert_eq!(roster.failed(1, &[0]), Fault::Item);
         assert!(!roster.is_suspended(0));
+    }
+
+    #[test]
+    fn nothing_waits_for_a_producer_that_is_away() {
+        let mut roster = Roster::new(2, Some(1), []);
+        assert_eq!(roster.failed(3, &[0]), Fault::Open);
+        assert!(roster.is_suspended(0));
+        roster.leave(1);
+        assert!(!roster.is_suspended(0) && !roster.has_another_than(&[0]));
+        assert_eq!(roster.failed(4, &[0]), Fault::Item);
+        assert_eq!(roster.here(), 2, "it takes part");
+        assert!(roster.come_back(1) && !roster.come_back(1));
+        assert!(roster.is_suspended(0) && roster.has_another_than(&[0]));
     }
 
     proptest! {

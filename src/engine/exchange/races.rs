@@ -47,17 +47,20 @@ impl<I> Races<I> {
         Races { open: BTreeMap::new(), calls: 0, took: Duration::ZERO }
     }
 
+    fn note(&mut self, took: Duration) {
+        self.calls = self.calls.saturating_add(1);
+        self.took = self.took.saturating_add(took);
+    }
+
     fn mean(&self) -> Option<Duration> {
         self.took.checked_div(self.calls)
     }
 }
 
 impl<I, T> Exchange<I, T> {
-    /// A call lasted so long.
+    /// A call lasted so long, and what it came to counts.
     pub(crate) fn note_call(&self, took: Duration) {
-        let mut races = lock(&self.races);
-        races.calls = races.calls.saturating_add(1);
-        races.took = races.took.saturating_add(took);
+        lock(&self.races).note(took);
     }
 
     /// An item that a slow producer has, for one that has nothing to do.
@@ -111,10 +114,13 @@ impl<I, T> Exchange<I, T> {
     }
 
     /// As the collector begins to wait: the feeder, which did before, has told helpers, who found that it was not
-    /// waiting then.
-    pub(super) fn wake_helpers_if_still(&self) {
+    /// waiting then. Also as a producer begins a call: helpers that found nobody to help sleep without limit.
+    pub(crate) fn wake_helpers_if_still(&self) {
+        // Who sleeps has looked for what is published here, or is seen to sleep, or the other side sees this.
+        self.idle.published();
+        self.suspended.published();
         if self.stands_still() {
-            self.idle.notify_all();
+            self.look_again();
         }
     }
 
@@ -127,7 +133,19 @@ impl<I, T> Exchange<I, T> {
         self.racing.load(Ordering::Relaxed) > 0
     }
 
-    /// A producer has returned from the hook with that. `copy`: one of the item, if there is.
+    /// Whether another producer is, or was, at an item too, of one that is.
+    pub(crate) fn is_raced(&self, seq: u64) -> bool {
+        self.has_races() && lock(&self.races).open.contains_key(&seq)
+    }
+
+    /// Whether another producer was done first with an item that this one has taken too.
+    pub(crate) fn is_won(&self, seq: u64) -> bool {
+        let is_won = |race: &Race<I>| matches!(race.state, State::Won);
+        self.has_races() && lock(&self.races).open.get(&seq).is_some_and(is_won)
+    }
+
+    /// A producer has returned from the hook with that. `copy`: one of the item, if there is. `since`: how long the
+    /// call lasted is what others are measured by, unless it has lost: it was slow, or was given up.
     #[cold]
     pub(crate) fn finish(
         &self,
@@ -135,18 +153,27 @@ impl<I, T> Exchange<I, T> {
         worker: usize,
         came: Result<T, Box<Error>>,
         copy: Option<I>,
+        since: Option<Instant>,
     ) -> Finish<T, I> {
         let mut races = lock(&self.races);
-        let Some(race) = races.open.get_mut(&seq) else { return Finish::Counts(came, copy) };
+        let Some(race) = races.open.get_mut(&seq) else {
+            since.into_iter().for_each(|since| races.note(now() - since));
+            return Finish::Counts(came, copy);
+        };
         race.unfinished -= 1;
         let is_last = race.unfinished == 0;
+        // Under the lock of the races: nobody is away after its return, which takes that lock too.
+        let mut is_elsewhere = lock(&self.trials).roster.come_back(worker);
         let finish = match (std::mem::replace(&mut race.state, State::Won), came) {
             (State::Won, came) => Finish::Nothing(Some(came), copy),
             (State::Open, Ok(output)) => {
                 let posts = self.posts.iter().flatten().enumerate();
-                posts
-                    .filter(|(other, _)| *other != worker)
-                    .for_each(|(_, post)| post.has_lost(seq));
+                for (other, post) in posts.filter(|(other, _)| *other != worker) {
+                    if post.has_lost(seq) {
+                        lock(&self.trials).roster.leave(other);
+                        is_elsewhere = true;
+                    }
+                }
                 Finish::Counts(Ok(output), copy)
             }
             (State::Open, Err(error)) => {
@@ -164,8 +191,14 @@ impl<I, T> Exchange<I, T> {
                 Finish::Counts(Err(last), copy.or(other))
             }
         };
+        if let (Some(since), Finish::Counts(..)) = (since, &finish) {
+            races.note(now() - since);
+        }
         let over = if is_last { races.open.remove(&seq) } else { None };
         drop(races);
+        if is_elsewhere {
+            self.look_again();
+        }
         if is_last {
             self.racing.fetch_sub(1, Ordering::Relaxed);
         }
@@ -215,12 +248,12 @@ mod tests {
         begin(&exchange, 1);
         assert!(exchange.enter_race(2).is_none(), "the second has a copy, and is slow too");
         assert_eq!(exchange.race_turn(2), Turn::Nothing);
-        assert!(counts(exchange.finish(5, 1, Ok(5), None)));
+        assert!(counts(exchange.finish(5, 1, Ok(5), None, None)));
         assert!(
             exchange.posts.as_ref().unwrap()[0].is_left(),
             "the first is told that it has lost"
         );
-        assert!(!counts(exchange.finish(5, 0, Ok(5), None)));
+        assert!(!counts(exchange.finish(5, 0, Ok(5), None, None)));
         assert!(!exchange.has_races());
     }
 
@@ -228,7 +261,18 @@ mod tests {
     fn an_item_that_was_handed_on_by_its_helper_is_delivered_once() {
         let exchange = standing_still();
         assert!(exchange.enter_race(1).is_some());
-        assert!(counts(exchange.finish(5, 2, Ok(5), None)));
-        assert!(!counts(exchange.finish(5, 0, Ok(5), None)));
+        assert!(counts(exchange.finish(5, 2, Ok(5), None, None)));
+        assert!(!counts(exchange.finish(5, 0, Ok(5), None, None)));
+    }
+
+    #[test]
+    fn a_call_that_has_lost_is_no_measure_of_others() {
+        let (exchange, hour) = (standing_still(), Duration::from_secs(3_600));
+        assert!(exchange.enter_race(1).is_some());
+        assert!(counts(exchange.finish(5, 1, Ok(5), None, Some(now()))));
+        assert!(!counts(exchange.finish(5, 0, Ok(5), None, Some(now() - hour))));
+        assert!(lock(&exchange.races).mean().unwrap() < hour / 2);
+        assert!(counts(exchange.finish(6, 0, Ok(6), None, Some(now() - hour))));
+        assert!(lock(&exchange.races).mean().unwrap() >= hour / 2);
     }
 }

@@ -134,8 +134,8 @@ impl<I, T> Exchange<I, T> {
         Some((seq, retry))
     }
 
-    /// Waits until a producer that is suspended, or may be, has something to try again, or may take what
-    /// is new, or has to leave.
+    /// Waits until a producer that is suspended, or may be, has something to try again or to help with, or may
+    /// take what is new, or has to leave.
     pub(super) fn wait_for_standing(&self, worker: usize) -> Suspension<I> {
         loop {
             if self.is_aborted() {
@@ -149,13 +149,20 @@ impl<I, T> Exchange<I, T> {
                 Standing::Gone => return Suspension::Over,
                 Standing::Suspended => {}
             }
-            let turn = self.turn(worker);
+            // What another is slow at is nothing new, and all may wait for it.
+            if self.copies_stragglers()
+                && let Some(copy) = self.enter_race(worker)
+            {
+                return Suspension::Retry(copy);
+            }
+            let (turn, race) = (self.turn(worker), self.race_turn(worker));
             let has_news = || {
                 self.is_aborted()
                     || self.turn(worker) != turn
+                    || self.race_turn(worker) != race
                     || self.standing(worker) != Standing::Suspended
             };
-            match turn {
+            match turn.or_before(race) {
                 Turn::Now(_) => {}
                 Turn::At(due) => {
                     self.suspended.wait_at_most(due.saturating_duration_since(now()), has_news);
@@ -166,7 +173,7 @@ impl<I, T> Exchange<I, T> {
     }
 
     /// Has every producer look again for what it may do.
-    fn look_again(&self) {
+    pub(super) fn look_again(&self) {
         self.idle.notify_all();
         self.suspended.notify_all();
     }
