@@ -218,19 +218,19 @@ fn without_a_mark_the_variable_shows_the_gpus() {
 #[test]
 fn with_a_mark_the_variable_is_left_alone() {
     let says = format!("{{gpu}} {VISIBLE}");
-    sees(&[], "--gpu-list '2 1'", &says, "2 1 unset unset\n");
-    sees(&[("CUDA_VISIBLE_DEVICES", "4,5,6,7")], "--gpu-list '2 1'", &says, "2 1 4,5,6,7 unset\n");
+    sees(&[], "--gpu-list '2 1'", &says, "2,1 unset unset\n");
+    sees(&[("CUDA_VISIBLE_DEVICES", "4,5,6,7")], "--gpu-list '2 1'", &says, "2,1 4,5,6,7 unset\n");
 }
 
 #[test]
 fn visible_forces_both() {
     let says = format!("{{gpu}} {VISIBLE}");
-    sees(&[], "--visible --gpu-list '2 1'", &says, "0 1 2,1 PCI_BUS_ID\n");
+    sees(&[], "--visible --gpu-list '2 1'", &says, "0,1 2,1 PCI_BUS_ID\n");
     sees(
         &[("CUDA_VISIBLE_DEVICES", "4,5,6,7")],
         "--visible --gpu-list '2 1'",
         &says,
-        "0 1 6,5 PCI_BUS_ID\n",
+        "0,1 6,5 PCI_BUS_ID\n",
     );
 }
 

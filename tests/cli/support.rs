@@ -296,10 +296,6 @@ pub(crate) fn state(pid: Pid) -> Option<char> {
     stat(pid)?.first()?.chars().next()
 }
 
-pub(crate) fn is_alive(pid: Pid) -> bool {
-    state(pid).is_some_and(|state| state != 'Z' && state != 'X')
-}
-
 fn parent(pid: Pid) -> Option<Pid> {
     Pid::from_raw(stat(pid)?.get(1)?.parse().ok()?)
 }
