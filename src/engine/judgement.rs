@@ -31,6 +31,7 @@ impl<R: Runner> Run<R> {
             drop_quietly((error, copy));
             return None;
         }
+        self.exchange.timesheet.producer_failed(worker, 1);
         let error = self.named(error);
         let asked = self.ask(&error);
         let Some(copy) = copy else {
@@ -67,7 +68,6 @@ impl<R: Runner> Run<R> {
             self.exchange.blame(seq);
             return Err(asked);
         }
-        self.exchange.timesheet.producer_failed(worker, 1);
         let is_open = trial.fault == policy::Fault::Open
             && self.exchange.failed(seq, worker, &mut trial) == policy::Fault::Open;
         if is_open {

@@ -32,6 +32,7 @@ fn ag1_four_tasks_with_names_of_which_one_fails() {
         assert_eq!(failure.causes, ["'bad'"]);
         assert_eq!(failure.hook.as_deref(), Some("producer_work"));
         assert_eq!(report.producers.iter().map(|producer| producer.items).sum::<u64>(), 4);
+        assert_eq!(report.producers.iter().map(|producer| producer.failed).sum::<u64>(), 1);
         assert!(report.slowest.iter().any(|item| item.key.as_deref() == Some("z")));
         assert_eq!(RunReport::from_json(&report.to_json()).unwrap(), report);
         let html = report.to_html();
