@@ -242,6 +242,7 @@ fn kill_leaves_nothing(job: &str, victim: fn(&Running) -> Pid, status: Option<i3
     rustix::process::kill_process(victim(&running), Signal::KILL).unwrap();
     let ran = running.ran();
     assert_eq!(ran.code, status, "{job}: {ran:?}");
+    assert_eq!(ran.signal, status.is_none().then_some(9), "{job}: {ran:?}");
     place.check_no_process_is_left();
     assert!(!place.path("3").exists(), "{job}");
     assert_eq!(place.names("tmp"), Vec::<String>::new());

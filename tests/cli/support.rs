@@ -237,7 +237,6 @@ impl Drop for Running {
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
-    #[expect(dead_code, reason = "it is there to be shown where a test fails")]
     pub(crate) signal: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
