@@ -134,8 +134,27 @@ impl Marks<'_> {
                 InputMarks::Columns(columns) => Err(Why::NoColumn(shown(columns))),
                 _ => Err(Why::NoSuchMark),
             },
+            // Marks of GNU parallel.
+            b"%" | b".." if !self.has_parameters() => Err(Why::NoSuchMark),
             _ => return None,
         })
+    }
+
+    /// GNU parallel's mark for one of several inputs, where it is a word of its own: in others braces around a
+    /// number are a part of a pattern.
+    fn numbered(&self, word: &[u8]) -> Option<Result<Part, Why>> {
+        let inner = unbraced(word)?;
+        let (number, mark) = match unbraced(inner) {
+            Some(number) => (number, Ok(Part::Text(inner.to_vec()))),
+            None => (inner, Err(Why::NoSuchMark)),
+        };
+        let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
+        let is_mark = is_number && !self.has_parameters() && self.braced(number).is_none();
+        is_mark.then_some(mark)
+    }
+
+    fn has_parameters(&self) -> bool {
+        matches!(self.input, InputMarks::Parameters(_))
     }
 
     fn of_input(&self, mark: Mark) -> Result<Mark, Why> {
@@ -159,10 +178,13 @@ impl Marks<'_> {
 /// The pieces of a word, in one pass from left to right. A mark in two pairs of braces, and `%%(GPU)s`, are
 /// the mark's own text.
 pub(super) fn parts(word: &[u8], marks: &Marks<'_>) -> Result<Vec<Part>, Unknown> {
+    let unknown = |taken: &[u8], why| Unknown { mark: lossy(taken), why };
+    if let Some(numbered) = marks.numbered(word) {
+        return numbered.map(|part| vec![part]).map_err(|why| unknown(word, why));
+    }
     let mut parts = Pieces::default();
     let mut rest = word;
     while !rest.is_empty() {
-        let unknown = |taken: &[u8], why| Unknown { mark: lossy(taken), why };
         let (taken, piece) = match piece(rest, marks) {
             Some((taken, Ok(piece))) => (taken, piece),
             Some((taken, Err(why))) => return Err(unknown(&rest[..taken], why)),
@@ -188,12 +210,12 @@ fn piece(rest: &[u8], marks: &Marks<'_>) -> Option<(usize, Result<Part, Why>)> {
         let mark = match inner {
             _ if rest.get(end - 1) != Some(&b's') => return None,
             b"GPU" => marks.of_slot(),
-            _ if matches!(marks.input, InputMarks::Parameters(_)) => return None,
+            _ if marks.has_parameters() => return None,
             _ => Err(Why::NoSuchMark),
         };
         return Some((end, mark.map(Part::Mark)));
     }
-    if rest.starts_with(b"${") && matches!(marks.input, InputMarks::Parameters(_)) {
+    if rest.starts_with(b"${") && marks.has_parameters() {
         // A script's own.
         return Some((2, Ok(Part::Text(rest[..2].to_vec()))));
     }
@@ -225,6 +247,11 @@ impl Pieces {
 
 fn until(text: &[u8], end: u8) -> Option<&[u8]> {
     text.iter().position(|byte| *byte == end).map(|length| &text[..length])
+}
+
+/// What is in a pair of braces that is all of a word.
+fn unbraced(word: &[u8]) -> Option<&[u8]> {
+    word.strip_prefix(b"{")?.strip_suffix(b"}")
 }
 
 fn is_name(text: &[u8]) -> bool {

@@ -140,6 +140,18 @@ fn an_unknown_mark_is_refused() {
 }
 
 #[test]
+fn a_mark_of_gnu_parallel_is_not_left_standing() {
+    refused("touch started {%} ::: x", "there is no mark {%}");
+    refused("touch started a{..}b ::: x", "there is no mark {..}");
+    refused("touch started {1} ::: x", "write {{1}}");
+    real("ARGS {{1}} {{%}} {{..}} {} ::: x", "[{1}][{%}][{..}][x]\n");
+    real("ARGS '[0-9]{4}' {} ::: x", "[[0-9]{4}][x]\n");
+    let place = Place::new();
+    place.write("t.csv", "1,2\na,b\n");
+    place.run_typed("--csv t.csv --dry-run -- prog {2} x{1}").check(0, "prog b xa\n");
+}
+
+#[test]
 fn the_program_has_no_mark() {
     refused("'prog_%(GPU)s' x ::: x", "stands for the GPUs of a slot");
     refused("--gpu-list 0 -- 'prog_%(GPU)s' x ::: x", "the program's name");
