@@ -7,6 +7,7 @@
 //!   inputs, job_file   jobs, lazily
 //!   slot               which GPUs a worker has, and how its jobs learn of them
 //!   run                a lane is one run of a `Pool`, with a runner that starts commands
+//!   job_runner         that runner; what is done for each job it leaves to one of the next two
 //!   commands, process  a command for each job: started in a group of its own, read, reaped
 //!   warm, conversation, protocol   one process for each slot, a line of JSON for each job
 //!   gate               what may still be started; groups: what runs, and signals to it
@@ -30,6 +31,7 @@ mod halt;
 mod inputs;
 mod job;
 mod job_file;
+mod job_runner;
 mod joblog;
 mod lane;
 mod limit;
@@ -42,6 +44,7 @@ mod path;
 mod plan;
 mod process;
 mod protocol;
+mod readiness;
 mod report;
 mod results;
 mod run;

@@ -1,23 +1,20 @@
-//! The runner: a producer starts a command for each job, the consumer writes what it printed.
+//! Jobs that are commands: a process for each attempt.
 
 use std::io;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::capture::{Captured, Spill};
-use super::gate::Admission;
 use super::job::Job;
+use super::job_runner::Work;
 use super::lane::{Lane, Lanes};
 use super::lines::LineBuffer;
-use super::outcome::{JobFailed, JobResult, Outcome, Printed};
+use super::outcome::{JobResult, Outcome, Printed};
 use super::process::{self, Channel, End, Limits, Nursery};
 use super::shared::Output;
 use super::slot::{Given, Slot};
 use super::template::Words;
-use crate::error::{Error, Result};
-use crate::runner::{ConsumerContext, ProducerContext, Runner};
 
 /// Commands on the slots of one lane.
 pub(super) struct Commands {
@@ -33,113 +30,18 @@ pub(super) struct Worker {
     spills: [Arc<Spill>; 2],
 }
 
-impl Runner for Commands {
-    type Input = Job;
-    type Output = Arc<Outcome>;
-    type ProducerState = Worker;
-    type ConsumerState = ();
-    type Summary = ();
+impl Work for Commands {
+    type State = Worker;
 
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<Worker> {
-        Ok(Worker { buffer: Vec::new(), spills: Default::default() })
+    fn begin(&self) -> Worker {
+        Worker { buffer: Vec::new(), spills: Default::default() }
     }
 
-    fn producer_work(
-        &self,
-        cx: &ProducerContext<'_>,
-        worker: &mut Worker,
-        job: Job,
-    ) -> Result<Arc<Outcome>> {
-        let _hold = Hold(&self.lanes);
-        if job.start() == Admission::Refused {
-            return Err(NOT_STARTED.into());
-        }
-        let outcome = Arc::new(self.attempts(cx.worker(), worker, &job));
-        end(&self.lanes, outcome)
+    fn work(&self, slot: usize, worker: &mut Worker, job: &Job) -> Outcome {
+        self.attempts(slot, worker, job)
     }
 
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn consumer_work(
-        &self,
-        _: &ConsumerContext<'_>,
-        (): &mut (),
-        outcome: Arc<Outcome>,
-    ) -> Result<()> {
-        write(&self.lanes, &self.lane, &outcome)
-    }
-
-    fn consumer_skipped(&self, _: &ConsumerContext<'_>, (): &mut (), error: &Error) -> Result<()> {
-        write_failed(&self.lanes, &self.lane, error)
-    }
-
-    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// What a job is told that was given out when the run was ended.
-pub(super) const NOT_STARTED: &str = "it was not started, since the run was being ended";
-
-/// Gives the run up when there is a panic: the reader of jobs would wait for the one that is lost.
-pub(super) struct Hold<'a>(pub(super) &'a Lanes);
-
-impl Drop for Hold<'_> {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.give_up();
-        }
-    }
-}
-
-/// Writes down what became of a job, and does what follows from it.
-pub(super) fn end(lanes: &Lanes, outcome: Arc<Outcome>) -> Result<Arc<Outcome>> {
-    lanes.obey(lanes.shared.record(&outcome));
-    match outcome.result.is_ok() {
-        true => Ok(outcome),
-        false => Err(Box::new(JobFailed(outcome))),
-    }
-}
-
-/// The consumer's part in a job that failed.
-pub(super) fn write_failed(lanes: &Lanes, lane: &Lane, error: &Error) -> Result<()> {
-    let failed = std::error::Error::source(error).and_then(|source| source.downcast_ref());
-    match failed {
-        Some(JobFailed(outcome)) => {
-            write(lanes, lane, outcome)?;
-            let Outcome { number, command, result, .. } = &**outcome;
-            lanes.shared.terminal.tell(&format!("job {number} {result}: {command}"));
-            Ok(())
-        }
-        None => Ok(()),
-    }
-}
-
-/// Writes what a job printed, when it is its turn.
-pub(super) fn write(lanes: &Lanes, lane: &Lane, outcome: &Outcome) -> Result<()> {
-    let printed = {
-        let mut printed = outcome.printed.lock().expect("nothing panics with the lock held");
-        std::mem::take(&mut *printed)
-    };
-    if let Some(turns) = &lane.turns {
-        turns.wait_for(outcome.number);
-    }
-    let written = match lanes.shared.rules.showing {
-        Output::Whole => lanes.shared.terminal.write_captured(&printed.stdout, &printed.stderr),
-        Output::Lines => Ok(()),
-    };
-    if let Some(turns) = &lane.turns {
-        turns.done(outcome.number);
-    }
-    lane.end_one();
-    written.map_err(|error| {
-        let text = error.to_string();
-        lanes.shared.fail_output("the outputs of jobs cannot be written", error);
-        lanes.give_up();
-        text.into()
-    })
+    fn end(&self, _: usize, _: Worker) {}
 }
 
 impl Commands {

@@ -1,24 +1,26 @@
 //! A worker that was started once: lines to it, lines from it.
 
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use super::capture::{Captured, Spill};
 use super::groups::{Groups, Wish};
-use super::process::{End, Leader, end_of, timespec};
+use super::process::{End, Leader, end_of};
+use super::readiness::ready;
 
 /// A worker, which is killed, with all of its group, when this is dropped.
 pub(super) struct Conversation {
     groups: Arc<Groups>,
     worker: usize,
     leader: Leader,
+    /// `None` once it is known that it has ended.
     process: Option<OwnedFd>,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
@@ -76,11 +78,12 @@ impl Conversation {
         let pid = Pid::from_child(&child);
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let leader = Leader::new(groups, worker, child);
         let conversation = Conversation {
             groups: Arc::clone(groups),
             worker,
-            process: pidfd_open(pid, PidfdFlags::empty()).ok(),
-            leader: Leader::new(groups, worker, child),
+            leader,
+            process: Some(pidfd_open(pid, PidfdFlags::empty())?),
             stdin,
             stdout,
             stderr,
@@ -270,27 +273,16 @@ impl Conversation {
     }
 
     fn wait(&self, speaking: bool, longest: Option<Duration>) -> io::Result<Ready> {
-        let bell = Some((self.groups.bell(self.worker).as_fd(), PollFlags::IN));
-        let process = self.process.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN));
-        let stdin = self.stdin.as_ref().filter(|_| speaking).map(|fd| (fd.as_fd(), PollFlags::OUT));
-        let stdout = self.stdout.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN));
-        let stderr = self.stderr.as_ref().map(|fd| (fd.as_fd(), PollFlags::IN));
-        let watched: [Option<(BorrowedFd<'_>, PollFlags)>; 5] =
-            [bell, process, stdin, stdout, stderr];
-        let mut fds: Vec<PollFd<'_>> = watched
-            .iter()
-            .flatten()
-            .map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags))
-            .collect();
-        match poll(&mut fds, longest.map(timespec).as_ref()) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
-            Err(error) => return Err(error.into()),
-        }
-        // In the order of `watched`, of which those that are not there have no place in `fds`.
-        let mut fds = fds.iter();
-        let [bell, process, stdin, stdout, stderr] = watched
-            .map(|fd| fd.and_then(|_| fds.next()).is_some_and(|fd| !fd.revents().is_empty()));
+        let reads = |fd| (fd, PollFlags::IN);
+        let stdin = self.stdin.as_ref().filter(|_| speaking);
+        let watched = [
+            Some(reads(self.groups.bell(self.worker).as_fd())),
+            self.process.as_ref().map(|fd| reads(fd.as_fd())),
+            stdin.map(|fd| (fd.as_fd(), PollFlags::OUT)),
+            self.stdout.as_ref().map(|fd| reads(fd.as_fd())),
+            self.stderr.as_ref().map(|fd| reads(fd.as_fd())),
+        ];
+        let [bell, process, stdin, stdout, stderr] = ready(watched, longest)?;
         Ok(Ready { bell, process, stdin, stdout, stderr })
     }
 }

@@ -43,6 +43,12 @@ pub(super) enum JobResult {
     WorkerFailed(String),
 }
 
+impl Outcome {
+    pub(super) fn take_printed(&self) -> Printed {
+        std::mem::take(&mut *self.printed.lock().expect("nothing panics with the lock held"))
+    }
+}
+
 impl JobResult {
     pub(super) fn is_ok(&self) -> bool {
         matches!(self, JobResult::Ended(End::Exited(0)))

@@ -1,16 +1,17 @@
 //! One process: started in a group of its own, read until it ends, and ended when it has to.
 
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
 use super::groups::{Groups, Member, Wish};
+use super::readiness::ready;
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +76,7 @@ pub(super) fn run(
         stopped_before: groups.stopped(),
         groups,
         worker,
-        // Without it the end of its streams is taken for its end.
-        process: pidfd_open(pid, PidfdFlags::empty()).ok(),
+        process: pidfd_open(pid, PidfdFlags::empty())?,
         stdout: stdout.map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
         stderr: stderr.map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
         exited: None,
@@ -149,7 +149,7 @@ struct Watch<'a> {
     stopped_before: Duration,
     groups: &'a Arc<Groups>,
     worker: usize,
-    process: Option<OwnedFd>,
+    process: OwnedFd,
     stdout: Option<Box<dyn Pipe>>,
     stderr: Option<Box<dyn Pipe>>,
     exited: Option<Instant>,
@@ -212,11 +212,7 @@ impl Watch<'_> {
     /// Whether it has ended, and nobody has anything to say any more.
     fn is_over(&self) -> bool {
         let silent = self.stdout.is_none() && self.stderr.is_none();
-        match (&self.process, self.exited) {
-            (None, _) => silent,
-            (Some(_), None) => false,
-            (Some(_), Some(exited)) => silent || exited.elapsed() >= LAST_WORDS,
-        }
+        self.exited.is_some_and(|exited| silent || exited.elapsed() >= LAST_WORDS)
     }
 
     /// Asks it to end, or kills it, if that is due.
@@ -263,25 +259,14 @@ impl Watch<'_> {
     }
 
     fn wait(&self, longest: Option<Duration>) -> io::Result<Ready> {
-        let bell = self.groups.bell(self.worker).as_fd();
-        let process = self.process.as_ref().filter(|_| self.exited.is_none()).map(AsFd::as_fd);
-        let stdout = self.stdout.as_ref().map(|pipe| pipe.as_fd());
-        let stderr = self.stderr.as_ref().map(|pipe| pipe.as_fd());
-        let watched: [Option<BorrowedFd<'_>>; 4] = [Some(bell), process, stdout, stderr];
-        let mut fds: Vec<PollFd<'_>> = watched
-            .iter()
-            .flatten()
-            .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
-            .collect();
-        match poll(&mut fds, longest.map(timespec).as_ref()) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Ready::default()),
-            Err(error) => return Err(error.into()),
-        }
-        // In the order of `watched`, of which those that are not there have no place in `fds`.
-        let mut fds = fds.iter();
-        let [bell, process, stdout, stderr] = watched
-            .map(|fd| fd.and_then(|_| fds.next()).is_some_and(|fd| !fd.revents().is_empty()));
+        let watched = [
+            Some(self.groups.bell(self.worker).as_fd()),
+            Some(self.process.as_fd()).filter(|_| self.exited.is_none()),
+            self.stdout.as_ref().map(|pipe| pipe.as_fd()),
+            self.stderr.as_ref().map(|pipe| pipe.as_fd()),
+        ];
+        let watched = watched.map(|fd| fd.map(|fd| (fd, PollFlags::IN)));
+        let [bell, process, stdout, stderr] = ready(watched, longest)?;
         Ok(Ready { process, stdout, stderr, bell })
     }
 
@@ -303,12 +288,4 @@ impl Watch<'_> {
         self.printed += read as u64;
         Ok(read)
     }
-}
-
-/// A time for `poll`.
-pub(super) fn timespec(time: Duration) -> Timespec {
-    // Not shorter than `time`, or the wait would be one that spins for its end.
-    let time = time + Duration::from_nanos(999_999);
-    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
-    Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) }
 }

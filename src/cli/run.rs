@@ -15,9 +15,10 @@ use super::groups::Groups;
 use super::halt::Tally;
 use super::inputs::{InputError, Jobs};
 use super::job::{Job, Needs};
+use super::job_runner::{JobRunner, Work};
 use super::joblog::{Existing, JobLog, Start};
 use super::lane::{Lane, Lanes};
-use super::outcome::{JobFailed, Outcome};
+use super::outcome::JobFailed;
 use super::plan::Plan;
 use super::report;
 use super::results::Results;
@@ -36,7 +37,6 @@ use crate::policy::{OnError, Verdict};
 use crate::pool::Pool;
 use crate::progress::Progress;
 use crate::report::RunReport;
-use crate::runner::Runner;
 
 /// How many outputs may wait for that of an earlier job, if nobody says so: a job that takes hundreds of times
 /// as long as the others keeps no worker from its work.
@@ -212,22 +212,20 @@ fn run_lane(
 }
 
 /// Has the library do it.
-fn drive<R>(
+fn drive<W: Work + 'static>(
     args: &Run,
-    runner: R,
+    work: W,
     lanes: &Lanes,
     lane: usize,
     plan: &Plan,
     jobs: Jobs,
-) -> Result<End, CliError>
-where
-    R: Runner<Input = Job, Output = Arc<Outcome>, Summary = ()> + 'static,
-{
+) -> Result<End, CliError> {
     let own = &lanes.lanes[lane];
+    let runner = JobRunner { lanes: lanes.clone(), lane: own.clone(), work };
     let mut builder = Pool::builder(runner)
         .devices(plan.slots.devices.clone())
         .order(order(args))
-        .window(args.output.window.unwrap_or(WINDOW).max(plan.slots.len()))
+        .window(args.output.window.unwrap_or(WINDOW.max(plan.slots.len())))
         .cancel_token(own.token.clone())
         .on_error(OnError::Skip)
         .classify(verdict);
@@ -327,14 +325,12 @@ fn conclude(
     let written = report::write_all(&args.record.report, &reports);
     let tally = lanes.shared.tally();
     tell(lanes, tally, signalled);
-    match (lanes.shared.take_error(), signalled) {
-        (Some(error), _) => return Err(error),
-        (None, Some(exit)) => return written.and(Ok(exit)),
-        (None, None) => {}
+    if let Some(error) = lanes.shared.take_error() {
+        return Err(error);
     }
     result?;
     written?;
-    Ok(exit::of_failures(tally.failed))
+    Ok(signalled.unwrap_or(exit::of_failures(tally.failed)))
 }
 
 /// What is not to be overlooked.

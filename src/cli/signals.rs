@@ -20,7 +20,7 @@ use signal_hook::low_level::{pipe, unregister};
 use super::bell::Bell;
 use super::exit;
 use super::lane::Lanes;
-use super::process::timespec;
+use super::readiness::timespec;
 
 /// The thread that attends to signals, until this is dropped.
 pub(super) struct Attendant {
@@ -79,11 +79,17 @@ struct Watch {
     interrupted: bool,
     /// When the jobs that still run are ended.
     patience: Option<Instant>,
+    /// When the process ends, run or not.
+    last_moment: Option<Instant>,
     grace: Duration,
 }
 
-/// So long jobs that were killed may take to be gone.
+/// So long jobs that were killed may take to be gone where nobody would wait for them.
 const AFTER_KILL: Duration = Duration::from_secs(1);
+
+/// So long the run has to end when its jobs were killed: to reap them, to write what they printed, to commit.
+/// Whoever does not read the output could hold it up for ever.
+const LAST_WORDS: Duration = Duration::from_millis(400);
 
 impl Attendant {
     /// Until it knows of lanes, whatever is to end the run ends the process.
@@ -100,6 +106,7 @@ impl Attendant {
             exit: Arc::clone(&exit),
             interrupted: false,
             patience: None,
+            last_moment: None,
             grace,
         };
         let thread = thread::Builder::new().name("gangline-signal".into()).spawn(move || {
@@ -169,6 +176,7 @@ impl Watch {
             if ready.orphaned {
                 self.supervisor = None;
                 self.kill(exit::KILLED);
+                self.lanes().groups().wait_until_empty(AFTER_KILL);
                 // Whoever reads the output may hold this process up, which nobody else can end any more.
                 std::process::exit(i32::from(exit::KILLED));
             }
@@ -179,12 +187,15 @@ impl Watch {
                 self.patience = None;
                 self.lanes().groups().end_all();
             }
+            if self.last_moment.is_some_and(|until| until <= Instant::now()) {
+                std::process::exit(i32::from(self.exit.load(Ordering::SeqCst)));
+            }
         }
     }
 
     fn obey(&mut self, meaning: Meaning) {
         match meaning {
-            Meaning::Interrupt if self.interrupted => self.lanes().groups().kill_all(),
+            Meaning::Interrupt if self.interrupted => self.kill(exit::INTERRUPTED),
             Meaning::Interrupt => {
                 self.interrupted = true;
                 self.end(exit::INTERRUPTED);
@@ -224,10 +235,11 @@ impl Watch {
         lanes.close();
     }
 
-    fn kill(&self, exit: u8) {
+    /// Kills all jobs, after which the run has little time to end.
+    fn kill(&mut self, exit: u8) {
         self.end(exit);
         self.lanes().groups().kill_all();
-        self.lanes().groups().wait_until_empty(AFTER_KILL);
+        self.last_moment.get_or_insert(Instant::now() + LAST_WORDS);
     }
 
     fn tell(&self, text: &str) {
@@ -247,7 +259,8 @@ impl Watch {
             std::iter::once(quit).chain(supervisor).chain(signals).collect();
         let mut fds: Vec<PollFd<'_>> =
             sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        let left = self.patience.map(|until| until.saturating_duration_since(Instant::now()));
+        let until = self.patience.into_iter().chain(self.last_moment).min();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         // It fails when a signal comes, which is then seen the next time.
         if poll(&mut fds, left.map(timespec).as_ref()).is_err() {
             return Ready::default();

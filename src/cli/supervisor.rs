@@ -6,8 +6,6 @@ use std::fs;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::thread;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -42,47 +40,24 @@ pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> io::Result
         command.process_group(0);
     }
     let engine = Pid::from_child(&command.spawn()?);
-    let mut interrupts = 0;
     // One that has ended by now has sent a signal, which waits.
     for signal in signals.forever() {
         match signal {
-            SIGINT => {
-                interrupts += 1;
-                send(engine, INTERRUPT);
-                if interrupts == 2 {
-                    kill_soon(engine)?;
-                }
-            }
+            SIGINT => send(engine, INTERRUPT),
             SIGTERM => send(engine, TERMINATE),
             SIGHUP => send(engine, Signal::HUP),
-            SIGQUIT => {
-                send(engine, QUIT);
-                kill_soon(engine)?;
-            }
+            SIGQUIT => send(engine, QUIT),
             SIGTSTP => stop_with(engine),
             SIGCONT => send(engine, Signal::CONT),
             _ => {
                 if let Some(status) = reap(engine)? {
-                    return Ok(exit_of(status, interrupts));
+                    return Ok(exit_of(status));
                 }
             }
         }
     }
     Err(io::Error::other("signals came to an end"))
 }
-
-/// Whoever does not read the output may keep the other from ending, though all of its jobs are dead.
-fn kill_soon(engine: Pid) -> io::Result<()> {
-    let kill = move || {
-        thread::sleep(PATIENCE);
-        // It is waited for by this process alone, which ends when it has.
-        send(engine, Signal::KILL);
-    };
-    thread::Builder::new().name("gangline-kill".into()).spawn(kill).map(drop)
-}
-
-/// Long enough to kill, to reap and to say so.
-const PATIENCE: Duration = Duration::from_millis(400);
 
 /// Stops when the other has stopped, with all of its jobs.
 fn stop_with(engine: Pid) {
@@ -106,7 +81,7 @@ fn reap(engine: Pid) -> io::Result<Option<WaitStatus>> {
     }
 }
 
-fn exit_of(status: WaitStatus, interrupts: u32) -> u8 {
+fn exit_of(status: WaitStatus) -> u8 {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) if code != i32::from(exit::INTERNAL) => code as u8,
         (code, signal) => {
@@ -114,7 +89,6 @@ fn exit_of(status: WaitStatus, interrupts: u32) -> u8 {
             kill_children();
             match (code, signal) {
                 (Some(code), _) => code as u8,
-                _ if interrupts > 1 => exit::INTERRUPTED,
                 // It was told so before it could listen.
                 (None, Some(SIGUSR1)) => exit::INTERRUPTED,
                 (None, Some(SIGVTALRM)) => exit::TERMINATED,

@@ -1,4 +1,4 @@
-//! The runner of warm workers: one process for each slot, which is sent one input after the other.
+//! Jobs for warm workers: one process for each slot, which is sent one input after the other.
 
 use std::ffi::OsString;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -6,19 +6,17 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::args::WarmArgs;
 use super::capture::{Captured, Spill};
-use super::commands::{self, Hold, NOT_STARTED};
+use super::commands;
 use super::conversation::{Aside, Conversation, Ending, Silence};
 use super::error::CliError;
 use super::exit;
-use super::gate::Admission;
 use super::job::Job;
+use super::job_runner::Work;
 use super::lane::{Lane, Lanes};
 use super::outcome::{JobResult, Outcome, Printed, on_one_line};
 use super::process::End;
 use super::protocol::{self, Answer, Hello, Item, VERSION};
 use super::slot::{Given, Slot};
-use crate::error::{Error, Result};
-use crate::runner::{ConsumerContext, ProducerContext, Runner};
 
 /// Warm workers on the slots of one lane.
 pub(super) struct Warm {
@@ -73,56 +71,20 @@ impl Warm {
     }
 }
 
-impl Runner for Warm {
-    type Input = Job;
-    type Output = Arc<Outcome>;
-    type ProducerState = ();
-    type ConsumerState = ();
-    type Summary = ();
+impl Work for Warm {
+    /// Workers are with the slots, since they are lent to other threads.
+    type State = ();
 
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
-        Ok(())
+    fn begin(&self) {}
+
+    fn work(&self, slot: usize, (): &mut (), job: &Job) -> Outcome {
+        self.attempts(slot, job)
     }
 
-    fn producer_work(
-        &self,
-        cx: &ProducerContext<'_>,
-        (): &mut (),
-        job: Job,
-    ) -> Result<Arc<Outcome>> {
-        let _hold = Hold(&self.lanes);
-        if job.start() == Admission::Refused {
-            return Err(NOT_STARTED.into());
+    fn end(&self, slot: usize, (): ()) {
+        if let Some(worker) = self.bench.leave(slot) {
+            self.dismiss(slot, worker);
         }
-        commands::end(&self.lanes, Arc::new(self.attempts(cx.worker(), &job)))
-    }
-
-    fn producer_end(&self, cx: &ProducerContext<'_>, (): ()) -> Result<()> {
-        if let Some(worker) = self.bench.leave(cx.worker()) {
-            self.dismiss(cx.worker(), worker);
-        }
-        Ok(())
-    }
-
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn consumer_work(
-        &self,
-        _: &ConsumerContext<'_>,
-        (): &mut (),
-        outcome: Arc<Outcome>,
-    ) -> Result<()> {
-        commands::write(&self.lanes, &self.lane, &outcome)
-    }
-
-    fn consumer_skipped(&self, _: &ConsumerContext<'_>, (): &mut (), error: &Error) -> Result<()> {
-        commands::write_failed(&self.lanes, &self.lane, error)
-    }
-
-    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
-        Ok(())
     }
 }
 
@@ -147,6 +109,9 @@ impl Warm {
                 (JobResult::WorkerFailed(_), Fate::GivenUp) => continue,
                 // It has not seen the item.
                 (JobResult::WorkerFailed(_), Fate::GoesOn) if !was_ready => {
+                    if !self.lane.gate.pause(delay) {
+                        return outcome;
+                    }
                     commands::tell_of_retry(&self.lanes, &outcome);
                     ended_at = Some(seat);
                     continue;
@@ -309,7 +274,8 @@ impl Warm {
     }
 
     fn is_to_be_given_up(&self, worker: &Worker) -> bool {
-        worker.unready > self.max_restarts || worker.deaths > self.max_restarts * DEATHS_OF_ITEM
+        let deaths = self.max_restarts.saturating_mul(DEATHS_OF_ITEM);
+        worker.unready > self.max_restarts || worker.deaths > deaths
     }
 
     /// The slot starts no worker any more. When none does, the run is over.

@@ -1,0 +1,34 @@
+//! Waiting for several descriptors at once.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// Waits until one of them is ready, or for so long: which of them are. None that is not there is; none is at all
+/// where a signal came first.
+pub(super) fn ready<const N: usize>(
+    watched: [Option<(BorrowedFd<'_>, PollFlags)>; N],
+    longest: Option<Duration>,
+) -> io::Result<[bool; N]> {
+    let present = watched.iter().flatten();
+    let mut fds: Vec<PollFd<'_>> =
+        present.map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
+    match poll(&mut fds, longest.map(timespec).as_ref()) {
+        Ok(_) => {}
+        Err(Errno::INTR) => return Ok([false; N]),
+        Err(error) => return Err(error.into()),
+    }
+    // In the order of `watched`, of which those that are not there have no place in `fds`.
+    let mut fds = fds.iter();
+    Ok(watched.map(|fd| fd.and_then(|_| fds.next()).is_some_and(|fd| !fd.revents().is_empty())))
+}
+
+/// A time for `poll`: not shorter, or the wait would be one that spins for its end.
+pub(super) fn timespec(time: Duration) -> Timespec {
+    let time = time + Duration::from_nanos(999_999);
+    let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+    Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) }
+}
