@@ -36,6 +36,7 @@ pub(crate) mod roll;
 pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod source;
+mod streaming;
 pub(crate) mod telling;
 pub(crate) mod terms;
 pub(crate) mod timekeeper;

@@ -2,21 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use super::attendance::Attendance;
 use super::call::{catch, drop_quietly};
 use super::chronicle::{Chronicle, Detail, Observers, Observing};
-use super::collector::Collector;
 use super::consumer::{Consumed, Consumer, Taken};
 use super::crew::{Building, Crew, cancelled_or};
-use super::exchange::{Feeder, News};
-use super::fault::{Fate, Fault};
 use super::ledger::Ledger;
 use super::losses::Loss;
 use super::post::Post;
 use super::run::{Run, Shape};
-use super::source::{Pulled, Source};
+use super::source::Source;
+use super::streaming::{Streaming, Yield};
 use super::telling::Told;
 use super::terms::Terms;
 use super::timekeeper::Timekeeper;
@@ -31,7 +28,6 @@ use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::order::Order;
-use crate::policy::Policy;
 use crate::runner::{RunControl, Runner, Station};
 use crate::sync::atomic::Ordering;
 
@@ -79,7 +75,7 @@ pub(crate) struct Engine<R: Runner> {
 
 /// A run that producers take part in.
 pub(super) struct Session<R: Runner> {
-    run: Arc<Run<R>>,
+    pub(super) run: Arc<Run<R>>,
     attendance: Arc<Attendance>,
     /// Locked by nobody but whoever ends the session.
     timekeeper: Mutex<Option<Timekeeper>>,
@@ -92,33 +88,6 @@ pub(super) struct Over<R: Runner> {
     run: Arc<Run<R>>,
     observing: Option<Observing>,
     seen: Seen,
-}
-
-/// A stream's session, with what its caller has seen of it.
-struct Streaming<R: Runner> {
-    session: Session<R>,
-    /// Never locked, since there is always `&mut`: it makes a handle `Sync` for inputs and outputs
-    /// that are `Send` only.
-    ends: Mutex<Ends<R>>,
-    /// How many items were pulled in all, once there is no more.
-    total: Option<u64>,
-    account: Account,
-    pulled: u64,
-}
-
-/// What a stream gives its caller.
-enum Yield<T> {
-    Output(T),
-    /// The error of an item that is left out.
-    Skipped(Error),
-    /// The error that ends the stream.
-    Last(Error),
-}
-
-/// The two ends of the hand-over that a stream's caller has.
-struct Ends<R: Runner> {
-    feeder: Feeder<R::Input, R::Output>,
-    collector: Collector<R::Output>,
 }
 
 impl<R: Runner + 'static> Engine<R> {
@@ -398,20 +367,7 @@ impl<R: Runner + 'static> Engine<R> {
         self.reset(unread);
         self.check_no_journal()?;
         let session = self.begin(None)?;
-        let feeder = Feeder::new(&session.run.exchange);
-        let collector = Collector::new(
-            &session.run.exchange,
-            self.settings.order,
-            self.window(),
-            Instant::now(),
-        );
-        self.streaming = Some(Streaming {
-            session,
-            ends: Mutex::new(Ends { feeder, collector }),
-            total: None,
-            account: self.account,
-            pulled: 0,
-        });
+        self.streaming = Some(Streaming::new(session, self.settings.order, self.window(), unread));
         Ok(())
     }
 
@@ -524,13 +480,12 @@ impl<R: Runner> Engine<R> {
         // producers to have left it; joining the threads does that where it can be done.
         let streaming = self.streaming.take();
         if let Some(streaming) = &streaming {
-            streaming.session.run.abort();
+            streaming.abort();
             self.account = streaming.account();
         }
         let outcome = crew.dismiss();
-        if let Some(Streaming { session, ends, .. }) = streaming {
-            leave(&session.run, ends);
-            self.part(session.discard(), None);
+        if let Some(streaming) = streaming {
+            self.part(streaming.leave().discard(), None);
         }
         outcome
     }
@@ -543,9 +498,8 @@ impl<R: Runner> Engine<R> {
     fn end_stream_with(&mut self, error: Option<&Error>) {
         let Some(streaming) = self.streaming.take() else { return };
         self.account = streaming.account();
-        let Streaming { session, ends, .. } = streaming;
-        session.run.abort();
-        leave(&session.run, ends);
+        streaming.abort();
+        let session = streaming.leave();
         // A hook of this very stream cannot wait until no hook of it is running.
         let over = if self.is_own_thread() { session.discard() } else { session.end() };
         self.part(over, error);
@@ -601,119 +555,4 @@ impl<R: Runner> Session<R> {
     fn over(self) -> Over<R> {
         Over { run: self.run, observing: self.observing, seen: self.watch.spend() }
     }
-}
-
-impl<R: Runner> Streaming<R> {
-    fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Yield<R::Output>> {
-        let run = self.session.run.clone();
-        loop {
-            let collector = &mut unlocked(&mut self.ends).collector;
-            if run.is_cancelled() {
-                return Some(Yield::Last(Error::Cancelled {}));
-            }
-            if let Some(error) = run.take_doom() {
-                let items = error.items().len() as u64;
-                if items > 0 {
-                    run.tell_of_failure(&error);
-                }
-                self.account.failed += items;
-                return Some(Yield::Last(error));
-            }
-            if let Some((seq, outcome)) = collector.pop() {
-                if run.is_pointless(seq, &outcome) {
-                    drop_quietly(outcome);
-                    collector.done(&run.exchange);
-                    continue;
-                }
-                run.strike(seq);
-                collector.done(&run.exchange);
-                return Some(match outcome {
-                    Ok(output) => {
-                        self.account.ok += 1;
-                        run.chronicle.consumed(self.account.ok);
-                        Yield::Output(output)
-                    }
-                    Err(fault) => {
-                        if fault.fate != Fate::SkipEarlier {
-                            run.tell_of_failure(&fault.error);
-                        }
-                        self.meet(run.policy(), *fault)
-                    }
-                });
-            }
-            if self.total == Some(collector.consumed()) {
-                let Account { ok, failed, .. } = self.account;
-                // Told once: what it is told with ends the stream.
-                return run.policy().gives_up_at_end(failed, ok + failed).then(|| {
-                    Yield::Last(Error::TooManyFailures { failed, items: ok + failed, source: None })
-                });
-            }
-            collector.settle(&run.exchange);
-            if !self.pull(&run, source) {
-                let news = self.wait(&run);
-                run.tell_of_head(&mut unlocked(&mut self.ends).collector);
-                run.check(news);
-            }
-        }
-    }
-
-    /// It is the turn of an item that failed.
-    fn meet(&mut self, policy: &Policy, fault: Fault) -> Yield<R::Output> {
-        self.account.failed += fault.items();
-        let Account { ok, failed, .. } = self.account;
-        match fault.fate {
-            Fate::End => Yield::Last(fault.error),
-            _ if policy.gives_up_at(failed, ok + failed) => {
-                let source = Some(Box::new(fault.error));
-                Yield::Last(Error::TooManyFailures { failed, items: ok + failed, source })
-            }
-            Fate::Skip | Fate::SkipEarlier | Fate::LeftOut => Yield::Skipped(fault.error),
-        }
-    }
-
-    /// Pulls one item if there is one and the window has room for it.
-    fn pull<I>(&mut self, run: &Run<R>, source: &mut Source<I, R::Input>) -> bool {
-        if self.total.is_some() {
-            return false;
-        }
-        let feeder = &mut unlocked(&mut self.ends).feeder;
-        let pulled = if run.exchange.is_halted() {
-            source.end(run, feeder);
-            Pulled::End
-        } else if feeder.has_credit(&run.exchange) {
-            let _pulling = run.pulling();
-            source.pull_one(run, feeder)
-        } else {
-            return false;
-        };
-        self.pulled = source.pulled();
-        if let Pulled::End = pulled {
-            self.total = Some(self.pulled);
-        }
-        self.account.unread = source.unread();
-        true
-    }
-
-    fn wait(&mut self, run: &Run<R>) -> News {
-        let collector = &mut unlocked(&mut self.ends).collector;
-        let due = run.news_due(collector);
-        match self.total {
-            Some(_) => collector.wait(&run.exchange, self.total, due),
-            None => collector.wait_as_feeder(&run.exchange, due),
-        }
-    }
-
-    fn account(&self) -> Account {
-        Account::new(self.pulled, self.account.ok, self.account.failed, 0, self.account.unread)
-    }
-}
-
-fn unlocked<R: Runner>(ends: &mut Mutex<Ends<R>>) -> &mut Ends<R> {
-    ends.get_mut().expect("it is never locked, so it is not poisoned")
-}
-
-fn leave<R: Runner>(run: &Run<R>, ends: Mutex<Ends<R>>) {
-    let mut ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
-    ends.feeder.take_held().into_iter().for_each(drop_quietly);
-    ends.collector.leave(&run.exchange).into_iter().for_each(drop_quietly);
 }

@@ -1,0 +1,183 @@
+//! A stream in progress.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use super::call::drop_quietly;
+use super::collector::Collector;
+use super::exchange::{Feeder, News};
+use super::fault::{Fate, Fault};
+use super::run::Run;
+use super::session::Session;
+use super::source::{Pulled, Source};
+use super::window::Window;
+use crate::account::Account;
+use crate::error::Error;
+use crate::order::Order;
+use crate::policy::Policy;
+use crate::runner::Runner;
+
+/// A stream's session, with what its caller has seen of it.
+pub(super) struct Streaming<R: Runner> {
+    session: Session<R>,
+    /// Never locked, since there is always `&mut`: it makes a handle `Sync` for inputs and outputs
+    /// that are `Send` only.
+    ends: Mutex<Ends<R>>,
+    /// How many items were pulled in all, once there is no more.
+    total: Option<u64>,
+    account: Account,
+    pulled: u64,
+}
+
+/// What a stream gives its caller.
+pub(super) enum Yield<T> {
+    Output(T),
+    /// The error of an item that is left out.
+    Skipped(Error),
+    /// The error that ends the stream.
+    Last(Error),
+}
+
+/// The two ends of the hand-over that a stream's caller has.
+struct Ends<R: Runner> {
+    feeder: Feeder<R::Input, R::Output>,
+    collector: Collector<R::Output>,
+}
+
+impl<R: Runner> Streaming<R> {
+    pub(super) fn new(
+        session: Session<R>,
+        order: Order,
+        window: Window,
+        unread: Option<u64>,
+    ) -> Streaming<R> {
+        let exchange = &session.run.exchange;
+        let feeder = Feeder::new(exchange);
+        let collector = Collector::new(exchange, order, window, Instant::now());
+        let ends = Mutex::new(Ends { feeder, collector });
+        let account = Account::new(0, 0, 0, 0, unread);
+        Streaming { session, ends, total: None, account, pulled: 0 }
+    }
+
+    /// The next of it: `None` after the last.
+    pub(super) fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Yield<R::Output>> {
+        let run = self.session.run.clone();
+        loop {
+            let collector = &mut unlocked(&mut self.ends).collector;
+            if run.is_cancelled() {
+                return Some(Yield::Last(Error::Cancelled {}));
+            }
+            if let Some(error) = run.take_doom() {
+                let items = error.items().len() as u64;
+                if items > 0 {
+                    run.tell_of_failure(&error);
+                }
+                self.account.failed += items;
+                return Some(Yield::Last(error));
+            }
+            if let Some((seq, outcome)) = collector.pop() {
+                if run.is_pointless(seq, &outcome) {
+                    drop_quietly(outcome);
+                    collector.done(&run.exchange);
+                    continue;
+                }
+                run.strike(seq);
+                collector.done(&run.exchange);
+                return Some(match outcome {
+                    Ok(output) => {
+                        self.account.ok += 1;
+                        run.chronicle.consumed(self.account.ok);
+                        Yield::Output(output)
+                    }
+                    Err(fault) => {
+                        if fault.fate != Fate::SkipEarlier {
+                            run.tell_of_failure(&fault.error);
+                        }
+                        self.meet(run.policy(), *fault)
+                    }
+                });
+            }
+            if self.total == Some(collector.consumed()) {
+                let Account { ok, failed, .. } = self.account;
+                // Told once: what it is told with ends the stream.
+                return run.policy().gives_up_at_end(failed, ok + failed).then(|| {
+                    Yield::Last(Error::TooManyFailures { failed, items: ok + failed, source: None })
+                });
+            }
+            collector.settle(&run.exchange);
+            if !self.pull(&run, source) {
+                let news = self.wait(&run);
+                run.tell_of_head(&mut unlocked(&mut self.ends).collector);
+                run.check(news);
+            }
+        }
+    }
+
+    /// It is the turn of an item that failed.
+    fn meet(&mut self, policy: &Policy, fault: Fault) -> Yield<R::Output> {
+        self.account.failed += fault.items();
+        let Account { ok, failed, .. } = self.account;
+        match fault.fate {
+            Fate::End => Yield::Last(fault.error),
+            _ if policy.gives_up_at(failed, ok + failed) => {
+                let source = Some(Box::new(fault.error));
+                Yield::Last(Error::TooManyFailures { failed, items: ok + failed, source })
+            }
+            Fate::Skip | Fate::SkipEarlier | Fate::LeftOut => Yield::Skipped(fault.error),
+        }
+    }
+
+    /// Pulls one item if there is one and the window has room for it.
+    fn pull<I>(&mut self, run: &Run<R>, source: &mut Source<I, R::Input>) -> bool {
+        if self.total.is_some() {
+            return false;
+        }
+        let feeder = &mut unlocked(&mut self.ends).feeder;
+        let pulled = if run.exchange.is_halted() {
+            source.end(run, feeder);
+            Pulled::End
+        } else if feeder.has_credit(&run.exchange) {
+            let _pulling = run.pulling();
+            source.pull_one(run, feeder)
+        } else {
+            return false;
+        };
+        self.pulled = source.pulled();
+        if let Pulled::End = pulled {
+            self.total = Some(self.pulled);
+        }
+        self.account.unread = source.unread();
+        true
+    }
+
+    fn wait(&mut self, run: &Run<R>) -> News {
+        let collector = &mut unlocked(&mut self.ends).collector;
+        let due = run.news_due(collector);
+        match self.total {
+            Some(_) => collector.wait(&run.exchange, self.total, due),
+            None => collector.wait_as_feeder(&run.exchange, due),
+        }
+    }
+
+    pub(super) fn account(&self) -> Account {
+        Account::new(self.pulled, self.account.ok, self.account.failed, 0, self.account.unread)
+    }
+
+    /// Nothing more is worked on.
+    pub(super) fn abort(&self) {
+        self.session.run.abort();
+    }
+
+    /// Gives up both ends: what is left is the session.
+    pub(super) fn leave(self) -> Session<R> {
+        let Streaming { session, ends, .. } = self;
+        let mut ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
+        ends.feeder.take_held().into_iter().for_each(drop_quietly);
+        ends.collector.leave(&session.run.exchange).into_iter().for_each(drop_quietly);
+        session
+    }
+}
+
+fn unlocked<R: Runner>(ends: &mut Mutex<Ends<R>>) -> &mut Ends<R> {
+    ends.get_mut().expect("it is never locked, so it is not poisoned")
+}
