@@ -3,6 +3,7 @@
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --lib model` runs them.
 
+mod races;
 mod stages;
 mod trials;
 

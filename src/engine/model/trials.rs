@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shuttle::sync::atomic::{AtomicBool, AtomicU64};
+use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::feed;
@@ -23,22 +23,28 @@ use crate::engine::window::Window;
 use crate::error::{Hook, Result};
 use crate::limits::Limits;
 use crate::order::Order;
-use crate::policy::{Backoff, OnError, Policy};
+use crate::policy::{Backoff, OnError, Policy, Stragglers};
 use crate::runner::{ConsumerContext, ProducerContext, Runner, Station, Wanted};
 use crate::sync::{atomic, now};
 
 const SCHEDULES: usize = 3_000;
 
-fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
+pub(super) fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_random(model.clone(), SCHEDULES);
     shuttle::check_pct(model, SCHEDULES, 3);
 }
 
 /// Whether a producer fails an item.
-type Fails = fn(worker: usize, item: u64) -> bool;
+pub(super) type Fails = fn(worker: usize, item: u64) -> bool;
 
 /// Passes on what it does not fail. A batch fails as a whole, with its inputs in their place.
-struct Script(Fails);
+#[derive(Clone)]
+pub(super) struct Script {
+    fails: Fails,
+    /// The first call with that item lasts until nobody waits for it.
+    stuck: Option<u64>,
+    is_stuck: Arc<AtomicBool>,
+}
 
 impl Runner for Script {
     type Input = u64;
@@ -52,7 +58,12 @@ impl Runner for Script {
     }
     fn producer_work(&self, cx: &ProducerContext<'_>, (): &mut (), item: u64) -> Result<u64> {
         thread::yield_now();
-        if (self.0)(cx.worker(), item) { Err("fails".into()) } else { Ok(item) }
+        if self.stuck == Some(item) && !self.is_stuck.swap(true, Ordering::Relaxed) {
+            while !cx.is_cancelled() {
+                thread::yield_now();
+            }
+        }
+        if (self.fails)(cx.worker(), item) { Err("fails".into()) } else { Ok(item) }
     }
     fn producer_work_batch(
         &self,
@@ -74,19 +85,21 @@ impl Runner for Script {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Scene {
-    producers: usize,
-    window: usize,
-    items: u64,
-    batch: Option<Batch>,
-    fence_after: Option<usize>,
-    retries: u32,
-    fails: Fails,
+pub(super) struct Scene {
+    pub(super) producers: usize,
+    pub(super) window: usize,
+    pub(super) items: u64,
+    pub(super) batch: Option<Batch>,
+    pub(super) fence_after: Option<usize>,
+    pub(super) retries: u32,
+    pub(super) fails: Fails,
+    pub(super) stragglers: Stragglers,
+    pub(super) stuck: Option<u64>,
     /// How often somebody looks whether a producer is in a hook for too long; each can be, at the third look.
-    looks: usize,
+    pub(super) looks: usize,
 }
 
-const PASSES: Scene = Scene {
+pub(super) const PASSES: Scene = Scene {
     producers: 2,
     window: 3,
     items: 4,
@@ -94,17 +107,21 @@ const PASSES: Scene = Scene {
     fence_after: None,
     retries: 0,
     fails: |_, _| false,
+    stragglers: Stragglers::Wait,
+    stuck: None,
     looks: 0,
 };
 
 impl Scene {
     fn run(&self) -> Arc<Run<Script>> {
-        let copies = self.retries > 0 || self.fence_after.is_some();
+        let is_copied = self.stragglers == Stragglers::Copy;
+        let copies = self.retries > 0 || self.fence_after.is_some() || is_copied;
         let policy = Policy {
             on_error: OnError::Skip,
             retries: self.retries,
             backoff: Backoff { first: Duration::ZERO, most: Duration::ZERO },
             fence_after: self.fence_after,
+            stragglers: self.stragglers,
             ..Policy::default()
         };
         let item = (self.looks > 0).then(|| Duration::from_millis(1));
@@ -125,12 +142,17 @@ impl Scene {
     }
 
     /// Each item that was consumed or left out, and whether it was consumed; the producers that were lost.
-    fn play(self) -> (Arc<Run<Script>>, Vec<(u64, bool)>) {
+    pub(super) fn play(self) -> (Arc<Run<Script>>, Vec<(u64, bool)>) {
         let run = self.run();
         let attendance =
             Attendance::new((0..self.producers).map(|_| AtomicBool::new(false)).collect());
         let devices: Devices = format!("cpu*{}", self.producers).parse().expect("it is one");
-        let threads = producers(&run, &attendance, &devices, self.fails);
+        let script = Script {
+            fails: self.fails,
+            stuck: self.stuck,
+            is_stuck: Arc::new(AtomicBool::new(false)),
+        };
+        let threads = producers(&run, &attendance, &devices, &script);
         let keeper = {
             let tick = Duration::from_millis(1);
             let mut watch = Watch::new(run.clone(), attendance.clone(), devices, tick);
@@ -169,7 +191,7 @@ fn producers(
     run: &Arc<Run<Script>>,
     attendance: &Arc<Attendance>,
     devices: &Devices,
-    fails: Fails,
+    script: &Script,
 ) -> Vec<JoinHandle<()>> {
     let count = devices.len();
     let shared = Shared {
@@ -180,9 +202,8 @@ fn producers(
     };
     let produce = |worker| {
         let (run, attendance, shared) = (run.clone(), attendance.clone(), shared.clone());
-        let station = station(devices, worker);
+        let (station, runner) = (station(devices, worker), Arc::new(script.clone()));
         thread::spawn(move || {
-            let runner = Arc::new(Script(fails));
             let producer = Producer::new(runner, station, shared, &Wanted::all()).unwrap();
             // Not the model's, so nothing may wait for it.
             let (sender, runs) = crossbeam_channel::bounded(1);
@@ -208,7 +229,7 @@ fn consume(run: &Run<Script>, window: usize) -> Vec<(u64, bool)> {
     seen
 }
 
-fn all_ok_but(items: u64, failed: &[u64]) -> Vec<(u64, bool)> {
+pub(super) fn all_ok_but(items: u64, failed: &[u64]) -> Vec<(u64, bool)> {
     (0..items).map(|item| (item, !failed.contains(&item))).collect()
 }
 
