@@ -48,7 +48,7 @@ impl Heats {
     }
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     let low = if values.len() % 2 == 1 { middle } else { middle - 1 };

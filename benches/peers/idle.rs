@@ -8,6 +8,7 @@ use gangline::BoxError;
 
 use crate::gangs::{Gang, Sum};
 use crate::options::Options;
+use crate::processor::process_time;
 use crate::report::{Promise, Report, Table, time};
 use crate::work::Work;
 
@@ -49,16 +50,4 @@ fn used_in_a_pause(
     let sum = gang.build(Sum(work), threads)?.run((0..ITEMS).chain(pausing))?;
     assert_eq!(sum, work.sum(ITEMS + 1), "the sum of {}", gang.name());
     Ok(used)
-}
-
-/// What all threads of this process have used.
-#[cfg(unix)]
-fn process_time() -> Option<Duration> {
-    use rustix::time::{ClockId, clock_gettime};
-    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).ok()
-}
-
-#[cfg(not(unix))]
-fn process_time() -> Option<Duration> {
-    None
 }

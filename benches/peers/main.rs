@@ -11,11 +11,13 @@ mod gangs;
 mod idle;
 mod machine;
 mod memory;
+mod observed;
 mod options;
 mod ownership;
 mod pause;
 mod placement;
 mod plot;
+mod processor;
 mod promises;
 mod report;
 mod skew;
@@ -69,6 +71,7 @@ fn measure(options: &Options) -> Result<(), BoxError> {
             Section::Skew => skew::measure(options, &mut report)?,
             Section::Idle => idle::measure(options, &mut report)?,
             Section::Ownership => ownership::measure(options, &mut report)?,
+            Section::Observed => observed::measure(options, &mut report)?,
             Section::Memory => memory::measure(options, &mut report)?,
         }
     }

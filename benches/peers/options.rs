@@ -14,7 +14,7 @@ cargo bench --bench peers -- [OPTIONS]
 
   --quick            fewer rounds and items: under a minute
   --rows LIST        amounts of work per item: none,60ns,1us,10us,10ns,200ns,5us,100us
-  --sections LIST    throughput,speedup,slow-item,pause,skew,idle,ownership,memory
+  --sections LIST    throughput,speedup,slow-item,pause,skew,idle,ownership,observed,memory
   --threads N        producers, and threads of the peers (2)
   --rounds N         measure everything N times (9; quick: 5)
   --out DIR          draw the plots, as SVG, into this folder
@@ -48,6 +48,7 @@ pub enum Section {
     Skew,
     Idle,
     Ownership,
+    Observed,
     Memory,
 }
 
@@ -112,7 +113,7 @@ impl Typed {
 }
 
 impl Section {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Throughput,
         Self::Speedup,
         Self::SlowItem,
@@ -120,6 +121,7 @@ impl Section {
         Self::Skew,
         Self::Idle,
         Self::Ownership,
+        Self::Observed,
         Self::Memory,
     ];
 
@@ -132,6 +134,7 @@ impl Section {
             Self::Skew => "skew",
             Self::Idle => "idle",
             Self::Ownership => "ownership",
+            Self::Observed => "observed",
             Self::Memory => "memory",
         }
     }
