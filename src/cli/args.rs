@@ -1,7 +1,10 @@
 //! What is typed.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
@@ -62,6 +65,20 @@ pub(super) struct Run {
     pub(super) record: Record,
     #[command(flatten)]
     pub(super) warm: WarmArgs,
+}
+
+impl Run {
+    /// Whether its inputs are what a person types at a terminal.
+    pub(super) fn reads_terminal(&self) -> bool {
+        let Inputs { input, csv, job_file, .. } = &self.inputs;
+        if job_file.is_some() || self.command.iter().any(|word| word == ":::") {
+            return false;
+        }
+        match input.as_ref().or(csv.as_ref()).filter(|path| *path != Path::new("-")) {
+            Some(path) => fs::metadata(path).is_ok_and(|file| file.file_type().is_char_device()),
+            None => io::stdin().is_terminal(),
+        }
+    }
 }
 
 #[derive(Debug, Args)]

@@ -46,6 +46,23 @@ struct Room {
     wanted: u64,
 }
 
+/// Writes behind what was captured.
+struct Appending<'a> {
+    captured: &'a mut Captured,
+    spill: &'a Arc<Spill>,
+}
+
+impl Write for Appending<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.captured.push(self.spill, bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Captured {
     pub(super) fn push(&mut self, spill: &Arc<Spill>, bytes: &[u8]) -> io::Result<()> {
         let room = IN_MEMORY.saturating_sub(self.head.len());
@@ -61,6 +78,11 @@ impl Captured {
         let kept = self.rest.get_or_insert_with(|| Rest::new(spill));
         kept.push(piece);
         Ok(())
+    }
+
+    /// Adds all of another.
+    pub(super) fn append(&mut self, spill: &Arc<Spill>, other: &Captured) -> io::Result<()> {
+        other.write_to(&mut Appending { captured: self, spill })
     }
 
     pub(super) fn len(&self) -> u64 {

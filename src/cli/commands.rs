@@ -72,7 +72,8 @@ impl Commands {
         let (started, clock) = (SystemTime::now(), Instant::now());
         let (result, printed) = self.start(slot, worker, place, words);
         let (took, printed) = (clock.elapsed(), Mutex::new(printed));
-        Outcome { number: job.number, command, attempts: attempt, result, started, took, printed }
+        let (number, key) = (job.number, job.key());
+        Outcome { number, key, command, attempts: attempt, result, started, took, printed }
     }
 
     fn start(

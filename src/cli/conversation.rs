@@ -37,6 +37,8 @@ pub(super) enum Silence {
     Ended(End),
     /// It closed its standard output, and did not end.
     Closed,
+    /// It closed its standard input before it had read its line, and did not end.
+    Deaf,
     /// It took longer than this.
     TimedOut(Duration),
     /// The line was longer than is allowed.
@@ -74,11 +76,12 @@ impl Conversation {
         mut command: Command,
     ) -> io::Result<Conversation> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let place = groups.place(worker);
         let mut child = command.process_group(0).spawn()?;
         let pid = Pid::from_child(&child);
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let leader = Leader::new(groups, worker, child);
+        let leader = Leader::new(place, child);
         let conversation = Conversation {
             groups: Arc::clone(groups),
             worker,
@@ -107,6 +110,7 @@ impl Conversation {
         let Aside { stderr, spill } = aside;
         let (started, stopped) = (Instant::now(), self.groups.stopped());
         let mut unsaid = line;
+        let mut deaf_at = None;
         loop {
             if let Some(line) = self.line() {
                 return Ok(line);
@@ -122,6 +126,12 @@ impl Conversation {
                 Some(limit) if running >= limit => return Err(Silence::TimedOut(limit)),
                 limit => limit.map(|limit| limit - running),
             };
+            // It may be about to end, and to say why.
+            let patience = deaf_at.map(|since: Instant| LAST_WORDS.saturating_sub(since.elapsed()));
+            if patience.is_some_and(|patience| patience.is_zero()) {
+                return Err(Silence::Deaf);
+            }
+            let left = left.into_iter().chain(patience).min();
             let ready = self.wait(!unsaid.is_empty(), left).map_err(Silence::Failed)?;
             if ready.bell {
                 self.groups.bell(self.worker).silence();
@@ -131,6 +141,9 @@ impl Conversation {
             }
             if ready.stdin {
                 unsaid = self.say(unsaid).map_err(Silence::Failed)?;
+                if self.stdin.is_none() {
+                    deaf_at.get_or_insert_with(Instant::now);
+                }
             }
             let read =
                 if ready.stdout { self.hear().map_err(Silence::Failed)? } else { Heard::Some };
@@ -145,7 +158,8 @@ impl Conversation {
     /// Whether it can be asked: it has not ended, and has said nothing that nobody asked for.
     pub(super) fn is_fit(&self) -> bool {
         let ready = self.wait(false, Some(Duration::ZERO));
-        self.read.is_empty() && ready.is_ok_and(|ready| !ready.process && !ready.stdout)
+        let is_open = self.stdin.is_some() && self.read.is_empty();
+        is_open && ready.is_ok_and(|ready| !ready.process && !ready.stdout)
     }
 
     /// Has it end: by itself if its input has come to an end, else when it is asked to, and after so long by
@@ -210,14 +224,14 @@ impl Conversation {
     }
 
     fn say<'l>(&mut self, line: &'l [u8]) -> io::Result<&'l [u8]> {
-        let Some(stdin) = &mut self.stdin else { return Ok(&[]) };
+        let Some(stdin) = &mut self.stdin else { return Ok(line) };
         match stdin.write(line) {
             Ok(written) => Ok(&line[written..]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(line),
-            // It reads no more. Whether it has ended is seen elsewhere; it may still say why.
+            // It reads no more. Whether it has ended is seen elsewhere.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.stdin = None;
-                Ok(&[])
+                Ok(line)
             }
             Err(error) => Err(error),
         }

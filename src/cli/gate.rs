@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::bell::Bell;
 
-/// Lets jobs be started until it is closed, and then sees when those that were have ended.
+/// Lets jobs be started from when it is opened until it is closed, and then sees when those that were have ended.
 ///
 /// A job is read only when the one before it was started. So at most one is waiting when the gate closes, and
 /// it is the last: no result in order has to wait for it.
@@ -31,12 +31,20 @@ struct State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Passage {
+    /// No job is started yet, since the run may still be refused.
     #[default]
+    Shut,
     Open,
     /// No job is started any more.
     Closed,
     /// And none that was is waited for.
     Abandoned,
+}
+
+impl Passage {
+    fn may_start(self) -> bool {
+        matches!(self, Passage::Shut | Passage::Open)
+    }
 }
 
 /// The turn of one job that was read. Dropped before the job was started, as for one that was done in an earlier
@@ -55,7 +63,7 @@ impl Turn {
             return Admission::Started;
         }
         let mut state = self.gate.state();
-        while state.passage == Passage::Closed {
+        while matches!(state.passage, Passage::Shut | Passage::Closed) {
             state = self.gate.changed.wait(state).expect("nothing panics with the lock held");
         }
         if state.passage == Passage::Abandoned {
@@ -102,27 +110,44 @@ impl Gate {
     /// Waits until another job is wanted; `None` if none ever will be.
     pub(super) fn next_turn(self: &Arc<Self>) -> Option<Arc<Turn>> {
         let mut state = self.state();
-        while state.passage == Passage::Open && state.waiting > 0 {
+        while state.passage.may_start() && state.waiting > 0 {
             state = self.changed.wait(state).expect("nothing panics with the lock held");
         }
-        if state.passage != Passage::Open {
+        if !state.passage.may_start() {
             return None;
         }
         state.waiting += 1;
         Some(Arc::new(Turn { gate: Arc::clone(self), is_started: AtomicBool::new(false) }))
     }
 
+    /// Waits until all that were started have ended, and their outputs are written: whether it is open then.
+    pub(super) fn drain(&self) -> bool {
+        let is_busy = |state: &mut State| state.passage.may_start() && state.started > state.ended;
+        let state = self.changed.wait_while(self.state(), is_busy);
+        state.expect("nothing panics with the lock held").passage.may_start()
+    }
+
+    /// Jobs may be started from now on, unless none may any more.
+    pub(super) fn open(&self) {
+        let mut state = self.state();
+        if state.passage == Passage::Shut {
+            state.passage = Passage::Open;
+        }
+        self.changed.notify_all();
+    }
+
     /// One that was started has ended, and its output was written.
     pub(super) fn end(&self) -> Rest {
         let mut state = self.state();
         state.ended += 1;
+        self.changed.notify_all();
         Gate::rest(&state)
     }
 
     /// Starts nothing any more.
     pub(super) fn close(&self) -> Rest {
         let mut state = self.state();
-        if state.passage == Passage::Open {
+        if state.passage.may_start() {
             state.passage = Passage::Closed;
         }
         self.closing.ring();
@@ -146,7 +171,7 @@ impl Gate {
     }
 
     fn rest(state: &State) -> Rest {
-        match state.passage == Passage::Open || state.started > state.ended {
+        match state.passage.may_start() || state.started > state.ended {
             true => Rest::Some,
             false => Rest::None,
         }
@@ -171,7 +196,44 @@ mod tests {
     use super::*;
 
     fn gate() -> Arc<Gate> {
-        Arc::new(Gate::new().unwrap())
+        let gate = Arc::new(Gate::new().unwrap());
+        gate.open();
+        gate
+    }
+
+    #[test]
+    fn nothing_is_started_before_it_is_opened() {
+        let gate = Arc::new(Gate::new().unwrap());
+        let first = gate.next_turn().unwrap();
+        thread::scope(|scope| {
+            let first = scope.spawn(|| first.start());
+            gate.open();
+            assert_eq!(first.join().unwrap(), Admission::Started);
+        });
+    }
+
+    #[test]
+    fn what_was_never_opened_can_be_closed() {
+        let gate = Arc::new(Gate::new().unwrap());
+        let first = gate.next_turn().unwrap();
+        assert_eq!(gate.close(), Rest::None);
+        gate.open();
+        gate.abandon();
+        assert_eq!(first.start(), Admission::Refused);
+    }
+
+    #[test]
+    fn it_is_drained_when_what_was_started_has_ended() {
+        let gate = gate();
+        gate.next_turn().unwrap().start();
+        let _next = gate.next_turn().unwrap();
+        thread::scope(|scope| {
+            let drained = scope.spawn(|| gate.drain());
+            gate.end();
+            assert!(drained.join().unwrap());
+        });
+        gate.close();
+        assert!(!gate.drain(), "whoever is told has nothing more to say");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Jobs that are read only when they are wanted.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -30,8 +30,12 @@ impl Iterator for Gated {
 
     fn next(&mut self) -> Option<Self::Item> {
         let turn = self.gate.next_turn()?;
-        let job = self.jobs.next()?;
-        Some(job.map(|job| Job { turn: Some(turn), ..job }))
+        match self.jobs.next()? {
+            Ok(job) => Some(Ok(Job { turn: Some(turn), ..job })),
+            // It ends the run, and what jobs print that come in any order is dropped then. Of a run that is being
+            // ended it is no error: the input was cut off in the middle.
+            Err(error) => self.gate.drain().then_some(Err(error)),
+        }
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -53,6 +57,12 @@ impl UntilClosed {
             None => File::from(io::stdin().as_fd().try_clone_to_owned()?),
         };
         Ok(UntilClosed { file, gate: Arc::clone(gate) })
+    }
+}
+
+impl UntilClosed {
+    pub(super) fn is_terminal(&self) -> bool {
+        self.file.is_terminal()
     }
 }
 

@@ -23,11 +23,20 @@ pub(super) struct Groups {
 
 #[derive(Debug)]
 struct State {
-    groups: Vec<Option<Pid>>,
+    seats: Vec<Seat>,
     wish: Wish,
     stopped_at: Option<Instant>,
     /// How long all of them were stopped.
     stopped: Duration,
+}
+
+/// What a worker has running.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seat {
+    Free,
+    /// A process is being started: nobody has its number yet.
+    Starting,
+    Taken(Pid),
 }
 
 /// What is to become of the jobs that run.
@@ -40,34 +49,32 @@ pub(super) enum Wish {
     Kill,
 }
 
+/// A place for a process that is being started, which is free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    groups: Arc<Groups>,
+    worker: usize,
+}
+
 /// A group that is among those that run, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Member {
-    groups: Arc<Groups>,
-    worker: usize,
+    _place: Place,
     pid: Pid,
 }
 
 impl Groups {
     pub(super) fn new(workers: usize) -> io::Result<Arc<Groups>> {
         let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
-        let groups = vec![None; workers];
-        let state = State { groups, wish: Wish::GoOn, stopped_at: None, stopped: Duration::ZERO };
+        let seats = vec![Seat::Free; workers];
+        let state = State { seats, wish: Wish::GoOn, stopped_at: None, stopped: Duration::ZERO };
         Ok(Arc::new(Groups { state: Mutex::new(state), left: Condvar::new(), bells: bells? }))
     }
 
-    /// Adds a process that was just started as the leader of a group.
-    pub(super) fn enter(self: &Arc<Self>, worker: usize, pid: Pid) -> Member {
-        let mut state = self.state();
-        state.groups[worker] = Some(pid);
-        // What was sent to all before it came.
-        if state.wish == Wish::Kill {
-            send(pid, Signal::KILL);
-        }
-        if state.stopped_at.is_some() {
-            send(pid, Signal::STOP);
-        }
-        Member { groups: Arc::clone(self), worker, pid }
+    /// To be called before a process is started, so that whoever waits for all waits for that one too.
+    pub(super) fn place(self: &Arc<Self>, worker: usize) -> Place {
+        self.state().seats[worker] = Seat::Starting;
+        Place { groups: Arc::clone(self), worker }
     }
 
     pub(super) fn bell(&self, worker: usize) -> &Bell {
@@ -116,7 +123,7 @@ impl Groups {
 
     /// Waits until none is left of those that were killed, or for so long.
     pub(super) fn wait_until_empty(&self, longest: Duration) {
-        let is_left = |state: &mut State| state.groups.iter().any(Option::is_some);
+        let is_left = |state: &mut State| state.seats.iter().any(|seat| *seat != Seat::Free);
         let waited = self.left.wait_timeout_while(self.state(), longest, is_left);
         drop(waited.expect("nothing panics with the lock held"));
     }
@@ -133,7 +140,28 @@ impl Groups {
 
 impl State {
     fn send(&self, signal: Signal) {
-        self.groups.iter().flatten().for_each(|pid| send(*pid, signal));
+        for seat in &self.seats {
+            if let Seat::Taken(pid) = seat {
+                send(*pid, signal);
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Adds a process that was just started as the leader of a group.
+    pub(super) fn enter(self, pid: Pid) -> Member {
+        let mut state = self.groups.state();
+        state.seats[self.worker] = Seat::Taken(pid);
+        // What was sent to all before it came.
+        if state.wish == Wish::Kill {
+            send(pid, Signal::KILL);
+        }
+        if state.stopped_at.is_some() {
+            send(pid, Signal::STOP);
+        }
+        drop(state);
+        Member { _place: self, pid }
     }
 }
 
@@ -143,9 +171,9 @@ impl Member {
     }
 }
 
-impl Drop for Member {
+impl Drop for Place {
     fn drop(&mut self) {
-        self.groups.state().groups[self.worker] = None;
+        self.groups.state().seats[self.worker] = Seat::Free;
         self.groups.left.notify_all();
     }
 }

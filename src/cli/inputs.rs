@@ -51,13 +51,8 @@ pub(super) fn arguments(arguments: Vec<OsString>, command: Arc<Template>) -> Job
 }
 
 /// The lines of a file, or of standard input.
-pub(super) fn lines(
-    path: Option<&Path>,
-    separator: Separator,
-    gate: &Arc<Gate>,
-    command: Arc<Template>,
-) -> Result<Jobs, InputError> {
-    Ok(jobs(Lines::open(path, separator, gate)?, command))
+pub(super) fn lines(lines: Lines, command: Arc<Template>) -> Jobs {
+    jobs(lines, command)
 }
 
 fn jobs(
@@ -188,6 +183,11 @@ impl Lines {
             }
             Err(error) => Err(InputError { source: name, problem: Problem::Io(error) }),
         }
+    }
+
+    /// Whether a person types them.
+    pub(super) fn are_typed(&self) -> bool {
+        self.reader.get_ref().is_terminal()
     }
 
     fn read(&mut self) -> Result<Option<OsString>, Problem> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::thread;
 
-use super::gate::Admission;
+use super::gate::{Admission, Gate};
 use super::job::Job;
 use super::lane::{Lane, Lanes};
 use super::outcome::{JobFailed, Outcome};
@@ -36,7 +36,7 @@ impl<W: Work> Runner for JobRunner<W> {
     type Input = Job;
     type Output = Arc<Outcome>;
     type ProducerState = W::State;
-    type ConsumerState = ();
+    type ConsumerState = Writing;
     type Summary = ();
 
     fn producer_init(&self, _: &ProducerContext<'_>) -> Result<W::State> {
@@ -50,6 +50,7 @@ impl<W: Work> Runner for JobRunner<W> {
         job: Job,
     ) -> Result<Arc<Outcome>> {
         let _hold = Hold(&self.lanes);
+        self.lanes.spare_results(&job);
         if job.start() == Admission::Refused {
             return Err(NOT_STARTED.into());
         }
@@ -66,20 +67,26 @@ impl<W: Work> Runner for JobRunner<W> {
         Ok(())
     }
 
-    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
-        Ok(())
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Writing> {
+        self.lanes.begin_one();
+        Ok(Writing(Arc::clone(&self.lane.gate)))
     }
 
     fn consumer_work(
         &self,
         _: &ConsumerContext<'_>,
-        (): &mut (),
+        _: &mut Writing,
         outcome: Arc<Outcome>,
     ) -> Result<()> {
         self.write(&outcome)
     }
 
-    fn consumer_skipped(&self, _: &ConsumerContext<'_>, (): &mut (), error: &Error) -> Result<()> {
+    fn consumer_skipped(
+        &self,
+        _: &ConsumerContext<'_>,
+        _: &mut Writing,
+        error: &Error,
+    ) -> Result<()> {
         let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
         let Some(JobFailed(outcome)) = source else { return Ok(()) };
         self.write(outcome)?;
@@ -88,7 +95,20 @@ impl<W: Work> Runner for JobRunner<W> {
         Ok(())
     }
 
-    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
+    fn consumer_flush(&self, _: &ConsumerContext<'_>, _: &mut Writing) -> Result<()> {
+        match &self.lanes.shared.results {
+            None => Ok(()),
+            Some(results) => results.sync().map_err(|error| {
+                let text = error.to_string();
+                self.lanes
+                    .shared
+                    .fail_output("the results of jobs cannot be put on the disk", error);
+                text.into()
+            }),
+        }
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, _: Writing) -> Result<()> {
         Ok(())
     }
 }
@@ -115,6 +135,16 @@ impl<W> JobRunner<W> {
             self.lanes.give_up();
             text.into()
         })
+    }
+}
+
+/// Somebody writes what jobs print. When nobody does any more, as after a journal that could not be written, no
+/// job waits for its turn, and nobody for input.
+pub(super) struct Writing(Arc<Gate>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.abandon();
     }
 }
 

@@ -1,10 +1,15 @@
 //! A lane: one run of the library, with its own workers.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::error::CliError;
+use super::exit;
 use super::gate::{Gate, Rest};
 use super::groups::Groups;
-use super::halt::Order;
+use super::halt;
+use super::job::Job;
+use super::outcome::on_one_line;
 use super::sequence::Turns;
 use super::shared::Shared;
 use crate::cancel::CancelToken;
@@ -49,9 +54,23 @@ impl Lane {
 pub(super) struct Lanes {
     pub(super) shared: Arc<Shared>,
     pub(super) lanes: Arc<[Lane]>,
+    /// How many of them have begun.
+    begun: Arc<AtomicUsize>,
 }
 
 impl Lanes {
+    pub(super) fn new(shared: Shared, lanes: Vec<Lane>) -> Lanes {
+        Lanes { shared: Arc::new(shared), lanes: lanes.into(), begun: Arc::default() }
+    }
+
+    /// One has its journal and the locks of its GPUs. No job of any is started before all have: a run that is
+    /// refused has done nothing.
+    pub(super) fn begin_one(&self) {
+        if self.begun.fetch_add(1, Ordering::SeqCst) + 1 == self.lanes.len() {
+            self.lanes.iter().for_each(|lane| lane.gate.open());
+        }
+    }
+
     pub(super) fn groups(&self) -> &Groups {
         &self.shared.groups
     }
@@ -61,16 +80,31 @@ impl Lanes {
         self.lanes.iter().for_each(Lane::close);
     }
 
+    /// Starts nothing more where results of another job are in the place of this one's.
+    pub(super) fn spare_results(&self, job: &Job) {
+        let Some(results) = &self.shared.results else { return };
+        if let Some(other) = results.other_in_place_of(job) {
+            let (place, other) = (results.place(job.number), on_one_line(&other));
+            let text = format!(
+                "{} has the results of another input, {other}: with other inputs before it a job has another \
+                 number, so this run needs a --results of its own",
+                place.display()
+            );
+            self.shared.fail(CliError::new(exit::OUTPUT, text));
+            self.close();
+        }
+    }
+
     /// Does what a failure of a job asks for.
-    pub(super) fn obey(&self, order: Order) {
+    pub(super) fn obey(&self, order: halt::Order) {
         match order {
-            Order::GoOn if self.shared.has_failed() => self.close(),
-            Order::GoOn => {}
-            Order::StartNoMore => {
+            halt::Order::GoOn if self.shared.has_failed() => self.close(),
+            halt::Order::GoOn => {}
+            halt::Order::StartNoMore => {
                 self.shared.halt();
                 self.close();
             }
-            Order::EndAll => {
+            halt::Order::EndAll => {
                 self.shared.halt();
                 self.close();
                 self.groups().end_all();

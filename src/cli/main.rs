@@ -3,22 +3,29 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::panic::catch_unwind;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use super::args::{Cli, Run, Subcommands};
 use super::error::{CliError, Context};
+use super::supervisor::Inputs;
 use super::{config, devices, exit, options, report, run, supervisor};
 
 /// The program: reads the arguments of this process, does what they say, and returns what it is to end with.
 /// Its `--help` has the meaning of each status.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
-    let status = start(arguments).unwrap_or_else(|error| {
-        tell(&error);
-        error.exit
-    });
+    // A panic would end it with a number that means something else.
+    let status = match catch_unwind(|| start(arguments)) {
+        Ok(Ok(status)) => status,
+        Ok(Err(error)) => {
+            tell(&error);
+            error.exit
+        }
+        Err(_) => exit::INTERNAL,
+    };
     ExitCode::from(status)
 }
 
@@ -53,7 +60,11 @@ fn start_run(
     }
     let failed =
         |error| CliError::new(exit::INTERNAL, Context::new("the work cannot be started", error));
-    supervisor::supervise(arguments.into_iter().skip(1)).map_err(failed)
+    let inputs = match args.reads_terminal() {
+        true => Inputs::Typed,
+        false => Inputs::Other,
+    };
+    supervisor::supervise(arguments.into_iter().skip(1), inputs).map_err(failed)
 }
 
 /// Help and versions go to standard output and are no failure.

@@ -148,7 +148,9 @@ impl Marks<'_> {
             Some(number) => (number, Ok(Part::Text(inner.to_vec()))),
             None => (inner, Err(Why::NoSuchMark)),
         };
-        let is_number = !number.is_empty() && number.iter().all(u8::is_ascii_digit);
+        let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let part = &number[digits..];
+        let is_number = digits > 0 && [&b""[..], b".", b"/", b"//", b"/."].contains(&part);
         let is_mark = is_number && !self.has_parameters() && self.braced(number).is_none();
         is_mark.then_some(mark)
     }

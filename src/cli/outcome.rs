@@ -12,6 +12,8 @@ use super::process::End;
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) number: u64,
+    /// What the job is known by.
+    pub(super) key: String,
     /// What was started, as it could be typed into a shell.
     pub(super) command: String,
     pub(super) attempts: u32,

@@ -2,15 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::{self, IsTerminal};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::args::Run;
 use super::error::{CliError, Context};
 use super::exit;
 use super::gate::Gate;
-use super::inputs::{self, Jobs, Separator, Table};
+use super::inputs::{self, Jobs, Lines, Separator, Table};
 use super::job::Needs;
 use super::job_file::{JobFile, JobFileError};
 use super::mark::{GpuMark, InputMarks, Marks};
@@ -30,7 +29,7 @@ pub(super) struct Plan {
 /// Where its jobs come from.
 pub(super) enum Source {
     Given(Vec<OsString>, Arc<Template>),
-    Lines(Option<PathBuf>, Separator, Arc<Template>),
+    Lines(Lines, Arc<Template>),
     Table(Table, Arc<Template>),
     JobFile(JobFile),
 }
@@ -93,7 +92,10 @@ impl Plan {
             }
             (None, None) => {
                 let command = template(args, command, InputMarks::Line, gpus)?;
-                Source::Lines(inputs.input.clone(), separator, command)
+                // Before anybody attends to signals: to open a named pipe is to wait for who writes to it.
+                let lines = Lines::open(inputs.input.as_deref(), separator, &gate)
+                    .map_err(|error| CliError::new(exit::INPUT, error))?;
+                Source::Lines(lines, command)
             }
         };
         Ok(Plan { source, slots, gate, needs: Needs::Slot, sends_inputs: args.warm.warm })
@@ -101,13 +103,10 @@ impl Plan {
 
     /// The jobs, which are read while the run lasts.
     pub(super) fn jobs(&mut self) -> Result<Jobs, CliError> {
-        let of_input = |error| CliError::new(exit::INPUT, error);
         let nothing = Source::Given(Vec::new(), Arc::new(Template::default()));
         match std::mem::replace(&mut self.source, nothing) {
             Source::Given(given, command) => Ok(inputs::arguments(given, command)),
-            Source::Lines(path, separator, command) => {
-                inputs::lines(path.as_deref(), separator, &self.gate, command).map_err(of_input)
-            }
+            Source::Lines(lines, command) => Ok(inputs::lines(lines, command)),
             Source::Table(table, command) => Ok(table.jobs(command)),
             Source::JobFile(file) => file.jobs(self.needs).map_err(of_job_file),
         }
@@ -124,22 +123,24 @@ impl Plan {
     /// Whether jobs differ at all: else an input was given and forgotten.
     pub(super) fn differs_by_job(&self) -> bool {
         match &self.source {
-            Source::Given(_, command)
-            | Source::Lines(_, _, command)
-            | Source::Table(_, command) => command.differs_by_job() || self.sends_inputs,
+            Source::Given(_, command) | Source::Lines(_, command) | Source::Table(_, command) => {
+                command.differs_by_job() || self.sends_inputs
+            }
             Source::JobFile(_) => true,
         }
     }
 
     /// Whether it reads what a person types.
     pub(super) fn reads_terminal(&self) -> bool {
-        matches!(&self.source, Source::Lines(None, ..)) && io::stdin().is_terminal()
+        matches!(&self.source, Source::Lines(lines, _) if lines.are_typed())
     }
 
     /// The numbers of its jobs, where several lanes share a file.
     pub(super) fn numbers(&self) -> Result<Box<dyn Iterator<Item = u64> + Send>, CliError> {
         match &self.source {
             Source::JobFile(file) => {
+                // Behind no gate that closes: what was started has its place also then.
+                let file = file.behind(&new_gate()?);
                 let jobs = file.jobs(self.needs).map_err(of_job_file)?;
                 Ok(Box::new(jobs.map_while(|job| job.ok().map(|job| job.number))))
             }

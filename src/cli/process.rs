@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
-use super::groups::{Groups, Member, Wish};
+use super::groups::{Groups, Member, Place, Wish};
 use super::readiness::ready;
 
 /// How a process ended.
@@ -49,6 +49,12 @@ pub(super) struct Limits<'a> {
     pub(super) output: Option<u64>,
 }
 
+impl Limits<'_> {
+    fn passed_by(&self, printed: u64) -> Option<End> {
+        self.output.filter(|most| printed > *most).map(End::PrintedTooMuch)
+    }
+}
+
 /// A grandchild that outlives the job may still hold its streams: so long they are read on.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
@@ -67,10 +73,11 @@ pub(super) fn run(
     let Nursery { groups, worker, kill_after, buffer } = nursery;
     buffer.resize(BUFFER, 0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let place = groups.place(worker);
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let mut leader = Leader::new(groups, worker, child);
+    let mut leader = Leader::new(place, child);
     let mut watch = Watch {
         started: Instant::now(),
         stopped_before: groups.stopped(),
@@ -86,12 +93,15 @@ pub(super) fn run(
     };
     let member = leader.member().expect("it has not been waited for");
     let read = watch.attend(member, limits, buffer, sink);
-    let ending = watch.ending;
+    let (ending, printed) = (watch.ending, watch.printed);
     drop(watch);
     let end = match (ending, end_of(leader.end()?)) {
         (Some(ending), _) => ending.why,
-        (None, End::Signalled(_)) if groups.wish() == Wish::Kill => End::Halted,
-        (None, end) => end,
+        // It ended before it could be made to.
+        (None, end) => limits.passed_by(printed).unwrap_or(match end {
+            End::Signalled(_) if groups.wish() == Wish::Kill => End::Halted,
+            end => end,
+        }),
     };
     Ok((end, read))
 }
@@ -104,8 +114,8 @@ pub(super) struct Leader {
 }
 
 impl Leader {
-    pub(super) fn new(groups: &Arc<Groups>, worker: usize, child: Child) -> Leader {
-        let member = groups.enter(worker, Pid::from_child(&child));
+    pub(super) fn new(place: Place, child: Child) -> Leader {
+        let member = place.enter(Pid::from_child(&child));
         Leader { child, member: Some(member) }
     }
 
@@ -230,11 +240,11 @@ impl Watch<'_> {
         let why = match (self.groups.wish(), (limits.time)()) {
             (Wish::End | Wish::Kill, _) => End::Halted,
             (Wish::GoOn, Some(limit)) if self.running() >= limit => End::TimedOut(limit),
-            _ if limits.output.is_some_and(|most| self.printed > most) => {
-                End::PrintedTooMuch(limits.output.unwrap_or_default())
-            }
-            _ if untold => End::Halted,
-            _ => return,
+            _ => match limits.passed_by(self.printed) {
+                Some(end) => end,
+                None if untold => End::Halted,
+                None => return,
+            },
         };
         self.ending = Some(Ending { why, kill_at: Some(Instant::now() + self.kill_after) });
         member.send(Signal::TERM);

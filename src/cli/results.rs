@@ -5,19 +5,26 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{CWD, RenameFlags, renameat_with, syncfs};
 use serde::Serialize;
 
+use super::job::Job;
+use super::joblog::Existing;
 use super::outcome::{Outcome, Printed};
 
 /// A directory with one for each job, named by the job's number. It holds the files `stdout`, `stderr` and
 /// `job.json`, and is there as a whole or not at all.
 #[derive(Debug)]
-pub(super) struct Results(PathBuf);
+pub(super) struct Results {
+    directory: PathBuf,
+    /// Whether those of an earlier run are replaced, or are as good as those of this one.
+    existing: Existing,
+}
 
 #[derive(Serialize)]
 struct Summary<'a> {
     number: u64,
+    input: &'a str,
     command: &'a str,
     attempts: u32,
     exit_code: Option<i32>,
@@ -29,13 +36,35 @@ struct Summary<'a> {
 }
 
 impl Results {
-    pub(super) fn new(directory: &Path) -> io::Result<Results> {
+    pub(super) fn new(directory: &Path, existing: Existing) -> io::Result<Results> {
         fs::create_dir_all(directory)?;
-        Ok(Results(directory.to_owned()))
+        Ok(Results { directory: directory.to_owned(), existing })
+    }
+
+    /// The input of another job, whose results are in the place of this one's and would be lost: a run that goes
+    /// on with an earlier one knows jobs by what they are, and places have their numbers.
+    pub(super) fn other_in_place_of(&self, job: &Job) -> Option<String> {
+        if self.existing == Existing::Replace {
+            return None;
+        }
+        let summary = fs::read(self.place(job.number).join("job.json")).ok()?;
+        let summary: serde_json::Value = serde_json::from_slice(&summary).ok()?;
+        let input = summary.get("input")?.as_str()?;
+        (input != job.key()).then(|| input.to_owned())
+    }
+
+    /// Has all that was written be on the disk.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        // One call for all jobs of a commit: a call for each file would take longer than most of them.
+        Ok(syncfs(File::open(&self.directory)?)?)
+    }
+
+    pub(super) fn place(&self, number: u64) -> PathBuf {
+        self.directory.join(number.to_string())
     }
 
     pub(super) fn write(&self, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
-        let unfinished = tempfile::Builder::new().prefix(".job-").tempdir_in(&self.0)?;
+        let unfinished = tempfile::Builder::new().prefix(".job-").tempdir_in(&self.directory)?;
         let path = unfinished.path();
         write(&path.join("stdout"), |file| printed.stdout.write_to(file))?;
         write(&path.join("stderr"), |file| printed.stderr.write_to(file))?;
@@ -44,7 +73,7 @@ impl Results {
             file.write_all(&summary)?;
             file.write_all(b"\n")
         })?;
-        let place = self.0.join(outcome.number.to_string());
+        let place = self.place(outcome.number);
         match fs::rename(path, &place) {
             // It was moved, so there is nothing to remove.
             Ok(()) => drop(unfinished.keep()),
@@ -63,6 +92,7 @@ impl<'a> Summary<'a> {
         let (code, signal) = outcome.result.codes();
         Summary {
             number: outcome.number,
+            input: &outcome.key,
             command: &outcome.command,
             attempts: outcome.attempts,
             exit_code: (signal == 0 && code >= 0).then_some(code),

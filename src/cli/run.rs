@@ -54,9 +54,10 @@ pub(super) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
     attendant.attend_to(&lanes);
     warn(&lanes, &plans);
     let ends = run_lanes(args, &lanes, plans);
-    let signalled = attendant.exit();
+    let concluded = conclude(args, &lanes, ends, attendant.exit());
+    // Last, so that a signal also ends a process that writes its report to somebody who does not read.
     drop(attendant);
-    conclude(args, &lanes, ends, signalled)
+    concluded
 }
 
 /// How one lane ended.
@@ -68,7 +69,7 @@ struct End {
 fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
     let workers = plans.iter().map(|plan| plan.slots.len()).sum();
     allow_files(workers)?;
-    let shared = Arc::new(shared(args, workers)?);
+    let shared = shared(args, workers)?;
     let mut first_worker = 0;
     let mut lanes = Vec::with_capacity(plans.len());
     for (plan, turns) in plans.iter().zip(turns(args, plans)?) {
@@ -76,7 +77,7 @@ fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
         lanes.push(Lane { gate, token, first_worker, turns });
         first_worker += plan.slots.len();
     }
-    Ok(Lanes { shared, lanes: lanes.into() })
+    Ok(Lanes::new(shared, lanes))
 }
 
 /// Each job needs a few files of this process, and the usual limit is low.
@@ -118,10 +119,9 @@ fn shared(args: &Run, workers: usize) -> Result<Shared, CliError> {
     let joblog = record.joblog.as_deref().map(|path| {
         JobLog::open(path, existing, start).map_err(|error| unwritable(&path.display(), error))
     });
-    let results = output
-        .results
-        .as_deref()
-        .map(|path| Results::new(path).map_err(|error| unwritable(&path.display(), error)));
+    let results = output.results.as_deref().map(|path| {
+        Results::new(path, existing).map_err(|error| unwritable(&path.display(), error))
+    });
     let showing = match output.line_buffer {
         true => Output::Lines,
         false => Output::Whole,
@@ -221,11 +221,13 @@ fn drive<W: Work + 'static>(
     jobs: Jobs,
 ) -> Result<End, CliError> {
     let own = &lanes.lanes[lane];
+    let slots = plan.slots.len();
     let runner = JobRunner { lanes: lanes.clone(), lane: own.clone(), work };
     let mut builder = Pool::builder(runner)
         .devices(plan.slots.devices.clone())
         .order(order(args))
-        .window(args.output.window.unwrap_or(WINDOW.max(plan.slots.len())))
+        // In the library's window is also what runs.
+        .window(args.output.window.unwrap_or(WINDOW).saturating_add(slots))
         .cancel_token(own.token.clone())
         .on_error(OnError::Skip)
         .classify(verdict);
@@ -248,7 +250,11 @@ fn drive<W: Work + 'static>(
     if args.record.eta {
         builder = builder.observer(Progress::new().failures(0).producers(0));
     }
-    let mut pool = builder.build().map_err(of_run)?;
+    let mut pool = match builder.build() {
+        // By a signal, or because another lane has failed.
+        Err(error) if error.is_cancelled() => return Ok(End { result: Ok(()), report: None }),
+        built => built.map_err(of_run)?,
+    };
     let result = pool.try_run(Gated::new(jobs, Arc::clone(&own.gate)));
     let report = (!args.record.report.is_empty()).then(|| pool.report());
     let closed = pool.close();
@@ -353,12 +359,16 @@ fn tell(lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
 fn dry_run(args: &Run, plans: Vec<Plan>) -> Result<u8, CliError> {
     let hidden = hidden(&plans);
     let mut lanes = Vec::with_capacity(plans.len());
+    let mut first_worker = 0;
     for mut plan in plans {
         let slots = plan.slots.given(hidden)?;
+        let first = first_worker;
+        first_worker += slots.len();
         let most = if args.warm.warm { slots.len() } else { usize::MAX };
         let jobs = plan.jobs()?.take(most).enumerate();
-        let lines = jobs
-            .map(move |(turn, job)| Ok::<_, CliError>(line(job.map_err(of_input)?, &slots, turn)));
+        let lines = jobs.map(move |(turn, job)| {
+            Ok::<_, CliError>(line(job.map_err(of_input)?, &slots, first, turn))
+        });
         lanes.push(lines.peekable());
     }
     let mut stdout = io::stdout().lock();
@@ -378,10 +388,10 @@ fn dry_run(args: &Run, plans: Vec<Plan>) -> Result<u8, CliError> {
     Ok(exit::OK)
 }
 
-fn line(job: Job, slots: &[Slot], turn: usize) -> (u64, String) {
-    let worker = turn % slots.len();
-    let given = slots[worker].given(&job.command);
-    let mut words = job.words(&given.ids, worker, 1);
+fn line(job: Job, slots: &[Slot], first_worker: usize, turn: usize) -> (u64, String) {
+    let slot = turn % slots.len();
+    let given = slots[slot].given(&job.command);
+    let mut words = job.words(&given.ids, first_worker + slot, 1);
     words.set_first(&given.variables);
     (job.number, words.quoted())
 }

@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -29,6 +30,10 @@ pub(super) struct Attendant {
     /// What the program ends with because of a signal; 0 for none.
     exit: Arc<AtomicU8>,
     lanes: Arc<OnceLock<Lanes>>,
+    /// What is said of signals is said by a thread of its own: it may be said to somebody who does not read, and
+    /// the one that attends to signals may be the last that can end the process.
+    teller: Option<JoinHandle<()>>,
+    words: Sender<Option<String>>,
 }
 
 /// What signals to this process mean.
@@ -76,6 +81,7 @@ struct Watch {
     /// Readable when the supervisor has died.
     supervisor: Option<OwnedFd>,
     exit: Arc<AtomicU8>,
+    words: Sender<Option<String>>,
     interrupted: bool,
     /// When the jobs that still run are ended.
     patience: Option<Instant>,
@@ -98,12 +104,18 @@ impl Attendant {
         let mut ids = Vec::new();
         let signals = signals(&mut ids)?;
         let lanes: Arc<OnceLock<Lanes>> = Arc::default();
+        let (words, said) = channel();
+        let teller = thread::Builder::new().name("gangline-words".into()).spawn({
+            let lanes = Arc::clone(&lanes);
+            move || tell(&said, &lanes)
+        })?;
         let watch = Watch {
             lanes: Arc::clone(&lanes),
             quit: Arc::clone(&quit),
             signals,
             supervisor: supervisor.and_then(Pid::from_raw).map(watched).transpose()?,
             exit: Arc::clone(&exit),
+            words: words.clone(),
             interrupted: false,
             patience: None,
             last_moment: None,
@@ -115,7 +127,7 @@ impl Attendant {
                 unregister(id);
             }
         })?;
-        Ok(Attendant { quit, thread: Some(thread), exit, lanes })
+        Ok(Attendant { quit, thread: Some(thread), exit, lanes, teller: Some(teller), words })
     }
 
     /// From now on signals are for the jobs of these.
@@ -131,9 +143,23 @@ impl Attendant {
 
 impl Drop for Attendant {
     fn drop(&mut self) {
+        // First: as long as it writes, a signal may have to end the process.
+        let _ = self.words.send(None);
+        if let Some(teller) = self.teller.take() {
+            teller.join().expect("the thread does not panic");
+        }
         self.quit.ring();
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the thread does not panic");
+        }
+    }
+}
+
+/// Says what there is to say, until there is nothing more.
+fn tell(said: &Receiver<Option<String>>, lanes: &OnceLock<Lanes>) {
+    while let Ok(Some(text)) = said.recv() {
+        if let Some(lanes) = lanes.get() {
+            lanes.shared.terminal.tell(&text);
         }
     }
 }
@@ -163,7 +189,18 @@ fn signals(ids: &mut Vec<SigId>) -> io::Result<Vec<(Meaning, UnixStream)>> {
         ids.push(pipe::register(signal, writer)?);
         Ok((meaning, reader))
     };
-    MEANINGS.into_iter().filter(|(signal, _)| !is_ignored(*signal)).map(register).collect()
+    MEANINGS
+        .into_iter()
+        .filter(|(signal, meaning)| meaning.is_private() || !is_ignored(*signal))
+        .map(register)
+        .collect()
+}
+
+impl Meaning {
+    /// It comes from the supervisor alone, so nobody can want it to be ignored; whoever does inherits it.
+    fn is_private(self) -> bool {
+        matches!(self, Meaning::Interrupt | Meaning::Terminate | Meaning::Quit | Meaning::Stop)
+    }
 }
 
 impl Watch {
@@ -243,7 +280,8 @@ impl Watch {
     }
 
     fn tell(&self, text: &str) {
-        self.lanes().shared.terminal.try_tell(text);
+        // It is there until this thread is asked to end.
+        let _ = self.words.send(Some(text.to_owned()));
     }
 
     fn lanes(&self) -> &Lanes {

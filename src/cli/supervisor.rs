@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, IsTerminal};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -20,43 +20,77 @@ use signal_hook::iterator::Signals;
 use super::exit;
 use super::signals::{INTERRUPT, QUIT, STOP, TERMINATE, is_ignored};
 
+/// Where inputs come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Inputs {
+    /// A person types them at a terminal.
+    Typed,
+    Other,
+}
+
 /// Runs this program again with the same arguments, and returns what that ended with.
 ///
 /// Whoever dies without a word, be it by `kill -9`, cannot take its jobs along. So there are two: when the
 /// one that has the jobs dies they become children of this one, however they were started, and are killed;
 /// when this one dies the other sees it, and ends. A job's own number would not do: between the start of a
 /// process and the moment where anybody else could know of it, its parent may die.
-pub(super) fn supervise(arguments: impl Iterator<Item = OsString>) -> io::Result<u8> {
+pub(super) fn supervise(
+    arguments: impl Iterator<Item = OsString>,
+    inputs: Inputs,
+) -> io::Result<u8> {
     set_child_subreaper(Some(getpid()))?;
     let wanted = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGCHLD];
-    let mut signals = Signals::new(wanted.into_iter().filter(|signal| !is_ignored(*signal)))?;
+    // The end of a child is no signal that anybody could want to be ignored; whoever does inherits it.
+    let is_wanted = |signal: &i32| *signal == SIGCHLD || !is_ignored(*signal);
+    let mut signals = Signals::new(wanted.into_iter().filter(is_wanted))?;
     // By its own name, so that it is called so where processes are listed.
     let program = env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let mut command = Command::new(program);
     command.arg("--supervisor").arg(getpid().as_raw_pid().to_string()).args(arguments);
     // In a group of its own it lives on when somebody kills the whole group, and sees that this one is dead. But
     // only the group in the foreground may read from a terminal.
-    if !io::stdin().is_terminal() {
+    if inputs == Inputs::Other {
         command.process_group(0);
     }
     let engine = Pid::from_child(&command.spawn()?);
+    let mut killing = Killing::default();
     // One that has ended by now has sent a signal, which waits.
     for signal in signals.forever() {
         match signal {
-            SIGINT => send(engine, INTERRUPT),
+            SIGINT => {
+                killing.interrupt();
+                send(engine, INTERRUPT);
+            }
             SIGTERM => send(engine, TERMINATE),
             SIGHUP => send(engine, Signal::HUP),
-            SIGQUIT => send(engine, QUIT),
+            SIGQUIT => {
+                killing.is_asked_for = true;
+                send(engine, QUIT);
+            }
             SIGTSTP => stop_with(engine),
             SIGCONT => send(engine, Signal::CONT),
             _ => {
                 if let Some(status) = reap(engine)? {
-                    return Ok(exit_of(status));
+                    return Ok(exit_of(status, killing));
                 }
             }
         }
     }
     Err(io::Error::other("signals came to an end"))
+}
+
+/// Whether all jobs are to be killed, in which case the other does not wait long for those that are being started.
+#[derive(Debug, Clone, Copy, Default)]
+struct Killing {
+    is_interrupted: bool,
+    is_asked_for: bool,
+}
+
+impl Killing {
+    fn interrupt(&mut self) {
+        self.is_asked_for |= self.is_interrupted;
+        self.is_interrupted = true;
+    }
 }
 
 /// Stops when the other has stopped, with all of its jobs.
@@ -81,9 +115,10 @@ fn reap(engine: Pid) -> io::Result<Option<WaitStatus>> {
     }
 }
 
-fn exit_of(status: WaitStatus) -> u8 {
+fn exit_of(status: WaitStatus, killing: Killing) -> u8 {
+    let is_calm = |code| code != i32::from(exit::INTERNAL) && !killing.is_asked_for;
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) if code != i32::from(exit::INTERNAL) => code as u8,
+        (Some(code), _) if is_calm(code) => code as u8,
         (code, signal) => {
             // Its jobs are children of this process by now.
             kill_children();

@@ -67,25 +67,13 @@ impl Terminal {
     /// Writes some of what a job prints.
     pub(super) fn write(&self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
         let _turn = self.turn();
-        self.write_now(channel, bytes)
-    }
-
-    /// The same, for whoever has the turn.
-    fn write_now(&self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
         self.on_screen(|| self.write_to(channel, |writer| writer.write_all(bytes)))
     }
 
     /// Says something itself.
     pub(super) fn tell(&self, line: &str) {
         // There is nobody to tell that nobody can be told.
-        let _ = self.write(Channel::Stderr, told(line).as_bytes());
-    }
-
-    /// The same, but not where somebody writes who may be held up for ever.
-    pub(super) fn try_tell(&self, line: &str) {
-        if let Ok(_turn) = self.turn.try_lock() {
-            let _ = self.write_now(Channel::Stderr, told(line).as_bytes());
-        }
+        let _ = self.write(Channel::Stderr, format!("gangline: {line}\n").as_bytes());
     }
 
     fn on_screen(&self, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
@@ -118,10 +106,6 @@ impl Terminal {
     fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().expect("nothing panics with the lock held")
     }
-}
-
-fn told(line: &str) -> String {
-    format!("gangline: {line}\n")
 }
 
 /// Shows control characters, and bytes that are no text, as escapes; line ends and tabs stay.

@@ -97,7 +97,7 @@ impl Warm {
         let mut ended_at = None;
         loop {
             let Some((seat, mut worker)) = self.bench.take(slot, ended_at) else {
-                return self.outcome(slot, job, attempt, JobResult::WorkerFailed(NONE_LEFT.into()));
+                return self.outcome(slot, job, attempt, JobResult::WorkerFailed(GIVEN_UP.into()));
             };
             let outcome = self.attempt(seat, &mut worker, job, attempt);
             let was_ready = worker.unready == 0;
@@ -160,6 +160,7 @@ impl Warm {
         let words = job.words(&self.given(slot, job).ids, self.number(slot), 1);
         Outcome {
             number: job.number,
+            key: job.key(),
             command: format!("{} < {}", words.quoted(), job.key()),
             attempts,
             result,
@@ -197,7 +198,7 @@ impl Warm {
             Ok(Answer::Error(error)) => Ok(JobResult::Refused(error)),
             Err(violation) => {
                 worker.deaths += 1;
-                Err(self.fail(worker, violation.to_string()))
+                Err(self.fail(worker, violation.to_string(), printed))
             }
         }
     }
@@ -213,7 +214,14 @@ impl Warm {
         match worker.conversation.take_if(|conversation| !conversation.is_fit()) {
             // It has ended since it answered, or has said more than its answer: no fault of this item.
             Some(conversation) => {
-                conversation.end(Ending::Asked, self.lanes.shared.rules.kill_after);
+                let kill_after = self.lanes.shared.rules.kill_after;
+                let (_, said) = conversation.end(Ending::Asked, kill_after);
+                printed.stderr.append(&worker.spill, &said).map_err(JobResult::NotKept)?;
+                let number = self.number(slot);
+                self.lanes.shared.terminal.tell(&format!(
+                    "the worker of slot {number} ended between two items, or said something that nobody had \
+                     asked, and is started again"
+                ));
             }
             None if worker.conversation.is_some() => return Ok(()),
             None => {}
@@ -230,7 +238,7 @@ impl Warm {
         let limit = || Some(self.start_timeout);
         let ready = self.ask(worker, &protocol::line(&hello), &limit, printed).map_err(unready)?;
         protocol::read_ready(&ready)
-            .map_err(|violation| self.fail(worker, violation.to_string()))?;
+            .map_err(|violation| self.fail(worker, violation.to_string(), printed))?;
         worker.unready = 0;
         Ok(())
     }
@@ -246,31 +254,27 @@ impl Warm {
         let conversation = worker.conversation.as_mut().expect("it was started before it is asked");
         match conversation.ask(line, limit, aside) {
             Ok(line) => Ok(line),
-            Err(Silence::Halted) => Err(self.end_worker(worker, JobResult::Ended(End::Halted))),
-            Err(Silence::TimedOut(limit)) => {
-                Err(self.end_worker(worker, JobResult::Ended(End::TimedOut(limit))))
-            }
-            Err(Silence::Ended(end)) => Err(self.fail(worker, format!("{end} before it answered"))),
-            Err(Silence::Closed) => Err(self.fail(worker, "closed its standard output".into())),
-            Err(Silence::TooLong) => {
-                Err(self.fail(worker, "printed a line that does not end".into()))
-            }
-            Err(Silence::Failed(error)) => {
-                Err(self.fail(worker, format!("could not be talked to: {error}")))
-            }
+            Err(silence) => Err(self.end_worker(worker, result_of(silence), printed)),
         }
     }
 
     /// The worker is not fit to go on.
-    fn fail(&self, worker: &mut Worker, why: String) -> JobResult {
-        self.end_worker(worker, JobResult::WorkerFailed(why))
+    fn fail(&self, worker: &mut Worker, why: String, printed: &mut Printed) -> JobResult {
+        self.end_worker(worker, JobResult::WorkerFailed(why), printed)
     }
 
-    fn end_worker(&self, worker: &mut Worker, result: JobResult) -> JobResult {
-        if let Some(conversation) = worker.conversation.take() {
-            conversation.end(Ending::Asked, self.lanes.shared.rules.kill_after);
+    fn end_worker(
+        &self,
+        worker: &mut Worker,
+        result: JobResult,
+        printed: &mut Printed,
+    ) -> JobResult {
+        let Some(conversation) = worker.conversation.take() else { return result };
+        let (_, said) = conversation.end(Ending::Asked, self.lanes.shared.rules.kill_after);
+        match printed.stderr.append(&worker.spill, &said) {
+            Ok(()) => result,
+            Err(error) => JobResult::NotKept(error),
         }
-        result
     }
 
     fn is_to_be_given_up(&self, worker: &Worker) -> bool {
@@ -328,6 +332,7 @@ impl Warm {
 }
 
 const NONE_LEFT: &str = "no worker is left that could be started";
+const GIVEN_UP: &str = "was given up, as all others were";
 
 /// What became of a worker that was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -394,6 +399,19 @@ impl Bench {
     fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
         self.seats.lock().expect("nothing panics with the lock held")
     }
+}
+
+/// What it is for a job that its worker gave no answer.
+fn result_of(silence: Silence) -> JobResult {
+    JobResult::WorkerFailed(match silence {
+        Silence::Halted => return JobResult::Ended(End::Halted),
+        Silence::TimedOut(limit) => return JobResult::Ended(End::TimedOut(limit)),
+        Silence::Ended(end) => format!("{end} before it answered"),
+        Silence::Closed => "closed its standard output".into(),
+        Silence::Deaf => "closed its standard input".into(),
+        Silence::TooLong => "printed a line that does not end".into(),
+        Silence::Failed(error) => format!("could not be talked to: {error}"),
+    })
 }
 
 /// The time that ran out was that for getting ready.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
+use std::process::Command;
 
 use rustix::process::{Signal, kill_process};
 
@@ -46,6 +48,34 @@ fn records_and_lines_of_a_job_file_are_known_by_their_content() {
     run("--journal k --job-file jobs", "a\nb\n");
     place.write("jobs", "echo c\necho b\n# a\n");
     run("--resume --journal k --job-file jobs", "c\n");
+}
+
+#[test]
+fn a_run_that_is_refused_has_started_no_job() {
+    let place = Place::new();
+    place.write("jobs", "--no-gpu touch started\necho a\n");
+    place.write("j", "no journal\n");
+    let ran = place.run_typed("--gpu-list 0 --journal j --job-file jobs");
+    ran.check(105, "");
+    assert!(!place.path("started").exists());
+}
+
+/// The disk is full, and nothing more comes on standard input: nobody has to wait for that.
+#[test]
+fn a_journal_that_cannot_be_written_ends_the_run() {
+    let place = Place::new();
+    let (stdin, mut inputs) = std::io::pipe().unwrap();
+    let program = env!("CARGO_BIN_EXE_gangline");
+    let script = format!("trap '' XFSZ; ulimit -f 8; exec {program} run -j1 --journal j -- true");
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]).current_dir(place.directory()).stdin(stdin);
+    shell.env("TMPDIR", place.path("tmp"));
+    let running = place.start(&mut shell);
+    let lines: String = (0..20).map(|line| format!("{line}{}\n", "x".repeat(1_000))).collect();
+    inputs.write_all(lines.as_bytes()).unwrap();
+    let ran = running.ran();
+    assert_eq!(ran.code, Some(105), "{ran:?}");
+    drop(inputs);
 }
 
 #[test]

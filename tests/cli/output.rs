@@ -210,6 +210,47 @@ fn a_job_that_prints_too_much_is_ended() {
     place.run_typed("--max-output 2 --shell -- 'echo a' ::: x").check(0, "a\n");
 }
 
+/// It has ended before it could be made to.
+#[test]
+fn a_job_that_prints_too_much_has_failed_however_quick_it_is() {
+    let place = Place::new();
+    let inputs: Vec<String> = (0..40).map(|input| input.to_string()).collect();
+    let line =
+        format!("-j4 --max-output 10 --shell -- 'head -c 5000 /dev/zero' ::: {}", inputs.join(" "));
+    let ran = place.run_typed(&line);
+    assert_eq!((ran.code, ran.stdout.len()), (Some(40), 400), "{}", ran.stderr);
+}
+
+#[test]
+fn results_of_another_input_are_not_replaced() {
+    let place = Place::new();
+    let line = "-j1 --journal j --results out";
+    place.run_typed(&format!("{line} -- echo ::: a b")).check(0, "a\nb\n");
+    let ran = place.run_typed(&format!("--resume {line} -- echo ::: c a b"));
+    ran.check(106, "");
+    ran.check_said(106, &["out/1 has the results of another input, a"]);
+    assert_eq!(place.read("out/1/stdout"), "a\n");
+    place.run_typed(&format!("--resume {line} -- echo ::: a b d")).check(0, "d\n");
+    assert_eq!(place.read("out/3/stdout"), "d\n");
+}
+
+/// The job ahead of the bad input has printed what nobody could have seen before it.
+#[test]
+fn what_ran_before_a_bad_input_is_given_in_any_order() {
+    let place = Place::new();
+    let line = "-j2 --no-keep-order --shell -- 'echo $1; sleep 0.3; echo $1'";
+    let ran = place.run_typed_on(line, b"a\nb\0b\nc\n");
+    ran.check(104, "a\na\n");
+}
+
+/// Two jobs that wait for each other, of which the window has room for one.
+#[test]
+fn a_narrow_window_keeps_no_slot_idle() {
+    let place = Place::new();
+    let job = "'touch $1; while ! [ -e a -a -e b ]; do sleep 0.01; done'";
+    place.run_typed(&format!("-j2 --window 1 --shell -- {job} ::: a b")).check(0, "");
+}
+
 #[test]
 fn who_reads_no_more_ends_the_run() {
     for options in ["", "--no-keep-order", "--line-buffer"] {

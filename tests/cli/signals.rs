@@ -1,8 +1,12 @@
 //! Signals to the program, and nothing left behind whoever is killed.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use rustix::process::{Pid, Signal};
 
 use crate::output::WAIT;
+use crate::slots::UUID;
 use crate::support::{Place, Running, state, wait_until};
 
 /// Two of many jobs, which run until there is the file `go`: `1` and `2` say that they do.
@@ -185,6 +189,13 @@ fn has_thread(pid: Pid, name: &str) -> bool {
     names.filter_map(|path| std::fs::read_to_string(path).ok()).any(|comm| comm.trim() == name)
 }
 
+/// Whether a process has a file open that is in that directory.
+fn has_open(pid: Pid, directory: &Path) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid()));
+    let targets = files.into_iter().flatten().flatten().map(|file| std::fs::read_link(file.path()));
+    targets.flatten().any(|target| target.starts_with(directory))
+}
+
 #[test]
 fn all_stop_together_and_go_on() {
     // A shell that starts a program cannot stop until that has begun, which one that is stopped never does: so
@@ -312,4 +323,84 @@ fn a_run_that_was_interrupted_is_written_down() {
     // And is gone on with.
     let rest = "begin 3\nend 3\nbegin 4\nend 4\nbegin 5\nend 5\nbegin 6\nend 6\n";
     place.run_typed(&format!("--resume {records} {JOBS}")).check(0, rest);
+}
+
+/// Starts the program with signals that are ignored from the beginning.
+fn start_ignoring(place: &Place, signals: &str, line: &str) -> Running {
+    let program = env!("CARGO_BIN_EXE_gangline");
+    let mut command = Command::new("env");
+    command.arg(format!("--ignore-signal={signals}")).arg(program).arg("run");
+    command.args(shlex::split(line).unwrap());
+    command.current_dir(place.directory()).env("TMPDIR", place.path("tmp")).stdin(Stdio::null());
+    place.start(&mut command)
+}
+
+#[test]
+fn ignored_ends_of_children_are_seen() {
+    let place = Place::new();
+    start_ignoring(&place, "CHLD", "-- echo ::: a b").ran().check(0, "a\nb\n");
+}
+
+#[test]
+fn an_interrupt_counts_whatever_else_is_ignored() {
+    let place = Place::new();
+    let line = "-j1 --shell -- 'touch begun; until [ -e go ]; do sleep 0.01; done' ::: a b";
+    let mut running = start_ignoring(&place, "USR1,USR2,VTALRM,PROF", line);
+    place.wait_for("begun");
+    running.send(Signal::INT);
+    running.wait_for_stderr("Ctrl-C");
+    place.write("go", "");
+    assert_eq!(running.ran().code, Some(130));
+}
+
+/// Its output is more than a pipe has room for, and nobody reads it, so nothing can be said either.
+#[test]
+fn a_run_whose_output_nobody_reads_can_be_killed() {
+    let place = Place::new();
+    let mut running = place.start_typed("-j1 --shell -- 'head -c 1000000 /dev/zero' ::: a b");
+    let engine = running.engine();
+    let mut first = [0];
+    running.read_stdout(&mut first);
+    wait_until("it has ended", || {
+        running.send(Signal::INT);
+        state(engine).is_none_or(|state| state == 'Z')
+    });
+    place.check_no_process_is_left();
+    assert_eq!(running.ran().code, Some(130));
+}
+
+/// To open it is to wait for somebody who writes to it.
+#[test]
+fn a_named_pipe_that_nobody_writes_to_is_not_waited_for() {
+    let place = Place::new();
+    let made = Command::new("mkfifo").arg(place.path("list")).status().unwrap();
+    assert!(made.success());
+    let running = place.start_typed("--input list -- echo");
+    let engine = running.engine();
+    wait_until("signals are attended to", || has_thread(engine, "gangline-signal"));
+    running.send(Signal::TERM);
+    assert_eq!(running.ran().code, Some(143));
+    place.check_no_process_is_left();
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_gpu() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("locks")).unwrap();
+    let start = |script: &str| {
+        let options = "run --lock-gpus=wait --lock-dir locks --gpu-list 0 --shell";
+        let mut command = place.typed(&format!("{options} -- '{script}' ::: x"));
+        place.start(command.env("CUDA_VISIBLE_DEVICES", UUID))
+    };
+    let first = start("touch held; until [ -e go ]; do sleep 0.02; done");
+    place.wait_for("held");
+    let second = start("touch started");
+    let engine = second.engine();
+    wait_until("it tries the lock", || has_open(engine, &place.path("locks")));
+    second.send(Signal::INT);
+    let second = second.ran();
+    assert_eq!(second.code, Some(130), "{second:?}");
+    place.write("go", "");
+    first.ran().check(0, "");
+    assert!(!place.path("started").exists());
 }

@@ -261,7 +261,7 @@ fn a_list_need_not_be_used() {
     assert_eq!(workers, ["0", "1", "2"], "the list is no limit either");
 }
 
-const UUID: &str = "GPU-11111111-2222-3333-4444-555555555555";
+pub(crate) const UUID: &str = "GPU-11111111-2222-3333-4444-555555555555";
 
 #[test]
 fn two_runs_do_not_meet_on_one_gpu() {

@@ -22,6 +22,7 @@ while read -r line; do
         '"other'*) echo "{\"item\":99,\"output\":1}" ;;
         '"hang'*) touch hanging; sleep 1000 ;;
         '"close'*) exec >&-; sleep 1000 ;;
+        '"deaf'*) exec <&-; sleep 1000 ;;
         '"half'*) printf '{"item":%s,' $item; kill -9 $$ ;;
         '"error'*) echo "{\"item\":$item,\"error\":\"out of focus\"}" ;;
         '"loud'*) echo "seen $item" >&2; echo "{\"item\":$item,\"output\":$input}" ;;
@@ -271,9 +272,62 @@ fn items_are_written_down() {
     ran.check(1, "a\nb\n");
     assert_eq!((place.read("res/1/stdout"), place.names("res").len()), ("a\n".into(), 3));
     assert_eq!(place.read("log").lines().count(), 4);
+    let line = line.replace("--results res", "--results later");
     let ran = place.run_typed(&format!("{line} --resume -- sh worker w ::: b c a error"));
     assert_eq!((ran.code, ran.sorted().contains(&"c")), (Some(1), true), "{ran:?}");
     assert!(!ran.stdout.contains('a') && !ran.stdout.contains('b'), "{ran:?}");
+}
+
+/// It has closed its standard input when it is sent the next.
+#[test]
+fn a_worker_that_hears_no_more_is_started_again() {
+    let place = Place::new();
+    place.write(
+        "worker",
+        r#"
+echo start >> starts
+read -r hello
+echo '{"gangline":1}'
+read -r line
+exec <&-
+item=${line#*\"item\":}; item=${item%%,*}
+echo "{\"item\":$item,\"output\":$item}"
+sleep 1000
+"#,
+    );
+    place.run_typed("-j1 --warm -- sh worker ::: a b c").check(0, "1\n2\n3\n");
+    assert_eq!(place.read("starts").lines().count(), 3);
+}
+
+/// There is no answer, and no end.
+#[test]
+fn a_worker_that_closes_its_input_in_the_middle_of_an_item_is_not_waited_for() {
+    let long = "x".repeat(300_000);
+    let place = Place::new();
+    place.write("worker", "read -r hello; echo '{\"gangline\":1}'; exec <&-; sleep 1000");
+    let ran = place.run_typed_on("-j1 --warm --max-restarts 1 -- sh worker", format!("{long}\n"));
+    assert_ne!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains("closed its standard input"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_last_words_of_a_worker_that_ended_between_items_are_given() {
+    let place = Place::new();
+    place.write(
+        "worker",
+        r#"
+read -r hello
+echo '{"gangline":1}'
+read -r line
+item=${line#*\"item\":}; item=${item%%,*}
+echo "{\"item\":$item,\"output\":$item}"
+exec >&-
+echo "gone after $item" >&2
+"#,
+    );
+    let ran = place.run_typed("-j1 --warm -- sh worker ::: a b");
+    ran.check(0, "1\n2\n");
+    ran.check_said(0, &["gone after 1", "the worker of slot 0 ended between two items"]);
 }
 
 #[test]
