@@ -3,6 +3,7 @@
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --lib model` runs them.
 
+mod batches;
 mod races;
 mod stages;
 mod trials;
@@ -126,26 +127,6 @@ fn run(order: Order, workers: usize, window: usize, items: u64) {
     run_with(&hub, threads, order, window, items);
 }
 
-fn run_batches(workers: usize, window: usize, items: u64, batch: Batch) {
-    let batching = Batching::new(batch);
-    let hub = Arc::new(Hub::new(workers, window, Some(batching), None));
-    let threads = batch_producers(&hub, workers, batching);
-    run_with(&hub, threads, Order::Input, window, items);
-}
-
-/// Items of sizes 1, 4, 1, 4, ... in batches of two that go by size: each waits for one of its kind.
-fn run_like_sizes(workers: usize, window: usize, items: u64, batch: Batch) {
-    let mut batching = Batching::new(batch);
-    batching.limit_padded(8);
-    let hub = Arc::new(Hub::new(workers, window, Some(batching), None));
-    let threads = batch_producers(&hub, workers, batching);
-    let measured = |seq| {
-        let padded = if seq % 2 == 0 { 1 } else { 4 };
-        Measured { size: Size { cost: 1, padded }, weight: 0 }
-    };
-    run_measured(&hub, threads, window, items, measured);
-}
-
 /// Items of weights 1, 2, 3, 1, 2, ... where those that are out may weigh 3.
 fn run_weighed(workers: usize, window: usize, items: u64) {
     let hub = Arc::new(Hub::new(workers, window, None, Some(3)));
@@ -223,33 +204,6 @@ fn unordered() {
 #[test]
 fn items_taken_together_are_stolen_back() {
     check(|| run(Order::Completion, 3, 8, 8));
-}
-
-#[test]
-fn fixed_batches() {
-    check(|| run_batches(2, 6, 7, Batch::of(2)));
-}
-
-/// Only what is left when no credit is counts as a batch, and the window has room for no second.
-#[test]
-fn fixed_batches_in_a_window_that_is_no_multiple() {
-    check(|| run_batches(2, 3, 7, Batch::of(2)));
-}
-
-#[test]
-fn batches_of_what_is_there() {
-    check(|| run_batches(2, 4, 6, Batch::up_to(3)));
-}
-
-#[test]
-fn batches_of_like_sizes() {
-    check(|| run_like_sizes(2, 5, 7, Batch::of(2)));
-}
-
-/// Each item waits for one of its kind, and the window has no room for that.
-#[test]
-fn batches_of_like_sizes_in_a_narrow_window() {
-    check(|| run_like_sizes(2, 2, 5, Batch::of(2)));
 }
 
 #[test]
@@ -369,67 +323,6 @@ fn gaps_among_items() {
 #[test]
 fn gaps_among_batches() {
     check(|| run_with_gaps(Some(Batching::new(Batch::of(2)))));
-}
-
-/// The collector is the feeder too, as in a stream.
-#[test]
-fn batches_of_a_stream() {
-    check(|| {
-        let batching = Batching::new(Batch::of(2));
-        let hub = Arc::new(Hub::new(2, 3, Some(batching), None));
-        let threads = batch_producers(&hub, 2, batching);
-        let mut feeder = Feeder::new(&hub);
-        let mut collector = Collector::new(&hub, Order::Input, Window::fixed(3), now());
-        let (mut pulled, items) = (0, 5);
-        while collector.consumed() < items {
-            if collector.pop().is_some() {
-                collector.done(&hub);
-                continue;
-            }
-            collector.settle(&hub);
-            if pulled == items {
-                collector.wait(&hub, Some(items), None);
-            } else if feeder.has_credit(&hub) {
-                assert!(feeder.spend(&hub));
-                feeder.push(&hub, pulled);
-                pulled += 1;
-                if pulled == items {
-                    hub.end(items);
-                }
-            } else {
-                collector.wait_as_feeder(&hub, None);
-            }
-        }
-        hub.abort();
-        assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>(), items);
-    });
-}
-
-/// Whoever waits for the rest of a batch is told that there is none.
-#[test]
-fn ending_early_completes_batches() {
-    for is_abort in [false, true] {
-        check(move || {
-            let batching = Batching::new(Batch::of(3));
-            let hub = Arc::new(Hub::new(2, 4, Some(batching), None));
-            let threads = batch_producers(&hub, 2, batching);
-            let given = Arc::new(AtomicU64::new(0));
-            let consumer = {
-                let (hub, given) = (hub.clone(), given.clone());
-                let window = Window::fixed(4);
-                thread::spawn(move || collect(&hub, Order::Input, window, &given, u64::MAX))
-            };
-            let ender = {
-                let hub = hub.clone();
-                thread::spawn(move || if is_abort { hub.abort() } else { hub.halt() })
-            };
-            let pulled = feed(&hub, 5, &given);
-            let consumed = consumer.join().unwrap();
-            ender.join().unwrap();
-            threads.into_iter().for_each(|thread| assert!(thread.join().unwrap() <= 5));
-            assert!(is_abort || consumed.len() as u64 == pulled, "what was given out is consumed");
-        });
-    }
 }
 
 #[test]
