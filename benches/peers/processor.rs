@@ -2,14 +2,21 @@
 
 use std::time::Duration;
 
-/// What all threads of this process have used. `None` where the system does not say.
 #[cfg(unix)]
+use rustix::time::{ClockId, clock_gettime};
+
+/// What all threads of this process have used. `None` where the system does not say.
 pub fn process_time() -> Option<Duration> {
-    use rustix::time::{ClockId, clock_gettime};
-    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).ok()
+    #[cfg(unix)]
+    return Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).ok();
+    #[cfg(not(unix))]
+    None
 }
 
-#[cfg(not(unix))]
-pub fn process_time() -> Option<Duration> {
+/// What this thread has used. `None` where the system does not say.
+pub fn thread_time() -> Option<Duration> {
+    #[cfg(unix)]
+    return Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).ok();
+    #[cfg(not(unix))]
     None
 }

@@ -55,6 +55,9 @@ pub(crate) struct Pen {
     begun: Instant,
     page: Sender<Entry>,
     written: u64,
+    /// When the producer was done with its last item, if it begins with the next at once: half of the looks at the
+    /// clock, which are half of what an observed item costs.
+    done_at: Option<u64>,
     lane: Arc<CachePadded<Lane>>,
     wake: Waker<()>,
 }
@@ -148,7 +151,10 @@ impl Feed {
             .map(|lane| {
                 let (page, entries) = queue(usize::MAX);
                 let (lane, wake) = (lane.clone(), wake.clone());
-                (Mutex::new(Some(Pen { begun, page, written: 0, lane, wake })), entries)
+                (
+                    Mutex::new(Some(Pen { begun, page, written: 0, done_at: None, lane, wake })),
+                    entries,
+                )
             })
             .unzip::<_, _, Vec<_>, Vec<_>>();
         Feed {
@@ -177,7 +183,7 @@ impl Pen {
     /// The producer begins with an item.
     #[inline]
     pub(crate) fn started(&mut self, item: u64, key: Option<Arc<str>>, attempt: u32) {
-        let nanos = self.now();
+        let nanos = self.done_at.take().unwrap_or_else(|| self.now());
         self.write(Entry { nanos, item, key, attempt });
     }
 
@@ -185,7 +191,14 @@ impl Pen {
     #[inline]
     pub(crate) fn finished(&mut self, item: u64) {
         let nanos = self.now();
+        self.done_at = Some(nanos);
         self.write(Entry { nanos, item, key: None, attempt: 0 });
+    }
+
+    /// The producer has waited, or done something else, since it was done with its last item.
+    #[inline]
+    pub(crate) fn pause(&mut self) {
+        self.done_at = None;
     }
 
     /// As [`started`](Pen::started), for all items of a batch.

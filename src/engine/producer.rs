@@ -79,6 +79,44 @@ pub(crate) struct Shared {
 /// Stands for the ceiling of a device that has not run out of memory.
 pub(crate) const NO_CEILING: u64 = u64::MAX;
 
+/// Who is told of plain items.
+trait Witness {
+    fn started<R: Runner>(&mut self, run: &Run<R>, item: u64);
+    fn finished(&mut self, item: u64);
+    /// The producer has waited, or done something else, since it was done with its last item.
+    fn pause(&mut self);
+}
+
+struct Nobody;
+
+impl Witness for Nobody {
+    #[inline]
+    fn started<R: Runner>(&mut self, _: &Run<R>, _: u64) {}
+
+    #[inline]
+    fn finished(&mut self, _: u64) {}
+
+    #[inline]
+    fn pause(&mut self) {}
+}
+
+impl Witness for Pen {
+    #[inline]
+    fn started<R: Runner>(&mut self, run: &Run<R>, item: u64) {
+        Pen::started(self, item, run.name_of(item), 1);
+    }
+
+    #[inline]
+    fn finished(&mut self, item: u64) {
+        Pen::finished(self, item);
+    }
+
+    #[inline]
+    fn pause(&mut self) {
+        Pen::pause(self);
+    }
+}
+
 impl<R: Runner> Producer<R> {
     /// Calls `producer_init`; `wanted` says when nobody waits for it any more.
     pub(crate) fn new(
@@ -199,13 +237,16 @@ impl<R: Runner> Producer<R> {
         let worker = self.station.worker;
         let mut taker = Taker::new(&run.exchange, worker);
         let mut pen = run.chronicle.pen(worker);
-        // Nobody keeps the time of an item, watches it, or wants a copy: all that costs as much again as handing
-        // one over, even if only to see each time that nobody does.
-        let is_plain = run.terms.copy.is_none() && run.exchange.posts.is_none() && pen.is_none();
+        // Nobody keeps the time of an item, or wants a copy: all that costs as much again as handing one over,
+        // even if only to see each time that nobody does.
+        let is_plain = run.terms.copy.is_none() && run.exchange.posts.is_none();
         let mut next = taker.next();
         while let Some((seq, input)) = next {
             if is_plain && !taker.has_trial() && self.state.is_some() {
-                next = self.work_on_plain_items(run, seq, input, &mut taker);
+                next = match &mut pen {
+                    None => self.work_on_plain_items(run, seq, input, &mut taker, &mut Nobody),
+                    Some(pen) => self.work_on_plain_items(run, seq, input, &mut taker, pen),
+                };
                 continue;
             }
             let trial = taker.trial();
@@ -227,20 +268,25 @@ impl<R: Runner> Producer<R> {
     ///
     /// The item is in variables of its own, never in one with whether there is one: that would be written in
     /// parts and read as a whole, for which a processor waits longer than for all else here.
-    fn work_on_plain_items(
+    fn work_on_plain_items<W: Witness>(
         &mut self,
         run: &Run<R>,
         mut seq: u64,
         mut input: R::Input,
         taker: &mut Taker<'_, R::Input, R::Output>,
+        witness: &mut W,
     ) -> Option<(u64, R::Input)> {
         let worker = self.station.worker;
+        witness.pause();
         loop {
             if run.wanted.gave_up_on(Some(seq)) {
                 drop_quietly(input);
                 return taker.next();
             }
-            let outcome = match self.work(run, seq, input, 1, None) {
+            witness.started(run, seq);
+            let worked = self.work(run, seq, input, 1, None);
+            witness.finished(seq);
+            let outcome = match worked {
                 Ok(output) => Ok(output),
                 Err(error) => {
                     taker.be_careful();
@@ -257,7 +303,10 @@ impl<R: Runner> Producer<R> {
                 Some(item) => (seq, input) = item,
                 None => match taker.refill() {
                     Some(item) if taker.has_trial() => return Some(item),
-                    Some(item) => (seq, input) = item,
+                    Some(item) => {
+                        witness.pause();
+                        (seq, input) = item;
+                    }
                     None => return None,
                 },
             }
@@ -290,6 +339,7 @@ impl<R: Runner> Producer<R> {
         };
         let copy = run.terms.copy_of(&input);
         if let Some(pen) = pen {
+            pen.pause();
             let attempt = trial.as_ref().map_or(1, |trial| trial.attempt);
             pen.started(seq, run.name_of(seq), attempt);
         }
