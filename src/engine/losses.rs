@@ -169,6 +169,11 @@ impl<R: Runner> Run<R> {
         }
     }
 
+    /// Whether the producer `worker` is in a call for an item that another was done with first.
+    pub(crate) fn has_lost(&self, worker: usize) -> bool {
+        self.post(worker).is_some_and(Post::is_left)
+    }
+
     fn ticks_for(&self, call: &Call<R::Input>) -> u64 {
         let limits = self.terms.limits;
         let limit = match call.hook {

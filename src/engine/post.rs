@@ -80,11 +80,13 @@ impl<I> Post<I> {
 
     /// The producer begins a call that has so many ticks.
     pub(crate) fn begin(&self, ticks: u64, call: Call<I>) {
-        *lock(&self.held) = Some(call);
-        // Only the producer writes these two.
+        let mut held = lock(&self.held);
+        *held = Some(call);
+        // Under the lock: who finds the call there tells it by this number that it has lost.
         let number = self.calls.load(Ordering::Relaxed) + 1;
         self.calls.store(number, Ordering::Relaxed);
         self.ticks.store(ticks, Ordering::Relaxed);
+        drop(held);
         self.call.store(number, Ordering::Release);
     }
 

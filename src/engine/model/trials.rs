@@ -169,7 +169,7 @@ impl Scene {
         };
         feed(&run.exchange, self.items, &AtomicU64::new(0));
         let seen = consumer.join().unwrap();
-        attendance.end();
+        attendance.end(|worker| run.has_lost(worker));
         assert!(attendance.present().is_empty());
         keeper.join().unwrap();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
@@ -349,7 +349,7 @@ fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
             let attendance = attendance.clone();
             thread::spawn(move || attendance.excuse(0))
         };
-        attendance.end();
+        attendance.end(|_| false);
         assert!(attendance.present().is_empty());
         assert!(attendance.enter(1).is_none(), "it is over");
         leaves.join().unwrap();
