@@ -98,6 +98,12 @@ impl<I> Post<I> {
         lock(&self.held).take()
     }
 
+    /// The producer has come back from a call of an earlier run. Whether anybody has waited for that.
+    pub(crate) fn come_back(&self) -> bool {
+        drop(self.end());
+        self.call.load(Ordering::Acquire) != LEFT
+    }
+
     /// For the hook of the call that has just begun.
     pub(crate) fn leave(&self) -> Leave<'_> {
         Leave::Call { left: &self.left, call: self.calls.load(Ordering::Relaxed) }
@@ -177,5 +183,16 @@ mod tests {
         assert_eq!(post.write_off(second).unwrap().items, [6]);
         assert!(post.end().is_none());
         assert_eq!(post.current().0, 0, "it is not timed any more");
+    }
+
+    #[test]
+    fn who_was_written_off_before_it_came_back_is_told() {
+        let post = Post::new();
+        assert!(post.come_back(), "nobody has expected it");
+        post.begin(9, call(5));
+        assert!(post.come_back());
+        post.begin(9, call(6));
+        assert!(post.write_off(post.current().0).is_some());
+        assert!(!post.come_back());
     }
 }

@@ -98,7 +98,11 @@ impl<R: Runner> Producer<R> {
     /// Takes part in runs until the channel is closed, then calls `producer_end`.
     pub(crate) fn serve(mut self, runs: &Receiver<Join<R>>) -> Result<(), Error> {
         for Join { run, ready, attendance } in runs {
-            let Some(present) = attendance.enter(self.station.worker) else { continue };
+            let worker = self.station.worker;
+            let Some(present) = attendance.enter(worker) else { continue };
+            if run.post(worker).is_some_and(|post| !post.come_back()) {
+                break;
+            }
             let bug = AbortOnUnwind(&*run);
             let Some(outcome) = self.prepare_in_time(&run) else {
                 std::mem::forget(bug);
@@ -106,7 +110,7 @@ impl<R: Runner> Producer<R> {
             };
             let is_ready = outcome.is_ok();
             if let Err(error) = self.report(&run, ready, outcome) {
-                run.lose(self.station.worker, error).unwrap_or_else(|error| run.end_as(error));
+                run.lose(worker, error).unwrap_or_else(|error| run.end_as(error));
             }
             let goes = if is_ready { self.work_on(&run) } else { Goes::On };
             std::mem::forget(bug);

@@ -482,7 +482,7 @@ impl<R: Runner> Engine<R> {
             streaming.abort();
             self.account = streaming.account();
         }
-        let outcome = crew.dismiss();
+        let outcome = crew.dismiss(self.terms.limits.for_loser());
         if let Some(streaming) = streaming {
             self.part(streaming.leave().discard(), None);
         }
