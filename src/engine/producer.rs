@@ -109,7 +109,7 @@ impl<R: Runner> Producer<R> {
                 break;
             };
             let is_ready = outcome.is_ok();
-            if let Err(error) = self.report(&run, ready, outcome) {
+            if let Err(error) = self.report(&run, ready, unless_over(&run, outcome)) {
                 run.lose(worker, error).unwrap_or_else(|error| run.end_as(error));
             }
             let goes = if is_ready { self.work_on(&run) } else { Goes::On };
@@ -461,6 +461,18 @@ impl<R: Runner> Producer<R> {
 
     fn site(&self, items: &[u64]) -> Site {
         site(&self.station, items, None)
+    }
+}
+
+/// An error of a `producer_init` that may have given up since nobody waits for the run is none: the next run has
+/// the state made anew.
+fn unless_over<R: Runner>(run: &Run<R>, outcome: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if run.wanted.gave_up_on(None) => {
+            drop_quietly(error);
+            Ok(())
+        }
+        outcome => outcome,
     }
 }
 

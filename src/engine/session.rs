@@ -340,7 +340,9 @@ impl<R: Runner + 'static> Engine<R> {
             let keeper = Timekeeper::start(run.clone(), attendance.clone(), devices, tick)?;
             *timekeeper.lock().expect("nothing panics under this lock") = Some(keeper);
         }
-        crew.join(run, attendance, |worker| !run.exchange.is_here(worker))
+        crew.join(run, attendance, |worker| !run.exchange.is_here(worker))?;
+        // It may have run out of time before it began.
+        run.take_doom().map_or(Ok(()), Err)
     }
 
     pub(super) fn window(&self) -> Window {
