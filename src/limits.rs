@@ -50,6 +50,11 @@ impl Limits {
         }
     }
 
+    /// How long a producer that has lost a race may still be at it.
+    pub(crate) fn for_loser(&self) -> Option<Duration> {
+        self.item.or(self.run)
+    }
+
     /// How often whoever keeps the limits of a run looks; `None` where there are none.
     pub(crate) fn tick(&self) -> Option<Duration> {
         [self.item, self.init, self.run].into_iter().flatten().min().map(tick_of)

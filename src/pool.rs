@@ -270,8 +270,9 @@ impl<R: Runner, O> Handle<R, O> {
     ///
     /// # Errors
     ///
-    /// The first failure of a `producer_end`, in the order of the places. The runner is closed all
-    /// the same.
+    /// The first failure of a `producer_end`, in the order of the places, or [`Error::TimedOut`] for a
+    /// producer that has lost an item to another and did not return from it in time: see
+    /// [`idempotent`](Builder::idempotent). The runner is closed all the same.
     pub fn close(&mut self) -> Result<(), Error> {
         self.engine.close()
     }

@@ -58,28 +58,34 @@ impl Attendance {
 
     /// Nobody waits for this producer any more.
     pub(crate) fn excuse(&self, worker: usize) {
-        let mut state = lock(&self.state);
-        // Under the lock, as its return is: else it could be taken for away that has come back.
+        self.excuse_under(&mut lock(&self.state), worker);
+        self.left.notify_all();
+    }
+
+    /// Under the lock, as its return is: else it could be taken for away that has come back.
+    fn excuse_under(&self, state: &mut State, worker: usize) {
         if state.producers[worker] == Presence::In {
             state.producers[worker] = Presence::Excused;
             self.away[worker].store(true, Ordering::Relaxed);
         }
-        drop(state);
-        self.left.notify_all();
     }
 
     /// Those that are in the run.
     pub(crate) fn present(&self) -> Vec<usize> {
-        let state = lock(&self.state);
-        let workers = 0..state.producers.len();
-        workers.filter(|&worker| state.producers[worker] == Presence::In).collect()
+        lock(&self.state).present()
     }
 
-    /// Waits until nobody is in the run. From now on nobody enters it.
-    pub(crate) fn end(&self) {
+    /// Waits until nobody is in the run but those that have lost a race. From now on nobody enters it.
+    pub(crate) fn end(&self, has_lost: impl Fn(usize) -> bool) {
         let mut state = lock(&self.state);
         state.is_over = true;
-        while state.producers.contains(&Presence::In) {
+        loop {
+            // Each time: whoever makes another lose is in the run until then.
+            let losers = state.present().into_iter().filter(|&worker| has_lost(worker));
+            losers.for_each(|worker| self.excuse_under(&mut state, worker));
+            if !state.producers.contains(&Presence::In) {
+                return;
+            }
             state = wait(&self.left, state);
         }
     }
@@ -93,6 +99,13 @@ impl Attendance {
     }
 }
 
+impl State {
+    fn present(&self) -> Vec<usize> {
+        let workers = 0..self.producers.len();
+        workers.filter(|&worker| self.producers[worker] == Presence::In).collect()
+    }
+}
+
 impl Drop for Present {
     fn drop(&mut self) {
         self.attendance.leave(self.worker);
@@ -102,7 +115,9 @@ impl Drop for Present {
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
+    use std::sync::mpsc::channel;
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
 
@@ -114,11 +129,35 @@ mod tests {
         attendance.excuse(1);
         assert_eq!(attendance.present(), [0]);
         thread::scope(|scope| {
-            let ending = scope.spawn(|| attendance.end());
+            let ending = scope.spawn(|| attendance.end(|_| false));
             drop(first);
             ending.join().unwrap();
         });
         assert!(attendance.enter(2).is_none(), "it is over");
         drop(second);
+    }
+
+    #[test]
+    fn who_is_made_to_lose_while_the_end_waits_is_not_waited_for() {
+        let attendance = Attendance::new((0..2).map(|_| AtomicBool::new(false)).collect());
+        let loser = attendance.enter(0).unwrap();
+        let winner = attendance.enter(1).unwrap();
+        let lost = Arc::new(AtomicBool::new(false));
+        let ((looked, looks), (over, is_over)) = (channel(), channel());
+        let (ending, is_lost) = (attendance.clone(), lost.clone());
+        thread::spawn(move || {
+            ending.end(|worker| {
+                looked.send(worker).unwrap();
+                worker == 0 && is_lost.load(Ordering::Relaxed)
+            });
+            over.send(()).unwrap();
+        });
+        assert_eq!([looks.recv().unwrap(), looks.recv().unwrap()], [0, 1]);
+        lost.store(true, Ordering::Relaxed);
+        drop(winner);
+        is_over.recv_timeout(Duration::from_secs(60)).expect("it waits for the loser");
+        assert!(attendance.away[0].load(Ordering::Relaxed));
+        drop(loser);
+        assert!(!attendance.away[0].load(Ordering::Relaxed), "it is back");
     }
 }

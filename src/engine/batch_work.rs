@@ -145,7 +145,7 @@ impl<R: Runner> Producer<R> {
     }
 
     /// A producer that cannot make its state anew leaves what it has to others, and only the last of all has
-    /// that fail.
+    /// that fail. Unless nobody waits for any of it: then it may have given up because it saw that.
     fn go_away(
         &self,
         run: &Run<R>,
@@ -153,9 +153,14 @@ impl<R: Runner> Producer<R> {
         parts: Vec<Part<R::Input>>,
         error: Error,
     ) -> Goes {
-        let lost = run.lose(self.station.worker, error);
-        let parts = parts.into_iter().rev().map(|part| part.gathered);
-        match lost {
+        let mut parts = parts.into_iter().rev().map(|part| part.gathered).peekable();
+        let first = parts.peek().and_then(|part| part.items.first().copied());
+        if run.wanted.gave_up_on(first) {
+            drop_quietly(error);
+            parts.for_each(drop_inputs);
+            return Goes::On;
+        }
+        match run.lose(self.station.worker, error) {
             Ok(()) => {
                 parts.for_each(|part| hand_on(run, part));
                 Goes::Away

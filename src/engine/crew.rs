@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use super::alarm::Alarm;
 use super::attendance::{Attendance, Away};
@@ -37,6 +37,41 @@ struct Seat<R: Runner> {
     thread: Option<JoinHandle<Ended>>,
     /// A closed channel is what ends it.
     runs: Option<Sender<Join<R>>>,
+    /// Closed when the thread has ended.
+    ended: Receiver<()>,
+    site: Site,
+}
+
+impl<R: Runner> Seat<R> {
+    fn is_own_thread(&self) -> bool {
+        self.thread.as_ref().is_some_and(is_this_thread)
+    }
+}
+
+/// How long all those that lost a race may still be at it when the crew is dismissed.
+struct Patience {
+    /// `None`: as long as it takes.
+    limit: Option<Duration>,
+    ticks: u64,
+}
+
+impl Patience {
+    /// Waits until a producer is back from its hook. The limit, if that takes longer.
+    fn wait_for(&mut self, ended: &Receiver<()>, is_away: &AtomicBool) -> Result<(), Duration> {
+        let Some(limit) = self.limit else { return Ok(()) };
+        let tick = tick_of(limit);
+        while is_away.load(Ordering::Relaxed) {
+            if self.ticks >= ticks_in(limit, tick) {
+                return Err(limit);
+            }
+            // Ticks, and no clock: while the process is stopped there are none.
+            match ended.recv_timeout(tick) {
+                Err(RecvTimeoutError::Timeout) => self.ticks += 1,
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The producers that are not known to be ready.
@@ -189,7 +224,7 @@ impl<R: Runner + 'static> Crew<R> {
         }
         let Some(error) = failure else { return Ok(crew) };
         // What the others fail with while they end is of no interest beside the first failure.
-        drop_quietly(crew.dismiss());
+        drop_quietly(crew.dismiss(None));
         Err(error)
     }
 
@@ -202,12 +237,13 @@ impl<R: Runner + 'static> Crew<R> {
         building: &Arc<Building>,
         ready: Sender<(usize, Result<(), Error>)>,
     ) -> Result<(), Error> {
-        let worker = station.worker;
-        let name = format!("gangline-p{}", station.worker);
+        let (worker, site) = (station.worker, site(&station, &[], None));
+        let name = format!("gangline-p{worker}");
         let (runner, building) = (runner.clone(), building.clone());
         let shared = self.shared.clone();
-        // One run at a time: the next is offered only when the producer has left the one before.
-        let (sender, runs) = bounded(1);
+        // One that is away takes no run that it is offered, and nobody waits for that.
+        let (sender, runs) = unbounded();
+        let (ending, ended) = bounded(0);
         let pool = CpuPool::of(&station, &name, stack_size);
         let work = move |pooled: Result<(), Error>| {
             spread(producers);
@@ -223,13 +259,17 @@ impl<R: Runner + 'static> Crew<R> {
             drop(ready);
             Ended(producer.map(|producer| producer.serve(&runs)))
         };
-        let thread = spawn(name, stack_size, move || pool.run(work))?;
-        self.seats.push(Seat { thread: Some(thread), runs: Some(sender) });
+        let thread = spawn(name, stack_size, move || {
+            let ended = pool.run(work);
+            drop::<Sender<()>>(ending);
+            ended
+        })?;
+        self.seats.push(Seat { thread: Some(thread), runs: Some(sender), ended, site });
         Ok(())
     }
 
     /// Offers a run to every producer but those that are gone, and waits for those that make a lost state
-    /// anew.
+    /// anew. Not for one that is away: it may be for ever.
     pub(crate) fn join(
         &self,
         run: &Arc<Run<R>>,
@@ -240,7 +280,11 @@ impl<R: Runner + 'static> Crew<R> {
         let (ready, outcomes) = bounded(self.seats.len());
         for (worker, seat) in self.seats.iter().enumerate() {
             let Some(runs) = seat.runs.as_ref().filter(|_| !is_gone(worker)) else { continue };
-            let ready = lost.then(|| ready.clone());
+            let is_away = self.away[worker].load(Ordering::Relaxed);
+            if is_away {
+                run.expect_back(worker);
+            }
+            let ready = (lost && !is_away).then(|| ready.clone());
             let join = Join { run: run.clone(), ready, attendance: attendance.clone() };
             runs.send(join)
                 .expect("a producer that is not gone serves until its channel is closed");
@@ -295,7 +339,8 @@ impl<R: Runner> Crew<R> {
     /// Nobody waits for a producer any more. It ends when its hook returns.
     pub(crate) fn leave_behind(&mut self, worker: usize) {
         self.shared.left[worker].store(true, Ordering::Relaxed);
-        self.seats[worker] = Seat { thread: None, runs: None };
+        let seat = &mut self.seats[worker];
+        (seat.thread, seat.runs) = (None, None);
     }
 
     /// For each producer the largest extent of a batch that it tries, where it has run out of memory.
@@ -306,24 +351,30 @@ impl<R: Runner> Crew<R> {
 
     /// Whether a hook of one of these producers asks.
     pub(crate) fn is_own_thread(&self) -> bool {
-        self.seats.iter().flat_map(|seat| &seat.thread).any(is_this_thread)
+        self.seats.iter().any(Seat::is_own_thread)
     }
 
     /// Ends every producer and joins its thread. The first error of a `producer_end`, by place.
     ///
     /// A producer whose own thread this is cannot be joined here: it ends by itself once the hook
-    /// that it is in returns.
+    /// that it is in returns. One that has lost a race is joined only if that hook returns within `limit`.
     ///
     /// # Panics
     ///
     /// When a thread died of a bug of ours, with its panic, after all have ended.
-    pub(crate) fn dismiss(&mut self) -> Result<(), Error> {
+    pub(crate) fn dismiss(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         // A closed channel is what ends a producer: before any thread is joined.
         self.seats.iter_mut().for_each(|seat| seat.runs = None);
         let mut failure = None;
         let mut bug = None;
-        for thread in self.seats.drain(..).filter_map(|seat| seat.thread) {
-            if is_this_thread(&thread) {
+        let mut patience = Patience { limit, ticks: 0 };
+        for (seat, is_away) in self.seats.drain(..).zip(&*self.away) {
+            let is_own_thread = seat.is_own_thread();
+            let Seat { thread, ended, site, .. } = seat;
+            let Some(thread) = thread.filter(|_| !is_own_thread) else { continue };
+            if let Err(limit) = patience.wait_for(&ended, is_away) {
+                let (hook, site) = (Hook::ProducerWork, Box::new(site));
+                keep_first(&mut failure, Err(Error::TimedOut { hook, site, limit }));
                 continue;
             }
             match thread.join() {

@@ -169,6 +169,20 @@ impl<R: Runner> Run<R> {
         }
     }
 
+    /// The producer `worker` is still in a call of an earlier run, in which it has lost a race. It has as long for
+    /// that as for an item.
+    pub(crate) fn expect_back(&self, worker: usize) {
+        let Some(post) = self.post(worker) else { return };
+        let (hook, items, copies) = (Hook::ProducerWork, vec![], vec![]);
+        let call = Call { hook, items, copies, trial: None, rest: vec![], since: None };
+        post.begin(self.ticks_for(&call), call);
+    }
+
+    /// Whether the producer `worker` is in a call for an item that another was done with first.
+    pub(crate) fn has_lost(&self, worker: usize) -> bool {
+        self.post(worker).is_some_and(Post::is_left)
+    }
+
     fn ticks_for(&self, call: &Call<R::Input>) -> u64 {
         let limits = self.terms.limits;
         let limit = match call.hook {

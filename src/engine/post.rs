@@ -80,11 +80,13 @@ impl<I> Post<I> {
 
     /// The producer begins a call that has so many ticks.
     pub(crate) fn begin(&self, ticks: u64, call: Call<I>) {
-        *lock(&self.held) = Some(call);
-        // Only the producer writes these two.
+        let mut held = lock(&self.held);
+        *held = Some(call);
+        // Under the lock: who finds the call there tells it by this number that it has lost.
         let number = self.calls.load(Ordering::Relaxed) + 1;
         self.calls.store(number, Ordering::Relaxed);
         self.ticks.store(ticks, Ordering::Relaxed);
+        drop(held);
         self.call.store(number, Ordering::Release);
     }
 
@@ -94,6 +96,12 @@ impl<I> Post<I> {
         let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
         self.call.compare_exchange(number, IDLE, order, failed).ok()?;
         lock(&self.held).take()
+    }
+
+    /// The producer has come back from a call of an earlier run. Whether anybody has waited for that.
+    pub(crate) fn come_back(&self) -> bool {
+        drop(self.end());
+        self.call.load(Ordering::Acquire) != LEFT
     }
 
     /// For the hook of the call that has just begun.
@@ -175,5 +183,16 @@ mod tests {
         assert_eq!(post.write_off(second).unwrap().items, [6]);
         assert!(post.end().is_none());
         assert_eq!(post.current().0, 0, "it is not timed any more");
+    }
+
+    #[test]
+    fn who_was_written_off_before_it_came_back_is_told() {
+        let post = Post::new();
+        assert!(post.come_back(), "nobody has expected it");
+        post.begin(9, call(5));
+        assert!(post.come_back());
+        post.begin(9, call(6));
+        assert!(post.write_off(post.current().0).is_some());
+        assert!(!post.come_back());
     }
 }

@@ -136,15 +136,19 @@ impl<R: Runner> Producer<R> {
     /// Takes part in runs until the channel is closed, then calls `producer_end`.
     pub(crate) fn serve(mut self, runs: &Receiver<Join<R>>) -> Result<(), Error> {
         for Join { run, ready, attendance } in runs {
-            let Some(present) = attendance.enter(self.station.worker) else { continue };
+            let worker = self.station.worker;
+            let Some(present) = attendance.enter(worker) else { continue };
+            if run.post(worker).is_some_and(|post| !post.come_back()) {
+                break;
+            }
             let bug = AbortOnUnwind(&*run);
             let Some(outcome) = self.prepare_in_time(&run) else {
                 std::mem::forget(bug);
                 break;
             };
             let is_ready = outcome.is_ok();
-            if let Err(error) = self.report(&run, ready, outcome) {
-                run.lose(self.station.worker, error).unwrap_or_else(|error| run.end_as(error));
+            if let Err(error) = self.report(&run, ready, unless_over(&run, outcome)) {
+                run.lose(worker, error).unwrap_or_else(|error| run.end_as(error));
             }
             let goes = if is_ready { self.work_on(&run) } else { Goes::On };
             std::mem::forget(bug);
@@ -507,6 +511,18 @@ impl<R: Runner> Producer<R> {
 
     fn site(&self, items: &[u64]) -> Site {
         site(&self.station, items, None)
+    }
+}
+
+/// An error of a `producer_init` that may have given up since nobody waits for the run is none: the next run has
+/// the state made anew.
+fn unless_over<R: Runner>(run: &Run<R>, outcome: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if run.wanted.gave_up_on(None) => {
+            drop_quietly(error);
+            Ok(())
+        }
+        outcome => outcome,
     }
 }
 

@@ -10,7 +10,6 @@ use super::consumer::{Consumed, Consumer, Taken};
 use super::crew::{Building, Crew, cancelled_or};
 use super::ledger::Ledger;
 use super::losses::Loss;
-use super::post::Post;
 use super::run::{Run, Shape};
 use super::source::Source;
 use super::streaming::{Streaming, Yield};
@@ -341,7 +340,9 @@ impl<R: Runner + 'static> Engine<R> {
             let keeper = Timekeeper::start(run.clone(), attendance.clone(), devices, tick)?;
             *timekeeper.lock().expect("nothing panics under this lock") = Some(keeper);
         }
-        crew.join(run, attendance, |worker| !run.exchange.is_here(worker))
+        crew.join(run, attendance, |worker| !run.exchange.is_here(worker))?;
+        // It may have run out of time before it began.
+        run.take_doom().map_or(Ok(()), Err)
     }
 
     pub(super) fn window(&self) -> Window {
@@ -483,7 +484,7 @@ impl<R: Runner> Engine<R> {
             streaming.abort();
             self.account = streaming.account();
         }
-        let outcome = crew.dismiss();
+        let outcome = crew.dismiss(self.terms.limits.for_loser());
         if let Some(streaming) = streaming {
             self.part(streaming.leave().discard(), None);
         }
@@ -532,11 +533,7 @@ impl<R: Runner> Session<R> {
     /// Waits until no producer takes part any more, and drops what is left.
     pub(super) fn wind_up(&self) {
         self.run.abort();
-        // Those that lost a race, and are at it still.
-        let present = self.attendance.present();
-        let has_lost = |&worker: &usize| self.run.post(worker).is_some_and(Post::is_left);
-        present.into_iter().filter(has_lost).for_each(|worker| self.attendance.excuse(worker));
-        self.attendance.end();
+        self.attendance.end(|worker| self.run.has_lost(worker));
         self.dismiss_timekeeper();
         self.run.discard();
     }

@@ -136,7 +136,8 @@ impl<R: Runner> Watch<R> {
         came.err().map(|error| *error)
     }
 
-    /// What no hook has seen yet goes to the other producers; the rest has failed.
+    /// What no hook has seen yet goes to the other producers; the rest has failed. Nothing has where the call is
+    /// one of an earlier run.
     fn pass_on(&self, worker: usize, call: &mut Call<R::Input>, error: Option<Error>) {
         let Call { hook, items, copies, trial, rest, .. } = call;
         rest.drain(..).for_each(|part| hand_on(&self.run, part.gathered));
@@ -147,8 +148,10 @@ impl<R: Runner> Watch<R> {
             drop_quietly(error);
             return;
         }
-        if let Some(error) = error {
-            self.run.fail_from_aside(items, error, worker, trial.take(), copies);
+        match error {
+            Some(error) if items.is_empty() => drop_quietly(error),
+            Some(error) => self.run.fail_from_aside(items, error, worker, trial.take(), copies),
+            None => {}
         }
     }
 

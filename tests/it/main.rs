@@ -53,6 +53,7 @@ mod pipelines_cancel;
 mod pipelines_faults;
 mod policy_retries;
 mod policy_skip;
+mod polite_inits;
 mod probe;
 mod regressions;
 mod reports;

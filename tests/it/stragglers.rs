@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use gangline::{Error, OnError, Order, OrderedRunner, Pool, map};
+use gangline::{CancelToken, Error, Event, OnError, Order, OrderedRunner, Pool, map};
 
 use crate::support::{Counter, Gate, no_hang};
 
@@ -370,5 +370,129 @@ fn a_producer_that_takes_nothing_new_helps_one_that_is_slow() {
             .build()
             .unwrap();
         assert_eq!(runner.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
+    });
+}
+
+const SHORT: Duration = Duration::from_secs(1);
+
+/// Work that is stuck at the first start of item 0 until the gate opens, and at each of item 100.
+fn stuck_at_first(gate: &Arc<Gate>) -> impl Fn(u64) -> u64 + Send + Sync + 'static {
+    let (gate, starts) = (gate.clone(), AtomicU64::new(0));
+    move |x| {
+        if x == 100 || x == 0 && starts.fetch_add(1, SeqCst) == 0 {
+            gate.pass();
+        }
+        x
+    }
+}
+
+#[test]
+fn a_loser_holds_a_close_no_longer_than_an_item_may_take() {
+    no_hang(|| {
+        for is_dropped in [false, true] {
+            let gate = Arc::new(Gate::new());
+            let work = stuck_at_first(&gate);
+            let work = map(|_| Ok(()), move |_, (), x: u64| Ok(work(x)));
+            let mut runner = OrderedRunner::builder(work)
+                .devices(2)
+                .window(2)
+                .idempotent()
+                .item_limit(SHORT)
+                .build()
+                .unwrap();
+            assert_eq!(runner.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
+            if is_dropped {
+                drop(runner);
+            } else if let Err(error) = runner.close() {
+                assert!(matches!(error, Error::TimedOut { .. }), "{error:#}");
+            }
+            gate.open();
+        }
+    });
+}
+
+#[test]
+fn a_run_whose_only_producer_is_away_ends_in_time() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let work = stuck_at_first(&gate);
+        let work = map(|_| Ok(()), move |_, (), x: u64| Ok(work(x)));
+        let mut runner = OrderedRunner::builder(work)
+            .devices(2)
+            .window(2)
+            .idempotent()
+            .item_limit(SHORT)
+            .build()
+            .unwrap();
+        assert_eq!(runner.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
+        let error = runner.run([100]).unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{error:#}");
+        // One run, unless the machine was so slow that the first producer was written off in the first.
+        loop {
+            let error = runner.run(0..20).unwrap_err();
+            if matches!(error, Error::TooFewProducers { here: 0, .. }) {
+                break;
+            }
+            assert!(matches!(error, Error::TimedOut { .. }), "{error:#}");
+            assert!(error.items().is_empty(), "no item is to blame: {error:#}");
+            assert_eq!(runner.account().failed, 0);
+        }
+        gate.open();
+    });
+}
+
+#[test]
+fn runs_that_wait_for_a_producer_that_is_away_can_be_cancelled() {
+    no_hang(|| {
+        let (gate, inits) = (Arc::new(Gate::new()), AtomicU64::new(0));
+        let (begun, token) = (Arc::new(Counter::new()), CancelToken::new());
+        let (work, begins) = (stuck_at_first(&gate), begun.clone());
+        let work = map(
+            move |_| match inits.fetch_add(1, SeqCst) {
+                0 | 1 => Ok(()),
+                2 => Err("no state".into()),
+                _ => Ok(()),
+            },
+            move |_, (), x: u64| match x {
+                2 => panic!("it loses its state"),
+                _ => Ok(work(x)),
+            },
+        );
+        let work = work.fold(
+            move |_| {
+                begins.add(1);
+                Ok(())
+            },
+            |_, (), _| Ok(()),
+        );
+        let (fenced, was_fenced) = (token.clone(), AtomicBool::new(false));
+        let mut runner = OrderedRunner::builder(work)
+            .devices(2)
+            .window(2)
+            .idempotent()
+            .on_error(OnError::Skip)
+            .cancel_token(token.clone())
+            .observer(move |_: Duration, event: &Event| {
+                // Each run tells it at its start, too.
+                let is_fenced = matches!(event, Event::ProducerFenced { .. });
+                if is_fenced && !was_fenced.swap(true, SeqCst) {
+                    fenced.cancel();
+                }
+            })
+            .build()
+            .unwrap();
+        assert!(runner.run(0..20).unwrap_err().is_cancelled());
+        for number in 2..=4 {
+            let (begun, token) = (begun.clone(), token.clone());
+            let ender = std::thread::spawn(move || {
+                begun.reach(number);
+                token.cancel();
+            });
+            assert!(runner.run(0..20).unwrap_err().is_cancelled());
+            ender.join().unwrap();
+        }
+        gate.open();
+        runner.run(3..20).unwrap();
+        runner.close().unwrap();
     });
 }

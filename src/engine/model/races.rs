@@ -2,29 +2,33 @@
 //!
 //! The clock of a model stands still, so that every item is slow at once.
 
-use super::trials::{Fails, PASSES, Scene, all_ok_but, check};
+use super::trials::{Fails, PASSES, Played, Scene, Slow, Until, all_ok_but, check};
 use crate::policy::Stragglers;
 
 const RACES: Scene = Scene { stragglers: Stragglers::Copy, ..PASSES };
 
+const fn stuck(item: u64) -> Option<Slow> {
+    Some(Slow { item, until: Until::Left, fails: |_| false })
+}
+
 fn all_ok(scene: Scene) {
-    check(move || assert_eq!(scene.play().1, all_ok_but(scene.items, &[])));
+    check(move || assert_eq!(scene.play().seen, all_ok_but(scene.items, &[])));
 }
 
 /// Whoever is asleep when everything stands still has to be woken: the call ends when it has lost.
 #[test]
 fn an_item_that_is_stuck_is_done_by_another() {
-    all_ok(Scene { stuck: Some(0), window: 2, items: 3, ..RACES });
+    all_ok(Scene { slow: stuck(0), window: 2, items: 3, ..RACES });
 }
 
 #[test]
 fn the_last_item_that_is_stuck_is_done_by_another() {
-    all_ok(Scene { stuck: Some(2), items: 3, ..RACES });
+    all_ok(Scene { slow: stuck(2), items: 3, ..RACES });
 }
 
 #[test]
 fn the_only_item_that_is_stuck_is_done_by_one_of_two_others() {
-    all_ok(Scene { producers: 3, stuck: Some(0), items: 1, ..RACES });
+    all_ok(Scene { producers: 3, slow: stuck(0), items: 1, ..RACES });
 }
 
 #[test]
@@ -38,7 +42,7 @@ fn a_producer_that_fails_what_it_helps_with() {
     let fails: Fails = |worker, _| worker == 1;
     let scene = Scene { window: 2, items: 3, fails, ..RACES };
     check(move || {
-        let items: Vec<_> = scene.play().1.into_iter().map(|(item, _)| item).collect();
+        let items: Vec<_> = scene.play().seen.into_iter().map(|(item, _)| item).collect();
         assert_eq!(items, [0, 1, 2], "each once, failed or not");
     });
 }
@@ -55,9 +59,52 @@ fn a_producer_that_fails_what_can_be_tried_again() {
 fn producers_that_are_written_off_beside_others_at_the_same_item() {
     let scene = Scene { producers: 3, window: 2, items: 3, looks: 5, ..RACES };
     check(move || {
-        let (run, seen) = scene.play();
+        let Played { run, seen, .. } = scene.play();
         let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
         let all = if run.is_doomed() { seen.len() as u64 } else { scene.items };
         assert_eq!(items, (0..all).collect::<Vec<_>>());
     });
+}
+
+/// The call that has lost goes on until all have left that the end of the run waits for.
+#[test]
+fn the_run_does_not_wait_for_the_one_that_has_lost() {
+    for producers in [2, 3] {
+        let slow = Some(Slow { item: 1, until: Until::Over, fails: |_| false });
+        let scene = Scene { producers, slow, items: 3, ..RACES };
+        check(move || {
+            let Played { seen, calls, .. } = scene.play();
+            assert_eq!((seen, calls), (all_ok_but(3, &[]), 2), "a third does not help");
+        });
+    }
+}
+
+/// The other may be done first as late as that.
+#[test]
+fn a_run_that_is_cancelled_does_not_wait_for_the_one_that_loses() {
+    let slow = Some(Slow { item: 0, until: Until::Over, fails: |_| false });
+    let scene = Scene { slow, is_cancelled: true, items: 2, ..RACES };
+    check(move || assert_eq!(scene.play().calls, 2));
+}
+
+/// Each of the two calls may be over first.
+#[test]
+fn an_error_counts_only_if_the_other_fails_too() {
+    let cases: [(fn(u64) -> bool, bool); 4] =
+        [(|_| false, true), (|call| call == 1, true), (|call| call == 2, true), (|_| true, false)];
+    for (fails, is_ok) in cases {
+        let slow = Some(Slow { item: 1, until: Until::Another, fails });
+        let scene = Scene { slow, items: 3, ..RACES };
+        check(move || {
+            let Played { seen, calls, .. } = scene.play();
+            assert_eq!(seen, [(0, true), (1, is_ok), (2, true)]);
+            assert_eq!(calls, 2);
+        });
+    }
+}
+
+#[test]
+fn what_both_have_failed_is_tried_again() {
+    let slow = Some(Slow { item: 1, until: Until::Another, fails: |call| call <= 2 });
+    all_ok(Scene { slow, retries: 1, items: 3, ..RACES });
 }

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use shuttle::sync::atomic::{AtomicBool, AtomicU64};
 use shuttle::thread::{self, JoinHandle};
 
 use super::feed;
 use crate::batch::{Batch, Batching};
+use crate::cancel::Interrupt;
 use crate::cfg::CfgNode;
 use crate::device::Devices;
 use crate::engine::attendance::Attendance;
@@ -25,7 +26,7 @@ use crate::limits::Limits;
 use crate::order::Order;
 use crate::policy::{Backoff, OnError, Policy, Stragglers};
 use crate::runner::{ConsumerContext, ProducerContext, Runner, Station, Wanted};
-use crate::sync::{atomic, now};
+use crate::sync::{Condvar, Mutex, atomic, lock, now, wait};
 
 const SCHEDULES: usize = 3_000;
 
@@ -37,13 +38,84 @@ pub(super) fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
 /// Whether a producer fails an item.
 pub(super) type Fails = fn(worker: usize, item: u64) -> bool;
 
+/// An item that the first call with is slow.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slow {
+    pub(super) item: u64,
+    pub(super) until: Until,
+    /// Whether a call with it fails, by its number: the first is 1.
+    pub(super) fails: fn(call: u64) -> bool,
+}
+
+/// How long a call lasts.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Until {
+    /// Until nobody waits for it.
+    Left,
+    /// Until another with the same item has begun.
+    Another,
+    /// Until all have left that the end of the run waits for.
+    Over,
+}
+
+/// The calls with the slow item.
+#[derive(Default)]
+struct Calls {
+    seen: Mutex<Seen>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Seen {
+    begun: u64,
+    is_over: bool,
+}
+
+impl Calls {
+    /// One begins. Its number.
+    fn begin(&self) -> u64 {
+        self.change(|seen| seen.begun += 1)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Seen)) -> u64 {
+        let mut seen = lock(&self.seen);
+        change(&mut seen);
+        self.changed.notify_all();
+        seen.begun
+    }
+
+    fn wait_until(&self, is_so: impl Fn(&Seen) -> bool) {
+        let mut seen = lock(&self.seen);
+        while !is_so(&seen) {
+            seen = wait(&self.changed, seen);
+        }
+    }
+}
+
 /// Passes on what it does not fail. A batch fails as a whole, with its inputs in their place.
 #[derive(Clone)]
 pub(super) struct Script {
     fails: Fails,
-    /// The first call with that item lasts until nobody waits for it.
-    stuck: Option<u64>,
-    is_stuck: Arc<AtomicBool>,
+    slow: Option<Slow>,
+    calls: Arc<Calls>,
+}
+
+impl Script {
+    /// A call with the slow item. Whether it fails.
+    fn be_slow(&self, slow: Slow, cx: &ProducerContext<'_>) -> bool {
+        let number = self.calls.begin();
+        match slow.until {
+            _ if number > 1 => {}
+            Until::Left => {
+                while !cx.is_cancelled() {
+                    thread::yield_now();
+                }
+            }
+            Until::Another => self.calls.wait_until(|seen| seen.begun > 1),
+            Until::Over => self.calls.wait_until(|seen| seen.is_over),
+        }
+        (slow.fails)(number)
+    }
 }
 
 impl Runner for Script {
@@ -58,12 +130,12 @@ impl Runner for Script {
     }
     fn producer_work(&self, cx: &ProducerContext<'_>, (): &mut (), item: u64) -> Result<u64> {
         thread::yield_now();
-        if self.stuck == Some(item) && !self.is_stuck.swap(true, Ordering::Relaxed) {
-            while !cx.is_cancelled() {
-                thread::yield_now();
-            }
+        let slow = self.slow.filter(|slow| slow.item == item);
+        let fails = slow.is_some_and(|slow| self.be_slow(slow, cx));
+        match fails || (self.fails)(cx.worker(), item) {
+            true => Err("fails".into()),
+            false => Ok(item),
         }
-        if (self.fails)(cx.worker(), item) { Err("fails".into()) } else { Ok(item) }
     }
     fn producer_work_batch(
         &self,
@@ -94,7 +166,9 @@ pub(super) struct Scene {
     pub(super) retries: u32,
     pub(super) fails: Fails,
     pub(super) stragglers: Stragglers,
-    pub(super) stuck: Option<u64>,
+    pub(super) slow: Option<Slow>,
+    /// Whether the run is cancelled once two are at the slow item.
+    pub(super) is_cancelled: bool,
     /// How often somebody looks whether a producer is in a hook for too long; each can be, at the third look.
     pub(super) looks: usize,
 }
@@ -108,9 +182,19 @@ pub(super) const PASSES: Scene = Scene {
     retries: 0,
     fails: |_, _| false,
     stragglers: Stragglers::Wait,
-    stuck: None,
+    slow: None,
+    is_cancelled: false,
     looks: 0,
 };
+
+/// What a scene came to.
+pub(super) struct Played {
+    pub(super) run: Arc<Run<Script>>,
+    /// Each item that was consumed or left out, and whether it was consumed.
+    pub(super) seen: Vec<(u64, bool)>,
+    /// How many calls with the slow item there were.
+    pub(super) calls: u64,
+}
 
 impl Scene {
     fn run(&self) -> Arc<Run<Script>> {
@@ -141,17 +225,13 @@ impl Scene {
         Arc::new(Run::new(shape, Arc::new(terms), [], None, chronicle, None))
     }
 
-    /// Each item that was consumed or left out, and whether it was consumed; the producers that were lost.
-    pub(super) fn play(self) -> (Arc<Run<Script>>, Vec<(u64, bool)>) {
+    pub(super) fn play(self) -> Played {
         let run = self.run();
         let attendance =
             Attendance::new((0..self.producers).map(|_| AtomicBool::new(false)).collect());
         let devices: Devices = format!("cpu*{}", self.producers).parse().expect("it is one");
-        let script = Script {
-            fails: self.fails,
-            stuck: self.stuck,
-            is_stuck: Arc::new(AtomicBool::new(false)),
-        };
+        let calls = Arc::new(Calls::default());
+        let script = Script { fails: self.fails, slow: self.slow, calls: calls.clone() };
         let threads = producers(&run, &attendance, &devices, &script);
         let keeper = {
             let tick = Duration::from_millis(1);
@@ -167,13 +247,21 @@ impl Scene {
             let run = run.clone();
             thread::spawn(move || consume(&run, self.window))
         };
+        let canceller = self.is_cancelled.then(|| {
+            let (run, calls) = (run.clone(), calls.clone());
+            thread::spawn(move || {
+                calls.wait_until(|seen| seen.begun > 1);
+                run.cancel();
+            })
+        });
         feed(&run.exchange, self.items, &AtomicU64::new(0));
         let seen = consumer.join().unwrap();
-        attendance.end();
+        attendance.end(|worker| run.has_lost(worker));
         assert!(attendance.present().is_empty());
+        let calls = calls.change(|seen| seen.is_over = true);
         keeper.join().unwrap();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        (run, seen)
+        threads.into_iter().chain(canceller).for_each(|thread| thread.join().unwrap());
+        Played { run, seen, calls }
     }
 }
 
@@ -237,7 +325,7 @@ pub(super) fn all_ok_but(items: u64, failed: &[u64]) -> Vec<(u64, bool)> {
 fn a_producer_that_fails_everything() {
     let scene = Scene { fence_after: Some(2), fails: |worker, _| worker == 0, ..PASSES };
     check(move || {
-        let (run, seen) = scene.play();
+        let Played { run, seen, .. } = scene.play();
         assert_eq!(seen, all_ok_but(4, &[]));
         assert!(run.losses().iter().all(|loss| loss.worker == 0));
     });
@@ -247,7 +335,7 @@ fn a_producer_that_fails_everything() {
 fn a_producer_that_fails_everything_in_a_window_smaller_than_their_number() {
     let fails: Fails = |worker, _| worker == 1;
     let scene = Scene { producers: 3, window: 2, fence_after: Some(1), fails, ..PASSES };
-    check(move || assert_eq!(scene.play().1, all_ok_but(4, &[])));
+    check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
 }
 
 /// Everybody is suspended in turn, and has to try what the others failed.
@@ -256,7 +344,7 @@ fn bad_items_on_good_producers() {
     let fails: Fails = |_, item| item != 2;
     let scene = Scene { window: 2, fence_after: Some(2), fails, ..PASSES };
     check(move || {
-        let (run, seen) = scene.play();
+        let Played { run, seen, .. } = scene.play();
         assert_eq!(seen, all_ok_but(4, &[0, 1, 3]));
         assert!(run.losses().is_empty());
     });
@@ -266,7 +354,7 @@ fn bad_items_on_good_producers() {
 fn a_bad_producer_and_a_bad_item() {
     let fails: Fails = |worker, item| worker == 0 || item == 1;
     let scene = Scene { producers: 3, fence_after: Some(2), retries: 3, fails, ..PASSES };
-    check(move || assert_eq!(scene.play().1, all_ok_but(4, &[1])));
+    check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[1])));
 }
 
 #[test]
@@ -274,13 +362,13 @@ fn a_producer_that_fails_batches() {
     let fails: Fails = |worker, _| worker == 0;
     let batch = Some(Batch::of(2));
     let scene = Scene { batch, fence_after: Some(2), fails, ..PASSES };
-    check(move || assert_eq!(scene.play().1, all_ok_but(4, &[])));
+    check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
 }
 
 /// Whoever is written off, and whenever: what it had is done by others, or has failed, once.
 fn check_written_off(scene: Scene) {
     check(move || {
-        let (run, seen) = scene.play();
+        let Played { run, seen, .. } = scene.play();
         let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
         let all = if run.is_doomed() { seen.len() as u64 } else { scene.items };
         assert_eq!(items, (0..all).collect::<Vec<_>>());
@@ -349,7 +437,7 @@ fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
             let attendance = attendance.clone();
             thread::spawn(move || attendance.excuse(0))
         };
-        attendance.end();
+        attendance.end(|_| false);
         assert!(attendance.present().is_empty());
         assert!(attendance.enter(1).is_none(), "it is over");
         leaves.join().unwrap();

@@ -193,6 +193,10 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// returned. A copy is kept of each item while a hook has it. Items of [batches](Builder::batch) are not
     /// started twice.
     ///
+    /// [`close`](crate::Handle::close) waits for one that has not returned as long as [an item](Builder::item_limit)
+    /// may take, or [a run](Builder::run_limit) where there is no limit on items; then its thread is left behind.
+    /// With neither it waits until the hook returns.
+    ///
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
