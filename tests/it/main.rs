@@ -46,6 +46,7 @@ mod law_order;
 mod law_prompt;
 mod law_random;
 mod law_stop;
+mod law_survival;
 mod law_window;
 mod left_behind;
 mod pipelines;
