@@ -1,5 +1,6 @@
 //! What an engine tells of its runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::chronicle::{Chronicle, Detail};
@@ -42,6 +43,17 @@ impl<R: Runner> Engine<R> {
                 }
             });
         }
+    }
+
+    /// A run ended with that error before anybody took part in it.
+    pub(super) fn refuse(&self, error: &Error) {
+        let totals = Totals {
+            account: self.account,
+            error: Some(text_of(error).to_string()),
+            cancelled: error.is_cancelled(),
+            ..Totals::default()
+        };
+        self.chronicle.tell(Event::RunEnded { totals: Arc::new(totals) });
     }
 
     /// What a run came to, whose account is known, and whose losses are.
