@@ -110,7 +110,13 @@ impl<R: Runner> Watch<R> {
         match left {
             Ok(()) => self.pass_on(worker, &mut call, error),
             // Nobody is there who could work on what comes before.
-            Err(too_few) => self.run.end_as(too_few(error)),
+            Err(too_few) => {
+                if error.is_some() && call.hook != Hook::ProducerInit {
+                    let items = call.items.len() as u64;
+                    self.run.exchange.timesheet.producer_failed(worker, items);
+                }
+                self.run.end_as(too_few(error));
+            }
         }
         call.rest.into_iter().for_each(|part| drop_inputs(part.gathered));
         call.copies.into_iter().flatten().for_each(drop_quietly);

@@ -55,6 +55,7 @@ mod policy_retries;
 mod policy_skip;
 mod probe;
 mod regressions;
+mod report_counts;
 mod reports;
 mod stragglers;
 mod support;
