@@ -102,7 +102,7 @@ impl<R: Runner> Watch<R> {
 
     /// The producer is in a hook for too long.
     fn write_off(&self, worker: usize, mut call: Call<R::Input>) {
-        let error = self.timed_out(worker, &call);
+        let error = self.run.named(self.timed_out(worker, &call));
         let reason = text_of(&error);
         // First: of an item that another producer was done with, or is at, this error is not.
         let error = self.leave_race(worker, &mut call, error);

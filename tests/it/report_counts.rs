@@ -69,3 +69,23 @@ fn what_was_stuck_counts_on_the_producer_that_it_was_stuck_on() {
         }
     });
 }
+
+#[test]
+fn an_item_that_the_last_producer_is_stuck_at_has_its_key() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let mut runner = OrderedRunner::builder(stuck_at(5, &gate))
+            .devices(1)
+            .item_limit(SOON)
+            .key(|x| format!("tile {x}"))
+            .build()
+            .unwrap();
+        let (result, report) = runner.run_with_report(0..50);
+        let error = result.unwrap_err();
+        assert_eq!((error.item(), error.key()), (Some(5), Some("tile 5")), "{error:#}");
+        let [failure] = &report.failures[..] else { panic!("{report}") };
+        assert_eq!(failure.key.as_deref(), Some("tile 5"));
+        assert_eq!((report.account.failed, failed(&report)), (1, 1), "{report}");
+        gate.open();
+    });
+}
