@@ -330,9 +330,9 @@ impl<R: Runner> Consumer<R> {
     #[inline(never)]
     fn meet(&mut self, state: &mut R::ConsumerState, seq: u64, fault: Fault) -> Result<(), Error> {
         match fault.fate {
-            Fate::End => {
+            Fate::End | Fate::EndEarlier => {
                 let items = fault.items();
-                if !self.run.is_cancelled() {
+                if fault.fate == Fate::End && !self.run.is_cancelled() {
                     self.run.tell_of_failure(&fault.error);
                 }
                 Err(self.fail(Failure { seq, items }, fault.error))

@@ -116,6 +116,9 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             let Some((seq, outcome)) = from.next_result(collector, &mut total) else {
                 if let Some(error) = from.take_doom() {
                     let (seq, items) = (collector.consumed(), error.items().len() as u64);
+                    if items > 0 {
+                        from.tell_of_failure(&error);
+                    }
                     let failure = Failure { seq, items };
                     return (progress, Ended::Failed(failure, Fault::ending(error)));
                 }
@@ -132,9 +135,11 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             };
             let ended = match outcome {
                 Ok(output) => self.give(feeder, output, &mut progress),
-                Err(fault) if fault.fate == Fate::End => {
+                Err(fault) if fault.fate.ends_run() => {
                     let failure = Failure { seq, items: fault.items() };
-                    from.tell_of_failure(&fault.error);
+                    if fault.fate == Fate::End {
+                        from.tell_of_failure(&fault.error);
+                    }
                     Err(Ended::Failed(failure, fault))
                 }
                 Err(fault) => self.pass_over(feeder, seq, *fault, &mut progress),
@@ -233,7 +238,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             Ended::Failed(failure, fault) => {
                 taken.failure = Some(failure);
                 given.passed_on = Some(places);
-                Some(fault)
+                Some(Box::new(Fault { fate: Fate::EndEarlier, ..*fault }))
             }
             Ended::Unfit(error) => {
                 taken.ok += 1;

@@ -118,7 +118,7 @@ impl<R: Runner> Streaming<R> {
         self.account.failed += fault.items();
         let Account { ok, failed, .. } = self.account;
         match fault.fate {
-            Fate::End => Yield::Last(fault.error),
+            Fate::End | Fate::EndEarlier => Yield::Last(fault.error),
             _ if policy.gives_up_at(failed, ok + failed) => {
                 let source = Some(Box::new(fault.error));
                 Yield::Last(Error::TooManyFailures { failed, items: ok + failed, source })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gangline::{Batch, OnError, OrderedRunner, RunReport, map};
+use gangline::{Batch, Error, Handle, MaxFailures, OnError, OrderedRunner, RunReport, Runner, map};
 
 use crate::hooks::Hooks;
 use crate::support::{Gate, no_hang};
@@ -86,6 +86,66 @@ fn an_item_that_the_last_producer_is_stuck_at_has_its_key() {
         let [failure] = &report.failures[..] else { panic!("{report}") };
         assert_eq!(failure.key.as_deref(), Some("tile 5"));
         assert_eq!((report.account.failed, failed(&report)), (1, 1), "{report}");
+        gate.open();
+    });
+}
+
+/// Of each stage: how many items failed in it, how many failures it tells, and how many its producers count.
+fn failures<R: Runner, O>(stages: &[&Handle<R, O>]) -> Vec<(u64, usize, u64)> {
+    let reports = stages.iter().map(|stage| stage.report());
+    reports.map(|report| (report.account.failed, report.failures.len(), failed(&report))).collect()
+}
+
+fn fails_at(item: u64) -> Hooks {
+    Hooks::new().work(move |_, x| if x == item { Err("bad".into()) } else { Ok(x) })
+}
+
+#[test]
+fn a_failure_is_told_in_its_own_stage_only() {
+    no_hang(|| {
+        let stage = |item| OrderedRunner::new(fails_at(item), 1).unwrap();
+        let (mut one, mut two, mut three) = (stage(5), stage(99), stage(99));
+        let error = one.then(&mut two).then(&mut three).run(0..50).unwrap_err();
+        assert_eq!(error.item(), Some(5), "{error:#}");
+        assert_eq!(failures(&[&one, &two, &three]), [(1, 1, 1), (0, 0, 0), (0, 0, 0)]);
+        let mut one = stage(99);
+        let mut two = stage(7);
+        let error = one.then(&mut two).then(&mut three).run(0..50).unwrap_err();
+        assert_eq!(error.item(), Some(7), "{error:#}");
+        assert_eq!(failures(&[&one, &two, &three]), [(0, 0, 0), (1, 1, 1), (0, 0, 0)]);
+    });
+}
+
+#[test]
+fn too_many_failures_in_one_stage_are_no_failure_of_the_next() {
+    no_hang(|| {
+        let mut one = OrderedRunner::builder(Hooks::new().work(|_, x| match x {
+            ..40 => Err("bad".into()),
+            x => Ok(x),
+        }))
+        .devices(1)
+        .on_error(OnError::Skip)
+        .max_failures(MaxFailures::from(2))
+        .build()
+        .unwrap();
+        let mut two = OrderedRunner::new(Hooks::new(), 1).unwrap();
+        let error = one.then(&mut two).run(0..50).unwrap_err();
+        assert!(matches!(error, Error::TooManyFailures { .. }), "{error:#}");
+        assert_eq!(one.report().failures.len() as u64, one.account().failed);
+        assert_eq!(failures(&[&two]), [(0, 0, 0)]);
+    });
+}
+
+#[test]
+fn an_item_that_a_stage_is_stuck_at_is_told_in_that_stage() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let mut one =
+            OrderedRunner::builder(stuck_at(5, &gate)).devices(1).item_limit(SOON).build().unwrap();
+        let mut two = OrderedRunner::new(Hooks::new(), 1).unwrap();
+        let error = one.then(&mut two).run(0..50).unwrap_err();
+        assert!(error.is_timeout(), "{error:#}");
+        assert_eq!(failures(&[&one, &two]), [(1, 1, 1), (0, 0, 0)]);
         gate.open();
     });
 }
