@@ -149,6 +149,9 @@ pub struct Totals {
     pub head_stalled: Duration,
     /// The items that it waited for the longest, and how long: the first is the worst. At most 20.
     pub worst_heads: Vec<(u64, Duration)>,
+    /// Whether the consumer's thread was left behind, since it did not return in time.
+    #[serde(default)]
+    pub consumer_left_behind: bool,
 }
 
 /// What one producer came to.

@@ -95,6 +95,8 @@ pub struct RunReport {
     pub head_stalled: Duration,
     /// The items that it waited for the longest, the worst first. At most 20.
     pub stalls: Vec<Stall>,
+    /// Whether the consumer's thread was left behind, since it did not return in time.
+    pub consumer_left_behind: bool,
     /// The producers, in the order of their numbers.
     pub producers: Vec<ProducerReport>,
     /// How long producers worked on items, over all producers. `None` without item events.
@@ -197,9 +199,11 @@ impl RunReport {
         trace::to_text(self)
     }
 
-    /// How many threads were left behind: those of producers that did not return in time.
+    /// How many threads were left behind: those of producers that did not return in time, and that of the
+    /// consumer if it did not.
     pub fn threads_left_behind(&self) -> u64 {
-        self.producers.iter().filter(|producer| producer.left_behind).count() as u64
+        let producers = self.producers.iter().filter(|producer| producer.left_behind).count();
+        producers as u64 + u64::from(self.consumer_left_behind)
     }
 
     /// Whether there were item events, so that latencies and the timeline can be known.

@@ -105,6 +105,7 @@ impl<S> Consuming<S> {
 impl<S> Consumed<S> {
     /// Of a consumer that was left behind.
     pub(crate) fn left_behind<R: Runner>(run: &Run<R>) -> Self {
+        run.exchange.timesheet.leave_consumer_behind();
         let taken = run.tally.get();
         // `None` where the consumer took it with it, and is stuck since.
         let error = run.take_doom().unwrap_or_else(|| Error::RunTimedOut {

@@ -76,6 +76,7 @@ impl<R: Runner> Engine<R> {
             consumer_waiting: waited,
             head_stalled: stalled,
             worst_heads: heads.into_worst(),
+            consumer_left_behind: timesheet.is_consumer_left_behind(),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
 
 /// What is known of one run when everybody has left it.
@@ -14,6 +14,7 @@ pub(crate) struct Timesheet {
     source_waited: AtomicU64,
     producers: Box<[Mutex<ProducerTime>]>,
     collector: Mutex<CollectorTime>,
+    consumer_left_behind: AtomicBool,
 }
 
 /// Of one producer.
@@ -105,7 +106,17 @@ impl Timesheet {
             source_waited: AtomicU64::new(0),
             producers: (0..producers).map(|_| Mutex::default()).collect(),
             collector: Mutex::default(),
+            consumer_left_behind: AtomicBool::new(false),
         }
+    }
+
+    /// Nobody waits for the consumer any more, which is in a hook.
+    pub(crate) fn leave_consumer_behind(&self) {
+        self.consumer_left_behind.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_consumer_left_behind(&self) -> bool {
+        self.consumer_left_behind.load(Ordering::Relaxed)
     }
 
     /// The feeder was there so long, and so long of that it had no credit.

@@ -149,3 +149,25 @@ fn an_item_that_a_stage_is_stuck_at_is_told_in_that_stage() {
         gate.open();
     });
 }
+
+#[test]
+fn a_consumer_that_was_left_behind_is_counted_among_the_threads_that_were() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let stuck = gate.clone();
+        let hooks = Hooks::new().consume(move |_, y| {
+            if y == 5 {
+                stuck.pass();
+            }
+            Ok(())
+        });
+        let mut runner = OrderedRunner::builder(hooks).devices(2).run_limit(SOON).build().unwrap();
+        let (result, report) = runner.run_with_report(0..50);
+        assert!(matches!(result, Err(Error::RunTimedOut { .. })));
+        assert_eq!(report.threads_left_behind(), 1, "{report}");
+        let said = "the consumer did not return: its thread was left behind";
+        assert!(report.to_string().contains(said), "{report}");
+        assert!(report.to_html().contains(said));
+        gate.open();
+    });
+}
