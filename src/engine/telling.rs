@@ -59,7 +59,7 @@ impl<R: Runner> Engine<R> {
     /// What a run came to, whose account is known, and whose losses are.
     pub(super) fn totals(&self, run: &Run<R>, error: Option<&Error>) -> Totals {
         let timesheet = &run.exchange.timesheet;
-        let CollectorTime { window, present, waited, stalled, heads } = timesheet.collector();
+        let CollectorTime { window, present, waited, stalled, heads, .. } = timesheet.collector();
         let (source_working, source_waiting) = timesheet.source();
         Totals {
             account: self.account,
@@ -81,7 +81,7 @@ impl<R: Runner> Engine<R> {
     }
 
     fn producer_totals(&self, timesheet: &Timesheet, worker: usize) -> ProducerTotals {
-        let ProducerTime { items, failed, present, waited } = timesheet.producer(worker);
+        let ProducerTime { items, failed, present, waited, .. } = timesheet.producer(worker);
         let of_crew = |known: fn(&Crew<R>) -> Vec<Option<u64>>| {
             self.crew.as_ref().and_then(|crew| known(crew).get(worker).copied().flatten())
         };

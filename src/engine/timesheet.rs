@@ -1,10 +1,10 @@
 //! How long everybody waited, noted where they wait.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Mutex, lock};
+use crate::sync::{Mutex, lock, now};
 
 /// What is known of one run when everybody has left it.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct Timesheet {
 /// Of one producer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ProducerTime {
+    /// `None` where it is not there (any more).
+    pub(crate) came: Option<Instant>,
     pub(crate) items: u64,
     pub(crate) failed: u64,
     pub(crate) present: Duration,
@@ -29,6 +31,8 @@ pub(crate) struct ProducerTime {
 /// Of the collector.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CollectorTime {
+    /// `None` where it is not there (any more).
+    pub(crate) came: Option<Instant>,
     pub(crate) present: Duration,
     pub(crate) window: u64,
     /// With nothing there.
@@ -133,6 +137,15 @@ impl Timesheet {
         (present.saturating_sub(waited), waited)
     }
 
+    pub(crate) fn producer_came(&self, worker: usize, came: Instant) {
+        lock(&self.producers[worker]).came = Some(came);
+    }
+
+    /// So long in all, up to now. Who never leaves does not say it later.
+    pub(crate) fn producer_waited(&self, worker: usize, waited: Duration) {
+        lock(&self.producers[worker]).waited = waited;
+    }
+
     pub(crate) fn producer_left(&self, worker: usize, time: ProducerTime) {
         let mut noted = lock(&self.producers[worker]);
         *noted = ProducerTime { failed: noted.failed, ..time };
@@ -142,8 +155,22 @@ impl Timesheet {
         lock(&self.producers[worker]).failed += items;
     }
 
+    /// Who has not left is there until now.
     pub(crate) fn producer(&self, worker: usize) -> ProducerTime {
-        *lock(&self.producers[worker])
+        let mut time = *lock(&self.producers[worker]);
+        time.present = time.came.map_or(time.present, |came| now() - came);
+        time
+    }
+
+    pub(crate) fn collector_came(&self, came: Instant, window: u64) {
+        let mut noted = lock(&self.collector);
+        (noted.came, noted.window) = (Some(came), window);
+    }
+
+    /// As [`producer_waited`](Timesheet::producer_waited).
+    pub(crate) fn collector_waited(&self, time: &CollectorTime, window: u64) {
+        let mut noted = lock(&self.collector);
+        (noted.waited, noted.stalled, noted.window) = (time.waited, time.stalled, window);
     }
 
     /// `seen`: how many results of each producer, which one that was left behind in a hook does not say
@@ -156,8 +183,11 @@ impl Timesheet {
         }
     }
 
+    /// If it has not left, it is there until now.
     pub(crate) fn collector(&self) -> CollectorTime {
-        lock(&self.collector).clone()
+        let mut time = lock(&self.collector).clone();
+        time.present = time.came.map_or(time.present, |came| now() - came);
+        time
     }
 }
 

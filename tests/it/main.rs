@@ -56,6 +56,7 @@ mod policy_skip;
 mod probe;
 mod regressions;
 mod report_counts;
+mod report_times;
 mod reports;
 mod stragglers;
 mod support;
