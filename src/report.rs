@@ -78,13 +78,15 @@ pub struct RunReport {
     pub lasted: Duration,
     /// How many items the window held at the end.
     pub window: u64,
-    /// How long the source was asked for items, its own time among it.
+    /// How long the source was asked for items, its own time among it. Of a later stage of a pipeline: how
+    /// long nothing came out of the stage before.
     #[serde(with = "seconds")]
     pub source_working: Duration,
     /// How long the source was not asked, since the window was full.
     #[serde(with = "seconds")]
     pub source_waiting: Duration,
-    /// How long the consumer had something to do.
+    /// How long the consumer had something to do. Of a stream: how long nobody asked it for results; of a
+    /// stage before another: how long that took none.
     #[serde(with = "seconds")]
     pub consumer_working: Duration,
     /// How long the consumer waited with nothing there.

@@ -179,6 +179,11 @@ impl<T> Collector<T> {
         self.time.heads.news()
     }
 
+    /// How long it has waited in all.
+    pub(crate) fn waited(&self) -> Duration {
+        self.time.waited + self.time.stalled
+    }
+
     fn patience(&mut self, now: Instant) -> Patience {
         let arrived = self.outlet.seen().sum();
         if self.pace.is_high(arrived, now) && self.quarter >= MANY {

@@ -11,6 +11,7 @@ use super::run::Run;
 use super::source::look_and_push;
 use super::window::Window;
 use crate::error::Error;
+use crate::event::{Destination, Origin};
 use crate::order::Order;
 use crate::policy::Verdict;
 use crate::runner::Runner;
@@ -95,7 +96,12 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
         let bug = AbortAtEnd(&*self.to);
         let mut collector = Collector::new(&self.from.exchange, self.order, self.window, now());
         let mut feeder = Feeder::new(&self.to.exchange);
+        self.from.exchange.timesheet.goes_to(Destination::NextStage);
+        self.to.exchange.timesheet.comes_from(Origin::StageBefore);
         let (progress, ended) = self.hand_on(&mut collector, &mut feeder);
+        // What it waited for results of the first run is how long the source of the second was at work.
+        let (working, waited) = (collector.waited(), feeder.waited());
+        self.to.exchange.timesheet.source_left(working + waited, waited);
         let relayed = self.end(&mut feeder, progress, ended);
         std::mem::forget(bug);
         drop(over);

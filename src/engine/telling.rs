@@ -10,7 +10,7 @@ use super::run::{Run, text_of};
 use super::session::Engine;
 use super::timesheet::{CollectorTime, ProducerTime, Timesheet};
 use crate::error::Error;
-use crate::event::{Event, ProducerTotals, Totals};
+use crate::event::{Destination, Event, ProducerTotals, Totals};
 use crate::report::RunReport;
 use crate::runner::Runner;
 use crate::sync::lock;
@@ -61,6 +61,13 @@ impl<R: Runner> Engine<R> {
         let timesheet = &run.exchange.timesheet;
         let CollectorTime { window, present, waited, stalled, heads, .. } = timesheet.collector();
         let (source_working, source_waiting) = timesheet.source();
+        let (origin, destination) = timesheet.ends();
+        let consumer_working = present.saturating_sub(waited + stalled);
+        let consumer_working = match destination {
+            // One thread is both.
+            Destination::Stream => consumer_working.saturating_sub(source_working),
+            _ => consumer_working,
+        };
         Totals {
             account: self.account,
             lasted: run.chronicle.elapsed(),
@@ -70,9 +77,11 @@ impl<R: Runner> Engine<R> {
             producers: (0..self.settings.devices.len())
                 .map(|worker| self.producer_totals(timesheet, worker))
                 .collect(),
+            origin,
+            destination,
             source_working,
             source_waiting,
-            consumer_working: present.saturating_sub(waited + stalled),
+            consumer_working,
             consumer_waiting: waited,
             head_stalled: stalled,
             worst_heads: heads.into_worst(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crate::event::{Destination, Origin};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock, now};
 
@@ -15,6 +16,7 @@ pub(crate) struct Timesheet {
     producers: Box<[Mutex<ProducerTime>]>,
     collector: Mutex<CollectorTime>,
     consumer_left_behind: AtomicBool,
+    ends: Mutex<(Origin, Destination)>,
 }
 
 /// Of one producer.
@@ -111,7 +113,20 @@ impl Timesheet {
             producers: (0..producers).map(|_| Mutex::default()).collect(),
             collector: Mutex::default(),
             consumer_left_behind: AtomicBool::new(false),
+            ends: Mutex::default(),
         }
+    }
+
+    pub(crate) fn comes_from(&self, origin: Origin) {
+        lock(&self.ends).0 = origin;
+    }
+
+    pub(crate) fn goes_to(&self, destination: Destination) {
+        lock(&self.ends).1 = destination;
+    }
+
+    pub(crate) fn ends(&self) -> (Origin, Destination) {
+        *lock(&self.ends)
     }
 
     /// Nobody waits for the consumer any more, which is in a hook.

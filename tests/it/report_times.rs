@@ -1,7 +1,8 @@
 //! How long a report says that everybody was at work.
 
+use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gangline::{OnError, OrderedRunner, map};
 
@@ -79,5 +80,51 @@ fn a_consumer_that_is_stuck_was_at_work_until_the_end() {
         assert!(report.consumer_working > Duration::ZERO, "{report}");
         assert_eq!(report.window, 16);
         gate.open();
+    });
+}
+
+/// How long something takes that takes a while.
+fn take_a_while(all: &Cell<Duration>) {
+    let since = Instant::now();
+    std::hint::black_box((0..100_000_u64).fold(0, |a, b| std::hint::black_box(a ^ b)));
+    all.set(all.get() + since.elapsed());
+}
+
+#[test]
+fn the_iterator_of_a_stream_is_its_source_and_who_asks_for_results_its_consumer() {
+    no_hang(|| {
+        let (in_iterator, between) = (Cell::default(), Cell::default());
+        let mut runner = OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 2).unwrap();
+        let outputs = runner.stream((0..50).inspect(|_| take_a_while(&in_iterator)));
+        outputs.for_each(|output| {
+            output.unwrap();
+            take_a_while(&between);
+        });
+        let report = runner.report();
+        assert!(report.source_working >= in_iterator.get(), "{report}");
+        assert!(report.consumer_working >= between.get(), "{report}");
+        assert!(report.source_working + report.consumer_working <= report.lasted, "{report}");
+    });
+}
+
+#[test]
+fn the_stage_before_is_the_source_of_a_later_stage() {
+    no_hang(|| {
+        let consumed = Arc::new(Counter::new());
+        let count = consumed.clone();
+        let waits = Hooks::new().work(move |_, x| {
+            consumed.reach(x);
+            Ok(x)
+        });
+        let counts = Hooks::new().consume(move |_, _| {
+            count.add(1);
+            Ok(())
+        });
+        let mut one = OrderedRunner::new(waits, 1).unwrap();
+        let mut two = OrderedRunner::new(counts, 1).unwrap();
+        one.then(&mut two).run(0..50).unwrap();
+        let report = two.report();
+        assert!(report.source_working > Duration::ZERO, "{report}");
+        assert!(report.source_working + report.source_waiting <= report.lasted, "{report}");
     });
 }
