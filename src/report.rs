@@ -112,7 +112,8 @@ pub struct RunReport {
     pub failures_left_out: u64,
     /// What was tried again.
     pub retries: RetryReport,
-    /// How many items were consumed when.
+    /// How many items were consumed when. Of no items where neither [`timeline`](crate::Builder::timeline) nor
+    /// an [`observer`](crate::Builder::observer) asks for it.
     pub throughput: Throughput,
     /// When each producer worked. `None` without item events.
     pub timeline: Option<Timeline>,
