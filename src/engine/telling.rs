@@ -31,10 +31,12 @@ impl<R: Runner> Engine<R> {
             order: self.settings.order,
             producers: (0..devices.len()).map(place).collect(),
         });
-        let inits = self.crew.iter().flat_map(Crew::inits).enumerate();
-        for (producer, took) in inits {
+        let Some(crew) = &self.crew else { return };
+        for (producer, took) in crew.inits().into_iter().enumerate() {
             chronicle.tell(match self.gone.get(&producer) {
-                None => Event::ProducerReady { producer, took },
+                None if crew.is_ready(producer) => Event::ProducerReady { producer, took },
+                // It says so itself, once it is.
+                None => continue,
                 Some(Loss { left_behind: LeftBehind::Yes, .. }) => {
                     Event::ProducerLeftBehind { producer }
                 }

@@ -212,6 +212,33 @@ fn observers_are_told_everything_from_the_beginning_to_the_end() {
 }
 
 #[test]
+fn a_producer_without_a_state_is_told_to_be_ready_once_it_has_one() {
+    no_hang(|| {
+        let told = Arc::new(Mutex::new(0));
+        let sink = told.clone();
+        let dies = map(
+            |_| Ok(()),
+            |_, (), x: u64| {
+                assert_ne!(x, 5, "dies");
+                Ok(x)
+            },
+        );
+        let mut runner = OrderedRunner::builder(dies)
+            .devices(1)
+            .observer(move |_: Duration, event: &Event| {
+                let is_ready = matches!(event, Event::ProducerReady { .. });
+                *sink.lock().unwrap() += u64::from(is_ready);
+            })
+            .build()
+            .unwrap();
+        for (item, ready) in [(5, 1), (0, 2), (1, 3)] {
+            let _ = runner.run([item]);
+            assert_eq!(*told.lock().unwrap(), ready, "once in each run");
+        }
+    });
+}
+
+#[test]
 fn an_observer_that_panics_is_told_no_more_and_the_run_goes_on() {
     no_hang(|| {
         let mut runner = OrderedRunner::builder(map(|_| Ok(()), |_, (), x: u64| Ok(x)))
