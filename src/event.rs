@@ -107,7 +107,8 @@ pub enum Event {
         /// The producer.
         producer: usize,
     },
-    /// So many `ItemStarted` and `ItemFinished` were left out, since observers did not keep up.
+    /// So many events were left out, since observers did not keep up: `ItemStarted` and `ItemFinished`, and of all
+    /// others what came while 65,536 of them were waiting to be told. `RunEnded` never is.
     #[non_exhaustive]
     EventsLost {
         /// How many.
