@@ -107,7 +107,8 @@ pub enum Event {
         /// The producer.
         producer: usize,
     },
-    /// So many `ItemStarted` and `ItemFinished` were left out, since observers did not keep up.
+    /// So many events were left out, since observers did not keep up: `ItemStarted` and `ItemFinished`, and of all
+    /// others what came while 65,536 of them were waiting to be told. `RunEnded` never is.
     #[non_exhaustive]
     EventsLost {
         /// How many.
@@ -137,11 +138,17 @@ pub struct Totals {
     pub window: u64,
     /// The producers, in the order of their numbers.
     pub producers: Vec<ProducerTotals>,
+    /// What the source is.
+    #[serde(default)]
+    pub origin: Origin,
+    /// What the consumer is.
+    #[serde(default)]
+    pub destination: Destination,
     /// How long the source was asked for items, its own time among it.
     pub source_working: Duration,
     /// How long the source was not asked, since the window was full.
     pub source_waiting: Duration,
-    /// How long the consumer had something to do.
+    /// How long the consumer had something to do: of a stream, how long nobody asked it for results.
     pub consumer_working: Duration,
     /// How long the consumer waited with nothing there.
     pub consumer_waiting: Duration,
@@ -149,6 +156,35 @@ pub struct Totals {
     pub head_stalled: Duration,
     /// The items that it waited for the longest, and how long: the first is the worst. At most 20.
     pub worst_heads: Vec<(u64, Duration)>,
+    /// Whether the consumer's thread was left behind, since it did not return in time.
+    #[serde(default)]
+    pub consumer_left_behind: bool,
+}
+
+/// Where the items of a run come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Origin {
+    /// The caller's iterator.
+    #[default]
+    Iterator,
+    /// The stage before, in a pipeline.
+    StageBefore,
+}
+
+/// Where the results of a run go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Destination {
+    /// The hooks of the consumer.
+    #[default]
+    Consumer,
+    /// Whoever asks a stream for them.
+    Stream,
+    /// The next stage, in a pipeline.
+    NextStage,
 }
 
 /// What one producer came to.

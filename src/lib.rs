@@ -325,7 +325,7 @@ pub use crate::closures::{Fold, Map, map};
 pub use crate::cpu_threads::CpuThreads;
 pub use crate::device::{Device, DeviceError, Devices, GpuHolder, GpuList, GpuLock, IntoDevices};
 pub use crate::error::{BoxError, Error, Hook, OutputCount, PanicMessage, Result, Site};
-pub use crate::event::{Event, Observer, ProducerTotals, Totals};
+pub use crate::event::{Destination, Event, Observer, Origin, ProducerTotals, Totals};
 pub use crate::failure::Failure;
 #[doc(hidden)]
 pub use crate::journal::read_any_bytes as read_any_journal;

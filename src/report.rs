@@ -78,13 +78,15 @@ pub struct RunReport {
     pub lasted: Duration,
     /// How many items the window held at the end.
     pub window: u64,
-    /// How long the source was asked for items, its own time among it.
+    /// How long the source was asked for items, its own time among it. Of a later stage of a pipeline: how
+    /// long nothing came out of the stage before.
     #[serde(with = "seconds")]
     pub source_working: Duration,
     /// How long the source was not asked, since the window was full.
     #[serde(with = "seconds")]
     pub source_waiting: Duration,
-    /// How long the consumer had something to do.
+    /// How long the consumer had something to do. Of a stream: how long nobody asked it for results; of a
+    /// stage before another: how long that took none.
     #[serde(with = "seconds")]
     pub consumer_working: Duration,
     /// How long the consumer waited with nothing there.
@@ -95,6 +97,8 @@ pub struct RunReport {
     pub head_stalled: Duration,
     /// The items that it waited for the longest, the worst first. At most 20.
     pub stalls: Vec<Stall>,
+    /// Whether the consumer's thread was left behind, since it did not return in time.
+    pub consumer_left_behind: bool,
     /// The producers, in the order of their numbers.
     pub producers: Vec<ProducerReport>,
     /// How long producers worked on items, over all producers. `None` without item events.
@@ -108,7 +112,8 @@ pub struct RunReport {
     pub failures_left_out: u64,
     /// What was tried again.
     pub retries: RetryReport,
-    /// How many items were consumed when.
+    /// How many items were consumed when. Of no items where neither [`timeline`](crate::Builder::timeline) nor
+    /// an [`observer`](crate::Builder::observer) asks for it.
     pub throughput: Throughput,
     /// When each producer worked. `None` without item events.
     pub timeline: Option<Timeline>,
@@ -197,9 +202,11 @@ impl RunReport {
         trace::to_text(self)
     }
 
-    /// How many threads were left behind: those of producers that did not return in time.
+    /// How many threads were left behind: those of producers that did not return in time, and that of the
+    /// consumer if it did not.
     pub fn threads_left_behind(&self) -> u64 {
-        self.producers.iter().filter(|producer| producer.left_behind).count() as u64
+        let producers = self.producers.iter().filter(|producer| producer.left_behind).count();
+        producers as u64 + u64::from(self.consumer_left_behind)
     }
 
     /// Whether there were item events, so that latencies and the timeline can be known.

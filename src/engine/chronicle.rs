@@ -30,14 +30,21 @@ pub(crate) struct Chronicle {
 
 /// What goes to the observing thread.
 struct Feed {
-    /// What happens seldom.
-    news: Mutex<Vec<(Duration, Event)>>,
+    news: Mutex<News>,
     pens: Box<[Mutex<Option<Pen>>]>,
     lanes: Box<[Arc<CachePadded<Lane>>]>,
     pages: Mutex<Vec<Receiver<Entry>>>,
     consumed: CachePadded<AtomicU64>,
     wake: Waker<()>,
     woken: Woken<()>,
+}
+
+/// What happens seldom.
+#[derive(Debug, Default)]
+struct News {
+    events: Vec<(Duration, Event)>,
+    /// How many there was no room for.
+    left_out: u64,
 }
 
 /// What a producer and the observing thread share.
@@ -171,8 +178,9 @@ impl Feed {
     fn add(&self, at: Duration, event: Event) {
         let mut news = lock(&self.news);
         // The report has it in any case.
-        if news.len() < MOST_NEWS || matches!(event, Event::RunEnded { .. }) {
-            news.push((at, event));
+        match news.events.len() < MOST_NEWS || matches!(event, Event::RunEnded { .. }) {
+            true => news.events.push((at, event)),
+            false => news.left_out += 1,
         }
         drop(news);
         let _ = self.wake.try_send(());
@@ -321,7 +329,10 @@ impl<'a> Teller<'a> {
     /// Takes over what has happened. Whether that is all.
     fn collect(&mut self) -> bool {
         // Before the rings: what was written before the end is there then.
-        let news = std::mem::take(&mut *lock(&self.feed.news));
+        let News { events: mut news, left_out } = std::mem::take(&mut *lock(&self.feed.news));
+        if left_out > 0 {
+            news.push((self.chronicle.elapsed(), Event::EventsLost { events: left_out }));
+        }
         let is_over = news.iter().any(|(_, event)| matches!(event, Event::RunEnded { .. }));
         let mut recorder = lock(&self.chronicle.recorder);
         for (producer, page) in self.pages.iter_mut().enumerate() {
@@ -376,5 +387,35 @@ impl<'a> Teller<'a> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_that_there_is_no_room_for_is_not_lost_without_a_word() {
+        let chronicle = Arc::new(Chronicle::new(1, None, Detail::Items));
+        for item in 0..MOST_NEWS as u64 + 10 {
+            chronicle.tell(Event::ItemSkipped { item });
+        }
+        let seen = Arc::new(std::sync::Mutex::new((0, 0)));
+        let sink = seen.clone();
+        let observer = move |_: Duration, event: &Event| {
+            let mut seen = sink.lock().unwrap();
+            match event {
+                Event::ItemSkipped { .. } => seen.0 += 1,
+                Event::EventsLost { events } => seen.1 += events,
+                _ => {}
+            }
+        };
+        let observing = Observing::start(&chronicle, vec![Box::new(observer)]).unwrap().unwrap();
+        chronicle.tell(Event::RunEnded { totals: Arc::default() });
+        observing.join();
+        assert_eq!(*seen.lock().unwrap(), (MOST_NEWS, 10));
+        let report = lock(chronicle.recorder()).report();
+        assert_eq!(report.events_lost, 0, "the report has it all");
     }
 }

@@ -54,6 +54,7 @@ impl<T> Collector<T> {
         window: Window,
         now: Instant,
     ) -> Self {
+        exchange.timesheet.collector_came(now, window.size() as u64);
         Collector {
             outlet: exchange.outlet(order),
             window,
@@ -137,7 +138,7 @@ impl<T> Collector<T> {
         let (since, head) = (now(), self.outlet.awaited());
         let patience = self.patience(since);
         let news = exchange.wait(&mut self.outlet, total, patience, due);
-        self.note_wait(since, head);
+        self.note_wait(exchange, since, head);
         self.note_dryness(exchange);
         news
     }
@@ -155,13 +156,13 @@ impl<T> Collector<T> {
         let patience = self.patience(since);
         let news = exchange.wait(&mut self.outlet, None, patience, due);
         exchange.feed_again();
-        self.note_wait(since, head);
+        self.note_wait(exchange, since, head);
         self.note_dryness(exchange);
         news
     }
 
     /// Nothing was there for the consumer, or, with a `head`, nothing that it was the turn of.
-    fn note_wait(&mut self, since: Instant, head: Option<u64>) {
+    fn note_wait<I>(&mut self, exchange: &Exchange<I, T>, since: Instant, head: Option<u64>) {
         let waited = now() - since;
         match head {
             Some(item) => {
@@ -170,11 +171,17 @@ impl<T> Collector<T> {
             }
             None => self.time.waited += waited,
         }
+        exchange.timesheet.collector_waited(&self.time, self.window.size() as u64);
     }
 
     /// The item that stands in the way of others, and how long it has, each time that is twice as long.
     pub(crate) fn news_of_head(&mut self) -> Option<(u64, Duration)> {
         self.time.heads.news()
+    }
+
+    /// How long it has waited in all.
+    pub(crate) fn waited(&self) -> Duration {
+        self.time.waited + self.time.stalled
     }
 
     fn patience(&mut self, now: Instant) -> Patience {

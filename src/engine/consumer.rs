@@ -105,6 +105,7 @@ impl<S> Consuming<S> {
 impl<S> Consumed<S> {
     /// Of a consumer that was left behind.
     pub(crate) fn left_behind<R: Runner>(run: &Run<R>) -> Self {
+        run.exchange.timesheet.leave_consumer_behind();
         let taken = run.tally.get();
         // `None` where the consumer took it with it, and is stuck since.
         let error = run.take_doom().unwrap_or_else(|| Error::RunTimedOut {
@@ -330,9 +331,9 @@ impl<R: Runner> Consumer<R> {
     #[inline(never)]
     fn meet(&mut self, state: &mut R::ConsumerState, seq: u64, fault: Fault) -> Result<(), Error> {
         match fault.fate {
-            Fate::End => {
+            Fate::End | Fate::EndEarlier => {
                 let items = fault.items();
-                if !self.run.is_cancelled() {
+                if fault.fate == Fate::End && !self.run.is_cancelled() {
                     self.run.tell_of_failure(&fault.error);
                 }
                 Err(self.fail(Failure { seq, items }, fault.error))

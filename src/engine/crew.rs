@@ -183,9 +183,10 @@ impl<R: Runner + 'static> Crew<R> {
         limit: Option<Duration>,
     ) -> Result<Self, Error> {
         let ceilings = stations.iter().map(|_| AtomicU64::new(NO_CEILING)).collect();
+        let ready = stations.iter().map(|_| AtomicBool::new(false)).collect();
         let inits = stations.iter().map(|_| AtomicU64::new(0)).collect();
         let left = stations.iter().map(|_| AtomicBool::new(false)).collect();
-        let shared = Shared { stateless: Arc::default(), inits, ceilings, left };
+        let shared = Shared { stateless: Arc::default(), ready, inits, ceilings, left };
         let away = stations.iter().map(|_| AtomicBool::new(false)).collect();
         let mut crew = Crew { seats: vec![], shared, losses: vec![], away };
         // Room for all, so that no producer waits for a builder that is still starting threads.
@@ -328,6 +329,11 @@ impl<R: Runner> Crew<R> {
     /// The producers that were left out when the others were ready.
     pub(crate) fn losses(&self) -> &[Loss] {
         &self.losses
+    }
+
+    /// Whether a producer has a state.
+    pub(crate) fn is_ready(&self, worker: usize) -> bool {
+        self.shared.ready[worker].load(Ordering::Relaxed)
     }
 
     /// How long each `producer_init` took.

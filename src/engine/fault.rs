@@ -14,12 +14,20 @@ pub(crate) struct Fault {
 pub(crate) enum Fate {
     /// It ends the run.
     End,
+    /// The same, in an earlier stage, where it is accounted and told.
+    EndEarlier,
     /// Its item is left out.
     Skip,
     /// The same, in an earlier stage, where it is accounted.
     SkipEarlier,
     /// Its item did not fail: an earlier run was done with it. Nobody looks at the error.
     LeftOut,
+}
+
+impl Fate {
+    pub(crate) fn ends_run(self) -> bool {
+        matches!(self, Fate::End | Fate::EndEarlier)
+    }
 }
 
 impl Fault {
@@ -40,7 +48,7 @@ impl Fault {
         match self.fate {
             Fate::End => self.error.failed_items(),
             Fate::Skip => 1,
-            Fate::SkipEarlier | Fate::LeftOut => 0,
+            Fate::EndEarlier | Fate::SkipEarlier | Fate::LeftOut => 0,
         }
     }
 }

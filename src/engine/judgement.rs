@@ -164,6 +164,7 @@ impl<R: Runner> Run<R> {
             drop_quietly(error);
             return vec![];
         }
+        self.exchange.timesheet.producer_failed(worker, items.len() as u64);
         let error = self.named(error);
         let verdict = match self.retry_all(items, &error, worker, trial, copies) {
             Ok(()) => {

@@ -31,6 +31,9 @@ trait Before<R: Runner, S: Runner>: Send + Sync {
     /// Makes each ready for a run, to which `unread` inputs come.
     fn reset(&mut self, unread: Option<u64>);
 
+    /// The run ends with that error before anybody took part in it.
+    fn refuse(&self, error: &Error);
+
     /// Makes a run of each.
     fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, S>, Error>;
 }
@@ -112,11 +115,24 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Line<'h, R, S> {
     /// what `source` was made with.
     pub(crate) fn run<I>(
         &mut self,
-        mut source: Source<I, R::Input>,
+        source: Source<I, R::Input>,
         next: impl Fn(&mut I) -> Option<Result<R::Input>>,
     ) -> Result<S::Summary, Error> {
         self.before.reset(source.unread());
         self.last.reset(None);
+        self.try_run(source, next).unwrap_or_else(|error| {
+            self.before.refuse(&error);
+            Engine::refuse(self.last, &error);
+            Err(error)
+        })
+    }
+
+    /// What a run came to; an error where there was none.
+    fn try_run<I>(
+        &mut self,
+        mut source: Source<I, R::Input>,
+        next: impl Fn(&mut I) -> Option<Result<R::Input>>,
+    ) -> Result<Result<S::Summary, Error>, Error> {
         self.last.check_no_journal()?;
         let mut lineup = Lineup::default();
         let Front { first, upstream, join } = self.before.enlist(&mut lineup)?;
@@ -145,7 +161,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Line<'h, R, S> {
             stage.settle(account, result.as_ref().err());
         }
         self.last.keep(failures);
-        result
+        Ok(result)
     }
 }
 
@@ -167,6 +183,10 @@ where
 
     fn reset(&mut self, unread: Option<u64>) {
         Engine::reset(self, unread);
+    }
+
+    fn refuse(&self, error: &Error) {
+        Engine::refuse(self, error);
     }
 
     fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, S>, Error> {
@@ -191,6 +211,11 @@ where
     fn reset(&mut self, unread: Option<u64>) {
         self.before.reset(unread);
         self.last.reset(None);
+    }
+
+    fn refuse(&self, error: &Error) {
+        self.before.refuse(error);
+        Engine::refuse(self.last, error);
     }
 
     fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, T>, Error> {

@@ -68,6 +68,8 @@ pub(crate) struct Producer<R: Runner> {
 pub(crate) struct Shared {
     /// Counts the producers without a state.
     pub(crate) stateless: Arc<AtomicUsize>,
+    /// Which have a state.
+    pub(crate) ready: Arc<[AtomicBool]>,
     /// How long each `producer_init` took, in nanoseconds.
     pub(crate) inits: Arc<[AtomicU64]>,
     /// The extents of all producers' ceilings; [`NO_CEILING`] for none.
@@ -188,6 +190,7 @@ impl<R: Runner> Producer<R> {
         let took = u64::try_from((now() - since).as_nanos()).unwrap_or(u64::MAX);
         self.shared.inits[self.station.worker].store(took, Ordering::Relaxed);
         self.state = Some(state.map_err(|error| *error)?);
+        self.shared.ready[self.station.worker].store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -491,6 +494,7 @@ impl<R: Runner> Producer<R> {
         if let Some(state) = self.state.take() {
             drop_quietly(state);
         }
+        self.shared.ready[self.station.worker].store(false, Ordering::Relaxed);
         self.shared.stateless.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -581,7 +585,8 @@ mod tests {
     fn shared() -> Shared {
         let ceilings = [AtomicU64::new(NO_CEILING)].into();
         let (inits, left) = ([AtomicU64::new(0)].into(), [AtomicBool::new(false)].into());
-        Shared { stateless: Arc::default(), inits, ceilings, left }
+        let ready = [AtomicBool::new(false)].into();
+        Shared { stateless: Arc::default(), ready, inits, ceilings, left }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::run::Run;
 use super::source::look_and_push;
 use super::window::Window;
 use crate::error::Error;
+use crate::event::{Destination, Origin};
 use crate::order::Order;
 use crate::policy::Verdict;
 use crate::runner::Runner;
@@ -95,7 +96,12 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
         let bug = AbortAtEnd(&*self.to);
         let mut collector = Collector::new(&self.from.exchange, self.order, self.window, now());
         let mut feeder = Feeder::new(&self.to.exchange);
+        self.from.exchange.timesheet.goes_to(Destination::NextStage);
+        self.to.exchange.timesheet.comes_from(Origin::StageBefore);
         let (progress, ended) = self.hand_on(&mut collector, &mut feeder);
+        // What it waited for results of the first run is how long the source of the second was at work.
+        let (working, waited) = (collector.waited(), feeder.waited());
+        self.to.exchange.timesheet.source_left(working + waited, waited);
         let relayed = self.end(&mut feeder, progress, ended);
         std::mem::forget(bug);
         drop(over);
@@ -116,6 +122,9 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             let Some((seq, outcome)) = from.next_result(collector, &mut total) else {
                 if let Some(error) = from.take_doom() {
                     let (seq, items) = (collector.consumed(), error.items().len() as u64);
+                    if items > 0 {
+                        from.tell_of_failure(&error);
+                    }
                     let failure = Failure { seq, items };
                     return (progress, Ended::Failed(failure, Fault::ending(error)));
                 }
@@ -132,9 +141,11 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             };
             let ended = match outcome {
                 Ok(output) => self.give(feeder, output, &mut progress),
-                Err(fault) if fault.fate == Fate::End => {
+                Err(fault) if fault.fate.ends_run() => {
                     let failure = Failure { seq, items: fault.items() };
-                    from.tell_of_failure(&fault.error);
+                    if fault.fate == Fate::End {
+                        from.tell_of_failure(&fault.error);
+                    }
                     Err(Ended::Failed(failure, fault))
                 }
                 Err(fault) => self.pass_over(feeder, seq, *fault, &mut progress),
@@ -233,7 +244,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             Ended::Failed(failure, fault) => {
                 taken.failure = Some(failure);
                 given.passed_on = Some(places);
-                Some(fault)
+                Some(Box::new(Fault { fate: Fate::EndEarlier, ..*fault }))
             }
             Ended::Unfit(error) => {
                 taken.ok += 1;

@@ -12,7 +12,6 @@ use crate::engine::chronicle::Chronicle;
 use crate::engine::collector::Collector;
 use crate::engine::consumer::Taken;
 use crate::engine::exchange::{Exchange, News};
-use crate::engine::fault::Fate;
 use crate::engine::ledger::Ledger;
 use crate::engine::losses::Loss;
 use crate::engine::outbox::Outcome;
@@ -274,7 +273,7 @@ impl<R: Runner> Run<R> {
     /// Whether a result that is here goes to nobody, since the run has failed at an earlier item, or,
     /// in order of completion, at any.
     pub(crate) fn is_pointless(&self, seq: u64, outcome: &RunOutcome<R>) -> bool {
-        let ends_run = outcome.as_ref().is_err_and(|fault| fault.fate == Fate::End);
+        let ends_run = outcome.as_ref().is_err_and(|fault| fault.fate.ends_run());
         !ends_run && self.consumable.gave_up_on(Some(seq))
     }
 

@@ -187,7 +187,7 @@ impl<R: Runner + 'static> Engine<R> {
         next: impl Fn(&mut I) -> Option<Result<R::Input>>,
     ) -> Result<R::Summary, Error> {
         self.reset(source.unread());
-        let ledger = self.open_journal()?;
+        let ledger = self.open_journal().inspect_err(|error| self.refuse(error))?;
         let session = self.begin(ledger)?;
         let run = &session.run;
         let consumed = if run.is_cancelled() {
@@ -273,8 +273,7 @@ impl<R: Runner + 'static> Engine<R> {
 
     /// Begins a run: every producer takes part in it, and has a state.
     fn begin(&mut self, ledger: Option<Arc<Ledger>>) -> Result<Session<R>, Error> {
-        let run = self.new_run(None, ledger)?;
-        let session = self.watch(run.clone(), &run)?;
+        let (run, session) = self.enter(ledger).inspect_err(|error| self.refuse(error))?;
         // A request made before the run ends it at its start: no producer is needed, nor a state
         // made anew for it.
         if run.exchange.is_halted() {
@@ -289,6 +288,12 @@ impl<R: Runner + 'static> Engine<R> {
                 failed
             }
         }
+    }
+
+    fn enter(&mut self, ledger: Option<Arc<Ledger>>) -> Result<(Arc<Run<R>>, Session<R>), Error> {
+        let run = self.new_run(None, ledger)?;
+        let session = self.watch(run.clone(), &run)?;
+        Ok((run, session))
     }
 
     /// A run that nobody takes part in yet.
@@ -366,7 +371,7 @@ impl<R: Runner + 'static> Engine<R> {
     /// Begins a stream, which goes on with [`next`](Engine::next).
     pub(crate) fn begin_stream(&mut self, unread: Option<u64>) -> Result<(), Error> {
         self.reset(unread);
-        self.check_no_journal()?;
+        self.check_no_journal().inspect_err(|error| self.refuse(error))?;
         let session = self.begin(None)?;
         self.streaming = Some(Streaming::new(session, self.settings.order, self.window(), unread));
         Ok(())
@@ -435,6 +440,7 @@ impl<R: Runner> Engine<R> {
     pub(super) fn reset(&mut self, unread: Option<u64>) {
         self.end_stream();
         self.account = Account::new(0, 0, 0, 0, unread);
+        self.chronicle = Arc::new(Chronicle::new(0, self.told.description.clone(), Detail::Run));
         std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
     }
 

@@ -1,7 +1,7 @@
 //! A stream in progress.
 
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::call::drop_quietly;
 use super::collector::Collector;
@@ -13,9 +13,11 @@ use super::source::{Pulled, Source};
 use super::window::Window;
 use crate::account::Account;
 use crate::error::Error;
+use crate::event::Destination;
 use crate::order::Order;
 use crate::policy::Policy;
 use crate::runner::Runner;
+use crate::sync::now;
 
 /// A stream's session, with what its caller has seen of it.
 pub(super) struct Streaming<R: Runner> {
@@ -27,6 +29,26 @@ pub(super) struct Streaming<R: Runner> {
     total: Option<u64>,
     account: Account,
     pulled: u64,
+    time: FeedingTime,
+}
+
+/// How long a stream's caller was in its own iterator, and how long it had no credit for more.
+#[derive(Debug, Default)]
+struct FeedingTime {
+    working: Duration,
+    waited: Duration,
+    /// Since when it is in there, or about to be. Not noted for each item: it mostly pulls several in a row.
+    since: Option<Instant>,
+}
+
+impl FeedingTime {
+    fn begin(&mut self) {
+        self.since.get_or_insert_with(now);
+    }
+
+    fn end(&mut self) {
+        self.working += self.since.take().map_or(Duration::ZERO, |since| now() - since);
+    }
 }
 
 /// What a stream gives its caller.
@@ -56,18 +78,25 @@ impl<R: Runner> Streaming<R> {
         let collector = Collector::new(exchange, order, window, Instant::now());
         let ends = Mutex::new(Ends { feeder, collector });
         let account = Account::new(0, 0, 0, 0, unread);
-        Streaming { session, ends, total: None, account, pulled: 0 }
+        exchange.timesheet.goes_to(Destination::Stream);
+        Streaming { session, ends, total: None, account, pulled: 0, time: FeedingTime::default() }
     }
 
     /// The next of it: `None` after the last.
     pub(super) fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Yield<R::Output>> {
+        let next = self.feed_until_next(source);
+        self.time.end();
+        next
+    }
+
+    fn feed_until_next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Yield<R::Output>> {
         let run = self.session.run.clone();
         loop {
             let collector = &mut unlocked(&mut self.ends).collector;
             if run.is_cancelled() {
                 return Some(Yield::Last(Error::Cancelled {}));
             }
-            if let Some(error) = run.take_doom() {
+            if let Some(error) = run.is_doomed().then(|| run.take_doom()).flatten() {
                 let items = error.items().len() as u64;
                 if items > 0 {
                     run.tell_of_failure(&error);
@@ -118,7 +147,7 @@ impl<R: Runner> Streaming<R> {
         self.account.failed += fault.items();
         let Account { ok, failed, .. } = self.account;
         match fault.fate {
-            Fate::End => Yield::Last(fault.error),
+            Fate::End | Fate::EndEarlier => Yield::Last(fault.error),
             _ if policy.gives_up_at(failed, ok + failed) => {
                 let source = Some(Box::new(fault.error));
                 Yield::Last(Error::TooManyFailures { failed, items: ok + failed, source })
@@ -137,6 +166,7 @@ impl<R: Runner> Streaming<R> {
             source.end(run, feeder);
             Pulled::End
         } else if feeder.has_credit(&run.exchange) {
+            self.time.begin();
             let _pulling = run.pulling();
             source.pull_one(run, feeder)
         } else {
@@ -151,12 +181,16 @@ impl<R: Runner> Streaming<R> {
     }
 
     fn wait(&mut self, run: &Run<R>) -> News {
+        self.time.end();
         let collector = &mut unlocked(&mut self.ends).collector;
         let due = run.news_due(collector);
-        match self.total {
-            Some(_) => collector.wait(&run.exchange, self.total, due),
-            None => collector.wait_as_feeder(&run.exchange, due),
+        if self.total.is_some() {
+            return collector.wait(&run.exchange, self.total, due);
         }
+        let before = collector.waited();
+        let news = collector.wait_as_feeder(&run.exchange, due);
+        self.time.waited += collector.waited() - before;
+        news
     }
 
     pub(super) fn account(&self) -> Account {
@@ -170,7 +204,8 @@ impl<R: Runner> Streaming<R> {
 
     /// Gives up both ends: what is left is the session.
     pub(super) fn leave(self) -> Session<R> {
-        let Streaming { session, ends, .. } = self;
+        let Streaming { session, ends, time: FeedingTime { working, waited, .. }, .. } = self;
+        session.run.exchange.timesheet.source_left(working + waited, waited);
         let mut ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
         ends.feeder.take_held().into_iter().for_each(drop_quietly);
         ends.collector.leave(&session.run.exchange).into_iter().for_each(drop_quietly);

@@ -1,5 +1,6 @@
 //! What an engine tells of its runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::chronicle::{Chronicle, Detail};
@@ -9,7 +10,7 @@ use super::run::{Run, text_of};
 use super::session::Engine;
 use super::timesheet::{CollectorTime, ProducerTime, Timesheet};
 use crate::error::Error;
-use crate::event::{Event, ProducerTotals, Totals};
+use crate::event::{Destination, Event, ProducerTotals, Totals};
 use crate::report::RunReport;
 use crate::runner::Runner;
 use crate::sync::lock;
@@ -30,10 +31,12 @@ impl<R: Runner> Engine<R> {
             order: self.settings.order,
             producers: (0..devices.len()).map(place).collect(),
         });
-        let inits = self.crew.iter().flat_map(Crew::inits).enumerate();
-        for (producer, took) in inits {
+        let Some(crew) = &self.crew else { return };
+        for (producer, took) in crew.inits().into_iter().enumerate() {
             chronicle.tell(match self.gone.get(&producer) {
-                None => Event::ProducerReady { producer, took },
+                None if crew.is_ready(producer) => Event::ProducerReady { producer, took },
+                // It says so itself, once it is.
+                None => continue,
                 Some(Loss { left_behind: LeftBehind::Yes, .. }) => {
                     Event::ProducerLeftBehind { producer }
                 }
@@ -44,11 +47,29 @@ impl<R: Runner> Engine<R> {
         }
     }
 
+    /// A run ended with that error before anybody took part in it.
+    pub(super) fn refuse(&self, error: &Error) {
+        let totals = Totals {
+            account: self.account,
+            error: Some(text_of(error).to_string()),
+            cancelled: error.is_cancelled(),
+            ..Totals::default()
+        };
+        self.chronicle.tell(Event::RunEnded { totals: Arc::new(totals) });
+    }
+
     /// What a run came to, whose account is known, and whose losses are.
     pub(super) fn totals(&self, run: &Run<R>, error: Option<&Error>) -> Totals {
         let timesheet = &run.exchange.timesheet;
-        let CollectorTime { window, present, waited, stalled, heads } = timesheet.collector();
+        let CollectorTime { window, present, waited, stalled, heads, .. } = timesheet.collector();
         let (source_working, source_waiting) = timesheet.source();
+        let (origin, destination) = timesheet.ends();
+        let consumer_working = present.saturating_sub(waited + stalled);
+        let consumer_working = match destination {
+            // One thread is both.
+            Destination::Stream => consumer_working.saturating_sub(source_working),
+            _ => consumer_working,
+        };
         Totals {
             account: self.account,
             lasted: run.chronicle.elapsed(),
@@ -58,17 +79,20 @@ impl<R: Runner> Engine<R> {
             producers: (0..self.settings.devices.len())
                 .map(|worker| self.producer_totals(timesheet, worker))
                 .collect(),
+            origin,
+            destination,
             source_working,
             source_waiting,
-            consumer_working: present.saturating_sub(waited + stalled),
+            consumer_working,
             consumer_waiting: waited,
             head_stalled: stalled,
             worst_heads: heads.into_worst(),
+            consumer_left_behind: timesheet.is_consumer_left_behind(),
         }
     }
 
     fn producer_totals(&self, timesheet: &Timesheet, worker: usize) -> ProducerTotals {
-        let ProducerTime { items, failed, present, waited } = timesheet.producer(worker);
+        let ProducerTime { items, failed, present, waited, .. } = timesheet.producer(worker);
         let of_crew = |known: fn(&Crew<R>) -> Vec<Option<u64>>| {
             self.crew.as_ref().and_then(|crew| known(crew).get(worker).copied().flatten())
         };

@@ -102,7 +102,7 @@ impl<R: Runner> Watch<R> {
 
     /// The producer is in a hook for too long.
     fn write_off(&self, worker: usize, mut call: Call<R::Input>) {
-        let error = self.timed_out(worker, &call);
+        let error = self.run.named(self.timed_out(worker, &call));
         let reason = text_of(&error);
         // First: of an item that another producer was done with, or is at, this error is not.
         let error = self.leave_race(worker, &mut call, error);
@@ -110,7 +110,13 @@ impl<R: Runner> Watch<R> {
         match left {
             Ok(()) => self.pass_on(worker, &mut call, error),
             // Nobody is there who could work on what comes before.
-            Err(too_few) => self.run.end_as(too_few(error)),
+            Err(too_few) => {
+                if error.is_some() && call.hook != Hook::ProducerInit {
+                    let items = call.items.len() as u64;
+                    self.run.exchange.timesheet.producer_failed(worker, items);
+                }
+                self.run.end_as(too_few(error));
+            }
         }
         call.rest.into_iter().for_each(|part| drop_inputs(part.gathered));
         call.copies.into_iter().flatten().for_each(drop_quietly);

@@ -1,10 +1,11 @@
 //! How long everybody waited, noted where they wait.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, lock};
+use crate::event::{Destination, Origin};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Mutex, lock, now};
 
 /// What is known of one run when everybody has left it.
 #[derive(Debug)]
@@ -14,11 +15,15 @@ pub(crate) struct Timesheet {
     source_waited: AtomicU64,
     producers: Box<[Mutex<ProducerTime>]>,
     collector: Mutex<CollectorTime>,
+    consumer_left_behind: AtomicBool,
+    ends: Mutex<(Origin, Destination)>,
 }
 
 /// Of one producer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ProducerTime {
+    /// `None` where it is not there (any more).
+    pub(crate) came: Option<Instant>,
     pub(crate) items: u64,
     pub(crate) failed: u64,
     pub(crate) present: Duration,
@@ -28,6 +33,8 @@ pub(crate) struct ProducerTime {
 /// Of the collector.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CollectorTime {
+    /// `None` where it is not there (any more).
+    pub(crate) came: Option<Instant>,
     pub(crate) present: Duration,
     pub(crate) window: u64,
     /// With nothing there.
@@ -105,7 +112,30 @@ impl Timesheet {
             source_waited: AtomicU64::new(0),
             producers: (0..producers).map(|_| Mutex::default()).collect(),
             collector: Mutex::default(),
+            consumer_left_behind: AtomicBool::new(false),
+            ends: Mutex::default(),
         }
+    }
+
+    pub(crate) fn comes_from(&self, origin: Origin) {
+        lock(&self.ends).0 = origin;
+    }
+
+    pub(crate) fn goes_to(&self, destination: Destination) {
+        lock(&self.ends).1 = destination;
+    }
+
+    pub(crate) fn ends(&self) -> (Origin, Destination) {
+        *lock(&self.ends)
+    }
+
+    /// Nobody waits for the consumer any more, which is in a hook.
+    pub(crate) fn leave_consumer_behind(&self) {
+        self.consumer_left_behind.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_consumer_left_behind(&self) -> bool {
+        self.consumer_left_behind.load(Ordering::Relaxed)
     }
 
     /// The feeder was there so long, and so long of that it had no credit.
@@ -122,6 +152,15 @@ impl Timesheet {
         (present.saturating_sub(waited), waited)
     }
 
+    pub(crate) fn producer_came(&self, worker: usize, came: Instant) {
+        lock(&self.producers[worker]).came = Some(came);
+    }
+
+    /// So long in all, up to now. Who never leaves does not say it later.
+    pub(crate) fn producer_waited(&self, worker: usize, waited: Duration) {
+        lock(&self.producers[worker]).waited = waited;
+    }
+
     pub(crate) fn producer_left(&self, worker: usize, time: ProducerTime) {
         let mut noted = lock(&self.producers[worker]);
         *noted = ProducerTime { failed: noted.failed, ..time };
@@ -131,8 +170,22 @@ impl Timesheet {
         lock(&self.producers[worker]).failed += items;
     }
 
+    /// Who has not left is there until now.
     pub(crate) fn producer(&self, worker: usize) -> ProducerTime {
-        *lock(&self.producers[worker])
+        let mut time = *lock(&self.producers[worker]);
+        time.present = time.came.map_or(time.present, |came| now() - came);
+        time
+    }
+
+    pub(crate) fn collector_came(&self, came: Instant, window: u64) {
+        let mut noted = lock(&self.collector);
+        (noted.came, noted.window) = (Some(came), window);
+    }
+
+    /// As [`producer_waited`](Timesheet::producer_waited).
+    pub(crate) fn collector_waited(&self, time: &CollectorTime, window: u64) {
+        let mut noted = lock(&self.collector);
+        (noted.waited, noted.stalled, noted.window) = (time.waited, time.stalled, window);
     }
 
     /// `seen`: how many results of each producer, which one that was left behind in a hook does not say
@@ -145,8 +198,11 @@ impl Timesheet {
         }
     }
 
+    /// If it has not left, it is there until now.
     pub(crate) fn collector(&self) -> CollectorTime {
-        lock(&self.collector).clone()
+        let mut time = lock(&self.collector).clone();
+        time.present = time.came.map_or(time.present, |came| now() - came);
+        time
     }
 }
 

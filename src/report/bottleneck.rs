@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::producer::share;
 use super::text::{Count, Many, Percent, Time};
-use crate::event::{ProducerTotals, Totals};
+use crate::event::{Destination, Origin, ProducerTotals, Totals};
 
 /// What limited a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -16,11 +16,12 @@ pub enum Bottleneck {
     /// That cannot be said: the run is in progress, had nothing to do, or was too short.
     #[default]
     Unknown,
-    /// The source: it was at work most of the time.
+    /// The source: it was at work most of the time. In a pipeline also the stage before.
     Source,
     /// The producers: they were at work most of the time.
     Producers,
-    /// The consumer: it was at work most of the time.
+    /// The consumer: it was at work most of the time. Also whoever asks a stream for results, and the next
+    /// stage of a pipeline.
     Consumer,
     /// The window: it was full while producers waited, and the consumer kept up.
     Window,
@@ -64,6 +65,8 @@ pub(super) fn judge(totals: &Totals) -> (Bottleneck, String) {
 /// Shares of the time of a run, from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Shares {
+    origin: Origin,
+    destination: Destination,
     source: f64,
     /// The window was full.
     full: f64,
@@ -84,6 +87,8 @@ impl Shares {
         let working = totals.producers.iter().map(|producer| share(producer.working));
         let busiest = working.zip(0..).max_by(|one, other| one.0.total_cmp(&other.0));
         Shares {
+            origin: totals.origin,
+            destination: totals.destination,
             source: share(totals.source_working),
             full: share(totals.source_waiting),
             producers: mean(totals, |producer| share(producer.working)),
@@ -120,9 +125,16 @@ impl Shares {
 
     fn clause(&self, bottleneck: Bottleneck, totals: &Totals) -> String {
         match bottleneck {
-            Bottleneck::Source => self.source_clause(totals),
+            Bottleneck::Source => match self.origin {
+                Origin::Iterator => self.source_clause(totals),
+                Origin::StageBefore => self.stage_before_clause(totals),
+            },
             Bottleneck::Producers => self.producers_clause(totals),
-            Bottleneck::Consumer => self.consumer_clause(),
+            Bottleneck::Consumer => match self.destination {
+                Destination::Consumer => self.consumer_clause(),
+                Destination::Stream => self.caller_clause(),
+                Destination::NextStage => self.next_stage_clause(),
+            },
             Bottleneck::Window => self.window_clause(totals),
             Bottleneck::Head => self.head_clause(totals),
             Bottleneck::Uneven => self.uneven_clause(totals),
@@ -135,6 +147,18 @@ impl Shares {
             "the source limited the run: it was at work {} of the time, while {} found nothing \
              for {} of it{}; make the iterator faster (do less in it, or read ahead on a thread of \
              its own), since more producers would only wait",
+            Percent(self.source),
+            producers(totals),
+            Percent(self.starved),
+            self.runner_up(),
+        )
+    }
+
+    fn stage_before_clause(&self, totals: &Totals) -> String {
+        format!(
+            "the stage before limited the run: nothing came out of it for {} of the time, while {} \
+             found nothing for {} of it{}; see what limits that stage, since more producers here \
+             would only wait",
             Percent(self.source),
             producers(totals),
             Percent(self.starved),
@@ -159,6 +183,25 @@ impl Shares {
              `producer_work`), since more producers would only wait",
             Percent(self.consumer),
             Percent(self.full),
+            self.runner_up(),
+        )
+    }
+
+    fn caller_clause(&self) -> String {
+        format!(
+            "whoever asks the stream for results limited the run: they were at work on something \
+             else {} of the time{}; do less between one result and the next (what needs no order \
+             belongs into `producer_work`), since more producers would only wait",
+            Percent(self.consumer),
+            self.runner_up(),
+        )
+    }
+
+    fn next_stage_clause(&self) -> String {
+        format!(
+            "the next stage limited the run: it took no results for {} of the time{}; see what \
+             limits that stage, since more producers here would only wait",
+            Percent(self.consumer),
             self.runner_up(),
         )
     }
@@ -204,22 +247,38 @@ impl Shares {
 
     fn mixed_clause(&self) -> String {
         format!(
-            "nothing alone limited the run: the source was at work {} of the time, the producers {}, \
-             the consumer {}, and the window was full for {}; a larger `window(n)` evens out parts that \
-             are slow in turns",
+            "nothing alone limited the run: {} was at work {} of the time, the producers {}, {} {}, \
+             and the window was full for {}; a larger `window(n)` evens out parts that are slow in turns",
+            self.source_name(),
             Percent(self.source),
             Percent(self.producers),
+            self.consumer_name(),
             Percent(self.consumer),
             Percent(self.full),
         )
+    }
+
+    fn source_name(&self) -> &'static str {
+        match self.origin {
+            Origin::Iterator => "the source",
+            Origin::StageBefore => "the stage before",
+        }
+    }
+
+    fn consumer_name(&self) -> &'static str {
+        match self.destination {
+            Destination::Consumer => "the consumer",
+            Destination::Stream => "whoever asks for results",
+            Destination::NextStage => "the next stage",
+        }
     }
 
     /// What would limit the run next.
     fn runner_up(&self) -> String {
         let [(_, first), (second, share), _] = self.parts();
         let name = match second {
-            Bottleneck::Source => "the source",
-            Bottleneck::Consumer => "the consumer",
+            Bottleneck::Source => self.source_name(),
+            Bottleneck::Consumer => self.consumer_name(),
             _ => "the producers",
         };
         if share >= MOST && first - share <= CLOSE {
@@ -374,6 +433,33 @@ mod tests {
         let (bottleneck, sentence) = judge(&consumer);
         assert_eq!(bottleneck, Bottleneck::Consumer);
         assert!(sentence.contains("95 %") && sentence.contains("`consumer_work`"), "{sentence}");
+    }
+
+    #[test]
+    fn what_is_no_consumer_or_no_iterator_is_not_called_one() {
+        let behind = |destination| Totals {
+            consumer_working: time(9.5),
+            source_working: time(9.0),
+            destination,
+            origin: Origin::StageBefore,
+            ..totals(&[0.1])
+        };
+        for (destination, says) in [
+            (Destination::Stream, "Whoever asks the stream for results limited the run: "),
+            (Destination::NextStage, "The next stage limited the run: "),
+        ] {
+            let (bottleneck, sentence) = judge(&behind(destination));
+            assert_eq!(bottleneck, Bottleneck::Consumer);
+            assert!(sentence.starts_with(says) && !sentence.contains("consumer"), "{sentence}");
+            assert!(sentence.contains("followed by the stage before (90 %)"), "{sentence}");
+        }
+        let slow = Totals { consumer_working: time(0.1), ..behind(Destination::Stream) };
+        let (bottleneck, sentence) = judge(&slow);
+        assert_eq!(bottleneck, Bottleneck::Source);
+        assert!(sentence.starts_with("The stage before limited the run: "), "{sentence}");
+        assert!(!sentence.contains("iterator"), "{sentence}");
+        let mixed = Totals { source_working: time(5.0), ..slow };
+        assert!(judge(&mixed).1.contains("whoever asks for results 1 %"), "{}", judge(&mixed).1);
     }
 
     #[test]

@@ -118,6 +118,7 @@ impl Recorder {
             consumer_waiting: totals.consumer_waiting,
             head_stalled: totals.head_stalled,
             stalls: totals.worst_heads.iter().map(|head| self.stall(head.0, head.1)).collect(),
+            consumer_left_behind: totals.consumer_left_behind,
             producers: totals
                 .producers
                 .iter()

@@ -79,6 +79,9 @@ pub(super) fn waits(report: &RunReport) -> Vec<String> {
             Time(report.consumer_waiting),
         ),
     ];
+    if report.consumer_left_behind {
+        waits.push("the consumer did not return: its thread was left behind".to_owned());
+    }
     if !report.head_stalled.is_zero() {
         let stalled = Time(report.head_stalled);
         waits.push(format!("order: stood still for {stalled} while one item was missing"));

@@ -57,6 +57,8 @@ mod policy_skip;
 mod polite_inits;
 mod probe;
 mod regressions;
+mod report_counts;
+mod report_times;
 mod reports;
 mod stragglers;
 mod support;

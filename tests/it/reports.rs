@@ -3,8 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gangline::report::Ending;
 use gangline::{
-    Batch, Device, Event, OnError, Order, OrderedRunner, Pool, RunReport, UnorderedRunner, map,
+    Batch, Device, Error, Event, Journal, OnError, Order, OrderedRunner, Pool, RunReport,
+    UnorderedRunner, map,
 };
 
 use crate::support::no_hang;
@@ -54,6 +56,71 @@ fn a_report_of_a_run_that_failed_says_what_with() {
         let (result, report) = runner.run_with_report([1, 2, 3]);
         assert_eq!(result.unwrap().len(), 3);
         assert!(report.failures.is_empty() && report.error.is_none(), "nothing of the last run");
+    });
+}
+
+fn says_that_it_was_refused(report: &RunReport, error: &Error) {
+    assert_eq!(report.ending, Ending::Failed, "{report}");
+    assert_eq!(report.error.as_deref(), Some(&*format!("{error:#}")));
+    let account = report.account;
+    assert_eq!((account.ok, account.failed, account.cancelled), (0, 0, 0), "{report}");
+}
+
+#[test]
+fn a_run_that_was_refused_has_a_report_of_its_own() {
+    no_hang(|| {
+        let mut runner = OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 2).unwrap();
+        runner.run(0..100).unwrap();
+        runner.close().unwrap();
+        let (result, report) = runner.run_with_report(0..5);
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Closed { .. }), "{error:#}");
+        says_that_it_was_refused(&report, &error);
+        assert_eq!(report.account.unread, Some(5));
+
+        runner.activate().unwrap();
+        runner.run(0..100).unwrap();
+        runner.close().unwrap();
+        let error = runner.stream(0..5).next().unwrap().unwrap_err();
+        says_that_it_was_refused(&runner.report(), &error);
+    });
+}
+
+#[test]
+fn a_run_whose_journal_is_in_use_has_a_report_of_its_own() {
+    no_hang(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = || Journal::at(directory.path().join("run.journal")).resume();
+        let runner = || {
+            OrderedRunner::builder(map(|_| Ok(()), |_, (), x: u64| Ok(x)))
+                .devices(1)
+                .journal(journal())
+                .build()
+                .unwrap()
+        };
+        let (mut inner, mut outer) = (runner(), runner());
+        inner.run(0..3).unwrap();
+        let mut refused = None;
+        let items = (0..3).inspect(|_| {
+            refused.get_or_insert_with(|| inner.run_with_report(0..3));
+        });
+        outer.run(items).unwrap();
+        let (result, report) = refused.unwrap();
+        says_that_it_was_refused(&report, &result.unwrap_err());
+    });
+}
+
+#[test]
+fn a_stage_whose_pipeline_was_refused_is_not_in_progress_for_ever() {
+    no_hang(|| {
+        let stage = || OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 1).unwrap();
+        let (mut first, mut second, mut closed) = (stage(), stage(), stage());
+        first.then(&mut second).then(&mut closed).run(0..10).unwrap();
+        closed.close().unwrap();
+        let error = first.then(&mut second).then(&mut closed).run(0..10).unwrap_err();
+        for stage in [&first, &second, &closed] {
+            says_that_it_was_refused(&stage.report(), &error);
+        }
     });
 }
 
@@ -140,6 +207,33 @@ fn observers_are_told_everything_from_the_beginning_to_the_end() {
             assert_eq!((count("start"), count("finish")), (6, 6), "{told:?}");
             assert_eq!((count("retry"), count("fail")), (2, 1), "{told:?}");
             assert!(told.contains(&"fail Some(2)".to_owned()));
+        }
+    });
+}
+
+#[test]
+fn a_producer_without_a_state_is_told_to_be_ready_once_it_has_one() {
+    no_hang(|| {
+        let told = Arc::new(Mutex::new(0));
+        let sink = told.clone();
+        let dies = map(
+            |_| Ok(()),
+            |_, (), x: u64| {
+                assert_ne!(x, 5, "dies");
+                Ok(x)
+            },
+        );
+        let mut runner = OrderedRunner::builder(dies)
+            .devices(1)
+            .observer(move |_: Duration, event: &Event| {
+                let is_ready = matches!(event, Event::ProducerReady { .. });
+                *sink.lock().unwrap() += u64::from(is_ready);
+            })
+            .build()
+            .unwrap();
+        for (item, ready) in [(5, 1), (0, 2), (1, 3)] {
+            let _ = runner.run([item]);
+            assert_eq!(*told.lock().unwrap(), ready, "once in each run");
         }
     });
 }

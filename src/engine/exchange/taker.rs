@@ -52,6 +52,8 @@ impl<'a, I, T> Taker<'a, I, T> {
     pub(crate) fn new(exchange: &'a Exchange<I, T>, lane: usize) -> Self {
         let ends = lock(&exchange.lanes[lane].working).take();
         let (inbox, outbox) = ends.expect("a producer takes part in a run once");
+        let came = now();
+        exchange.timesheet.producer_came(lane, came);
         Taker {
             exchange,
             lane,
@@ -64,7 +66,7 @@ impl<'a, I, T> Taker<'a, I, T> {
             watched_from: 0,
             trial: None,
             is_careful: false,
-            came: now(),
+            came,
             waited: Duration::ZERO,
         }
     }
@@ -196,6 +198,13 @@ impl<'a, I, T> Taker<'a, I, T> {
     /// It had nothing to do from then until now.
     pub(super) fn has_waited(&mut self, since: Instant) {
         self.waited += now() - since;
+        self.note_waits();
+    }
+
+    /// At the end of each wait: this producer may never leave.
+    #[cold]
+    fn note_waits(&self) {
+        self.exchange.timesheet.producer_waited(self.lane, self.waited);
     }
 
     /// Waits for an item. `None` when there will be none for this producer.
@@ -221,6 +230,15 @@ impl<'a, I, T> Taker<'a, I, T> {
 
     /// The next item, where none is at hand.
     pub(crate) fn refill(&mut self) -> Option<(u64, I)> {
+        let before = self.waited;
+        let item = self.look_for_item();
+        if self.waited > before {
+            self.note_waits();
+        }
+        item
+    }
+
+    fn look_for_item(&mut self) -> Option<(u64, I)> {
         // At the start of a run it is the consumer that everybody waits for: no time to look around.
         let mut looks = if self.own().progress() == 0 { LOOKS_BEFORE_SLEEP } else { 0 };
         let mut since = None;
@@ -391,7 +409,7 @@ impl<'a, I, T> Taker<'a, I, T> {
 impl<I, T> Drop for Taker<'_, I, T> {
     fn drop(&mut self) {
         let (items, present) = (self.outbox.delivered(), now() - self.came);
-        let time = ProducerTime { items, failed: 0, present, waited: self.waited };
+        let time = ProducerTime { came: None, items, failed: 0, present, waited: self.waited };
         self.exchange.timesheet.producer_left(self.lane, time);
     }
 }

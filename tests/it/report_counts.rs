@@ -1,0 +1,173 @@
+//! What a report counts, and where.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gangline::{Batch, Error, Handle, MaxFailures, OnError, OrderedRunner, RunReport, Runner, map};
+
+use crate::hooks::Hooks;
+use crate::support::{Gate, no_hang};
+
+const SOON: Duration = Duration::from_millis(60);
+
+fn failed(report: &RunReport) -> u64 {
+    report.producers.iter().map(|producer| producer.failed).sum()
+}
+
+#[test]
+fn what_fails_together_counts_on_the_producer_that_it_failed_on() {
+    no_hang(|| {
+        let dies = map(
+            |_| Ok(()),
+            |_, (), x: u64| {
+                assert_ne!(x % 8, 5, "dies");
+                Ok(x)
+            },
+        );
+        let mut runner = OrderedRunner::builder(dies)
+            .devices(2)
+            .batch(Batch::of(4))
+            .on_error(OnError::Skip)
+            .build()
+            .unwrap();
+        let (outputs, report) = runner.run_with_report(0..48);
+        assert_eq!(outputs.unwrap().len(), 24, "nothing is left of what a batch is made of");
+        assert_eq!((report.account.failed, failed(&report)), (24, 24), "{report}");
+    });
+}
+
+/// One item is stuck until the gate opens.
+fn stuck_at(item: u64, gate: &Arc<Gate>) -> Hooks {
+    let gate = gate.clone();
+    Hooks::new().work(move |_, x| {
+        if x == item {
+            gate.pass();
+        }
+        Ok(x)
+    })
+}
+
+#[test]
+fn what_was_stuck_counts_on_the_producer_that_it_was_stuck_on() {
+    no_hang(|| {
+        for (batch, items) in [(None, 1), (Some(Batch::of(4)), 4)] {
+            let gate = Arc::new(Gate::new());
+            let builder = OrderedRunner::builder(stuck_at(5, &gate))
+                .devices(2)
+                .item_limit(SOON)
+                .on_error(OnError::Skip);
+            let builder = match batch {
+                Some(batch) => builder.batch(batch),
+                None => builder,
+            };
+            let mut runner = builder.build().unwrap();
+            let (outputs, report) = runner.run_with_report(0..48);
+            assert_eq!(outputs.unwrap().len(), 48 - items as usize);
+            let stuck = report.producers.iter().find(|producer| producer.left_behind).unwrap();
+            assert_eq!((failed(&report), stuck.failed), (items, items), "{report}");
+            gate.open();
+        }
+    });
+}
+
+#[test]
+fn an_item_that_the_last_producer_is_stuck_at_has_its_key() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let mut runner = OrderedRunner::builder(stuck_at(5, &gate))
+            .devices(1)
+            .item_limit(SOON)
+            .key(|x| format!("tile {x}"))
+            .build()
+            .unwrap();
+        let (result, report) = runner.run_with_report(0..50);
+        let error = result.unwrap_err();
+        assert_eq!((error.item(), error.key()), (Some(5), Some("tile 5")), "{error:#}");
+        let [failure] = &report.failures[..] else { panic!("{report}") };
+        assert_eq!(failure.key.as_deref(), Some("tile 5"));
+        assert_eq!((report.account.failed, failed(&report)), (1, 1), "{report}");
+        gate.open();
+    });
+}
+
+/// Of each stage: how many items failed in it, how many failures it tells, and how many its producers count.
+fn failures<R: Runner, O>(stages: &[&Handle<R, O>]) -> Vec<(u64, usize, u64)> {
+    let reports = stages.iter().map(|stage| stage.report());
+    reports.map(|report| (report.account.failed, report.failures.len(), failed(&report))).collect()
+}
+
+fn fails_at(item: u64) -> Hooks {
+    Hooks::new().work(move |_, x| if x == item { Err("bad".into()) } else { Ok(x) })
+}
+
+#[test]
+fn a_failure_is_told_in_its_own_stage_only() {
+    no_hang(|| {
+        let stage = |item| OrderedRunner::new(fails_at(item), 1).unwrap();
+        let (mut one, mut two, mut three) = (stage(5), stage(99), stage(99));
+        let error = one.then(&mut two).then(&mut three).run(0..50).unwrap_err();
+        assert_eq!(error.item(), Some(5), "{error:#}");
+        assert_eq!(failures(&[&one, &two, &three]), [(1, 1, 1), (0, 0, 0), (0, 0, 0)]);
+        let mut one = stage(99);
+        let mut two = stage(7);
+        let error = one.then(&mut two).then(&mut three).run(0..50).unwrap_err();
+        assert_eq!(error.item(), Some(7), "{error:#}");
+        assert_eq!(failures(&[&one, &two, &three]), [(0, 0, 0), (1, 1, 1), (0, 0, 0)]);
+    });
+}
+
+#[test]
+fn too_many_failures_in_one_stage_are_no_failure_of_the_next() {
+    no_hang(|| {
+        let mut one = OrderedRunner::builder(Hooks::new().work(|_, x| match x {
+            ..40 => Err("bad".into()),
+            x => Ok(x),
+        }))
+        .devices(1)
+        .on_error(OnError::Skip)
+        .max_failures(MaxFailures::from(2))
+        .build()
+        .unwrap();
+        let mut two = OrderedRunner::new(Hooks::new(), 1).unwrap();
+        let error = one.then(&mut two).run(0..50).unwrap_err();
+        assert!(matches!(error, Error::TooManyFailures { .. }), "{error:#}");
+        assert_eq!(one.report().failures.len() as u64, one.account().failed);
+        assert_eq!(failures(&[&two]), [(0, 0, 0)]);
+    });
+}
+
+#[test]
+fn an_item_that_a_stage_is_stuck_at_is_told_in_that_stage() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let mut one =
+            OrderedRunner::builder(stuck_at(5, &gate)).devices(1).item_limit(SOON).build().unwrap();
+        let mut two = OrderedRunner::new(Hooks::new(), 1).unwrap();
+        let error = one.then(&mut two).run(0..50).unwrap_err();
+        assert!(error.is_timeout(), "{error:#}");
+        assert_eq!(failures(&[&one, &two]), [(1, 1, 1), (0, 0, 0)]);
+        gate.open();
+    });
+}
+
+#[test]
+fn a_consumer_that_was_left_behind_is_counted_among_the_threads_that_were() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let stuck = gate.clone();
+        let hooks = Hooks::new().consume(move |_, y| {
+            if y == 5 {
+                stuck.pass();
+            }
+            Ok(())
+        });
+        let mut runner = OrderedRunner::builder(hooks).devices(2).run_limit(SOON).build().unwrap();
+        let (result, report) = runner.run_with_report(0..50);
+        assert!(matches!(result, Err(Error::RunTimedOut { .. })));
+        assert_eq!(report.threads_left_behind(), 1, "{report}");
+        let said = "the consumer did not return: its thread was left behind";
+        assert!(report.to_string().contains(said), "{report}");
+        assert!(report.to_html().contains(said));
+        gate.open();
+    });
+}

@@ -1,0 +1,130 @@
+//! How long a report says that everybody was at work.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gangline::{OnError, OrderedRunner, map};
+
+use crate::hooks::Hooks;
+use crate::support::{Counter, Gate, no_hang};
+
+const SOON: Duration = Duration::from_millis(60);
+
+#[test]
+fn a_producer_that_is_stuck_was_at_work_until_the_end() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let stuck = gate.clone();
+        let work = map(
+            |_| Ok(()),
+            move |_, (), x: u64| {
+                if x == 5 {
+                    stuck.pass();
+                }
+                Ok(x)
+            },
+        );
+        let mut runner = OrderedRunner::builder(work)
+            .devices(2)
+            .item_limit(SOON)
+            .on_error(OnError::Skip)
+            .build()
+            .unwrap();
+        let (_, report) = runner.run_with_report(0..50);
+        let stuck = report.producers.iter().find(|producer| producer.left_behind).unwrap();
+        assert!(stuck.working > Duration::ZERO && stuck.busy > 0.0, "{report}");
+        gate.open();
+    });
+}
+
+/// Of two that are at the same item the first has lost, and is at it still when the run is over.
+#[test]
+fn a_producer_that_lost_a_race_was_at_work_until_the_end() {
+    no_hang(|| {
+        let (gate, starts) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
+        let (stuck, count) = (gate.clone(), starts.clone());
+        let work = map(
+            |_| Ok(()),
+            move |_, (), x: u64| {
+                if x == 5 && count.add(1) == 1 {
+                    stuck.pass();
+                }
+                Ok(x)
+            },
+        );
+        let mut runner =
+            OrderedRunner::builder(work).devices(2).window(8).idempotent().build().unwrap();
+        let (outputs, report) = runner.run_with_report(0..50);
+        assert_eq!(outputs.unwrap().len(), 50);
+        assert!(report.producers.iter().all(|one| one.working > Duration::ZERO), "{report}");
+        gate.open();
+    });
+}
+
+#[test]
+fn a_consumer_that_is_stuck_was_at_work_until_the_end() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let stuck = gate.clone();
+        let hooks = Hooks::new().consume(move |_, y| {
+            if y == 5 {
+                stuck.pass();
+            }
+            Ok(())
+        });
+        let mut runner =
+            OrderedRunner::builder(hooks).devices(2).window(16).run_limit(SOON).build().unwrap();
+        let (result, report) = runner.run_with_report(0..50);
+        assert!(result.is_err());
+        assert!(report.consumer_working > Duration::ZERO, "{report}");
+        assert_eq!(report.window, 16);
+        gate.open();
+    });
+}
+
+/// How long something takes that takes a while.
+fn take_a_while(all: &Cell<Duration>) {
+    let since = Instant::now();
+    std::hint::black_box((0..100_000_u64).fold(0, |a, b| std::hint::black_box(a ^ b)));
+    all.set(all.get() + since.elapsed());
+}
+
+#[test]
+fn the_iterator_of_a_stream_is_its_source_and_who_asks_for_results_its_consumer() {
+    no_hang(|| {
+        let (in_iterator, between) = (Cell::default(), Cell::default());
+        let mut runner = OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 2).unwrap();
+        let outputs = runner.stream((0..50).inspect(|_| take_a_while(&in_iterator)));
+        outputs.for_each(|output| {
+            output.unwrap();
+            take_a_while(&between);
+        });
+        let report = runner.report();
+        assert!(report.source_working >= in_iterator.get(), "{report}");
+        assert!(report.consumer_working >= between.get(), "{report}");
+        assert!(report.source_working + report.consumer_working <= report.lasted, "{report}");
+    });
+}
+
+#[test]
+fn the_stage_before_is_the_source_of_a_later_stage() {
+    no_hang(|| {
+        let consumed = Arc::new(Counter::new());
+        let count = consumed.clone();
+        let waits = Hooks::new().work(move |_, x| {
+            consumed.reach(x);
+            Ok(x)
+        });
+        let counts = Hooks::new().consume(move |_, _| {
+            count.add(1);
+            Ok(())
+        });
+        let mut one = OrderedRunner::new(waits, 1).unwrap();
+        let mut two = OrderedRunner::new(counts, 1).unwrap();
+        one.then(&mut two).run(0..50).unwrap();
+        let report = two.report();
+        assert!(report.source_working > Duration::ZERO, "{report}");
+        assert!(report.source_working + report.source_waiting <= report.lasted, "{report}");
+    });
+}
