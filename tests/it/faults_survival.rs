@@ -172,7 +172,9 @@ fn d9_a_run_on_devices_that_are_all_broken_ends() {
             };
             let mut stops = builder(OnError::Stop).build().unwrap();
             let error = stops.run(0..100).unwrap_err();
-            assert_eq!((error.item(), error.attempt()), (Some(0), Some(2)), "{error:#}");
+            assert_eq!(error.item(), Some(0), "{error:#}");
+            // Once: when a later item has ended the run, nobody may be left who could try this one too.
+            assert!(matches!(error.attempt(), Some(1 | 2)), "{error:#}");
             let mut skips = builder(OnError::Skip).max_failures(10).build().unwrap();
             let error = skips.run(0..100).unwrap_err();
             assert!(matches!(error, Error::TooManyFailures { failed: 11, .. }), "{error:#}");

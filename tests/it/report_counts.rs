@@ -31,8 +31,10 @@ fn what_fails_together_counts_on_the_producer_that_it_failed_on() {
             .build()
             .unwrap();
         let (outputs, report) = runner.run_with_report(0..48);
-        assert_eq!(outputs.unwrap().len(), 24, "nothing is left of what a batch is made of");
-        assert_eq!((report.account.failed, failed(&report)), (24, 24), "{report}");
+        // How many were in a batch with one that dies: a batch may be smaller where there is no credit for more.
+        let lost = 48 - outputs.unwrap().len() as u64;
+        assert!((6..=24).contains(&lost), "{report}");
+        assert_eq!((report.account.failed, failed(&report)), (lost, lost), "{report}");
     });
 }
 
