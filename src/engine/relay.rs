@@ -222,7 +222,10 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             return true;
         }
         collector.repay(&self.from.exchange);
-        feeder.wait_for_credit(&self.to.exchange) && feeder.spend(&self.to.exchange)
+        let before = feeder.waited();
+        let has_credit = feeder.wait_for_credit(&self.to.exchange);
+        self.to.tell_of_window(feeder.waited() - before);
+        has_credit && feeder.spend(&self.to.exchange)
     }
 
     /// Ends the input of the second run. A failure takes the place that its item would have had there.

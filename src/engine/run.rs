@@ -1,7 +1,7 @@
 //! What the threads of one run share.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
@@ -27,6 +27,9 @@ use crate::policy::{Policy, Roster, Stragglers};
 use crate::runner::{RunControl, Runner, Wanted};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, lock, now};
+
+/// From when on a wait for room in the window is news.
+const NEWS: Duration = Duration::from_millis(100);
 
 /// What became of one item of a runner.
 pub(crate) type RunOutcome<R> = Outcome<<R as Runner>::Output>;
@@ -362,6 +365,13 @@ impl<R: Runner> Run<R> {
     pub(crate) fn tell_of_head(&self, collector: &mut Collector<R::Output>) {
         if let Some((item, lasted)) = collector.news_of_head() {
             self.chronicle.tell(Event::HeadStalled { item, lasted });
+        }
+    }
+
+    /// Whoever feeds the run had no credit for so long.
+    pub(crate) fn tell_of_window(&self, lasted: Duration) {
+        if lasted >= NEWS {
+            self.chronicle.tell(Event::WindowFull { lasted });
         }
     }
 

@@ -299,9 +299,6 @@ struct FeederTime {
     waited: Duration,
 }
 
-/// From when on a wait for the window is news.
-const NEWS: Duration = Duration::from_millis(100);
-
 impl FeederTime {
     fn new() -> Self {
         FeederTime { came: now(), waited: Duration::ZERO }
@@ -316,9 +313,7 @@ impl FeederTime {
         let has_credit = feeder.wait_for_credit(&run.exchange);
         let lasted = feeder.waited() - before;
         self.waited = feeder.waited();
-        if lasted >= NEWS {
-            run.chronicle.tell(Event::WindowFull { lasted });
-        }
+        run.tell_of_window(lasted);
         has_credit
     }
 

@@ -189,7 +189,9 @@ impl<R: Runner> Streaming<R> {
         }
         let before = collector.waited();
         let news = collector.wait_as_feeder(&run.exchange, due);
-        self.time.waited += collector.waited() - before;
+        let lasted = collector.waited() - before;
+        self.time.waited += lasted;
+        run.tell_of_window(lasted);
         news
     }
 

@@ -157,6 +157,29 @@ fn no_slot_is_ever_lost() {
     assert_eq!((ran.code, ran.sorted()), (Some(0), vec!["0", "1"]), "{ran:?}");
 }
 
+/// However jobs end: no two of them have one slot at the same time, and in the end all slots are there.
+#[test]
+fn a_thousand_jobs_leave_every_slot_in_its_place() {
+    let place = Place::new();
+    // One in five fails both times, one in five is killed the first time.
+    place.write(
+        "job",
+        "mkdir slot.$2 || { touch met; exit 0; }; rmdir slot.$2; case $(($1 % 5))$3 in 1*) exit 3;; \
+         21) kill -9 $$;; esac",
+    );
+    place.write("meet", MEET.replace("$1", "4") + "; echo $CUDA_VISIBLE_DEVICES");
+    let mut jobs: String =
+        (0..1_000).map(|job| format!("sh job {job} {{worker}} {{attempt}}\n")).collect();
+    jobs.push_str(&"sh meet 4\n".repeat(4));
+    place.write("jobs", jobs);
+    let ran =
+        place.run_typed("-j4 --retries 1 --retry-delay 0s --gpu-list '3 1 1 7' --job-file jobs");
+    assert_eq!(ran.code, Some(101), "200 have failed: {}", ran.stderr);
+    assert!(ran.stderr.contains("200 of 1004 jobs failed"), "{}", ran.stderr);
+    assert!(!place.path("met").exists(), "two jobs had one slot");
+    assert_eq!(ran.sorted(), ["1", "1", "3", "7"]);
+}
+
 #[test]
 fn a_job_without_a_gpu_overtakes() {
     let place = Place::new();

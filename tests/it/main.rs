@@ -23,6 +23,7 @@ mod cpu_threads;
 mod destructors;
 mod devices;
 mod echo;
+mod events;
 mod faults_a;
 mod faults_b;
 mod faults_c;

@@ -284,6 +284,7 @@ fn producers(
     let count = devices.len();
     let shared = Shared {
         stateless: Arc::default(),
+        ready: (0..count).map(|_| atomic::AtomicBool::new(false)).collect(),
         inits: (0..count).map(|_| AtomicU64::new(0)).collect(),
         ceilings: (0..count).map(|_| AtomicU64::new(NO_CEILING)).collect(),
         left: (0..count).map(|_| atomic::AtomicBool::new(false)).collect(),
