@@ -43,6 +43,7 @@ pub(crate) mod timekeeper;
 pub(crate) mod timesheet;
 pub(crate) mod weights;
 pub(crate) mod window;
+mod witness;
 
 #[cfg(all(test, shuttle))]
 mod model;

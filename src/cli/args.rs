@@ -122,7 +122,14 @@ pub(super) struct Placement {
     )]
     pub(super) use_gpu: bool,
     /// How many jobs run at once [default: one for each GPU, or else for each core]
-    #[arg(short = 'j', long, value_name = "N", value_parser = at_least_one, conflicts_with = "per_gpu")]
+    #[arg(
+        short = 'j',
+        long,
+        alias = "jobs",
+        value_name = "N",
+        value_parser = at_least_one,
+        conflicts_with = "per_gpu"
+    )]
     pub(super) workers: Option<usize>,
     /// Each GPU of the list, or each part of it, is one slot, and no more run at once [default]
     #[arg(long, action = ArgAction::SetTrue, requires = "gpu_list", conflicts_with = "share")]
@@ -174,7 +181,7 @@ pub(super) enum InUse {
 #[command(next_help_heading = "Output")]
 pub(super) struct Output {
     /// Give the jobs' outputs in the order of the inputs [default]
-    #[arg(long, action = ArgAction::SetTrue, overrides_with = "no_keep_order")]
+    #[arg(short = 'k', long, action = ArgAction::SetTrue, overrides_with = "no_keep_order")]
     pub(super) keep_order: bool,
     /// Give each job's output when the job ends
     #[arg(long, action = ArgAction::SetTrue, overrides_with = "keep_order")]

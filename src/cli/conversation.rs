@@ -158,8 +158,15 @@ impl Conversation {
     /// Whether it can be asked: it has not ended, and has said nothing that nobody asked for.
     pub(super) fn is_fit(&self) -> bool {
         let ready = self.wait(false, Some(Duration::ZERO));
-        let is_open = self.stdin.is_some() && self.read.is_empty();
-        is_open && ready.is_ok_and(|ready| !ready.process && !ready.stdout)
+        let is_silent = ready.is_ok_and(|ready| !ready.process && !ready.stdout);
+        self.read.is_empty() && is_silent && self.is_heard()
+    }
+
+    /// Whether it has not closed its standard input.
+    fn is_heard(&self) -> bool {
+        // Asked for nothing, a pipe says only that nobody reads it any more.
+        let stdin = self.stdin.as_ref().map(|stdin| (stdin.as_fd(), PollFlags::empty()));
+        stdin.is_some() && ready([stdin], Some(Duration::ZERO)).is_ok_and(|[deaf]| !deaf)
     }
 
     /// Has it end: by itself if its input has come to an end, else when it is asked to, and after so long by
@@ -280,9 +287,12 @@ impl Conversation {
                 self.process = None;
             }
         }
-        match (ended, self.leader.end()) {
-            (true, Ok(status)) => Silence::Ended(end_of(status)),
-            _ => Silence::Closed,
+        if !ended {
+            return Silence::Closed;
+        }
+        match self.leader.end() {
+            Ok(status) => Silence::Ended(end_of(status)),
+            Err(error) => Silence::Failed(error),
         }
     }
 

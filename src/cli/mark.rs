@@ -135,7 +135,11 @@ impl Marks<'_> {
                 _ => Err(Why::NoSuchMark),
             },
             // Marks of GNU parallel.
-            b"%" | b".." if !self.has_parameters() => Err(Why::NoSuchMark),
+            b"%" | b"##" | b".." | b"..." | b"/.." | b"/..." | b"+/" | b"+." | b"+.." | b"+..."
+                if !self.has_parameters() =>
+            {
+                Err(Why::NoSuchMark)
+            }
             _ => return None,
         })
     }

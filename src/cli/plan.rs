@@ -66,6 +66,20 @@ impl Plan {
     fn of_command(args: &Run, slots: Slots, gate: Arc<Gate>) -> Result<Plan, CliError> {
         let gpus = slots.mark(args.placement.gpu_separator);
         let (command, given) = split(&args.command);
+        if let Some(word) = args.command.iter().find(|word| *word == "::::" || *word == ":::+") {
+            return Err(usage(&format!(
+                "there is no {}: inputs follow :::, or come from --input FILE or --csv FILE",
+                word.to_string_lossy()
+            )));
+        }
+        if is_value(command) {
+            let text = format!(
+                "{} was taken for the command: the value of an option is joined to it, as in --use-gpu=false, and \
+                 a list is one word, as in --gpu-list '0 1'",
+                command[0].to_string_lossy()
+            );
+            return Err(usage(&text));
+        }
         if given.is_some_and(|given| given.iter().any(|word| word == INPUTS_FOLLOW)) {
             return Err(usage(
                 "inputs follow one ::: and not several, which would be combined elsewhere",
@@ -92,7 +106,7 @@ impl Plan {
             }
             (None, None) => {
                 let command = template(args, command, InputMarks::Line, gpus)?;
-                // Before anybody attends to signals: to open a named pipe is to wait for who writes to it.
+                // While a signal still ends the process: to open a named pipe is to wait for who writes to it.
                 let lines = Lines::open(inputs.input.as_deref(), separator, &gate)
                     .map_err(|error| CliError::new(exit::INPUT, error))?;
                 Source::Lines(lines, command)
@@ -213,6 +227,14 @@ fn template(
         Template::new(words, &Marks { input, gpus })
     };
     template.map(Arc::new).map_err(refused)
+}
+
+/// Whether the command begins with what was meant as the value of an option: there is a `--` behind it.
+fn is_value(command: &[OsString]) -> bool {
+    let Some((first, rest)) = command.split_first() else { return false };
+    let is_number = !first.is_empty() && first.as_encoded_bytes().iter().all(u8::is_ascii_digit);
+    let is_word = ["true", "false", "wait", "fail"].iter().any(|word| first == word);
+    (is_number || is_word) && rest.iter().any(|word| word == "--")
 }
 
 fn new_gate() -> Result<Arc<Gate>, CliError> {

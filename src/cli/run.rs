@@ -48,14 +48,14 @@ pub(super) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
         return dry_run(args, Plan::all(args)?);
     }
     // First, so that no signal comes too early.
-    let attendant = Attendant::start(supervisor, args.failure.grace).map_err(internal)?;
+    let attendant = Attendant::start(supervisor, &args.failure).map_err(internal)?;
     let plans = Plan::all(args)?;
     let lanes = lanes(args, &plans)?;
     attendant.attend_to(&lanes);
     warn(&lanes, &plans);
     let ends = run_lanes(args, &lanes, plans);
     let concluded = conclude(args, &lanes, ends, attendant.exit());
-    // Last, so that a signal also ends a process that writes its report to somebody who does not read.
+    // Last, so that a signal can also kill a process that says its last words to somebody who does not read.
     drop(attendant);
     concluded
 }
@@ -155,9 +155,12 @@ fn warn(lanes: &Lanes, plans: &[Plan]) {
         terminal.tell("reading inputs from the terminal, a line each; end them with Ctrl-D");
     }
     if !plans.iter().all(Plan::differs_by_job) {
-        terminal.tell("each job is the same command: no mark such as {} says where its input goes");
+        terminal.tell(ALL_THE_SAME);
     }
 }
+
+const ALL_THE_SAME: &str =
+    "each job is the same command: no mark such as {} says where its input goes";
 
 fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
     let hidden = hidden(&plans);
@@ -176,7 +179,11 @@ fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
     thread::scope(|scope| {
         let start = |(lane, plan)| {
             let thread = thread::Builder::new().name(format!("gangline-lane{lane}"));
-            thread.spawn_scoped(scope, move || run(lane, plan)).map_err(internal)
+            thread.spawn_scoped(scope, move || run(lane, plan)).map_err(|error| {
+                // The others would wait for it to begin.
+                lanes.close();
+                internal(error)
+            })
         };
         let others: Vec<_> = plans.map(start).collect();
         let first = first.map(|(lane, plan)| run(lane, plan));
@@ -330,7 +337,7 @@ fn conclude(
     }
     let written = report::write_all(&args.record.report, &reports);
     let tally = lanes.shared.tally();
-    tell(lanes, tally, signalled);
+    tell(args, lanes, tally, signalled);
     if let Some(error) = lanes.shared.take_error() {
         return Err(error);
     }
@@ -340,7 +347,7 @@ fn conclude(
 }
 
 /// What is not to be overlooked.
-fn tell(lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
+fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
     let Tally { ok, failed } = tally;
     let ended = ok + failed;
     if failed > 0 {
@@ -350,13 +357,22 @@ fn tell(lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
         lanes.shared.terminal.tell("--halt has ended the run: the rest was not started");
     }
     if signalled.is_some() {
-        lanes.shared.terminal.tell(&format!("ended by a signal, with {ok} jobs done"));
+        let rest = match args.record.journal {
+            Some(_) => "; --resume goes on",
+            None => "",
+        };
+        let jobs = if ok == 1 { "job" } else { "jobs" };
+        lanes.shared.terminal.tell(&format!("ended by a signal, with {ok} {jobs} done{rest}"));
     }
 }
 
 /// Prints the words of every command, as they could be typed into a shell, in the order of the jobs. Those of
 /// warm workers differ from slot to slot alone, and are printed once for each.
 fn dry_run(args: &Run, plans: Vec<Plan>) -> Result<u8, CliError> {
+    if !plans.iter().all(Plan::differs_by_job) {
+        // There is nobody to tell that nobody can be told.
+        let _ = writeln!(io::stderr(), "gangline: {ALL_THE_SAME}");
+    }
     let hidden = hidden(&plans);
     let mut lanes = Vec::with_capacity(plans.len());
     let mut first_worker = 0;
@@ -429,6 +445,14 @@ fn of_run(error: Error) -> CliError {
             format!(
                 "the journal {} exists already: --resume goes on with it, --resume-failed runs what failed, \
                  and a new one needs another path",
+                path.display()
+            ),
+        ),
+        Error::Journal { source: JournalError::Corrupt { path, at, .. } } => CliError::new(
+            exit,
+            format!(
+                "the journal {} is damaged at byte {at}: `truncate -s {at} FILE` keeps what is before \
+                 that, and the jobs that are behind it run again",
                 path.display()
             ),
         ),

@@ -11,17 +11,21 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, set_child_subreaper,
+};
 use signal_hook::SigId;
 use signal_hook::consts::{
     SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM,
 };
 use signal_hook::low_level::{pipe, unregister};
 
+use super::args::Failure;
 use super::bell::Bell;
 use super::exit;
 use super::lane::Lanes;
 use super::readiness::timespec;
+use super::supervisor::kill_children;
 
 /// The thread that attends to signals, until this is dropped.
 pub(super) struct Attendant {
@@ -88,6 +92,7 @@ struct Watch {
     /// When the process ends, run or not.
     last_moment: Option<Instant>,
     grace: Duration,
+    kill_after: Duration,
 }
 
 /// So long jobs that were killed may take to be gone where nobody would wait for them.
@@ -99,7 +104,7 @@ const LAST_WORDS: Duration = Duration::from_millis(400);
 
 impl Attendant {
     /// Until it knows of lanes, whatever is to end the run ends the process.
-    pub(super) fn start(supervisor: Option<i32>, grace: Duration) -> io::Result<Attendant> {
+    pub(super) fn start(supervisor: Option<i32>, failure: &Failure) -> io::Result<Attendant> {
         let (quit, exit) = (Arc::new(Bell::new()?), Arc::new(AtomicU8::new(0)));
         let mut ids = Vec::new();
         let signals = signals(&mut ids)?;
@@ -119,7 +124,8 @@ impl Attendant {
             interrupted: false,
             patience: None,
             last_moment: None,
-            grace,
+            grace: failure.grace,
+            kill_after: failure.kill_after,
         };
         let thread = thread::Builder::new().name("gangline-signal".into()).spawn(move || {
             watch.attend();
@@ -212,8 +218,11 @@ impl Watch {
             }
             if ready.orphaned {
                 self.supervisor = None;
+                // What jobs have started in sessions of their own becomes a child of this process when they die.
+                let _ = set_child_subreaper(Some(getpid()));
                 self.kill(exit::KILLED);
                 self.lanes().groups().wait_until_empty(AFTER_KILL);
+                kill_children();
                 // Whoever reads the output may hold this process up, which nobody else can end any more.
                 std::process::exit(i32::from(exit::KILLED));
             }
@@ -223,6 +232,7 @@ impl Watch {
             if self.patience.is_some_and(|until| until <= Instant::now()) {
                 self.patience = None;
                 self.lanes().groups().end_all();
+                self.last_moment.get_or_insert(Instant::now() + self.kill_after + LAST_WORDS);
             }
             if self.last_moment.is_some_and(|until| until <= Instant::now()) {
                 std::process::exit(i32::from(self.exit.load(Ordering::SeqCst)));

@@ -135,7 +135,7 @@ fn exit_of(status: WaitStatus, killing: Killing) -> u8 {
 }
 
 /// Kills all children, and those of theirs, which become children of this process when they do.
-fn kill_children() {
+pub(super) fn kill_children() {
     loop {
         children().for_each(|pid| send(pid, Signal::KILL));
         match wait(WaitOptions::empty()) {

@@ -266,7 +266,7 @@ impl fmt::Display for TemplateError {
             TemplateError::MarkedProgram(program) => write!(
                 f,
                 "the program's name {} has a mark in it, or an unknown one: what is started is the same for \
-                 all jobs; marks go into its arguments",
+                 all jobs; marks go into its arguments, and quotes around all of a command make one word of it",
                 quoted(program)
             ),
             TemplateError::Unknown(unknown) => unknown.fmt(f),

@@ -219,8 +219,8 @@ impl Warm {
                 printed.stderr.append(&worker.spill, &said).map_err(JobResult::NotKept)?;
                 let number = self.number(slot);
                 self.lanes.shared.terminal.tell(&format!(
-                    "the worker of slot {number} ended between two items, or said something that nobody had \
-                     asked, and is started again"
+                    "the worker of slot {number} ended, closed its input, or said something that nobody had \
+                     asked, between two items: it is started again"
                 ));
             }
             None if worker.conversation.is_some() => return Ok(()),

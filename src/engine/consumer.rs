@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, RecvError, Sender, bounded, select};
+use crossbeam_channel::{Receiver, RecvError, Sender, bounded, select, select_biased};
 
 use super::call::{call, drop_quietly};
 use super::collector::Collector;
@@ -91,7 +91,8 @@ impl<S> Consuming<S> {
 
     /// Waits until everything is consumed. `None` when the consumer was left behind in a hook.
     pub(crate) fn join(self) -> thread::Result<Option<Consumed<S>>> {
-        select! {
+        // In this order: who has returned was not left behind, however late that is asked.
+        select_biased! {
             recv(self.consumed) -> consumed => match consumed {
                 Ok(consumed) => self.thread.join().map(|()| Some(consumed)),
                 // It is gone without a word: what it died of is in its thread.

@@ -11,6 +11,7 @@ use super::chronicle::Pen;
 use super::exchange::Taker;
 use super::post::{Call, Leave, Post};
 use super::run::{Run, RunOutcome};
+use super::witness::{Nobody, Witness};
 use crate::batch::Ceiling;
 use crate::error::{Error, Hook, Site};
 use crate::event::Event;
@@ -80,44 +81,6 @@ pub(crate) struct Shared {
 
 /// Stands for the ceiling of a device that has not run out of memory.
 pub(crate) const NO_CEILING: u64 = u64::MAX;
-
-/// Who is told of plain items.
-trait Witness {
-    fn started<R: Runner>(&mut self, run: &Run<R>, item: u64);
-    fn finished(&mut self, item: u64);
-    /// The producer has waited, or done something else, since it was done with its last item.
-    fn pause(&mut self);
-}
-
-struct Nobody;
-
-impl Witness for Nobody {
-    #[inline]
-    fn started<R: Runner>(&mut self, _: &Run<R>, _: u64) {}
-
-    #[inline]
-    fn finished(&mut self, _: u64) {}
-
-    #[inline]
-    fn pause(&mut self) {}
-}
-
-impl Witness for Pen {
-    #[inline]
-    fn started<R: Runner>(&mut self, run: &Run<R>, item: u64) {
-        Pen::started(self, item, run.name_of(item), 1);
-    }
-
-    #[inline]
-    fn finished(&mut self, item: u64) {
-        Pen::finished(self, item);
-    }
-
-    #[inline]
-    fn pause(&mut self) {
-        Pen::pause(self);
-    }
-}
 
 impl<R: Runner> Producer<R> {
     /// Calls `producer_init`; `wanted` says when nobody waits for it any more.

@@ -201,6 +201,20 @@ fn a_table_without_marks_warns() {
 }
 
 #[test]
+fn what_was_meant_for_an_option_is_no_command() {
+    for (line, part) in [
+        ("--use-gpu true -- touch started ::: x", "true was taken for the command"),
+        ("--gpu-list 0 1 -- touch started ::: x", "1 was taken for the command"),
+        ("-- touch started :::: x", "there is no ::::"),
+        ("-- touch started ::: x :::+ y", "there is no :::+"),
+    ] {
+        let place = Place::new();
+        place.run_typed(line).check_said(102, &[part]);
+        assert!(!place.path("started").exists());
+    }
+}
+
+#[test]
 fn inputs_come_from_one_place() {
     let place = Place::new();
     place.write("list", "a\n");

@@ -143,6 +143,7 @@ fn an_unknown_mark_is_refused() {
 fn a_mark_of_gnu_parallel_is_not_left_standing() {
     refused("touch started {%} ::: x", "there is no mark {%}");
     refused("touch started a{..}b ::: x", "there is no mark {..}");
+    refused("touch started {/..} ::: x", "there is no mark {/..}");
     refused("touch started {1} ::: x", "write {{1}}");
     refused("touch started {2/.} ::: x", "there is no mark {2/.}");
     real("ARGS {{1}} {{%}} {{..}} {} ::: x", "[{1}][{%}][{..}][x]\n");

@@ -290,6 +290,18 @@ fn not_even_a_daemon_outlives_the_process_that_has_the_jobs() {
     }
 }
 
+#[test]
+fn a_session_of_its_own_does_not_outlive_the_process_that_is_seen() {
+    let place = Place::new();
+    let job = "setsid sh -c \"touch $1; sleep 1000\" & sleep 1000";
+    let running = place.start_typed(&format!("-j2 --shell -- '{job}' ::: 1 2"));
+    place.wait_for("1");
+    place.wait_for("2");
+    running.send(Signal::KILL);
+    running.ran();
+    place.check_no_process_is_left();
+}
+
 /// A job has the files that the program was started with, and none that it has opened.
 #[test]
 fn jobs_inherit_nothing() {
@@ -367,6 +379,21 @@ fn a_run_whose_output_nobody_reads_can_be_killed() {
     });
     place.check_no_process_is_left();
     assert_eq!(running.ran().code, Some(130));
+}
+
+#[test]
+fn a_request_to_end_is_met_also_where_nobody_reads_the_output() {
+    let place = Place::new();
+    let job = "'head -c 1000000 /dev/zero'";
+    let mut running =
+        place.start_typed(&format!("-j1 --grace 0.1s --kill-after 0.1s --shell -- {job} ::: a b"));
+    let engine = running.engine();
+    let mut first = [0];
+    running.read_stdout(&mut first);
+    running.send(Signal::TERM);
+    wait_until("it has ended", || state(engine).is_none_or(|state| state == 'Z'));
+    assert_eq!(running.ran().code, Some(143));
+    place.check_no_process_is_left();
 }
 
 /// To open it is to wait for somebody who writes to it.
