@@ -235,6 +235,8 @@ impl Watch {
                 self.last_moment.get_or_insert(Instant::now() + self.kill_after + LAST_WORDS);
             }
             if self.last_moment.is_some_and(|until| until <= Instant::now()) {
+                // Whoever has a job may be held up, as the run is, and has not ended it.
+                self.lanes().groups().kill_all();
                 std::process::exit(i32::from(self.exit.load(Ordering::SeqCst)));
             }
         }

@@ -396,6 +396,22 @@ fn a_request_to_end_is_met_also_where_nobody_reads_the_output() {
     place.check_no_process_is_left();
 }
 
+/// Who has the job is held up at its output.
+#[test]
+fn a_job_whose_lines_nobody_reads_ends_with_the_run() {
+    let place = Place::new();
+    let job = "'trap \"\" PIPE TERM; yes; sleep 1000'";
+    let options = "-j1 --line-buffer --grace 0.1s --kill-after 0.1s --shell";
+    let mut running = place.start_typed(&format!("{options} -- {job} ::: a"));
+    let mut first = [0];
+    running.read_stdout(&mut first);
+    let engine = running.engine();
+    running.send(Signal::TERM);
+    wait_until("it has ended", || state(engine).is_none_or(|state| state == 'Z'));
+    assert_eq!(running.ran().code, Some(143));
+    place.check_no_process_is_left();
+}
+
 /// To open it is to wait for somebody who writes to it.
 #[test]
 fn a_named_pipe_that_nobody_writes_to_is_not_waited_for() {
