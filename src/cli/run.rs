@@ -165,10 +165,9 @@ const ALL_THE_SAME: &str =
 fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
     let hidden = hidden(&plans);
     let run = &|lane: usize, plan: Plan| {
+        let ending = Ending { lanes, lane };
         let end = run_lane(args, lanes, lane, plan, hidden).unwrap_or_else(End::failed);
-        if let Some(turns) = &lanes.lanes[lane].turns {
-            turns.end();
-        }
+        drop(ending);
         if end.result.is_err() {
             lanes.close();
         }
@@ -193,6 +192,23 @@ fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
         });
         first.into_iter().chain(others).collect()
     })
+}
+
+/// A lane ends: no output waits for its outputs any more, and after a panic of ours nobody waits for anything.
+struct Ending<'a> {
+    lanes: &'a Lanes,
+    lane: usize,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if let Some(turns) = &self.lanes.lanes[self.lane].turns {
+            turns.end();
+        }
+        if thread::panicking() {
+            self.lanes.give_up();
+        }
+    }
 }
 
 fn run_lane(

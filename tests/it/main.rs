@@ -44,6 +44,7 @@ mod law_cancel;
 mod law_faults;
 mod law_life;
 mod law_order;
+mod law_pipelines;
 mod law_prompt;
 mod law_random;
 mod law_stop;

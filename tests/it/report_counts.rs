@@ -9,7 +9,7 @@ use crate::hooks::Hooks;
 use crate::support::{Gate, no_hang};
 
 /// Far more than a producer that is not stuck is kept from its processor.
-const SOON: Duration = Duration::from_millis(500);
+pub(crate) const SOON: Duration = Duration::from_millis(500);
 
 fn failed(report: &RunReport) -> u64 {
     report.producers.iter().map(|producer| producer.failed).sum()
@@ -37,6 +37,17 @@ fn what_fails_together_counts_on_the_producer_that_it_failed_on() {
         assert!((6..=24).contains(&lost), "{report}");
         assert_eq!((report.account.failed, failed(&report)), (lost, lost), "{report}");
     });
+}
+
+/// The consumer is stuck at one result until the gate opens.
+pub(crate) fn consumer_stuck_at(item: u64, gate: &Arc<Gate>) -> Hooks {
+    let gate = gate.clone();
+    Hooks::new().consume(move |_, y| {
+        if y == item {
+            gate.pass();
+        }
+        Ok(())
+    })
 }
 
 /// One item is stuck until the gate opens.
@@ -157,13 +168,7 @@ fn an_item_that_a_stage_is_stuck_at_is_told_in_that_stage() {
 fn a_consumer_that_was_left_behind_is_counted_among_the_threads_that_were() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
-        let stuck = gate.clone();
-        let hooks = Hooks::new().consume(move |_, y| {
-            if y == 5 {
-                stuck.pass();
-            }
-            Ok(())
-        });
+        let hooks = consumer_stuck_at(5, &gate);
         let mut runner = OrderedRunner::builder(hooks).devices(2).run_limit(SOON).build().unwrap();
         let (result, report) = runner.run_with_report(0..50);
         assert!(matches!(result, Err(Error::RunTimedOut { .. })));

@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use gangline::{OnError, OrderedRunner, map};
 
 use crate::hooks::Hooks;
+use crate::report_counts::{SOON, consumer_stuck_at};
 use crate::support::{Counter, Gate, no_hang};
-
-const SOON: Duration = Duration::from_millis(60);
 
 #[test]
 fn a_producer_that_is_stuck_was_at_work_until_the_end() {
@@ -66,13 +65,7 @@ fn a_producer_that_lost_a_race_was_at_work_until_the_end() {
 fn a_consumer_that_is_stuck_was_at_work_until_the_end() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
-        let stuck = gate.clone();
-        let hooks = Hooks::new().consume(move |_, y| {
-            if y == 5 {
-                stuck.pass();
-            }
-            Ok(())
-        });
+        let hooks = consumer_stuck_at(5, &gate);
         let mut runner =
             OrderedRunner::builder(hooks).devices(2).window(16).run_limit(SOON).build().unwrap();
         let (result, report) = runner.run_with_report(0..50);

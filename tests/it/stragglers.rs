@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use gangline::{CancelToken, Error, Event, OnError, Order, OrderedRunner, Pool, map};
+use gangline::{CancelToken, Error, Event, OnError, Order, OrderedRunner, Pool, Runner, map};
 
 use crate::support::{Counter, Gate, no_hang};
 
@@ -376,7 +376,7 @@ fn a_producer_that_takes_nothing_new_helps_one_that_is_slow() {
 const SHORT: Duration = Duration::from_secs(1);
 
 /// Work that is stuck at the first start of item 0 until the gate opens, and at each of item 100.
-fn stuck_at_first(gate: &Arc<Gate>) -> impl Fn(u64) -> u64 + Send + Sync + 'static {
+fn stuck_at_first(gate: &Arc<Gate>) -> impl Fn(u64) -> u64 + Send + Sync + use<> {
     let (gate, starts) = (gate.clone(), AtomicU64::new(0));
     move |x| {
         if x == 100 || x == 0 && starts.fetch_add(1, SeqCst) == 0 {
@@ -386,21 +386,24 @@ fn stuck_at_first(gate: &Arc<Gate>) -> impl Fn(u64) -> u64 + Send + Sync + 'stat
     }
 }
 
+/// A runner of two producers, of which one is at item 0 for as long as the gate is closed.
+fn with_a_loser(
+    gate: &Arc<Gate>,
+) -> OrderedRunner<impl Runner<Input = u64, Output = u64, Summary = Vec<u64>> + use<>> {
+    let work = stuck_at_first(gate);
+    let work = map(|_| Ok(()), move |_, (), x: u64| Ok(work(x)));
+    let builder = OrderedRunner::builder(work).devices(2).window(2);
+    let mut runner = builder.idempotent().item_limit(SHORT).build().unwrap();
+    assert_eq!(runner.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
+    runner
+}
+
 #[test]
 fn a_loser_holds_a_close_no_longer_than_an_item_may_take() {
     no_hang(|| {
         for is_dropped in [false, true] {
             let gate = Arc::new(Gate::new());
-            let work = stuck_at_first(&gate);
-            let work = map(|_| Ok(()), move |_, (), x: u64| Ok(work(x)));
-            let mut runner = OrderedRunner::builder(work)
-                .devices(2)
-                .window(2)
-                .idempotent()
-                .item_limit(SHORT)
-                .build()
-                .unwrap();
-            assert_eq!(runner.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
+            let mut runner = with_a_loser(&gate);
             if is_dropped {
                 drop(runner);
             } else if let Err(error) = runner.close() {
@@ -415,16 +418,7 @@ fn a_loser_holds_a_close_no_longer_than_an_item_may_take() {
 fn a_run_whose_only_producer_is_away_ends_in_time() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
-        let work = stuck_at_first(&gate);
-        let work = map(|_| Ok(()), move |_, (), x: u64| Ok(work(x)));
-        let mut runner = OrderedRunner::builder(work)
-            .devices(2)
-            .window(2)
-            .idempotent()
-            .item_limit(SHORT)
-            .build()
-            .unwrap();
-        assert_eq!(runner.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
+        let mut runner = with_a_loser(&gate);
         let error = runner.run([100]).unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{error:#}");
         // One run, unless the machine was so slow that the first producer was written off in the first.
