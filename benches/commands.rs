@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,6 +17,9 @@ const GANGLINE: &str = env!("CARGO_BIN_EXE_gangline");
 /// How many jobs are started in a round.
 const JOBS: u32 = 1_000;
 const ROUNDS: usize = 7;
+
+/// How many inputs a warm worker gets in a round.
+const INPUTS: u32 = 10_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().collect();
@@ -28,6 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     starting()?;
     two_workers()?;
+    warm_worker()?;
     memory()
 }
 
@@ -67,6 +72,39 @@ fn two_workers() -> Result<(), Box<dyn std::error::Error>> {
         .collect::<io::Result<_>>()?;
     println!("6 jobs of 50 ms on 2 workers: {:.0} ms (promised: 300)", median(&mut times) * 1e3);
     Ok(())
+}
+
+/// An input's way to a warm worker and back, beside a loop that writes a line and reads one.
+fn warm_worker() -> Result<(), Box<dyn std::error::Error>> {
+    let own = std::env::current_exe()?;
+    let command = format!("seq {INPUTS} | {GANGLINE} run -j1 --warm -- {} --worker", own.display());
+    let (mut ours, mut to_bare) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let time = time(&command)?.as_secs_f64() / f64::from(INPUTS);
+        ours.push(time);
+        to_bare.push(time / (converse(&own)?.as_secs_f64() / f64::from(INPUTS)));
+    }
+    println!("an input to a warm worker: {:.0} us", median(&mut ours) * 1e6);
+    println!("  of the time of a bare loop: {:.2}", median(&mut to_bare));
+    Ok(())
+}
+
+/// What a loop takes that writes a line to the worker and waits for its answer.
+fn converse(worker: &Path) -> io::Result<Duration> {
+    let start = Instant::now();
+    let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+    let mut child = Command::new(worker).arg("--worker").stdin(stdin).stdout(stdout).spawn()?;
+    let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let mut answers = stdout.map(io::BufReader::new).into_iter().flat_map(BufRead::lines);
+    for item in 0..INPUTS {
+        if let Some(stdin) = &mut stdin {
+            stdin.write_all(format!("{{\"item\":{item},\"input\":\"{item}\"}}\n").as_bytes())?;
+        }
+        answers.next().transpose()?;
+    }
+    drop(stdin);
+    child.wait()?;
+    Ok(start.elapsed())
 }
 
 /// The peak of the process that has the jobs, for few inputs and for many, sent to warm workers.

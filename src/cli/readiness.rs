@@ -26,9 +26,21 @@ pub(super) fn ready<const N: usize>(
     Ok(watched.map(|fd| fd.and_then(|_| fds.next()).is_some_and(|fd| !fd.revents().is_empty())))
 }
 
-/// A time for `poll`: not shorter, or the wait would be one that spins for its end.
+/// A time for `ppoll`, which knows nanoseconds: no time is none, for one who asks and does not wait.
 pub(super) fn timespec(time: Duration) -> Timespec {
-    let time = time + Duration::from_nanos(999_999);
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_without_waiting_does_not_wait() {
+        let none = timespec(Duration::ZERO);
+        assert_eq!((none.tv_sec, none.tv_nsec), (0, 0), "each input to a warm worker asks so twice");
+        let some = timespec(Duration::from_micros(2_000_001));
+        assert_eq!((some.tv_sec, some.tv_nsec), (2, 1_000));
+    }
 }
