@@ -39,7 +39,11 @@ mod tests {
     #[test]
     fn who_asks_without_waiting_does_not_wait() {
         let none = timespec(Duration::ZERO);
-        assert_eq!((none.tv_sec, none.tv_nsec), (0, 0), "each input to a warm worker asks so twice");
+        assert_eq!(
+            (none.tv_sec, none.tv_nsec),
+            (0, 0),
+            "each input to a warm worker asks so twice"
+        );
         let some = timespec(Duration::from_micros(2_000_001));
         assert_eq!((some.tv_sec, some.tv_nsec), (2, 1_000));
     }

@@ -1,8 +1,11 @@
 //! What a producer does with a batch: the hook, and what comes of one that fails.
 
+use std::time::Instant;
+
 use super::call::{call, catch, drop_quietly};
 use super::chronicle::Pen;
-use super::exchange::{Gathered, Gatherer, Taker};
+use super::exchange::{Gathered, Gatherer, Taker, take_those};
+use super::losses::in_vain;
 use super::post::{Call, Post};
 use super::producer::{Goes, Producer, site};
 use super::run::Run;
@@ -10,6 +13,7 @@ use crate::batch::{Batching, Limits, Load};
 use crate::error::{Error, Hook, OutputCount, Result};
 use crate::out_of_memory::is_out_of_memory;
 use crate::runner::{ProducerContext, Runner};
+use crate::sync::now;
 
 /// The outcomes of a batch, one for each input.
 type Outputs<R> = Vec<Result<<R as Runner>::Output>>;
@@ -37,6 +41,22 @@ enum Cut {
     Blame,
     /// There was no memory for more.
     Memory,
+}
+
+/// A part that failed.
+struct Failed<R: Runner> {
+    part: Gathered<R::Input>,
+    /// What it came to, in the terms of the limits.
+    extent: u64,
+    error: Error,
+    copies: Copies<R>,
+}
+
+/// What there is of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Remains {
+    Something,
+    Nothing,
 }
 
 /// A part whose producer had no state.
@@ -86,6 +106,9 @@ impl<R: Runner> Producer<R> {
                 drop_inputs(part);
                 continue;
             }
+            if self.drop_won(run, &mut part, &mut vec![]) == Remains::Nothing {
+                continue;
+            }
             match self.prepare_for_part(run, part, &mut parts) {
                 Prepared::Ready(ready) => part = ready,
                 Prepared::Failed(gathered, error) => {
@@ -98,50 +121,101 @@ impl<R: Runner> Producer<R> {
             let extent = limits.extent(Load::of(part.sizes()));
             let copies = part.inputs.iter().map(|input| run.terms.copy_of(input)).collect();
             begin(run, pen, &part);
-            let Some((outcome, mut copies)) = self.call_in_time(run, &mut part, copies, &mut parts)
+            let since = run.exchange.copies_stragglers().then(now);
+            let Some((outcome, copies)) =
+                self.call_in_time(run, &mut part, (copies, &mut parts), since)
             else {
                 return Goes::Left;
             };
             if let Some(pen) = pen {
                 pen.finished_all(&part.items);
             }
-            match outcome {
+            let goes = match outcome {
                 Ok(outputs) => {
                     self.learn(|ceiling| ceiling.went_well(extent));
-                    self.deliver_batch(run, gatherer, &part, outputs, &mut copies);
+                    self.deliver_batch(run, gatherer, &part, (outputs, copies), since);
                     drop_inputs(part);
+                    Goes::On
                 }
                 Err(error) => {
-                    // The texts and causes are the user's code too.
-                    let wants_memory = catch(|| is_out_of_memory(&error)).unwrap_or(false);
-                    if wants_memory {
-                        self.learn(|ceiling| ceiling.fell_short(extent));
-                    }
-                    match self.prepare_to_split(run, part, &mut parts) {
-                        Prepared::Ready(part) => {
-                            drop_quietly(error);
-                            let cut = match wants_memory && self.is_too_much(limits, &part) {
-                                true => Cut::Memory,
-                                false => Cut::Blame,
-                            };
-                            split(part, cut, &mut parts);
-                        }
-                        Prepared::Failed(part, why) => {
-                            drop_quietly(why);
-                            self.fail_batch(run, gatherer, &part, error, &mut copies);
-                            drop_inputs(part);
-                        }
-                        Prepared::Left => {
-                            drop_quietly(error);
-                            copies.into_iter().flatten().for_each(drop_quietly);
-                            return Goes::Left;
-                        }
-                    }
+                    let failed = Failed { part, extent, error, copies };
+                    self.split_or_fail(run, gatherer, failed, &mut parts)
                 }
+            };
+            if goes != Goes::On {
+                return goes;
             }
-            copies.into_iter().flatten().for_each(drop_quietly);
         }
         Goes::On
+    }
+
+    /// What comes of a part that failed: it is tried again in smaller ones, if it is whole, or fails.
+    fn split_or_fail(
+        &mut self,
+        run: &Run<R>,
+        gatherer: &mut Gatherer<'_, R::Input, R::Output>,
+        failed: Failed<R>,
+        parts: &mut Parts<R>,
+    ) -> Goes {
+        let Failed { mut part, extent, error, mut copies } = failed;
+        // The texts and causes are the user's code too.
+        let wants_memory = catch(|| is_out_of_memory(&error)).unwrap_or(false);
+        if wants_memory {
+            self.learn(|ceiling| ceiling.fell_short(extent));
+        }
+        // Also if one is left of it, for which the others may be to blame.
+        let is_split = part.is_whole() && part.items.len() > 1;
+        // It may have failed because it saw that.
+        if part.is_whole() && self.drop_won(run, &mut part, &mut copies) == Remains::Nothing {
+            drop_quietly(error);
+            return Goes::On;
+        }
+        let prepared = match is_split {
+            true => self.prepare_to_split(run, part, parts),
+            false => Prepared::Failed(part, None),
+        };
+        match prepared {
+            Prepared::Ready(part) => {
+                drop_quietly((error, copies));
+                let cut = match wants_memory && self.is_too_much(gatherer.limits(), &part) {
+                    true => Cut::Memory,
+                    false => Cut::Blame,
+                };
+                split(part, cut, parts);
+                Goes::On
+            }
+            Prepared::Failed(part, why) => {
+                drop_quietly(why);
+                self.fail_batch(run, gatherer, &part, error, copies);
+                drop_inputs(part);
+                Goes::On
+            }
+            Prepared::Left => {
+                drop_quietly((error, copies));
+                Goes::Left
+            }
+        }
+    }
+
+    /// Drops those items of a part, and the copies of them, that other producers were done with first.
+    fn drop_won(
+        &self,
+        run: &Run<R>,
+        part: &mut Gathered<R::Input>,
+        copies: &mut Copies<R>,
+    ) -> Remains {
+        if run.exchange.has_races() {
+            let won: Vec<_> = part.items.iter().map(|&item| run.exchange.is_won(item)).collect();
+            take_those(copies, &won).into_iter().for_each(drop_quietly);
+            for (item, input) in part.take_out(&won) {
+                let worker = self.station.worker;
+                drop(run.leave_race(item, worker, Err(in_vain()), Some(input), None));
+            }
+        }
+        match part.items.is_empty() {
+            true => Remains::Nothing,
+            false => Remains::Something,
+        }
     }
 
     /// A producer that cannot make its state anew leaves what it has to others, and only the last of all has
@@ -170,6 +244,10 @@ impl<R: Runner> Producer<R> {
                 let mut error = Some(error);
                 for part in parts {
                     let first = part.items[0];
+                    // It may have been delivered by another.
+                    if run.exchange.is_raced(first) {
+                        error.take().into_iter().for_each(|error| run.end_as(error));
+                    }
                     let fault = error.take().and_then(|error| run.end_with(first, error));
                     fault.into_iter().for_each(|fault| gatherer.deliver(first, Err(fault)));
                     drop_inputs(part);
@@ -206,7 +284,7 @@ impl<R: Runner> Producer<R> {
         self.fitting(limits, part) < part.items.len()
     }
 
-    /// Makes ready for trying a part that failed again in smaller ones, if it is to be. When `producer_init`
+    /// Makes ready for trying a part that failed again in smaller ones, if anybody waits for it. When `producer_init`
     /// fails too, what the batch failed with stands; the next run makes the state anew, and tells what that
     /// fails with.
     fn prepare_to_split(
@@ -215,12 +293,11 @@ impl<R: Runner> Producer<R> {
         part: Gathered<R::Input>,
         parts: &mut Parts<R>,
     ) -> Prepared<R::Input> {
-        let is_whole = part.inputs.len() == part.items.len();
         // Nobody waits for these any more, nor for a state to be made anew.
         let is_unwanted = run.wanted.gave_up_on(part.items.first().copied());
-        match is_whole && part.items.len() > 1 && !is_unwanted {
-            true => self.prepare_for_part(run, part, parts),
-            false => Prepared::Failed(part, None),
+        match is_unwanted {
+            true => Prepared::Failed(part, None),
+            false => self.prepare_for_part(run, part, parts),
         }
     }
 
@@ -230,16 +307,23 @@ impl<R: Runner> Producer<R> {
         &mut self,
         run: &Run<R>,
         part: &mut Gathered<R::Input>,
-        copies: Copies<R>,
-        parts: &mut Parts<R>,
+        (copies, parts): (Copies<R>, &mut Parts<R>),
+        since: Option<Instant>,
     ) -> Option<Called<R>> {
         let (items, trial) = (part.items.clone(), part.trial.clone());
-        let hook = Hook::ProducerWorkBatch;
-        let describe = |(copies, rest)| Call { hook, items, copies, trial, rest, since: None };
+        let sizes = since.map_or(vec![], |_| part.measured_sizes().to_vec());
+        let describe = |(copies, rest)| {
+            let call = Call::new(Hook::ProducerWorkBatch, items, copies);
+            Call { sizes, trial, since, rest, ..call }
+        };
         let unpack = |call: Call<R::Input>| (call.copies, call.rest);
         let worker = self.station.worker;
         let held = (copies, std::mem::take(parts));
-        let call = || self.call_batch(run, part);
+        let call = || match part.items.iter().all(|&item| run.exchange.is_won(item)) {
+            // Who won before the call had begun could not tell it so.
+            true => Err(*in_vain()),
+            false => self.call_batch(run, part),
+        };
         let (outcome, (copies, rest)) = run.in_time(worker, held, describe, unpack, call)?;
         *parts = rest;
         Some((outcome, copies))
@@ -259,7 +343,7 @@ impl<R: Runner> Producer<R> {
         let held = (std::mem::take(&mut part.inputs), std::mem::take(parts));
         let describe = |(inputs, rest): (Vec<R::Input>, _)| {
             let copies = inputs.into_iter().map(Some).collect();
-            Call { hook: Hook::ProducerInit, items, copies, trial, rest, since: None }
+            Call { trial, rest, ..Call::new(Hook::ProducerInit, items, copies) }
         };
         let unpack =
             |call: Call<R::Input>| (call.copies.into_iter().flatten().collect(), call.rest);
@@ -312,25 +396,33 @@ impl<R: Runner> Producer<R> {
         run: &Run<R>,
         gatherer: &mut Gatherer<'_, R::Input, R::Output>,
         part: &Gathered<R::Input>,
-        outputs: Outputs<R>,
-        copies: &mut [Option<R::Input>],
+        (outputs, copies): (Outputs<R>, Copies<R>),
+        mut since: Option<Instant>,
     ) {
         let worker = self.station.worker;
         for ((&item, output), copy) in part.items.iter().zip(outputs).zip(copies) {
-            match output {
+            let came = output.map_err(|source| {
+                let site = Box::new(site(&self.station, &[item], Some(part.attempt())));
+                Box::new(Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source })
+            });
+            // The call is measured once, and not for each of its items.
+            let Some((came, copy)) = run.leave_race(item, worker, came, copy, since.take()) else {
+                gatherer.be_careful();
+                continue;
+            };
+            match came {
                 Ok(output) => {
+                    drop_quietly(copy);
                     if part.trial.is_some() || gatherer.is_careful() {
                         gatherer.be_careful();
                         run.succeeded(item, worker);
                     }
                     gatherer.deliver(item, Ok(output));
                 }
-                Err(source) => {
+                Err(error) => {
                     gatherer.be_careful();
-                    let site = Box::new(site(&self.station, &[item], Some(part.attempt())));
-                    let error = Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source };
-                    let (trial, copy) = (part.trial.clone(), copy.take());
-                    if let Some(fault) = run.judge(item, error, worker, trial, copy) {
+                    let trial = part.trial.clone();
+                    if let Some(fault) = run.judge(item, *error, worker, trial, copy) {
                         gatherer.deliver(item, Err(fault));
                     }
                 }
@@ -345,19 +437,26 @@ impl<R: Runner> Producer<R> {
         gatherer: &mut Gatherer<'_, R::Input, R::Output>,
         part: &Gathered<R::Input>,
         error: Error,
-        copies: &mut [Option<R::Input>],
+        copies: Copies<R>,
     ) {
         gatherer.be_careful();
         let (worker, trial) = (self.station.worker, part.trial.clone());
-        for (seq, fault) in run.fail_together(&part.items, error, worker, trial, copies) {
+        let (items, mut copies) = run.leave_races(part.items.clone(), worker, copies);
+        if items.is_empty() {
+            drop_quietly(error);
+            return;
+        }
+        for (seq, fault) in run.fail_together(&items, error, worker, trial, &mut copies) {
             gatherer.deliver(seq, Err(fault));
         }
+        copies.into_iter().flatten().for_each(drop_quietly);
     }
 }
 
 /// Has both halves of a part tried, or, where memory lacks, as much as there is memory for at a time.
 fn split<I>(mut part: Gathered<I>, cut: Cut, parts: &mut Vec<Part<I>>) {
     match cut {
+        Cut::Blame if part.items.len() == 1 => {}
         Cut::Blame => {
             let later = part.split_off(part.items.len() / 2);
             parts.push(Part { gathered: later, cut });

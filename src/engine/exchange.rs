@@ -71,7 +71,7 @@ use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock, now};
 use self::credits::Credits;
 pub(crate) use self::feeder::Feeder;
 use self::feeder::FeederEnds;
-pub(crate) use self::gatherer::{Gathered, Gatherer};
+pub(crate) use self::gatherer::{Gathered, Gatherer, take_those};
 pub(crate) use self::races::Finish;
 use self::races::Races;
 pub(crate) use self::taker::Taker;

@@ -131,6 +131,27 @@ impl<R: Runner> Run<R> {
         }
     }
 
+    /// Those of some items, with their copies, of which it counts that they failed together on the producer `worker`:
+    /// another may be at them too.
+    pub(crate) fn leave_races(
+        &self,
+        items: Vec<u64>,
+        worker: usize,
+        copies: Vec<Option<R::Input>>,
+    ) -> (Vec<u64>, Vec<Option<R::Input>>) {
+        if !self.exchange.has_races() {
+            return (items, copies);
+        }
+        let each = items.into_iter().zip(copies);
+        // Nobody sees the error that one of two has failed with unless it is the last, which is the one that all of
+        // them share.
+        let counting = each.filter_map(|(item, copy)| {
+            let (_, copy) = self.leave_race(item, worker, Err(in_vain()), copy, None)?;
+            Some((item, copy))
+        });
+        counting.unzip()
+    }
+
     /// The producers that take part no more.
     pub(crate) fn losses(&self) -> Vec<Loss> {
         lock(&self.losses).clone()
@@ -173,8 +194,7 @@ impl<R: Runner> Run<R> {
     /// that as for an item.
     pub(crate) fn expect_back(&self, worker: usize) {
         let Some(post) = self.post(worker) else { return };
-        let (hook, items, copies) = (Hook::ProducerWork, vec![], vec![]);
-        let call = Call { hook, items, copies, trial: None, rest: vec![], since: None };
+        let call = Call::new(Hook::ProducerWork, vec![], vec![]);
         post.begin(self.ticks_for(&call), call);
     }
 
@@ -193,6 +213,11 @@ impl<R: Runner> Run<R> {
         let each = limit.map_or(u64::MAX, |limit| ticks_in(limit, tick));
         each.saturating_mul(call.items.len().max(1) as u64)
     }
+}
+
+/// What comes of an item that another producer is done with: nobody sees it.
+pub(super) fn in_vain() -> Box<Error> {
+    Box::new(Error::Cancelled {})
 }
 
 /// What a run fails with that has lost a producer to `error`. Where nobody is left the error says enough.

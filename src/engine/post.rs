@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::batch_work::Part;
+use crate::batch::Size;
 use crate::error::Hook;
 use crate::policy::Trial;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,6 +51,8 @@ pub(crate) struct Call<I> {
     pub(crate) items: Vec<u64>,
     /// Copies of them, where they can be tried again; before a hook has them, they themselves.
     pub(crate) copies: Vec<Option<I>>,
+    /// How large they are; empty where nobody measures them, or may start the same.
+    pub(crate) sizes: Vec<Size>,
     pub(crate) trial: Option<Box<Trial>>,
     /// When it began, where somebody may start the same; `None` where nobody may.
     pub(crate) since: Option<Instant>,
@@ -57,10 +60,31 @@ pub(crate) struct Call<I> {
     pub(crate) rest: Vec<Part<I>>,
 }
 
+/// What a producer works on, for another that starts the same.
+#[derive(Debug)]
+pub(crate) struct Loan<I> {
+    pub(crate) items: Vec<u64>,
+    pub(crate) copies: Vec<I>,
+    pub(crate) sizes: Vec<Size>,
+    pub(crate) trial: Option<Box<Trial>>,
+    /// What it has put off for that: nobody else would come to it.
+    pub(crate) rest: Vec<Part<I>>,
+}
+
 impl<I> Call<I> {
+    /// A call for the first attempt at items, which nobody else may start.
+    pub(crate) fn new(hook: Hook, items: Vec<u64>, copies: Vec<Option<I>>) -> Self {
+        Call { hook, items, copies, sizes: vec![], trial: None, since: None, rest: vec![] }
+    }
+
     /// Whether it works on that item, which others may be at too. A `producer_init` for an item is nobody else's.
     fn may_be_raced_for(&self, seq: u64) -> bool {
-        self.since.is_some() && self.items == [seq]
+        self.since.is_some() && self.items.contains(&seq)
+    }
+
+    /// Whether there is a copy of all that it works on.
+    fn is_copied(&self) -> bool {
+        !self.items.is_empty() && self.copies.iter().flatten().count() == self.items.len()
     }
 }
 
@@ -109,31 +133,36 @@ impl<I> Post<I> {
         Leave::Call { left: &self.left, call: self.calls.load(Ordering::Relaxed) }
     }
 
-    /// The one item of the call that the producer is in, and since when, if there is a copy to lend.
+    /// The first item of the call that the producer is in, and since when, if there are copies to lend.
     pub(crate) fn item_with_copy(&self) -> Option<(u64, Instant)> {
         let held = lock(&self.held);
-        let call = held.as_ref()?;
-        match (&call.items[..], &call.copies[..]) {
-            ([item], [Some(_)]) => Some((*item, call.since?)),
-            _ => None,
-        }
+        let call = held.as_ref().filter(|call| call.is_copied())?;
+        Some((*call.items.iter().min()?, call.since?))
     }
 
-    /// The copy of an item that the producer works on, and what is known of it, if it still does.
-    pub(crate) fn lend(&self, seq: u64) -> Option<(I, Option<Box<Trial>>)> {
+    /// Copies of that item and of all that the producer works on together with it, if it still does.
+    pub(crate) fn lend(&self, seq: u64) -> Option<Loan<I>> {
         let mut held = lock(&self.held);
-        let call = held.as_mut().filter(|call| call.may_be_raced_for(seq))?;
-        Some((call.copies.first_mut()?.take()?, call.trial.clone()))
+        let call = held.as_mut().filter(|call| call.may_be_raced_for(seq) && call.is_copied())?;
+        Some(Loan {
+            items: call.items.clone(),
+            copies: call.copies.iter_mut().filter_map(Option::take).collect(),
+            sizes: call.sizes.clone(),
+            trial: call.trial.clone(),
+            rest: std::mem::take(&mut call.rest),
+        })
     }
 
-    /// Another producer was done with an item first. Whether this one works on it.
-    pub(crate) fn has_lost(&self, seq: u64) -> bool {
+    /// Another producer was done with an item first. Whether this one works on it, and on nothing else that nobody
+    /// is done with.
+    pub(crate) fn has_lost(&self, seq: u64, is_won: impl Fn(u64) -> bool) -> bool {
         let held = lock(&self.held);
-        let is_at_it = held.as_ref().is_some_and(|call| call.may_be_raced_for(seq));
-        if is_at_it {
+        let call = held.as_ref().filter(|call| call.may_be_raced_for(seq));
+        let has_lost = call.is_some_and(|call| call.items.iter().all(|&item| is_won(item)));
+        if has_lost {
             self.left.store(self.calls.load(Ordering::Relaxed), Ordering::Relaxed);
         }
-        is_at_it
+        has_lost
     }
 
     /// Whether the producer is in a call that nobody waits for.
@@ -165,7 +194,7 @@ mod tests {
 
     fn call(item: u64) -> Call<()> {
         let hook = Hook::ProducerWork;
-        Call { hook, items: vec![item], copies: vec![], trial: None, rest: vec![], since: None }
+        Call::new(hook, vec![item], vec![])
     }
 
     #[test]

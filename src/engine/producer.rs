@@ -9,6 +9,7 @@ use super::attendance::Attendance;
 use super::call::{call, drop_quietly};
 use super::chronicle::Pen;
 use super::exchange::Taker;
+use super::losses::in_vain;
 use super::post::{Call, Leave, Post};
 use super::run::{Run, RunOutcome};
 use super::witness::{Nobody, Witness};
@@ -175,14 +176,7 @@ impl<R: Runner> Producer<R> {
             return Some(Ok(()));
         }
         let worker = self.station.worker;
-        let describe = |()| Call {
-            hook: Hook::ProducerInit,
-            items: vec![],
-            copies: vec![],
-            trial: None,
-            rest: vec![],
-            since: None,
-        };
+        let describe = |()| Call::new(Hook::ProducerInit, vec![], vec![]);
         let (outcome, ()) = run.in_time(worker, (), describe, |_| (), || self.prepare(run))?;
         self.tell_if_ready(run);
         Some(outcome)
@@ -356,15 +350,8 @@ impl<R: Runner> Producer<R> {
     ) -> Result<R::Input, Goes> {
         let worker = self.station.worker;
         let describe = |input| {
-            let (hook, trial) = (Hook::ProducerInit, trial.clone());
-            Call {
-                hook,
-                items: vec![seq],
-                copies: vec![Some(input)],
-                trial,
-                rest: vec![],
-                since: None,
-            }
+            let call = Call::new(Hook::ProducerInit, vec![seq], vec![Some(input)]);
+            Call { trial: trial.clone(), ..call }
         };
         let unpack = |mut call: Call<R::Input>| {
             call.copies
@@ -412,9 +399,10 @@ impl<R: Runner> Producer<R> {
         since: Option<Instant>,
     ) -> Option<Worked<R>> {
         let attempt = held.1.as_ref().map_or(1, |trial| trial.attempt);
-        let describe = |(copy, trial)| {
-            let hook = Hook::ProducerWork;
-            Call { hook, items: vec![seq], copies: vec![copy], trial, rest: vec![], since }
+        let describe = |(copy, trial)| Call {
+            trial,
+            since,
+            ..Call::new(Hook::ProducerWork, vec![seq], vec![copy])
         };
         let unpack = |mut call: Call<R::Input>| (call.copies.pop().flatten(), call.trial.take());
         let worker = self.station.worker;
@@ -491,11 +479,6 @@ fn unless_over<R: Runner>(run: &Run<R>, outcome: Result<(), Error>) -> Result<()
         }
         outcome => outcome,
     }
-}
-
-/// What comes of an item that another producer is done with: nobody sees it.
-fn in_vain() -> Box<Error> {
-    Box::new(Error::Cancelled {})
 }
 
 pub(super) fn site(station: &Station, items: &[u64], attempt: Option<u32>) -> Site {

@@ -121,10 +121,9 @@ impl<R: Runner> Run<R> {
         let most_weight = measures.and_then(|measures| measures.most(Measure::Weight));
         let exchange = Exchange::new(producers, window, batching, most_weight);
         let exchange = exchange.with_roster(roster, is_timed);
-        // What is worked on together is not started anew by itself.
         let exchange = match terms.policy.stragglers {
-            Stragglers::Copy if batching.is_none() => exchange.with_races(),
-            _ => exchange,
+            Stragglers::Copy => exchange.with_races(),
+            Stragglers::Wait => exchange,
         };
         Run {
             halting: Mutex::new(Some(halting)),

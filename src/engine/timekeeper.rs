@@ -1,5 +1,6 @@
 //! The thread that keeps the limits on time of one run.
 
+use std::mem;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -123,23 +124,27 @@ impl<R: Runner> Watch<R> {
         self.attendance.excuse(worker);
     }
 
-    /// The error, unless another producer is at the same item.
+    /// The error, unless other producers are at all the same items. It is that of the others, which are left.
     fn leave_race(&self, worker: usize, call: &mut Call<R::Input>, error: Error) -> Option<Error> {
-        let ([item], [copy]) = (&call.items[..], &mut call.copies[..]) else { return Some(error) };
-        if let Hook::ProducerInit = call.hook {
-            // The item itself is handed on.
-            return match self.run.exchange.is_raced(*item) {
-                true => {
-                    drop_quietly(error);
-                    None
-                }
-                false => Some(error),
-            };
+        if call.items.is_empty() {
+            return Some(error);
         }
-        let failed = Err(Box::new(error));
-        let (came, left) = self.run.leave_race(*item, worker, failed, copy.take(), None)?;
-        *copy = left;
-        came.err().map(|error| *error)
+        let counts = match call.hook {
+            // The items themselves are handed on.
+            Hook::ProducerInit => !call.items.iter().any(|&item| self.run.exchange.is_raced(item)),
+            _ => {
+                let (items, copies) = (mem::take(&mut call.items), mem::take(&mut call.copies));
+                (call.items, call.copies) = self.run.leave_races(items, worker, copies);
+                !call.items.is_empty()
+            }
+        };
+        match counts {
+            true => Some(error),
+            false => {
+                drop_quietly(error);
+                None
+            }
+        }
     }
 
     /// What no hook has seen yet goes to the other producers; the rest has failed. Nothing has where the call is

@@ -63,5 +63,6 @@ mod report_counts;
 mod report_times;
 mod reports;
 mod stragglers;
+mod stragglers_batches;
 mod support;
 mod time_limits;

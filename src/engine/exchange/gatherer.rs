@@ -29,7 +29,7 @@ pub(crate) struct Gathered<I> {
     pub(crate) inputs: Vec<I>,
     /// How large each is; empty where nobody measures them.
     sizes: Vec<Size>,
-    /// What is known of an item that is tried again, which is alone.
+    /// What is known of an item that is tried again, which is alone, or of what another producer is at too.
     pub(crate) trial: Option<Box<Trial>>,
 }
 
@@ -78,6 +78,7 @@ impl<'a, I, T> Gatherer<'a, I, T> {
                 match self.taker.ask() {
                     Suspension::Lifted => {}
                     Suspension::Retry(retry) => return Some(Gathered::again(retry)),
+                    Suspension::Help(lent) => return Some(lent),
                     Suspension::Over => return None,
                 }
             }
@@ -85,7 +86,13 @@ impl<'a, I, T> Gatherer<'a, I, T> {
             if let Some(retry) = self.taker.retry() {
                 return Some(Gathered::again(retry));
             }
-            match self.look() {
+            let step = self.look();
+            if let Step::Wait = step
+                && let Some(lent) = self.taker.help_another()
+            {
+                return Some(lent);
+            }
+            match step {
                 Step::Work(gathered) => return Some(gathered),
                 Step::Over => return None,
                 // Whoever sleeps without a limit has to see that an item came meanwhile whose batch has
@@ -96,7 +103,7 @@ impl<'a, I, T> Gatherer<'a, I, T> {
         }
     }
 
-    /// Sleeps until there is a batch like that, or something to try again.
+    /// Sleeps until there is a batch like that, or something to try again or to help with.
     fn sleep(&mut self, most: Option<Duration>, is_ready: impl Fn(Pick) -> bool) {
         let since = now();
         self.sleep_until(most, is_ready);
@@ -104,8 +111,8 @@ impl<'a, I, T> Gatherer<'a, I, T> {
     }
 
     fn sleep_until(&self, most: Option<Duration>, is_ready: impl Fn(Pick) -> bool) {
-        let turn = self.taker.turn();
-        let most = match turn {
+        let (turn, race) = (self.taker.turn(), self.taker.race_turn());
+        let most = match turn.or_before(race) {
             Turn::Now(_) => return,
             Turn::At(due) => {
                 let left = due.saturating_duration_since(now());
@@ -113,7 +120,11 @@ impl<'a, I, T> Gatherer<'a, I, T> {
             }
             Turn::Nothing => most,
         };
-        let has_news = || self.is_over_or(&is_ready) || self.taker.turn() != turn;
+        let has_news = || {
+            self.is_over_or(&is_ready)
+                || self.taker.turn() != turn
+                || self.taker.race_turn() != race
+        };
         let idle = &self.taker.exchange().idle;
         match most {
             Some(most) => idle.wait_at_most(most, has_news),
@@ -187,6 +198,26 @@ impl<I> Gathered<I> {
         Gathered { items: vec![seq], inputs: vec![input], sizes: vec![], trial: Some(trial) }
     }
 
+    /// What another producer is at. `sizes`: empty where nobody measures them.
+    pub(super) fn with_sizes(
+        items: Vec<u64>,
+        inputs: Vec<I>,
+        sizes: Vec<Size>,
+        trial: Trial,
+    ) -> Self {
+        Gathered { items, inputs, sizes, trial: Some(Box::new(trial)) }
+    }
+
+    /// How large each is; empty where nobody measures them.
+    pub(crate) fn measured_sizes(&self) -> &[Size] {
+        &self.sizes
+    }
+
+    /// Whether every input is still there.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.inputs.len() == self.items.len()
+    }
+
     /// Which attempt at them it is.
     pub(crate) fn attempt(&self) -> u32 {
         self.trial.as_ref().map_or(1, |trial| trial.attempt)
@@ -204,8 +235,15 @@ impl<I> Gathered<I> {
             items: self.items.split_off(count),
             inputs: self.inputs.split_off(count),
             sizes: self.sizes.split_off(count.min(self.sizes.len())),
-            trial: None,
+            trial: self.trial.clone(),
         }
+    }
+
+    /// Takes out the items that go, as `goes` says of each.
+    pub(crate) fn take_out(&mut self, goes: &[bool]) -> Vec<(u64, I)> {
+        let items = take_those(&mut self.items, goes);
+        take_those(&mut self.sizes, goes);
+        items.into_iter().zip(take_those(&mut self.inputs, goes)).collect()
     }
 
     /// Appends later items.
@@ -214,6 +252,14 @@ impl<I> Gathered<I> {
         self.inputs.append(&mut later.inputs);
         self.sizes.append(&mut later.sizes);
     }
+}
+
+/// Takes out those values that go, as `goes` says of each; none where there are no values.
+pub(crate) fn take_those<V>(values: &mut Vec<V>, goes: &[bool]) -> Vec<V> {
+    let each = std::mem::take(values).into_iter().zip(goes);
+    let (out, stay): (Vec<_>, Vec<_>) = each.partition(|(_, goes)| **goes);
+    values.extend(stay.into_iter().map(|(value, _)| value));
+    out.into_iter().map(|(value, _)| value).collect()
 }
 
 impl<I, T> Exchange<I, T> {

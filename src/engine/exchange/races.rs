@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::Exchange;
+use super::{Exchange, Gathered};
+use crate::engine::batch_work::Part;
+use crate::engine::post::Loan;
 use crate::error::Error;
 use crate::policy::{Retry, Trial, Turn, copy_after};
 use crate::sync::atomic::Ordering;
@@ -55,6 +57,10 @@ impl<I> Races<I> {
     fn mean(&self) -> Option<Duration> {
         self.took.checked_div(self.calls)
     }
+
+    fn is_won(&self, seq: u64) -> bool {
+        self.open.get(&seq).is_some_and(|race| matches!(race.state, State::Won))
+    }
 }
 
 impl<I, T> Exchange<I, T> {
@@ -63,9 +69,9 @@ impl<I, T> Exchange<I, T> {
         lock(&self.races).note(took);
     }
 
-    /// An item that a slow producer has, for one that has nothing to do.
+    /// What a slow producer is at, for one that has nothing to do: an item, or all that it works on together.
     #[cold]
-    pub(super) fn enter_race(&self, worker: usize) -> Option<(u64, Retry<I>)> {
+    pub(super) fn enter_race(&self, worker: usize) -> Option<Gathered<I>> {
         if !self.stands_still() {
             return None;
         }
@@ -74,15 +80,28 @@ impl<I, T> Exchange<I, T> {
         // Before the copy is lent: who then returns from the call, without its copy, sees that there is a race.
         self.racing.fetch_add(1, Ordering::Relaxed);
         let posts = self.posts.as_ref().expect("somebody was found on one");
-        let Some((input, trial)) = posts[slow].lend(seq) else {
+        let Some(Loan { items, copies, sizes, trial, rest }) = posts[slow].lend(seq) else {
             self.racing.fetch_sub(1, Ordering::Relaxed);
             return None;
         };
-        let trial = trial.unwrap_or_else(|| Box::new(Trial::default()));
-        let trial = Box::new(Trial { tried: vec![slow], ..*trial });
-        let race = Race { unfinished: 2, state: State::Open };
-        races.open.insert(seq, race);
-        Some((seq, Retry { input, due: now(), trial }))
+        self.racing.fetch_add(items.len() - 1, Ordering::Relaxed);
+        let race = |&item: &u64| (item, Race { unfinished: 2, state: State::Open });
+        races.open.extend(items.iter().map(race));
+        drop(races);
+        self.pass_on(rest);
+        let trial =
+            Trial { tried: vec![slow], ..trial.map_or_else(Trial::default, |trial| *trial) };
+        Some(Gathered::with_sizes(items, copies, sizes, trial))
+    }
+
+    /// What a producer has put off for a call that may last: nobody else would come to it.
+    fn pass_on(&self, rest: Vec<Part<I>>) {
+        for Gathered { items, inputs, trial, .. } in rest.into_iter().map(|part| part.gathered) {
+            for (item, input) in items.into_iter().zip(inputs) {
+                let trial = trial.clone().unwrap_or_default();
+                self.retry_later(item, Retry { input, due: now(), trial });
+            }
+        }
     }
 
     /// When there will be an item to race for, unless something else happens before.
@@ -140,8 +159,7 @@ impl<I, T> Exchange<I, T> {
 
     /// Whether another producer was done first with an item that this one has taken too.
     pub(crate) fn is_won(&self, seq: u64) -> bool {
-        let is_won = |race: &Race<I>| matches!(race.state, State::Won);
-        self.has_races() && lock(&self.races).open.get(&seq).is_some_and(is_won)
+        self.has_races() && lock(&self.races).is_won(seq)
     }
 
     /// A producer has returned from the hook with that. `copy`: one of the item, if there is. `since`: how long the
@@ -162,20 +180,10 @@ impl<I, T> Exchange<I, T> {
         };
         race.unfinished -= 1;
         let is_last = race.unfinished == 0;
-        // Under the lock of the races: nobody is away after its return, which takes that lock too.
-        let mut is_elsewhere = lock(&self.trials).roster.come_back(worker);
+        let is_first = matches!((&race.state, &came), (State::Open, Ok(_)));
         let finish = match (std::mem::replace(&mut race.state, State::Won), came) {
             (State::Won, came) => Finish::Nothing(Some(came), copy),
-            (State::Open, Ok(output)) => {
-                let posts = self.posts.iter().flatten().enumerate();
-                for (other, post) in posts.filter(|(other, _)| *other != worker) {
-                    if post.has_lost(seq) {
-                        lock(&self.trials).roster.leave(other);
-                        is_elsewhere = true;
-                    }
-                }
-                Finish::Counts(Ok(output), copy)
-            }
+            (State::Open, Ok(output)) => Finish::Counts(Ok(output), copy),
             (State::Open, Err(error)) => {
                 race.state = State::Failed(error, copy);
                 Finish::Nothing(None, None)
@@ -191,12 +199,15 @@ impl<I, T> Exchange<I, T> {
                 Finish::Counts(Err(last), copy.or(other))
             }
         };
+        // Under the lock of the races: nobody is away after its return, which takes that lock too.
+        let came_back = lock(&self.trials).roster.come_back(worker);
+        let has_sent_away = is_first && self.send_away(&races, seq, worker);
         if let (Some(since), Finish::Counts(..)) = (since, &finish) {
             races.note(now() - since);
         }
         let over = if is_last { races.open.remove(&seq) } else { None };
         drop(races);
-        if is_elsewhere {
+        if came_back || has_sent_away {
             self.look_again();
         }
         if is_last {
@@ -205,6 +216,14 @@ impl<I, T> Exchange<I, T> {
         // The error of the one that failed is the user's, and dropped under no lock.
         drop_errors(over);
         finish
+    }
+
+    /// Tells the other that is at the item that it has lost, unless it is at more that nobody is done with. Whether
+    /// there is such a one.
+    fn send_away(&self, races: &Races<I>, seq: u64, worker: usize) -> bool {
+        let others = self.posts.iter().flatten().enumerate().filter(|(other, _)| *other != worker);
+        let losers = others.filter(|(_, post)| post.has_lost(seq, |item| races.is_won(item)));
+        losers.map(|(loser, _)| lock(&self.trials).roster.leave(loser)).count() > 0
     }
 }
 
@@ -232,8 +251,8 @@ mod tests {
 
     fn begin(exchange: &Exchange<u64, u64>, worker: usize) {
         let since = Some(now() - Duration::from_secs(1));
-        let (hook, items, copies) = (Hook::ProducerWork, vec![5], vec![Some(5)]);
-        let call = Call { hook, items, copies, trial: None, rest: vec![], since };
+        let call = Call::new(Hook::ProducerWork, vec![5], vec![Some(5)]);
+        let call = Call { since, ..call };
         exchange.posts.as_ref().unwrap()[worker].begin(1, call);
     }
 
@@ -244,7 +263,7 @@ mod tests {
     #[test]
     fn an_item_is_not_started_a_third_time() {
         let exchange = standing_still();
-        assert_eq!(exchange.enter_race(1).unwrap().0, 5);
+        assert_eq!(exchange.enter_race(1).unwrap().items, [5]);
         begin(&exchange, 1);
         assert!(exchange.enter_race(2).is_none(), "the second has a copy, and is slow too");
         assert_eq!(exchange.race_turn(2), Turn::Nothing);

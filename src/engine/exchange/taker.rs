@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::trials::{Standing, Suspension};
-use super::{Exchange, LOOKS_BEFORE_SLEEP, Lane};
+use super::{Exchange, Gathered, LOOKS_BEFORE_SLEEP, Lane};
 use crate::engine::outbox::{Outbox, Outcome};
 use crate::engine::timesheet::ProducerTime;
 use crate::policy::{Retry, Trial, Turn};
@@ -107,6 +107,19 @@ impl<'a, I, T> Taker<'a, I, T> {
         self.exchange.turn(self.lane)
     }
 
+    /// What another producer is slow at, if that is to be started here too.
+    pub(super) fn help_another(&self) -> Option<Gathered<I>> {
+        match self.exchange.copies_stragglers() {
+            true => self.exchange.enter_race(self.lane),
+            false => None,
+        }
+    }
+
+    /// When there will be something to help with.
+    pub(super) fn race_turn(&self) -> Turn {
+        self.exchange.race_turn(self.lane)
+    }
+
     pub(super) fn exchange(&self) -> &'a Exchange<I, T> {
         self.exchange
     }
@@ -180,6 +193,13 @@ impl<'a, I, T> Taker<'a, I, T> {
         (seq, input)
     }
 
+    /// What another producer is slow at.
+    fn help(&mut self, Gathered { items, inputs, trial, .. }: Gathered<I>) -> (u64, I) {
+        self.trial = trial;
+        let mut item = items.into_iter().zip(inputs);
+        item.next().expect("who is slow is slow at something")
+    }
+
     /// What a producer does that may not be free.
     #[cold]
     pub(super) fn ask(&mut self) -> Suspension<I> {
@@ -213,6 +233,7 @@ impl<'a, I, T> Taker<'a, I, T> {
             match self.ask() {
                 Suspension::Lifted => {}
                 Suspension::Retry(retry) => return Some(self.again(retry)),
+                Suspension::Help(lent) => return Some(self.help(lent)),
                 Suspension::Over => return None,
             }
         }
@@ -345,11 +366,8 @@ impl<'a, I, T> Taker<'a, I, T> {
         if !sleep {
             return Taken::Nothing;
         }
-        if exchange.copies_stragglers()
-            && let Some((seq, Retry { input, trial, .. })) = exchange.enter_race(self.lane)
-        {
-            self.trial = Some(trial);
-            return Taken::Item((seq, input));
+        if let Some(lent) = self.help_another() {
+            return Taken::Item(self.help(lent));
         }
         let has_news = || {
             exchange.is_aborted()
@@ -357,9 +375,8 @@ impl<'a, I, T> Taker<'a, I, T> {
                 || exchange.lane_with_items(self.lane).is_some()
         };
         let turn = self.turn();
-        let race = exchange.race_turn(self.lane);
-        let is_ready =
-            || has_news() || self.turn() != turn || exchange.race_turn(self.lane) != race;
+        let race = self.race_turn();
+        let is_ready = || has_news() || self.turn() != turn || self.race_turn() != race;
         match turn.or_before(race) {
             Turn::Now(_) => {}
             Turn::At(due) => {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::Exchange;
+use super::{Exchange, Gathered};
 use crate::policy::{Fault, Retries, Retry, Roster, Trial, Turn};
 use crate::sync::atomic::Ordering;
 use crate::sync::{lock, now};
@@ -153,7 +153,7 @@ impl<I, T> Exchange<I, T> {
             if self.copies_stragglers()
                 && let Some(copy) = self.enter_race(worker)
             {
-                return Suspension::Retry(copy);
+                return Suspension::Help(copy);
             }
             let (turn, race) = (self.turn(worker), self.race_turn(worker));
             let has_news = || {
@@ -183,6 +183,7 @@ impl<I, T> Exchange<I, T> {
 pub(super) enum Suspension<I> {
     Lifted,
     Retry((u64, Retry<I>)),
+    Help(Gathered<I>),
     Over,
 }
 

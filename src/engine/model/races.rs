@@ -3,6 +3,7 @@
 //! The clock of a model stands still, so that every item is slow at once.
 
 use super::trials::{Fails, PASSES, Played, Scene, Slow, Until, all_ok_but, check};
+use crate::batch::Batch;
 use crate::policy::Stragglers;
 
 const RACES: Scene = Scene { stragglers: Stragglers::Copy, ..PASSES };
@@ -107,4 +108,68 @@ fn an_error_counts_only_if_the_other_fails_too() {
 fn what_both_have_failed_is_tried_again() {
     let slow = Some(Slow { item: 1, until: Until::Another, fails: |call| call <= 2 });
     all_ok(Scene { slow, retries: 1, items: 3, ..RACES });
+}
+
+fn batches(items: usize) -> Scene {
+    Scene { batch: Some(Batch::of(items)), window: 2 * items, ..RACES }
+}
+
+#[test]
+fn a_batch_that_is_stuck_is_done_by_another() {
+    for item in [0, 1, 4] {
+        all_ok(Scene { slow: stuck(item), items: 5, ..batches(2) });
+    }
+}
+
+#[test]
+fn batches_that_two_work_on_are_consumed_once() {
+    all_ok(Scene { producers: 3, items: 5, ..batches(2) });
+}
+
+/// What is tried again by itself is so beside another that may be done with some of it first.
+#[test]
+fn a_producer_that_fails_one_of_a_batch() {
+    for retries in [0, 1] {
+        let fails: Fails = |worker, item| worker == 1 && item == 1;
+        let scene = Scene { items: 4, retries, fails, ..batches(2) };
+        check(move || {
+            let seen = scene.play().seen;
+            let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
+            assert_eq!(items, [0, 1, 2, 3], "each once");
+            let failed = seen.iter().filter(|(_, is_ok)| !is_ok).map(|&(item, _)| item);
+            assert!(failed.clone().all(|item| item == 1 && retries == 0), "{seen:?}");
+        });
+    }
+}
+
+/// What it had put off is done by others, while it is in a call that only its loss ends.
+#[test]
+fn a_producer_that_is_stuck_in_part_of_a_batch() {
+    // The batch is split, since it fails: with the first item, which nobody can do.
+    let fails: Fails = |_, item| item == 0;
+    let scene = Scene { slow: stuck(1), fails, items: 5, ..batches(4) };
+    check(move || assert_eq!(scene.play().seen, all_ok_but(5, &[0])));
+}
+
+#[test]
+fn producers_that_are_written_off_beside_others_at_the_same_batch() {
+    let scene = Scene { producers: 3, items: 5, looks: 5, ..batches(2) };
+    check(move || {
+        let Played { run, seen, .. } = scene.play();
+        let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
+        let all = if run.is_doomed() { seen.len() as u64 } else { scene.items };
+        assert_eq!(items, (0..all).collect::<Vec<_>>());
+    });
+}
+
+#[test]
+fn the_run_does_not_wait_for_the_batch_that_has_lost() {
+    for producers in [2, 3] {
+        let slow = Some(Slow { item: 1, until: Until::Over, fails: |_| false });
+        let scene = Scene { producers, slow, items: 3, ..batches(2) };
+        check(move || {
+            let Played { seen, calls, .. } = scene.play();
+            assert_eq!((seen, calls), (all_ok_but(3, &[]), 2), "a third does not help");
+        });
+    }
 }

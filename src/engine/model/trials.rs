@@ -412,10 +412,7 @@ fn a_call_is_ended_by_its_producer_or_written_off_and_never_both() {
         let mut ended = Vec::new();
         for item in 0..3 {
             let (hook, items) = (Hook::ProducerWork, vec![item]);
-            post.begin(
-                1,
-                Call { hook, items, copies: vec![], trial: None, rest: vec![], since: None },
-            );
+            post.begin(1, Call::new(hook, items, vec![]));
             let Some(call) = post.end() else { break };
             ended.extend(call.items);
         }

@@ -190,8 +190,11 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// once it has taken twice as long as items do on average, and 10 ms at least. An error of
     /// one of the two counts only when the other fails too. The run does not wait for the one that lost: its
     /// [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true, and it takes no part in a run until it has
-    /// returned. A copy is kept of each item while a hook has it. Items of [batches](Builder::batch) are not
-    /// started twice.
+    /// returned. A copy is kept of each item while a hook has it.
+    ///
+    /// A [batch](Builder::batch) is started anew as a whole, once its call has taken twice as long as calls do on average. Each
+    /// of its items goes to whoever is done with it first, and a call has lost when that is so of all its
+    /// items. What a producer still has to do beside that call, of a batch that was split, goes to others at once.
     ///
     /// [`close`](crate::Handle::close) waits for one that has not returned as long as [an item](Builder::item_limit)
     /// may take, or [a run](Builder::run_limit) where there is no limit on items; then its thread is left behind.

@@ -1,0 +1,232 @@
+//! Batches that a slow producer has, started on another too.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use gangline::{
+    Batch, Builder, Error, InChosenOrder, OnError, Order, Pool, ProducerContext, Result,
+};
+
+use crate::batches::Doubler;
+use crate::support::{Gate, no_hang};
+
+type Outputs = Result<Vec<Result<u64>>>;
+
+/// Two producers, batches of four, and room for two of them. What holds item 1 does as `held` says, by how many
+/// calls did before.
+fn pool<F>(order: Order, held: F) -> Pool<Doubler>
+where
+    F: Fn(u64, &ProducerContext<'_>, &mut Vec<u64>) -> Outputs + Send + Sync + 'static,
+{
+    builder(doubler(held), order).build().unwrap()
+}
+
+fn builder(doubler: Doubler, order: Order) -> Builder<Doubler, InChosenOrder> {
+    let builder = Pool::builder(doubler).order(order).devices(2).window(8).batch(Batch::of(4));
+    builder.on_error(OnError::Skip).idempotent()
+}
+
+fn doubler<F>(held: F) -> Doubler
+where
+    F: Fn(u64, &ProducerContext<'_>, &mut Vec<u64>) -> Outputs + Send + Sync + 'static,
+{
+    let calls = AtomicU64::new(0);
+    Doubler::new(move |cx, inputs| match inputs.contains(&1) {
+        true => held(calls.fetch_add(1, SeqCst), cx, inputs),
+        false => doubled(inputs),
+    })
+}
+
+fn doubled(inputs: &[u64]) -> Outputs {
+    Ok(inputs.iter().map(|x| Ok(2 * x)).collect())
+}
+
+fn sorted(mut all: Vec<u64>) -> Vec<u64> {
+    all.sort_unstable();
+    all
+}
+
+fn evens(but: &[u64]) -> Vec<u64> {
+    (0..40).filter(|x| !but.contains(x)).map(|x| 2 * x).collect()
+}
+
+#[test]
+fn a_batch_that_is_stuck_is_started_elsewhere_and_the_run_does_not_wait() {
+    no_hang(|| {
+        for order in [Order::Input, Order::Completion] {
+            let gate = Arc::new(Gate::new());
+            let stuck = gate.clone();
+            let mut pool = pool(order, move |call, _, inputs| {
+                if call == 0 {
+                    stuck.pass();
+                }
+                doubled(inputs)
+            });
+            assert_eq!(sorted(pool.run(0..40).unwrap()), evens(&[]), "each once");
+            assert_eq!(pool.account().ok, 40);
+            assert_eq!(pool.run(100..120).unwrap().len(), 20, "the other goes on without it");
+            gate.open();
+            pool.close().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_batch_that_has_lost_is_told_so_while_the_run_goes_on() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let (told, is_told) = (gate.clone(), gate);
+        let doubler = doubler(move |call, cx, inputs| {
+            while call == 0 && !cx.is_cancelled() {
+                std::thread::yield_now();
+            }
+            if call == 0 {
+                told.open();
+                inputs.clear();
+                return Err("it gives up, and nobody asks why".into());
+            }
+            doubled(inputs)
+        });
+        let mut pool = builder(doubler, Order::Input).build().unwrap();
+        // The run ends only when it is told.
+        let inputs = (0..41).inspect(move |&x| {
+            if x == 40 {
+                is_told.pass();
+            }
+        });
+        assert_eq!(pool.run(inputs).unwrap().len(), 41);
+        assert_eq!((pool.account().failed, pool.failures().len()), (0, 0));
+    });
+}
+
+#[test]
+fn the_rest_of_a_batch_that_was_split_is_not_kept_by_a_producer_that_is_stuck() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let stuck = gate.clone();
+        let mut pool = pool(Order::Input, move |call, _, inputs| match call {
+            0 => Err("as a whole".into()),
+            1 => {
+                stuck.pass();
+                doubled(inputs)
+            }
+            _ => doubled(inputs),
+        });
+        assert_eq!(pool.run(0..40).unwrap(), evens(&[]));
+        gate.open();
+        pool.close().unwrap();
+    });
+}
+
+/// The helper fails the first batch, alone or not: as a whole and then each item by itself, or together where it has
+/// taken the inputs. Until then the slow one waits, and fails them the same way if it is to.
+fn failing(
+    takes_inputs: bool,
+    is_ok: impl Fn(Who, u32) -> bool + Send + Sync + 'static,
+) -> Doubler {
+    let (gate, slow) = (Gate::new(), OnceLock::new());
+    Doubler::new(move |cx, inputs| {
+        if inputs[0] > 3 {
+            return doubled(inputs);
+        }
+        let is_first = slow.set(cx.worker()).is_ok();
+        if is_first {
+            gate.pass();
+        }
+        let who = if slow.get() == Some(&cx.worker()) { Who::Slow } else { Who::Helper };
+        if is_ok(who, cx.attempt()) {
+            return doubled(inputs);
+        }
+        if takes_inputs || inputs[0] == 3 {
+            gate.open();
+        }
+        if takes_inputs {
+            inputs.clear();
+        }
+        Err("it fails".into())
+    })
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Who {
+    Slow,
+    Helper,
+}
+
+#[test]
+fn an_error_of_one_copy_of_a_batch_counts_only_when_the_other_fails_too() {
+    no_hang(|| {
+        for (both, takes_inputs) in [(false, true), (true, true), (false, false), (true, false)] {
+            let doubler = failing(takes_inputs, move |who, _| who == Who::Slow && !both);
+            let mut pool = builder(doubler, Order::Input).build().unwrap();
+            let failed: &[u64] = if both { &[0, 1, 2, 3] } else { &[] };
+            assert_eq!(pool.run(0..40).unwrap(), evens(failed), "{both} {takes_inputs}");
+            assert_eq!(pool.failures().len(), failed.len());
+            assert_eq!(pool.account().failed, failed.len() as u64);
+        }
+    });
+}
+
+#[test]
+fn what_both_have_failed_of_a_batch_is_tried_again() {
+    no_hang(|| {
+        for takes_inputs in [false, true] {
+            let doubler = failing(takes_inputs, |_, attempt| attempt > 1);
+            let mut pool = builder(doubler, Order::Input).retries(1).build().unwrap();
+            assert_eq!(pool.run(0..40).unwrap(), evens(&[]));
+        }
+    });
+}
+
+#[test]
+fn what_the_helper_cannot_do_is_left_to_the_one_that_is_slow() {
+    no_hang(|| {
+        for is_cancelled in [false, true] {
+            let gate = Arc::new(Gate::new());
+            let mut pool = pool(Order::Input, move |call, cx, inputs| {
+                if call == 0 {
+                    gate.pass();
+                    assert!(!cx.is_cancelled(), "item 2 is nobody else's");
+                    return match is_cancelled {
+                        false => doubled(inputs),
+                        true => Err("as a whole".into()),
+                    };
+                }
+                let outputs = inputs.iter().map(|&x| match x {
+                    2 if inputs.len() > 1 => Err("not here".into()),
+                    _ => Ok(2 * x),
+                });
+                let outputs = outputs.collect();
+                gate.open();
+                Ok(outputs)
+            });
+            assert_eq!(pool.run(0..40).unwrap(), evens(&[]));
+            assert_eq!(pool.account().failed, 0);
+        }
+    });
+}
+
+#[test]
+fn a_batch_that_has_lost_and_is_left_behind_fails_no_item() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let stuck = gate.clone();
+        let doubler = doubler(move |call, _, inputs| {
+            if call == 0 {
+                stuck.pass();
+            }
+            doubled(inputs)
+        });
+        let mut pool = builder(doubler, Order::Input)
+            .item_limit(Duration::from_millis(250))
+            .min_producers(2)
+            .build()
+            .unwrap();
+        // Without an end: the run goes on until the first producer is left behind.
+        let error = pool.run(0..).unwrap_err();
+        assert!(matches!(error, Error::TooFewProducers { here: 1, source: None, .. }), "{error:#}");
+        assert_eq!(pool.account().failed, 0, "the other was done with them");
+        gate.open();
+    });
+}
