@@ -5,6 +5,7 @@
 
 mod devices;
 mod failure;
+mod gpus;
 mod inputs;
 mod journal;
 mod marks;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::Command;
 
-use crate::support::Place;
+use crate::support::{Place, Ran, Running};
 
 pub(crate) const FIRST: &str = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6";
 pub(crate) const SECOND: &str = "GPU-5a56a4bc-0184-1c1d-9ff7-0a1b2c3d4e5f";
@@ -101,5 +101,24 @@ impl Machine {
         let ran = self.place.ran(&mut self.typed(line));
         assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{ran:?}");
         ran.stdout
+    }
+
+    /// `gangline run` with locks in a directory of the machine's own.
+    pub(crate) fn locked(&self, visible: Option<&str>, line: &str) -> Command {
+        let _ = std::fs::create_dir(self.place.path("locks"));
+        let mut command = self.typed(&format!("run --lock-dir locks {line}"));
+        if let Some(visible) = visible {
+            command.env("CUDA_VISIBLE_DEVICES", visible);
+        }
+        command
+    }
+
+    #[track_caller]
+    pub(crate) fn ran(&self, command: &mut Command) -> Ran {
+        self.place.ran(command)
+    }
+
+    pub(crate) fn start(&self, command: &mut Command) -> Running {
+        self.place.start(command)
     }
 }
