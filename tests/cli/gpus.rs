@@ -87,6 +87,56 @@ fn who_has_a_gpu_through_a_variable_is_met_too() {
 }
 
 #[test]
+fn who_waits_for_a_gpu_says_for_whom() {
+    let machine = two();
+    let first = holder(&machine, None, "1");
+    let pid = first.engine().as_raw_pid();
+    let mut waiting =
+        machine.locked(Some("1,0"), "--lock-gpus=wait --gpu-list 0 -- touch ::: started");
+    let mut second = machine.start(&mut waiting);
+    second.wait_for_stderr(&format!(
+        "gangline: waiting, since cuda:0 ({SECOND}) is in use: process {pid} ("
+    ));
+    assert!(!machine.place.path("started").exists());
+    let_go(&machine, first);
+    second.ran().check(0, "");
+    assert!(machine.place.path("started").exists());
+}
+
+#[test]
+fn warm_workers_wait_for_a_gpu_too() {
+    let machine = two();
+    let first = holder(&machine, None, "0");
+    machine.place.write("worker", r#"read -r hello; echo '{"gangline":1}'; read -r x; echo '{"item":1,"output":"read"}'; cat"#);
+    let line = "--lock-gpus=wait --gpu-list 0 --warm -- sh worker ::: x";
+    let mut second = machine.start(&mut machine.locked(None, line));
+    second.wait_for_stderr("waiting, since cuda:0");
+    let_go(&machine, first);
+    second.ran().check(0, "read\n");
+}
+
+#[test]
+fn who_need_not_wait_says_nothing() {
+    let machine = two();
+    let ran =
+        machine.ran(&mut machine.locked(None, "--lock-gpus=wait --gpu-list '0 1' -- echo ::: x"));
+    assert_eq!((ran.code, &*ran.stdout, &*ran.stderr), (Some(0), "x\n", ""));
+}
+
+#[test]
+fn a_wait_for_a_gpu_ends_by_a_signal() {
+    let machine = two();
+    let first = holder(&machine, None, "0");
+    let line = "--lock-gpus=wait --gpu-list 0 --grace 1h -- touch ::: started";
+    let mut second = machine.start(&mut machine.locked(None, line));
+    second.wait_for_stderr("waiting, since cuda:0");
+    second.send(rustix::process::Signal::TERM);
+    assert_eq!(second.ran().code, Some(143));
+    assert!(!machine.place.path("started").exists());
+    let_go(&machine, first);
+}
+
+#[test]
 fn a_gpu_that_is_not_there_cannot_be_locked() {
     let machine = two();
     refuses(&machine, None, "0 7", &["cuda:7 does not exist; this machine has cuda:0 to cuda:1"]);
@@ -171,4 +221,17 @@ fn a_uuid_stands_for_the_id_that_cuda_gives() {
     shows(Some("1,GPU-89"), "GPU-8932", "GPU-89");
     refuses(&machine, Some("1"), FIRST, &["has no id", r#"CUDA_VISIBLE_DEVICES is "1""#]);
     refuses(&machine, None, "GPU-77", &[&format!("is no GPU of this machine: {FIRST}, {SECOND}")]);
+}
+
+#[test]
+fn gpus_that_are_there_are_not_used_by_themselves() {
+    let machine = two();
+    let line = "run -j1 --shell -- 'echo ${CUDA_VISIBLE_DEVICES-unset}' ::: x";
+    assert_eq!(machine.prints(line), "unset\n");
+    let ran = machine.ran(&mut machine.typed("run --devices cuda:all -- touch ::: started"));
+    ran.check_said(
+        102,
+        &["cuda:all is for programs that use the library; name the devices", "gangline devices"],
+    );
+    assert!(!machine.place.path("started").exists());
 }
