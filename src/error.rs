@@ -87,7 +87,8 @@ pub enum Error {
         /// given out or not kept.
         source: Option<Box<Error>>,
     },
-    /// Too few producers are left: the devices of the others failed.
+    /// Too few producers are left: the devices of the others failed. [`close`](crate::Handle::close) and
+    /// [`activate`](crate::Handle::activate) start all anew.
     #[non_exhaustive]
     TooFewProducers {
         /// How many are left.
