@@ -134,6 +134,10 @@ impl Marks<'_> {
                 InputMarks::Columns(columns) => Err(Why::NoColumn(shown(columns))),
                 _ => Err(Why::NoSuchMark),
             },
+            name if is_title(name) => match self.input {
+                InputMarks::Columns(columns) => Err(Why::NoColumn(shown(columns))),
+                _ => return None,
+            },
             // Marks of GNU parallel.
             b"%" | b"##" | b".." | b"..." | b"/.." | b"/..." | b"+/" | b"+." | b"+.." | b"+..."
                 if !self.has_parameters() =>
@@ -264,6 +268,16 @@ fn is_name(text: &[u8]) -> bool {
     let rest = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
     text.first().is_some_and(|first| first.is_ascii_alphabetic() || *first == b'_')
         && text.iter().all(rest)
+}
+
+/// A name of several words, as columns have them.
+fn is_title(text: &[u8]) -> bool {
+    let is_word = |word: &[u8]| {
+        !word.is_empty()
+            && word.iter().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(byte))
+    };
+    text.first().is_some_and(u8::is_ascii_alphabetic)
+        && text.split(|byte| *byte == b' ').all(is_word)
 }
 
 fn lossy(text: &[u8]) -> String {

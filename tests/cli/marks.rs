@@ -59,6 +59,18 @@ fn columns_stand_for_marks() {
 }
 
 #[test]
+fn a_column_of_several_words_that_is_misspelt_is_not_left_in_the_command() {
+    let place = Place::new();
+    place.write("t.csv", "my col,b\n1,2\n");
+    let dry = "--csv t.csv --dry-run -- prog";
+    place.run_typed(&format!("{dry} '{{my col}}'")).check(0, "prog 1\n");
+    let refused = place.run_typed(&format!("{dry} 'x{{my coll}}'"));
+    refused.check_said(102, &["there is no column for {my coll}; there are {my col} {b}"]);
+    let program = place.run_typed(&format!("{dry} '{{print $2}}' '{{ \"a\": 1 }}' {{b}}"));
+    program.check(0, "prog '{print $2}' '{ \"a\": 1 }' 2\n");
+}
+
+#[test]
 fn one_gpu_stands_for_a_mark() {
     dry("--gpu-list 0 -- prog -gpu '%(GPU)s' ::: x", "prog -gpu 0\n");
     dry("--gpu-list 2 -- prog -gpu {gpu} {} ::: x", "prog -gpu 2 x\n");
