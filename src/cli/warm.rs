@@ -1,6 +1,7 @@
 //! Jobs for warm workers: one process for each slot, which is sent one input after the other.
 
 use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -28,6 +29,8 @@ pub(super) struct Warm {
     start_timeout: Duration,
     max_restarts: u32,
     bench: Bench,
+    /// Whether it was told that one is slow to get ready.
+    has_told_of_wait: AtomicBool,
 }
 
 /// The workers, each with its slot. One that is given up takes no more jobs, and whoever had it takes turns with
@@ -54,6 +57,9 @@ struct Worker {
     deaths: u32,
 }
 
+/// After so long it is told that a worker is not ready.
+const LONG_WAIT: Duration = Duration::from_secs(15);
+
 /// An item that so many workers ended at is itself at fault.
 const DEATHS_OF_ITEM: u32 = 3;
 
@@ -67,7 +73,8 @@ impl Warm {
     ) -> Warm {
         let &WarmArgs { start_timeout, max_restarts, .. } = args;
         let bench = Bench::new(slots.len());
-        Warm { lanes, lane, slots, columns, start_timeout, max_restarts, bench }
+        let has_told_of_wait = AtomicBool::new(false);
+        Warm { lanes, lane, slots, columns, start_timeout, max_restarts, bench, has_told_of_wait }
     }
 }
 
@@ -235,12 +242,41 @@ impl Warm {
                 JobResult::WorkerFailed(format!("could not be started: {error}"))
             })?);
         let hello = Hello { gangline: VERSION, worker: self.number(slot), gpus: &given.ids };
-        let limit = || Some(self.start_timeout);
-        let ready = self.ask(worker, &protocol::line(&hello), &limit, printed).map_err(unready)?;
+        let ready = self.greet(worker, &protocol::line(&hello), printed);
+        let ready = ready.map_err(|result| unready(result, self.start_timeout))?;
         protocol::read_ready(&ready)
             .map_err(|violation| self.fail(worker, violation.to_string(), printed))?;
         worker.unready = 0;
         Ok(())
+    }
+
+    /// Says the first line and waits for an answer. Who waits at the terminal is told for what: a program that is no
+    /// worker never answers.
+    fn greet(
+        &self,
+        worker: &mut Worker,
+        line: &[u8],
+        printed: &mut Printed,
+    ) -> Result<Vec<u8>, JobResult> {
+        let soon = LONG_WAIT.min(self.start_timeout / 4);
+        let conversation = worker.conversation.as_mut().expect("it was started before it is asked");
+        let aside = Aside { stderr: &mut printed.stderr, spill: &worker.spill };
+        match conversation.ask(line, &|| Some(soon), aside) {
+            Err(Silence::TimedOut(_)) => {}
+            Ok(line) => return Ok(line),
+            Err(silence) => return Err(self.end_worker(worker, result_of(silence), printed)),
+        }
+        if !self.has_told_of_wait.swap(true, Ordering::Relaxed) {
+            let (soon, all) =
+                (humantime::format_duration(soon), humantime::format_duration(self.start_timeout));
+            self.lanes.shared.terminal.tell(&format!(
+                "still no worker after {soon}: with --warm a command has to answer its first line with \
+                 {{\"gangline\":1}}, for which it has {all} (--start-timeout)"
+            ));
+        }
+        let left = self.start_timeout.saturating_sub(soon);
+        // The line was said.
+        self.ask(worker, b"", &|| Some(left), printed)
     }
 
     fn ask(
@@ -415,9 +451,9 @@ fn result_of(silence: Silence) -> JobResult {
 }
 
 /// The time that ran out was that for getting ready.
-fn unready(result: JobResult) -> JobResult {
+fn unready(result: JobResult, limit: Duration) -> JobResult {
     match result {
-        JobResult::Ended(End::TimedOut(limit)) => {
+        JobResult::Ended(End::TimedOut(_)) => {
             let limit = humantime::format_duration(limit);
             JobResult::WorkerFailed(format!("was not ready within {limit}"))
         }

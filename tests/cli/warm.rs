@@ -193,6 +193,17 @@ fn is_given_up(slots: usize) {
 }
 
 #[test]
+fn who_waits_for_a_program_that_is_no_worker_is_told_what_for() {
+    let place = Place::new();
+    place.write("worker", "cat > /dev/null");
+    let options = "-j2 --warm --start-timeout 400ms --max-restarts 1";
+    let ran = place.run_typed(&format!("{options} -- sh worker ::: a b c"));
+    let told = "still no worker after 100ms: with --warm a command has to answer its first line with {\"gangline\":1}";
+    ran.check_said(103, &[told, "was not ready within 400ms"]);
+    assert_eq!(ran.stderr.matches("still no worker").count(), 1, "{ran:?}");
+}
+
+#[test]
 fn a_worker_that_never_gets_ready_is_given_up() {
     is_given_up(1);
 }
