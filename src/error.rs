@@ -1,6 +1,7 @@
 //! Everything that can go wrong, as one type.
 
 mod site;
+mod told;
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,6 +9,8 @@ use std::time::Duration;
 
 use self::site::Key;
 pub use self::site::{Hook, Site};
+use self::told::write_causes;
+pub(crate) use self::told::{debug_is_told, write_told};
 use crate::device::{Device, DeviceError};
 use crate::journal::JournalError;
 use crate::limits::TimeLimit;
@@ -468,11 +471,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:#}")
-    }
-}
+debug_is_told!(Error);
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -526,7 +525,7 @@ impl From<DeviceError> for Error {
 
 /// The cause of the failure of a [`producer_work_batch`](crate::Runner::producer_work_batch) that gave
 /// more or fewer outputs than it had inputs: which belong together cannot be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutputCount {
     /// How many inputs the hook had.
@@ -542,10 +541,12 @@ impl fmt::Display for OutputCount {
     }
 }
 
+debug_is_told!(OutputCount);
+
 impl std::error::Error for OutputCount {}
 
 /// The text of a caught panic.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PanicMessage(pub(crate) String);
 
 impl fmt::Display for PanicMessage {
@@ -554,19 +555,6 @@ impl fmt::Display for PanicMessage {
     }
 }
 
-impl std::error::Error for PanicMessage {}
+debug_is_told!(PanicMessage);
 
-fn write_causes(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
-    let mut said = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let text = error.to_string();
-        // Many errors have their cause in their own text too.
-        if !said.ends_with(&text) {
-            write!(f, ": {text}")?;
-        }
-        said = text;
-        cause = error.source();
-    }
-    Ok(())
-}
+impl std::error::Error for PanicMessage {}

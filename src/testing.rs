@@ -28,7 +28,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, debug_is_told};
 use crate::out_of_memory::OutOfMemory;
 use crate::runner::{ConsumerContext, ProducerContext, Runner};
 
@@ -70,7 +70,7 @@ pub struct Call {
 }
 
 /// A fault of a simulated device, and the error that a call fails with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
     /// The call had more items than the device has memory for. The cause of an [`OutOfMemory`].
@@ -227,6 +227,8 @@ impl fmt::Display for Fault {
         }
     }
 }
+
+debug_is_told!(Fault);
 
 impl std::error::Error for Fault {}
 

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::error::BoxError;
+use crate::error::{BoxError, debug_is_told};
 
 use super::tree::MAX_DEPTH;
 
@@ -12,10 +12,11 @@ use super::tree::MAX_DEPTH;
 ///
 /// The text of an error can be read by itself: it names the full path of the value, such as
 /// `MODEL.lr`, and where the value came from, such as a file. [`source`] keeps what a parser or
-/// the operating system said.
+/// the operating system said. `Debug`, which is what a `main` that returns the error prints, shows the
+/// text too.
 ///
 /// [`source`]: std::error::Error::source
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CfgError {
     /// There is nothing at the path.
@@ -236,6 +237,8 @@ pub enum CfgError {
         text: String,
     },
 }
+
+debug_is_told!(CfgError);
 
 /// What is wrong with a path or a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

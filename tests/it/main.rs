@@ -62,6 +62,7 @@ mod regressions;
 mod report_counts;
 mod report_times;
 mod reports;
+mod shown_errors;
 mod stragglers;
 mod stragglers_batches;
 mod support;
