@@ -15,6 +15,7 @@ use crate::device::{Device, DeviceError};
 use crate::journal::JournalError;
 use crate::limits::TimeLimit;
 use crate::measures::Measure;
+use crate::policy::MaxFailures;
 
 /// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow and
 /// [`CfgNode`](crate::CfgNode) into it.
@@ -86,6 +87,8 @@ pub enum Error {
         failed: u64,
         /// Of how many that were done with.
         items: u64,
+        /// How many may fail.
+        most: MaxFailures,
         /// The last of them, which [`failures`](crate::Handle::failures) then lacks; `None` where it was
         /// given out or not kept.
         source: Option<Box<Error>>,
@@ -411,16 +414,23 @@ impl fmt::Display for Error {
                 let key = Key(key.as_deref());
                 write!(f, "item {item}{key} failed in a batch with item {first}")
             }
-            Error::TooManyFailures { failed, items, .. } => {
-                write!(f, "too many failures: {failed} of {items} items")
+            Error::TooManyFailures { failed, items, most, .. } => {
+                write!(
+                    f,
+                    "too many failures: {failed} of {items} items, and at most {most} may fail"
+                )
             }
             Error::TooFewProducers { here, least, .. } => {
                 write!(f, "too few producers are left: {here}, and there have to be {least}")
             }
             Error::TimedOut { hook, site, limit } => {
-                write!(f, "{hook} took longer than {limit:?}{site}; its thread was left behind")
+                write!(
+                    f,
+                    "{hook} took longer than {}{site}; its thread was left behind",
+                    Exact(*limit)
+                )
             }
-            Error::RunTimedOut { limit } => write!(f, "the run took longer than {limit:?}"),
+            Error::RunTimedOut { limit } => write!(f, "the run took longer than {}", Exact(*limit)),
             Error::FenceAfter {} => {
                 f.write_str("a producer can be fenced off after 1 failure or more, not after 0")
             }
@@ -438,9 +448,14 @@ impl fmt::Display for Error {
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
             Error::OwnThread { .. } => f.write_str("a runner cannot be run by a hook of its own"),
             Error::Devices { source } => write!(f, "{source}"),
-            Error::Window { window, least } => {
+            Error::Window { window, least: least @ 1 } => {
                 write!(f, "a window of {window} items is too small; at least {least} is needed")
             }
+            Error::Window { window, least } => write!(
+                f,
+                "a window of {window} items is too small for batches of up to {least}; at least {least} \
+                 is needed"
+            ),
             Error::Batch {} => f.write_str("a batch needs room for at least one item, not 0"),
             Error::Limit { measure } => {
                 write!(f, "the limit on the {measure} of items must be at least 1, not 0")
@@ -558,3 +573,14 @@ impl fmt::Display for PanicMessage {
 debug_is_told!(PanicMessage);
 
 impl std::error::Error for PanicMessage {}
+
+/// A time as it was given: `150 ms`.
+struct Exact(Duration);
+
+impl fmt::Display for Exact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{:?}", self.0);
+        let unit = text.find(char::is_alphabetic).unwrap_or(text.len());
+        write!(f, "{} {}", &text[..unit], &text[unit..])
+    }
+}

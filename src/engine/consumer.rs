@@ -435,9 +435,7 @@ impl<R: Runner> Consumer<R> {
     }
 
     fn give_up(&mut self, seq: u64, last: Option<Error>) -> Error {
-        let Taken { skipped: failed, .. } = self.taken;
-        let (items, source) = (self.taken.items(), last.map(Box::new));
-        let error = Error::TooManyFailures { failed, items, source };
+        let error = self.run.policy().too_many(self.taken.skipped, self.taken.items(), last);
         self.fail(Failure { seq, items: 0 }, error)
     }
 

@@ -3,7 +3,9 @@
 use std::error::Error as StdError;
 
 use gangline::testing::{Script, Simulated};
-use gangline::{CfgNode, Devices, GpuList, Journal, OnError, OrderedRunner, OutOfMemory, map};
+use gangline::{
+    Batch, CfgNode, Devices, GpuList, Journal, OnError, OrderedRunner, OutOfMemory, map,
+};
 
 /// What `fn main() -> Result<(), Box<dyn Error>>` prints behind `Error: `.
 fn from_main(error: impl Into<Box<dyn StdError>>) -> String {
@@ -36,6 +38,17 @@ fn every_error_that_main_returns_is_its_text() {
     assert!(failure.to_string().ends_with(": simulated: call 1 fails"), "{failure}");
     check_text(failure);
     check_text(runner.runner().calls().remove(0).fault.unwrap());
+}
+
+#[test]
+fn an_error_says_what_is_allowed_and_for_what() {
+    let squares = || map(|_| Ok(()), |_, (), x: u64| Ok(x * x));
+    let builder = || OrderedRunner::builder(squares()).devices(1).window(4);
+    let error = builder().batch(Batch::of(32)).build().unwrap_err();
+    let says = "a window of 4 items is too small for batches of up to 32; at least 32 is needed";
+    assert_eq!(error.to_string(), says);
+    let error = builder().journal("").build().and_then(|mut runner| runner.run([1])).unwrap_err();
+    assert!(error.to_string().starts_with(r#"the journal "" could not be opened: "#), "{error}");
 }
 
 #[test]
