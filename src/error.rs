@@ -93,6 +93,15 @@ pub enum Error {
         /// given out or not kept.
         source: Option<Box<Error>>,
     },
+    /// The function that [classifies](crate::Builder::classify) errors panicked, and so the run ended. What
+    /// the error says of items and hooks is what the one says that was to be classified.
+    #[non_exhaustive]
+    ClassifyPanicked {
+        /// The panic's own message.
+        message: PanicMessage,
+        /// What was to be classified.
+        source: Box<Error>,
+    },
     /// Too few producers are left: the devices of the others failed.
     #[non_exhaustive]
     TooFewProducers {
@@ -271,7 +280,8 @@ impl Error {
             | Error::MeasurePanicked { item, .. }
             | Error::KeyPanicked { item, .. }
             | Error::FailedTogether { item, .. } => std::slice::from_ref(item),
-            Error::TooManyFailures { source: Some(source), .. } => source.items(),
+            Error::TooManyFailures { source: Some(source), .. }
+            | Error::ClassifyPanicked { source, .. } => source.items(),
             _ => self.call().map_or(&[], |(_, site)| &site.items),
         }
     }
@@ -293,7 +303,8 @@ impl Error {
             Error::TooLarge { key, .. }
             | Error::MeasurePanicked { key, .. }
             | Error::FailedTogether { key, .. } => key.as_deref(),
-            Error::TooManyFailures { source: Some(source), .. } => source.key(),
+            Error::TooManyFailures { source: Some(source), .. }
+            | Error::ClassifyPanicked { source, .. } => source.key(),
             _ => self.call()?.1.key.as_deref(),
         }
     }
@@ -307,6 +318,7 @@ impl Error {
             Error::HookFailed { site, .. }
             | Error::HookPanicked { site, .. }
             | Error::TimedOut { site, .. } => Some(&mut site.key),
+            Error::ClassifyPanicked { source, .. } => source.key_mut(),
             _ => None,
         }
     }
@@ -316,7 +328,7 @@ impl Error {
         self.call()?.1.worker
     }
 
-    /// Whether user code panicked: a hook, the caller's iterator, or a function that measures items.
+    /// Whether user code panicked: a hook, the caller's iterator, or a function that measures items or classifies errors.
     pub fn is_panic(&self) -> bool {
         matches!(
             self,
@@ -324,6 +336,7 @@ impl Error {
                 | Error::InputPanicked { .. }
                 | Error::MeasurePanicked { .. }
                 | Error::KeyPanicked { .. }
+                | Error::ClassifyPanicked { .. }
         )
     }
 
@@ -331,7 +344,8 @@ impl Error {
     pub fn is_timeout(&self) -> bool {
         match self {
             Error::TimedOut { .. } | Error::RunTimedOut { .. } => true,
-            Error::TooFewProducers { source: Some(source), .. } => source.is_timeout(),
+            Error::TooFewProducers { source: Some(source), .. }
+            | Error::ClassifyPanicked { source, .. } => source.is_timeout(),
             _ => false,
         }
     }
@@ -349,7 +363,11 @@ impl Error {
     /// Whether the caller's iterator failed or panicked. Where that is another runner's stream,
     /// [`source`](std::error::Error::source) is that runner's error.
     pub fn is_input(&self) -> bool {
-        matches!(self, Error::InputFailed { .. } | Error::InputPanicked { .. })
+        match self {
+            Error::InputFailed { .. } | Error::InputPanicked { .. } => true,
+            Error::ClassifyPanicked { source, .. } => source.is_input(),
+            _ => false,
+        }
     }
 
     /// Whether this is the error that a stream of another runner ended with.
@@ -397,7 +415,8 @@ impl Error {
             Error::HookFailed { hook, site, .. }
             | Error::HookPanicked { hook, site, .. }
             | Error::TimedOut { hook, site, .. } => Some((*hook, site)),
-            Error::TooFewProducers { source: Some(source), .. } => source.call(),
+            Error::TooFewProducers { source: Some(source), .. }
+            | Error::ClassifyPanicked { source, .. } => source.call(),
             _ => None,
         }
     }
@@ -419,6 +438,9 @@ impl fmt::Display for Error {
                     f,
                     "too many failures: {failed} of {items} items, and at most {most} may fail"
                 )
+            }
+            Error::ClassifyPanicked { message, .. } => {
+                write!(f, "classifying an error panicked with {:?}", message.0)
             }
             Error::TooFewProducers { here, least, .. } => {
                 write!(f, "too few producers are left: {here}, and there have to be {least}")
@@ -504,6 +526,7 @@ impl std::error::Error for Error {
             Error::TooManyFailures { source, .. } | Error::TooFewProducers { source, .. } => {
                 source.as_deref().map(|error| error as &(dyn std::error::Error + 'static))
             }
+            Error::ClassifyPanicked { source, .. } => Some(source.as_ref()),
             Error::FailedTogether { .. }
             | Error::TimedOut { .. }
             | Error::RunTimedOut { .. }

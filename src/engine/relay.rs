@@ -174,8 +174,8 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             false => look_and_push(to, feeder, progress.places, output),
         };
         if let Err(unfit) = given {
-            let error = to.named(unfit.into_error(progress.places));
-            match to.verdict(&error) {
+            let mut error = to.named(unfit.into_error(progress.places));
+            match to.verdict(&mut error) {
                 Verdict::Skip => {
                     let fault = Err(Fault::skipped(error));
                     feeder.leave_gap(&to.exchange, progress.places, fault);
