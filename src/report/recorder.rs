@@ -138,7 +138,10 @@ impl Recorder {
 
     fn report_of_running(&self) -> RunReport {
         RunReport {
-            conclusion: bottleneck::IN_PROGRESS.to_owned(),
+            conclusion: match self.lanes.is_empty() {
+                true => String::new(),
+                false => bottleneck::IN_PROGRESS.to_owned(),
+            },
             account: self.so_far,
             lasted: self.now,
             stalls: self.stalls.iter().map(|stall| self.stall(stall.0, stall.1)).collect(),
