@@ -151,6 +151,9 @@ pub enum Error {
         /// What was given.
         share: f64,
     },
+    /// It was said how many items may [fail](crate::Builder::max_failures), and the first that does ends the run.
+    #[non_exhaustive]
+    NoneSkipped {},
     /// A [`CancelToken`](crate::CancelToken) ended what was in progress.
     #[non_exhaustive]
     Cancelled {},
@@ -465,6 +468,10 @@ impl fmt::Display for Error {
             Error::Share { share } => {
                 write!(f, "a share of {share} is none; write one from 0 to 1")
             }
+            Error::NoneSkipped {} => f.write_str(
+                "the first failure ends the run, so `max_failures` allows for none; call \
+                 `on_error(OnError::Skip)` too",
+            ),
             Error::Cancelled { .. } => f.write_str("cancelled"),
             Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
@@ -535,6 +542,7 @@ impl std::error::Error for Error {
             | Error::MinProducers { .. }
             | Error::NoTime { .. }
             | Error::Share { .. }
+            | Error::NoneSkipped {}
             | Error::Cancelled {}
             | Error::Closed {}
             | Error::Active {}

@@ -156,6 +156,11 @@ impl fmt::Display for MaxFailures {
 }
 
 impl Policy {
+    /// Whether there are failures that the run goes on after.
+    pub(crate) fn may_skip(&self) -> bool {
+        self.on_error == OnError::Skip || self.classify.is_some()
+    }
+
     /// What the user's rules say of a failure, which may run the user's code. [`Verdict::Retry`] where they
     /// say nothing.
     pub(crate) fn ask(&self, error: &Error) -> Verdict {

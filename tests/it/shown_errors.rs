@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use gangline::testing::{Script, Simulated};
 use gangline::{
-    Batch, CfgNode, Devices, GpuList, Journal, OnError, OrderedRunner, OutOfMemory, map,
+    Batch, CfgNode, Devices, GpuList, Journal, OnError, OrderedRunner, OutOfMemory, Verdict, map,
 };
 
 /// What `fn main() -> Result<(), Box<dyn Error>>` prints behind `Error: `.
@@ -49,6 +49,15 @@ fn an_error_says_what_is_allowed_and_for_what() {
     assert_eq!(error.to_string(), says);
     let error = builder().journal("").build().and_then(|mut runner| runner.run([1])).unwrap_err();
     assert!(error.to_string().starts_with(r#"the journal "" could not be opened: "#), "{error}");
+}
+
+#[test]
+fn failures_that_may_be_so_many_where_none_is_left_out_are_refused() {
+    let squares = || map(|_| Ok(()), |_, (), x: u64| Ok(x * x));
+    let error = OrderedRunner::builder(squares()).devices(1).max_failures(10).build().unwrap_err();
+    assert!(error.to_string().contains("call `on_error(OnError::Skip)` too"), "{error}");
+    let classified = OrderedRunner::builder(squares()).classify(|_| Verdict::Skip).max_failures(10);
+    assert!(classified.devices(1).build().is_ok(), "some may be left out");
 }
 
 #[test]
