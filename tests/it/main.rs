@@ -51,6 +51,7 @@ mod law_stop;
 mod law_survival;
 mod law_window;
 mod left_behind;
+mod manual;
 mod pipelines;
 mod pipelines_cancel;
 mod pipelines_faults;
