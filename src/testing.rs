@@ -113,6 +113,10 @@ impl Script {
     }
 
     /// Calls with more than `items` items are [out of memory](OutOfMemory).
+    ///
+    /// It is items that are counted, however large they are. Where batches are [padded](crate::Builder::padded) or
+    /// have a [cost](crate::Builder::cost), what the runner learns of it is a padded size or a cost: that of the
+    /// batches that had no more items.
     pub fn out_of_memory_above(mut self, items: usize) -> Self {
         self.most_items = Some(items);
         self
