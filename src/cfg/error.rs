@@ -21,10 +21,12 @@ use super::tree::MAX_DEPTH;
 pub enum CfgError {
     /// There is nothing at the path.
     #[non_exhaustive]
-    #[error("{path:?} is missing from the configuration")]
+    #[error("{path:?} is missing from the configuration{}", Near(.near))]
     Missing {
         /// The path that was asked for.
         path: String,
+        /// One that is there and differs in a few letters.
+        near: Option<String>,
     },
     /// The value has another type than the one asked for.
     #[non_exhaustive]
@@ -284,6 +286,15 @@ impl fmt::Display for Place<'_> {
             // Keys come from files: control characters must not reach a terminal.
             path => write!(f, "{}", path.escape_debug()),
         }
+    }
+}
+
+/// What was probably meant.
+struct Near<'a>(&'a Option<String>);
+
+impl fmt::Display for Near<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |near| write!(f, ", which has {near:?}"))
     }
 }
 
