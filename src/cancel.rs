@@ -145,6 +145,11 @@ impl CancelToken {
         self.lock().spent
     }
 
+    /// Whether there were cancels that `seen` lacks.
+    pub(crate) fn is_cancelled_since(&self, seen: Seen) -> bool {
+        self.lock().made.cancels > seen.cancels
+    }
+
     /// Tells `target` of every request made from now on until the returned value is dropped, and at
     /// once of those that `seen` lacks.
     pub(crate) fn watch(&self, seen: Seen, target: &Arc<impl Interrupt + 'static>) -> Watch {

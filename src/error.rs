@@ -102,7 +102,8 @@ pub enum Error {
         /// What was to be classified.
         source: Box<Error>,
     },
-    /// Too few producers are left: the devices of the others failed.
+    /// Too few producers are left: the devices of the others failed. [`close`](crate::Handle::close) and
+    /// [`activate`](crate::Handle::activate) start all anew.
     #[non_exhaustive]
     TooFewProducers {
         /// How many are left.

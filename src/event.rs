@@ -203,6 +203,12 @@ pub struct ProducerTotals {
     pub working: Duration,
     /// How long it waited with no item there for it.
     pub waiting: Duration,
+    /// Of that, how long the window was full: no item was read.
+    #[serde(default)]
+    pub held_up: Duration,
+    /// Of that, how long there were items to try again, but [later](crate::Builder::backoff).
+    #[serde(default)]
+    pub backing_off: Duration,
     /// The extent of the largest batch that its device has memory for, if it ran out of it.
     pub batch_ceiling: Option<u64>,
     /// Why it takes no more items, if so.

@@ -12,7 +12,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use super::exit;
 use super::halt::Halt;
 use super::limit::{Timeout, duration};
-use crate::device::{Devices, GpuList};
+use crate::device::{DeviceError, Devices, GpuList};
+use crate::error::Error;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -105,7 +106,12 @@ pub(super) struct Inputs {
 #[command(next_help_heading = "Devices")]
 pub(super) struct Placement {
     /// A slot for each of these devices: cuda:0-3, cuda:0*2, cuda:0+cuda:1, cpu*4
-    #[arg(long, value_name = "DEVICES", conflicts_with_all = ["gpu_list", "workers"])]
+    #[arg(
+        long,
+        value_name = "DEVICES",
+        value_parser = devices,
+        conflicts_with_all = ["gpu_list", "workers"]
+    )]
     pub(super) devices: Option<Devices>,
     /// The GPUs to use: "0 1", 0-3, "0 0 1 1"
     #[arg(long, value_name = "LIST")]
@@ -310,6 +316,19 @@ A command is split into words before anything is put into it, and there is no sh
 is only ever an argument. NAME=VALUE words before the program set variables. A command with a
 mark for GPUs finds their ids there; to one without, CUDA_VISIBLE_DEVICES shows the GPUs of its
 slot alone.";
+
+fn devices(text: &str) -> Result<Devices, String> {
+    text.parse().map_err(|error| match error {
+        // It names features and methods of the library.
+        Error::Devices { source: DeviceError::NotBuilt { wanted, .. } } => {
+            format!(
+                "{wanted} is for programs that use the library; name the devices, as in cuda:0-3: \
+                 `gangline devices` lists them"
+            )
+        }
+        error => error.to_string(),
+    })
+}
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {
     match text.parse() {

@@ -3,9 +3,9 @@
 use std::env;
 use std::fmt::Write;
 
-use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
 use serde::Serialize;
 
 use super::error::CliError;
@@ -34,10 +34,23 @@ struct Cpu {
 
 #[derive(Debug, Serialize)]
 struct Gpu {
-    /// As nvidia-smi counts, and CUDA with CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    /// As CUDA counts with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     index: u32,
+    #[serde(skip)]
+    address: Option<PciAddress>,
+    #[serde(flatten)]
+    facts: Facts,
+    /// Why nothing is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    problem: Option<String>,
+}
+
+/// Whatever the driver does not tell of a GPU is left out.
+#[derive(Debug, Default, Serialize)]
+struct Facts {
     name: Option<String>,
     uuid: Option<String>,
+    mig: Option<Mig>,
     memory_total: Option<u64>,
     memory_used: Option<u64>,
     /// Of a hundred.
@@ -45,6 +58,26 @@ struct Gpu {
     /// In degrees Celsius.
     temperature: Option<u32>,
 }
+
+/// Whether a GPU is split into MIG devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Mig {
+    On,
+    Off,
+}
+
+impl Mig {
+    fn of(mode: u32) -> Mig {
+        match mode {
+            0 => Mig::Off,
+            _ => Mig::On,
+        }
+    }
+}
+
+/// Where a GPU is: domain, bus and device.
+type PciAddress = (u32, u32, u32);
 
 pub(super) fn show(json: bool) -> Result<Vec<u8>, CliError> {
     let inventory = Inventory::of_machine();
@@ -63,10 +96,7 @@ impl Inventory {
         let cpu = Cpu { usable, logical: logical.max(usable) };
         let (gpus, no_gpus) = match gpus() {
             Ok(gpus) => (gpus, None),
-            Err(NvmlError::LibloadingError(_)) => {
-                (Vec::new(), Some("its driver is not here".into()))
-            }
-            Err(error) => (Vec::new(), Some(error.to_string())),
+            Err(reason) => (Vec::new(), Some(reason)),
         };
         let cuda_visible_devices = env::var("CUDA_VISIBLE_DEVICES").ok();
         Inventory { cpu, gpus, no_gpus, cuda_visible_devices }
@@ -83,7 +113,7 @@ impl Inventory {
         }
         match &self.no_gpus {
             Some(reason) => {
-                let _ = writeln!(text, "no GPU of NVIDIA: {reason}");
+                let _ = writeln!(text, "no GPU of NVIDIA can be seen: {reason}");
             }
             None if self.gpus.is_empty() => text.push_str("no GPU of NVIDIA\n"),
             None => {}
@@ -96,23 +126,56 @@ impl Inventory {
 }
 
 impl Gpu {
-    fn text(&self) -> String {
-        let mut text = format!("cuda:{:<3}", self.index);
-        let mut add = |piece: Option<String>| {
-            if let Some(piece) = piece {
-                text.push(' ');
-                text.push_str(&piece);
+    fn ask(nvml: &Nvml, index: u32) -> Gpu {
+        match nvml.device_by_index(index) {
+            Ok(device) => Gpu {
+                index,
+                address: address(&device),
+                // What all of them tell.
+                problem: device.name().err().map(words),
+                facts: Facts::of(&device),
+            },
+            Err(error) => {
+                let (address, facts) = (None, Facts::default());
+                Gpu { index, address, facts, problem: Some(words(error)) }
             }
-        };
-        add(self.name.clone());
-        add(self
-            .memory_used
-            .zip(self.memory_total)
-            .map(|(used, total)| format!("{:.1} of {:.1} GiB used,", gib(used), gib(total))));
-        add(self.utilization.map(|busy| format!("{busy} % busy,")));
-        add(self.temperature.map(|degrees| format!("{degrees} C,")));
-        add(self.uuid.clone());
-        text
+        }
+    }
+
+    fn text(&self) -> String {
+        let id = format!("cuda:{}", self.index);
+        match &self.problem {
+            Some(problem) => format!("{id:<8} cannot be asked: {problem}"),
+            None => format!("{id:<8} {}", self.facts.text()),
+        }
+    }
+}
+
+impl Facts {
+    fn of(device: &Device<'_>) -> Facts {
+        let memory = device.memory_info().ok();
+        Facts {
+            name: device.name().ok(),
+            uuid: device.uuid().ok(),
+            mig: device.mig_mode().ok().map(|mode| Mig::of(mode.current)),
+            memory_total: memory.as_ref().map(|memory| memory.total),
+            memory_used: memory.map(|memory| memory.used),
+            utilization: device.utilization_rates().ok().map(|rates| rates.gpu),
+            temperature: device.temperature(TemperatureSensor::Gpu).ok(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let memory = self.memory_used.zip(self.memory_total);
+        let pieces = [
+            self.name.clone(),
+            (self.mig == Some(Mig::On)).then(|| "split into MIG devices".to_owned()),
+            memory.map(|(used, total)| format!("{:.1} of {:.1} GiB used", gib(used), gib(total))),
+            self.utilization.map(|busy| format!("{busy} % busy")),
+            self.temperature.map(|degrees| format!("{degrees} C")),
+            self.uuid.clone(),
+        ];
+        pieces.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -120,22 +183,48 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
-/// Whatever the driver does not tell of a GPU is left out.
-fn gpus() -> Result<Vec<Gpu>, NvmlError> {
-    let nvml = Nvml::init()?;
-    (0..nvml.device_count()?)
-        .map(|index| {
-            let device = nvml.device_by_index(index)?;
-            let memory = device.memory_info().ok();
-            Ok(Gpu {
-                index,
-                name: device.name().ok(),
-                uuid: device.uuid().ok(),
-                memory_total: memory.as_ref().map(|memory| memory.total),
-                memory_used: memory.map(|memory| memory.used),
-                utilization: device.utilization_rates().ok().map(|rates| rates.gpu),
-                temperature: device.temperature(TemperatureSensor::Gpu).ok(),
-            })
-        })
-        .collect()
+/// All GPUs, also those that do not answer; or why there are none to be seen.
+fn gpus() -> Result<Vec<Gpu>, String> {
+    let does_not_start = |error| format!("its driver does not start: {}", words(error));
+    let nvml = Nvml::init().map_err(|error| match error {
+        NvmlError::LibloadingError(error) => not_loaded(&error.to_string()),
+        error => does_not_start(error),
+    })?;
+    let count = nvml.device_count().map_err(does_not_start)?;
+    let mut gpus: Vec<Gpu> = (0..count).map(|index| Gpu::ask(&nvml, index)).collect();
+    // The driver's own order is that of today only. Where it does not say where a GPU is, there is no other.
+    if gpus.iter().all(|gpu| gpu.address.is_some()) {
+        gpus.sort_by_key(|gpu| gpu.address);
+        (0..).zip(&mut gpus).for_each(|(index, gpu)| gpu.index = index);
+    }
+    Ok(gpus)
+}
+
+fn address(device: &Device<'_>) -> Option<PciAddress> {
+    let pci = device.pci_info().ok()?;
+    Some((pci.domain, pci.bus, pci.device))
+}
+
+/// Why the driver's library is not there. An empty one is what images of containers have in its place.
+fn not_loaded(reason: &str) -> String {
+    match reason.starts_with("libnvidia-ml.so.1: ") && reason.contains("No such file") {
+        true => "its driver is not here".to_owned(),
+        false => format!("its driver does not load: {reason}"),
+    }
+}
+
+/// An error of the driver for people who do not know its parts.
+fn words(error: NvmlError) -> String {
+    match error {
+        NvmlError::GpuLost => {
+            "it is lost: it fell off the bus, or cannot be reached for another reason".to_owned()
+        }
+        NvmlError::LibRmVersionMismatch => {
+            "its library and its kernel module are of different versions, as after an update \
+             without a restart"
+                .to_owned()
+        }
+        NvmlError::UnexpectedVariant(code) => format!("error {code} of its library NVML"),
+        error => error.to_string(),
+    }
 }

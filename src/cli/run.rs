@@ -6,7 +6,7 @@ use std::thread;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::args::Run;
+use super::args::{InUse, Run};
 use super::commands::Commands;
 use super::error::{CliError, Context};
 use super::exit;
@@ -30,11 +30,12 @@ use super::terminal::{OnTerminal, ProgressLines, Terminal};
 use super::warm::Warm;
 use crate::cancel::CancelToken;
 use crate::cfg::CfgNode;
+use crate::device::DeviceError;
 use crate::error::Error;
 use crate::journal::{Journal, JournalError};
 use crate::order::Order;
 use crate::policy::{OnError, Verdict};
-use crate::pool::Pool;
+use crate::pool::{Builder, InChosenOrder, Pool};
 use crate::progress::Progress;
 use crate::report::RunReport;
 
@@ -224,11 +225,15 @@ fn run_lane(
     let jobs = plan.jobs()?;
     match args.warm.warm {
         true => {
-            let warm = Warm::new(lanes.clone(), own, slots, columns, &args.warm);
+            let warm = || {
+                let (own, slots, columns) = (own.clone(), slots.clone(), columns.clone());
+                Warm::new(lanes.clone(), own, slots, columns, &args.warm)
+            };
             drive(args, warm, lanes, lane, &plan, jobs)
         }
         false => {
-            let commands = Commands { lanes: lanes.clone(), lane: own, slots };
+            let commands =
+                || Commands { lanes: lanes.clone(), lane: own.clone(), slots: slots.clone() };
             drive(args, commands, lanes, lane, &plan, jobs)
         }
     }
@@ -237,26 +242,71 @@ fn run_lane(
 /// Has the library do it.
 fn drive<W: Work + 'static>(
     args: &Run,
-    work: W,
+    work: impl Fn() -> W,
     lanes: &Lanes,
     lane: usize,
     plan: &Plan,
     jobs: Jobs,
 ) -> Result<End, CliError> {
     let own = &lanes.lanes[lane];
+    let with_lock = |in_use| {
+        let runner = JobRunner { lanes: lanes.clone(), lane: own.clone(), work: work() };
+        Ok(match slot::lock(&args.placement, in_use) {
+            Some(lock) => builder(args, runner, plan)?.lock_gpus(lock),
+            None => builder(args, runner, plan)?,
+        })
+    };
+    let mut pool = match built(args, lanes, with_lock)? {
+        // By a signal, or because another lane has failed.
+        Err(error) if error.is_cancelled() => return Ok(End { result: Ok(()), report: None }),
+        built => built.map_err(of_run)?,
+    };
+    let result = pool.try_run(Gated::new(jobs, Arc::clone(&own.gate)));
+    let report = (!args.record.report.is_empty()).then(|| pool.report());
+    let closed = pool.close();
+    let result = match result {
+        // It was asked for, by a signal or by failures.
+        Err(error) if error.is_cancelled() => Ok(()),
+        result => result.and(closed).map_err(of_run),
+    };
+    Ok(End { result, report })
+}
+
+type JobPool<W> = Pool<JobRunner<W>>;
+
+/// Builds it. Who is to wait for a GPU tries without waiting first, to know whether there is something to tell.
+fn built<W: Work + 'static>(
+    args: &Run,
+    lanes: &Lanes,
+    with_lock: impl Fn(InUse) -> Result<JobBuilder<W>, CliError>,
+) -> Result<Result<JobPool<W>, Error>, CliError> {
+    let built = with_lock(InUse::Fail)?.build();
+    match (built, args.placement.lock_gpus) {
+        (Err(Error::Devices { source: in_use @ DeviceError::InUse { .. } }), Some(InUse::Wait)) => {
+            lanes.shared.terminal.tell(&format!("waiting, since {in_use}"));
+            Ok(with_lock(InUse::Wait)?.build())
+        }
+        (built, _) => Ok(built),
+    }
+}
+
+type JobBuilder<W> = Builder<JobRunner<W>, InChosenOrder>;
+
+fn builder<W: Work + 'static>(
+    args: &Run,
+    runner: JobRunner<W>,
+    plan: &Plan,
+) -> Result<JobBuilder<W>, CliError> {
     let slots = plan.slots.len();
-    let runner = JobRunner { lanes: lanes.clone(), lane: own.clone(), work };
+    let token = runner.lane.token.clone();
     let mut builder = Pool::builder(runner)
         .devices(plan.slots.devices.clone())
         .order(order(args))
         // In the library's window is also what runs.
         .window(args.output.window.unwrap_or(WINDOW).saturating_add(slots))
-        .cancel_token(own.token.clone())
+        .cancel_token(token)
         .on_error(OnError::Skip)
         .classify(verdict);
-    if let Some(lock) = slot::lock(&args.placement) {
-        builder = builder.lock_gpus(lock);
-    }
     // Keys are kept in memory, so there are none where nobody sees them.
     if args.record.journal.is_some() || !args.record.report.is_empty() || args.record.bar {
         builder = builder.key(Job::key);
@@ -273,20 +323,7 @@ fn drive<W: Work + 'static>(
     if args.record.eta {
         builder = builder.observer(Progress::new().failures(0).producers(0));
     }
-    let mut pool = match builder.build() {
-        // By a signal, or because another lane has failed.
-        Err(error) if error.is_cancelled() => return Ok(End { result: Ok(()), report: None }),
-        built => built.map_err(of_run)?,
-    };
-    let result = pool.try_run(Gated::new(jobs, Arc::clone(&own.gate)));
-    let report = (!args.record.report.is_empty()).then(|| pool.report());
-    let closed = pool.close();
-    let result = match result {
-        // It was asked for, by a signal or by failures.
-        Err(error) if error.is_cancelled() => Ok(()),
-        result => result.and(closed).map_err(of_run),
-    };
-    Ok(End { result, report })
+    Ok(builder)
 }
 
 /// Jobs may fail; the rest is no job's fault.

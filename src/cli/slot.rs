@@ -151,9 +151,10 @@ pub(super) enum Hidden {
     Nothing,
 }
 
-/// How the library is to lock the GPUs, if it is.
-pub(super) fn lock(placement: &Placement) -> Option<GpuLock> {
-    let lock = match placement.lock_gpus? {
+/// How the library is to lock the GPUs, if it is, where some may be in use.
+pub(super) fn lock(placement: &Placement, in_use: InUse) -> Option<GpuLock> {
+    placement.lock_gpus?;
+    let lock = match in_use {
         InUse::Fail => GpuLock::or_fail(),
         InUse::Wait => GpuLock::or_wait(),
     };

@@ -83,7 +83,8 @@ impl GpuLock {
     }
 
     /// A GPU that is in use is waited for, until it is free or the building is
-    /// [cancelled](crate::CancelToken::cancel). Of several who wait, any may be the next.
+    /// [cancelled](crate::CancelToken::cancel), be it before it began. Of several who wait, any may be the
+    /// next.
     pub fn or_wait() -> GpuLock {
         GpuLock { in_use: InUse::Wait, directory: None }
     }

@@ -14,35 +14,40 @@ type PciAddress = (u32, u32, u32);
 ///
 /// # Errors
 ///
-/// Where there is no driver, or where it does not tell.
+/// Where there is no driver, or where it does not tell: without one GPU nobody knows how CUDA counts the
+/// others.
 pub(super) fn gpus() -> Result<Vec<MachineGpu>, BoxError> {
-    let nvml = open()?;
-    let gpu = |index| gpu(&nvml.device_by_index(index)?);
-    let mut gpus: Vec<_> = (0..nvml.device_count()?).map(gpu).collect::<Result<_, BoxError>>()?;
+    let nvml = Nvml::init()?;
+    let count = nvml.device_count()?;
+    let mut gpus = Vec::new();
+    for index in 0..count {
+        let told = gpu(&nvml, index, count).map_err(|error| format!("GPU {index}: {error}"))?;
+        gpus.push(told);
+    }
     // The driver's own order is that of today only.
     gpus.sort_by_key(|(address, _)| *address);
     Ok(gpus.into_iter().map(|(_, gpu)| gpu).collect())
 }
 
-/// The name that a driver's library has where no development files are installed, too.
-#[cfg(unix)]
-fn open() -> Result<Nvml, NvmlError> {
-    Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init()
-}
-
-#[cfg(not(unix))]
-fn open() -> Result<Nvml, NvmlError> {
-    Nvml::init()
-}
-
-fn gpu(device: &Device<'_>) -> Result<(PciAddress, MachineGpu), BoxError> {
-    let pci = device.pci_info()?;
+/// One of so many.
+fn gpu(nvml: &Nvml, index: u32, count: u32) -> Result<(PciAddress, MachineGpu), BoxError> {
+    let device = nvml.device_by_index(index)?;
+    let address = match count {
+        // There is nothing to put in order, and a GPU of a system on a chip is on no bus.
+        1 => PciAddress::default(),
+        _ => address(&device)?,
+    };
     let uuid = device.uuid()?;
     let uuid = Uuid::parse(&uuid).ok_or_else(|| format!("{uuid:?} is no UUID of a GPU"))?;
     // GPUs that share the memory of the machine have none of their own to tell.
     let memory = device.memory_info().map_or(0, |memory| memory.total);
     let model = Model { name: device.name()?, memory };
-    Ok(((pci.domain, pci.bus, pci.device), MachineGpu { uuid, model, mig: mig(device)? }))
+    Ok((address, MachineGpu { uuid, model, mig: mig(&device)? }))
+}
+
+fn address(device: &Device<'_>) -> Result<PciAddress, NvmlError> {
+    let pci = device.pci_info()?;
+    Ok((pci.domain, pci.bus, pci.device))
 }
 
 fn mig(device: &Device<'_>) -> Result<Mig, NvmlError> {

@@ -24,8 +24,13 @@ pub(crate) struct Collector<T> {
     /// From how many on they are given back.
     quarter: usize,
     scales: Option<Scales>,
-    /// Where `consumed` stood when the window was last looked at, and when that was.
+    /// Where `consumed` stood when the window was last looked at, with what nobody has worked on since, and when
+    /// that was.
     measured: (u64, Instant),
+    /// The same for whether it is too large.
+    looked: (u64, Instant),
+    /// By how much the window is too large: so many credits are kept as they come back.
+    surplus: usize,
     /// Producers ran dry for want of credits during the last wait, which began with nothing held
     /// back for order.
     starved: bool,
@@ -33,6 +38,9 @@ pub(crate) struct Collector<T> {
     came: Instant,
     time: CollectorTime,
 }
+
+/// A window that is full for so long shows how large it has to be.
+const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
 /// The weights of items, where those are weighed.
 #[derive(Debug)]
@@ -63,6 +71,8 @@ impl<T> Collector<T> {
             quarter: window.quarter(),
             scales: exchange.weights().zip(exchange.most_weight()).map(Scales::new),
             measured: (0, now),
+            looked: (0, now),
+            surplus: 0,
             starved: false,
             pace: Pace::new(now),
             came: now,
@@ -91,9 +101,22 @@ impl<T> Collector<T> {
         }
     }
 
+    /// The same for one that nobody has worked on.
+    pub(crate) fn done_without_work<I>(&mut self, exchange: &Exchange<I, T>) {
+        // It says nothing of how fast items are, and those that come after it may be large and slow.
+        self.measured.0 += 1;
+        self.done(exchange);
+    }
+
     fn give_back<I>(&mut self, exchange: &Exchange<I, T>, more: usize) {
         let weight = self.scales.as_mut().map_or(0, |scales| std::mem::take(&mut scales.owed));
-        exchange.give_back(std::mem::take(&mut self.owed) + more, weight);
+        let kept = self.surplus.min(self.owed);
+        self.surplus -= kept;
+        if kept > 0 {
+            self.window.shrink(kept);
+            self.quarter = self.window.quarter();
+        }
+        exchange.give_back(std::mem::take(&mut self.owed) - kept + more, weight);
     }
 
     /// How many results were handed out and are done with.
@@ -140,6 +163,7 @@ impl<T> Collector<T> {
         let news = exchange.wait(&mut self.outlet, total, patience, due);
         self.note_wait(exchange, since, head);
         self.note_dryness(exchange);
+        self.note_pace(exchange.is_starving());
         news
     }
 
@@ -158,6 +182,7 @@ impl<T> Collector<T> {
         exchange.feed_again();
         self.note_wait(exchange, since, head);
         self.note_dryness(exchange);
+        self.note_pace(true);
         news
     }
 
@@ -198,8 +223,26 @@ impl<T> Collector<T> {
         self.starved = self.window.may_grow() && !is_behind && exchange.ran_dry();
     }
 
+    /// After a wait, with the window full or not. It is too large if it is full of slow items that nobody works on
+    /// yet; results that wait for one slow item say nothing of the others.
+    fn note_pace(&mut self, is_full: bool) {
+        if !self.window.may_shrink() {
+            return;
+        }
+        let now = now();
+        let (consumed, since) = self.looked;
+        let held_back = self.outlet.seen().sum::<u64>().saturating_sub(self.consumed);
+        if !is_full || held_back > self.window.size() as u64 / 2 {
+            self.looked = (self.consumed, now);
+        } else if now - since >= LOOKS_EVERY {
+            self.looked = (self.consumed, now);
+            self.surplus = self.window.surplus(self.consumed - consumed, now - since);
+        }
+    }
+
     /// By how many items the window grows, at the pace since it last did.
     fn growth(&mut self) -> usize {
+        self.surplus = 0;
         let now = now();
         let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));
         let more = self.window.grow(self.consumed - consumed, now - since);

@@ -344,7 +344,7 @@ impl<R: Runner> Consumer<R> {
             Fate::LeftOut => {
                 self.taken.left_out += 1;
                 self.tell();
-                self.collector.done(&self.run.exchange);
+                self.collector.done_without_work(&self.run.exchange);
                 // Where many are left out nobody waits, nor is anything recorded.
                 let is_due = self.run.ledger().is_some_and(|ledger| ledger.is_due());
                 if is_due { self.commit(state) } else { Ok(()) }

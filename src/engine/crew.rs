@@ -18,6 +18,7 @@ use crate::cancel::Interrupt;
 use crate::error::{Error, Hook, Site};
 use crate::limits::{tick_of, ticks_in};
 use crate::runner::{Runner, Station, Wanted};
+use crate::sync::Barrier;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// One thread for each place, each with a producer that is ready.
@@ -182,6 +183,9 @@ impl<R: Runner + 'static> Crew<R> {
         least: usize,
         limit: Option<Duration>,
     ) -> Result<Self, Error> {
+        // Before there are threads of ours: the operating system then hardly has to wait for any, where it takes the
+        // first run 10 ms otherwise.
+        Barrier::prepare();
         let ceilings = stations.iter().map(|_| AtomicU64::new(NO_CEILING)).collect();
         let ready = stations.iter().map(|_| AtomicBool::new(false)).collect();
         let inits = stations.iter().map(|_| AtomicU64::new(0)).collect();

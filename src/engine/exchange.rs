@@ -500,6 +500,11 @@ impl<I, T> Exchange<I, T> {
         }
     }
 
+    /// Whether whoever feeds the run waits for credits.
+    pub(crate) fn is_starving(&self) -> bool {
+        self.hints.starving.load(Ordering::Relaxed)
+    }
+
     /// Whether a producer ran dry for want of credits since that was last forgotten.
     pub(crate) fn ran_dry(&self) -> bool {
         self.hints.dry.load(Ordering::Relaxed)

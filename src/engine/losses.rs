@@ -10,7 +10,7 @@ use super::run::{Run, text_of};
 use crate::error::{Error, Hook};
 use crate::event::Event;
 use crate::limits::ticks_in;
-use crate::policy::Trial;
+use crate::policy::{OnError, Trial};
 use crate::runner::Runner;
 use crate::sync::{lock, now};
 
@@ -85,9 +85,11 @@ impl<R: Runner> Run<R> {
         if left >= least.max(1) {
             return Ok(());
         }
-        Err(move |error| match error {
-            Some(error) => too_few(left, least, error),
-            None => Error::TooFewProducers { here: left, least, source: None },
+        // An item that would have been left out is not what ends the run.
+        let goes_on = self.policy().on_error == OnError::Skip;
+        Err(move |error: Option<Error>| match error {
+            Some(error) if !goes_on => too_few(left, least, error),
+            source => Error::TooFewProducers { here: left, least, source: source.map(Box::new) },
         })
     }
 

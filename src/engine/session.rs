@@ -153,7 +153,14 @@ impl<R: Runner + 'static> Engine<R> {
 
     fn lock_gpus(&self, building: &Building) -> Result<Option<Arc<HeldGpus>>, Error> {
         let Some(lock) = &self.settings.gpu_lock else { return Ok(None) };
-        let held = lock.take(&self.settings.devices, &|| building.alarm().listen())?;
+        let alarm = || {
+            // Made before the building, it ends the first run at its start: nobody waits for that.
+            if self.settings.token.is_cancelled_since(self.seen) {
+                building.alarm().ring();
+            }
+            building.alarm().listen()
+        };
+        let held = lock.take(&self.settings.devices, &alarm)?;
         held.map(|held| Some(Arc::new(held))).ok_or(Error::Cancelled {})
     }
 

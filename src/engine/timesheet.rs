@@ -27,7 +27,38 @@ pub(crate) struct ProducerTime {
     pub(crate) items: u64,
     pub(crate) failed: u64,
     pub(crate) present: Duration,
-    pub(crate) waited: Duration,
+    pub(crate) waited: Waits,
+}
+
+/// How long a producer had nothing to do.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Waits {
+    pub(crate) all: Duration,
+    /// Of that, with the window full.
+    pub(crate) for_credits: Duration,
+    /// Of that, with something there to try again, but later.
+    pub(crate) for_retries: Duration,
+}
+
+/// What a producer lacks that has nothing to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    Items,
+    /// The source has no credit for more.
+    Credits,
+    /// What there is is to be tried again later.
+    Retries,
+}
+
+impl Waits {
+    pub(crate) fn add(&mut self, lack: Lack, waited: Duration) {
+        self.all += waited;
+        match lack {
+            Lack::Items => {}
+            Lack::Credits => self.for_credits += waited,
+            Lack::Retries => self.for_retries += waited,
+        }
+    }
 }
 
 /// Of the collector.
@@ -157,7 +188,7 @@ impl Timesheet {
     }
 
     /// So long in all, up to now. Who never leaves does not say it later.
-    pub(crate) fn producer_waited(&self, worker: usize, waited: Duration) {
+    pub(crate) fn producer_waited(&self, worker: usize, waited: Waits) {
         lock(&self.producers[worker]).waited = waited;
     }
 

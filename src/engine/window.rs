@@ -7,6 +7,8 @@ const MOST: usize = 8_192;
 /// The default window grows to about this much work for each producer, which hides the time that a
 /// wake-up takes behind the work.
 const AHEAD: Duration = Duration::from_millis(2);
+/// It shrinks to so many times what it would grow to: items that are fast and slow in turns do not have it do both.
+const SLACK: usize = 4;
 /// How many times as large it becomes each time. Doubling took a run of 10,000 quick items a fifth longer.
 const GROWTH: usize = 4;
 /// Batches of the default window for each producer, where a batch may be one item: one in work, one
@@ -20,27 +22,29 @@ const PER_PRODUCER_FOR_CHOICE: usize = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
     size: usize,
-    /// What it may grow to: `size` itself for a window that the user gave.
+    /// What it began with, and what it may grow to: `size` itself for a window that the user gave.
+    least: usize,
     most: usize,
 }
 
 impl Window {
     /// Exactly `size` items.
     pub(crate) fn fixed(size: usize) -> Self {
-        Window { size, most: size }
+        Window { size, least: size, most: size }
     }
 
     /// Enough for `producers` that take up to `batch` items at once, growing while items are fast.
     pub(crate) fn growing(producers: usize, batch: usize) -> Self {
         let size = batch.saturating_mul(PER_PRODUCER * producers);
-        Window { size, most: size.max(MOST) }
+        Window { size, least: size, most: size.max(MOST) }
     }
 
     /// The same, with several batches' worth to choose from.
     pub(crate) fn growing_for_choice(producers: usize, batch: usize) -> Self {
         let size = batch.saturating_mul(PER_PRODUCER_FOR_CHOICE * producers).min(MOST);
         let least = Self::growing(producers, batch);
-        Window { size: size.max(least.size), ..least }
+        let size = size.max(least.size);
+        Window { size, least: size, ..least }
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -56,19 +60,39 @@ impl Window {
         self.size < self.most
     }
 
+    pub(crate) fn may_shrink(&self) -> bool {
+        self.size > self.least
+    }
+
     /// By how many items the window grows, when producers ran dry for want of credits while the
     /// consumer had nothing to do: four times as many, up to the items that the run gets through in the time
     /// that it may be ahead, judged by the `items` consumed in the last `elapsed`.
     ///
     /// Producers that run dry make that pace an underestimate, which growing then corrects.
     pub(crate) fn grow(&mut self, items: u64, elapsed: Duration) -> usize {
-        let pace = items as f64 / elapsed.as_secs_f64().max(1e-9);
-        let ahead = (pace * AHEAD.as_secs_f64()) as usize;
-        let target = self.size.saturating_mul(GROWTH).min(self.most).min(ahead).max(self.size);
+        let most = ahead(items, elapsed).min(self.most);
+        let target = self.size.saturating_mul(GROWTH).min(most).max(self.size);
         let more = target - self.size;
         self.size = target;
         more
     }
+
+    /// By how many items it is larger than slow items need, which it has grown for quick ones before: judged
+    /// by the `items` consumed in the last `elapsed`, in which it was full and only producers held the run up.
+    pub(crate) fn surplus(&self, items: u64, elapsed: Duration) -> usize {
+        let enough = ahead(items, elapsed).saturating_mul(SLACK).max(self.least);
+        self.size.saturating_sub(enough)
+    }
+
+    pub(crate) fn shrink(&mut self, items: usize) {
+        self.size = self.size.saturating_sub(items).max(self.least);
+    }
+}
+
+/// How many items the run gets through in the time that it may be ahead.
+fn ahead(items: u64, elapsed: Duration) -> usize {
+    let pace = items as f64 / elapsed.as_secs_f64().max(1e-9);
+    (pace * AHEAD.as_secs_f64()) as usize
 }
 
 #[cfg(test)]
@@ -113,6 +137,22 @@ mod tests {
             window.grow(20_000, Duration::from_secs(1));
         }
         assert_eq!(window.size(), 40);
+    }
+
+    #[test]
+    fn slow_items_after_quick_ones_let_it_shrink_to_four_times_what_they_need() {
+        let mut window = Window::growing(2, 1);
+        for _ in 0..10 {
+            window.grow(100_000, Duration::from_millis(10));
+        }
+        assert_eq!(window.size(), 8_192);
+        assert_eq!(window.surplus(100_000, Duration::from_millis(10)), 0);
+        // Items of 1 ms on two producers: four in 2 ms.
+        assert_eq!(window.surplus(200, Duration::from_millis(100)), 8_192 - 16);
+        assert_eq!(window.surplus(0, Duration::from_secs(1)), 8_192 - 6);
+        window.shrink(8_186);
+        assert_eq!((window.size(), window.may_grow()), (6, true));
+        assert_eq!(Window::fixed(100).surplus(0, Duration::from_secs(1)), 0);
     }
 
     #[test]

@@ -235,7 +235,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     ///
     /// Without it the window starts with three items for each producer, or three of the largest
     /// [batches](Builder::batch), or sixteen of those where they are [padded](Builder::padded). It grows
-    /// while items are fast: to about 2 ms of work for each producer, and to 8,192 items at most.
+    /// while items are fast: to about 2 ms of work for each producer, and to 8,192 items at most, and shrinks
+    /// when slow ones follow.
     pub fn window(mut self, items: usize) -> Self {
         self.window = Some(items);
         self

@@ -25,6 +25,8 @@ pub enum Bottleneck {
     Consumer,
     /// The window: it was full while producers waited, and the consumer kept up.
     Window,
+    /// Backoff: producers had nothing but items to try again, later.
+    Backoff,
     /// The order: the consumer waited for single items with the window full of later ones.
     Head,
     /// Uneven work: one producer was at work most of the time and the others had nothing left.
@@ -76,6 +78,10 @@ struct Shares {
     busiest: (f64, usize),
     /// The producers found nothing, on average.
     starved: f64,
+    /// Of that, with the window full.
+    held_up: f64,
+    /// Of that, with items there to try again, later.
+    backing_off: f64,
     consumer: f64,
     /// The consumer waited for one item, with later ones there.
     stalled: f64,
@@ -94,6 +100,8 @@ impl Shares {
             producers: mean(totals, |producer| share(producer.working)),
             busiest: busiest.unwrap_or_default(),
             starved: mean(totals, |producer| share(producer.waiting)),
+            held_up: mean(totals, |producer| share(producer.held_up)),
+            backing_off: mean(totals, |producer| share(producer.backing_off)),
             consumer: share(totals.consumer_working),
             stalled: share(totals.head_stalled),
         }
@@ -102,9 +110,10 @@ impl Shares {
     /// Who is at work all the time sets the pace. Where nobody is, somebody waits for a reason.
     fn bottleneck(&self) -> Bottleneck {
         let (busiest, share) = self.parts()[0];
-        let is_held_up = self.full >= WORTH_A_WORD && self.starved >= WORTH_A_WORD;
+        let is_held_up = self.held_up >= WORTH_A_WORD;
         match () {
             () if share >= MOST => busiest,
+            () if self.backing_off >= WORTH_A_WORD => Bottleneck::Backoff,
             () if is_held_up && self.stalled >= self.full / 2.0 => Bottleneck::Head,
             () if is_held_up && self.consumer < self.full => Bottleneck::Window,
             () if self.busiest.0 >= MOST && self.starved >= WORTH_A_WORD => Bottleneck::Uneven,
@@ -136,6 +145,7 @@ impl Shares {
                 Destination::NextStage => self.next_stage_clause(),
             },
             Bottleneck::Window => self.window_clause(totals),
+            Bottleneck::Backoff => self.backoff_clause(totals),
             Bottleneck::Head => self.head_clause(totals),
             Bottleneck::Uneven => self.uneven_clause(totals),
             Bottleneck::Mixed | Bottleneck::Unknown => self.mixed_clause(),
@@ -208,11 +218,21 @@ impl Shares {
 
     fn window_clause(&self, totals: &Totals) -> String {
         format!(
-            "the window limited the run: it was full for {} of the time, while {} found nothing for \
-             {} of it; make `window(n)` larger than {}",
+            "the window limited the run: it was full for {} of the time, and {} had nothing to do \
+             meanwhile for {} of it; make `window(n)` larger than {}",
             Percent(self.full),
             producers(totals),
-            Percent(self.starved),
+            Percent(self.held_up),
+            Count(totals.window),
+        )
+    }
+
+    fn backoff_clause(&self, totals: &Totals) -> String {
+        format!(
+            "the wait before items are tried again limited the run: {} had nothing else for {} of the \
+             time; make `backoff` shorter, or `window(n)` larger than {}, so that others are there meanwhile",
+            producers(totals),
+            Percent(self.backing_off),
             Count(totals.window),
         )
     }
@@ -227,7 +247,7 @@ impl Shares {
             Percent(self.stalled),
             worst_head(totals),
             producers(totals),
-            Percent(self.starved),
+            Percent(self.held_up),
             Count(totals.window),
         )
     }
@@ -484,7 +504,9 @@ mod tests {
 
     #[test]
     fn a_full_window_limits_where_producers_wait_and_the_consumer_does_not_work() {
-        let narrow = Totals { source_waiting: time(6.0), ..totals(&[0.5, 0.5]) };
+        let mut narrow = Totals { source_waiting: time(6.0), ..totals(&[0.5, 0.5]) };
+        assert_eq!(judge(&narrow).0, Bottleneck::Mixed, "the producers waited at other times");
+        narrow.producers.iter_mut().for_each(|producer| producer.held_up = time(4.0));
         let (bottleneck, sentence) = judge(&narrow);
         assert_eq!(bottleneck, Bottleneck::Window);
         assert!(sentence.contains("larger than 64"), "{sentence}");
@@ -503,6 +525,15 @@ mod tests {
         assert_eq!(judge(&busy).0, Bottleneck::Producers, "nobody lacked anything");
         let behind = Totals { consumer_working: time(7.0), ..narrow };
         assert_eq!(judge(&behind).0, Bottleneck::Mixed, "the window is full since it is slow");
+    }
+
+    #[test]
+    fn a_wait_before_items_are_tried_again_is_no_matter_of_devices_or_window() {
+        let mut slow = Totals { source_waiting: time(9.0), ..totals(&[0.03]) };
+        (slow.producers[0].held_up, slow.producers[0].backing_off) = (time(0.3), time(9.4));
+        let (bottleneck, sentence) = judge(&slow);
+        assert_eq!(bottleneck, Bottleneck::Backoff);
+        assert!(sentence.contains("94 %") && sentence.contains("`backoff` shorter"), "{sentence}");
     }
 
     #[test]

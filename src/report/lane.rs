@@ -85,6 +85,12 @@ impl Lane {
         Some((&self.in_hand, first.start.max(self.busy_until)))
     }
 
+    /// What it is at work on, as if that ended now.
+    pub(super) fn cut_off(&self) -> Vec<Work> {
+        let in_hand = self.open().into_iter().flat_map(|(works, _)| works);
+        in_hand.map(|work| Work { together: self.batch, ..work.clone() }).collect()
+    }
+
     pub(super) fn key(&self, item: u64) -> Option<&Arc<str>> {
         self.in_hand.iter().find(|work| work.item == item)?.key.as_ref()
     }

@@ -267,13 +267,28 @@ impl Recorder {
         let Some(work) = lane.end(item) else { return };
         let took = at.saturating_sub(work.start);
         let since = lane.busy_since(work.start, at);
-        match producer {
-            ..MOST_MEASURED => lane.latency.get_or_insert_default().record(took),
+        self.busy.add_time(producer, since, at);
+        self.measure(producer, &work, took);
+        self.spans.keep(producer, work, took);
+    }
+
+    fn measure(&mut self, producer: usize, work: &Work, took: u64) {
+        match self.lanes.get_mut(producer) {
+            Some(lane) if producer < MOST_MEASURED => {
+                lane.latency.get_or_insert_default().record(took);
+            }
             _ => self.other_latencies.record(took),
         }
-        self.busy.add_time(producer, since, at);
-        self.slowest.see(producer, &work, took);
-        self.spans.keep(producer, work, took);
+        self.slowest.see(producer, work, took);
+    }
+
+    /// Nobody waits any more for what the producer has in hand. It goes on with that, but for the items it is over.
+    fn cut_off(&mut self, at: u64, producer: usize) {
+        let lane = self.lanes.get(producer).filter(|lane| !lane.is_left_behind);
+        let in_hand = lane.map_or(vec![], Lane::cut_off);
+        for work in in_hand {
+            self.measure(producer, &work, at.saturating_sub(work.start));
+        }
     }
 
     fn failed(&mut self, at: Duration, failure: &Arc<Failure>) {
@@ -355,6 +370,7 @@ impl Observer for Recorder {
             }
             Event::ProducerLeftBehind { producer } => {
                 let why = Arc::from("it did not return in time");
+                self.cut_off(nanos(at), *producer);
                 self.lost(at, IncidentKind::LeftBehind, *producer, &why);
             }
             Event::EventsLost { events } => self.events_lost += events,
@@ -546,6 +562,20 @@ mod tests {
         assert_eq!(report.threads_left_behind(), 1);
         let kinds: Vec<_> = report.incidents.iter().map(|incident| incident.kind).collect();
         assert_eq!(kinds, [IncidentKind::Fenced, IncidentKind::LeftBehind]);
+    }
+
+    #[test]
+    fn attempts_that_a_limit_cut_off_took_at_least_so_long() {
+        let mut told = Told::new(1);
+        told.start(0, 0, 7, 1);
+        told.finish(10, 0, 7);
+        [8, 9].into_iter().for_each(|item| told.start(20, 0, item, 1));
+        told.tell(3_020, &Event::ProducerLeftBehind { producer: 0 });
+        let report = told.end(5_000);
+        let slow: Vec<_> = report.slowest.iter().map(|slow| (slow.item, slow.took)).collect();
+        assert_eq!(slow[..2], [(8, ms(3)), (9, ms(3))]);
+        assert_eq!(report.latency.unwrap().count, 3);
+        assert_eq!(busy(&report), [Duration::from_micros(4_990)], "it is at it until the end");
     }
 
     #[test]

@@ -135,6 +135,7 @@ fn measure(totals: &mut Totals) {
     for (index, producer) in totals.producers.iter_mut().enumerate() {
         producer.working = ms(7_000 + 40 * index as u64 % 3_000);
         producer.waiting = ms(12_000) - producer.working;
+        producer.held_up = ms(6_000).min(producer.waiting);
         producer.init = ms(1_234);
     }
     totals.source_working = ms(2_345);

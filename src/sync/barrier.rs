@@ -34,6 +34,11 @@ impl Barrier {
         }
     }
 
+    /// Has the operating system make ready for it, which takes it a while the first time.
+    pub(crate) fn prepare() {
+        system::is_registered();
+    }
+
     /// The publisher's side.
     #[inline]
     pub(crate) fn light(self) {

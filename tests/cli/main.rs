@@ -3,10 +3,13 @@
 #![cfg(all(feature = "cli", target_os = "linux"))]
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 
+mod devices;
 mod failure;
+mod gpus;
 mod inputs;
 mod journal;
 mod marks;
+mod nvml;
 mod output;
 mod pages;
 mod run;

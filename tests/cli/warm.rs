@@ -1,5 +1,9 @@
 //! Workers that are started once, and asked many times.
 
+use std::fs::File;
+use std::io::Write;
+use std::process::Command;
+
 use rustix::process::Signal;
 
 use crate::support::Place;
@@ -325,9 +329,19 @@ item=${line#*\"item\":}; item=${item%%,*}
 echo "{\"item\":$item,\"output\":$item}"
 exec >&-
 echo "gone after $item" >&2
+: > "gone.$item"
 "#,
     );
-    let ran = place.run_typed("-j1 --warm -- sh worker ::: a b");
+    let made = Command::new("mkfifo").arg(place.path("list")).status().unwrap();
+    assert!(made.success());
+    let running = place.start_typed("-j1 --warm --input list -- sh worker");
+    let mut list = File::options().write(true).open(place.path("list")).unwrap();
+    list.write_all(b"a\n").unwrap();
+    // Who is asked as it ends is taken to have ended at what it was asked.
+    place.wait_for("gone.1");
+    list.write_all(b"b\n").unwrap();
+    drop(list);
+    let ran = running.ran();
     ran.check(0, "1\n2\n");
     ran.check_said(0, &["gone after 1", "the worker of slot 0 ended, "]);
 }

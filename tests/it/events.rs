@@ -1,14 +1,15 @@
 //! What observers are told.
 
-use std::sync::Arc;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gangline::{Event, OrderedRunner};
 
 use crate::hooks::Hooks;
-use crate::support::no_hang;
+use crate::support::{Counter, no_hang};
 
 /// A runner with a narrow window, which its first item fills for a while; and how often it was told that it is full.
 fn narrow() -> (OrderedRunner<Hooks>, Arc<AtomicU64>) {
@@ -54,5 +55,40 @@ fn a_window_that_is_full_is_told_of_in_a_later_stage() {
         let (mut second, full) = narrow();
         assert_eq!(first.then(&mut second).run(0..9).unwrap().len(), 9);
         assert!(full.load(SeqCst) > 0);
+    });
+}
+
+#[test]
+fn an_item_begins_after_it_was_read_and_not_when_the_one_before_ended() {
+    no_hang(|| {
+        let began = Arc::new(Mutex::new(vec![]));
+        let (told, worked) = (began.clone(), Arc::new(Counter::new()));
+        let count = worked.clone();
+        let hooks = Hooks::new().work(move |_, x| {
+            count.add(1);
+            Ok(x)
+        });
+        let mut runner = OrderedRunner::builder(hooks)
+            .devices(1)
+            .observer(move |at: Duration, event: &Event| {
+                if let Event::ItemStarted { .. } = event {
+                    told.lock().unwrap().push(at);
+                }
+            })
+            .build()
+            .unwrap();
+        let read = RefCell::new(vec![]);
+        let inputs = (0..5).inspect(|&x| {
+            worked.reach(x);
+            thread::sleep(Duration::from_millis(10 * x.min(1)));
+            read.borrow_mut().push(Instant::now());
+        });
+        runner.run(inputs).unwrap();
+        let (began, read) = (began.lock().unwrap(), read.borrow());
+        assert_eq!(began.len(), 5);
+        for (at, read_at) in began.iter().zip(&*read) {
+            // The run had begun when the first was read.
+            assert!(*at >= *read_at - read[0], "{began:?}");
+        }
     });
 }

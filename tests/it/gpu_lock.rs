@@ -6,8 +6,6 @@ use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 
 use gangline::{
     CancelToken, DeviceError, Devices, Error, GpuHolder, GpuLock, Handle, Hook, OrderedRunner, Pool,
@@ -345,19 +343,15 @@ fn waiting_can_be_cancelled() {
         let builder = OrderedRunner::builder(Probe::new()).devices(devices("cuda:0"));
         builder.lock_gpus(or_wait())
     };
-    let (done, result) = channel();
     let waiting = builder().cancel_token(token.clone());
-    let thread = std::thread::spawn(move || done.send(waiting.build().map(drop)).unwrap());
-    let error = loop {
-        // A request that comes before the building is one for the first run.
-        token.cancel();
-        match result.recv_timeout(Duration::from_millis(1)) {
-            Ok(built) => break built.unwrap_err(),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => panic!("nothing was built"),
-        }
-    };
-    thread.join().unwrap();
+    let thread = std::thread::spawn(move || waiting.build().map(drop));
+    // Whether it waits already or has not begun.
+    token.cancel();
+    let error = thread.join().unwrap().unwrap_err();
+    assert!(error.is_cancelled(), "{error:#}");
+    let token = CancelToken::new();
+    token.cancel();
+    let error = builder().cancel_token(token).build().unwrap_err();
     assert!(error.is_cancelled(), "{error:#}");
     is_in_use(build("cuda:0", or_fail()));
     drop(holder);

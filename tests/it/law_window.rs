@@ -1,9 +1,11 @@
 //! Items given out and not yet consumed never exceed the window, whatever is slow.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
+use std::time::Duration;
 
-use gangline::{Error, Order, Pool};
+use gangline::{Error, Journal, Order, Pool};
 
 use crate::hooks::{Gauge, Hooks, both_orders};
 use crate::support::{Counter, no_hang};
@@ -252,4 +254,46 @@ fn credits_of_a_failed_run_do_not_reach_the_next(order: Order) {
 fn no_window_is_an_error() {
     let error = Pool::builder(Hooks::new()).devices(2).window(0).build().unwrap_err();
     assert!(matches!(error, Error::Window { window: 0, .. }), "{error}");
+}
+
+#[test]
+fn a_window_that_has_grown_for_quick_items_shrinks_for_slow_ones() {
+    no_hang(|| {
+        let quick = 1_000;
+        // As many as the default window may hold, each of which brings a credit back.
+        let slow = 8_192;
+        let hooks = Hooks::new().work(move |_, x| {
+            if x >= quick {
+                thread::sleep(Duration::from_micros(500));
+            }
+            Ok(x)
+        });
+        let mut pool = Pool::builder(hooks).devices(8).build().unwrap();
+        let (result, report) = pool.run_with_report(0..quick + slow);
+        result.unwrap();
+        assert!(report.window < 1_024, "{report}");
+    });
+}
+
+#[test]
+fn items_that_an_earlier_run_was_done_with_do_not_make_the_window_grow() {
+    no_hang(|| {
+        let place = tempfile::tempdir().unwrap();
+        let journal = || Journal::at(place.path().join("journal"));
+        let done = 20_000;
+        let mut first = Pool::builder(Hooks::new()).devices(2).journal(journal()).build().unwrap();
+        first.run(0..done).unwrap();
+        let (pulled, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (seen, ahead) = (pulled.clone(), most.clone());
+        let hooks = Hooks::new().work(move |_, x| {
+            thread::sleep(Duration::from_millis(2));
+            ahead.fetch_max(seen.load(SeqCst) - x, SeqCst);
+            Ok(x)
+        });
+        let builder = Pool::builder(hooks).devices(2).journal(journal().resume());
+        let inputs = (0..done + 100).inspect(move |&x| pulled.store(x + 1, SeqCst));
+        assert_eq!(builder.build().unwrap().run(inputs).unwrap().len(), 100);
+        let most = most.load(SeqCst);
+        assert!(most <= DEFAULT, "{most} items were out");
+    });
 }

@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gangline::{OnError, OrderedRunner, map};
+use gangline::report::Bottleneck;
+use gangline::{Batch, OnError, OrderedRunner, map};
 
 use crate::hooks::Hooks;
 use crate::report_counts::{SOON, consumer_stuck_at};
@@ -73,6 +74,30 @@ fn a_consumer_that_is_stuck_was_at_work_until_the_end() {
         assert!(report.consumer_working > Duration::ZERO, "{report}");
         assert_eq!(report.window, 16);
         gate.open();
+    });
+}
+
+#[test]
+fn the_wait_for_the_next_attempt_is_no_work() {
+    no_hang(|| {
+        for batch in [None, Some(Batch::up_to(2))] {
+            let soon = Duration::from_millis(20);
+            let hooks = Hooks::new().work(|cx, x| match cx.attempt() {
+                1 => Err("not the first time".into()),
+                _ => Ok(x),
+            });
+            let builder = OrderedRunner::builder(hooks).devices(1).retries(1).backoff(soon, soon);
+            let builder = match batch {
+                Some(batch) => builder.batch(batch).window(2),
+                None => builder.window(1),
+            };
+            let (result, report) = builder.build().unwrap().run_with_report(0..8);
+            assert_eq!(result.unwrap().len(), 8);
+            let producer = &report.producers[0];
+            assert!(producer.waiting >= 4 * soon, "{batch:?} {report}");
+            assert!(producer.working + producer.waiting <= report.lasted, "{batch:?} {report}");
+            assert_eq!(report.bottleneck, Bottleneck::Backoff, "{batch:?} {report}");
+        }
     });
 }
 

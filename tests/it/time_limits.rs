@@ -75,6 +75,8 @@ fn a_run_ends_when_its_last_producer_is_stuck() {
             let error = runner.run(0..50).unwrap_err();
             assert!(error.is_timeout(), "{error:#}");
             assert_eq!(error.item(), Some(5));
+            let is_named = matches!(error, Error::TooFewProducers { here: 0, .. });
+            assert_eq!(is_named, on_error == OnError::Skip, "the item alone would be left out");
             let account = runner.account();
             assert_eq!((account.ok, account.failed), (5, 1));
             let error = runner.run(0..50).unwrap_err();

@@ -105,13 +105,14 @@ impl<'a, I, T> Gatherer<'a, I, T> {
 
     /// Sleeps until there is a batch like that, or something to try again or to help with.
     fn sleep(&mut self, most: Option<Duration>, is_ready: impl Fn(Pick) -> bool) {
-        let since = now();
-        self.sleep_until(most, is_ready);
-        self.taker.has_waited(since);
+        let (since, turn) = (now(), self.taker.turn());
+        let lack = self.taker.lack(turn);
+        self.sleep_until(most, turn, is_ready);
+        self.taker.has_waited(lack, since);
     }
 
-    fn sleep_until(&self, most: Option<Duration>, is_ready: impl Fn(Pick) -> bool) {
-        let (turn, race) = (self.taker.turn(), self.taker.race_turn());
+    fn sleep_until(&self, most: Option<Duration>, turn: Turn, is_ready: impl Fn(Pick) -> bool) {
+        let race = self.taker.race_turn();
         let most = match turn.or_before(race) {
             Turn::Now(_) => return,
             Turn::At(due) => {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::trials::{Standing, Suspension};
 use super::{Exchange, Gathered, LOOKS_BEFORE_SLEEP, Lane};
 use crate::engine::outbox::{Outbox, Outcome};
-use crate::engine::timesheet::ProducerTime;
+use crate::engine::timesheet::{Lack, ProducerTime, Waits};
 use crate::policy::{Retry, Trial, Turn};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Inbox, lock, now};
@@ -44,7 +44,7 @@ pub(crate) struct Taker<'a, I, T> {
     /// It may not be free to take what is new.
     is_careful: bool,
     came: Instant,
-    waited: Duration,
+    waited: Waits,
 }
 
 impl<'a, I, T> Taker<'a, I, T> {
@@ -67,7 +67,7 @@ impl<'a, I, T> Taker<'a, I, T> {
             trial: None,
             is_careful: false,
             came,
-            waited: Duration::ZERO,
+            waited: Waits::default(),
         }
     }
 
@@ -210,14 +210,14 @@ impl<'a, I, T> Taker<'a, I, T> {
         }
         let since = now();
         let answer = self.exchange.wait_for_standing(self.lane);
-        self.has_waited(since);
+        self.has_waited(Lack::Items, since);
         self.is_careful = self.exchange.is_suspect(self.lane);
         answer
     }
 
     /// It had nothing to do from then until now.
-    pub(super) fn has_waited(&mut self, since: Instant) {
-        self.waited += now() - since;
+    pub(super) fn has_waited(&mut self, lack: Lack, since: Instant) {
+        self.waited.add(lack, now() - since);
         self.note_waits();
     }
 
@@ -251,9 +251,9 @@ impl<'a, I, T> Taker<'a, I, T> {
 
     /// The next item, where none is at hand.
     pub(crate) fn refill(&mut self) -> Option<(u64, I)> {
-        let before = self.waited;
+        let before = self.waited.all;
         let item = self.look_for_item();
-        if self.waited > before {
+        if self.waited.all > before {
             self.note_waits();
         }
         item
@@ -262,15 +262,16 @@ impl<'a, I, T> Taker<'a, I, T> {
     fn look_for_item(&mut self) -> Option<(u64, I)> {
         // At the start of a run it is the consumer that everybody waits for: no time to look around.
         let mut looks = if self.own().progress() == 0 { LOOKS_BEFORE_SLEEP } else { 0 };
-        let mut since = None;
+        let (mut since, mut lack) = (None, Lack::Items);
         loop {
             if let Some(item) = self.take_retry() {
+                since.into_iter().for_each(|since| self.waited.add(lack, now() - since));
                 return Some(item);
             }
             // The clock is read once each time round: that what came last was found with the next look is
             // near enough.
             let now = now();
-            self.waited += now - *since.get_or_insert(now);
+            self.waited.add(lack, now - *since.get_or_insert(now));
             since = Some(now);
             if let Some(item) = self.steal_from_idle_lane(now) {
                 return Some(item);
@@ -282,10 +283,10 @@ impl<'a, I, T> Taker<'a, I, T> {
                     return Some(item);
                 }
                 Taken::Nothing => {
-                    looks += 1;
+                    (looks, lack) = (looks + 1, Lack::Items);
                     std::thread::yield_now();
                 }
-                Taken::Slept => looks = 0,
+                Taken::Slept(lacked) => (looks, lack) = (0, lacked),
                 Taken::InLane(victim) => {
                     if let Some(item) = self.steal(victim) {
                         return Some(item);
@@ -376,6 +377,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         };
         let turn = self.turn();
         let race = self.race_turn();
+        let lack = self.lack(turn);
         let is_ready = || has_news() || self.turn() != turn || self.race_turn() != race;
         match turn.or_before(race) {
             Turn::Now(_) => {}
@@ -385,7 +387,16 @@ impl<'a, I, T> Taker<'a, I, T> {
             }
             Turn::Nothing => exchange.idle.wait_unless(is_ready),
         }
-        Taken::Slept
+        Taken::Slept(lack)
+    }
+
+    /// What is missing, where there is nothing to do but that, later.
+    pub(super) fn lack(&self, turn: Turn) -> Lack {
+        match turn {
+            Turn::At(_) => Lack::Retries,
+            _ if self.exchange.hints.starving.load(Ordering::Relaxed) => Lack::Credits,
+            _ => Lack::Items,
+        }
     }
 
     /// The first of some items, and whether there are more for others to take.
@@ -440,7 +451,7 @@ enum Taken<I> {
     /// Nothing was there, and the caller asked not to sleep.
     Nothing,
     /// Nothing was there; that may have changed.
-    Slept,
+    Slept(Lack),
     /// This lane has items.
     InLane(usize),
     Over,

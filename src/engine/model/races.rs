@@ -137,7 +137,8 @@ fn a_producer_that_fails_one_of_a_batch() {
             let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
             assert_eq!(items, [0, 1, 2, 3], "each once");
             let failed = seen.iter().filter(|(_, is_ok)| !is_ok).map(|&(item, _)| item);
-            assert!(failed.clone().all(|item| item == 1 && retries == 0), "{seen:?}");
+            // Also where there is a second attempt: it is no other producer's if that has lost a race meanwhile.
+            assert!(failed.clone().all(|item| item == 1), "{seen:?}");
         });
     }
 }

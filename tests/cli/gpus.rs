@@ -1,0 +1,237 @@
+//! Runs on machines with GPUs: which GPU an id is, and who has it.
+
+use crate::nvml::{FIRST, GPU_IS_LOST, Gpu, Machine, SECOND, VERSION_MISMATCH, gpu};
+use crate::support::Running;
+
+const WAIT: &str = "--shell -- 'touch held; until [ -e go ]; do sleep .02; done' ::: x";
+const SHOW: &str = "--shell -- 'echo $CUDA_VISIBLE_DEVICES' ::: x";
+
+/// Two of a kind. The driver counts them the other way round than CUDA does.
+fn two() -> Machine {
+    Machine::with([gpu(SECOND, 0x43), gpu(FIRST, 0x1b)])
+}
+
+/// A run that has the lock of its GPUs, until `go` is written.
+#[track_caller]
+fn holder(machine: &Machine, visible: Option<&str>, list: &str) -> Running {
+    let running = machine
+        .start(&mut machine.locked(visible, &format!("--lock-gpus --gpu-list '{list}' {WAIT}")));
+    machine.place.wait_for("held");
+    running
+}
+
+#[track_caller]
+fn let_go(machine: &Machine, holder: Running) {
+    machine.place.write("go", "");
+    holder.ran().check(0, "");
+}
+
+/// That a run that asks for a lock is refused with these words, and has started nothing.
+#[track_caller]
+fn refuses(machine: &Machine, visible: Option<&str>, list: &str, parts: &[&str]) {
+    let line = format!("--lock-gpus --gpu-list '{list}' -- touch ::: started");
+    machine.start(&mut machine.locked(visible, &line)).ran().check_said(103, parts);
+    assert!(!machine.place.path("started").exists());
+}
+
+#[test]
+fn both_gpus_are_locked_and_used() {
+    let machine = two();
+    let mut command = machine.locked(
+        None,
+        "--lock-gpus --gpu-list '0 1' --shell -- 'echo $CUDA_VISIBLE_DEVICES' ::: x y z",
+    );
+    let ran = machine.ran(&mut command);
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{ran:?}");
+    assert!(ran.stdout.lines().all(|line| ["0", "1"].contains(&line)), "{ran:?}");
+    let locks = [FIRST, SECOND].map(|uuid| format!("gangline-{uuid}.lock"));
+    let names = machine.place.names("locks");
+    assert!(locks.iter().all(|lock| names.contains(lock)), "{names:?}");
+}
+
+/// One process counts all GPUs, the others what they are shown, in whatever order and by whatever name.
+#[test]
+fn runs_meet_on_a_gpu_by_whatever_id() {
+    let machine = two();
+    let first = holder(&machine, None, "1");
+    let pid = format!("is in use: process {}", first.engine().as_raw_pid());
+    let meets = |visible: Option<&str>, list: &str, id: usize| {
+        refuses(&machine, visible, list, &[&format!("cuda:{id} ({SECOND}) {pid}")]);
+    };
+    meets(None, "1", 1);
+    meets(None, "0 1", 1);
+    meets(Some("1,0"), "0", 0);
+    meets(Some("1"), "0", 0);
+    meets(Some(SECOND), "0", 0);
+    meets(Some("0,GPU-5a56"), "1", 1);
+    meets(None, "GPU-5A56a4bc", 1);
+    meets(Some("1,0"), SECOND, 0);
+    // The other one is free.
+    for (visible, list) in [(None, "0"), (Some("1,0"), "1"), (Some("GPU-89"), "0"), (None, FIRST)] {
+        let line = format!("--lock-gpus --gpu-list '{list}' -- echo ::: x");
+        machine.start(&mut machine.locked(visible, &line)).ran().check(0, "x\n");
+    }
+    let_go(&machine, first);
+    machine
+        .ran(&mut machine.locked(None, "--lock-gpus --gpu-list 1 -- echo ::: x"))
+        .check(0, "x\n");
+}
+
+#[test]
+fn who_has_a_gpu_through_a_variable_is_met_too() {
+    let machine = two();
+    let first = holder(&machine, Some("GPU-5a56,0"), "0");
+    refuses(&machine, None, "0-1", &[&format!("cuda:1 ({SECOND}) is in use")]);
+    refuses(&machine, Some("0,1"), "1", &[&format!("cuda:1 ({SECOND}) is in use")]);
+    let_go(&machine, first);
+}
+
+#[test]
+fn who_waits_for_a_gpu_says_for_whom() {
+    let machine = two();
+    let first = holder(&machine, None, "1");
+    let pid = first.engine().as_raw_pid();
+    let mut waiting =
+        machine.locked(Some("1,0"), "--lock-gpus=wait --gpu-list 0 -- touch ::: started");
+    let mut second = machine.start(&mut waiting);
+    second.wait_for_stderr(&format!(
+        "gangline: waiting, since cuda:0 ({SECOND}) is in use: process {pid} ("
+    ));
+    assert!(!machine.place.path("started").exists());
+    let_go(&machine, first);
+    second.ran().check(0, "");
+    assert!(machine.place.path("started").exists());
+}
+
+#[test]
+fn warm_workers_wait_for_a_gpu_too() {
+    let machine = two();
+    let first = holder(&machine, None, "0");
+    machine.place.write("worker", r#"read -r hello; echo '{"gangline":1}'; read -r x; echo '{"item":1,"output":"read"}'; cat"#);
+    let line = "--lock-gpus=wait --gpu-list 0 --warm -- sh worker ::: x";
+    let mut second = machine.start(&mut machine.locked(None, line));
+    second.wait_for_stderr("waiting, since cuda:0");
+    let_go(&machine, first);
+    second.ran().check(0, "read\n");
+}
+
+#[test]
+fn who_need_not_wait_says_nothing() {
+    let machine = two();
+    let ran =
+        machine.ran(&mut machine.locked(None, "--lock-gpus=wait --gpu-list '0 1' -- echo ::: x"));
+    assert_eq!((ran.code, &*ran.stdout, &*ran.stderr), (Some(0), "x\n", ""));
+}
+
+#[test]
+fn a_wait_for_a_gpu_ends_by_a_signal() {
+    let machine = two();
+    let first = holder(&machine, None, "0");
+    let line = "--lock-gpus=wait --gpu-list 0 --grace 1h -- touch ::: started";
+    let mut second = machine.start(&mut machine.locked(None, line));
+    second.wait_for_stderr("waiting, since cuda:0");
+    second.send(rustix::process::Signal::TERM);
+    assert_eq!(second.ran().code, Some(143));
+    assert!(!machine.place.path("started").exists());
+    let_go(&machine, first);
+}
+
+#[test]
+fn a_gpu_that_is_not_there_cannot_be_locked() {
+    let machine = two();
+    refuses(&machine, None, "0 7", &["cuda:7 does not exist; this machine has cuda:0 to cuda:1"]);
+    refuses(&machine, Some("0,7"), "1", &["cuda:1 does not exist"]);
+    refuses(&machine, Some("1"), "1", &[r#"CUDA_VISIBLE_DEVICES is "1", so the only id is 0"#]);
+    refuses(&machine, Some(""), "0", &["which shows none"]);
+    refuses(&Machine::with([]), None, "0", &["this machine has no cuda device"]);
+}
+
+#[test]
+fn a_driver_that_does_not_start_locks_nothing() {
+    let machine = Machine::that_fails(VERSION_MISMATCH);
+    let words = ["the driver cannot be asked", "version mismatch"];
+    refuses(&machine, None, "0", &words);
+    refuses(&machine, Some("0,1"), "1", &words);
+    // Nobody has to ask it.
+    let mut command = machine.locked(Some(FIRST), "--lock-gpus --gpu-list 0 -- echo ::: x");
+    machine.ran(&mut command).check(0, "x\n");
+}
+
+/// Nobody knows how CUDA counts beside it.
+#[test]
+fn a_lost_gpu_makes_ids_uncertain() {
+    let lost = Gpu { handle: GPU_IS_LOST, ..gpu(SECOND, 0x43) };
+    let machine = Machine::with([gpu(FIRST, 0x1b), lost]);
+    refuses(&machine, None, "0", &["the driver cannot be asked; put its UUID there", "GPU 1: "]);
+    let mut command = machine.locked(Some(FIRST), "--lock-gpus --gpu-list 0 -- echo ::: x");
+    machine.ran(&mut command).check(0, "x\n");
+}
+
+#[test]
+fn a_split_gpu_is_locked_by_a_uuid() {
+    let split = Gpu { mig: Some(1), busy: None, ..gpu(SECOND, 0x43) };
+    let machine = Machine::with([gpu(FIRST, 0x1b), split]);
+    let words = format!("{SECOND} is split into MIG devices, so indices are uncertain");
+    refuses(&machine, None, "0", &[&words]);
+    refuses(&machine, Some("0"), "0", &[&words]);
+    let part = "MIG-4f1c2d3e-d72c-4106-c12f-20bd9faed9f6";
+    let first = holder(&machine, Some(part), "0");
+    refuses(
+        &machine,
+        Some(&format!("{FIRST},{part}")),
+        "1",
+        &[&format!("cuda:1 ({part}) is in use")],
+    );
+    let_go(&machine, first);
+}
+
+#[test]
+fn gpus_of_several_models_need_an_order() {
+    let machine = Machine::with([Gpu { name: "NVIDIA T4", ..gpu(SECOND, 0x43) }, gpu(FIRST, 0x1b)]);
+    refuses(&machine, None, "0", &["NVIDIA H200, NVIDIA T4", "set CUDA_DEVICE_ORDER=PCI_BUS_ID"]);
+    let mut command = machine.locked(None, &format!("--lock-gpus --gpu-list 1 {WAIT}"));
+    let first = machine.start(command.env("CUDA_DEVICE_ORDER", "PCI_BUS_ID"));
+    machine.place.wait_for("held");
+    refuses(&machine, Some(SECOND), "0", &["is in use"]);
+    let_go(&machine, first);
+}
+
+#[test]
+fn the_only_gpu_on_the_chip_can_be_locked() {
+    let on_chip = Gpu { bus: None, total: None, busy: None, mig: None, ..gpu(FIRST, 0) };
+    let machine = Machine::with([on_chip.clone()]);
+    let first = holder(&machine, None, "0");
+    refuses(&machine, Some(FIRST), "0", &["is in use"]);
+    let_go(&machine, first);
+    let machine = Machine::with([on_chip, gpu(SECOND, 0x43)]);
+    refuses(&machine, None, "0", &["GPU 0: "]);
+}
+
+#[test]
+fn a_uuid_stands_for_the_id_that_cuda_gives() {
+    let machine = two();
+    let shows = |visible: Option<&str>, list: &str, id: &str| {
+        let mut command =
+            machine.locked(visible, &format!("--lock-gpus --gpu-list '{list}' {SHOW}"));
+        machine.ran(&mut command).check(0, &format!("{id}\n"));
+    };
+    shows(None, SECOND, "1");
+    shows(None, "GPU-89", "0");
+    shows(Some("1,0"), "GPU-89", "0");
+    shows(Some("1,GPU-89"), "GPU-8932", "GPU-89");
+    refuses(&machine, Some("1"), FIRST, &["has no id", r#"CUDA_VISIBLE_DEVICES is "1""#]);
+    refuses(&machine, None, "GPU-77", &[&format!("is no GPU of this machine: {FIRST}, {SECOND}")]);
+}
+
+#[test]
+fn gpus_that_are_there_are_not_used_by_themselves() {
+    let machine = two();
+    let line = "run -j1 --shell -- 'echo ${CUDA_VISIBLE_DEVICES-unset}' ::: x";
+    assert_eq!(machine.prints(line), "unset\n");
+    let ran = machine.ran(&mut machine.typed("run --devices cuda:all -- touch ::: started"));
+    ran.check_said(
+        102,
+        &["cuda:all is for programs that use the library; name the devices", "gangline devices"],
+    );
+    assert!(!machine.place.path("started").exists());
+}
