@@ -179,7 +179,8 @@ impl Shares {
     fn producers_clause(&self, totals: &Totals) -> String {
         format!(
             "the devices limited the run: {} worked {} of the time{}; use more producers or faster \
-             devices, or larger batches (`batch`) where a device is faster with many items at once",
+             devices, or, where a device is faster with many items at once, larger batches (`batch`, and a \
+             runner that has `producer_work_batch`)",
             producers(totals),
             Percent(self.producers),
             self.runner_up(),
