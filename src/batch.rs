@@ -23,13 +23,14 @@ pub(crate) use self::shelf::{Grouping, Note, Pick, Selection, Shelf, Shelved};
 ///
 /// ```
 /// use std::time::Duration;
-/// use gangline::{Batch, OrderedRunner, map};
+/// use gangline::{Batch, OrderedRunner};
 ///
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/common/lengths.rs"));
 /// # fn main() -> gangline::Result<()> {
-/// let squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+/// // `Lengths` is a type that implements `producer_work_batch`.
 /// let batch = Batch::up_to(32).within(Duration::from_millis(5));
-/// let mut runner = OrderedRunner::builder(squares).devices(2).batch(batch).build()?;
-/// assert_eq!(runner.run(0..5)?, [0, 1, 4, 9, 16]);
+/// let mut runner = OrderedRunner::builder(Lengths).devices(2).batch(batch).build()?;
+/// assert_eq!(runner.run(["mush", "gee", "haw"].map(String::from))?, [4, 3, 3]);
 /// # Ok(())
 /// # }
 /// ```

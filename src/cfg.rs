@@ -7,6 +7,7 @@ mod format;
 mod json;
 mod layers;
 mod load;
+mod near;
 mod path;
 mod save;
 mod scalar;
@@ -157,7 +158,7 @@ impl CfgNode {
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CfgError> {
         match Path::parse(path)?.find(&self.root)? {
             Some(value) => de::read(value, path),
-            None => de::read_absent(path),
+            None => de::read_absent(&self.root, path),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Everything that can go wrong, as one type.
 
 mod site;
+mod told;
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,10 +9,13 @@ use std::time::Duration;
 
 use self::site::Key;
 pub use self::site::{Hook, Site};
+use self::told::write_causes;
+pub(crate) use self::told::{debug_is_told, write_told};
 use crate::device::{Device, DeviceError};
 use crate::journal::JournalError;
 use crate::limits::TimeLimit;
 use crate::measures::Measure;
+use crate::policy::MaxFailures;
 
 /// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow and
 /// [`CfgNode`](crate::CfgNode) into it.
@@ -83,9 +87,20 @@ pub enum Error {
         failed: u64,
         /// Of how many that were done with.
         items: u64,
+        /// How many may fail.
+        most: MaxFailures,
         /// The last of them, which [`failures`](crate::Handle::failures) then lacks; `None` where it was
         /// given out or not kept.
         source: Option<Box<Error>>,
+    },
+    /// The function that [classifies](crate::Builder::classify) errors panicked, and so the run ended. What
+    /// the error says of items and hooks is what the one says that was to be classified.
+    #[non_exhaustive]
+    ClassifyPanicked {
+        /// The panic's own message.
+        message: PanicMessage,
+        /// What was to be classified.
+        source: Box<Error>,
     },
     /// Too few producers are left: the devices of the others failed. [`close`](crate::Handle::close) and
     /// [`activate`](crate::Handle::activate) start all anew.
@@ -137,6 +152,9 @@ pub enum Error {
         /// What was given.
         share: f64,
     },
+    /// It was said how many items may [fail](crate::Builder::max_failures), and the first that does ends the run.
+    #[non_exhaustive]
+    NoneSkipped {},
     /// A [`CancelToken`](crate::CancelToken) ended what was in progress.
     #[non_exhaustive]
     Cancelled {},
@@ -266,7 +284,8 @@ impl Error {
             | Error::MeasurePanicked { item, .. }
             | Error::KeyPanicked { item, .. }
             | Error::FailedTogether { item, .. } => std::slice::from_ref(item),
-            Error::TooManyFailures { source: Some(source), .. } => source.items(),
+            Error::TooManyFailures { source: Some(source), .. }
+            | Error::ClassifyPanicked { source, .. } => source.items(),
             _ => self.call().map_or(&[], |(_, site)| &site.items),
         }
     }
@@ -288,7 +307,8 @@ impl Error {
             Error::TooLarge { key, .. }
             | Error::MeasurePanicked { key, .. }
             | Error::FailedTogether { key, .. } => key.as_deref(),
-            Error::TooManyFailures { source: Some(source), .. } => source.key(),
+            Error::TooManyFailures { source: Some(source), .. }
+            | Error::ClassifyPanicked { source, .. } => source.key(),
             _ => self.call()?.1.key.as_deref(),
         }
     }
@@ -302,6 +322,7 @@ impl Error {
             Error::HookFailed { site, .. }
             | Error::HookPanicked { site, .. }
             | Error::TimedOut { site, .. } => Some(&mut site.key),
+            Error::ClassifyPanicked { source, .. } => source.key_mut(),
             _ => None,
         }
     }
@@ -311,7 +332,7 @@ impl Error {
         self.call()?.1.worker
     }
 
-    /// Whether user code panicked: a hook, the caller's iterator, or a function that measures items.
+    /// Whether user code panicked: a hook, the caller's iterator, or a function that measures items or classifies errors.
     pub fn is_panic(&self) -> bool {
         matches!(
             self,
@@ -319,6 +340,7 @@ impl Error {
                 | Error::InputPanicked { .. }
                 | Error::MeasurePanicked { .. }
                 | Error::KeyPanicked { .. }
+                | Error::ClassifyPanicked { .. }
         )
     }
 
@@ -326,7 +348,8 @@ impl Error {
     pub fn is_timeout(&self) -> bool {
         match self {
             Error::TimedOut { .. } | Error::RunTimedOut { .. } => true,
-            Error::TooFewProducers { source: Some(source), .. } => source.is_timeout(),
+            Error::TooFewProducers { source: Some(source), .. }
+            | Error::ClassifyPanicked { source, .. } => source.is_timeout(),
             _ => false,
         }
     }
@@ -344,7 +367,11 @@ impl Error {
     /// Whether the caller's iterator failed or panicked. Where that is another runner's stream,
     /// [`source`](std::error::Error::source) is that runner's error.
     pub fn is_input(&self) -> bool {
-        matches!(self, Error::InputFailed { .. } | Error::InputPanicked { .. })
+        match self {
+            Error::InputFailed { .. } | Error::InputPanicked { .. } => true,
+            Error::ClassifyPanicked { source, .. } => source.is_input(),
+            _ => false,
+        }
     }
 
     /// Whether this is the error that a stream of another runner ended with.
@@ -392,7 +419,8 @@ impl Error {
             Error::HookFailed { hook, site, .. }
             | Error::HookPanicked { hook, site, .. }
             | Error::TimedOut { hook, site, .. } => Some((*hook, site)),
-            Error::TooFewProducers { source: Some(source), .. } => source.call(),
+            Error::TooFewProducers { source: Some(source), .. }
+            | Error::ClassifyPanicked { source, .. } => source.call(),
             _ => None,
         }
     }
@@ -409,16 +437,26 @@ impl fmt::Display for Error {
                 let key = Key(key.as_deref());
                 write!(f, "item {item}{key} failed in a batch with item {first}")
             }
-            Error::TooManyFailures { failed, items, .. } => {
-                write!(f, "too many failures: {failed} of {items} items")
+            Error::TooManyFailures { failed, items, most, .. } => {
+                write!(
+                    f,
+                    "too many failures: {failed} of {items} items, and at most {most} may fail"
+                )
+            }
+            Error::ClassifyPanicked { message, .. } => {
+                write!(f, "classifying an error panicked with {:?}", message.0)
             }
             Error::TooFewProducers { here, least, .. } => {
                 write!(f, "too few producers are left: {here}, and there have to be {least}")
             }
             Error::TimedOut { hook, site, limit } => {
-                write!(f, "{hook} took longer than {limit:?}{site}; its thread was left behind")
+                write!(
+                    f,
+                    "{hook} took longer than {}{site}; its thread was left behind",
+                    Exact(*limit)
+                )
             }
-            Error::RunTimedOut { limit } => write!(f, "the run took longer than {limit:?}"),
+            Error::RunTimedOut { limit } => write!(f, "the run took longer than {}", Exact(*limit)),
             Error::FenceAfter {} => {
                 f.write_str("a producer can be fenced off after 1 failure or more, not after 0")
             }
@@ -431,14 +469,23 @@ impl fmt::Display for Error {
             Error::Share { share } => {
                 write!(f, "a share of {share} is none; write one from 0 to 1")
             }
+            Error::NoneSkipped {} => f.write_str(
+                "the first failure ends the run, so `max_failures` allows for none; call \
+                 `on_error(OnError::Skip)` too",
+            ),
             Error::Cancelled { .. } => f.write_str("cancelled"),
             Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
             Error::OwnThread { .. } => f.write_str("a runner cannot be run by a hook of its own"),
             Error::Devices { source } => write!(f, "{source}"),
-            Error::Window { window, least } => {
+            Error::Window { window, least: least @ 1 } => {
                 write!(f, "a window of {window} items is too small; at least {least} is needed")
             }
+            Error::Window { window, least } => write!(
+                f,
+                "a window of {window} items is too small for batches of up to {least}; at least {least} \
+                 is needed"
+            ),
             Error::Batch {} => f.write_str("a batch needs room for at least one item, not 0"),
             Error::Limit { measure } => {
                 write!(f, "the limit on the {measure} of items must be at least 1, not 0")
@@ -469,11 +516,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:#}")
-    }
-}
+debug_is_told!(Error);
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -491,6 +534,7 @@ impl std::error::Error for Error {
             Error::TooManyFailures { source, .. } | Error::TooFewProducers { source, .. } => {
                 source.as_deref().map(|error| error as &(dyn std::error::Error + 'static))
             }
+            Error::ClassifyPanicked { source, .. } => Some(source.as_ref()),
             Error::FailedTogether { .. }
             | Error::TimedOut { .. }
             | Error::RunTimedOut { .. }
@@ -499,6 +543,7 @@ impl std::error::Error for Error {
             | Error::MinProducers { .. }
             | Error::NoTime { .. }
             | Error::Share { .. }
+            | Error::NoneSkipped {}
             | Error::Cancelled {}
             | Error::Closed {}
             | Error::Active {}
@@ -527,7 +572,7 @@ impl From<DeviceError> for Error {
 
 /// The cause of the failure of a [`producer_work_batch`](crate::Runner::producer_work_batch) that gave
 /// more or fewer outputs than it had inputs: which belong together cannot be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutputCount {
     /// How many inputs the hook had.
@@ -543,10 +588,12 @@ impl fmt::Display for OutputCount {
     }
 }
 
+debug_is_told!(OutputCount);
+
 impl std::error::Error for OutputCount {}
 
 /// The text of a caught panic.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct PanicMessage(pub(crate) String);
 
 impl fmt::Display for PanicMessage {
@@ -555,19 +602,17 @@ impl fmt::Display for PanicMessage {
     }
 }
 
+debug_is_told!(PanicMessage);
+
 impl std::error::Error for PanicMessage {}
 
-fn write_causes(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
-    let mut said = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        let text = error.to_string();
-        // Many errors have their cause in their own text too.
-        if !said.ends_with(&text) {
-            write!(f, ": {text}")?;
-        }
-        said = text;
-        cause = error.source();
+/// A time as it was given: `150 ms`.
+struct Exact(Duration);
+
+impl fmt::Display for Exact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{:?}", self.0);
+        let unit = text.find(char::is_alphabetic).unwrap_or(text.len());
+        write!(f, "{} {}", &text[..unit], &text[unit..])
     }
-    Ok(())
 }

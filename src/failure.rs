@@ -5,10 +5,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Error;
+use crate::error::{Error, debug_is_told};
+use crate::plain::Plain;
 
 /// What an item, or a run, failed with: as text, so that it can be kept, sent and written down.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Failure {
     /// The item's index in the input; `None` where it was no item that failed.
@@ -53,12 +54,14 @@ impl Failure {
 }
 
 impl fmt::Display for Failure {
-    /// The error, and its causes.
+    /// The error, and its causes, on one line: control characters are written out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.error)?;
-        self.causes.iter().try_for_each(|cause| write!(f, ": {cause}"))
+        write!(f, "{}", Plain(&self.error))?;
+        self.causes.iter().try_for_each(|cause| write!(f, ": {}", Plain(cause)))
     }
 }
+
+debug_is_told!(Failure);
 
 impl std::error::Error for Failure {}
 

@@ -303,6 +303,7 @@ mod measures;
 mod order;
 mod out_of_memory;
 mod pipeline;
+mod plain;
 mod policy;
 mod pool;
 #[cfg(feature = "progress")]

@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::error::BoxError;
+use crate::error::{BoxError, debug_is_told};
 
 /// Marks an error as running out of a device's memory.
 ///
@@ -22,7 +22,6 @@ use crate::error::BoxError;
 /// }
 /// assert_eq!(infer(&[]).unwrap_err().to_string(), "out of memory");
 /// ```
-#[derive(Debug)]
 pub struct OutOfMemory {
     source: BoxError,
 }
@@ -39,6 +38,8 @@ impl fmt::Display for OutOfMemory {
         f.write_str("out of memory")
     }
 }
+
+debug_is_told!(OutOfMemory);
 
 impl StdError for OutOfMemory {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {

@@ -144,7 +144,23 @@ impl From<u64> for MaxFailures {
     }
 }
 
+/// As in `at most 5 % may fail`.
+impl fmt::Display for MaxFailures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Most::Number(most) => write!(f, "{most}"),
+            // 100 times 0.29 is not 29.
+            Most::Share(share) => write!(f, "{} %", (share * 1e8).round() / 1e6),
+        }
+    }
+}
+
 impl Policy {
+    /// Whether there are failures that the run goes on after.
+    pub(crate) fn may_skip(&self) -> bool {
+        self.on_error == OnError::Skip || self.classify.is_some()
+    }
+
     /// What the user's rules say of a failure, which may run the user's code. [`Verdict::Retry`] where they
     /// say nothing.
     pub(crate) fn ask(&self, error: &Error) -> Verdict {
@@ -185,6 +201,12 @@ impl Policy {
     /// The same, where there are no more.
     pub(crate) fn gives_up_at_end(&self, failed: u64, items: u64) -> bool {
         self.max_failures.is_some_and(|most| most.are_exceeded(failed, items, true))
+    }
+
+    /// What a run fails with that gives up, having failed at `last`.
+    pub(crate) fn too_many(&self, failed: u64, items: u64, last: Option<Error>) -> Error {
+        let most = self.max_failures.expect("there are too many where there is a most");
+        Error::TooManyFailures { failed, items, most, source: last.map(Box::new) }
     }
 }
 

@@ -186,6 +186,11 @@ impl RunReport {
         Ok(report)
     }
 
+    /// Whether it is the report of a run: a runner that has had none has one too.
+    fn has_begun(&self) -> bool {
+        self.ending != Ending::InProgress || !self.producers.is_empty()
+    }
+
     /// The report as one page of HTML that needs nothing else: no script, no other file.
     ///
     /// Of the failures and of the items that were tried again it shows the first 1,000 each, and of the

@@ -28,7 +28,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, debug_is_told};
 use crate::out_of_memory::OutOfMemory;
 use crate::runner::{ConsumerContext, ProducerContext, Runner};
 
@@ -70,7 +70,7 @@ pub struct Call {
 }
 
 /// A fault of a simulated device, and the error that a call fails with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
     /// The call had more items than the device has memory for. The cause of an [`OutOfMemory`].
@@ -113,6 +113,10 @@ impl Script {
     }
 
     /// Calls with more than `items` items are [out of memory](OutOfMemory).
+    ///
+    /// It is items that are counted, however large they are. Where batches are [padded](crate::Builder::padded) or
+    /// have a [cost](crate::Builder::cost), what the runner learns of it is a padded size or a cost: that of the
+    /// batches that had no more items.
     pub fn out_of_memory_above(mut self, items: usize) -> Self {
         self.most_items = Some(items);
         self
@@ -227,6 +231,8 @@ impl fmt::Display for Fault {
         }
     }
 }
+
+debug_is_told!(Fault);
 
 impl std::error::Error for Fault {}
 

@@ -9,6 +9,7 @@ use serde::forward_to_deserialize_any;
 use serde_path_to_error::Segment;
 
 use super::error::CfgError;
+use super::near::near;
 use super::path::Path;
 use super::tree::{Table, join};
 
@@ -23,8 +24,9 @@ pub(super) fn read<T: DeserializeOwned>(value: &Value, path: &str) -> Result<T, 
 }
 
 /// What `T` makes of nothing: `None` for an `Option`, else `path` is missing.
-pub(super) fn read_absent<T: DeserializeOwned>(path: &str) -> Result<T, CfgError> {
-    T::deserialize(Absent).map_err(|_| CfgError::Missing { path: path.to_owned() })
+pub(super) fn read_absent<T: DeserializeOwned>(root: &Value, path: &str) -> Result<T, CfgError> {
+    T::deserialize(Absent)
+        .map_err(|_| CfgError::Missing { path: path.to_owned(), near: near(root, path) })
 }
 
 fn dotted(path: &serde_path_to_error::Path) -> String {

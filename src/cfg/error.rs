@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::error::BoxError;
+use crate::error::{BoxError, debug_is_told};
 
 use super::tree::MAX_DEPTH;
 
@@ -12,18 +12,21 @@ use super::tree::MAX_DEPTH;
 ///
 /// The text of an error can be read by itself: it names the full path of the value, such as
 /// `MODEL.lr`, and where the value came from, such as a file. [`source`] keeps what a parser or
-/// the operating system said.
+/// the operating system said. `Debug`, which is what a `main` that returns the error prints, shows the
+/// text too.
 ///
 /// [`source`]: std::error::Error::source
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CfgError {
     /// There is nothing at the path.
     #[non_exhaustive]
-    #[error("{path:?} is missing from the configuration")]
+    #[error("{path:?} is missing from the configuration{}", Near(.near))]
     Missing {
         /// The path that was asked for.
         path: String,
+        /// One that is there and differs in a few letters.
+        near: Option<String>,
     },
     /// The value has another type than the one asked for.
     #[non_exhaustive]
@@ -237,6 +240,8 @@ pub enum CfgError {
     },
 }
 
+debug_is_told!(CfgError);
+
 /// What is wrong with a path or a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -281,6 +286,15 @@ impl fmt::Display for Place<'_> {
             // Keys come from files: control characters must not reach a terminal.
             path => write!(f, "{}", path.escape_debug()),
         }
+    }
+}
+
+/// What was probably meant.
+struct Near<'a>(&'a Option<String>);
+
+impl fmt::Display for Near<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.as_ref().map_or(Ok(()), |near| write!(f, ", which has {near:?}"))
     }
 }
 

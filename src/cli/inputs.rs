@@ -235,7 +235,7 @@ impl InputError {
 
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source = super::outcome::on_one_line(&self.source);
+        let source = crate::plain::Plain(&self.source);
         match &self.problem {
             Problem::Io(_) => write!(f, "{source} cannot be read"),
             Problem::Csv(_) => write!(f, "{source} is no table of comma-separated values"),

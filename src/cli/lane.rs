@@ -9,10 +9,10 @@ use super::gate::{Gate, Rest};
 use super::groups::Groups;
 use super::halt;
 use super::job::Job;
-use super::outcome::on_one_line;
 use super::sequence::Turns;
 use super::shared::Shared;
 use crate::cancel::CancelToken;
+use crate::plain::Plain;
 
 /// What the hooks and the signals of one lane need.
 #[derive(Clone)]
@@ -84,7 +84,7 @@ impl Lanes {
     pub(super) fn spare_results(&self, job: &Job) {
         let Some(results) = &self.shared.results else { return };
         if let Some(other) = results.other_in_place_of(job) {
-            let (place, other) = (results.place(job.number), on_one_line(&other));
+            let (place, other) = (results.place(job.number), Plain(&other));
             let text = format!(
                 "{} has the results of another input, {other}: with other inputs before it a job has another \
                  number, so this run needs a --results of its own",

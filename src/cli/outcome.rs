@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::capture::Captured;
 use super::process::End;
+use crate::plain::Plain;
 
 /// What the last attempt at a job came to.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl fmt::Display for JobResult {
             JobResult::NotKept(error) => {
                 write!(f, "was ended: its output could not be kept: {error}")
             }
-            JobResult::Refused(why) => write!(f, "failed: {}", on_one_line(why)),
+            JobResult::Refused(why) => write!(f, "failed: {}", Plain(why)),
             JobResult::WorkerFailed(why) => write!(f, "failed with its worker, which {why}"),
         }
     }
@@ -111,18 +112,6 @@ impl fmt::Display for End {
 #[derive(Debug, Clone)]
 pub(super) struct JobFailed(pub(super) Arc<Outcome>);
 
-/// A text of somebody else's, in a message: without line ends, and without what a terminal would obey.
-pub(super) fn on_one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character.is_control() {
-            true => line.extend(character.escape_default()),
-            false => line.push(character),
-        }
-    }
-    line
-}
-
 /// The end of what it wrote to standard error, where there is something.
 const TAIL: usize = 400;
 
@@ -134,7 +123,7 @@ impl fmt::Display for JobFailed {
             outcome.printed.lock().map(|printed| printed.stderr.tail(TAIL)).unwrap_or_default();
         match String::from_utf8_lossy(&tail).trim() {
             "" => Ok(()),
-            text => write!(f, "; it ended with: {}", on_one_line(text)),
+            text => write!(f, "; it ended with: {}", Plain(text)),
         }
     }
 }

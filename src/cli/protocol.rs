@@ -16,7 +16,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::outcome::on_one_line;
+use crate::plain::Plain;
 
 /// The only version there is.
 pub(super) const VERSION: u64 = 1;
@@ -128,7 +128,7 @@ const MOST_SHOWN: usize = 200;
 
 fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
-    let mut text = on_one_line(text.trim_end());
+    let mut text = Plain(text.trim_end()).to_string();
     if text.len() > MOST_SHOWN {
         text.truncate(text.floor_char_boundary(MOST_SHOWN));
         text.push_str("...");

@@ -14,10 +14,11 @@ use super::exit;
 use super::job::Job;
 use super::job_runner::Work;
 use super::lane::{Lane, Lanes};
-use super::outcome::{JobResult, Outcome, Printed, on_one_line};
+use super::outcome::{JobResult, Outcome, Printed};
 use super::process::End;
 use super::protocol::{self, Answer, Hello, Item, VERSION};
 use super::slot::{Given, Slot};
+use crate::plain::Plain;
 
 /// Warm workers on the slots of one lane.
 pub(super) struct Warm {
@@ -323,7 +324,7 @@ impl Warm {
         let printed = outcome.printed.lock().expect("nothing panics with the lock held");
         let said = match String::from_utf8_lossy(&printed.stderr.tail(200)).trim() {
             "" => String::new(),
-            said => format!("; it said: {}", on_one_line(said)),
+            said => format!("; it said: {}", Plain(said)),
         };
         drop(printed);
         let number = self.number(seat);

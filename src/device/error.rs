@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use super::Device;
 use crate::cfg::CfgError;
-use crate::error::BoxError;
+use crate::error::{BoxError, debug_is_told};
 
 /// What is wrong with devices, and what is allowed instead.
 ///
 /// It is inside [`Error::Devices`](crate::Error::Devices), which shows its text as its own.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// There is not one device.
@@ -385,6 +385,8 @@ pub enum DeviceError {
         source: BoxError,
     },
 }
+
+debug_is_told!(DeviceError);
 
 /// Who has the [lock](crate::GpuLock) of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]

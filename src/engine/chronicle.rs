@@ -354,13 +354,15 @@ impl<'a> Teller<'a> {
         }
         let consumed = self.feed.consumed.load(Ordering::Relaxed);
         let items = consumed - std::mem::replace(&mut self.consumed, consumed);
+        let counted = self.chronicle.elapsed();
         if items > 0 {
-            self.batch.push((self.chronicle.elapsed(), Event::ItemsConsumed { items }));
+            self.batch.push((counted, Event::ItemsConsumed { items }));
         }
         // Stable: what one producer says stays in its order.
         self.batch.sort_by_key(|(at, _)| *at);
         // The recorder knows the news already.
         self.batch.iter().for_each(|(at, event)| recorder.observe(*at, event));
+        recorder.is_counted(counted);
         drop(recorder);
         if !news.is_empty() {
             self.batch.extend(news);

@@ -319,10 +319,11 @@ impl<R: Runner> Consumer<R> {
         if error.is_panic() {
             self.books = Books::Spoilt;
         }
-        let error = self.run.named(error);
+        let mut error = self.run.named(error);
         // One that returns an error since it saw the run end, or ended it, is not left out.
         let is_over = self.run.is_cancelled() || self.run.is_stopped() || self.run.is_doomed();
-        let goes_on = !error.is_panic() && !is_over && self.run.verdict(&error) == Verdict::Skip;
+        let goes_on =
+            !error.is_panic() && !is_over && self.run.verdict(&mut error) == Verdict::Skip;
         let fault = if goes_on { Fault::skipped(error) } else { Fault::ending(error) };
         self.meet(state, seq, *fault)
     }
@@ -435,9 +436,7 @@ impl<R: Runner> Consumer<R> {
     }
 
     fn give_up(&mut self, seq: u64, last: Option<Error>) -> Error {
-        let Taken { skipped: failed, .. } = self.taken;
-        let (items, source) = (self.taken.items(), last.map(Box::new));
-        let error = Error::TooManyFailures { failed, items, source };
+        let error = self.run.policy().too_many(self.taken.skipped, self.taken.items(), last);
         self.fail(Failure { seq, items: 0 }, error)
     }
 

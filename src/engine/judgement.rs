@@ -32,8 +32,8 @@ impl<R: Runner> Run<R> {
             return None;
         }
         self.exchange.timesheet.producer_failed(worker, 1);
-        let error = self.named(error);
-        let asked = self.ask(&error);
+        let mut error = self.named(error);
+        let asked = self.ask(&mut error);
         let Some(copy) = copy else {
             self.close_trial(seq, &trial);
             return self.settle(seq, error, asked);
@@ -114,16 +114,16 @@ impl<R: Runner> Run<R> {
     }
 
     /// Has the items of a batch that failed together tried again, each by itself, if all can be; else what
-    /// becomes of them.
+    /// becomes of them. The user's rules say `asked`.
     pub(crate) fn retry_all(
         &self,
         items: &[u64],
         error: &Error,
+        asked: Verdict,
         worker: usize,
         trial: Option<Box<Trial>>,
         copies: &mut [Option<R::Input>],
     ) -> Result<(), Verdict> {
-        let asked = self.ask(error);
         if !copies.iter().all(Option::is_some) {
             items.iter().for_each(|&item| self.close_trial(item, &trial));
             return Err(asked);
@@ -165,8 +165,9 @@ impl<R: Runner> Run<R> {
             return vec![];
         }
         self.exchange.timesheet.producer_failed(worker, items.len() as u64);
-        let error = self.named(error);
-        let verdict = match self.retry_all(items, &error, worker, trial, copies) {
+        let mut error = self.named(error);
+        let asked = self.ask(&mut error);
+        let verdict = match self.retry_all(items, &error, asked, worker, trial, copies) {
             Ok(()) => {
                 drop_quietly(error);
                 return vec![];
@@ -199,14 +200,16 @@ impl<R: Runner> Run<R> {
     }
 
     /// What the policy says of an error that is no producer's.
-    pub(crate) fn verdict(&self, error: &Error) -> Verdict {
-        self.policy().judge(error, self.ask(error))
+    pub(crate) fn verdict(&self, error: &mut Error) -> Verdict {
+        let asked = self.ask(error);
+        self.policy().judge(error, asked)
     }
 
-    /// What the user's rules say of an error. One that panics is no reason to go on.
-    fn ask(&self, error: &Error) -> Verdict {
+    /// What the user's rules say of an error. One that panics is no reason to go on, and the error tells of it.
+    fn ask(&self, error: &mut Error) -> Verdict {
         catch(|| self.policy().ask(error)).unwrap_or_else(|message| {
-            tracing::warn!(%message, "the function that classifies errors panicked; the run stops");
+            let failure = Box::new(std::mem::replace(error, Error::Cancelled {}));
+            *error = Error::ClassifyPanicked { message, source: failure };
             Verdict::Stop
         })
     }

@@ -13,7 +13,7 @@ use super::window::Window;
 use crate::error::Error;
 use crate::event::{Destination, Origin};
 use crate::order::Order;
-use crate::policy::Verdict;
+use crate::policy::{Policy, Verdict};
 use crate::runner::Runner;
 use crate::sync::now;
 
@@ -76,9 +76,8 @@ impl Progress {
     }
 
     /// The first run has left out more than it may.
-    fn too_many_failures(&self, seq: u64, last: Option<Error>) -> Ended {
-        let (failed, items) = (self.skipped, self.items());
-        let error = Error::TooManyFailures { failed, items, source: last.map(Box::new) };
+    fn too_many_failures(&self, policy: &Policy, seq: u64, last: Option<Error>) -> Ended {
+        let error = policy.too_many(self.skipped, self.items(), last);
         // The items themselves are counted already.
         Ended::Failed(Failure { seq, items: 0 }, Fault::ending(error))
     }
@@ -132,7 +131,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
                 let gives_up = from.policy().gives_up_at_end(progress.skipped, progress.items());
                 let ended = match is_complete {
                     true if gives_up && !from.is_stopped() => {
-                        progress.too_many_failures(collector.consumed(), None)
+                        progress.too_many_failures(from.policy(), collector.consumed(), None)
                     }
                     true => Ended::Complete,
                     false => Ended::Unwanted,
@@ -175,8 +174,8 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             false => look_and_push(to, feeder, progress.places, output),
         };
         if let Err(unfit) = given {
-            let error = to.named(unfit.into_error(progress.places));
-            match to.verdict(&error) {
+            let mut error = to.named(unfit.into_error(progress.places));
+            match to.verdict(&mut error) {
                 Verdict::Skip => {
                     let fault = Err(Fault::skipped(error));
                     feeder.leave_gap(&to.exchange, progress.places, fault);
@@ -203,7 +202,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
             self.from.tell_of_failure(&fault.error);
         }
         if self.from.policy().gives_up_at(progress.skipped, progress.items()) {
-            return Err(progress.too_many_failures(seq, Some(fault.error)));
+            return Err(progress.too_many_failures(self.from.policy(), seq, Some(fault.error)));
         }
         let fault = Fault { fate: Fate::SkipEarlier, ..fault };
         feeder.leave_gap(&self.to.exchange, progress.places, Err(Box::new(fault)));

@@ -139,7 +139,7 @@ impl<I, T> Source<I, T> {
         loop {
             let pause = self.pull_while_credited(run, feeder, &next, end);
             let item = self.pulled;
-            let error = match pause {
+            let mut error = match pause {
                 Pause::Credits => return Pulled::Items,
                 Pause::End => match self.broken.take() {
                     None => {
@@ -172,7 +172,7 @@ impl<I, T> Source<I, T> {
                 }
                 Pause::Unfit(unfit) => run.named(unfit.into_error(item)),
             };
-            match run.verdict(&error) {
+            match run.verdict(&mut error) {
                 Verdict::Skip => self.skip(run, feeder, error),
                 Verdict::Retry | Verdict::Stop => {
                     self.fail(run, feeder, error);

@@ -129,9 +129,10 @@ impl<R: Runner> Streaming<R> {
             if self.total == Some(collector.consumed()) {
                 let Account { ok, failed, .. } = self.account;
                 // Told once: what it is told with ends the stream.
-                return run.policy().gives_up_at_end(failed, ok + failed).then(|| {
-                    Yield::Last(Error::TooManyFailures { failed, items: ok + failed, source: None })
-                });
+                let policy = run.policy();
+                return policy
+                    .gives_up_at_end(failed, ok + failed)
+                    .then(|| Yield::Last(policy.too_many(failed, ok + failed, None)));
             }
             collector.settle(&run.exchange);
             if !self.pull(&run, source) {
@@ -149,8 +150,7 @@ impl<R: Runner> Streaming<R> {
         match fault.fate {
             Fate::End | Fate::EndEarlier => Yield::Last(fault.error),
             _ if policy.gives_up_at(failed, ok + failed) => {
-                let source = Some(Box::new(fault.error));
-                Yield::Last(Error::TooManyFailures { failed, items: ok + failed, source })
+                Yield::Last(policy.too_many(failed, ok + failed, Some(fault.error)))
             }
             Fate::Skip | Fate::SkipEarlier | Fate::LeftOut => Yield::Skipped(fault.error),
         }

@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::fingerprint::Difference;
+use crate::error::debug_is_told;
+use crate::plain::Plain;
 
 /// Why a [`Journal`](crate::Journal) is refused, or could not be read or written.
 ///
 /// All but [`Io`](JournalError::Io), [`Broken`](JournalError::Broken) and what is said of items, notes and
 /// records that are too large is found before a run pulls its first item.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
     /// A new journal was asked for, and the file has something in it.
@@ -18,7 +20,7 @@ pub enum JournalError {
     #[error(
         "the journal {} exists already: `resume` goes on with it, `rerun_failed` runs what failed, \
          and a new one needs another path",
-        .path.display()
+        Named(.path)
     )]
     Exists {
         /// The file.
@@ -26,28 +28,28 @@ pub enum JournalError {
     },
     /// The failed items of a journal were asked for, and there is none.
     #[non_exhaustive]
-    #[error("there is no journal {}, so it is not known what failed: use `resume`", .path.display())]
+    #[error("there is no journal {}, so it is not known what failed: use `resume`", Named(.path))]
     Missing {
         /// The file.
         path: PathBuf,
     },
     /// Another run is writing it.
     #[non_exhaustive]
-    #[error("the journal {} is in use by another run: wait for that one, or end it", .path.display())]
+    #[error("the journal {} is in use by another run: wait for that one, or end it", Named(.path))]
     Locked {
         /// The file.
         path: PathBuf,
     },
     /// It is a directory, a device or a pipe.
     #[non_exhaustive]
-    #[error("{} is not a regular file, as a journal is", .path.display())]
+    #[error("{} is not a regular file, as a journal is", Named(.path))]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
     /// The file does not begin as a journal does.
     #[non_exhaustive]
-    #[error("{} is no journal: give another path, or remove it", .path.display())]
+    #[error("{} is no journal: give another path, or remove it", Named(.path))]
     NoJournal {
         /// The file.
         path: PathBuf,
@@ -57,7 +59,7 @@ pub enum JournalError {
     #[error(
         "the journal {} has format {found}, and this version of gangline reads format {known}: \
          go on with the version that wrote it, or begin a new one",
-        .path.display()
+        Named(.path)
     )]
     Format {
         /// The file.
@@ -71,7 +73,7 @@ pub enum JournalError {
     #[non_exhaustive]
     #[error(
         "the journal {} is of another run: {}; undo that, or begin a new journal",
-        .path.display(), List(.differences)
+        Named(.path), List(.differences)
     )]
     Differs {
         /// The file.
@@ -84,7 +86,7 @@ pub enum JournalError {
     #[error(
         "the journal {} is damaged at byte {at}: `Journal::repair` keeps what is before that, \
          and what it held after that is done again",
-        .path.display()
+        Named(.path)
     )]
     Corrupt {
         /// The file.
@@ -96,7 +98,7 @@ pub enum JournalError {
     #[non_exhaustive]
     #[error(
         "the journal {} is damaged at byte 0, and nothing is before that: remove it",
-        .path.display()
+        Named(.path)
     )]
     Header {
         /// The file.
@@ -107,7 +109,7 @@ pub enum JournalError {
     #[error(
         "{} not what {} when the journal {} was written, by the hash: restore the input, or begin a \
          new journal",
-        Items(*.first, *.last), WasOrWere(*.first, *.last), .path.display()
+        Items(*.first, *.last), WasOrWere(*.first, *.last), Named(.path)
     )]
     ItemChanged {
         /// The file.
@@ -122,7 +124,7 @@ pub enum JournalError {
     #[error(
         "the input has {items} items, and the journal {} knows of item {recorded}: restore the input, \
          or begin a new journal",
-        .path.display()
+        Named(.path)
     )]
     InputShorter {
         /// The file.
@@ -146,7 +148,7 @@ pub enum JournalError {
     #[error(
         "a line of {bytes} bytes is too long for the journal {}, {limit} are allowed: use shorter keys, or \
          `ignore_cfg`",
-        .path.display()
+        Named(.path)
     )]
     TooLong {
         /// The file.
@@ -158,14 +160,14 @@ pub enum JournalError {
     },
     /// Writing failed before, and what is on the disk is not known since. Nothing more is written.
     #[non_exhaustive]
-    #[error("the journal {} could not be written earlier, and is left as it was", .path.display())]
+    #[error("the journal {} could not be written earlier, and is left as it was", Named(.path))]
     Broken {
         /// The file.
         path: PathBuf,
     },
     /// The operating system refused something.
     #[non_exhaustive]
-    #[error("the journal {} could not be {operation}: {source}", .path.display())]
+    #[error("the journal {} could not be {operation}: {source}", Named(.path))]
     Io {
         /// The file.
         path: PathBuf,
@@ -174,6 +176,20 @@ pub enum JournalError {
         /// What the operating system said.
         source: io::Error,
     },
+}
+
+debug_is_told!(JournalError);
+
+/// The path of a file, of which nothing is seen where it is empty.
+struct Named<'a>(&'a Path);
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_os_str().is_empty() {
+            true => f.write_str("\"\""),
+            false => write!(f, "{}", Plain(&self.0.to_string_lossy())),
+        }
+    }
 }
 
 /// How many differences are told; who changed everything need not read it all.

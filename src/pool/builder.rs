@@ -118,6 +118,9 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// [`producer_work`](Runner::producer_work), also for a batch of one. The consumer sees single
     /// outputs all the same, in the runner's order.
     ///
+    /// A runner without that hook works on the items of a batch one by one, which gains nothing, and so does one of
+    /// closures, by [`map`](crate::map): give closures [lists](crate::Batches) as inputs instead.
+    ///
     /// A batch of 0 items is refused by [`build`](Builder::build), and so is one that the
     /// [window](Builder::window) has no room for.
     pub fn batch(mut self, batch: Batch) -> Self {
@@ -133,11 +136,12 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// for which `cost` panics with [`Error::MeasurePanicked`].
     ///
     /// ```
-    /// use gangline::{Batch, OrderedRunner, map};
+    /// use gangline::{Batch, OrderedRunner};
     ///
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/common/lengths.rs"));
     /// # fn main() -> gangline::Result<()> {
-    /// let lengths = map(|_| Ok(()), |_, _, text: String| Ok(text.len()));
-    /// let mut runner = OrderedRunner::builder(lengths)
+    /// // `Lengths` is a type that implements `producer_work_batch`.
+    /// let mut runner = OrderedRunner::builder(Lengths)
     ///     .devices(2)
     ///     .batch(Batch::up_to(32))
     ///     .cost(4_096, |text| text.len())
@@ -169,17 +173,22 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// `size` is called like the function of [`cost`](Builder::cost), and items fail likewise. Both limits
     /// may be given: then a batch keeps both.
     ///
-    /// ```
-    /// use gangline::{Batch, OrderedRunner, map};
+    /// What a device has memory for is then learnt as a padded size too, and so are the
+    /// [ceilings](crate::Handle::batch_ceilings): a simulated device counts
+    /// [items](crate::testing::Script::out_of_memory_above) all the same.
     ///
+    /// ```
+    /// use gangline::{Batch, OrderedRunner};
+    ///
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/common/lengths.rs"));
     /// # fn main() -> gangline::Result<()> {
-    /// let lengths = map(|_| Ok(()), |_, _, tokens: Vec<u32>| Ok(tokens.len()));
-    /// let mut runner = OrderedRunner::builder(lengths)
+    /// // `Lengths` is a type that implements `producer_work_batch`.
+    /// let mut runner = OrderedRunner::builder(Lengths)
     ///     .devices(2)
     ///     .batch(Batch::up_to(32))
-    ///     .padded(8_192, |tokens| tokens.len())
+    ///     .padded(8_192, |text| text.len())
     ///     .build()?;
-    /// assert_eq!(runner.run([vec![7; 3], vec![7; 500], vec![7; 4]])?, [3, 500, 4]);
+    /// assert_eq!(runner.run([3, 500, 4].map(|length| "x".repeat(length)))?, [3, 500, 4]);
     /// # Ok(())
     /// # }
     /// ```

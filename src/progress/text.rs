@@ -4,20 +4,14 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::plain::{Plain, is_acted_upon};
+
 /// A text of others, on one line, without what a terminal would obey.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_obeyed) {
-        return Cow::Borrowed(text);
+    match text.contains(is_acted_upon) {
+        true => Cow::Owned(Plain(text).to_string()),
+        false => Cow::Borrowed(text),
     }
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_obeyed(c) {
-            shown.extend(c.escape_default());
-        } else {
-            shown.push(c);
-        }
-    }
-    Cow::Owned(shown)
 }
 
 /// Its first `most` characters.
@@ -85,14 +79,6 @@ pub(super) fn share(share: Option<f64>) -> String {
     }
     .expect("a string takes all that is written to it");
     text
-}
-
-/// Control characters, and those that turn the direction of a text around or are not seen.
-fn is_obeyed(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{61C}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{206F}'
-            | '\u{FEFF}' | '\u{FFF9}'..='\u{FFFB}' | '\u{E0000}'..='\u{E007F}')
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 /// Rows of bins of one width, which doubles when time goes past the last of them.
 ///
-/// The first width is about a microsecond, so that short runs are seen too. Widths are powers of two of
-/// nanoseconds: the bin of a moment is a shift, and no division.
+/// Widths are powers of two of nanoseconds: the bin of a moment is a shift, and no division.
 #[derive(Debug, Clone)]
 pub(super) struct Bins {
     shift: u32,
@@ -13,7 +12,11 @@ pub(super) struct Bins {
     rows: Vec<Vec<u64>>,
 }
 
+/// About a microsecond, so that short runs are seen too.
 const FIRST_SHIFT: u32 = 10;
+
+/// 67 ms: with narrower ones, what is counted every 50 ms would be a comb.
+const FIRST_SHIFT_OF_COUNTS: u32 = 26;
 
 /// 36 years: what is later counts as then, so that no sum of times overflows.
 const LATEST: u64 = 1 << 60;
@@ -27,18 +30,35 @@ pub(super) fn nanos(time: Duration) -> u64 {
 impl Bins {
     /// Rows of at most so many bins, which is a power of two.
     pub(super) fn new(rows: usize, most: usize) -> Self {
+        Self::with_shift(FIRST_SHIFT, rows, most)
+    }
+
+    /// The same, for what is counted now and then.
+    pub(super) fn of_counts(rows: usize, most: usize) -> Self {
+        Self::with_shift(FIRST_SHIFT_OF_COUNTS, rows, most)
+    }
+
+    fn with_shift(shift: u32, rows: usize, most: usize) -> Self {
         debug_assert!(most.is_power_of_two() && most > 1);
-        Bins { shift: FIRST_SHIFT, most, rows: vec![Vec::new(); rows] }
+        Bins { shift, most, rows: vec![Vec::new(); rows] }
     }
 
     fn width(&self) -> Duration {
         Duration::from_nanos(1 << self.shift)
     }
 
-    /// Adds to the bin of a moment.
-    pub(super) fn add(&mut self, row: usize, at: u64, amount: u64) {
-        self.reach(at);
-        *self.bin(row, at >> self.shift) += amount;
+    /// Shares an amount out evenly among the bins from one moment to another, each of which gets a whole number.
+    pub(super) fn spread(&mut self, row: usize, from: u64, to: u64, amount: u64) {
+        self.reach(to);
+        let (mut moment, mut shared) = (from, 0);
+        while moment < to {
+            let bin = moment >> self.shift;
+            moment = ((bin + 1) << self.shift).min(to);
+            let due = u128::from(amount) * u128::from(moment - from) / u128::from(to - from);
+            *self.bin(row, bin) += due as u64 - shared;
+            shared = due as u64;
+        }
+        *self.bin(row, to >> self.shift) += amount - shared;
     }
 
     /// Adds the time from one moment to another to the bins that it is in.
@@ -99,16 +119,16 @@ mod tests {
     fn bins_get_coarser_as_time_goes_on_and_lose_nothing() {
         let mut bins = Bins::new(1, 4);
         for at in [0, 1_024, 3_000] {
-            bins.add(0, at, 1);
+            bins.spread(0, at, at, 1);
         }
         assert_eq!(
             bins.clone().until(4_095),
             (Duration::from_nanos(1_024), vec![vec![1, 1, 1, 0]])
         );
-        bins.add(0, 4_096, 1);
+        bins.spread(0, 4_096, 4_096, 1);
         assert_eq!(bins.clone().until(4_097), (Duration::from_nanos(2_048), vec![vec![2, 1, 1]]));
         assert_eq!(bins.clone().until(1 << 30).1[0].len(), 2, "nothing happened for long");
-        bins.add(0, LATEST, 1);
+        bins.spread(0, LATEST, LATEST, 1);
         assert_eq!((bins.sum(0), bins.rows[0].len()), (5, 3));
     }
 
@@ -120,12 +140,33 @@ mod tests {
     }
 
     #[test]
+    fn an_amount_is_shared_out_among_the_bins_of_its_time() {
+        let mut bins = Bins::new(1, 4);
+        bins.spread(0, 512, 3_584, 12);
+        assert_eq!(bins.clone().until(4_000).1, [[2, 4, 4, 2]]);
+        bins.spread(0, 4_000, 4_000, 7);
+        assert_eq!(bins.until(4_000).1, [[2, 4, 4, 9]]);
+    }
+
+    #[test]
     fn no_time_is_too_long() {
         assert_eq!(nanos(Duration::MAX), LATEST);
         assert_eq!(nanos(Duration::from_millis(1)), 1_000_000);
     }
 
     proptest! {
+        #[test]
+        fn nothing_that_is_shared_out_is_lost(
+            amounts in proptest::collection::vec((0u64..1 << 50, 0u64..1 << 40, 0..u64::MAX >> 8), 1..50),
+        ) {
+            let mut bins = Bins::of_counts(1, 8);
+            for &(from, lasted, amount) in &amounts {
+                bins.spread(0, from, from + lasted, amount);
+            }
+            prop_assert_eq!(bins.sum(0), amounts.iter().map(|&(_, _, amount)| amount).sum::<u64>());
+            prop_assert!(bins.rows[0].len() <= 8);
+        }
+
         #[test]
         fn times_add_up_whatever_their_width(
             times in proptest::collection::vec((0u64..1 << 50, 0u64..1 << 40), 1..50),

@@ -179,7 +179,8 @@ impl Shares {
     fn producers_clause(&self, totals: &Totals) -> String {
         format!(
             "the devices limited the run: {} worked {} of the time{}; use more producers or faster \
-             devices, or larger batches (`batch`) where a device is faster with many items at once",
+             devices, or, where a device is faster with many items at once, larger batches (`batch`, and a \
+             runner that has `producer_work_batch`)",
             producers(totals),
             Percent(self.producers),
             self.runner_up(),
@@ -338,9 +339,13 @@ fn nothing_to_judge(totals: &Totals) -> Option<String> {
         Some(ended) if worked + account.skipped == 0 => {
             Some(format!("The run {ended} after {lasted}, before any item was read."))
         }
-        None if worked + account.skipped == 0 => {
-            Some("There was nothing to do: no item was read.".to_owned())
-        }
+        None if worked + account.skipped == 0 => Some(match account.unread {
+            Some(unread @ 1..) => {
+                let unread = Many(unread, "item");
+                format!("No item was read: the run was ended before, with {unread} unread.")
+            }
+            _ => "No item was read: the input had none, or the run was ended before.".to_owned(),
+        }),
         _ if worked == 0 => {
             let skipped = Many(account.skipped, "item");
             Some(format!("There was nothing to do: an earlier run was done with {skipped}."))
@@ -382,10 +387,18 @@ fn worst_head(totals: &Totals) -> String {
     }
 }
 
+/// Those that averages are of.
 fn producers(totals: &Totals) -> String {
-    match totals.producers.len() {
-        1 => "the producer".to_owned(),
-        count => format!("the {count} producers"),
+    let all = totals.producers.len();
+    let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
+    match all - lost {
+        // The averages are then of all.
+        0 if all > 1 => format!("the {all} producers"),
+        0 => "the producer".to_owned(),
+        1 if lost == 0 => "the producer".to_owned(),
+        1 => "the remaining producer".to_owned(),
+        left if lost == 0 => format!("the {left} producers"),
+        left => format!("the {left} remaining producers"),
     }
 }
 
@@ -548,7 +561,12 @@ mod tests {
             sentence
         };
         let empty = Totals { account: Account::default(), ..totals(&[0.0]) };
-        assert_eq!(said(&empty), "There was nothing to do: no item was read.");
+        let none = "No item was read: the input had none, or the run was ended before.";
+        assert_eq!(said(&empty), none);
+        let unread = Account { unread: Some(5), ..Account::default() };
+        let finished = Totals { account: unread, ..empty.clone() };
+        let before = "No item was read: the run was ended before, with 5 items unread.";
+        assert_eq!(said(&finished), before);
         let failed = Totals { error: Some("no file".to_owned()), ..empty.clone() };
         assert_eq!(said(&failed), "The run failed after 10.0 s, before any item was read.");
         let cancelled = Totals { cancelled: true, ..failed };
@@ -590,6 +608,7 @@ mod tests {
         let (bottleneck, sentence) = judge(&totals);
         assert_eq!(bottleneck, Bottleneck::Producers);
         assert!(sentence.ends_with("; 1 of 2 producers was lost on the way."), "{sentence}");
+        assert!(sentence.contains("the remaining producer worked 95 %"), "{sentence}");
         totals.producers[0].left_behind = true;
         assert!(judge(&totals).1.ends_with("; 2 of 2 producers were lost on the way."));
     }

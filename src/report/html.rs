@@ -9,7 +9,7 @@ mod throughput;
 use std::fmt::Write as _;
 
 use self::table::Table;
-use super::terminal::{headline, item, lack_of_events, losses, retries, waits};
+use super::terminal::{headline, item, lack_of_events, lack_of_keys, losses, retries, waits};
 use super::text::{Count, Html, Percent, Time};
 use super::{Ending, Latencies, ProducerReport, RunReport, left_out};
 
@@ -51,6 +51,7 @@ pub(super) fn page(report: &RunReport) -> String {
 fn top(report: &RunReport) -> String {
     let mut top = "<header>\n<p class=\"name\">gangline run report</p>\n".to_owned();
     let ended = match report.ending {
+        Ending::InProgress if !report.has_begun() => "No run yet",
         Ending::InProgress => "Run in progress",
         Ending::Finished => "Run finished",
         Ending::Failed => "Run failed",
@@ -110,7 +111,8 @@ fn producers(report: &RunReport) -> String {
     if report.producers.is_empty() {
         return String::new();
     }
-    let mut heads = vec!["#", "<place", "busy", "items", "failed", "working", "waiting", "init"];
+    let mut heads =
+        vec!["#", "<place", "busy", "items", "failed attempts", "working", "waiting", "init"];
     if report.has_item_events() {
         heads.extend(["p50", "p90", "p99", "max"]);
     }
@@ -166,8 +168,8 @@ fn latencies(latency: Option<Latencies>) -> [String; 4] {
 /// What is said below the table, in a word.
 fn tag(producer: &ProducerReport) -> &'static str {
     match producer {
-        ProducerReport { left_behind: true, .. } => " <span class=\"tag\">left behind</span>",
-        ProducerReport { fenced: Some(_), .. } => " <span class=\"tag\">fenced</span>",
+        ProducerReport { left_behind: true, .. } => " <span class=\"tag\">written off</span>",
+        ProducerReport { fenced: Some(_), .. } => " <span class=\"tag\">out of use</span>",
         _ => "",
     }
 }
@@ -187,6 +189,9 @@ fn window(report: &RunReport) -> String {
             table.row(vec![item, Time(stall.lasted).to_string()]);
         }
         window.push_str(&table.end());
+    }
+    if let Some(lack) = lack_of_keys(report) {
+        push(&mut window, format_args!("<p class=\"note\">{lack}</p>\n"));
     }
     window.push_str("</section>\n");
     window
@@ -274,7 +279,7 @@ mod tests {
             "<code>window(n)</code>",
             "<h2>Timeline</h2>",
             "<h2>Items consumed over time</h2>",
-            "producer 1 (cuda:1) was fenced: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
+            "producer 1 (cuda:1) was written off with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
             "item 17 (key 17)",
             "threads left behind",
             "<h2>Slowest items</h2>",

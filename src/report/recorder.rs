@@ -34,6 +34,8 @@ pub(crate) struct Recorder {
     events_lost: u64,
     busy: Bins,
     consumed: Bins,
+    /// Up to when it is known what was consumed.
+    counted: u64,
     /// Of producers without latencies of their own.
     other_latencies: Distribution,
     slowest: Slowest,
@@ -68,7 +70,8 @@ impl Recorder {
             has_item_events: false,
             events_lost: 0,
             busy: Bins::new(0, MOST_BINS),
-            consumed: Bins::new(1, MOST_BINS),
+            consumed: Bins::of_counts(1, MOST_BINS),
+            counted: 0,
             other_latencies: Distribution::default(),
             slowest: Slowest::default(),
             spans: Spans::default(),
@@ -96,6 +99,11 @@ impl Recorder {
             self.add_item_events(&mut report);
         }
         report
+    }
+
+    /// What was consumed until now has been told: what is told of next was consumed later.
+    pub(crate) fn is_counted(&mut self, at: Duration) {
+        self.counted = nanos(at);
     }
 
     fn report_of_ended(&self, totals: &Totals) -> RunReport {
@@ -130,7 +138,10 @@ impl Recorder {
 
     fn report_of_running(&self) -> RunReport {
         RunReport {
-            conclusion: bottleneck::IN_PROGRESS.to_owned(),
+            conclusion: match self.lanes.is_empty() {
+                true => String::new(),
+                false => bottleneck::IN_PROGRESS.to_owned(),
+            },
             account: self.so_far,
             lasted: self.now,
             stalls: self.stalls.iter().map(|stall| self.stall(stall.0, stall.1)).collect(),
@@ -334,7 +345,9 @@ impl Observer for Recorder {
             }
             Event::ItemsConsumed { items } => {
                 self.so_far.ok += items;
-                self.consumed.add(0, nanos(at), *items);
+                let at = nanos(at);
+                self.consumed.spread(0, self.counted.min(at), at, *items);
+                self.counted = at;
             }
             Event::RunStarted { items, order, producers } => {
                 self.started(*items, *order, producers);
@@ -459,6 +472,28 @@ mod tests {
         assert!(!report.has_item_events());
         assert_eq!((report.timeline.as_ref(), report.latency, report.spans.len()), (None, None, 0));
         assert_eq!(report.throughput.items.iter().sum::<u64>(), 10);
+    }
+
+    /// Items that are counted every 50 ms were not consumed every 50 ms.
+    #[test]
+    fn a_steady_pace_is_a_flat_line() {
+        let mut told = Told::new(1);
+        (1..=61).for_each(|look| told.consume(look * 50_000 - 700, 5));
+        let report = told.end(3_060_000);
+        let rates = report.throughput.rates(120, report.lasted);
+        assert!(rates.len() > 40, "{rates:?}");
+        assert!(rates.iter().all(|&(_, rate)| (80.0..=120.0).contains(&rate)), "{rates:?}");
+    }
+
+    #[test]
+    fn items_after_a_pause_were_not_consumed_in_it() {
+        let mut told = Told::new(1);
+        (1..=40).for_each(|look| told.recorder.is_counted(ms(50 * look)));
+        told.consume(2_050_000, 100);
+        let items = told.end(2_050_000).throughput.items;
+        let (last, before) =
+            items.split_last_chunk::<2>().map(|(rest, last)| (last, rest)).unwrap();
+        assert_eq!((last.iter().sum(), before.iter().sum()), (100_u64, 0_u64), "{items:?}");
     }
 
     #[test]

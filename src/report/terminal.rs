@@ -38,7 +38,15 @@ pub(super) fn headline(report: &RunReport) -> String {
     let description = report.description.as_ref();
     let description =
         description.map_or(String::new(), |text| format!("{}: ", clipped(text, LONGEST)));
-    format!("{description}{} {}: {}", ending(report.ending), Time(report.lasted), account(report))
+    match report.has_begun() {
+        true => format!(
+            "{description}{} {}: {}",
+            ending(report.ending),
+            Time(report.lasted),
+            account(report)
+        ),
+        false => format!("{description}no run yet"),
+    }
 }
 
 fn ending(ending: Ending) -> &'static str {
@@ -119,6 +127,13 @@ pub(super) fn lack_of_events(report: &RunReport) -> Option<String> {
     })
 }
 
+/// Why some of the items that the order waited for are without a key.
+pub(super) fn lack_of_keys(report: &RunReport) -> Option<&'static str> {
+    let with_key = report.stalls.iter().filter(|stall| stall.key.is_some()).count();
+    let is_mixed = (1..report.stalls.len()).contains(&with_key);
+    is_mixed.then_some("Keys are remembered of the longest waits and the slowest items only.")
+}
+
 /// An item, with its key if it has one.
 pub(super) fn item(item: u64, key: Option<&str>) -> String {
     match key {
@@ -140,7 +155,8 @@ pub(super) fn site(failure: &Failure) -> String {
 }
 
 fn write_producers(f: &mut fmt::Formatter<'_>, report: &RunReport) -> fmt::Result {
-    let mut heads = vec!["#", "place", "items", "failed", "busy", "working", "waiting", "init"];
+    let mut heads =
+        vec!["#", "place", "items", "failed attempts", "busy", "working", "waiting", "init"];
     if report.has_item_events() {
         heads.extend(["p50", "p90", "p99", "max"]);
     }
@@ -198,17 +214,30 @@ pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
     let mut losses = Vec::new();
     for (index, producer) in report.producers.iter().enumerate().take(most) {
         let name = format!("producer {index} ({})", producer.place);
-        if let Some(reason) = &producer.fenced {
-            losses.push(format!("{name} was fenced: {}", clipped(reason, LONGEST)));
-        }
+        let why = producer.fenced.as_ref().map_or(String::new(), |reason| why(report, reason));
         if producer.left_behind {
-            losses.push(format!("{name} did not return: its thread was left behind"));
+            losses.push(format!("{name} was written off with its thread{why}"));
+        } else if producer.fenced.is_some() {
+            losses.push(format!("{name} takes no more items{why}"));
         }
         if let Some(ceiling) = producer.batch_ceiling {
-            losses.push(format!("{name} had memory for batches of {} at most", Count(ceiling)));
+            losses.push(format!(
+                "{name} had memory for batches of {} at most, in items, or in cost or padded size where \
+                 that is bounded",
+                Count(ceiling)
+            ));
         }
     }
     losses
+}
+
+/// Why a producer was lost: at which item, where the list of failures says the rest.
+fn why(report: &RunReport, reason: &str) -> String {
+    let failure = report.failures.iter().find(|failure| failure.error == reason);
+    match failure.and_then(|failure| failure.item) {
+        Some(item) => format!(" when item {item} failed"),
+        None => format!(": {}", clipped(reason, LONGEST)),
+    }
 }
 
 fn write_waits(f: &mut fmt::Formatter<'_>, report: &RunReport) -> fmt::Result {
@@ -220,6 +249,7 @@ fn write_waits(f: &mut fmt::Formatter<'_>, report: &RunReport) -> fmt::Result {
         let item = item(stall.item, stall.key.as_deref());
         writeln!(f, "  {} for {}", Time(stall.lasted), Plain(&item))?;
     }
+    lack_of_keys(report).iter().try_for_each(|lack| writeln!(f, "  {lack}"))?;
     lack_of_events(report).iter().try_for_each(|lack| writeln!(f, "{lack}"))
 }
 
@@ -283,7 +313,10 @@ mod tests {
     fn columns_are_aligned() {
         let text = eventful(2).to_string();
         let lines: Vec<_> = text.lines().skip_while(|line| !line.starts_with("  #")).collect();
-        assert!(lines[0].starts_with("  #  place   items  failed  busy  working"), "{text}");
+        assert!(
+            lines[0].starts_with("  #  place   items  failed attempts  busy  working"),
+            "{text}"
+        );
         let widths: Vec<_> = lines[..3].iter().map(|line| line.chars().count()).collect();
         assert_eq!(widths, [widths[0]; 3]);
     }
@@ -291,8 +324,8 @@ mod tests {
     #[test]
     fn what_was_lost_and_what_is_not_known_is_said() {
         let text = eventful(2).to_string();
-        assert!(text.contains("producer 1 (cuda:1) was fenced: CUDA_ERROR"));
-        assert!(text.contains("producer 1 (cuda:1) did not return"));
+        let lost = "producer 1 (cuda:1) was written off with its thread: CUDA_ERROR";
+        assert!(text.contains(lost), "{text}");
         assert!(!text.contains("No item events"));
         let quiet = Told::new(1).end(1_000).to_string();
         assert!(quiet.contains("No item events: `.timeline()`"), "{quiet}");
@@ -315,6 +348,6 @@ mod tests {
         let report = told.end(1_000);
         let expected = "finished in 1.00 ms: 5 ok, 0 failed, 2 cancelled, 1,000 unread";
         assert_eq!(headline(&report), expected);
-        assert_eq!(RunReport::default().to_string(), "in progress for 0 s: 0 ok, 0 failed\n");
+        assert_eq!(RunReport::default().to_string(), "no run yet\n");
     }
 }

@@ -3,8 +3,8 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-/// A text of the user's in one line, with what a terminal would act upon written out.
-pub(super) struct Plain<'a>(pub(super) &'a str);
+pub(super) use crate::plain::Plain;
+use crate::plain::write_seen;
 
 /// A text of the user's, for a page: neither markup nor, unseen, anything else.
 pub(super) struct Html<'a>(pub(super) &'a str);
@@ -20,12 +20,6 @@ pub(super) struct Percent(pub(super) f64);
 
 /// So many of something: `1 item`, `2 items`.
 pub(super) struct Many(pub(super) u64, pub(super) &'static str);
-
-impl fmt::Display for Plain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| write_seen(f, c))
-    }
-}
 
 impl fmt::Display for Html<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -114,32 +108,9 @@ pub(super) fn clipped(text: &str, most: usize) -> String {
     }
 }
 
-fn write_seen(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
-    match c {
-        '\n' | '\r' | '\t' => write!(f, "{}", c.escape_default()),
-        c if is_acted_upon(c) => write!(f, "{}", c.escape_unicode()),
-        c => f.write_char(c),
-    }
-}
-
-/// Whether a terminal or a page does something for this character other than to draw it: control
-/// characters, and those that turn or hide the text around them.
-fn is_acted_upon(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
-        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
-        || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_terminal_sees_nothing_to_act_upon() {
-        let text = "\u{1b}[2Jä\n\u{202e}gpj.exe\u{7}\0";
-        assert_eq!(Plain(text).to_string(), r"\u{1b}[2Jä\n\u{202e}gpj.exe\u{7}\u{0}");
-    }
 
     #[test]
     fn a_page_sees_no_markup() {

@@ -22,6 +22,9 @@ pub struct Timeline {
 }
 
 /// How many items were consumed when.
+///
+/// They are counted every 50 ms, and so many are taken to be spread evenly over that time; a bin is no
+/// narrower than 67 ms.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]

@@ -53,6 +53,17 @@ fn keys_are_case_sensitive() {
 }
 
 #[test]
+fn a_key_that_is_misspelt_is_named() {
+    let mut cfg = yaml("{data: {path: x}, modes: [1]}");
+    cfg.apply("modle.lr=0.5").unwrap();
+    let says = r#""model.lr" is missing from the configuration, which has "modle.lr""#;
+    check_error(cfg.get::<f64>("model.lr"), says);
+    let says = r#""Data" is missing from the configuration, which has "data""#;
+    check_error(cfg.get::<CfgNode>("Data"), says);
+    check_error(cfg.get::<u8>("momentum"), "\"momentum\" is missing from the configuration");
+}
+
+#[test]
 fn get_of_an_absent_path() {
     let cfg = yaml("a: {b: 1}");
     check_error(cfg.get::<u32>("a.c"), "\"a.c\" is missing from the configuration");

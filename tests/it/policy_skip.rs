@@ -236,9 +236,10 @@ fn too_many_failures_end_the_run(order: Order) {
     // Judged at a failure. In order of completion many good items may come before that.
     assert!(items == 100 || (order == Order::Completion && items > 100), "{items}");
     let error = pool.run(0..12).unwrap_err();
-    assert_eq!(error.to_string(), "too many failures: 4 of 12 items", "judged at the end");
+    let says = "too many failures: 4 of 12 items, and at most 20 % may fail";
+    assert_eq!(error.to_string(), says, "judged at the end");
     let last = pool.stream(0..12).last().unwrap().unwrap_err();
-    assert_eq!(last.to_string(), "too many failures: 4 of 12 items");
+    assert_eq!(last.to_string(), says);
     assert!(pool.run([]).unwrap().is_empty());
 }
 
@@ -292,6 +293,28 @@ fn a_rule_that_panics_stops_the_run() {
     let builder = Pool::builder(fails_at_thirds()).devices(2).classify(|_| panic!("no idea"));
     let error = no_hang(move || builder.build().unwrap().run(1..9).unwrap_err());
     assert_eq!(error.item(), Some(2), "with the error that it was asked about");
+    assert!(error.is_panic() && error.hook() == Some(Hook::ProducerWork), "{error:#}");
+    let text = format!("{error:#}");
+    assert!(
+        text.starts_with("classifying an error panicked with \"no idea\": producer_work"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_rule_that_panics_at_a_batch_or_an_input_is_told_of() {
+    let squares =
+        || map(|_| Ok(()), |_, (), x: u64| if x == 3 { Err("bad".into()) } else { Ok(x) });
+    let builder = move || Pool::builder(squares()).devices(1).classify(|_| panic!("no idea"));
+    let of_batch =
+        no_hang(move || builder().batch(Batch::of(2)).build().unwrap().run(0..8).unwrap_err());
+    let inputs = (0..8).map(|x| if x == 2 { Err("no such file") } else { Ok(x) });
+    let of_input = no_hang(move || builder().build().unwrap().try_run(inputs).unwrap_err());
+    assert_eq!((of_batch.item(), of_input.item()), (Some(3), Some(2)));
+    assert!(of_input.is_input());
+    for error in [of_batch, of_input] {
+        assert!(format!("{error:#}").contains("no idea"), "{error:#}");
+    }
 }
 
 fn a_consumer_that_is_told_may_fail_or_stop(order: Order) {

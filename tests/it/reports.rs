@@ -9,7 +9,7 @@ use gangline::{
     UnorderedRunner, map,
 };
 
-use crate::support::no_hang;
+use crate::support::{Gate, no_hang};
 
 #[test]
 fn ag1_four_tasks_with_names_of_which_one_fails() {
@@ -140,7 +140,61 @@ fn a_report_tells_of_a_producer_that_was_fenced_off() {
             assert!(reason.contains("no memory"), "{reason}");
             assert_eq!(report.producers[1].items, 20);
             assert!(report.to_string().contains("no memory"), "{report}");
+            assert!(!report.to_string().contains("fenced"), "nobody asked for that: {report}");
         }
+    });
+}
+
+#[test]
+fn a_producer_that_was_written_off_is_not_called_fenced_and_said_to_be_so_once() {
+    no_hang(|| {
+        let gate = Arc::new(Gate::new());
+        let stuck = gate.clone();
+        let work = map(
+            |_| Ok(()),
+            move |_, (), x: u64| {
+                if x == 5 {
+                    stuck.pass();
+                }
+                Ok(x)
+            },
+        );
+        let mut runner = OrderedRunner::builder(work)
+            .devices(2)
+            .item_limit(Duration::from_millis(60))
+            .on_error(OnError::Skip)
+            .build()
+            .unwrap();
+        let (outputs, report) = runner.run_with_report(0..50);
+        assert_eq!(outputs.unwrap().len(), 49);
+        let lost = report.producers.iter().position(|producer| producer.left_behind).unwrap();
+        let says =
+            format!("producer {lost} (cpu) was written off with its thread when item 5 failed");
+        for text in [report.to_string(), report.to_html()] {
+            assert!(text.contains(&says) && !text.contains("fenced"), "{text}");
+            assert!(text.matches("took longer than 60 ms").count() <= 1, "{text}");
+        }
+        gate.open();
+    });
+}
+
+#[test]
+fn a_runner_that_never_ran_is_not_in_progress() {
+    let runner = OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 1).unwrap();
+    assert_eq!(runner.report().to_string(), "no run yet\n");
+    let page = runner.report().to_html();
+    assert!(page.contains("No run yet") && !page.contains("in progress"), "{page}");
+}
+
+#[test]
+fn a_run_that_was_finished_before_it_read_anything_had_something_to_do() {
+    no_hang(|| {
+        let mut runner = OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 1).unwrap();
+        runner.cancel_token().finish();
+        let (outputs, report) = runner.run_with_report(0..5);
+        assert!(outputs.unwrap().is_empty());
+        let says = "No item was read: the run was ended before, with 5 items unread.";
+        assert_eq!(report.conclusion, says);
     });
 }
 

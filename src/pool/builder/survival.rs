@@ -135,7 +135,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// The run then ends with [`Error::TooManyFailures`]. It says nothing about errors that are not
     /// [skipped](Builder::on_error), of which the first ends the run.
     ///
-    /// A share that is not between 0 and 1 is refused by [`build`](Builder::build).
+    /// A share that is not between 0 and 1 is refused by [`build`](Builder::build), and so is this where no item is
+    /// ever left out: without [`OnError::Skip`] and without [`classify`](Builder::classify).
     pub fn max_failures(mut self, most: impl Into<MaxFailures>) -> Self {
         self.policy.max_failures = Some(most.into());
         self
@@ -352,6 +353,9 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     pub(super) fn check_survival(&self, producers: usize) -> Result<(), Error> {
         if let Some(share) = self.policy.max_failures.and_then(|most| most.bad_share()) {
             return Err(Error::Share { share });
+        }
+        if self.policy.max_failures.is_some() && !self.policy.may_skip() {
+            return Err(Error::NoneSkipped {});
         }
         if self.policy.fence_after == Some(0) {
             return Err(Error::FenceAfter {});

@@ -1,0 +1,51 @@
+//! Which key was probably meant by one that is not there.
+
+use config::{Value, ValueKind};
+
+use super::tree::join;
+
+/// The path in the tree that differs from this one in a few letters, if there is one: the nearest.
+pub(super) fn near(root: &Value, path: &str) -> Option<String> {
+    let most = path.chars().count() / 4;
+    let mut paths = Vec::new();
+    collect(root, "", &mut paths);
+    let near = paths.into_iter().filter(|other| other.len().abs_diff(path.len()) <= 4 * most);
+    let measured = near.map(|other| (distance(path, &other), other));
+    let (_, nearest) = measured.filter(|(letters, _)| (1..=most).contains(letters)).min()?;
+    Some(nearest)
+}
+
+fn collect(value: &Value, path: &str, paths: &mut Vec<String>) {
+    let ValueKind::Table(table) = &value.kind else { return };
+    for (key, value) in table {
+        let path = join(path, key);
+        collect(value, &path, paths);
+        paths.push(path);
+    }
+}
+
+/// In how many letters two texts differ: put in, left out, or another.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, &b) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::distance;
+
+    #[test]
+    fn a_letter_is_put_in_left_out_or_another() {
+        let from_exponent = ["exponent", "exponnt", "exponnent", "eXponent", "xponents", ""];
+        assert_eq!(from_exponent.map(|other| distance("exponent", other)), [0, 1, 1, 1, 2, 8]);
+    }
+}

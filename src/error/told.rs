@@ -1,0 +1,42 @@
+//! How errors are shown to whoever lets them out of `main`.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::plain::PlainLines;
+
+/// Writes an error and its causes.
+pub(crate) fn write_told(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
+    write!(f, "{}", PlainLines(&error.to_string()))?;
+    write_causes(f, error)
+}
+
+/// Writes the causes of an error behind its own text.
+pub(super) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        // Many errors have their cause in their own text too.
+        if !said.ends_with(&text) {
+            write!(f, ": {}", PlainLines(&text))?;
+        }
+        said = text;
+        cause = error.source();
+    }
+    Ok(())
+}
+
+/// Has `Debug` of an error show its text and those of its causes, which is what a `main` that returns it
+/// prints.
+macro_rules! debug_is_told {
+    ($error:ty) => {
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $crate::error::write_told(f, self)
+            }
+        }
+    };
+}
+
+pub(crate) use debug_is_told;

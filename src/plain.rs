@@ -1,0 +1,61 @@
+//! Texts of others, written so that a terminal only draws them.
+
+use std::fmt::{self, Write as _};
+
+/// A text on one line, with what a terminal would act upon written out.
+pub(crate) struct Plain<'a>(pub(crate) &'a str);
+
+/// The same, on as many lines as it has: the messages of panics are laid out.
+pub(crate) struct PlainLines<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Plain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| write_seen(f, c))
+    }
+}
+
+impl fmt::Display for PlainLines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '\n' | '\t' => f.write_char(c),
+            c => write_seen(f, c),
+        })
+    }
+}
+
+/// Writes a character, or what it is where a terminal would do something else than to draw it.
+pub(crate) fn write_seen(f: &mut impl fmt::Write, c: char) -> fmt::Result {
+    match c {
+        '\n' | '\r' | '\t' => write!(f, "{}", c.escape_default()),
+        c if is_acted_upon(c) => write!(f, "{}", c.escape_unicode()),
+        c => f.write_char(c),
+    }
+}
+
+/// Whether a terminal or a page does something for this character other than to draw it: control
+/// characters, and those that turn or hide the text around them.
+pub(crate) fn is_acted_upon(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
+        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_sees_nothing_to_act_upon() {
+        let text = "\u{1b}[2Jä\n\u{202e}gpj.exe\u{7}\0";
+        assert_eq!(Plain(text).to_string(), r"\u{1b}[2Jä\n\u{202e}gpj.exe\u{7}\u{0}");
+    }
+
+    #[test]
+    fn lines_stay_lines() {
+        assert_eq!(
+            PlainLines("left: 1\n\tright: 2\r\u{1b}").to_string(),
+            "left: 1\n\tright: 2\\r\\u{1b}"
+        );
+    }
+}
