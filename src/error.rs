@@ -314,6 +314,17 @@ impl Error {
     }
 
     /// Where the key of the one item is that failed, if there is a place for it.
+    /// The same of these items alone: with the others it was no failure.
+    pub(crate) fn of_items(mut self, items: &[u64]) -> Self {
+        if let Error::HookFailed { site, .. }
+        | Error::HookPanicked { site, .. }
+        | Error::TimedOut { site, .. } = &mut self
+        {
+            site.items = items.to_vec();
+        }
+        self
+    }
+
     pub(crate) fn key_mut(&mut self) -> Option<&mut Option<Arc<str>>> {
         match self {
             Error::TooLarge { key, .. }

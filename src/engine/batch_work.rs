@@ -446,6 +446,7 @@ impl<R: Runner> Producer<R> {
             drop_quietly(error);
             return;
         }
+        let error = error.of_items(&items);
         for (seq, fault) in run.fail_together(&items, error, worker, trial, &mut copies) {
             gatherer.deliver(seq, Err(fault));
         }

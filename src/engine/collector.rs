@@ -247,6 +247,7 @@ impl<T> Collector<T> {
         let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));
         let more = self.window.grow(self.consumed - consumed, now - since);
         self.quarter = self.window.quarter();
+        self.looked = (self.consumed, now);
         more
     }
 

@@ -153,16 +153,16 @@ impl<I> Post<I> {
         })
     }
 
-    /// Another producer was done with an item first. Whether this one works on it, and on nothing else that nobody
-    /// is done with.
-    pub(crate) fn has_lost(&self, seq: u64, is_won: impl Fn(u64) -> bool) -> bool {
-        let held = lock(&self.held);
-        let call = held.as_ref().filter(|call| call.may_be_raced_for(seq));
-        let has_lost = call.is_some_and(|call| call.items.iter().all(|&item| is_won(item)));
-        if has_lost {
-            self.left.store(self.calls.load(Ordering::Relaxed), Ordering::Relaxed);
+    /// Another producer was done with an item first. What this one has put off for its call, if it works on that item,
+    /// and on nothing else that nobody is done with.
+    pub(crate) fn lose(&self, seq: u64, is_won: impl Fn(u64) -> bool) -> Option<Vec<Part<I>>> {
+        let mut held = lock(&self.held);
+        let call = held.as_mut().filter(|call| call.may_be_raced_for(seq))?;
+        if !call.items.iter().all(|&item| is_won(item)) {
+            return None;
         }
-        has_lost
+        self.left.store(self.calls.load(Ordering::Relaxed), Ordering::Relaxed);
+        Some(std::mem::take(&mut call.rest))
     }
 
     /// Whether the producer is in a call that nobody waits for.

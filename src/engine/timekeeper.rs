@@ -139,7 +139,7 @@ impl<R: Runner> Watch<R> {
             }
         };
         match counts {
-            true => Some(error),
+            true => Some(self.run.named(error.of_items(&call.items))),
             false => {
                 drop_quietly(error);
                 None

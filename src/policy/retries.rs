@@ -83,8 +83,10 @@ impl<I> Retries<I> {
         Retries { waiting: BTreeMap::new() }
     }
 
-    pub(crate) fn put(&mut self, seq: u64, retry: Retry<I>) {
-        self.waiting.insert(seq, retry);
+    /// What was there for that item before, which two producers may have been at.
+    #[must_use]
+    pub(crate) fn put(&mut self, seq: u64, retry: Retry<I>) -> Option<Retry<I>> {
+        self.waiting.insert(seq, retry)
     }
 
     /// What `worker` may try again: of what is due the first in order. An item goes to another producer
@@ -138,9 +140,9 @@ mod tests {
         let mut roster = Roster::new(3, None, []);
         let mut retries = Retries::new();
         assert_eq!(retries.turn(&roster, 0, now), Turn::Nothing);
-        retries.put(7, retry(now, 1));
-        retries.put(3, retry(later, 1));
-        retries.put(5, retry(now, 0));
+        assert!(retries.put(7, retry(now, 1)).is_none());
+        assert!(retries.put(3, retry(later, 1)).is_none());
+        assert!(retries.put(5, retry(now, 0)).is_none());
         assert_eq!(retries.turn(&roster, 2, now), Turn::Now(5));
         assert_eq!(retries.turn(&roster, 0, now), Turn::Now(7));
         assert_eq!(retries.turn(&roster, 0, later), Turn::Now(3));

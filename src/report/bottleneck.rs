@@ -111,9 +111,11 @@ impl Shares {
     fn bottleneck(&self) -> Bottleneck {
         let (busiest, share) = self.parts()[0];
         let is_held_up = self.held_up >= WORTH_A_WORD;
+        let is_backing_off =
+            self.backing_off >= WORTH_A_WORD && self.backing_off >= self.starved / 2.0;
         match () {
             () if share >= MOST => busiest,
-            () if self.backing_off >= WORTH_A_WORD => Bottleneck::Backoff,
+            () if is_backing_off => Bottleneck::Backoff,
             () if is_held_up && self.stalled >= self.full / 2.0 => Bottleneck::Head,
             () if is_held_up && self.consumer < self.full => Bottleneck::Window,
             () if self.busiest.0 >= MOST && self.starved >= WORTH_A_WORD => Bottleneck::Uneven,

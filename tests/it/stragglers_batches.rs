@@ -9,7 +9,8 @@ use gangline::{
 };
 
 use crate::batches::Doubler;
-use crate::support::{Gate, no_hang};
+use crate::hooks::Hooks;
+use crate::support::{Counter, Gate, no_hang};
 
 type Outputs = Result<Vec<Result<u64>>>;
 
@@ -228,5 +229,143 @@ fn a_batch_that_has_lost_and_is_left_behind_fails_no_item() {
         assert!(matches!(error, Error::TooFewProducers { here: 1, source: None, .. }), "{error:#}");
         assert_eq!(pool.account().failed, 0, "the other was done with them");
         gate.open();
+    });
+}
+
+/// Two producers at the batch [0, 1]: what the slow one does with it when the helper, which was done with item 0 and
+/// could not do item 1, has returned.
+fn partly_won<F>(slow: F) -> Doubler
+where
+    F: Fn(&mut Vec<u64>) -> Outputs + Send + Sync + 'static,
+{
+    let (first, gate) = (OnceLock::new(), Gate::new());
+    let is_won = Gate::new();
+    Doubler::new(move |cx, inputs| {
+        if first.set(cx.worker()).is_ok() {
+            gate.pass();
+            return slow(inputs);
+        }
+        match inputs.contains(&0) {
+            true => {
+                gate.open();
+                Ok(inputs.iter().map(|&x| if x == 0 { Ok(0) } else { Err("no".into()) }).collect())
+            }
+            false => {
+                is_won.open();
+                doubled(inputs)
+            }
+        }
+    })
+}
+
+#[test]
+fn a_batch_that_fails_when_some_of_it_is_won_names_the_rest_alone() {
+    no_hang(|| {
+        for on_error in [OnError::Skip, OnError::Stop] {
+            let doubler = partly_won(|inputs| {
+                // The helper delivers what it came to.
+                std::thread::sleep(Duration::from_millis(100));
+                inputs.clear();
+                Err("it fails".into())
+            });
+            let builder = builder(doubler, Order::Input).batch(Batch::of(2)).window(4);
+            let mut pool =
+                builder.on_error(on_error).key(|x: &u64| format!("key {x}")).build().unwrap();
+            let (result, report) = pool.run_with_report(0..2);
+            assert_eq!((report.account.ok, report.account.failed), (1, 1));
+            let failure = &report.failures[0];
+            assert_eq!((failure.item, failure.key.as_deref()), (Some(1), Some("key 1")));
+            assert_eq!(result.is_ok(), on_error == OnError::Skip);
+        }
+    });
+}
+
+#[test]
+fn a_batch_that_takes_too_long_when_some_of_it_is_won_names_the_rest_alone() {
+    no_hang(|| {
+        let stuck = Arc::new(Gate::new());
+        let until = stuck.clone();
+        let doubler = partly_won(move |inputs| {
+            until.pass();
+            doubled(inputs)
+        });
+        let builder = builder(doubler, Order::Input).batch(Batch::of(2)).window(4);
+        let limit = Duration::from_millis(250);
+        let mut pool = builder.on_error(OnError::Stop).item_limit(limit).build().unwrap();
+        let error = pool.run(0..2).unwrap_err();
+        assert_eq!((error.is_timeout(), error.item()), (true, Some(1)), "{error:#}");
+        assert_eq!((pool.account().ok, pool.account().failed), (1, 1));
+        stuck.open();
+    });
+}
+
+#[test]
+fn what_was_put_off_for_a_call_that_has_lost_is_not_waited_for() {
+    no_hang(|| {
+        let (slow, stuck) = (OnceLock::new(), Arc::new(Gate::new()));
+        let (helps, is_in_part, until) = (Gate::new(), Gate::new(), stuck.clone());
+        let doubler = Doubler::new(move |cx, inputs| {
+            let _ = slow.set(cx.worker());
+            let is_slow = slow.get() == Some(&cx.worker());
+            match (is_slow, &inputs[..]) {
+                (true, [0, 1]) => helps.pass(),
+                (false, [0, 1]) => helps.open(),
+                (true, [0]) => {
+                    is_in_part.open();
+                    until.pass();
+                    return doubled(inputs);
+                }
+                (false, [0]) => {
+                    is_in_part.pass();
+                    return doubled(inputs);
+                }
+                _ => {}
+            }
+            Err("item 1 is nobody's".into())
+        });
+        let builder = builder(doubler, Order::Input).devices(3).batch(Batch::of(2)).window(4);
+        let mut pool = builder.build().unwrap();
+        assert_eq!(pool.run(0..2).unwrap(), [0], "while the slow one is stuck");
+        assert_eq!(pool.account().failed, 1);
+        stuck.open();
+    });
+}
+
+#[test]
+fn an_item_that_both_producers_have_handed_on_is_tried_and_counts() {
+    no_hang(|| {
+        let (inits, starts) = ([const { AtomicU64::new(0) }; 3], [const { AtomicU64::new(0) }; 3]);
+        let (is_first, helps, gone) = (OnceLock::new(), Gate::new(), Arc::new(Counter::new()));
+        let are_gone = gone.clone();
+        let hooks = Hooks::new()
+            .init(move |cx| match inits[cx.worker()].fetch_add(1, SeqCst) {
+                0 => Ok(()),
+                _ => {
+                    gone.add(1);
+                    Err("the device is gone".into())
+                }
+            })
+            .work(move |cx, x| match x {
+                0 => {
+                    assert_eq!(starts[cx.worker()].fetch_add(1, SeqCst), 0, "by itself it panics");
+                    match is_first.set(cx.worker()) {
+                        Ok(()) => helps.pass(),
+                        Err(_) => helps.open(),
+                    }
+                    Err("as a whole".into())
+                }
+                1 => Err("bad".into()),
+                2 => {
+                    // Until both have handed item 1 on.
+                    are_gone.reach(2);
+                    std::thread::sleep(Duration::from_millis(100));
+                    Ok(x)
+                }
+                _ => Ok(x),
+            });
+        let builder = Pool::builder(hooks).devices(3).window(6).batch(Batch::of(2));
+        let mut pool = builder.on_error(OnError::Skip).idempotent().build().unwrap();
+        assert_eq!(pool.run(0..4).unwrap(), [2, 3]);
+        assert_eq!(pool.account().failed, 2);
     });
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Exchange, Gathered};
 use crate::engine::batch_work::Part;
+use crate::engine::losses::in_vain;
 use crate::engine::post::Loan;
 use crate::error::Error;
 use crate::policy::{Retry, Trial, Turn, copy_after};
@@ -188,25 +189,26 @@ impl<I, T> Exchange<I, T> {
                 race.state = State::Failed(error, copy);
                 Finish::Nothing(None, None)
             }
-            (State::Failed(error, other), Ok(output)) => {
-                // Nobody asks why the other did not.
-                let finish = Finish::Counts(Ok(output), copy.or(other));
-                race.state = State::Failed(error, None);
-                finish
-            }
-            (State::Failed(error, other), Err(last)) => {
-                race.state = State::Failed(error, None);
-                Finish::Counts(Err(last), copy.or(other))
+            // Nobody asks why the other did not. What is not needed is dropped with the race, under no lock.
+            (State::Failed(error, other), came) => {
+                let (copy, spare) = match copy {
+                    None => (other, None),
+                    copy => (copy, other),
+                };
+                race.state = State::Failed(error, spare);
+                Finish::Counts(came, copy)
             }
         };
         // Under the lock of the races: nobody is away after its return, which takes that lock too.
         let came_back = lock(&self.trials).roster.come_back(worker);
-        let has_sent_away = is_first && self.send_away(&races, seq, worker);
+        let put_off = if is_first { self.send_away(&races, seq, worker) } else { vec![] };
         if let (Some(since), Finish::Counts(..)) = (since, &finish) {
             races.note(now() - since);
         }
         let over = if is_last { races.open.remove(&seq) } else { None };
         drop(races);
+        let has_sent_away = !put_off.is_empty();
+        put_off.into_iter().for_each(|rest| self.pass_on(rest));
         if came_back || has_sent_away {
             self.look_again();
         }
@@ -218,12 +220,28 @@ impl<I, T> Exchange<I, T> {
         finish
     }
 
-    /// Tells the other that is at the item that it has lost, unless it is at more that nobody is done with. Whether
-    /// there is such a one.
-    fn send_away(&self, races: &Races<I>, seq: u64, worker: usize) -> bool {
+    /// Both that were at the item have handed it on, so that it waits to be tried once, and not twice: what that comes
+    /// to counts.
+    pub(super) fn leave_to_the_other(&self, seq: u64) {
+        let mut races = lock(&self.races);
+        if let Some(race) = races.open.get_mut(&seq)
+            && let State::Open = race.state
+        {
+            race.unfinished -= 1;
+            race.state = State::Failed(in_vain(), None);
+        }
+    }
+
+    /// Tells the other that is at the item that it has lost, unless it is at more that nobody is done with. What such
+    /// a one has put off for that.
+    fn send_away(&self, races: &Races<I>, seq: u64, worker: usize) -> Vec<Vec<Part<I>>> {
         let others = self.posts.iter().flatten().enumerate().filter(|(other, _)| *other != worker);
-        let losers = others.filter(|(_, post)| post.has_lost(seq, |item| races.is_won(item)));
-        losers.map(|(loser, _)| lock(&self.trials).roster.leave(loser)).count() > 0
+        let losers = others.filter_map(|(loser, post)| {
+            let rest = post.lose(seq, |item| races.is_won(item))?;
+            lock(&self.trials).roster.leave(loser);
+            Some(rest)
+        });
+        losers.collect()
     }
 }
 

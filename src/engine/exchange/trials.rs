@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::{Exchange, Gathered};
+use crate::engine::call::drop_quietly;
 use crate::policy::{Fault, Retries, Retry, Roster, Trial, Turn};
 use crate::sync::atomic::Ordering;
 use crate::sync::{lock, now};
@@ -29,9 +30,13 @@ impl<I, T> Exchange<I, T> {
     /// The item is tried again, by whoever finds it.
     pub(crate) fn retry_later(&self, seq: u64, retry: Retry<I>) {
         let mut trials = lock(&self.trials);
-        trials.retries.put(seq, retry);
+        let displaced = trials.retries.put(seq, retry);
         self.retrying.store(trials.retries.len(), Ordering::Release);
         drop(trials);
+        if let Some(Retry { input, .. }) = displaced {
+            self.leave_to_the_other(seq);
+            drop_quietly(input);
+        }
         // All: it may not be for the one that would wake up, and who sleeps has to know for how long.
         self.look_again();
     }
