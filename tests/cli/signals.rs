@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
@@ -335,6 +337,31 @@ fn a_run_that_was_interrupted_is_written_down() {
     // And is gone on with.
     let rest = "begin 3\nend 3\nbegin 4\nend 4\nbegin 5\nend 5\nbegin 6\nend 6\n";
     place.run_typed(&format!("--resume {records} {JOBS}")).check(0, rest);
+}
+
+/// While it begins, works, ends, or writes what it has to write at its end.
+#[test]
+fn whenever_an_interrupt_comes_nothing_is_lost_and_nothing_is_torn() {
+    let line = "--joblog log --journal j --report r.json -j2 -- echo ::: 1 2 3 4 5 6 7 8";
+    for moment in 0..40 {
+        let place = Place::new();
+        let running = place.start_typed(line);
+        thread::sleep(Duration::from_micros(700) * moment);
+        running.send(Signal::INT);
+        let first = running.ran();
+        let is_known =
+            matches!((first.code, first.signal), (Some(0 | 130), None) | (None, Some(2)));
+        assert!(is_known, "{moment}: {first:?}");
+        if place.path("r.json").exists() {
+            serde_json::from_str::<serde_json::Value>(&place.read("r.json")).unwrap();
+        }
+        place.check_no_process_is_left();
+        let rest = place.run_typed(&format!("--resume {line}"));
+        let all = first.stdout + &rest.stdout;
+        assert_eq!((rest.code, &*all), (Some(0), "1\n2\n3\n4\n5\n6\n7\n8\n"), "{moment}");
+        let left: Vec<_> = place.names(".").into_iter().filter(|name| name != "tmp").collect();
+        assert_eq!(left, ["j", "log", "r.json"], "{moment}");
+    }
 }
 
 /// Starts the program with signals that are ignored from the beginning.
