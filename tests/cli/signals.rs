@@ -346,7 +346,7 @@ fn whenever_an_interrupt_comes_nothing_is_lost_and_nothing_is_torn() {
     for moment in 0..40 {
         let place = Place::new();
         let running = place.start_typed(line);
-        thread::sleep(Duration::from_micros(700) * moment);
+        thread::sleep(Duration::from_millis(3) * moment);
         running.send(Signal::INT);
         let first = running.ran();
         let is_known =
