@@ -28,6 +28,8 @@ pub(super) struct Lane {
     pub(super) failed: u64,
     pub(super) fenced: Option<Arc<str>>,
     pub(super) is_left_behind: bool,
+    /// When nobody waited any more for what it had in hand, until that was measured.
+    pub(super) cut_off_at: Option<u64>,
     /// Made with the first attempt that is measured: there may be many producers.
     pub(super) latency: Option<Distribution>,
     in_hand: VecDeque<Work>,
@@ -85,10 +87,12 @@ impl Lane {
         Some((&self.in_hand, first.start.max(self.busy_until)))
     }
 
-    /// What it is at work on, as if that ended now.
-    pub(super) fn cut_off(&self) -> Vec<Work> {
+    /// What it was at work on when it was cut off, and when that was: once.
+    pub(super) fn cut_off(&mut self) -> Option<(Vec<Work>, u64)> {
+        let at = self.cut_off_at.take()?;
         let in_hand = self.open().into_iter().flat_map(|(works, _)| works);
-        in_hand.map(|work| Work { together: self.batch, ..work.clone() }).collect()
+        let in_hand = in_hand.filter(|work| work.start <= at);
+        Some((in_hand.map(|work| Work { together: self.batch, ..work.clone() }).collect(), at))
     }
 
     pub(super) fn key(&self, item: u64) -> Option<&Arc<str>> {
