@@ -313,7 +313,6 @@ impl Error {
         }
     }
 
-    /// Where the key of the one item is that failed, if there is a place for it.
     /// The same of these items alone: with the others it was no failure.
     pub(crate) fn of_items(mut self, items: &[u64]) -> Self {
         if let Error::HookFailed { site, .. }
@@ -325,6 +324,7 @@ impl Error {
         self
     }
 
+    /// Where the key of the one item is that failed, if there is a place for it.
     pub(crate) fn key_mut(&mut self) -> Option<&mut Option<Arc<str>>> {
         match self {
             Error::TooLarge { key, .. }

@@ -59,6 +59,17 @@ impl<I> Races<I> {
         self.took.checked_div(self.calls)
     }
 
+    /// Both that were at the item have handed it on, so that it waits to be tried once, and not twice: what that comes
+    /// to counts.
+    pub(super) fn leave_to_the_other(&mut self, seq: u64) {
+        if let Some(race) = self.open.get_mut(&seq)
+            && let State::Open = race.state
+        {
+            race.unfinished -= 1;
+            race.state = State::Failed(in_vain(), None);
+        }
+    }
+
     fn is_won(&self, seq: u64) -> bool {
         self.open.get(&seq).is_some_and(|race| matches!(race.state, State::Won))
     }
@@ -218,18 +229,6 @@ impl<I, T> Exchange<I, T> {
         // The error of the one that failed is the user's, and dropped under no lock.
         drop_errors(over);
         finish
-    }
-
-    /// Both that were at the item have handed it on, so that it waits to be tried once, and not twice: what that comes
-    /// to counts.
-    pub(super) fn leave_to_the_other(&self, seq: u64) {
-        let mut races = lock(&self.races);
-        if let Some(race) = races.open.get_mut(&seq)
-            && let State::Open = race.state
-        {
-            race.unfinished -= 1;
-            race.state = State::Failed(in_vain(), None);
-        }
     }
 
     /// Tells the other that is at the item that it has lost, unless it is at more that nobody is done with. What such

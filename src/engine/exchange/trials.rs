@@ -29,14 +29,18 @@ pub(crate) enum Standing {
 impl<I, T> Exchange<I, T> {
     /// The item is tried again, by whoever finds it.
     pub(crate) fn retry_later(&self, seq: u64, retry: Retry<I>) {
+        // Until the race knows of it: who takes the item meanwhile could fail it as the first of two, where nobody
+        // else comes.
+        let mut races = self.has_races().then(|| lock(&self.races));
         let mut trials = lock(&self.trials);
         let displaced = trials.retries.put(seq, retry);
         self.retrying.store(trials.retries.len(), Ordering::Release);
         drop(trials);
-        if let Some(Retry { input, .. }) = displaced {
-            self.leave_to_the_other(seq);
-            drop_quietly(input);
+        if let (Some(races), Some(_)) = (&mut races, &displaced) {
+            races.leave_to_the_other(seq);
         }
+        drop(races);
+        drop_quietly(displaced.map(|displaced| displaced.input));
         // All: it may not be for the one that would wake up, and who sleeps has to know for how long.
         self.look_again();
     }
