@@ -196,8 +196,17 @@ impl<R: Runner> Run<R> {
     /// that as for an item.
     pub(crate) fn expect_back(&self, worker: usize) {
         let Some(post) = self.post(worker) else { return };
+        self.exchange.note_away(worker);
         let call = Call::new(Hook::ProducerWork, vec![], vec![]);
         post.begin(self.ticks_for(&call), call);
+    }
+
+    /// The producer `worker` is in no call of an earlier run. Whether it takes part: one that took too long for that is
+    /// written off.
+    pub(crate) fn come_back(&self, worker: usize) -> bool {
+        let Some(post) = self.post(worker) else { return true };
+        self.exchange.note_back(worker);
+        post.come_back()
     }
 
     /// Whether the producer `worker` is in a call for an item that another was done with first.

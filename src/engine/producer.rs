@@ -104,7 +104,7 @@ impl<R: Runner> Producer<R> {
         for Join { run, ready, attendance } in runs {
             let worker = self.station.worker;
             let Some(present) = attendance.enter(worker) else { continue };
-            if run.post(worker).is_some_and(|post| !post.come_back()) {
+            if !run.come_back(worker) {
                 break;
             }
             let bug = AbortOnUnwind(&*run);

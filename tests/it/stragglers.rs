@@ -490,3 +490,91 @@ fn runs_that_wait_for_a_producer_that_is_away_can_be_cancelled() {
         runner.close().unwrap();
     });
 }
+
+#[test]
+fn an_item_that_all_fail_slowly_is_not_tried_without_end() {
+    no_hang(|| {
+        let begun = Arc::new(Counter::new());
+        let begins = begun.clone();
+        let work = map(
+            |_| Ok(()),
+            move |_, (), x: u64| match begins.add(1) {
+                // It ends here, so that a failure is one and no hang.
+                n if n > 20 => Ok(x),
+                n if n % 2 == 1 => {
+                    begins.reach(n + 1);
+                    Err("slow".into())
+                }
+                // The helper is the one that is asked whose fault it is: it returns last.
+                _ => {
+                    std::thread::sleep(Duration::from_millis(50));
+                    Err("slower".into())
+                }
+            },
+        );
+        let mut runner = OrderedRunner::builder(work)
+            .devices(3)
+            .fence_after(3)
+            .idempotent()
+            .on_error(OnError::Skip)
+            .build()
+            .unwrap();
+        assert!(runner.run([7]).unwrap().is_empty());
+        assert!(begun.get() <= 6, "{} starts", begun.get());
+        assert_eq!(runner.account().failed, 1);
+    });
+}
+
+#[test]
+fn a_retry_does_not_wait_for_a_producer_that_is_not_back_from_an_earlier_run() {
+    no_hang(|| {
+        let gates = [Arc::new(Gate::new()), Arc::new(Gate::new())];
+        let (stuck, inits) = (gates.clone(), AtomicU64::new(0));
+        let starts = [(); 2].map(|()| AtomicU64::new(0));
+        let (fails, token) = (AtomicBool::new(true), CancelToken::new());
+        let work = map(
+            move |_| match inits.fetch_add(1, SeqCst) {
+                3 => Err("no state".into()),
+                _ => Ok(()),
+            },
+            move |_, (), x: u64| match x {
+                0 | 1 if starts[x as usize].fetch_add(1, SeqCst) == 0 => {
+                    stuck[x as usize].pass();
+                    Ok(x)
+                }
+                5 => panic!("it loses its state"),
+                7 if fails.swap(false, SeqCst) => Err("once".into()),
+                _ => Ok(x),
+            },
+        );
+        let fenced = token.clone();
+        let was_fenced = AtomicBool::new(false);
+        let mut runner = OrderedRunner::builder(work)
+            .devices(3)
+            .window(3)
+            .idempotent()
+            .retries(1)
+            .backoff(Duration::from_millis(1), Duration::from_millis(1))
+            .cancel_token(token)
+            .on_error(OnError::Skip)
+            .observer(move |_: Duration, event: &Event| {
+                // Each run tells it at its start, too.
+                let is_fenced = matches!(event, Event::ProducerFenced { .. });
+                if is_fenced && !was_fenced.swap(true, SeqCst) {
+                    fenced.cancel();
+                }
+            })
+            .build()
+            .unwrap();
+        assert!(runner.run(0..20).unwrap_err().is_cancelled());
+        // Both are away, and the third is gone. The first comes back.
+        let gate = gates[0].clone();
+        let all = runner.run(std::iter::once_with(|| {
+            gate.open();
+            7
+        }));
+        assert_eq!(all.unwrap(), [7]);
+        gates[1].open();
+        runner.close().unwrap();
+    });
+}

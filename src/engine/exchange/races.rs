@@ -101,8 +101,9 @@ impl<I, T> Exchange<I, T> {
         races.open.extend(items.iter().map(race));
         drop(races);
         self.pass_on(rest);
-        let trial =
-            Trial { tried: vec![slow], ..trial.map_or_else(Trial::default, |trial| *trial) };
+        let mut trial = trial.map_or_else(Trial::default, |trial| *trial);
+        // Beside those that have failed it: if they were forgotten, it could go round them for ever.
+        trial.note(slow);
         Some(Gathered::with_sizes(items, copies, sizes, trial))
     }
 

@@ -92,6 +92,18 @@ impl<I, T> Exchange<I, T> {
         here
     }
 
+    /// A producer is not back from an earlier run: nothing waits for it.
+    pub(crate) fn note_away(&self, worker: usize) {
+        lock(&self.trials).roster.leave(worker);
+    }
+
+    /// It is back, if it was away.
+    pub(crate) fn note_back(&self, worker: usize) {
+        if lock(&self.trials).roster.come_back(worker) {
+            self.look_again();
+        }
+    }
+
     pub(crate) fn is_here(&self, worker: usize) -> bool {
         lock(&self.trials).roster.is_here(worker)
     }
