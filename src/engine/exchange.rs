@@ -58,6 +58,7 @@ use crossbeam_utils::CachePadded;
 use super::event_count::EventCount;
 use super::outbox::{Outbox, Outcome, Results, outbox};
 use super::outlet::Outlet;
+use super::placement::Placement;
 use super::post::Post;
 use super::queue::{Receiver, queue};
 use super::timesheet::Timesheet;
@@ -131,6 +132,7 @@ pub(crate) struct Exchange<I, T> {
     /// the window is narrow.
     retrying: CachePadded<AtomicUsize>,
     pub(crate) timesheet: Timesheet,
+    placement: Placement,
     flags: CachePadded<Flags>,
     hints: CachePadded<Hints>,
 }
@@ -289,6 +291,7 @@ impl<I, T> Exchange<I, T> {
             }),
             retrying: CachePadded::new(AtomicUsize::new(0)),
             timesheet: Timesheet::new(producers),
+            placement: Placement::new(producers),
             flags: CachePadded::default(),
             hints: CachePadded::default(),
         }

@@ -1,16 +1,115 @@
-//! On which CPU a producer's thread starts.
+//! On which CPUs producers' threads are.
 //!
 //! Where there are no more CPUs than producers, the feeder and the consumer wake up on them too, now
 //! and then, and Linux may put two producers on one CPU meanwhile. It moves a thread when that wakes up
 //! or when a CPU runs out of work for long; busy producers do not sleep, and the feeder and the
 //! consumer keep their CPU from looking idle. On a virtual machine with two CPUs two producers then
-//! shared one for 100 ms and more, in about every third run that followed on the building. So there
-//! each begins on a CPU of its own. It is not bound to it, only moved there once: threads that begin
-//! apart stay apart.
+//! shared one for 100 ms and more, in about every third run that followed on the building; and with a
+//! window of 64, where the feeder and the consumer wake up all the time, in the midst of a run, at half
+//! its speed. So there each begins on a CPU of its own, and one that finds another on its CPU for long
+//! moves to one without. None is bound to a CPU: the system may move it as before.
+
+use std::time::{Duration, Instant};
+
+use crate::sync::atomic::{AtomicUsize, Ordering};
 
 pub(crate) use self::system::spread;
 
-#[cfg(target_os = "linux")]
+/// So long two producers share a CPU before one of them moves. The system often puts them together for
+/// a moment, and moving costs about 10 us. It is doubled with each move, up to `MOST_PATIENCE`: where
+/// other programs are what a producer gives way to, it would come back at once.
+const PATIENCE: Duration = Duration::from_millis(1);
+const MOST_PATIENCE: Duration = Duration::from_millis(64);
+/// A producer looks no more often than this for others on its CPU.
+const LOOKS_EVERY: Duration = Duration::from_micros(250);
+/// Where a producer is that needs no CPU.
+const NOWHERE: usize = usize::MAX;
+
+/// Where the producers of a run are, as far as they have said so: hints.
+#[derive(Debug)]
+pub(crate) struct Placement {
+    /// Read by all, and written only where it changes.
+    cpus: Box<[AtomicUsize]>,
+}
+
+impl Placement {
+    pub(crate) fn new(producers: usize) -> Self {
+        Placement { cpus: (0..producers).map(|_| AtomicUsize::new(NOWHERE)).collect() }
+    }
+
+    /// Moves this thread, the producer `worker`, when it has shared its CPU with another for long and
+    /// there is one without a producer. To be called now and then.
+    #[inline]
+    pub(crate) fn keep_apart(&self, worker: usize, stay: &mut Stay, now: Instant) {
+        if stay.is_to_look(now) {
+            self.look(worker, stay, now);
+        }
+    }
+
+    #[cold]
+    fn look(&self, worker: usize, stay: &mut Stay, now: Instant) {
+        let Some(cpu) = system::current() else { return };
+        self.note(worker, cpu);
+        let is_shared = self.others(worker).any(|other| other == cpu);
+        if stay.is_over(is_shared, now) {
+            let taken: Vec<_> = self.others(worker).collect();
+            system::move_away(&taken).into_iter().for_each(|cpu| self.note(worker, cpu));
+        }
+    }
+
+    /// The producer `worker` is about to sleep.
+    pub(crate) fn rest(&self, worker: usize) {
+        self.note(worker, NOWHERE);
+    }
+
+    fn note(&self, worker: usize, cpu: usize) {
+        let own = &self.cpus[worker];
+        if own.load(Ordering::Relaxed) != cpu {
+            own.store(cpu, Ordering::Relaxed);
+        }
+    }
+
+    /// The CPUs of the other producers.
+    fn others(&self, worker: usize) -> impl Iterator<Item = usize> {
+        let others = self.cpus.iter().enumerate().filter(move |(other, _)| *other != worker);
+        others.map(|(_, cpu)| cpu.load(Ordering::Relaxed))
+    }
+}
+
+/// How long a producer has shared its CPU with another: a decision without clocks.
+#[derive(Debug)]
+pub(crate) struct Stay {
+    looked_at: Option<Instant>,
+    shared_since: Option<Instant>,
+    patience: Duration,
+}
+
+impl Stay {
+    pub(crate) fn new() -> Self {
+        Stay { looked_at: None, shared_since: None, patience: PATIENCE }
+    }
+
+    fn is_to_look(&self, now: Instant) -> bool {
+        self.looked_at.is_none_or(|then| now - then >= LOOKS_EVERY)
+    }
+
+    /// Whether the producer is to move. To be asked at each look.
+    fn is_over(&mut self, is_shared: bool, now: Instant) -> bool {
+        self.looked_at = Some(now);
+        if !is_shared {
+            self.shared_since = None;
+            return false;
+        }
+        if now - *self.shared_since.get_or_insert(now) < self.patience {
+            return false;
+        }
+        self.shared_since = None;
+        self.patience = MOST_PATIENCE.min(2 * self.patience);
+        true
+    }
+}
+
+#[cfg(all(target_os = "linux", not(shuttle)))]
 mod system {
     use std::io;
     use std::sync::OnceLock;
@@ -38,11 +137,36 @@ mod system {
         }
         // The first goes beside the thread that happened to be here, which most likely feeds.
         let next = NEXT.get_or_init(|| AtomicUsize::new(sched_getcpu() + 1));
-        move_to_nth(&allowed, next.fetch_add(1, Ordering::Relaxed))
+        match nth(&allowed, next.fetch_add(1, Ordering::Relaxed)) {
+            Some(cpu) => move_to(cpu, &allowed),
+            None => Ok(()),
+        }
     }
 
-    fn move_to_nth(allowed: &CpuSet, place: usize) -> io::Result<()> {
-        let Some(cpu) = nth(allowed, place) else { return Ok(()) };
+    /// The CPU that this thread is on.
+    pub(super) fn current() -> Option<usize> {
+        Some(sched_getcpu())
+    }
+
+    /// Moves this thread to a CPU that it may run on and where none of the other producers is, which are
+    /// on `taken`, if there are so few that this cannot be left to the system. To which.
+    pub(super) fn move_away(taken: &[usize]) -> Option<usize> {
+        try_to_move_away(taken).unwrap_or_else(|error| {
+            tracing::debug!(%error, "a producer's thread stays where the system put it");
+            None
+        })
+    }
+
+    fn try_to_move_away(taken: &[usize]) -> io::Result<Option<usize>> {
+        let allowed = sched_getaffinity(None)?;
+        // With fewer than two more, somebody has to share with the feeder or the consumer.
+        let are_few = (allowed.count() as usize) < taken.len() + 1 + 2;
+        let free = cpus(&allowed).find(|cpu| are_few && !taken.contains(cpu));
+        free.map(|cpu| move_to(cpu, &allowed).map(|()| cpu)).transpose()
+    }
+
+    /// Moves this thread, and lets it run on all that are `allowed` from then on.
+    fn move_to(cpu: usize, allowed: &CpuSet) -> io::Result<()> {
         let mut only = CpuSet::new();
         only.set(cpu);
         sched_setaffinity(None, &only)?;
@@ -56,10 +180,13 @@ mod system {
         all
     }
 
+    fn cpus(set: &CpuSet) -> impl Iterator<Item = usize> {
+        (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu))
+    }
+
     /// Goes round the CPUs of a set.
     fn nth(set: &CpuSet, place: usize) -> Option<usize> {
-        let cpus = || (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
-        cpus().nth(place.checked_rem(cpus().count())?)
+        cpus(set).nth(place.checked_rem(cpus(set).count())?)
     }
 
     #[cfg(test)]
@@ -79,8 +206,8 @@ mod system {
         fn a_thread_that_was_moved_is_not_bound() {
             std::thread::spawn(|| {
                 let before = sched_getaffinity(None).unwrap();
-                for place in 0..3 {
-                    move_to_nth(&before, place).unwrap();
+                for cpu in cpus(&before).take(3) {
+                    move_to(cpu, &before).unwrap();
                     assert_eq!(sched_getaffinity(None).unwrap(), before);
                 }
             })
@@ -90,8 +217,61 @@ mod system {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), shuttle))]
 mod system {
     /// Other systems place threads by themselves.
     pub(crate) fn spread(_producers: usize) {}
+
+    /// Nobody is seen to share a CPU.
+    pub(super) fn current() -> Option<usize> {
+        None
+    }
+
+    pub(super) fn move_away(_taken: &[usize]) -> Option<usize> {
+        None
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    /// After how many milliseconds a producer moves that shares its CPU at these.
+    fn moves(shared: impl Fn(u64) -> bool, until: u64) -> Vec<u64> {
+        let (start, mut stay) = (Instant::now(), Stay::new());
+        let at = |ms| start + Duration::from_millis(ms);
+        (0..until).filter(|&ms| stay.is_over(shared(ms), at(ms))).collect()
+    }
+
+    #[test]
+    fn a_producer_moves_after_a_while_and_more_and_more_seldom() {
+        assert_eq!(moves(|_| true, 20), [1, 4, 9, 18]);
+        let all = moves(|_| true, 2_000);
+        let last = all.windows(2).last().expect("it moves often");
+        assert_eq!(last[1] - last[0], 65, "not seldom enough to be of no use");
+    }
+
+    #[test]
+    fn a_moment_on_one_cpu_is_no_reason_to_move() {
+        assert!(moves(|ms| ms % 2 == 0, 1_000).is_empty());
+    }
+
+    #[test]
+    fn a_producer_looks_now_and_then() {
+        let (start, mut stay) = (Instant::now(), Stay::new());
+        assert!(stay.is_to_look(start));
+        stay.is_over(false, start);
+        assert!(!stay.is_to_look(start + LOOKS_EVERY / 2));
+        assert!(stay.is_to_look(start + LOOKS_EVERY));
+    }
+
+    #[test]
+    fn one_that_sleeps_shares_its_cpu_with_nobody() {
+        let placement = Placement::new(3);
+        (0..3).for_each(|worker| placement.note(worker, 5));
+        assert_eq!(placement.others(1).collect::<Vec<_>>(), [5, 5]);
+        placement.rest(0);
+        assert_eq!(placement.others(1).collect::<Vec<_>>(), [NOWHERE, 5]);
+    }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::trials::{Standing, Suspension};
 use super::{Exchange, Gathered, LOOKS_BEFORE_SLEEP, Lane};
 use crate::engine::outbox::{Outbox, Outcome};
+use crate::engine::placement::Stay;
 use crate::engine::timesheet::{Lack, ProducerTime, Waits};
 use crate::policy::{Retry, Trial, Turn};
 use crate::sync::atomic::Ordering;
@@ -39,6 +40,7 @@ pub(crate) struct Taker<'a, I, T> {
     /// from `watched_from` on.
     seen: Vec<u64>,
     watched_from: usize,
+    stay: Stay,
     /// What is known of the item that was given out last; `None` where it is tried for the first time.
     trial: Option<Box<Trial>>,
     /// It may not be free to take what is new.
@@ -64,6 +66,7 @@ impl<'a, I, T> Taker<'a, I, T> {
             looked_at: None,
             seen: vec![u64::MAX; WATCHED.min(exchange.producers())],
             watched_from: 0,
+            stay: Stay::new(),
             trial: None,
             is_careful: false,
             came,
@@ -276,6 +279,7 @@ impl<'a, I, T> Taker<'a, I, T> {
             if let Some(item) = self.steal_from_idle_lane(now) {
                 return Some(item);
             }
+            self.keep_apart(now);
             self.adapt_take(now);
             match self.take(looks >= LOOKS_BEFORE_SLEEP) {
                 Taken::Item(item) => {
@@ -318,6 +322,16 @@ impl<'a, I, T> Taker<'a, I, T> {
         self.looked_at = Some(now);
         self.watch_next();
         None
+    }
+
+    /// Moves to a CPU without a producer, if it has shared one for long.
+    pub(super) fn keep_apart(&mut self, now: Instant) {
+        self.exchange.placement.keep_apart(self.lane, &mut self.stay, now);
+    }
+
+    /// It is about to sleep.
+    pub(super) fn rest(&self) {
+        self.exchange.placement.rest(self.lane);
     }
 
     /// Goes round all lanes: with very many producers only some are looked at each time.
@@ -379,6 +393,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         let race = self.race_turn();
         let lack = self.lack(turn);
         let is_ready = || has_news() || self.turn() != turn || self.race_turn() != race;
+        self.rest();
         match turn.or_before(race) {
             Turn::Now(_) => {}
             Turn::At(due) => {
