@@ -29,6 +29,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use crate::error::Error;
 use accelerator::Accelerator;
 use detect::Found;
+use text::Parsed;
 
 #[cfg(feature = "candle")]
 pub(crate) use candle::CandleDevices;
@@ -138,19 +139,23 @@ impl<'de> Deserialize<'de> for Device {
 /// | `cuda:0+cuda:1*2` | two producers that own both |
 /// | `cuda:0-2+cpu` | one producer that owns `cuda:0`, `cuda:1`, `cuda:2` and the CPU |
 /// | `cuda:0,cpu*2` | three producers |
+/// | `cuda:0*2\|cpu*4` | two producers on the first CUDA device; where that cannot be used, four on the CPU |
 ///
-/// `metal` is written as `cuda` is. Ranges come first, `+` next, `*` last and for the whole place,
-/// commas around all of it:
+/// `metal` is written as `cuda` is. Ranges come first, `+` next, then `*` for the whole place, then `|`,
+/// and commas around all of it:
 ///
 /// - A range, or `all`, stands for its devices in ascending order. By itself it makes one place of
 ///   each; joined by `+` to something else, all of them belong to that one place.
 /// - `cuda:all` is resolved when it is read, so the text of the value names the devices. It is an
 ///   error where there are none, never a silent `cpu`.
+/// - Devices with a `|` between them are alternatives: the first that this build can use on this machine is
+///   taken, all of what stands between two signs or none. They are resolved when they are read, too, and none
+///   being there is an error. What was not there is [told](Devices::fallbacks), never silently left out.
 /// - Names are in lower case. White space between words, numbers and signs means nothing, and
 ///   leading zeros mean nothing.
 /// - An empty text, an empty part (`cpu,`, `cpu,,cpu`), `*0`, a range that runs backwards
-///   (`cuda:3-1`), an index for the CPU (`cpu:0`), an index without its kind (`cuda:0,1`), a device to
-///   fall back to (`cuda:0|cpu`) and one that stands twice in one place (`cuda:0+cuda:0`) are errors.
+///   (`cuda:3-1`), an index for the CPU (`cpu:0`), an index without its kind (`cuda:0,1`) and a device
+///   that stands twice in one place (`cuda:0+cuda:0`) are errors, also in an alternative that is not taken.
 ///
 /// The text that a value is written as is canonical, and reads back as an equal value. It is
 /// also its form in serde.
@@ -184,6 +189,8 @@ pub struct Devices {
     // so that `cpu*65536` is one allocation and not 65,536.
     places: Vec<Place>,
     meaning: Meaning,
+    /// As in [`Parsed`].
+    fallbacks: Vec<String>,
 }
 
 /// What the devices of a list are.
@@ -263,12 +270,27 @@ impl Devices {
     /// ```
     pub fn renumber(&self) -> Devices {
         let places = self.places.iter().map(Place::renumber).collect();
-        Devices { places, meaning: self.meaning }
+        Devices { places, ..self.clone() }
     }
 
     /// Whether the devices are [only names](Devices::as_labels).
     pub fn is_labels(&self) -> bool {
         self.meaning == Meaning::Labels
+    }
+
+    /// What is used of alternatives such as `cuda:0|cpu` in the place of what is written before it, and why:
+    /// each as a sentence, and once. At most 32.
+    ///
+    /// A runner that is built logs them as warnings, and the reports of its runs have them.
+    ///
+    /// ```
+    /// let devices: gangline::Devices = "cuda:999|cpu*2".parse()?;
+    /// assert_eq!(devices.to_string(), "cpu*2");
+    /// assert_eq!(devices.fallbacks().len(), 1);
+    /// # Ok::<(), gangline::Error>(())
+    /// ```
+    pub fn fallbacks(&self) -> &[String] {
+        &self.fallbacks
     }
 
     /// How many places there are, which is how many producers a runner starts: at least one.
@@ -323,7 +345,7 @@ impl Devices {
     fn new(places: Vec<Place>) -> Result<Devices, DeviceError> {
         match places.len() {
             0 => Err(DeviceError::Empty {}),
-            1..=MAX_PLACES => Ok(Devices { places, meaning: Meaning::Real }),
+            1..=MAX_PLACES => Ok(Devices { places, meaning: Meaning::Real, fallbacks: vec![] }),
             least => Err(DeviceError::TooManyPlaces { least, most: MAX_PLACES }),
         }
     }
@@ -349,19 +371,7 @@ impl Devices {
     }
 
     fn check_against(&self, found: &dyn Fn(Accelerator) -> Found) -> Result<(), DeviceError> {
-        Accelerator::ALL.into_iter().try_for_each(|accelerator| {
-            let mut wanted = self
-                .places()
-                .flatten()
-                .copied()
-                .filter(|device| device.index_on(accelerator).is_some())
-                .peekable();
-            // The machine is asked only about what is wanted: opening a driver takes its time.
-            match wanted.peek() {
-                Some(first) => found(accelerator).check(accelerator, *first, wanted),
-                None => Ok(()),
-            }
-        })
+        detect::check_places(&self.places, found)
     }
 }
 
@@ -398,7 +408,8 @@ impl FromStr for Devices {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Ok(Self::new(text::parse_places(text, &detect::found)?)?)
+        let Parsed { places, fallbacks } = text::parse_places(text, &detect::found)?;
+        Ok(Devices { fallbacks, ..Self::new(places)? })
     }
 }
 

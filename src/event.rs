@@ -25,6 +25,8 @@ pub enum Event {
         order: Order,
         /// The places of the producers, as text, in the order of their numbers: `cuda:0+cuda:1`.
         producers: Vec<String>,
+        /// The [devices used](crate::Devices::fallbacks) in the place of others that are not there.
+        fallbacks: Vec<String>,
     },
     /// A producer's state is there. Told at the start of each run of every producer that has one, and again
     /// when one was made anew after a panic.

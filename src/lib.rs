@@ -92,7 +92,8 @@
 //! A device list is text, as users type it: `cpu*4` is four producers on the CPU, `cuda:0,cuda:1` one on
 //! each of two GPUs, `cuda:0*2` two on one GPU, `cuda:all` one on each there is, `cuda:0+cuda:1` one
 //! producer that owns both. See [`Devices`]. A device that this build or this machine does not have is an
-//! error when the runner is built, never a silent fall back to the CPU.
+//! error when the runner is built, never a silent fall back to the CPU; `cuda:0|cpu` asks for one, which is
+//! told.
 //!
 //! ```
 //! # use gangline::{OrderedRunner, map};

@@ -67,6 +67,9 @@ pub struct RunReport {
     pub bottleneck: Bottleneck,
     /// The same as a sentence, with its reasons and with what to change.
     pub conclusion: String,
+    /// The [devices used](crate::Devices::fallbacks) in the place of others that are not there, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<String>,
     /// The order in which results were consumed.
     pub order: Order,
     /// How many items the input said that it has.

@@ -5,7 +5,7 @@
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 
-use gangline::{Batch, OrderedRunner, map};
+use gangline::{Batch, Devices, OrderedRunner, map};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -58,4 +58,20 @@ fn a_batch_that_is_worked_on_one_by_one_is_told_once() {
     runner.activate().unwrap();
     runner.run(0..100).unwrap();
     assert_eq!(said(), 2);
+}
+
+#[test]
+fn a_device_that_is_fallen_back_to_is_told_once_for_each_runner_that_is_built() {
+    let log = Log::default();
+    let said = || log.0.lock().unwrap().clone();
+    tracing::subscriber::with_default(log.clone(), || {
+        let devices: Devices = "cuda:60000|cpu,cuda:60000|cpu".parse().unwrap();
+        assert!(said().is_empty(), "nobody uses it yet");
+        let runner = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+        let mut runner = OrderedRunner::builder(runner).devices(devices).build().unwrap();
+        runner.run(0..10).unwrap();
+        runner.run(0..10).unwrap();
+    });
+    let [line] = &said()[..] else { panic!("{:?}", said()) };
+    assert!(line.contains("\"cuda:60000|cpu\" came to cpu, since cuda:60000 "), "{line}");
 }

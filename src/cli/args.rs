@@ -318,6 +318,10 @@ mark for GPUs finds their ids there; to one without, CUDA_VISIBLE_DEVICES shows 
 slot alone.";
 
 fn devices(text: &str) -> Result<Devices, String> {
+    if text.contains('|') {
+        return Err("alternatives with | are for programs that use the library; name the devices, as in cuda:0-3: \
+                    `gangline devices` lists them".to_owned());
+    }
     text.parse().map_err(|error| match error {
         // It names features and methods of the library.
         Error::Devices { source: DeviceError::NotBuilt { wanted, .. } } => {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::num::NonZero;
 
 use super::inventory::{Asked, CountingOrder, Inventory, MachineGpu};
+use super::place::Place;
 use super::{Accelerator, Device, DeviceError};
 use crate::error::BoxError;
 
@@ -70,6 +71,22 @@ impl Found {
             }
         }
     }
+}
+
+/// Checks that the devices of all places are there and can be used.
+pub(super) fn check_places(
+    places: &[Place],
+    found: &dyn Fn(Accelerator) -> Found,
+) -> Result<(), DeviceError> {
+    Accelerator::ALL.into_iter().try_for_each(|accelerator| {
+        let devices = places.iter().flat_map(Place::devices).copied();
+        let mut wanted = devices.filter(|it| it.index_on(accelerator).is_some()).peekable();
+        // The machine is asked only about what is wanted: opening a driver takes its time.
+        match wanted.peek() {
+            Some(first) => found(accelerator).check(accelerator, *first, wanted),
+            None => Ok(()),
+        }
+    })
 }
 
 /// Asks the driver of one kind of device.

@@ -108,15 +108,14 @@ pub enum DeviceError {
         /// What was written.
         text: String,
     },
-    /// Devices with a `|` between them, as if one were there in case that the other is not.
-    #[error(
-        "{text:?} names a device to fall back to, and there is no falling back; name the devices to \
-         use, or take those that there are with `Devices::available`"
-    )]
+    /// None of several devices with a `|` between them can be used.
+    #[error("nothing in {text:?} can be used, also not what it names last")]
     #[non_exhaustive]
-    NoFallback {
+    NothingLeft {
         /// What was written.
         text: String,
+        /// What is wrong with the last.
+        source: Box<DeviceError>,
     },
     /// A device stands twice in one place.
     #[error("{device} stands twice in one place; for two producers on it write {device}*2")]
@@ -384,6 +383,19 @@ pub enum DeviceError {
         /// What the driver says.
         source: BoxError,
     },
+}
+
+impl DeviceError {
+    /// Whether a device is not there or cannot be used, and nothing is wrong with how it is named.
+    pub(super) fn is_absence(&self) -> bool {
+        matches!(
+            self,
+            DeviceError::NotBuilt { .. }
+                | DeviceError::Driver { .. }
+                | DeviceError::NoneFound { .. }
+                | DeviceError::Missing { .. }
+        )
+    }
 }
 
 debug_is_told!(DeviceError);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! list  = part { "," part }
-//! part  = place [ "*" number ]
+//! part  = some { "|" some }
+//! some  = place [ "*" number ]
 //! place = term { "+" term }
 //! term  = "cpu" | kind [ ":" ( number [ "-" number ] | "all" ) ]
 //! kind  = "cuda" | "metal"
@@ -15,34 +16,46 @@ use std::fmt;
 use std::iter;
 use std::ops::RangeInclusive;
 
-use super::detect::Found;
+use super::detect::{Found, check_places};
 use super::place::{MAX_DEVICES, Place};
 use super::{Accelerator, Device, DeviceError, MAX_PLACES};
+use crate::error::Error;
+
+/// A text that falls back in more ways than this was not written by hand: the first are told.
+const MAX_FALLBACKS: usize = 32;
 
 type Result<T> = std::result::Result<T, DeviceError>;
 
-/// Reads a list; `found` is asked only where the text says `all`.
-pub(super) fn parse_places(text: &str, found: &dyn Fn(Accelerator) -> Found) -> Result<Vec<Place>> {
+/// What a text comes to on this machine.
+#[derive(Debug)]
+pub(super) struct Parsed {
+    pub(super) places: Vec<Place>,
+    /// What is used in the place of something else, each as a sentence, and once.
+    pub(super) fallbacks: Vec<String>,
+}
+
+/// Reads a list; `found` is asked only where the text says `all` or `|`.
+pub(super) fn parse_places(text: &str, found: &dyn Fn(Accelerator) -> Found) -> Result<Parsed> {
     if text.trim().is_empty() {
         return Err(DeviceError::Empty {});
     }
     let reader = Reader { text, found };
-    let mut places = Vec::new();
+    let (mut places, mut fallbacks) = (Vec::new(), Vec::new());
     for part in text.split(',') {
-        let (each, count) = reader.part(part)?;
+        let (each, count) = reader.part(part, &mut fallbacks)?;
         let least = each.len().saturating_mul(count).saturating_add(places.len());
         if least > MAX_PLACES {
             return Err(DeviceError::TooManyPlaces { least, most: MAX_PLACES });
         }
         places.extend(each.into_iter().flat_map(|place| iter::repeat_n(place, count)));
     }
-    Ok(places)
+    Ok(Parsed { places, fallbacks })
 }
 
 /// Reads one device.
 pub(super) fn parse_device(text: &str) -> Result<Device> {
     let not_one = || DeviceError::NotOne { text: clip(text) };
-    if text.trim().is_empty() || text.contains([',', '+', '*']) {
+    if text.trim().is_empty() || text.contains([',', '+', '*', '|']) {
         return Err(not_one());
     }
     let reader = Reader { text, found: &|_| Found::NotBuilt };
@@ -102,8 +115,43 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The places of a part, and how often each is taken.
-    fn part(&self, part: &str) -> Result<(Vec<Place>, usize)> {
+    /// The places of a part, and how often each is taken: of the first of its alternatives that can be used.
+    fn part(&self, part: &str, fallbacks: &mut Vec<String>) -> Result<(Vec<Place>, usize)> {
+        if !part.contains('|') {
+            return self.some(part);
+        }
+        let mut missing = Vec::new();
+        let mut chosen = None;
+        // All are read, so that a mistake is one wherever it stands.
+        for text in part.split('|') {
+            match self.usable(text) {
+                Ok(some) => chosen = chosen.or(Some((text, some))),
+                Err(error) if !error.is_absence() => return Err(error),
+                Err(error) if chosen.is_none() => missing.push(error),
+                Err(_) => {}
+            }
+        }
+        let Some((text, some)) = chosen else {
+            let source = missing.pop().expect("a part that nothing is chosen of lacks all");
+            return Err(DeviceError::NothingLeft {
+                text: clip(part.trim()),
+                source: Box::new(source),
+            });
+        };
+        if !missing.is_empty() {
+            note_once(fallbacks, fallback(part.trim(), text.trim(), missing));
+        }
+        Ok(some)
+    }
+
+    /// The places of an alternative, if they can be used.
+    fn usable(&self, text: &str) -> Result<(Vec<Place>, usize)> {
+        let (places, count) = self.some(text)?;
+        check_places(&places, self.found)?;
+        Ok((places, count))
+    }
+
+    fn some(&self, part: &str) -> Result<(Vec<Place>, usize)> {
         match part.split_once('*') {
             None => Ok((self.places(part)?, 1)),
             Some((places, count)) => Ok((self.places(places)?, self.count(part, count)?)),
@@ -148,9 +196,6 @@ impl Reader<'_> {
 
     fn term(&self, text: &str) -> Result<Term> {
         let text = text.trim();
-        if text.contains('|') {
-            return Err(DeviceError::NoFallback { text: clip(text) });
-        }
         let (name, index) = match text.split_once(':') {
             Some((name, index)) => (name.trim_end(), Some(index.trim_start())),
             None => (text, None),
@@ -202,6 +247,28 @@ impl Reader<'_> {
         });
         // It is shown without quotes, so nothing in it may act on a terminal.
         clip(&terms.collect::<String>().escape_debug().to_string())
+    }
+}
+
+/// Says what is used, and why not what was preferred.
+fn fallback(part: &str, used: &str, missing: Vec<DeviceError>) -> String {
+    let reasons = missing.into_iter().map(reason).collect::<Vec<_>>().join("; ");
+    format!("{:?} came to {}, since {reasons}", clip(part), clip(used))
+}
+
+fn reason(missing: DeviceError) -> String {
+    match missing {
+        // Its text also says what to do where nothing else is there.
+        DeviceError::NotBuilt { wanted, feature } => {
+            format!("{wanted} needs a build with the feature `{feature}`")
+        }
+        missing => format!("{:#}", Error::from(missing)),
+    }
+}
+
+fn note_once(fallbacks: &mut Vec<String>, fallback: String) {
+    if fallbacks.len() < MAX_FALLBACKS && !fallbacks.contains(&fallback) {
+        fallbacks.push(fallback);
     }
 }
 
@@ -266,7 +333,10 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let places = match parse_places(text, &found) {
-            Ok(places) => places.iter().map(Place::to_string).collect::<Vec<_>>().join(" "),
+            Ok(Parsed { places, fallbacks }) => {
+                let places = places.iter().map(Place::to_string);
+                places.chain(fallbacks).collect::<Vec<_>>().join(" ")
+            }
             Err(error) => error.to_string(),
         };
         assert_eq!(places, expected, "{text:?}");
@@ -283,6 +353,50 @@ mod tests {
     #[test]
     fn all_of_nothing_is_an_error() {
         check("cpu,metal:all", "metal:all stands for no device: this machine has no metal device");
+    }
+
+    #[test]
+    fn the_first_alternative_that_is_there_is_used() {
+        check("cuda:2*2|cpu", "cuda:2 cuda:2");
+        let no_metal = "metal:0 does not exist; this machine has no metal device";
+        check("metal|cpu*2", &format!("cpu cpu \"metal|cpu*2\" came to cpu*2, since {no_metal}"));
+        check(
+            "cpu, cuda:1-3 | metal:all | cuda:1 ,cpu",
+            "cpu cuda:1 cpu \"cuda:1-3 | metal:all | cuda:1\" came to cuda:1, since cuda:3 does not \
+             exist; this machine has cuda:0 to cuda:2; metal:all stands for no device: this machine \
+             has no metal device",
+        );
+    }
+
+    #[test]
+    fn what_is_used_in_place_of_the_same_is_told_once() {
+        let parsed = parse_places("metal|cpu,metal|cpu,metal|cuda", &found).unwrap();
+        assert_eq!((parsed.places.len(), parsed.fallbacks.len()), (3, 2));
+        let text = (0..1_000).map(|n| format!("metal:{n}|cpu")).collect::<Vec<_>>().join(",");
+        assert_eq!(parse_places(&text, &found).unwrap().fallbacks.len(), MAX_FALLBACKS);
+    }
+
+    #[test]
+    fn alternatives_none_of_which_is_there_are_an_error() {
+        let error = parse_places("cpu,metal|cuda:3", &found).unwrap_err();
+        let text = "nothing in \"metal|cuda:3\" can be used, also not what it names last: cuda:3 does \
+                    not exist; this machine has cuda:0 to cuda:2";
+        assert_eq!(format!("{:#}", Error::from(error)), text);
+    }
+
+    #[test]
+    fn a_mistake_is_one_also_in_an_alternative_that_is_not_taken() {
+        check(
+            "cpu|cuda:0,1",
+            "\"1\" does not say which kind of device it is; write cpu|cuda:0,cuda:1",
+        );
+        for text in
+            ["cpu|", "|cpu", "cuda||cpu", "cpu|gpu", "cpu|cpu*0", "cpu|cuda:2-1", "cpu|cpu+cpu"]
+        {
+            let error = parse_places(text, &found).unwrap_err();
+            assert!(!error.is_absence(), "{text}: {error}");
+            assert!(!matches!(error, DeviceError::NothingLeft { .. }), "{text}: {error}");
+        }
     }
 
     #[test]

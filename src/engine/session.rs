@@ -99,6 +99,9 @@ impl<R: Runner + 'static> Engine<R> {
         observers: Mutex<Observers>,
     ) -> Result<Self, Error> {
         settings.devices.check()?;
+        for fallback in settings.devices.fallbacks() {
+            tracing::warn!("{fallback}");
+        }
         let chronicle = Arc::new(Chronicle::new(0, told.description.clone(), Detail::Run));
         let seen = settings.token.seen();
         let mut engine = Engine {

@@ -30,6 +30,7 @@ impl<R: Runner> Engine<R> {
             items: self.account.unread,
             order: self.settings.order,
             producers: (0..devices.len()).map(place).collect(),
+            fallbacks: devices.fallbacks().to_vec(),
         });
         let Some(crew) = &self.crew else { return };
         for (producer, took) in crew.inits().into_iter().enumerate() {

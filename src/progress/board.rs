@@ -51,10 +51,11 @@ impl Board {
             Event::EventsLost { .. } => {
                 self.producers.iter_mut().for_each(Watch::may_miss_events);
             }
-            Event::RunStarted { .. }
-            | Event::RunEnded { .. }
-            | Event::WindowFull { .. }
-            | Event::HeadStalled { .. } => {}
+            Event::RunStarted { fallbacks, .. } => {
+                return (!fallbacks.is_empty())
+                    .then(|| self.named(one_line(&fallbacks.join("; "))));
+            }
+            Event::RunEnded { .. } | Event::WindowFull { .. } | Event::HeadStalled { .. } => {}
             Event::ProducerReady { .. }
             | Event::ItemStarted { .. }
             | Event::ItemFinished { .. }

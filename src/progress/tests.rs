@@ -18,7 +18,7 @@ pub(super) fn ms(ms: u64) -> Duration {
 
 pub(super) fn started(items: Option<u64>, producers: &[&str]) -> Event {
     let producers = producers.iter().map(ToString::to_string).collect();
-    Event::RunStarted { items, order: Order::Input, producers }
+    Event::RunStarted { items, order: Order::Input, producers, fallbacks: vec![] }
 }
 
 pub(super) fn starts(item: u64, producer: usize, key: Option<&str>) -> Event {
@@ -314,6 +314,15 @@ fn time_alone_brings_a_line() {
         progress.tick(ms(100 * at));
     }
     assert_eq!(lines.text(), "0/2 in 5.0 s\n");
+}
+
+#[test]
+fn devices_that_are_fallen_back_to_are_told_at_once() {
+    let mut board = Board::new("", 3);
+    let fallbacks = vec!["cpu is used".to_owned(), "so is\nmetal".to_owned()];
+    let producers = vec!["cpu".to_owned()];
+    let started = Event::RunStarted { items: None, order: Order::Input, producers, fallbacks };
+    assert_eq!(board.observe(ms(0), &started).as_deref(), Some(r"cpu is used; so is\nmetal"));
 }
 
 struct Full;

@@ -68,6 +68,10 @@ fn top(report: &RunReport) -> String {
         let conclusion = with_code(&Html(&report.conclusion).to_string());
         push(&mut top, format_args!("<p class=\"conclusion\">{conclusion}</p>\n"));
     }
+    for fallback in &report.fallbacks {
+        let fallback = with_code(&Html(fallback).to_string());
+        push(&mut top, format_args!("<p class=\"conclusion\">Devices: {fallback}</p>\n"));
+    }
     if let Some(error) = &report.error {
         push(
             &mut top,

@@ -26,6 +26,7 @@ pub(crate) struct Recorder {
     description: Option<String>,
     order: Order,
     items: Option<u64>,
+    fallbacks: Vec<String>,
     /// When the last event was.
     now: Duration,
     so_far: Account,
@@ -64,6 +65,7 @@ impl Recorder {
             description,
             order: Order::default(),
             items: None,
+            fallbacks: vec![],
             now: Duration::ZERO,
             so_far: Account::default(),
             lanes: Vec::new(),
@@ -92,6 +94,7 @@ impl Recorder {
         report.description = self.description.clone();
         report.order = self.order;
         report.items = self.items;
+        report.fallbacks = self.fallbacks.clone();
         self.add_failures(&mut report);
         let (bin, mut rows) = self.consumed.clone().until(nanos(report.lasted.max(self.now)));
         report.throughput = Throughput { bin, items: rows.remove(0) };
@@ -360,8 +363,9 @@ impl Observer for Recorder {
                 self.consumed.spread(0, self.counted.min(at), at, *items);
                 self.counted = at;
             }
-            Event::RunStarted { items, order, producers } => {
+            Event::RunStarted { items, order, producers, fallbacks } => {
                 self.started(*items, *order, producers);
+                self.fallbacks = fallbacks.clone();
             }
             Event::ProducerReady { producer, took } => {
                 let lane = self.lanes.get_mut(*producer);
@@ -549,6 +553,7 @@ mod tests {
             items: Some(3),
             order: Order::Completion,
             producers: vec!["cpu".to_owned()],
+            fallbacks: vec![],
         };
         recorder.observe(Duration::ZERO, &started);
         recorder.observe(ms(1), &Event::ItemsConsumed { items: 3 });

@@ -25,7 +25,12 @@ impl Told {
             |place: &String| ProducerTotals { place: place.clone(), ..ProducerTotals::default() };
         let totals =
             Totals { producers: places.iter().map(producer).collect(), ..Totals::default() };
-        let started = Event::RunStarted { items: None, order: Order::Input, producers: places };
+        let started = Event::RunStarted {
+            items: None,
+            order: Order::Input,
+            producers: places,
+            fallbacks: vec![],
+        };
         recorder.observe(Duration::ZERO, &started);
         Told { recorder, totals }
     }

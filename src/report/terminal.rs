@@ -26,6 +26,9 @@ impl fmt::Display for RunReport {
             return Ok(());
         }
         writeln!(f, "{}", Plain(&self.conclusion))?;
+        for fallback in &self.fallbacks {
+            writeln!(f, "devices: {}", Plain(fallback))?;
+        }
         write_producers(f, self)?;
         write_waits(f, self)?;
         write_retries(f, self)?;

@@ -32,6 +32,9 @@ fn refuses(machine: &Machine, visible: Option<&str>, list: &str, parts: &[&str])
     let line = format!("--lock-gpus --gpu-list '{list}' -- touch ::: started");
     machine.start(&mut machine.locked(visible, &line)).ran().check_said(103, parts);
     assert!(!machine.place.path("started").exists());
+    let ran = machine.ran(&mut machine.typed("run --devices cuda:0|cpu -- touch ::: started"));
+    ran.check_said(102, &["alternatives with | are for programs that use the library"]);
+    assert!(!machine.place.path("started").exists());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A catalogue of faults, group D: devices. The name of a test begins with the number of the fault
-//! and says what is expected of it. What a list of devices may say (D2) is in `devices`; that an index is
-//! not there (`cuda:7` of two) is tested beside `Devices`, on machines that are made up. There are no
-//! devices to fall back to (D3).
+//! and says what is expected of it. What a list of devices may say (D2) is in `devices`; that an index is not
+//! there (`cuda:7` of two), and which of several alternatives is used (D3), is tested beside `Devices`, on
+//! machines that are made up. That a device to fall back to is logged is in `warnings`.
 //!
 //! Elsewhere: D4 in `policy_retries`, D6 in `fencing`, D7, D8 and D9 in the middle of a run in
 //! `faults_survival`, D5 in `batch_memory`, D10 in `candle`, D11 in `cpu_threads`.
@@ -14,7 +14,7 @@ use crate::support::Counter;
 both_orders!(
     d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts,
     d2_a_list_that_cannot_be_read_is_refused_before_anything_starts,
-    d3_a_device_to_fall_back_to_is_refused_before_anything_starts,
+    d3_a_device_to_fall_back_to_is_used_where_it_is_asked_for_and_told_once,
     d9_all_devices_lost_fails_the_next_run_and_not_the_one_after,
 );
 
@@ -73,15 +73,23 @@ fn d2_a_list_that_cannot_be_read_is_refused_before_anything_starts(order: Order)
     );
 }
 
-fn d3_a_device_to_fall_back_to_is_refused_before_anything_starts(order: Order) {
-    for devices in ["cuda:0|cpu", "cuda|cpu", "cpu | cuda:0", "cuda:0||cpu", "cpu,cuda:0 | cpu"] {
-        let text = format!("{:#}", refused(devices, order));
-        assert!(text.contains("there is no falling back"), "{text}");
-    }
+fn d3_a_device_to_fall_back_to_is_used_where_it_is_asked_for_and_told_once(order: Order) {
+    let probe = Probe::new();
+    let tally = probe.tally();
+    let builder = Pool::builder(probe).order(order);
+    let mut runner = builder.devices("cuda:60000|cpu*2,cuda:60000|cpu*2").build().unwrap();
+    assert_eq!(tally.called(Hook::ProducerInit).get(), 4);
+    runner.run(tally.input(0..20)).unwrap();
+    let report = runner.report();
+    let [told] = &report.fallbacks[..] else { panic!("{:?}", report.fallbacks) };
+    assert!(told.starts_with("\"cuda:60000|cpu*2\" came to cpu*2, since "), "{told}");
+    assert!(report.to_string().contains(&format!("devices: {told}")), "{report}");
+    runner.close().unwrap();
+    tally.check_closed();
     refused_with(
-        "cpu,cuda:0|cpu",
+        "cuda:60000|cpu*0",
         order,
-        r#""cuda:0|cpu" names a device to fall back to, and there is no falling back; name the devices to use, or take those that there are with `Devices::available`"#,
+        r#""cpu*0" does not end in a number of producers from 1 to 65536, as cpu*4 does"#,
     );
 }
 
