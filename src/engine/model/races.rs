@@ -174,3 +174,16 @@ fn the_run_does_not_wait_for_the_batch_that_has_lost() {
         });
     }
 }
+
+/// Both lose their states for good at item 0, after the batch was split, and so hand item 1 on. The third may come to it
+/// at any moment.
+#[test]
+fn what_both_have_handed_on_is_tried_by_the_third() {
+    let cases: [(Fails, bool); 2] = [(|_, _| false, true), (|_, item| item == 1, false)];
+    for (fails, is_ok) in cases {
+        let slow = Some(Slow { item: 0, until: Until::Another, fails: |call| call <= 2 });
+        let loses = |call| call > 2;
+        let scene = Scene { producers: 3, items: 2, slow, loses, fails, ..batches(2) };
+        check(move || assert_eq!(scene.play().seen, [(0, false), (1, is_ok)]));
+    }
+}

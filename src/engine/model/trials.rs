@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shuttle::sync::atomic::{AtomicBool, AtomicU64};
+use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::feed;
@@ -97,7 +97,10 @@ impl Calls {
 pub(super) struct Script {
     fails: Fails,
     slow: Option<Slow>,
+    loses: fn(call: u64) -> bool,
     calls: Arc<Calls>,
+    /// The producers that have lost their states for good, as bits.
+    lost: Arc<AtomicU64>,
 }
 
 impl Script {
@@ -114,6 +117,11 @@ impl Script {
             Until::Another => self.calls.wait_until(|seen| seen.begun > 1),
             Until::Over => self.calls.wait_until(|seen| seen.is_over),
         }
+        if (self.loses)(number) {
+            self.lost.fetch_or(1 << cx.worker(), Ordering::SeqCst);
+            // Not `panic!`, whose hook here writes a schedule down.
+            std::panic::resume_unwind(Box::new("it loses its state"));
+        }
         (slow.fails)(number)
     }
 }
@@ -125,8 +133,11 @@ impl Runner for Script {
     type ConsumerState = ();
     type Summary = ();
 
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
-        Ok(())
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<()> {
+        match self.lost.load(Ordering::SeqCst) & (1 << cx.worker()) {
+            0 => Ok(()),
+            _ => Err("it is lost".into()),
+        }
     }
     fn producer_work(&self, cx: &ProducerContext<'_>, (): &mut (), item: u64) -> Result<u64> {
         thread::yield_now();
@@ -167,6 +178,8 @@ pub(super) struct Scene {
     pub(super) fails: Fails,
     pub(super) stragglers: Stragglers,
     pub(super) slow: Option<Slow>,
+    /// Whether a producer loses its state for good in a call with the slow item.
+    pub(super) loses: fn(call: u64) -> bool,
     /// Whether the run is cancelled once two are at the slow item.
     pub(super) is_cancelled: bool,
     /// How often somebody looks whether a producer is in a hook for too long; each can be, at the third look.
@@ -183,6 +196,7 @@ pub(super) const PASSES: Scene = Scene {
     fails: |_, _| false,
     stragglers: Stragglers::Wait,
     slow: None,
+    loses: |_| false,
     is_cancelled: false,
     looks: 0,
 };
@@ -231,7 +245,13 @@ impl Scene {
             Attendance::new((0..self.producers).map(|_| AtomicBool::new(false)).collect());
         let devices: Devices = format!("cpu*{}", self.producers).parse().expect("it is one");
         let calls = Arc::new(Calls::default());
-        let script = Script { fails: self.fails, slow: self.slow, calls: calls.clone() };
+        let script = Script {
+            fails: self.fails,
+            slow: self.slow,
+            loses: self.loses,
+            calls: calls.clone(),
+            lost: Arc::default(),
+        };
         let threads = producers(&run, &attendance, &devices, &script);
         let keeper = {
             let tick = Duration::from_millis(1);
