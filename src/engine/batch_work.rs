@@ -125,6 +125,7 @@ impl<R: Runner> Producer<R> {
             let Some((outcome, copies)) =
                 self.call_in_time(run, &mut part, (copies, &mut parts), since)
             else {
+                drop_inputs(part);
                 return Goes::Left;
             };
             if let Some(pen) = pen {
@@ -176,7 +177,8 @@ impl<R: Runner> Producer<R> {
         };
         match prepared {
             Prepared::Ready(part) => {
-                drop_quietly((error, copies));
+                drop_quietly(error);
+                copies.into_iter().for_each(drop_quietly);
                 let cut = match wants_memory && self.is_too_much(gatherer.limits(), &part) {
                     true => Cut::Memory,
                     false => Cut::Blame,
@@ -191,7 +193,8 @@ impl<R: Runner> Producer<R> {
                 Goes::On
             }
             Prepared::Left => {
-                drop_quietly((error, copies));
+                drop_quietly(error);
+                copies.into_iter().for_each(drop_quietly);
                 Goes::Left
             }
         }
@@ -208,8 +211,7 @@ impl<R: Runner> Producer<R> {
             let won: Vec<_> = part.items.iter().map(|&item| run.exchange.is_won(item)).collect();
             take_those(copies, &won).into_iter().for_each(drop_quietly);
             for (item, input) in part.take_out(&won) {
-                let worker = self.station.worker;
-                drop(run.leave_race(item, worker, Err(in_vain()), Some(input), None));
+                run.leave_won_race(item, self.station.worker, input);
             }
         }
         match part.items.is_empty() {
@@ -324,9 +326,20 @@ impl<R: Runner> Producer<R> {
             true => Err(*in_vain()),
             false => self.call_batch(run, part),
         };
-        let (outcome, (copies, rest)) = run.in_time(worker, held, describe, unpack, call)?;
-        *parts = rest;
-        Some((outcome, copies))
+        match run.in_time(worker, held, describe, unpack, call) {
+            Ok((outcome, (copies, rest))) => {
+                *parts = rest;
+                Some((outcome, copies))
+            }
+            Err(Ok(outputs)) => {
+                outputs.into_iter().for_each(drop_quietly);
+                None
+            }
+            Err(Err(error)) => {
+                drop_quietly(error);
+                None
+            }
+        }
     }
 
     /// Makes the state anew that a part needs, if it was lost.
@@ -349,9 +362,12 @@ impl<R: Runner> Producer<R> {
             |call: Call<R::Input>| (call.copies.into_iter().flatten().collect(), call.rest);
         let worker = self.station.worker;
         let prepare = || self.prepare(run);
-        let Some((outcome, (inputs, rest))) = run.in_time(worker, held, describe, unpack, prepare)
-        else {
-            return Prepared::Left;
+        let (outcome, (inputs, rest)) = match run.in_time(worker, held, describe, unpack, prepare) {
+            Ok(prepared) => prepared,
+            Err(outcome) => {
+                drop_quietly(outcome);
+                return Prepared::Left;
+            }
         };
         (part.inputs, *parts) = (inputs, rest);
         self.tell_if_ready(run);

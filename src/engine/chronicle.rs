@@ -277,7 +277,7 @@ impl Observing {
             // Nobody waits any more where observers took too long.
             sender
                 .send(teller.observers)
-                .unwrap_or_else(|unsent| drop_quietly(unsent.into_inner()));
+                .unwrap_or_else(|unsent| unsent.into_inner().into_iter().for_each(drop_quietly));
         })?;
         Ok(Some(Observing { done, thread }))
     }

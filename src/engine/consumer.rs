@@ -104,6 +104,12 @@ impl<S> Consuming<S> {
 }
 
 impl<S> Consumed<S> {
+    /// Nobody waits for it any more.
+    fn discard(self) {
+        drop_quietly(self.result);
+        self.failures.into_iter().for_each(drop_quietly);
+    }
+
     /// Of a consumer that was left behind.
     pub(crate) fn left_behind<R: Runner>(run: &Run<R>) -> Self {
         run.exchange.timesheet.leave_consumer_behind();
@@ -170,8 +176,7 @@ impl<R: Runner> Consumer<R> {
         let (done, consumed) = bounded(1);
         let left = self.run.consumer_left.clone();
         let thread = spawn(NAME.to_owned(), stack_size, move || {
-            done.send(self.consume(sender))
-                .unwrap_or_else(|unsent| drop_quietly(unsent.into_inner()));
+            done.send(self.consume(sender)).unwrap_or_else(|unsent| unsent.into_inner().discard());
         })?;
         Ok(Consuming { started, thread, consumed, left })
     }

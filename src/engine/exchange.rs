@@ -64,6 +64,7 @@ use super::queue::{Receiver, queue};
 use super::timesheet::Timesheet;
 use super::weights::Weights;
 use crate::batch::{Batching, Note, Shelf};
+use crate::error::Error;
 use crate::order::Order;
 use crate::policy::{Retries, Roster};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -206,6 +207,14 @@ struct Lane<I, T> {
 
 /// A producer's own ends: of its inbox, and of the way to the collector.
 type Working<I, T> = (Inbox<(u64, I)>, Outbox<T>);
+
+/// What is left of a run that nobody wants.
+pub(crate) struct Leftovers<I, T> {
+    pub(crate) items: Vec<I>,
+    pub(crate) results: Vec<Outcome<T>>,
+    /// Of items that one of two producers has failed.
+    pub(crate) errors: Vec<Error>,
+}
 
 /// Whether a collector that waits wants to be woken for the first result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -393,9 +402,8 @@ impl<I, T> Exchange<I, T> {
     }
 
     /// Takes out everything that is left.
-    pub(crate) fn drain(&self) -> (Vec<I>, Vec<Outcome<T>>) {
-        let mut items = Vec::new();
-        let mut results = Vec::new();
+    pub(crate) fn drain(&self) -> Leftovers<I, T> {
+        let (mut items, mut results) = (vec![], vec![]);
         // A bug of ours that poisoned a lock is told by the thread that died of it, and what is left
         // is the user's all the same.
         let mut intake = self.intake.lock().unwrap_or_else(PoisonError::into_inner);
@@ -409,6 +417,10 @@ impl<I, T> Exchange<I, T> {
         let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
         items.extend(trials.retries.drain());
         drop(trials);
+        let mut races = self.races.lock().unwrap_or_else(PoisonError::into_inner);
+        let (errors, copies): (Vec<_>, Vec<_>) = races.drain().unzip();
+        drop(races);
+        items.extend(copies.into_iter().flatten());
         for lane in &self.lanes {
             items.extend(std::iter::from_fn(|| lane.inbox.steal()).map(|(_, item)| item));
         }
@@ -418,7 +430,7 @@ impl<I, T> Exchange<I, T> {
                 results.push(lane.pop().1);
             }
         }
-        (items, results)
+        Leftovers { items, results, errors }
     }
 }
 

@@ -28,7 +28,8 @@ impl<R: Runner> Run<R> {
         copy: Option<R::Input>,
     ) -> Option<Box<Fault>> {
         if self.wanted.gave_up_on(Some(seq)) {
-            drop_quietly((error, copy));
+            drop_quietly(error);
+            drop_quietly(copy);
             return None;
         }
         self.exchange.timesheet.producer_failed(worker, 1);

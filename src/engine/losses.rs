@@ -127,9 +127,17 @@ impl<R: Runner> Run<R> {
         match self.exchange.finish(seq, worker, came, copy, since) {
             Finish::Counts(came, copy) => Some((came, copy)),
             Finish::Nothing(came, copy) => {
-                drop_quietly((came, copy));
+                drop_quietly(came);
+                drop_quietly(copy);
                 None
             }
+        }
+    }
+
+    /// As [`leave_race`](Run::leave_race), for an item that another producer was done with first.
+    pub(crate) fn leave_won_race(&self, seq: u64, worker: usize, input: R::Input) {
+        if let Some((_, input)) = self.leave_race(seq, worker, Err(in_vain()), Some(input), None) {
+            drop_quietly(input);
         }
     }
 
@@ -165,8 +173,8 @@ impl<R: Runner> Run<R> {
     }
 
     /// Calls a hook of the producer `worker`, under its limit on time if there is one. `describe` makes of
-    /// `held` what is needed should the hook not return, and `unpack` the same again of that. `None` when
-    /// nobody waits any more for what came of it.
+    /// `held` what is needed should the hook not return, and `unpack` the same again of that. `Err` when
+    /// nobody waits any more for what came of it, which is the caller's to drop: each of the user's values by itself.
     pub(crate) fn in_time<H, T>(
         &self,
         worker: usize,
@@ -174,8 +182,8 @@ impl<R: Runner> Run<R> {
         describe: impl FnOnce(H) -> Call<R::Input>,
         unpack: impl FnOnce(Call<R::Input>) -> H,
         hook: impl FnOnce() -> T,
-    ) -> Option<(T, H)> {
-        let Some(post) = self.post(worker) else { return Some((hook(), held)) };
+    ) -> Result<(T, H), T> {
+        let Some(post) = self.post(worker) else { return Ok((hook(), held)) };
         let call = describe(held);
         let may_be_raced_for = call.since.is_some();
         post.begin(self.ticks_for(&call), call);
@@ -184,11 +192,8 @@ impl<R: Runner> Run<R> {
         }
         let came = hook();
         match post.end() {
-            Some(call) => Some((came, unpack(call))),
-            None => {
-                drop_quietly(came);
-                None
-            }
+            Some(call) => Ok((came, unpack(call))),
+            None => Err(came),
         }
     }
 

@@ -177,7 +177,8 @@ impl<R: Runner> Producer<R> {
         }
         let worker = self.station.worker;
         let describe = |()| Call::new(Hook::ProducerInit, vec![], vec![]);
-        let (outcome, ()) = run.in_time(worker, (), describe, |_| (), || self.prepare(run))?;
+        let prepared = run.in_time(worker, (), describe, |_| (), || self.prepare(run));
+        let (outcome, ()) = prepared.map_err(drop_quietly).ok()?;
         self.tell_if_ready(run);
         Some(outcome)
     }
@@ -290,7 +291,7 @@ impl<R: Runner> Producer<R> {
     ) -> Cared<R> {
         let worker = self.station.worker;
         if trial.is_some() && run.exchange.is_won(seq) {
-            drop(run.leave_race(seq, worker, Err(in_vain()), Some(input), None));
+            run.leave_won_race(seq, worker, input);
             return Cared::Nothing;
         }
         let input = match self.state {
@@ -360,15 +361,16 @@ impl<R: Runner> Producer<R> {
                 .expect("it was put there, and whoever takes it takes the call")
         };
         let prepare = || self.prepare(run);
-        let (outcome, input) =
-            run.in_time(worker, input, describe, unpack, prepare).ok_or(Goes::Left)?;
+        let prepared = run.in_time(worker, input, describe, unpack, prepare);
+        let (outcome, input) = prepared.map_err(drop_quietly).map_err(|()| Goes::Left)?;
         let Err(error) = outcome else {
             self.tell_if_ready(run);
             return Ok(input);
         };
         if run.wanted.gave_up_on(Some(seq)) {
             // It may have given up because it saw that.
-            drop_quietly((error, input));
+            drop_quietly(error);
+            drop_quietly(input);
             return Err(Goes::On);
         }
         if let Err(error) = run.lose(worker, error) {
@@ -407,14 +409,15 @@ impl<R: Runner> Producer<R> {
         let unpack = |mut call: Call<R::Input>| (call.copies.pop().flatten(), call.trial.take());
         let worker = self.station.worker;
         let leave = run.post(worker);
-        run.in_time(worker, held, describe, unpack, || match run.exchange.is_won(seq) {
+        let work = || match run.exchange.is_won(seq) {
             // Who won before the call had begun could not tell it so.
             true => {
                 drop_quietly(input);
                 Err(in_vain())
             }
             false => self.work(run, seq, input, attempt, leave.map(Post::leave)),
-        })
+        };
+        run.in_time(worker, held, describe, unpack, work).map_err(drop_quietly).ok()
     }
 
     fn work(

@@ -11,7 +11,7 @@ use crate::engine::call::{catch, drop_quietly};
 use crate::engine::chronicle::Chronicle;
 use crate::engine::collector::Collector;
 use crate::engine::consumer::Taken;
-use crate::engine::exchange::{Exchange, News};
+use crate::engine::exchange::{Exchange, Leftovers, News};
 use crate::engine::ledger::Ledger;
 use crate::engine::losses::Loss;
 use crate::engine::outbox::Outcome;
@@ -223,12 +223,14 @@ impl<R: Runner> Run<R> {
     /// The run fails, but not at an item.
     pub(crate) fn end_as(&self, error: Error) {
         let mut doom = lock(&self.doom);
-        if doom.is_none() {
-            *doom = Some(error);
-        }
+        let spare = match *doom {
+            None => doom.replace(error),
+            Some(_) => Some(error),
+        };
         drop(doom);
         self.is_doomed.store(true, Ordering::Relaxed);
         self.abort();
+        drop_quietly(spare);
     }
 
     /// What the run failed with, if not at an item.
@@ -376,9 +378,11 @@ impl<R: Runner> Run<R> {
 
     /// Takes out and drops everything that is still here.
     pub(crate) fn discard(&self) {
-        let (items, results) = self.exchange.drain();
+        let Leftovers { items, results, errors } = self.exchange.drain();
         items.into_iter().for_each(drop_quietly);
         results.into_iter().for_each(drop_quietly);
+        errors.into_iter().for_each(drop_quietly);
+        drop_quietly(self.take_doom());
     }
 
     /// Sees to it that a collector was woken by somebody who may.

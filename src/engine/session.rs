@@ -537,6 +537,8 @@ impl<R: Runner> Drop for Engine<R> {
         drop_quietly(self.runner.take());
         std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
         drop_quietly(std::mem::take(&mut self.terms));
+        let observers = self.observers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(observers).into_iter().for_each(drop_quietly);
     }
 }
 

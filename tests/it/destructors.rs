@@ -9,8 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
+use std::time::Duration;
 
-use gangline::{Hook, Order, Pool, ProducerContext, Result, map};
+use gangline::{Event, Hook, Order, Pool, ProducerContext, Result, map};
 
 use crate::probe::{Alive, Census, Fault, Item, Probe, both_orders, check_afterwards, three};
 use crate::support::Counter;
@@ -28,6 +29,7 @@ both_orders!(
     a8_errors_of_producer_end_may_panic_when_dropped,
     a8_dropping_a_runner_never_panics,
     a8_what_measures_items_may_panic_when_dropped,
+    a8_observers_may_panic_when_dropped,
     a8_an_input_of_a_stream_that_waits_for_room_may_panic_when_dropped,
     a8_an_output_that_waits_for_room_in_the_next_stage_may_panic_when_dropped,
     a8_errors_of_states_made_anew_may_panic_when_dropped,
@@ -295,6 +297,21 @@ fn a8_what_measures_items_may_panic_when_dropped(order: Order) {
     let echo = map(|_| Ok(()), |_, (), x: u64| Ok(x));
     let builder = Pool::builder(echo).order(order).devices(1);
     let mut pool = builder.window_weight(5, weight).build().unwrap();
+    assert_eq!(pool.run([7]).unwrap(), [7]);
+    catch_unwind(AssertUnwindSafe(|| drop(pool))).expect("dropping panics");
+}
+
+/// Law 9: drop never panics, and each is dropped by itself.
+fn a8_observers_may_panic_when_dropped(order: Order) {
+    let echo = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    let mut builder = Pool::builder(echo).order(order).devices(1);
+    for _ in 0..2 {
+        let bomb = Bomb::new();
+        builder = builder.observer(move |_: Duration, _: &Event| {
+            let _until_it_goes = &bomb;
+        });
+    }
+    let mut pool = builder.build().unwrap();
     assert_eq!(pool.run([7]).unwrap(), [7]);
     catch_unwind(AssertUnwindSafe(|| drop(pool))).expect("dropping panics");
 }

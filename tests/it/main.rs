@@ -68,3 +68,4 @@ mod stragglers;
 mod stragglers_batches;
 mod support;
 mod time_limits;
+mod unwanted;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Exchange, Gathered};
 use crate::engine::batch_work::Part;
+use crate::engine::call::drop_quietly;
 use crate::engine::losses::in_vain;
 use crate::engine::post::Loan;
 use crate::error::Error;
@@ -68,6 +69,15 @@ impl<I> Races<I> {
             race.unfinished -= 1;
             race.state = State::Failed(in_vain(), None);
         }
+    }
+
+    /// What is kept of items that nobody waits for any more: whoever is still at one has lost.
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = (Error, Option<I>)> {
+        let states = self.open.values_mut().map(|race| &mut race.state);
+        states.filter_map(|state| match std::mem::replace(state, State::Won) {
+            State::Failed(error, copy) => Some((*error, copy)),
+            State::Open | State::Won => None,
+        })
     }
 
     fn is_won(&self, seq: u64) -> bool {
@@ -247,7 +257,8 @@ impl<I, T> Exchange<I, T> {
 
 fn drop_errors<I>(race: Option<Race<I>>) {
     if let Some(Race { state: State::Failed(error, copy), .. }) = race {
-        crate::engine::call::drop_quietly((error, copy));
+        drop_quietly(error);
+        drop_quietly(copy);
     }
 }
 
