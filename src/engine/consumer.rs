@@ -172,8 +172,8 @@ impl<R: Runner> Consumer<R> {
         R: 'static,
     {
         let (sender, started) = bounded(1);
-        // Room for what nobody waits for any more.
-        let (done, consumed) = bounded(1);
+        // Without room: what nobody waits for any more is the user's, and would be dropped with the channel.
+        let (done, consumed) = bounded(0);
         let left = self.run.consumer_left.clone();
         let thread = spawn(NAME.to_owned(), stack_size, move || {
             done.send(self.consume(sender)).unwrap_or_else(|unsent| unsent.into_inner().discard());

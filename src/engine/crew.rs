@@ -299,6 +299,8 @@ impl<R: Runner + 'static> Crew<R> {
         while let Some(outcome) = next_outcome(run, &outcomes) {
             keep_first(&mut failure, outcome);
         }
+        // With what came too late to be listened to.
+        drop_quietly(outcomes);
         failure.map_or(Ok(()), Err)
     }
 }
