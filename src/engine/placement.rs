@@ -93,6 +93,11 @@ impl Stay {
         self.looked_at.is_none_or(|then| now - then >= LOOKS_EVERY)
     }
 
+    /// The producer found nothing to do: it is not the CPU that it lacks.
+    pub(crate) fn was_idle(&mut self) {
+        self.shared_since = None;
+    }
+
     /// Whether the producer is to move. To be asked at each look.
     fn is_over(&mut self, is_shared: bool, now: Instant) -> bool {
         self.looked_at = Some(now);
@@ -255,6 +260,15 @@ mod tests {
     #[test]
     fn a_moment_on_one_cpu_is_no_reason_to_move() {
         assert!(moves(|ms| ms % 2 == 0, 1_000).is_empty());
+    }
+
+    #[test]
+    fn one_that_finds_nothing_to_do_lacks_no_cpu() {
+        let (start, mut stay) = (Instant::now(), Stay::new());
+        for ms in 0..1_000 {
+            assert!(!stay.is_over(true, start + Duration::from_millis(ms)));
+            stay.was_idle();
+        }
     }
 
     #[test]

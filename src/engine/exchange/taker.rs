@@ -287,6 +287,7 @@ impl<'a, I, T> Taker<'a, I, T> {
                     return Some(item);
                 }
                 Taken::Nothing => {
+                    self.stay.was_idle();
                     (looks, lack) = (looks + 1, Lack::Items);
                     std::thread::yield_now();
                 }
