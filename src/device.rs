@@ -181,7 +181,7 @@ impl<'de> Deserialize<'de> for Device {
 ///
 /// # Equality
 ///
-/// Two lists are equal when their places are. Whether they are labels is left out, as it is left
+/// Two lists are equal when their places are. Whether they are labels, or were fallen back to, is left out, as it is left
 /// out of the text: it belongs to the program that uses the list, not to its users' settings.
 #[derive(Clone)]
 pub struct Devices {

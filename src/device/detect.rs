@@ -1,5 +1,6 @@
 //! What this build can use on this machine.
 
+use std::cell::RefCell;
 use std::env;
 use std::fmt;
 use std::num::NonZero;
@@ -15,10 +16,6 @@ pub(super) enum Found {
     /// This build was made without the kind's feature, so nobody was asked.
     NotBuilt,
     /// The driver works and has so many devices: possibly none.
-    #[cfg_attr(
-        not(any(test, feature = "cuda", feature = "metal")),
-        expect(dead_code, reason = "there is no driver")
-    )]
     Count(usize),
     /// The driver is there and does not work: too old, another version than the kernel's, and so on.
     #[cfg_attr(not(any(test, feature = "cuda")), expect(dead_code, reason = "there is no driver"))]
@@ -26,6 +23,15 @@ pub(super) enum Found {
 }
 
 impl Found {
+    /// The same, with the driver's error as a text.
+    fn again(&self) -> Found {
+        match self {
+            Found::NotBuilt => Found::NotBuilt,
+            Found::Count(count) => Found::Count(*count),
+            Found::Failed(error) => Found::Failed(error.to_string().into()),
+        }
+    }
+
     /// How many devices can be used.
     pub(super) fn count(&self) -> usize {
         match self {
@@ -70,6 +76,23 @@ impl Found {
                 Err(DeviceError::Driver { wanted: wanted.to_string(), kind, source })
             }
         }
+    }
+}
+
+/// What the machine said: a driver that fails takes its time, each time that it is asked.
+#[derive(Default)]
+pub(super) struct Memo(RefCell<Vec<(Accelerator, Found)>>);
+
+impl Memo {
+    /// What it says about a kind, which `ask` is asked for once.
+    pub(super) fn of(&self, kind: Accelerator, ask: &dyn Fn(Accelerator) -> Found) -> Found {
+        let mut known = self.0.borrow_mut();
+        if let Some((_, found)) = known.iter().find(|(known, _)| *known == kind) {
+            return found.again();
+        }
+        let found = ask(kind);
+        known.push((kind, found.again()));
+        found
     }
 }
 

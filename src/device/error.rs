@@ -23,7 +23,9 @@ pub enum DeviceError {
     #[non_exhaustive]
     EmptyPlace {},
     /// Nothing stands before or after a comma or a sign.
-    #[error("a device is missing in {text:?}; one must stand around each comma and + and before *")]
+    #[error(
+        "a device is missing in {text:?}; one must stand around each comma, + and | and before *"
+    )]
     #[non_exhaustive]
     EmptyPart {
         /// The whole text.
@@ -109,13 +111,22 @@ pub enum DeviceError {
         text: String,
     },
     /// None of several devices with a `|` between them can be used.
-    #[error("nothing in {text:?} can be used, also not what it names last")]
+    #[error("nothing in {text:?} can be used: {reasons}")]
     #[non_exhaustive]
     NothingLeft {
         /// What was written.
         text: String,
-        /// What is wrong with the last.
-        source: Box<DeviceError>,
+        /// Why not, of each.
+        reasons: String,
+    },
+    /// More devices to choose from than there can be.
+    #[error("{text:?} names more than {most} alternatives")]
+    #[non_exhaustive]
+    TooManyAlternatives {
+        /// What was written.
+        text: String,
+        /// How many are allowed.
+        most: usize,
     },
     /// A device stands twice in one place.
     #[error("{device} stands twice in one place; for two producers on it write {device}*2")]

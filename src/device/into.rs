@@ -1,5 +1,6 @@
 //! Everything that a list of devices can be made from.
 
+use super::text::note_once;
 use super::{Device, Devices, MAX_PLACES, Place};
 use crate::error::Error;
 
@@ -116,14 +117,16 @@ impl IntoDevices for &Devices {
 
 impl<T: Element> IntoDevices for &[T] {
     fn into_devices(self) -> Result<Devices, Error> {
-        let mut places = Vec::new();
+        let (mut places, mut fallbacks) = (Vec::new(), Vec::new());
         for element in self {
-            places.append(&mut element.devices()?.places);
+            let mut devices = element.devices()?;
+            places.append(&mut devices.places);
+            devices.fallbacks.into_iter().for_each(|fallback| note_once(&mut fallbacks, fallback));
             if places.len() > MAX_PLACES {
                 break;
             }
         }
-        Ok(Devices::new(places)?)
+        Ok(Devices { fallbacks, ..Devices::new(places)? })
     }
 }
 

@@ -16,13 +16,16 @@ use std::fmt;
 use std::iter;
 use std::ops::RangeInclusive;
 
-use super::detect::{Found, check_places};
+use super::detect::{Found, Memo, check_places};
 use super::place::{MAX_DEVICES, Place};
 use super::{Accelerator, Device, DeviceError, MAX_PLACES};
 use crate::error::Error;
 
 /// A text that falls back in more ways than this was not written by hand: the first are told.
 const MAX_FALLBACKS: usize = 32;
+
+/// So many devices to choose from are enough, and what is said of those that are not there stays readable.
+const MAX_ALTERNATIVES: usize = 16;
 
 type Result<T> = std::result::Result<T, DeviceError>;
 
@@ -39,7 +42,8 @@ pub(super) fn parse_places(text: &str, found: &dyn Fn(Accelerator) -> Found) -> 
     if text.trim().is_empty() {
         return Err(DeviceError::Empty {});
     }
-    let reader = Reader { text, found };
+    let asked = Memo::default();
+    let reader = Reader { text, found: &|accelerator| asked.of(accelerator, found) };
     let (mut places, mut fallbacks) = (Vec::new(), Vec::new());
     for part in text.split(',') {
         let (each, count) = reader.part(part, &mut fallbacks)?;
@@ -120,28 +124,27 @@ impl Reader<'_> {
         if !part.contains('|') {
             return self.some(part);
         }
+        let alternatives: Vec<_> = part.split('|').take(MAX_ALTERNATIVES + 1).collect();
+        if alternatives.len() > MAX_ALTERNATIVES {
+            let most = MAX_ALTERNATIVES;
+            return Err(DeviceError::TooManyAlternatives { text: clip(part.trim()), most });
+        }
+        // A mistake is one wherever it stands, and on whatever machine.
+        let reader = Reader { found: &|_| Found::Count(1), ..*self };
+        alternatives.iter().try_for_each(|text| reader.some(text).map(drop))?;
         let mut missing = Vec::new();
-        let mut chosen = None;
-        // All are read, so that a mistake is one wherever it stands.
-        for text in part.split('|') {
+        for text in alternatives {
             match self.usable(text) {
-                Ok(some) => chosen = chosen.or(Some((text, some))),
-                Err(error) if !error.is_absence() => return Err(error),
-                Err(error) if chosen.is_none() => missing.push(error),
-                Err(_) => {}
+                Ok(some) if missing.is_empty() => return Ok(some),
+                Ok(some) => {
+                    note_once(fallbacks, fallback(part, text, &missing));
+                    return Ok(some);
+                }
+                Err(error) if error.is_absence() => missing.push(reason(error)),
+                Err(error) => return Err(error),
             }
         }
-        let Some((text, some)) = chosen else {
-            let source = missing.pop().expect("a part that nothing is chosen of lacks all");
-            return Err(DeviceError::NothingLeft {
-                text: clip(part.trim()),
-                source: Box::new(source),
-            });
-        };
-        if !missing.is_empty() {
-            note_once(fallbacks, fallback(part.trim(), text.trim(), missing));
-        }
-        Ok(some)
+        Err(DeviceError::NothingLeft { text: clip(part.trim()), reasons: missing.join("; ") })
     }
 
     /// The places of an alternative, if they can be used.
@@ -152,9 +155,13 @@ impl Reader<'_> {
     }
 
     fn some(&self, part: &str) -> Result<(Vec<Place>, usize)> {
-        match part.split_once('*') {
-            None => Ok((self.places(part)?, 1)),
-            Some((places, count)) => Ok((self.places(places)?, self.count(part, count)?)),
+        let (places, count) = match part.split_once('*') {
+            None => (self.places(part)?, 1),
+            Some((places, count)) => (self.places(places)?, self.count(part, count)?),
+        };
+        match places.len().saturating_mul(count) {
+            0..=MAX_PLACES => Ok((places, count)),
+            least => Err(DeviceError::TooManyPlaces { least, most: MAX_PLACES }),
         }
     }
 
@@ -236,7 +243,7 @@ impl Reader<'_> {
             return format!("cpu*{count} or cuda:{count}");
         }
         let mut kind = Accelerator::Cuda;
-        let terms = self.text.split_inclusive([',', '+']).map(|term| {
+        let terms = self.text.split_inclusive([',', '+', '|']).map(|term| {
             let term = term.trim_start();
             if term.starts_with(|c: char| c.is_ascii_digit()) {
                 return format!("{kind}:{term}");
@@ -251,9 +258,9 @@ impl Reader<'_> {
 }
 
 /// Says what is used, and why not what was preferred.
-fn fallback(part: &str, used: &str, missing: Vec<DeviceError>) -> String {
-    let reasons = missing.into_iter().map(reason).collect::<Vec<_>>().join("; ");
-    format!("{:?} came to {}, since {reasons}", clip(part), clip(used))
+fn fallback(part: &str, used: &str, missing: &[String]) -> String {
+    let used = used.split_whitespace().collect::<String>();
+    format!("{:?} came to {}, since {}", clip(part.trim()), clip(&used), missing.join("; "))
 }
 
 fn reason(missing: DeviceError) -> String {
@@ -266,7 +273,7 @@ fn reason(missing: DeviceError) -> String {
     }
 }
 
-fn note_once(fallbacks: &mut Vec<String>, fallback: String) {
+pub(super) fn note_once(fallbacks: &mut Vec<String>, fallback: String) {
     if fallbacks.len() < MAX_FALLBACKS && !fallbacks.contains(&fallback) {
         fallbacks.push(fallback);
     }
@@ -372,15 +379,35 @@ mod tests {
     fn what_is_used_in_place_of_the_same_is_told_once() {
         let parsed = parse_places("metal|cpu,metal|cpu,metal|cuda", &found).unwrap();
         assert_eq!((parsed.places.len(), parsed.fallbacks.len()), (3, 2));
+        let alternatives = |count| vec!["metal"; count].join("|");
+        assert!(matches!(
+            parse_places(&alternatives(16), &found),
+            Err(DeviceError::NothingLeft { .. })
+        ));
+        assert!(matches!(
+            parse_places(&alternatives(1_000_000), &found),
+            Err(DeviceError::TooManyAlternatives { most: 16, .. })
+        ));
         let text = (0..1_000).map(|n| format!("metal:{n}|cpu")).collect::<Vec<_>>().join(",");
         assert_eq!(parse_places(&text, &found).unwrap().fallbacks.len(), MAX_FALLBACKS);
     }
 
     #[test]
+    fn a_machine_is_asked_once_for_each_kind() {
+        let asked = std::cell::Cell::new(0);
+        let ask = |accelerator| {
+            asked.set(asked.get() + 1);
+            found(accelerator)
+        };
+        parse_places(&["metal|cuda:7|cpu"; 1_000].join(","), &ask).unwrap();
+        assert_eq!(asked.get(), 2);
+    }
+
+    #[test]
     fn alternatives_none_of_which_is_there_are_an_error() {
         let error = parse_places("cpu,metal|cuda:3", &found).unwrap_err();
-        let text = "nothing in \"metal|cuda:3\" can be used, also not what it names last: cuda:3 does \
-                    not exist; this machine has cuda:0 to cuda:2";
+        let text = "nothing in \"metal|cuda:3\" can be used: metal:0 does not exist; this machine has no \
+                    metal device; cuda:3 does not exist; this machine has cuda:0 to cuda:2";
         assert_eq!(format!("{:#}", Error::from(error)), text);
     }
 

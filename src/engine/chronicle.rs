@@ -268,7 +268,8 @@ impl Observing {
         if chronicle.feed.is_none() {
             return Ok(None);
         }
-        let (sender, done) = bounded(1);
+        // Without room: observers that nobody waits for any more would be dropped with the channel.
+        let (sender, done) = bounded(0);
         let chronicle = chronicle.clone();
         let thread = super::crew::spawn(NAME.to_owned(), None, move || {
             let feed = chronicle.feed.as_ref().expect("it was looked at above");

@@ -282,7 +282,8 @@ impl<R: Runner + 'static> Crew<R> {
         is_gone: impl Fn(usize) -> bool,
     ) -> Result<(), Error> {
         let lost = self.shared.stateless.swap(0, Ordering::Relaxed) > 0;
-        let (ready, outcomes) = bounded(self.seats.len());
+        // Without room: what comes too late is its sender's to drop, and not the channel's.
+        let (ready, outcomes) = bounded(0);
         for (worker, seat) in self.seats.iter().enumerate() {
             let Some(runs) = seat.runs.as_ref().filter(|_| !is_gone(worker)) else { continue };
             let is_away = self.away[worker].load(Ordering::Relaxed);
@@ -299,8 +300,6 @@ impl<R: Runner + 'static> Crew<R> {
         while let Some(outcome) = next_outcome(run, &outcomes) {
             keep_first(&mut failure, outcome);
         }
-        // With what came too late to be listened to.
-        drop_quietly(outcomes);
         failure.map_or(Ok(()), Err)
     }
 }

@@ -300,7 +300,7 @@ impl<I, T> Exchange<I, T> {
             }),
             retrying: CachePadded::new(AtomicUsize::new(0)),
             timesheet: Timesheet::new(producers),
-            placement: Placement::new(producers),
+            placement: Placement::new(producers, now()),
             flags: CachePadded::default(),
             hints: CachePadded::default(),
         }

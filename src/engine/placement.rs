@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use self::system::spread;
 
@@ -22,19 +22,22 @@ const PATIENCE: Duration = Duration::from_millis(1);
 const MOST_PATIENCE: Duration = Duration::from_millis(64);
 /// A producer looks no more often than this for others on its CPU.
 const LOOKS_EVERY: Duration = Duration::from_micros(250);
-/// Where a producer is that needs no CPU.
-const NOWHERE: usize = usize::MAX;
+/// What a producer said longer ago says nothing: in a long item the system may have moved it.
+const LASTS: Duration = Duration::from_millis(10);
+/// The note of a producer that needs no CPU.
+const NOWHERE: u64 = u64::MAX;
 
 /// Where the producers of a run are, as far as they have said so: hints.
 #[derive(Debug)]
 pub(crate) struct Placement {
-    /// Read by all, and written only where it changes.
-    cpus: Box<[AtomicUsize]>,
+    began: Instant,
+    /// On which CPU, in the lowest 16 bits, and when it said so, in microseconds from the beginning.
+    notes: Box<[AtomicU64]>,
 }
 
 impl Placement {
-    pub(crate) fn new(producers: usize) -> Self {
-        Placement { cpus: (0..producers).map(|_| AtomicUsize::new(NOWHERE)).collect() }
+    pub(crate) fn new(producers: usize, now: Instant) -> Self {
+        Placement { began: now, notes: (0..producers).map(|_| AtomicU64::new(NOWHERE)).collect() }
     }
 
     /// Moves this thread, the producer `worker`, when it has shared its CPU with another for long and
@@ -49,30 +52,39 @@ impl Placement {
     #[cold]
     fn look(&self, worker: usize, stay: &mut Stay, now: Instant) {
         let Some(cpu) = system::current() else { return };
-        self.note(worker, cpu);
-        let is_shared = self.others(worker).any(|other| other == cpu);
+        self.note(worker, cpu, now);
+        let is_shared = self.others(worker, now).any(|other| other == cpu);
         if stay.is_over(is_shared, now) {
-            let taken: Vec<_> = self.others(worker).collect();
-            system::move_away(&taken).into_iter().for_each(|cpu| self.note(worker, cpu));
+            let taken: Vec<_> = self.others(worker, now).collect();
+            let Some(free) = system::free_cpu(&taken) else { return };
+            // Before it goes: whoever gets this CPU as soon as it is free would follow it.
+            self.note(worker, free, now);
+            system::go_to(free);
         }
     }
 
-    /// The producer `worker` is about to sleep.
+    /// The producer `worker` needs no CPU.
     pub(crate) fn rest(&self, worker: usize) {
-        self.note(worker, NOWHERE);
+        self.notes[worker].store(NOWHERE, Ordering::Relaxed);
     }
 
-    fn note(&self, worker: usize, cpu: usize) {
-        let own = &self.cpus[worker];
-        if own.load(Ordering::Relaxed) != cpu {
-            own.store(cpu, Ordering::Relaxed);
-        }
+    fn note(&self, worker: usize, cpu: usize, now: Instant) {
+        let Ok(cpu) = u16::try_from(cpu) else { return };
+        let note = (self.micros(now) << 16) | u64::from(cpu);
+        self.notes[worker].store(note, Ordering::Relaxed);
     }
 
     /// The CPUs of the other producers.
-    fn others(&self, worker: usize) -> impl Iterator<Item = usize> {
-        let others = self.cpus.iter().enumerate().filter(move |(other, _)| *other != worker);
-        others.map(|(_, cpu)| cpu.load(Ordering::Relaxed))
+    fn others(&self, worker: usize, now: Instant) -> impl Iterator<Item = usize> {
+        let oldest = self.micros(now).saturating_sub(LASTS.as_micros() as u64);
+        let others = self.notes.iter().enumerate().filter(move |(other, _)| *other != worker);
+        let notes = others.map(|(_, note)| note.load(Ordering::Relaxed));
+        let known = notes.filter(move |&note| note != NOWHERE && note >> 16 >= oldest);
+        known.map(|note| usize::from(note as u16))
+    }
+
+    fn micros(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.began).as_micros() as u64
     }
 }
 
@@ -153,21 +165,24 @@ mod system {
         Some(sched_getcpu())
     }
 
-    /// Moves this thread to a CPU that it may run on and where none of the other producers is, which are
-    /// on `taken`, if there are so few that this cannot be left to the system. To which.
-    pub(super) fn move_away(taken: &[usize]) -> Option<usize> {
-        try_to_move_away(taken).unwrap_or_else(|error| {
-            tracing::debug!(%error, "a producer's thread stays where the system put it");
-            None
-        })
+    /// A CPU that this thread may run on and where none of the other producers is, which are on `taken`, if there
+    /// are so few CPUs that this cannot be left to the system.
+    pub(super) fn free_cpu(taken: &[usize]) -> Option<usize> {
+        free_of(&sched_getaffinity(None).ok()?, taken)
     }
 
-    fn try_to_move_away(taken: &[usize]) -> io::Result<Option<usize>> {
-        let allowed = sched_getaffinity(None)?;
+    fn free_of(allowed: &CpuSet, taken: &[usize]) -> Option<usize> {
         // With fewer than two more, somebody has to share with the feeder or the consumer.
         let are_few = (allowed.count() as usize) < taken.len() + 1 + 2;
-        let free = cpus(&allowed).find(|cpu| are_few && !taken.contains(cpu));
-        free.map(|cpu| move_to(cpu, &allowed).map(|()| cpu)).transpose()
+        cpus(allowed).find(|cpu| are_few && !taken.contains(cpu))
+    }
+
+    /// Moves this thread there.
+    pub(super) fn go_to(cpu: usize) {
+        let allowed = sched_getaffinity(None).map_err(io::Error::from);
+        if let Err(error) = allowed.and_then(|allowed| move_to(cpu, &allowed)) {
+            tracing::debug!(%error, "a producer's thread stays where the system put it");
+        }
     }
 
     /// Moves this thread, and lets it run on all that are `allowed` from then on.
@@ -208,6 +223,17 @@ mod system {
         }
 
         #[test]
+        fn a_cpu_is_free_where_no_other_producer_is() {
+            let mut set = CpuSet::new();
+            [3, 4, 70].into_iter().for_each(|cpu| set.set(cpu));
+            assert_eq!(free_of(&set, &[3]), Some(4));
+            assert_eq!(free_of(&set, &[3, 70, 4]), None);
+            assert_eq!(free_of(&set, &[70, 70]), Some(3));
+            [5, 6].into_iter().for_each(|cpu| set.set(cpu));
+            assert_eq!(free_of(&set, &[3, 3]), None, "the system has room for all");
+        }
+
+        #[test]
         fn a_thread_that_was_moved_is_not_bound() {
             std::thread::spawn(|| {
                 let before = sched_getaffinity(None).unwrap();
@@ -232,9 +258,11 @@ mod system {
         None
     }
 
-    pub(super) fn move_away(_taken: &[usize]) -> Option<usize> {
+    pub(super) fn free_cpu(_taken: &[usize]) -> Option<usize> {
         None
     }
+
+    pub(super) fn go_to(_cpu: usize) {}
 }
 
 #[cfg(test)]
@@ -281,11 +309,15 @@ mod tests {
     }
 
     #[test]
-    fn one_that_sleeps_shares_its_cpu_with_nobody() {
-        let placement = Placement::new(3);
-        (0..3).for_each(|worker| placement.note(worker, 5));
-        assert_eq!(placement.others(1).collect::<Vec<_>>(), [5, 5]);
+    fn one_that_sleeps_or_has_said_nothing_for_long_shares_its_cpu_with_nobody() {
+        let began = Instant::now();
+        let placement = Placement::new(3, began);
+        let others = |now| placement.others(1, now).collect::<Vec<_>>();
+        (0..3).for_each(|worker| placement.note(worker, 5, began + LASTS));
+        assert_eq!(others(began + LASTS), [5, 5]);
         placement.rest(0);
-        assert_eq!(placement.others(1).collect::<Vec<_>>(), [NOWHERE, 5]);
+        assert_eq!(others(began + LASTS), [5]);
+        assert_eq!(others(began + 2 * LASTS), [5]);
+        assert!(others(began + 2 * LASTS + LOOKS_EVERY).is_empty());
     }
 }

@@ -92,7 +92,7 @@ fn nothing_is_refused() {
 #[test]
 fn a_missing_part_is_refused() {
     let missing = |text| {
-        let around = "one must stand around each comma and + and before *";
+        let around = "one must stand around each comma, + and | and before *";
         refuses(text, &format!("a device is missing in {text:?}; {around}"));
     };
     for text in

@@ -69,7 +69,7 @@ fn d2_a_list_that_cannot_be_read_is_refused_before_anything_starts(order: Order)
     );
     refused_with(
         "cpu,",
-        r#"a device is missing in "cpu,"; one must stand around each comma and + and before *"#,
+        r#"a device is missing in "cpu,"; one must stand around each comma, + and | and before *"#,
     );
 }
 
@@ -86,6 +86,11 @@ fn d3_a_device_to_fall_back_to_is_used_where_it_is_asked_for_and_told_once(order
     assert!(report.to_string().contains(&format!("devices: {told}")), "{report}");
     runner.close().unwrap();
     tally.check_closed();
+    let probe = Probe::new();
+    let several = Pool::builder(probe).order(order).devices(["cuda:60000|cpu*2", "cpu"]);
+    let mut several = several.build().unwrap();
+    several.run([]).unwrap();
+    assert_eq!(&several.report().fallbacks, &report.fallbacks);
     refused_with(
         "cuda:60000|cpu*0",
         order,

@@ -14,7 +14,7 @@ use gangline::{
 
 use crate::support::{Counter, Gate, no_hang};
 
-const SOON: Duration = Duration::from_millis(60);
+const SOON: Duration = Duration::from_millis(250);
 
 /// An input, a copy of one, an output, or what an error is made of.
 struct Value {
@@ -570,7 +570,7 @@ fn a_value_that_is_not_wanted_may_cancel_as_it_is_dropped() {
                     _ => Ok(()),
                 });
                 let builder = Pool::builder(hooks).order(order).devices(2).window(8).retries(1);
-                let mut pool = builder.build().unwrap();
+                let mut pool = builder.cancel_token(token.clone()).build().unwrap();
                 let inputs = (0..40).map(|number| {
                     let cancel = token.clone();
                     Value::input(number, move |value| {

@@ -210,6 +210,7 @@ impl<'a, I, T> Taker<'a, I, T> {
             // What it has taken is for others to take, and what it has delivered for the collector.
             self.exchange.idle.notify();
             self.flush();
+            self.rest();
         }
         let since = now();
         let answer = self.exchange.wait_for_standing(self.lane);
@@ -330,8 +331,9 @@ impl<'a, I, T> Taker<'a, I, T> {
         self.exchange.placement.keep_apart(self.lane, &mut self.stay, now);
     }
 
-    /// It is about to sleep.
-    pub(super) fn rest(&self) {
+    /// It is about to sleep, or leaves.
+    pub(super) fn rest(&mut self) {
+        self.stay.was_idle();
         self.exchange.placement.rest(self.lane);
     }
 
@@ -385,6 +387,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         if let Some(lent) = self.help_another() {
             return Taken::Item(self.help(lent));
         }
+        self.rest();
         let has_news = || {
             exchange.is_aborted()
                 || lock(&exchange.intake).items.len() > 0
@@ -394,7 +397,6 @@ impl<'a, I, T> Taker<'a, I, T> {
         let race = self.race_turn();
         let lack = self.lack(turn);
         let is_ready = || has_news() || self.turn() != turn || self.race_turn() != race;
-        self.rest();
         match turn.or_before(race) {
             Turn::Now(_) => {}
             Turn::At(due) => {
@@ -452,6 +454,7 @@ impl<'a, I, T> Taker<'a, I, T> {
 /// Says how long it was there, and how long with nothing to do.
 impl<I, T> Drop for Taker<'_, I, T> {
     fn drop(&mut self) {
+        self.rest();
         let (items, present) = (self.outbox.delivered(), now() - self.came);
         let time = ProducerTime { came: None, items, failed: 0, present, waited: self.waited };
         self.exchange.timesheet.producer_left(self.lane, time);
