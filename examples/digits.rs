@@ -20,7 +20,11 @@ mod args;
 mod digits;
 
 const FLAGS: &[Flag] = &[
-    Flag { name: "--devices", value: "LIST", help: "such as cpu*4 or cuda:all (default: all)" },
+    Flag {
+        name: "--devices",
+        value: "LIST",
+        help: "such as cpu*4, cuda:all or cuda:0|cpu (default: all)",
+    },
     Flag { name: "--batch", value: "N", help: "digits in one item (default: 1)" },
     Flag { name: "--data", value: "FILE", help: "default: examples/data/digits.csv" },
     Flag { name: "--weights", value: "FILE", help: "default: examples/data/digits.safetensors" },
@@ -160,7 +164,8 @@ fn main() -> ExitCode {
 }
 
 fn read(args: &Args) -> Result<(), BoxError> {
-    let devices = args.get("--devices")?.unwrap_or_else(Devices::available);
+    let devices: Devices = args.get("--devices")?.unwrap_or_else(Devices::available);
+    devices.fallbacks().iter().for_each(|fallback| eprintln!("{fallback}"));
     let batch = args.get::<NonZeroUsize>("--batch")?.map_or(1, NonZeroUsize::get);
     let data = args.get::<PathBuf>("--data")?.unwrap_or_else(|| data_file("digits.csv"));
     let weights = args.get("--weights")?.unwrap_or_else(|| data_file("digits.safetensors"));
