@@ -181,8 +181,9 @@ impl<'de> Deserialize<'de> for Device {
 ///
 /// # Equality
 ///
-/// Two lists are equal when their places are. Whether they are labels, or were fallen back to, is left out, as it is left
-/// out of the text: it belongs to the program that uses the list, not to its users' settings.
+/// Two lists are equal when their places are. Whether they are labels, or were fallen back to, is left
+/// out, as it is left out of the text: it belongs to the program that uses the list, not to its users'
+/// settings.
 #[derive(Clone)]
 pub struct Devices {
     // Never empty, at most MAX_PLACES. Equal neighbours that come from one text share their place,

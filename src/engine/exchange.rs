@@ -45,12 +45,12 @@
 mod credits;
 mod feeder;
 mod gatherer;
+mod leftovers;
 mod races;
 mod taker;
 mod trials;
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -64,7 +64,6 @@ use super::queue::{Receiver, queue};
 use super::timesheet::Timesheet;
 use super::weights::Weights;
 use crate::batch::{Batching, Note, Shelf};
-use crate::error::Error;
 use crate::order::Order;
 use crate::policy::{Retries, Roster};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -74,6 +73,7 @@ use self::credits::Credits;
 pub(crate) use self::feeder::Feeder;
 use self::feeder::FeederEnds;
 pub(crate) use self::gatherer::{Gathered, Gatherer, take_those};
+pub(crate) use self::leftovers::Leftovers;
 pub(crate) use self::races::Finish;
 use self::races::Races;
 pub(crate) use self::taker::Taker;
@@ -207,14 +207,6 @@ struct Lane<I, T> {
 
 /// A producer's own ends: of its inbox, and of the way to the collector.
 type Working<I, T> = (Inbox<(u64, I)>, Outbox<T>);
-
-/// What is left of a run that nobody wants.
-pub(crate) struct Leftovers<I, T> {
-    pub(crate) items: Vec<I>,
-    pub(crate) results: Vec<Outcome<T>>,
-    /// Of items that one of two producers has failed.
-    pub(crate) errors: Vec<Error>,
-}
 
 /// Whether a collector that waits wants to be woken for the first result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -399,38 +391,6 @@ impl<I, T> Exchange<I, T> {
 
     fn is_aborted(&self) -> bool {
         self.flags.aborted.load(Ordering::Acquire)
-    }
-
-    /// Takes out everything that is left.
-    pub(crate) fn drain(&self) -> Leftovers<I, T> {
-        let (mut items, mut results) = (vec![], vec![]);
-        // A bug of ours that poisoned a lock is told by the thread that died of it, and what is left
-        // is the user's all the same.
-        let mut intake = self.intake.lock().unwrap_or_else(PoisonError::into_inner);
-        while let n @ 1.. = intake.items.len() {
-            items.extend(intake.items.take(n));
-        }
-        if let Some((shelf, _)) = &mut intake.shelf {
-            items.extend(shelf.drain());
-        }
-        drop(intake);
-        let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
-        items.extend(trials.retries.drain());
-        drop(trials);
-        let mut races = self.races.lock().unwrap_or_else(PoisonError::into_inner);
-        let (errors, copies): (Vec<_>, Vec<_>) = races.drain().unzip();
-        drop(races);
-        items.extend(copies.into_iter().flatten());
-        for lane in &self.lanes {
-            items.extend(std::iter::from_fn(|| lane.inbox.steal()).map(|(_, item)| item));
-        }
-        let mut lanes = self.collecting.lock().unwrap_or_else(PoisonError::into_inner);
-        for lane in &mut *lanes {
-            while lane.look() {
-                results.push(lane.pop().1);
-            }
-        }
-        Leftovers { items, results, errors }
     }
 }
 

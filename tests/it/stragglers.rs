@@ -386,6 +386,16 @@ fn stuck_at_first(gate: &Arc<Gate>) -> impl Fn(u64) -> u64 + Send + Sync + use<>
     }
 }
 
+/// Cancels the run in which a producer is fenced. Later ones tell it at their starts, too.
+fn cancels_at_first_loss(token: &CancelToken) -> impl FnMut(Duration, &Event) + use<> {
+    let (token, mut is_first) = (token.clone(), true);
+    move |_, event| {
+        if matches!(event, Event::ProducerFenced { .. }) && std::mem::take(&mut is_first) {
+            token.cancel();
+        }
+    }
+}
+
 /// A runner of two producers, of which one is at item 0 for as long as the gate is closed.
 fn with_a_loser(
     gate: &Arc<Gate>,
@@ -459,20 +469,13 @@ fn runs_that_wait_for_a_producer_that_is_away_can_be_cancelled() {
             },
             |_, (), _| Ok(()),
         );
-        let (fenced, was_fenced) = (token.clone(), AtomicBool::new(false));
         let mut runner = OrderedRunner::builder(work)
             .devices(2)
             .window(2)
             .idempotent()
             .on_error(OnError::Skip)
             .cancel_token(token.clone())
-            .observer(move |_: Duration, event: &Event| {
-                // Each run tells it at its start, too.
-                let is_fenced = matches!(event, Event::ProducerFenced { .. });
-                if is_fenced && !was_fenced.swap(true, SeqCst) {
-                    fenced.cancel();
-                }
-            })
+            .observer(cancels_at_first_loss(&token))
             .build()
             .unwrap();
         assert!(runner.run(0..20).unwrap_err().is_cancelled());
@@ -547,23 +550,15 @@ fn a_retry_does_not_wait_for_a_producer_that_is_not_back_from_an_earlier_run() {
                 _ => Ok(x),
             },
         );
-        let fenced = token.clone();
-        let was_fenced = AtomicBool::new(false);
         let mut runner = OrderedRunner::builder(work)
             .devices(3)
             .window(3)
             .idempotent()
             .retries(1)
             .backoff(Duration::from_millis(1), Duration::from_millis(1))
-            .cancel_token(token)
+            .cancel_token(token.clone())
             .on_error(OnError::Skip)
-            .observer(move |_: Duration, event: &Event| {
-                // Each run tells it at its start, too.
-                let is_fenced = matches!(event, Event::ProducerFenced { .. });
-                if is_fenced && !was_fenced.swap(true, SeqCst) {
-                    fenced.cancel();
-                }
-            })
+            .observer(cancels_at_first_loss(&token))
             .build()
             .unwrap();
         assert!(runner.run(0..20).unwrap_err().is_cancelled());

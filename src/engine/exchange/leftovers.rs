@@ -1,0 +1,49 @@
+//! What is left of a run that nobody wants.
+
+use std::sync::PoisonError;
+
+use super::Exchange;
+use crate::engine::outbox::Outcome;
+use crate::error::Error;
+
+/// What is left of a run that nobody wants.
+pub(crate) struct Leftovers<I, T> {
+    pub(crate) items: Vec<I>,
+    pub(crate) results: Vec<Outcome<T>>,
+    /// Of items that one of two producers has failed.
+    pub(crate) errors: Vec<Error>,
+}
+
+impl<I, T> Exchange<I, T> {
+    /// Takes out everything that is left.
+    pub(crate) fn drain(&self) -> Leftovers<I, T> {
+        let (mut items, mut results) = (vec![], vec![]);
+        // A bug of ours that poisoned a lock is told by the thread that died of it, and what is left
+        // is the user's all the same.
+        let mut intake = self.intake.lock().unwrap_or_else(PoisonError::into_inner);
+        while let n @ 1.. = intake.items.len() {
+            items.extend(intake.items.take(n));
+        }
+        if let Some((shelf, _)) = &mut intake.shelf {
+            items.extend(shelf.drain());
+        }
+        drop(intake);
+        let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
+        items.extend(trials.retries.drain());
+        drop(trials);
+        let mut races = self.races.lock().unwrap_or_else(PoisonError::into_inner);
+        let (errors, copies): (Vec<_>, Vec<_>) = races.drain().unzip();
+        drop(races);
+        items.extend(copies.into_iter().flatten());
+        for lane in &self.lanes {
+            items.extend(std::iter::from_fn(|| lane.inbox.steal()).map(|(_, item)| item));
+        }
+        let mut lanes = self.collecting.lock().unwrap_or_else(PoisonError::into_inner);
+        for lane in &mut *lanes {
+            while lane.look() {
+                results.push(lane.pop().1);
+            }
+        }
+        Leftovers { items, results, errors }
+    }
+}
