@@ -186,40 +186,72 @@ impl<R: Runner + 'static> Crew<R> {
         // Before there are threads of ours: the operating system then hardly has to wait for any, where it takes the
         // first run 10 ms otherwise.
         Barrier::prepare();
-        let ceilings = stations.iter().map(|_| AtomicU64::new(NO_CEILING)).collect();
-        let ready = stations.iter().map(|_| AtomicBool::new(false)).collect();
-        let inits = stations.iter().map(|_| AtomicU64::new(0)).collect();
-        let left = stations.iter().map(|_| AtomicBool::new(false)).collect();
-        let shared = Shared { stateless: Arc::default(), ready, inits, ceilings, left };
-        let away = stations.iter().map(|_| AtomicBool::new(false)).collect();
-        let mut crew = Crew { seats: vec![], shared, losses: vec![], away };
-        // Room for all, so that no producer waits for a builder that is still starting threads.
-        let (ready, outcomes) = bounded(stations.len());
+        let mut crew = Crew::without_seats(stations.len());
+        let (muster, failure) = crew.start_all(runner, stations, stack_size, building, limit);
+        let Some(error) = crew.call_roll(muster, failure, building, least) else {
+            return Ok(crew);
+        };
+        // What the others fail with while they end is of no interest beside the first failure.
+        drop_quietly(crew.dismiss(None));
+        Err(error)
+    }
+
+    fn without_seats(producers: usize) -> Self {
+        let flags = || (0..producers).map(|_| AtomicBool::new(false)).collect();
+        let numbers = |number| (0..producers).map(|_| AtomicU64::new(number)).collect();
+        let shared = Shared {
+            stateless: Arc::default(),
+            ready: flags(),
+            inits: numbers(0),
+            ceilings: numbers(NO_CEILING),
+            left: flags(),
+        };
+        Crew { seats: vec![], shared, losses: vec![], away: flags() }
+    }
+
+    /// Starts the threads, up to the first that cannot be.
+    fn start_all(
+        &mut self,
+        runner: &Arc<R>,
+        stations: Vec<Station>,
+        stack_size: Option<usize>,
+        building: &Arc<Building>,
+        limit: Option<Duration>,
+    ) -> (Muster, Option<Error>) {
+        // Without room: what comes too late is its sender's to drop, and not the channel's.
+        let (ready, outcomes) = bounded(0);
         let mut muster = Muster { outcomes, waiting: vec![], limit, ticks: 0 };
-        let mut failure = None;
         let producers = stations.len();
         for station in stations {
             let (ready, site) = (ready.clone(), site(&station, &[], None));
-            let started = crew.start(runner, station, producers, stack_size, building, ready);
+            let started = self.start(runner, station, producers, stack_size, building, ready);
             if let Err(error) = started {
-                failure = Some(error);
                 building.give_up();
-                break;
+                return (muster, Some(error));
             }
             muster.waiting.push(site);
         }
-        drop(ready);
+        (muster, None)
+    }
+
+    /// Waits until each has said whether it is ready, or is late. The first failure, with this one before all,
+    /// that is one too many.
+    fn call_roll(
+        &mut self,
+        mut muster: Muster,
+        mut failure: Option<Error>,
+        building: &Building,
+        least: usize,
+    ) -> Option<Error> {
+        let producers = self.away.len();
         while let Some((worker, outcome, left_behind)) = muster.next() {
             if left_behind == LeftBehind::Yes {
-                crew.leave_behind(worker);
+                self.leave_behind(worker);
             }
             match cancelled_or(building.is_cancelled(), outcome) {
                 Ok(()) => {}
-                Err(error) if failure.is_none() && producers - crew.losses.len() > least => {
-                    let reason = text_of(&error);
-                    tracing::warn!(producer = worker, %reason, "a producer is not ready, and is left out");
-                    crew.losses.push(Loss { worker, reason, left_behind });
-                    drop_quietly(error);
+                Err(error) if failure.is_none() && producers - self.losses.len() > least => {
+                    self.lose(worker, error, left_behind);
                 }
                 Err(error) => {
                     building.give_up();
@@ -227,10 +259,14 @@ impl<R: Runner + 'static> Crew<R> {
                 }
             }
         }
-        let Some(error) = failure else { return Ok(crew) };
-        // What the others fail with while they end is of no interest beside the first failure.
-        drop_quietly(crew.dismiss(None));
-        Err(error)
+        failure
+    }
+
+    fn lose(&mut self, worker: usize, error: Error, left_behind: LeftBehind) {
+        let reason = text_of(&error);
+        tracing::warn!(producer = worker, %reason, "a producer is not ready, and is left out");
+        self.losses.push(Loss { worker, reason, left_behind });
+        drop_quietly(error);
     }
 
     fn start(
