@@ -502,9 +502,11 @@ impl<I, T> Exchange<I, T> {
             self.hints.has_nothing_for_collector.store(true, Ordering::Release);
             self.wake_helpers_if_still();
         }
-        match patience {
-            Patience::None => self.wait_for_one(outlet, total, due),
-            Patience::For { results } => self.wait_for_several(outlet, total, results),
+        if !self.look_for_news(outlet, total) {
+            match patience {
+                Patience::None => self.wait_for_one(outlet, total, due),
+                Patience::For { results } => self.wait_for_several(outlet, total, results),
+            }
         }
         if self.copies_stragglers {
             self.hints.has_nothing_for_collector.store(false, Ordering::Release);
@@ -512,13 +514,16 @@ impl<I, T> Exchange<I, T> {
         if self.is_aborted() { News::Aborted } else { News::Results }
     }
 
-    fn wait_for_one(&self, outlet: &mut Outlet<T>, total: Option<u64>, due: Option<Instant>) {
-        for _ in 0..LOOKS_BEFORE_SLEEP {
+    /// Also where several results are to be waited for: a producer on the same CPU delivers as many as it can before
+    /// it gives way in its turn, and nobody has to be woken.
+    fn look_for_news(&self, outlet: &mut Outlet<T>, total: Option<u64>) -> bool {
+        (0..LOOKS_BEFORE_SLEEP).any(|_| {
             std::thread::yield_now();
-            if self.has_news(total) || outlet.has_new() {
-                return;
-            }
-        }
+            self.has_news(total) || outlet.has_new()
+        })
+    }
+
+    fn wait_for_one(&self, outlet: &mut Outlet<T>, total: Option<u64>, due: Option<Instant>) {
         self.wake_collector_at(1, outlet);
         let mut has_news = || self.has_news(total) || outlet.has_new();
         match due {
