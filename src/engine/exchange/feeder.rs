@@ -11,6 +11,13 @@ use crate::measures::Measured;
 use crate::sync::atomic::Ordering;
 use crate::sync::{lock, now, wait};
 
+/// How long the feeder keeps looking when it has given way to others once. The producers on its CPU are dry by
+/// then, or it would not be its turn again, and elsewhere the collector gives credits back. To give way once more would
+/// take that long, two changes of threads, with nobody at work.
+const KEEPS_LOOKING: Duration = Duration::from_micros(2);
+/// How often it asks the processor to pause between two looks, each of which takes a lock.
+const PAUSES: usize = 10;
+
 /// The feeder's end.
 #[derive(Debug)]
 pub(crate) struct Feeder<I, T> {
@@ -221,9 +228,10 @@ impl<I, T> Exchange<I, T> {
     }
 
     fn look_for(&self, want: Want) -> bool {
-        (0..LOOKS_BEFORE_SLEEP).any(|_| {
+        let is_there = || self.has(want) || self.is_halted();
+        (0..LOOKS_BEFORE_SLEEP).any(|look| {
             std::thread::yield_now();
-            self.has(want) || self.is_halted()
+            is_there() || (look == 0 && keep_looking(is_there))
         })
     }
 
@@ -280,4 +288,16 @@ impl<I, T> Exchange<I, T> {
         let mut credits = lock(&self.credits);
         credits.weight = credits.weight.saturating_add(weight);
     }
+}
+
+/// Whether that comes about soon.
+fn keep_looking(is_there: impl Fn() -> bool) -> bool {
+    let since = now();
+    while now() - since < KEEPS_LOOKING {
+        (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        if is_there() {
+            return true;
+        }
+    }
+    false
 }
