@@ -145,6 +145,8 @@ fn pen(kind: Kind) -> Pen {
         Kind::Orx => (GREEN, 2, Dot::Filled),
         Kind::Pariter => (PURPLE, 2, Dot::Filled),
         Kind::Channels => (SKY, 2, Dot::Filled),
+        Kind::Bare => (GREEN, 2, Dot::Hollow),
+        Kind::BareOne => (SKY, 2, Dot::Hollow),
         Kind::Easycore => (GREY, 2, Dot::Filled),
         Kind::Gangline(Gang::ORDERED) => (BLUE, 3, Dot::Filled),
         Kind::Gangline(Gang::UNORDERED) => (BLUE, 2, Dot::Hollow),

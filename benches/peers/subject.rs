@@ -26,6 +26,8 @@ pub enum Kind {
     Orx,
     Pariter,
     Channels,
+    Bare,
+    BareOne,
     Easycore,
     Gangline(Gang),
 }
@@ -53,6 +55,8 @@ impl Kind {
             Self::Orx => "orx-parallel collect",
             Self::Pariter => "pariter parallel_map",
             Self::Channels => "channels + BTreeMap",
+            Self::Bare => "bare threads, 64 slots",
+            Self::BareOne => "bare threads, 64 slots, one producer",
             Self::Easycore => "easycore (Python)",
             Self::Gangline(gang) => gang.name(),
         }
@@ -66,7 +70,7 @@ impl Kind {
             Self::ParBridge => "any order",
             Self::ParCollect | Self::Orx => "in order, all in memory",
             Self::Channels => "in order, no window",
-            Self::Pariter | Self::Easycore => "in order",
+            Self::Pariter | Self::Easycore | Self::Bare | Self::BareOne => "in order",
             Self::Gangline(gang) => gang.manner(),
         }
     }

@@ -1,5 +1,6 @@
 //! The subjects, one in each file.
 
+mod bare;
 mod channels;
 mod easycore;
 mod gangline;
@@ -14,7 +15,7 @@ use ::gangline::BoxError;
 use crate::effort::Effort;
 use crate::gangs::Gang;
 use crate::options::Options;
-use crate::subject::Subject;
+use crate::subject::{Kind, Subject};
 
 pub use easycore::Easycore;
 pub use gangline::Gangline;
@@ -32,6 +33,8 @@ pub fn all(options: &Options) -> Result<Vec<Box<dyn Subject>>, BoxError> {
         Box::new(orx::Orx { threads }),
         Box::new(pariter::Pariter { threads }),
         Box::new(channels::Channels { threads }),
+        Box::new(bare::Bare { producers: threads, kind: Kind::Bare }),
+        Box::new(bare::Bare { producers: 1, kind: Kind::BareOne }),
     ];
     for gang in Gang::DEFAULTS.into_iter().chain(Gang::NARROW) {
         all.push(Box::new(Gangline { gang, threads }));

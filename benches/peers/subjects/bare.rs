@@ -1,0 +1,155 @@
+//! Threads that hand over 64 items at most, and do nothing else: what it costs at least to have a feeder
+//! and a consumer of their own with so small a window.
+//!
+//! Items go round the producers by number, so nobody has to agree with anybody on anything. Nobody sleeps, and so
+//! nobody has to be woken; a slow item stops all; there are no errors, no cancel, and no end but that of a
+//! known number.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use crossbeam_utils::CachePadded;
+
+use crate::placement;
+use crate::subject::{Kind, Outcome, Subject};
+use crate::work::Work;
+
+const WINDOW: u64 = 64;
+/// So many neighbours go to the same producer, and so many credits come back at once.
+const BLOCK: u64 = WINDOW / 4;
+
+pub struct Bare {
+    pub producers: usize,
+    pub kind: Kind,
+}
+
+impl Subject for Bare {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn run(&mut self, items: u64, work: Work) -> Outcome {
+        Outcome::of(|| Line::new(self.producers, items).sum(work))
+    }
+}
+
+struct Line {
+    items: u64,
+    inlets: Vec<Ring>,
+    outlets: Vec<Ring>,
+    /// How many items the consumer is done with.
+    consumed: Count,
+}
+
+impl Line {
+    fn new(producers: usize, items: u64) -> Self {
+        let rings = || (0..producers).map(|_| Ring::new()).collect();
+        Self { items, inlets: rings(), outlets: rings(), consumed: Count::default() }
+    }
+
+    fn sum(&self, work: Work) -> u64 {
+        thread::scope(|scope| {
+            for producer in 0..self.inlets.len() {
+                scope.spawn(move || {
+                    placement::start_on(producer);
+                    self.produce(producer, work);
+                });
+            }
+            let consumer = scope.spawn(|| self.consume());
+            self.feed();
+            consumer.join().expect("it only adds")
+        })
+    }
+
+    fn feed(&self) {
+        let mut consumed = 0;
+        for item in 0..self.items {
+            if item == consumed + WINDOW {
+                consumed = self.consumed.past(consumed);
+            }
+            let (producer, nth) = self.place(item);
+            self.inlets[producer].put(nth, item);
+        }
+    }
+
+    fn produce(&self, producer: usize, work: Work) {
+        let (inlet, outlet) = (&self.inlets[producer], &self.outlets[producer]);
+        let mut here = 0;
+        for nth in (0..).take_while(|&nth| self.item(producer, nth) < self.items) {
+            if nth == here {
+                here = inlet.put.past(here);
+            }
+            outlet.put(nth, work.on(inlet.get(nth)));
+        }
+    }
+
+    fn consume(&self) -> u64 {
+        let mut here = vec![0; self.outlets.len()];
+        let mut sum = 0_u64;
+        for item in 0..self.items {
+            let (producer, nth) = self.place(item);
+            let outlet = &self.outlets[producer];
+            if nth == here[producer] {
+                here[producer] = outlet.put.past(nth);
+            }
+            sum = sum.wrapping_add(outlet.get(nth));
+            if (item + 1) % BLOCK == 0 {
+                self.consumed.reach(item + 1);
+            }
+        }
+        sum
+    }
+
+    /// Who works on an item, as its how-manieth.
+    fn place(&self, item: u64) -> (usize, u64) {
+        let producers = self.inlets.len() as u64;
+        let (block, place) = (item / BLOCK, item % BLOCK);
+        ((block % producers) as usize, block / producers * BLOCK + place)
+    }
+
+    fn item(&self, producer: usize, nth: u64) -> u64 {
+        let producers = self.inlets.len() as u64;
+        (nth / BLOCK * producers + producer as u64) * BLOCK + nth % BLOCK
+    }
+}
+
+/// Has room for a whole window, so it is never full.
+struct Ring {
+    values: [AtomicU64; WINDOW as usize],
+    put: Count,
+}
+
+impl Ring {
+    fn new() -> Self {
+        Self { values: [const { AtomicU64::new(0) }; WINDOW as usize], put: Count::default() }
+    }
+
+    fn put(&self, nth: u64, value: u64) {
+        self.values[(nth % WINDOW) as usize].store(value, Ordering::Relaxed);
+        self.put.reach(nth + 1);
+    }
+
+    fn get(&self, nth: u64) -> u64 {
+        self.values[(nth % WINDOW) as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// Written by one thread and waited for by another.
+#[derive(Default)]
+struct Count(CachePadded<AtomicU64>);
+
+impl Count {
+    fn reach(&self, count: u64) {
+        self.0.store(count, Ordering::Release);
+    }
+
+    /// Waits until it is past that.
+    fn past(&self, count: u64) -> u64 {
+        loop {
+            match self.0.load(Ordering::Acquire) {
+                now if now > count => return now,
+                _ => thread::yield_now(),
+            }
+        }
+    }
+}
