@@ -9,10 +9,10 @@ const SPAN: Duration = Duration::from_micros(500);
 /// So many waits in a row may bring few results, before it is the time that counts.
 const SHORT_WAITS: u32 = 8;
 
-/// The pace of a run's results, by which a collector waits for the next one or for several.
+/// The pace of a run's results, by which a collector that goes to sleep waits for the next one or for several.
 ///
 /// What came since the last wait is not enough to go by: a collector that has a CPU for itself finds
-/// one or two results each time it looks, would never sleep, and keep that CPU from the producers.
+/// one or two results each time it looks, however fast they come.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// How many results had arrived at the last wait.
