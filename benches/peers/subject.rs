@@ -56,7 +56,7 @@ impl Kind {
             Self::Pariter => "pariter parallel_map",
             Self::Channels => "channels + BTreeMap",
             Self::Bare => "bare threads, 64 slots",
-            Self::BareOne => "bare threads, 64 slots, one producer",
+            Self::BareOne => "bare threads, one producer",
             Self::Easycore => "easycore (Python)",
             Self::Gangline(gang) => gang.name(),
         }
