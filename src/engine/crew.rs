@@ -250,7 +250,12 @@ impl<R: Runner + 'static> Crew<R> {
             }
             match cancelled_or(building.is_cancelled(), outcome) {
                 Ok(()) => {}
-                Err(error) if failure.is_none() && producers - self.losses.len() > least => {
+                // A cancel is for all, however many could be done without.
+                Err(error)
+                    if failure.is_none()
+                        && !building.is_cancelled()
+                        && producers - self.losses.len() > least =>
+                {
                     self.lose(worker, error, left_behind);
                 }
                 Err(error) => {

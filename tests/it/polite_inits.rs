@@ -114,3 +114,25 @@ fn a_run_whose_time_is_over_before_it_begins_fails_with_that() {
         }
     });
 }
+
+/// It is not one of those that the runner could do without.
+#[test]
+fn an_init_that_gives_up_since_the_building_is_cancelled_is_no_producer_less() {
+    no_hang(|| {
+        let token = CancelToken::new();
+        let cancel = token.clone();
+        let init = move |cx: &ProducerContext<'_>| {
+            if cx.worker() == 0 {
+                return Ok(());
+            }
+            // Time for the builder to hear of the other. Where that is not enough the test sees less, and passes.
+            thread::sleep(Duration::from_millis(100));
+            cancel.cancel();
+            Err("given up".into())
+        };
+        let builder = OrderedRunner::builder(map(init, |_, (), x: u64| Ok(x)));
+        let builder = builder.devices(2).min_producers(1).on_error(OnError::Skip);
+        let error = builder.cancel_token(token).build().unwrap_err();
+        assert!(error.is_cancelled(), "{error}");
+    });
+}
