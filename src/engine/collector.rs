@@ -159,7 +159,7 @@ impl<T> Collector<T> {
         // What ran dry before was waiting for this collector, not for credits.
         exchange.forget_dryness();
         let (since, head) = (now(), self.outlet.awaited());
-        let patience = self.patience(since);
+        let patience = patience(&mut self.pace, self.quarter);
         let news = exchange.wait(&mut self.outlet, total, patience, due);
         self.note_wait(exchange, since, head);
         self.note_dryness(exchange);
@@ -177,7 +177,7 @@ impl<T> Collector<T> {
         exchange.forget_dryness();
         exchange.starve_as_collector();
         let (since, head) = (now(), self.outlet.awaited());
-        let patience = self.patience(since);
+        let patience = patience(&mut self.pace, self.quarter);
         let news = exchange.wait(&mut self.outlet, None, patience, due);
         exchange.feed_again();
         self.note_wait(exchange, since, head);
@@ -207,15 +207,6 @@ impl<T> Collector<T> {
     /// How long it has waited in all.
     pub(crate) fn waited(&self) -> Duration {
         self.time.waited + self.time.stalled
-    }
-
-    fn patience(&mut self, now: Instant) -> Patience {
-        let arrived = self.outlet.seen().sum();
-        if self.pace.is_high(arrived, now) && self.quarter >= MANY {
-            Patience::For { results: self.quarter }
-        } else {
-            Patience::None
-        }
     }
 
     fn note_dryness<I>(&mut self, exchange: &Exchange<I, T>) {
@@ -269,5 +260,16 @@ impl Scales {
     fn owes_much(&mut self) -> bool {
         self.owed = self.owed.saturating_add(std::mem::take(&mut self.present));
         self.owed > self.quarter
+    }
+}
+
+/// How a collector sleeps whose results have come at this pace, and which gives back a quarter of the window at once.
+fn patience<T>(pace: &mut Pace, quarter: usize) -> impl FnOnce(&Outlet<T>) -> Patience {
+    move |outlet| {
+        if pace.is_high(outlet.seen().sum(), now()) && quarter >= MANY {
+            Patience::For { results: quarter }
+        } else {
+            Patience::None
+        }
     }
 }

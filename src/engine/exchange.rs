@@ -490,12 +490,13 @@ impl<I, T> Exchange<I, T> {
     }
 
     /// Waits until there may be results in `outlet`, or until the run was aborted, or until the total,
-    /// which was not known before, is known.
+    /// which was not known before, is known. `patience` is asked when it goes to sleep: what came while it looked is no
+    /// sign of how fast results come.
     pub(crate) fn wait(
         &self,
         outlet: &mut Outlet<T>,
         total: Option<u64>,
-        patience: Patience,
+        patience: impl FnOnce(&Outlet<T>) -> Patience,
         due: Option<Instant>,
     ) -> News {
         if self.copies_stragglers {
@@ -503,7 +504,7 @@ impl<I, T> Exchange<I, T> {
             self.wake_helpers_if_still();
         }
         if !self.look_for_news(outlet, total) {
-            match patience {
+            match patience(outlet) {
                 Patience::None => self.wait_for_one(outlet, total, due),
                 Patience::For { results } => self.wait_for_several(outlet, total, results),
             }

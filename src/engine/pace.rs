@@ -11,13 +11,13 @@ const SHORT_WAITS: u32 = 8;
 
 /// The pace of a run's results, by which a collector that goes to sleep waits for the next one or for several.
 ///
-/// What came since the last wait is not enough to go by: a collector that has a CPU for itself finds
+/// What came since it last slept is not enough to go by: a collector that has a CPU for itself finds
 /// one or two results each time it looks, however fast they come.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// How many results had arrived at the last wait.
+    /// How many results had arrived when it last went to sleep.
     arrived: u64,
-    /// How many waits in a row brought few.
+    /// How many times in a row few had come between.
     short_waits: u32,
     /// How many results had arrived when the first of them began, and when that was.
     since: (u64, Instant),
@@ -28,7 +28,7 @@ impl Pace {
         Pace { arrived: 0, short_waits: 0, since: (0, now) }
     }
 
-    /// Whether results come thick and fast. To be asked before each wait; `arrived` counts the results
+    /// Whether results come thick and fast. To be asked before it goes to sleep; `arrived` counts the results
     /// of the whole run.
     pub(crate) fn is_high(&mut self, arrived: u64, now: Instant) -> bool {
         let count = arrived - std::mem::replace(&mut self.arrived, arrived);
