@@ -2,19 +2,21 @@
 //! faults, and A24 as far as an error is kept whole. What a second panic during the unwinding of the
 //! first does is in `faults_child`.
 
+use std::cell::RefCell;
 use std::error::Error as _;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use crossbeam_channel::{Sender, bounded};
 use gangline::{Event, Hook, Order, Pool, ProducerContext, Result, map};
 
 use crate::probe::{Alive, Census, Fault, Item, Probe, both_orders, check_afterwards, three};
-use crate::support::Counter;
+use crate::support::{Counter, Gate};
 
 both_orders!(
     a7_every_text_of_a_panic_is_kept,
@@ -26,6 +28,7 @@ both_orders!(
     a8_an_error_whose_destructor_panics_reaches_the_caller,
     a8_an_error_that_nobody_wants_may_panic_when_dropped,
     a8_errors_of_producer_init_may_panic_when_dropped,
+    a8_an_error_of_producer_init_that_comes_too_late_may_panic_when_dropped,
     a8_errors_of_producer_end_may_panic_when_dropped,
     a8_dropping_a_runner_never_panics,
     a8_what_measures_items_may_panic_when_dropped,
@@ -276,6 +279,45 @@ fn a8_errors_of_producer_init_may_panic_when_dropped(order: Order) {
     assert_eq!(error.hook(), Some(Hook::ProducerInit), "{error:#}");
     std::mem::forget(error);
     tally.check_closed();
+}
+
+thread_local! {
+    /// Closes its channel when the thread that set it ends.
+    static END_OF_THREAD: RefCell<Option<Sender<()>>> = const { RefCell::new(None) };
+}
+
+/// Calls this when it is dropped.
+struct OnDrop(Box<dyn Fn()>);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// It was given up on, so its error is nobody's: it comes while the others are being joined.
+fn a8_an_error_of_producer_init_that_comes_too_late_may_panic_when_dropped(order: Order) {
+    let is_armed = Arc::new(AtomicBool::new(true));
+    let late = Arc::new(Gate::new());
+    let gate = late.clone();
+    let (end_of_thread, ended) = bounded::<()>(0);
+    let end_of_thread = Mutex::new(Some(end_of_thread));
+    let init = move |cx: &ProducerContext<'_>| {
+        if cx.worker() == 0 {
+            let (late, ended) = (late.clone(), ended.clone());
+            return Ok(OnDrop(Box::new(move || {
+                late.open();
+                assert!(ended.recv().is_err(), "it ends");
+            })));
+        }
+        END_OF_THREAD.set(end_of_thread.lock().unwrap().take());
+        gate.pass();
+        Err(Grudge(is_armed.clone()).into())
+    };
+    let builder = Pool::builder(map(init, |_, _, x: u64| Ok(x))).order(order).devices(2);
+    let build = || builder.init_limit(Duration::from_millis(250)).build();
+    let error = catch_unwind(AssertUnwindSafe(build)).expect("building panics").unwrap_err();
+    assert!(error.is_timeout(), "{error:#}");
 }
 
 /// Closing returns one of three errors; the other two are dropped.

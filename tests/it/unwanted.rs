@@ -1,27 +1,20 @@
 //! Values that nobody wants any more, whose destructors panic or call back: of batches that were split, of
 //! items that two producers work on, of calls that nobody waits for.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use gangline::{
     Batch, Builder, CancelToken, ConsumerContext, Error, Event, InChosenOrder, OnError, Order,
-    OrderedRunner, Pool, ProducerContext, Result, Runner, map,
+    Pool, ProducerContext, Result, Runner,
 };
 
 use crate::support::{Counter, Gate, no_hang};
 
 const SOON: Duration = Duration::from_millis(250);
-
-thread_local! {
-    /// Closes its channel when the thread that set it ends.
-    static END_OF_THREAD: RefCell<Option<Sender<()>>> = const { RefCell::new(None) };
-}
 
 /// An input, a copy of one, an output, or what an error is made of.
 struct Value {
@@ -594,44 +587,4 @@ fn a_value_that_is_not_wanted_may_cancel_as_it_is_dropped() {
             }
         }
     });
-}
-
-/// It was given up on, so its error is nobody's: it comes while the others are being joined.
-#[test]
-fn an_init_that_fails_too_late_may_panic_when_its_error_is_dropped() {
-    no_hang(|| {
-        let bombs = Arc::new(Bombs::default());
-        let errors = Mutex::new(bombs.inputs(1, |value| value.kind == Kind::Error));
-        let late = Arc::new(Gate::new());
-        let gate = late.clone();
-        let (end_of_thread, ended) = mpsc::channel();
-        let (end_of_thread, ended) = (Mutex::new(Some(end_of_thread)), Arc::new(Mutex::new(ended)));
-        let runner = map(
-            move |cx| {
-                if cx.worker() == 0 {
-                    let (late, ended) = (late.clone(), ended.clone());
-                    return Ok(OnDrop(Box::new(move || {
-                        late.open();
-                        assert!(ended.lock().unwrap().recv().is_err(), "it ends");
-                    })));
-                }
-                END_OF_THREAD.set(end_of_thread.lock().unwrap().take());
-                gate.pass();
-                Err(errors.lock().unwrap()[0].as_kind(Kind::Error).into())
-            },
-            |_, _, x: u64| Ok(x),
-        );
-        let error = OrderedRunner::builder(runner).devices(2).init_limit(SOON).build().unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{error}");
-        bombs.check(1);
-    });
-}
-
-/// A state that calls this when it is dropped.
-struct OnDrop(Box<dyn Fn()>);
-
-impl Drop for OnDrop {
-    fn drop(&mut self) {
-        (self.0)();
-    }
 }

@@ -11,9 +11,9 @@ use crate::measures::Measured;
 use crate::sync::atomic::Ordering;
 use crate::sync::{lock, now, wait};
 
-/// How long the feeder keeps looking when it has given way to others once. The producers on its CPU are dry by
-/// then, or it would not be its turn again, and elsewhere the collector gives credits back. To give way once more would
-/// take that long, two changes of threads, with nobody at work.
+/// How long the feeder keeps looking when it has given way to others once. Mostly the producers on its CPU are dry by
+/// then, and elsewhere the collector is about to give credits back. To give way once more would take that long, two
+/// changes of threads, with nobody at work.
 const KEEPS_LOOKING: Duration = Duration::from_micros(2);
 /// How often it asks the processor to pause between two looks, each of which takes a lock.
 const PAUSES: usize = 10;
