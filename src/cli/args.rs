@@ -12,7 +12,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use super::exit;
 use super::halt::Halt;
 use super::limit::{Timeout, duration};
-use crate::device::{DeviceError, Devices, GpuList};
+use crate::device::{Devices, GpuList};
 use crate::error::Error;
 
 #[derive(Debug, Parser)]
@@ -322,16 +322,21 @@ fn devices(text: &str) -> Result<Devices, String> {
         return Err("alternatives with | are for programs that use the library; name the devices, as in cuda:0-3: \
                     `gangline devices` lists them".to_owned());
     }
-    text.parse().map_err(|error| match error {
-        // It names features and methods of the library.
-        Error::Devices { source: DeviceError::NotBuilt { wanted, .. } } => {
-            format!(
-                "{wanted} is for programs that use the library; name the devices, as in cuda:0-3: \
-                 `gangline devices` lists them"
-            )
-        }
-        error => error.to_string(),
-    })
+    // A build with the feature `cuda` could ask the driver. What a command line means is not to depend on that.
+    if let Some(wanted) = all_of_a_kind(text) {
+        return Err(format!(
+            "{wanted} is for programs that use the library; name the devices, as in cuda:0-3: \
+             `gangline devices` lists them"
+        ));
+    }
+    text.parse().map_err(|error: Error| error.to_string())
+}
+
+fn all_of_a_kind(text: &str) -> Option<&'static str> {
+    let terms = text.split([',', '+', '*']).map(|term| term.split_whitespace().collect::<String>());
+    let mut all =
+        terms.filter_map(|term| ["cuda:all", "metal:all"].into_iter().find(|all| term == *all));
+    all.next()
 }
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {

@@ -228,12 +228,18 @@ fn gpus_that_are_there_are_not_used_by_themselves() {
     let machine = two();
     let line = "run -j1 --shell -- 'echo ${CUDA_VISIBLE_DEVICES-unset}' ::: x";
     assert_eq!(machine.prints(line), "unset\n");
-    let ran = machine.ran(&mut machine.typed("run --devices cuda:all -- touch ::: started"));
-    ran.check_said(
-        102,
-        &["cuda:all is for programs that use the library; name the devices", "gangline devices"],
-    );
-    assert!(!machine.place.path("started").exists());
+    for all in ["cuda:all", "cpu,cuda:all*2"] {
+        let ran =
+            machine.ran(&mut machine.typed(&format!("run --devices {all} -- touch ::: started")));
+        ran.check_said(
+            102,
+            &[
+                "cuda:all is for programs that use the library; name the devices",
+                "gangline devices",
+            ],
+        );
+        assert!(!machine.place.path("started").exists());
+    }
     let ran = machine.ran(&mut machine.typed("run --devices cuda:0|cpu -- touch ::: started"));
     ran.check_said(102, &["alternatives with | are for programs that use the library"]);
     assert!(!machine.place.path("started").exists());
