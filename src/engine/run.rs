@@ -112,6 +112,10 @@ impl<R: Runner> Run<R> {
     ) -> Self {
         let Shape { order, producers, window, batching } = shape;
         let roster = Roster::new(producers, terms.policy.fence_after, gone);
+        let roster = match &terms.units {
+            Some(units) => roster.with_units(units.clone()),
+            None => roster,
+        };
         let (halting, halted) = bounded(0);
         let (awaiting, consumer_left) = bounded(0);
         let has_entries = terms.name.is_some() || terms.hash.is_some();

@@ -11,6 +11,8 @@ pub(crate) struct Terms<I> {
     /// `None` where nothing is measured.
     pub(crate) measures: Option<Measures<I>>,
     pub(crate) policy: Policy,
+    /// For each producer a number, the same for those that share a GPU. `None` where nobody shares anything.
+    pub(crate) units: Option<Vec<usize>>,
     /// How an item is copied, so that it can be tried again. `None` where none is.
     pub(crate) copy: Option<CopyFn<I>>,
     pub(crate) limits: Limits,
@@ -36,6 +38,7 @@ impl<I> Default for Terms<I> {
         Terms {
             measures: None,
             policy: Policy::default(),
+            units: None,
             copy: None,
             limits: Limits::default(),
             name: None,

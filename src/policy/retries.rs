@@ -90,12 +90,12 @@ impl<I> Retries<I> {
     }
 
     /// What `worker` may try again: of what is due the first in order. An item goes to another producer
-    /// than those that failed it, unless there is no other.
+    /// than those that failed it, unless there is no other, and to one on another GPU if there is one.
     pub(crate) fn turn(&self, roster: &Roster, worker: usize, now: Instant) -> Turn {
         let mut next = Turn::Nothing;
         for (&seq, retry) in &self.waiting {
             let tried = &retry.trial.tried;
-            if tried.contains(&worker) && roster.has_another_than(tried) {
+            if !roster.may_try(worker, tried) {
                 continue;
             }
             if retry.due <= now {

@@ -12,6 +12,8 @@ pub(crate) struct Roster {
     /// `None` where nobody asks.
     fence_after: Option<usize>,
     producers: Vec<Standing>,
+    /// What each producer would be lost together with: a number that is the same for those that share it.
+    units: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -48,9 +50,18 @@ impl Roster {
         let mut roster = Roster {
             fence_after,
             producers: (0..producers).map(|_| Standing::default()).collect(),
+            units: (0..producers).collect(),
         };
         gone.into_iter().for_each(|worker| roster.remove(worker));
         roster
+    }
+
+    /// With producers that share what may fail, such as a GPU: those with the same number in `units`, which has one for each. A
+    /// GPU that is gone fails an item for all its producers, so they are no better witnesses against it
+    /// than one of them.
+    pub(crate) fn with_units(self, units: Vec<usize>) -> Self {
+        debug_assert_eq!(units.len(), self.producers.len(), "each producer is of one");
+        Roster { units, ..self }
     }
 
     /// How many producers are there.
@@ -62,14 +73,33 @@ impl Roster {
         !self.producers[worker].is_gone
     }
 
+    /// Whether `worker` is one of those that may try an item that `tried` have failed: of another unit than they,
+    /// while there is one, and else another producer, while there is one. Somebody always may.
+    pub(crate) fn may_try(&self, worker: usize, tried: &[usize]) -> bool {
+        if self.has_another_unit_than(tried) {
+            return self.is_of_another_unit(worker, tried);
+        }
+        !tried.contains(&worker) || !self.has_another_than(tried)
+    }
+
     /// Whether there is a producer that is none of `tried`, and not away.
-    pub(crate) fn has_another_than(&self, tried: &[usize]) -> bool {
-        let is_there = |worker: &usize| {
-            let Standing { is_gone, is_away, .. } = self.producers[*worker];
-            !is_gone && !is_away
-        };
-        let mut there = (0..self.producers.len()).filter(is_there);
-        there.any(|worker| !tried.contains(&worker))
+    fn has_another_than(&self, tried: &[usize]) -> bool {
+        self.there().any(|worker| !tried.contains(&worker))
+    }
+
+    fn has_another_unit_than(&self, tried: &[usize]) -> bool {
+        self.there().any(|worker| self.is_of_another_unit(worker, tried))
+    }
+
+    fn is_of_another_unit(&self, worker: usize, tried: &[usize]) -> bool {
+        tried.iter().all(|&other| self.units[other] != self.units[worker])
+    }
+
+    /// Those that something may wait for.
+    fn there(&self) -> impl Iterator<Item = usize> {
+        let producers = self.producers.iter().enumerate();
+        let there = producers.filter(|(_, producer)| !producer.is_gone && !producer.is_away);
+        there.map(|(worker, _)| worker)
     }
 
     /// The last of `tried` has failed `item`; those before it did so before.
@@ -80,8 +110,12 @@ impl Roster {
         if suspects.iter().all(|suspect| suspect.item != item) {
             suspects.push(Suspect { item, is_cleared: false });
         }
-        // One producer's word against an item says nothing of which of the two it is.
-        if tried.len() < most.max(2) && self.has_another_than(tried) {
+        // One producer's word against an item says nothing of which of the two it is. Nor does that of all
+        // producers on one GPU.
+        let is_of_one_unit = tried.iter().all(|&other| self.units[other] == self.units[worker]);
+        if tried.len() < most.max(2) && self.has_another_than(tried)
+            || is_of_one_unit && self.has_another_unit_than(tried)
+        {
             return Fault::Open;
         }
         self.blame(item);
@@ -234,25 +268,56 @@ mod tests {
         assert_eq!(roster.failed(3, &[0]), Fault::Open);
         assert!(roster.is_suspended(0));
         roster.leave(1);
-        assert!(!roster.is_suspended(0) && !roster.has_another_than(&[0]));
+        assert!(!roster.is_suspended(0) && roster.may_try(0, &[0]));
         assert_eq!(roster.failed(4, &[0]), Fault::Item);
         assert_eq!(roster.here(), 2, "it takes part");
         assert!(roster.come_back(1) && !roster.come_back(1));
-        assert!(roster.is_suspended(0) && roster.has_another_than(&[0]));
+        assert!(roster.is_suspended(0) && !roster.may_try(0, &[0]));
+    }
+
+    #[test]
+    fn producers_of_one_gpu_are_one_witness_against_an_item() {
+        let mut roster = roster(4).with_units(vec![0, 1, 1, 1]);
+        assert_eq!(roster.failed(7, &[1]), Fault::Open);
+        assert!(roster.may_try(0, &[1]) && !roster.may_try(2, &[1]));
+        assert_eq!(roster.failed(7, &[1, 2]), Fault::Open, "2 had begun when 0 was away");
+        assert_eq!(roster.failed(7, &[1, 2, 3]), Fault::Open);
+        assert_eq!(roster.failed(7, &[1, 2, 3, 0]), Fault::Item);
+    }
+
+    #[test]
+    fn where_all_are_of_one_gpu_they_are_all_the_witnesses_there_are() {
+        let mut roster = roster(4).with_units(vec![0, 1, 1, 1]);
+        roster.remove(0);
+        assert_eq!(roster.failed(7, &[1]), Fault::Open);
+        assert!(!roster.may_try(1, &[1]) && roster.may_try(2, &[1]) && roster.may_try(3, &[1]));
+        assert_eq!(roster.failed(7, &[1, 2]), Fault::Item);
+    }
+
+    #[test]
+    fn once_all_gpus_have_failed_an_item_any_other_producer_tries_it() {
+        let mut roster = Roster::new(4, Some(3), []).with_units(vec![0, 0, 1, 1]);
+        assert_eq!(roster.failed(7, &[0]), Fault::Open);
+        assert!(!roster.may_try(1, &[0]) && roster.may_try(3, &[0]));
+        assert_eq!(roster.failed(7, &[0, 3]), Fault::Open);
+        assert!(roster.may_try(1, &[0, 3]) && roster.may_try(2, &[0, 3]));
+        assert!(!roster.may_try(0, &[0, 3]) && !roster.may_try(3, &[0, 3]));
+        assert_eq!(roster.failed(7, &[0, 3, 1]), Fault::Item);
     }
 
     proptest! {
         /// Producers that fail everything and items that everybody fails, in any schedule: somebody can
-        /// always go on, every good item is done while a good producer is there, and no good producer is
-        /// fenced.
+        /// always go on, every good item is done while there are good producers and few bad ones, or few units with
+        /// bad ones, and no good producer is fenced.
         #[test]
         fn whoever_is_to_blame_is_found(
-            producers in proptest::collection::vec(any::<bool>(), 1..5),
+            producers in proptest::collection::vec((any::<bool>(), 0usize..3), 1..6),
             bad_items in proptest::collection::vec(any::<bool>(), 1..30),
             fence_after in 1usize..4,
-            schedule in proptest::collection::vec(0usize..5, 0..400),
+            schedule in proptest::collection::vec(0usize..6, 0..400),
         ) {
-            let mut roster = Roster::new(producers.len(), Some(fence_after), []);
+            let (producers, units): (Vec<bool>, Vec<usize>) = producers.into_iter().unzip();
+            let mut roster = Roster::new(producers.len(), Some(fence_after), []).with_units(units.clone());
             let mut fresh: VecDeque<u64> = (0..bad_items.len() as u64).collect();
             let mut again: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
             let mut done = BTreeMap::new();
@@ -261,9 +326,7 @@ mod tests {
                 if !roster.is_here(worker) {
                     continue;
                 }
-                let retry = again.iter().find(|(_, tried)| {
-                    !tried.contains(&worker) || !roster.has_another_than(tried)
-                });
+                let retry = again.iter().find(|(_, tried)| roster.may_try(worker, tried));
                 let retry = retry.map(|(&item, tried)| (item, tried.clone()));
                 let mut new = || fresh.pop_front().map(|item| (item, vec![]));
                 let next = match retry {
@@ -290,7 +353,11 @@ mod tests {
             prop_assert_eq!(done.len(), bad_items.len(), "every item has an end");
             let bad_producers = producers.iter().filter(|&&is_good| !is_good).count();
             let has_good = bad_producers < producers.len();
-            if has_good && fence_after.max(2) > bad_producers {
+            let bad = |unit: usize| (0..producers.len()).any(|i| units[i] == unit && !producers[i]);
+            let bad_units = (0..3).filter(|&unit| bad(unit)).count();
+            let has_good_unit = units.iter().any(|&unit| !bad(unit));
+            let need = fence_after.max(2);
+            if has_good && need > bad_producers || has_good_unit && need > bad_units {
                 for (item, is_bad) in bad_items.iter().enumerate() {
                     prop_assert_eq!(done[&(item as u64)], !is_bad, "item {}", item);
                 }

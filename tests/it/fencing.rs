@@ -1,9 +1,9 @@
 //! Devices that fail: whose fault a failure is, and runs that go on without them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
-use gangline::{Batch, Error, Hook, OnError, OrderedRunner, UnorderedRunner, map};
+use gangline::{Batch, Device, Devices, Error, Hook, OnError, OrderedRunner, UnorderedRunner, map};
 
 use crate::support::{Counter, no_hang};
 
@@ -37,6 +37,70 @@ fn d6_a_device_that_fails_at_everything_is_fenced_off_and_its_items_go_elsewhere
         needed.store(6, SeqCst);
         assert_eq!(runner.run(0..500).unwrap().len(), 500);
         assert_eq!(tried.get(), 6, "it is given another chance");
+    });
+}
+
+/// That of `lost` fails everything, for all its producers; those of the other have nothing to do with it.
+fn a_gpu_is_lost(devices: &str, lost: Device, fence_after: usize) {
+    let devices = devices.parse::<Devices>().unwrap().as_labels();
+    let on_it = devices.places().filter(|place| place.contains(&lost)).count();
+    let tried = Arc::new(Counter::new());
+    // The others begin when each producer on the lost one has failed as many items as it may.
+    let (count, enough) = (tried.clone(), on_it * fence_after);
+    let work = map(
+        |_| Ok(()),
+        move |cx, (), x: u64| {
+            if *cx.device() == lost {
+                count.add(1);
+                return Err("CUDA_ERROR_ILLEGAL_ADDRESS".into());
+            }
+            count.reach(enough as u64);
+            Ok(x)
+        },
+    );
+    let builder = OrderedRunner::builder(work).devices(&devices).window(100);
+    let mut runner = builder.fence_after(fence_after).build().unwrap();
+    assert_eq!(runner.run(0..500).unwrap(), (0..500).collect::<Vec<_>>(), "{devices}");
+    let fenced = runner.report().producers.iter().filter(|it| it.fenced.is_some()).count();
+    assert_eq!(fenced, on_it, "{devices}");
+    assert_eq!(tried.get(), enough as u64, "they tried nothing twice, on {devices}");
+}
+
+#[test]
+fn d6_no_item_is_blamed_for_a_gpu_that_is_lost_to_several_producers() {
+    no_hang(|| {
+        a_gpu_is_lost("cuda:0,cuda:1*3", Device::Cuda(1), 3);
+        a_gpu_is_lost("cuda:0*2,cuda:1*2", Device::Cuda(0), 2);
+        a_gpu_is_lost("cuda:0*4,cpu", Device::Cuda(0), 1);
+        a_gpu_is_lost("cuda:1+cuda:0,cpu*2,cuda:1*2", Device::Cuda(1), 2);
+    });
+}
+
+#[test]
+fn an_item_that_fails_on_two_gpus_is_to_blame() {
+    no_hang(|| {
+        let devices = "cuda:0*2,cuda:1*2".parse::<Devices>().unwrap().as_labels();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let list = seen.clone();
+        let bad = map(
+            |_| Ok(()),
+            move |cx, (), x: u64| {
+                if x != 40 {
+                    return Ok(x);
+                }
+                list.lock().unwrap().push(*cx.device());
+                Err("bad".into())
+            },
+        );
+        let mut runner =
+            OrderedRunner::builder(bad).devices(devices).fence_after(2).build().unwrap();
+        for _ in 0..20 {
+            let error = runner.run(0..100).unwrap_err();
+            assert_eq!((error.item(), error.attempt()), (Some(40), Some(2)));
+            let mut seen = std::mem::take(&mut *seen.lock().unwrap());
+            seen.sort();
+            assert_eq!(seen, [Device::Cuda(0), Device::Cuda(1)]);
+        }
     });
 }
 

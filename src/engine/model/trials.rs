@@ -174,6 +174,8 @@ pub(super) struct Scene {
     pub(super) items: u64,
     pub(super) batch: Option<Batch>,
     pub(super) fence_after: Option<usize>,
+    /// What each producer would be lost together with, if with anything.
+    pub(super) units: Option<&'static [usize]>,
     pub(super) retries: u32,
     pub(super) fails: Fails,
     pub(super) stragglers: Stragglers,
@@ -192,6 +194,7 @@ pub(super) const PASSES: Scene = Scene {
     items: 4,
     batch: None,
     fence_after: None,
+    units: None,
     retries: 0,
     fails: |_, _| false,
     stragglers: Stragglers::Wait,
@@ -225,6 +228,7 @@ impl Scene {
         let item = (self.looks > 0).then(|| Duration::from_millis(1));
         let terms = Terms {
             policy,
+            units: self.units.map(<[usize]>::to_vec),
             copy: copies.then_some(u64::clone as fn(&u64) -> u64),
             limits: Limits { item, ..Limits::default() },
             ..Terms::default()
@@ -357,6 +361,45 @@ fn a_producer_that_fails_everything_in_a_window_smaller_than_their_number() {
     let fails: Fails = |worker, _| worker == 1;
     let scene = Scene { producers: 3, window: 2, fence_after: Some(1), fails, ..PASSES };
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
+}
+
+/// Both of its producers, so that an item can only go to the third.
+#[test]
+fn a_gpu_that_fails_everything() {
+    let fails: Fails = |worker, _| worker != 1;
+    let units = Some(&[0, 1, 0][..]);
+    let scene = Scene { producers: 3, units, fence_after: Some(1), fails, ..PASSES };
+    check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
+    let scene = Scene { window: 2, fence_after: Some(2), ..scene };
+    check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
+}
+
+/// Everybody has to try what the producers of the other GPU failed, also while suspended.
+#[test]
+fn bad_items_on_two_gpus() {
+    let fails: Fails = |_, item| item != 2;
+    let units = Some(&[0, 0, 1][..]);
+    let scene = Scene { producers: 3, units, window: 2, fence_after: Some(2), fails, ..PASSES };
+    check(move || {
+        let Played { run, seen, .. } = scene.play();
+        assert_eq!(seen, all_ok_but(4, &[0, 1, 3]));
+        assert!(run.losses().is_empty());
+    });
+}
+
+/// The one on the other GPU leaves, or does not: what waits for it goes on.
+#[test]
+fn a_gpu_that_is_written_off_while_items_wait_for_it() {
+    let fails: Fails = |worker, _| worker != 1;
+    let units = Some(&[0, 1, 0][..]);
+    check_written_off(Scene {
+        producers: 3,
+        units,
+        fence_after: Some(2),
+        fails,
+        looks: 5,
+        ..PASSES
+    });
 }
 
 /// Everybody is suspended in turn, and has to try what the others failed.
