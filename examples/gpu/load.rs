@@ -78,7 +78,8 @@ mod nvml {
         let (mut busy, mut memory) = (Vec::new(), 0);
         while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
             busy.push(f64::from(gpu.utilization_rates()?.gpu) / 100.0);
-            memory = memory.max(gpu.memory_info()?.used);
+            // Not every driver and GPU tells.
+            memory = memory.max(gpu.memory_info().map_or(0, |memory| memory.used));
         }
         let fresh = busy.get(STALE..).unwrap_or_default();
         let mean = (!fresh.is_empty()).then(|| fresh.iter().sum::<f64>() / fresh.len() as f64);
