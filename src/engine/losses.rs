@@ -185,9 +185,8 @@ impl<R: Runner> Run<R> {
     ) -> Result<(T, H), T> {
         let Some(post) = self.post(worker) else { return Ok((hook(), held)) };
         let call = describe(held);
-        let may_be_raced_for = call.since.is_some();
         post.begin(self.ticks_for(&call), call);
-        if may_be_raced_for {
+        if self.exchange.copies_stragglers() {
             self.exchange.wake_helpers_if_still();
         }
         let came = hook();

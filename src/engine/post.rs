@@ -140,6 +140,11 @@ impl<I> Post<I> {
         Some((*call.items.iter().min()?, call.since?))
     }
 
+    /// Since when the producer is in a call, if it is in one: `unknown`, where nobody may start the same.
+    pub(crate) fn is_busy_since(&self, unknown: Instant) -> Option<Instant> {
+        lock(&self.held).as_ref().map(|call| call.since.unwrap_or(unknown))
+    }
+
     /// Copies of that item and of all that the producer works on together with it, if it still does.
     pub(crate) fn lend(&self, seq: u64) -> Option<Loan<I>> {
         let mut held = lock(&self.held);

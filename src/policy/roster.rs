@@ -88,7 +88,12 @@ impl Roster {
     }
 
     fn has_another_unit_than(&self, tried: &[usize]) -> bool {
-        self.there().any(|worker| self.is_of_another_unit(worker, tried))
+        self.of_other_units(tried).next().is_some()
+    }
+
+    /// The producers that are there, and not away, and share nothing with those.
+    pub(crate) fn of_other_units(&self, tried: &[usize]) -> impl Iterator<Item = usize> {
+        self.there().filter(|&worker| self.is_of_another_unit(worker, tried))
     }
 
     fn is_of_another_unit(&self, worker: usize, tried: &[usize]) -> bool {

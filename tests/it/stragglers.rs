@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use gangline::{CancelToken, Error, Event, OnError, Order, OrderedRunner, Pool, Runner, map};
+use gangline::{
+    CancelToken, Device, Devices, Error, Event, OnError, Order, OrderedRunner, Pool, Runner, map,
+};
 
 use crate::support::{Counter, Gate, no_hang};
 
@@ -54,6 +56,43 @@ fn an_item_that_is_stuck_is_started_elsewhere_and_the_run_does_not_wait() {
             assert_eq!(starts.load(SeqCst), 2);
             assert_eq!(runner.run(100..120).unwrap().len(), 20, "the others go on without it");
             gate.open();
+            runner.close().unwrap();
+        }
+    });
+}
+
+/// Of three producers, two are on it: the idle one would only be stuck too.
+#[test]
+fn an_item_that_is_stuck_on_a_gpu_is_started_on_another() {
+    no_hang(|| {
+        for _ in 0..20 {
+            let devices = "cuda:0,cuda:1*2".parse::<Devices>().unwrap().as_labels();
+            let (begun, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(Gate::new()));
+            let (count, over) = (begun.clone(), is_over.clone());
+            let elsewhere = Counter::new();
+            let work = map(
+                |_| Ok(()),
+                move |cx, (), x: u64| {
+                    match *cx.device() {
+                        Device::Cuda(0) => _ = elsewhere.add(1),
+                        _ => match count.fetch_add(1, SeqCst) {
+                            // Idle when all is done but what is stuck.
+                            1 => elsewhere.reach(29),
+                            _ => over.pass(),
+                        },
+                    }
+                    Ok(x)
+                },
+            );
+            let mut runner = OrderedRunner::builder(work)
+                .devices(devices)
+                .window(100)
+                .idempotent()
+                .build()
+                .unwrap();
+            assert_eq!(runner.run(0..31).unwrap().len(), 31);
+            assert!(begun.load(SeqCst) <= 2, "nothing was started twice on that GPU");
+            is_over.open();
             runner.close().unwrap();
         }
     });

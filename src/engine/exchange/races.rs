@@ -9,7 +9,7 @@ use crate::engine::call::drop_quietly;
 use crate::engine::losses::in_vain;
 use crate::engine::post::Loan;
 use crate::error::Error;
-use crate::policy::{Retry, Trial, Turn, copy_after};
+use crate::policy::{Retry, Roster, Trial, Turn, copy_after};
 use crate::sync::atomic::Ordering;
 use crate::sync::{lock, now};
 
@@ -136,16 +136,43 @@ impl<I, T> Exchange<I, T> {
         self.slowest(&races, worker, now()).map_or(Turn::Nothing, |(_, turn)| turn)
     }
 
-    /// The earliest item that another producer works on, without one to help, and when it is slow.
+    /// The earliest item that another producer works on too slowly for this one to look on, without one to help; or
+    /// the one that will be first.
     fn slowest(&self, races: &Races<I>, worker: usize, now: Instant) -> Option<(usize, Turn)> {
         let posts = self.posts.as_ref()?.iter().enumerate();
         let others = posts.filter(|(other, _)| *other != worker);
         let calls = others.filter_map(|(other, post)| Some((post.item_with_copy()?, other)));
         // Who helps has a copy too, and a third start would be counted for one of the two.
         let alone = calls.filter(|((seq, _), _)| !races.open.contains_key(seq));
-        let ((seq, since), slow) = alone.min_by_key(|((seq, _), _)| *seq)?;
-        let due = since + copy_after(races.mean());
-        Some((slow, if due <= now { Turn::Now(seq) } else { Turn::At(due) }))
+        let trials = lock(&self.trials);
+        let after = copy_after(races.mean());
+        let due = alone.filter_map(|((seq, since), slow)| {
+            Some((self.due(&trials.roster, worker, slow, since, after)?, seq, slow))
+        });
+        let not_due = |due| Some(due).filter(|&due| due > now);
+        let (due, seq, slow) = due.min_by_key(|&(due, seq, _)| (not_due(due), seq))?;
+        Some((slow, not_due(due).map_or(Turn::Now(seq), Turn::At)))
+    }
+
+    /// When `worker` is to start what `slow` is at since then. What is slow may be a GPU, so it is for those on another one
+    /// first: never, while one of them is in no call, and could, and else when all are in calls that are slow too. Each
+    /// begin of a call wakes those that found nothing to help with.
+    fn due(
+        &self,
+        roster: &Roster,
+        worker: usize,
+        slow: usize,
+        since: Instant,
+        after: Duration,
+    ) -> Option<Instant> {
+        let tried = [slow];
+        if roster.may_try(worker, &tried) {
+            return Some(since + after);
+        }
+        let posts = self.posts.as_ref()?;
+        let mut fit = roster.of_other_units(&tried).map(|fit| posts[fit].is_busy_since(since));
+        let last = fit.try_fold(since, |last, busy| Some(last.max(busy?)))?;
+        Some(last + after)
     }
 
     /// Nothing more can come before some of what is out is done, and the collector has nothing else to do.
@@ -279,8 +306,13 @@ mod tests {
     }
 
     fn begin(exchange: &Exchange<u64, u64>, worker: usize) {
-        let since = Some(now() - Duration::from_secs(1));
-        let call = Call::new(Hook::ProducerWork, vec![5], vec![Some(5)]);
+        begin_with(exchange, worker, 5, Duration::from_secs(1));
+    }
+
+    /// A call with that item, which has lasted so long.
+    fn begin_with(exchange: &Exchange<u64, u64>, worker: usize, item: u64, lasted: Duration) {
+        let since = Some(now() - lasted);
+        let call = Call::new(Hook::ProducerWork, vec![item], vec![Some(item)]);
         let call = Call { since, ..call };
         exchange.posts.as_ref().unwrap()[worker].begin(1, call);
     }
@@ -303,6 +335,25 @@ mod tests {
         );
         assert!(!counts(exchange.finish(5, 0, Ok(5), None, None)));
         assert!(!exchange.has_races());
+    }
+
+    #[test]
+    fn whoever_shares_a_gpu_helps_when_all_others_are_slow_themselves() {
+        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3_600));
+        let units = Roster::new(3, None, []).with_units(vec![0, 0, 1]);
+        let exchange = standing_still().with_roster(units, true);
+        begin_with(&exchange, 0, 5, hour);
+        assert_eq!(exchange.race_turn(1), Turn::Nothing, "the one on the other GPU is free");
+        assert_eq!(exchange.race_turn(2), Turn::Now(5));
+        lock(&exchange.races).note(second);
+        begin_with(&exchange, 2, 7, second);
+        assert!(matches!(exchange.race_turn(1), Turn::At(_)), "it will be, or is slow in a second");
+        begin_with(&exchange, 2, 7, 3 * second);
+        assert_eq!(exchange.race_turn(1), Turn::Now(5), "the earlier of two");
+        assert!(exchange.posts.as_ref().unwrap()[2].end().is_some());
+        assert_eq!(exchange.race_turn(1), Turn::Nothing);
+        lock(&exchange.trials).roster.remove(2);
+        assert_eq!(exchange.race_turn(1), Turn::Now(5), "there is no other GPU");
     }
 
     #[test]

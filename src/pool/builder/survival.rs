@@ -189,7 +189,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// and the first result wins.
     ///
     /// A run stands still when its window is full, or its input has ended, and the consumer waits. An item is slow
-    /// once it has taken twice as long as items do on average, and 10 ms at least. An error of
+    /// once it has taken twice as long as items do on average, and 10 ms at least. Since what is slow may be the
+    /// GPU, a producer that shares it helps only if all on other GPUs are slow themselves. An error of
     /// one of the two counts only when the other fails too. The run does not wait for the one that lost: its
     /// [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true, and it takes no part in a run until it has
     /// returned. A copy is kept of each item while a hook has it.
