@@ -20,10 +20,10 @@ mod text;
 mod uuid;
 mod visible;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::iter;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -319,22 +319,10 @@ impl Devices {
         self.places.iter().map(Place::devices)
     }
 
-    /// For each place a number, the same for places with a GPU in common, directly or by way of others: one
-    /// that is gone is lost to all of them. The CPU never is.
-    pub(crate) fn units(&self) -> Vec<usize> {
-        let (mut units, mut first_with) = (Vec::new(), HashMap::new());
-        for (number, place) in self.places().enumerate() {
-            let gpus = || place.iter().filter(|&&device| device != Device::Cpu);
-            let known = gpus().filter_map(|gpu| first_with.get(gpu)).map(|&first| units[first]);
-            let known: Vec<usize> = known.collect();
-            let unit = *known.first().unwrap_or(&number);
-            for joined in known.into_iter().filter(|&known| known != unit) {
-                units.iter_mut().filter(|it| **it == joined).for_each(|it| *it = unit);
-            }
-            gpus().for_each(|gpu| _ = first_with.entry(*gpu).or_insert(number));
-            units.push(unit);
-        }
-        units
+    /// The places, if any has a GPU, which others may have too.
+    pub(crate) fn places_with_gpus(&self) -> Option<Arc<[Place]>> {
+        let has_gpu = self.places.iter().any(|place| place.gpus().next().is_some());
+        has_gpu.then(|| self.places.as_slice().into())
     }
 
     /// Checks every device against this build and this machine; labels always pass.
@@ -469,16 +457,6 @@ mod tests {
         check("cpu*3", &|_| panic!("nobody needs to know"), None);
         check("cuda:0-1*2,cpu", &two_gpus, None);
         check("cuda:1+cuda:0", &two_gpus, None);
-    }
-
-    #[test]
-    fn places_with_a_gpu_in_common_are_lost_together() {
-        let units = |text: &str| text.parse::<Devices>().unwrap().units();
-        assert_eq!(units("cpu*3"), [0, 1, 2]);
-        assert_eq!(units("cuda:0,cuda:1,cuda:0,metal:0,cpu"), [0, 1, 0, 3, 4]);
-        assert_eq!(units("cuda:0+cpu,cpu,cuda:0"), [0, 1, 0], "the CPU is not lost");
-        assert_eq!(units("cuda:0,cuda:1,cuda:2,cuda:0+cuda:1,cuda:1"), [0, 0, 2, 0, 0]);
-        assert_eq!(units("cuda:2,cuda:0+cuda:1,cuda:1+cuda:2,cuda:0"), [1, 1, 1, 1]);
     }
 
     #[test]

@@ -112,8 +112,8 @@ impl<R: Runner> Run<R> {
     ) -> Self {
         let Shape { order, producers, window, batching } = shape;
         let roster = Roster::new(producers, terms.policy.fence_after, gone);
-        let roster = match &terms.units {
-            Some(units) => roster.with_units(units.clone()),
+        let roster = match &terms.places {
+            Some(places) => roster.with_places(places.clone()),
             None => roster,
         };
         let (halting, halted) = bounded(0);

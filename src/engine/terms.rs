@@ -1,5 +1,8 @@
 //! What holds for every item of a runner.
 
+use std::sync::Arc;
+
+use crate::device::Place;
 use crate::engine::call::catch;
 use crate::journal::{Journal, KeyKind};
 use crate::limits::Limits;
@@ -11,8 +14,8 @@ pub(crate) struct Terms<I> {
     /// `None` where nothing is measured.
     pub(crate) measures: Option<Measures<I>>,
     pub(crate) policy: Policy,
-    /// For each producer a number, the same for those that share a GPU. `None` where nobody shares anything.
-    pub(crate) units: Option<Vec<usize>>,
+    /// The place of each producer. `None` where nobody shares a GPU.
+    pub(crate) places: Option<Arc<[Place]>>,
     /// How an item is copied, so that it can be tried again. `None` where none is.
     pub(crate) copy: Option<CopyFn<I>>,
     pub(crate) limits: Limits,
@@ -38,7 +41,7 @@ impl<I> Default for Terms<I> {
         Terms {
             measures: None,
             policy: Policy::default(),
-            units: None,
+            places: None,
             copy: None,
             limits: Limits::default(),
             name: None,

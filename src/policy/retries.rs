@@ -90,7 +90,7 @@ impl<I> Retries<I> {
     }
 
     /// What `worker` may try again: of what is due the first in order. An item goes to another producer
-    /// than those that failed it, unless there is no other, and to one on another GPU if there is one.
+    /// than those that failed it, unless there is no other.
     pub(crate) fn turn(&self, roster: &Roster, worker: usize, now: Instant) -> Turn {
         let mut next = Turn::Nothing;
         for (&seq, retry) in &self.waiting {

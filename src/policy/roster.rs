@@ -1,5 +1,9 @@
 //! Which producers are there, and whose fault a failure is.
 
+use std::sync::Arc;
+
+use crate::device::Place;
+
 /// The producers of one run, with what each is suspected of.
 ///
 /// An item that fails is tried by others, until one of them is done with it, which clears the item, or so
@@ -12,8 +16,8 @@ pub(crate) struct Roster {
     /// `None` where nobody asks.
     fence_after: Option<usize>,
     producers: Vec<Standing>,
-    /// What each producer would be lost together with: a number that is the same for those that share it.
-    units: Vec<usize>,
+    /// Where each producer is. `None` where nobody shares a GPU.
+    places: Option<Arc<[Place]>>,
 }
 
 #[derive(Debug, Default)]
@@ -40,6 +44,18 @@ pub(crate) enum Fault {
     Item,
 }
 
+/// What a producer's word is worth against an item that others have failed, the best first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Witness {
+    /// It shares no GPU with any of them.
+    Elsewhere,
+    /// It does not have a GPU that all of them have.
+    NotOnAll,
+    Another,
+    /// It is one of them.
+    Again,
+}
+
 impl Roster {
     /// `gone`: those that do not take part.
     pub(crate) fn new(
@@ -50,18 +66,17 @@ impl Roster {
         let mut roster = Roster {
             fence_after,
             producers: (0..producers).map(|_| Standing::default()).collect(),
-            units: (0..producers).collect(),
+            places: None,
         };
         gone.into_iter().for_each(|worker| roster.remove(worker));
         roster
     }
 
-    /// With producers that share what may fail, such as a GPU: those with the same number in `units`, which has one for each. A
-    /// GPU that is gone fails an item for all its producers, so they are no better witnesses against it
-    /// than one of them.
-    pub(crate) fn with_units(self, units: Vec<usize>) -> Self {
-        debug_assert_eq!(units.len(), self.producers.len(), "each producer is of one");
-        Roster { units, ..self }
+    /// With producers that may share GPUs: one that is gone fails an item for all of them, so that they are no
+    /// better witnesses against it than one of them.
+    pub(crate) fn with_places(self, places: Arc<[Place]>) -> Self {
+        debug_assert_eq!(places.len(), self.producers.len(), "each producer has one");
+        Roster { places: Some(places), ..self }
     }
 
     /// How many producers are there.
@@ -73,13 +88,38 @@ impl Roster {
         !self.producers[worker].is_gone
     }
 
-    /// Whether `worker` is one of those that may try an item that `tried` have failed: of another unit than they,
-    /// while there is one, and else another producer, while there is one. Somebody always may.
+    /// Whether `worker` is one of those that may try an item that `tried` have failed: another producer, if
+    /// there is one, and where it is asked whose fault that was, the best witness there is. Somebody always may.
     pub(crate) fn may_try(&self, worker: usize, tried: &[usize]) -> bool {
-        if self.has_another_unit_than(tried) {
-            return self.is_of_another_unit(worker, tried);
+        if self.fence_after.is_none() {
+            return !tried.contains(&worker) || !self.has_another_than(tried);
         }
-        !tried.contains(&worker) || !self.has_another_than(tried)
+        let own = self.witness(worker, tried);
+        self.there().all(|other| own <= self.witness(other, tried))
+    }
+
+    fn witness(&self, worker: usize, tried: &[usize]) -> Witness {
+        if tried.contains(&worker) {
+            Witness::Again
+        } else if tried.iter().all(|&other| !self.share_gpu(worker, other)) {
+            Witness::Elsewhere
+        } else if self.lacks_a_gpu_of_all(worker, tried) {
+            Witness::NotOnAll
+        } else {
+            Witness::Another
+        }
+    }
+
+    /// Whether a GPU that is gone could be why all of `tried` have failed an item, and `worker` does not have it.
+    fn lacks_a_gpu_of_all(&self, worker: usize, tried: &[usize]) -> bool {
+        let (Some(places), [first, rest @ ..]) = (&self.places, tried) else { return false };
+        let mut common =
+            places[*first].gpus().filter(|&gpu| rest.iter().all(|&it| places[it].has(gpu)));
+        common.any(|gpu| !places[worker].has(gpu))
+    }
+
+    fn share_gpu(&self, one: usize, other: usize) -> bool {
+        self.places.as_ref().is_some_and(|places| places[one].shares_gpu(&places[other]))
     }
 
     /// Whether there is a producer that is none of `tried`, and not away.
@@ -87,17 +127,10 @@ impl Roster {
         self.there().any(|worker| !tried.contains(&worker))
     }
 
-    fn has_another_unit_than(&self, tried: &[usize]) -> bool {
-        self.of_other_units(tried).next().is_some()
-    }
-
-    /// The producers that are there, and not away, and share nothing with those.
-    pub(crate) fn of_other_units(&self, tried: &[usize]) -> impl Iterator<Item = usize> {
-        self.there().filter(|&worker| self.is_of_another_unit(worker, tried))
-    }
-
-    fn is_of_another_unit(&self, worker: usize, tried: &[usize]) -> bool {
-        tried.iter().all(|&other| self.units[other] != self.units[worker])
+    /// Those who are to help `slow` before `worker` does, since it shares a GPU with it and they do not.
+    pub(crate) fn better_helpers(&self, worker: usize, slow: usize) -> impl Iterator<Item = usize> {
+        let shares = self.share_gpu(worker, slow);
+        self.there().filter(move |&other| shares && other != slow && !self.share_gpu(other, slow))
     }
 
     /// Those that something may wait for.
@@ -117,10 +150,8 @@ impl Roster {
         }
         // One producer's word against an item says nothing of which of the two it is. Nor does that of all
         // producers on one GPU.
-        let is_of_one_unit = tried.iter().all(|&other| self.units[other] == self.units[worker]);
-        if tried.len() < most.max(2) && self.has_another_than(tried)
-            || is_of_one_unit && self.has_another_unit_than(tried)
-        {
+        let has_few_witnesses = tried.len() < most.max(2) && self.has_another_than(tried);
+        if has_few_witnesses || self.there().any(|other| self.lacks_a_gpu_of_all(other, tried)) {
             return Fault::Open;
         }
         self.blame(item);
@@ -191,6 +222,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::device::{Device, Devices};
 
     fn roster(producers: usize) -> Roster {
         Roster::new(producers, Some(2), [])
@@ -280,11 +312,19 @@ mod tests {
         assert!(roster.is_suspended(0) && !roster.may_try(0, &[0]));
     }
 
+    fn places(devices: &str) -> Arc<[Place]> {
+        devices.parse::<Devices>().unwrap().places_with_gpus().unwrap()
+    }
+
+    fn may_try(roster: &Roster, tried: &[usize]) -> Vec<usize> {
+        roster.there().filter(|&worker| roster.may_try(worker, tried)).collect()
+    }
+
     #[test]
     fn producers_of_one_gpu_are_one_witness_against_an_item() {
-        let mut roster = roster(4).with_units(vec![0, 1, 1, 1]);
+        let mut roster = roster(4).with_places(places("cuda:0,cuda:1*3"));
         assert_eq!(roster.failed(7, &[1]), Fault::Open);
-        assert!(roster.may_try(0, &[1]) && !roster.may_try(2, &[1]));
+        assert_eq!(may_try(&roster, &[1]), [0]);
         assert_eq!(roster.failed(7, &[1, 2]), Fault::Open, "2 had begun when 0 was away");
         assert_eq!(roster.failed(7, &[1, 2, 3]), Fault::Open);
         assert_eq!(roster.failed(7, &[1, 2, 3, 0]), Fault::Item);
@@ -292,37 +332,67 @@ mod tests {
 
     #[test]
     fn where_all_are_of_one_gpu_they_are_all_the_witnesses_there_are() {
-        let mut roster = roster(4).with_units(vec![0, 1, 1, 1]);
+        let mut roster = roster(4).with_places(places("cuda:0,cuda:1*3"));
         roster.remove(0);
         assert_eq!(roster.failed(7, &[1]), Fault::Open);
-        assert!(!roster.may_try(1, &[1]) && roster.may_try(2, &[1]) && roster.may_try(3, &[1]));
+        assert_eq!(may_try(&roster, &[1]), [2, 3]);
         assert_eq!(roster.failed(7, &[1, 2]), Fault::Item);
     }
 
     #[test]
     fn once_all_gpus_have_failed_an_item_any_other_producer_tries_it() {
-        let mut roster = Roster::new(4, Some(3), []).with_units(vec![0, 0, 1, 1]);
+        let mut roster = Roster::new(4, Some(3), []).with_places(places("cuda:0*2,cuda:1*2"));
         assert_eq!(roster.failed(7, &[0]), Fault::Open);
-        assert!(!roster.may_try(1, &[0]) && roster.may_try(3, &[0]));
+        assert_eq!(may_try(&roster, &[0]), [2, 3]);
         assert_eq!(roster.failed(7, &[0, 3]), Fault::Open);
-        assert!(roster.may_try(1, &[0, 3]) && roster.may_try(2, &[0, 3]));
-        assert!(!roster.may_try(0, &[0, 3]) && !roster.may_try(3, &[0, 3]));
+        assert_eq!(may_try(&roster, &[0, 3]), [1, 2]);
         assert_eq!(roster.failed(7, &[0, 3, 1]), Fault::Item);
+    }
+
+    #[test]
+    fn who_has_none_of_their_gpus_is_asked_before_who_has_one_less() {
+        let chain = places("cuda:0,cuda:0+cuda:1,cuda:1,cuda:0");
+        let mut roster = roster(4).with_places(chain);
+        assert_eq!(roster.failed(7, &[0]), Fault::Open);
+        assert_eq!(may_try(&roster, &[0]), [2]);
+        assert_eq!(roster.failed(7, &[0, 1]), Fault::Open, "2 was away: it may be GPU 0");
+        assert_eq!(may_try(&roster, &[0, 1]), [2], "it is not on all of theirs");
+        assert_eq!(may_try(&roster, &[1]), [0, 2, 3]);
+        assert_eq!(roster.failed(7, &[0, 1, 2]), Fault::Item, "no GPU is common to them");
+    }
+
+    #[test]
+    fn where_nobody_asks_whose_fault_it_is_any_other_producer_tries_an_item() {
+        let roster = Roster::new(4, None, []).with_places(places("cuda:0*3,cpu"));
+        assert_eq!(may_try(&roster, &[0]), [1, 2, 3]);
+        assert_eq!(may_try(&roster, &[0, 1, 2, 3]), [0, 1, 2, 3]);
     }
 
     proptest! {
         /// Producers that fail everything and items that everybody fails, in any schedule: somebody can
-        /// always go on, every good item is done while there are good producers and few bad ones, or few units with
-        /// bad ones, and no good producer is fenced.
+        /// always go on, every good item is done while there are good producers and few bad ones, or one GPU is
+        /// gone, and no good producer is fenced.
         #[test]
         fn whoever_is_to_blame_is_found(
-            producers in proptest::collection::vec((any::<bool>(), 0usize..3), 1..6),
+            producers in proptest::collection::vec((0u32..8, 0usize..8), 1..6),
+            lost in 0u32..8,
             bad_items in proptest::collection::vec(any::<bool>(), 1..30),
             fence_after in 1usize..4,
             schedule in proptest::collection::vec(0usize..6, 0..400),
         ) {
-            let (producers, units): (Vec<bool>, Vec<usize>) = producers.into_iter().unzip();
-            let mut roster = Roster::new(producers.len(), Some(fence_after), []).with_units(units.clone());
+            // The GPUs of each as bits; those that fail by themselves are one in eight.
+            let place = |&(gpus, _): &(u32, usize)| match (0..3).filter(|n| gpus >> n & 1 == 1) {
+                none if none.clone().next().is_none() => vec![Device::Cpu],
+                some => some.map(|n| Device::Cuda(n as usize)).collect(),
+            };
+            let devices = Devices::from_places(producers.iter().map(place)).unwrap();
+            let is_one_lost = lost.count_ones() == 1 && producers.iter().all(|&(_, by_itself)| by_itself > 0);
+            let is_good = |(gpus, by_itself): (u32, usize)| gpus & lost == 0 && by_itself > 0;
+            let producers: Vec<bool> = producers.into_iter().map(is_good).collect();
+            let mut roster = Roster::new(producers.len(), Some(fence_after), []);
+            if let Some(places) = devices.places_with_gpus() {
+                roster = roster.with_places(places);
+            }
             let mut fresh: VecDeque<u64> = (0..bad_items.len() as u64).collect();
             let mut again: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
             let mut done = BTreeMap::new();
@@ -358,11 +428,7 @@ mod tests {
             prop_assert_eq!(done.len(), bad_items.len(), "every item has an end");
             let bad_producers = producers.iter().filter(|&&is_good| !is_good).count();
             let has_good = bad_producers < producers.len();
-            let bad = |unit: usize| (0..producers.len()).any(|i| units[i] == unit && !producers[i]);
-            let bad_units = (0..3).filter(|&unit| bad(unit)).count();
-            let has_good_unit = units.iter().any(|&unit| !bad(unit));
-            let need = fence_after.max(2);
-            if has_good && need > bad_producers || has_good_unit && need > bad_units {
+            if has_good && (is_one_lost || fence_after.max(2) > bad_producers) {
                 for (item, is_bad) in bad_items.iter().enumerate() {
                     prop_assert_eq!(done[&(item as u64)], !is_bad, "item {}", item);
                 }

@@ -347,7 +347,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         if self.cpu_threads == CpuThreads::Exactly(0) {
             return Err(Error::CpuThreads {});
         }
-        let units = devices.units();
+        let places = devices.places_with_gpus();
         let settings = Settings {
             devices,
             order: self.order,
@@ -363,7 +363,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         let terms = Terms {
             measures,
             policy: self.policy,
-            units: Some(units),
+            places,
             copy: self.copy,
             limits: self.limits,
             name: self.name,

@@ -165,13 +165,10 @@ impl<I, T> Exchange<I, T> {
         since: Instant,
         after: Duration,
     ) -> Option<Instant> {
-        let tried = [slow];
-        if roster.may_try(worker, &tried) {
-            return Some(since + after);
-        }
         let posts = self.posts.as_ref()?;
-        let mut fit = roster.of_other_units(&tried).map(|fit| posts[fit].is_busy_since(since));
-        let last = fit.try_fold(since, |last, busy| Some(last.max(busy?)))?;
+        let mut better =
+            roster.better_helpers(worker, slow).map(|it| posts[it].is_busy_since(since));
+        let last = better.try_fold(since, |last, busy| Some(last.max(busy?)))?;
         Some(last + after)
     }
 
@@ -293,6 +290,7 @@ fn drop_errors<I>(race: Option<Race<I>>) {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
+    use crate::device::Devices;
     use crate::engine::post::Call;
     use crate::error::Hook;
 
@@ -340,8 +338,9 @@ mod tests {
     #[test]
     fn whoever_shares_a_gpu_helps_when_all_others_are_slow_themselves() {
         let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3_600));
-        let units = Roster::new(3, None, []).with_units(vec![0, 0, 1]);
-        let exchange = standing_still().with_roster(units, true);
+        let places = "cuda:0*2,cpu".parse::<Devices>().unwrap().places_with_gpus().unwrap();
+        let roster = Roster::new(3, None, []).with_places(places);
+        let exchange = standing_still().with_roster(roster, true);
         begin_with(&exchange, 0, 5, hour);
         assert_eq!(exchange.race_turn(1), Turn::Nothing, "the one on the other GPU is free");
         assert_eq!(exchange.race_turn(2), Turn::Now(5));

@@ -35,8 +35,8 @@ fn the_only_item_that_is_stuck_is_done_by_one_of_two_others() {
 /// Whoever shares the GPU leaves it to the other, or helps once that one is in a call too.
 #[test]
 fn an_item_that_is_stuck_on_a_gpu_of_two_is_done_by_somebody() {
-    for units in [&[0, 0, 1], &[0, 1, 0], &[0, 1, 1]] {
-        let scene = Scene { producers: 3, units: Some(units), slow: stuck(0), ..RACES };
+    for gpus in [&[0, 0, 1], &[0, 1, 0], &[0, 1, 1]] {
+        let scene = Scene { producers: 3, gpus: Some(gpus), slow: stuck(0), ..RACES };
         all_ok(Scene { window: 2, items: 3, ..scene });
         all_ok(Scene { items: 1, ..scene });
     }
@@ -46,7 +46,7 @@ fn an_item_that_is_stuck_on_a_gpu_of_two_is_done_by_somebody() {
 #[test]
 fn an_item_that_is_slow_on_a_gpu_beside_others_that_fail() {
     let fails: Fails = |worker, _| worker == 2;
-    let scene = Scene { producers: 3, units: Some(&[0, 0, 1]), window: 2, items: 3, ..RACES };
+    let scene = Scene { producers: 3, gpus: Some(&[0, 0, 1]), window: 2, items: 3, ..RACES };
     all_ok(Scene { retries: 2, fails, ..scene });
     all_ok(Scene { fence_after: Some(1), fails, ..scene });
     check(move || {

@@ -11,7 +11,7 @@ use super::feed;
 use crate::batch::{Batch, Batching};
 use crate::cancel::Interrupt;
 use crate::cfg::CfgNode;
-use crate::device::Devices;
+use crate::device::{Device, Devices, Place};
 use crate::engine::attendance::Attendance;
 use crate::engine::chronicle::{Chronicle, Detail};
 use crate::engine::collector::Collector;
@@ -174,8 +174,8 @@ pub(super) struct Scene {
     pub(super) items: u64,
     pub(super) batch: Option<Batch>,
     pub(super) fence_after: Option<usize>,
-    /// What each producer would be lost together with, if with anything.
-    pub(super) units: Option<&'static [usize]>,
+    /// The GPU of each producer, where they have any.
+    pub(super) gpus: Option<&'static [usize]>,
     pub(super) retries: u32,
     pub(super) fails: Fails,
     pub(super) stragglers: Stragglers,
@@ -194,7 +194,7 @@ pub(super) const PASSES: Scene = Scene {
     items: 4,
     batch: None,
     fence_after: None,
-    units: None,
+    gpus: None,
     retries: 0,
     fails: |_, _| false,
     stragglers: Stragglers::Wait,
@@ -203,6 +203,11 @@ pub(super) const PASSES: Scene = Scene {
     is_cancelled: false,
     looks: 0,
 };
+
+fn places(gpus: &[usize]) -> Option<Arc<[Place]>> {
+    let devices = Devices::from_places(gpus.iter().map(|&gpu| vec![Device::Cuda(gpu)]));
+    devices.expect("each has one GPU").places_with_gpus()
+}
 
 /// What a scene came to.
 pub(super) struct Played {
@@ -228,7 +233,7 @@ impl Scene {
         let item = (self.looks > 0).then(|| Duration::from_millis(1));
         let terms = Terms {
             policy,
-            units: self.units.map(<[usize]>::to_vec),
+            places: self.gpus.and_then(places),
             copy: copies.then_some(u64::clone as fn(&u64) -> u64),
             limits: Limits { item, ..Limits::default() },
             ..Terms::default()
@@ -367,8 +372,8 @@ fn a_producer_that_fails_everything_in_a_window_smaller_than_their_number() {
 #[test]
 fn a_gpu_that_fails_everything() {
     let fails: Fails = |worker, _| worker != 1;
-    let units = Some(&[0, 1, 0][..]);
-    let scene = Scene { producers: 3, units, fence_after: Some(1), fails, ..PASSES };
+    let gpus = Some(&[0, 1, 0][..]);
+    let scene = Scene { producers: 3, gpus, fence_after: Some(1), fails, ..PASSES };
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
     let scene = Scene { window: 2, fence_after: Some(2), ..scene };
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
@@ -378,8 +383,8 @@ fn a_gpu_that_fails_everything() {
 #[test]
 fn bad_items_on_two_gpus() {
     let fails: Fails = |_, item| item != 2;
-    let units = Some(&[0, 0, 1][..]);
-    let scene = Scene { producers: 3, units, window: 2, fence_after: Some(2), fails, ..PASSES };
+    let gpus = Some(&[0, 0, 1][..]);
+    let scene = Scene { producers: 3, gpus, window: 2, fence_after: Some(2), fails, ..PASSES };
     check(move || {
         let Played { run, seen, .. } = scene.play();
         assert_eq!(seen, all_ok_but(4, &[0, 1, 3]));
@@ -391,10 +396,10 @@ fn bad_items_on_two_gpus() {
 #[test]
 fn a_gpu_that_is_written_off_while_items_wait_for_it() {
     let fails: Fails = |worker, _| worker != 1;
-    let units = Some(&[0, 1, 0][..]);
+    let gpus = Some(&[0, 1, 0][..]);
     check_written_off(Scene {
         producers: 3,
-        units,
+        gpus,
         fence_after: Some(2),
         fails,
         looks: 5,

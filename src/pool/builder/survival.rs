@@ -87,7 +87,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// error or a panic of `producer_work`, or of the hook for batches. None without it.
     ///
     /// An item is tried again before new ones are taken, the first in order before others, and on another
-    /// producer where there is one, one that shares no GPU with the last if it can be. It waits for that as long as [`backoff`](Builder::backoff) says,
+    /// producer where there is one. It waits for that as long as [`backoff`](Builder::backoff) says,
     /// which keeps no producer from other work. [`attempt`](crate::ProducerContext::attempt) tells the hook which
     /// attempt it is, and an error which one failed. Only what the last one failed with counts; in input order
     /// the items behind it wait for it.
@@ -143,14 +143,17 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     }
 
     /// Fences a producer off whose device fails: after `failures` items in a row that it failed and others
-    /// were done with. And blames an item once so many different producers, two at least, have failed it: on two GPUs
-    /// at least where there are several, since one that is gone fails everything for all its producers. No
+    /// were done with. And blames an item once so many different producers, two at least, have failed it. No
     /// producer is fenced off without it.
     ///
+    /// A GPU that is gone fails everything for all its producers. So as long as all that have failed an item have
+    /// a GPU in common, it is not to blame before a producer without that one has failed it too, if there is one. (One
+    /// that has lost a race, see [`idempotent`](Builder::idempotent), is not there until it has returned.)
+    ///
     /// It has to be known whose fault a failure is. So an item that fails is tried by another producer at
-    /// once, before it is judged, by one on another GPU if there is one, until one is done with it, or so many
-    /// producers have failed it, or all there are; only then [`retries`](Builder::retries) and [`on_error`](Builder::on_error) say what becomes
-    /// of it. (Each try is an [attempt](crate::ProducerContext::attempt). What [`classify`](Builder::classify)
+    /// once, before it is judged, by one that shares no GPU with the first if there is one, until one is done with it, or so
+    /// many producers have failed it, or all there are; only then [`retries`](Builder::retries) and
+    /// [`on_error`](Builder::on_error) say what becomes of it. (Each try is an [attempt](crate::ProducerContext::attempt). What [`classify`](Builder::classify)
     /// says outright, [`Skip`](Verdict::Skip) or [`Stop`](Verdict::Stop), goes at once.) Meanwhile a
     /// producer that has failed so many in a row takes nothing new, so one that fails fast does not go
     /// through the whole input; bad items that come in a row cost it no more than that wait.
