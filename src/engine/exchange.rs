@@ -63,6 +63,7 @@ use super::post::Post;
 use super::queue::{Receiver, queue};
 use super::timesheet::Timesheet;
 use super::weights::Weights;
+use super::yielding::Yielding;
 use crate::batch::{Batching, Note, Shelf};
 use crate::order::Order;
 use crate::policy::{Retries, Roster};
@@ -134,6 +135,7 @@ pub(crate) struct Exchange<I, T> {
     retrying: CachePadded<AtomicUsize>,
     pub(crate) timesheet: Timesheet,
     placement: Placement,
+    yielding: CachePadded<Yielding>,
     flags: CachePadded<Flags>,
     hints: CachePadded<Hints>,
 }
@@ -293,6 +295,7 @@ impl<I, T> Exchange<I, T> {
             retrying: CachePadded::new(AtomicUsize::new(0)),
             timesheet: Timesheet::new(producers),
             placement: Placement::new(producers, now()),
+            yielding: CachePadded::new(Yielding::new(now())),
             flags: CachePadded::default(),
             hints: CachePadded::default(),
         }
@@ -518,10 +521,28 @@ impl<I, T> Exchange<I, T> {
     /// Also where several results are to be waited for: a producer on the same CPU delivers as many as it can before
     /// it gives way in its turn, and nobody has to be woken.
     fn look_for_news(&self, outlet: &mut Outlet<T>, total: Option<u64>) -> bool {
-        (0..LOOKS_BEFORE_SLEEP).any(|_| {
-            std::thread::yield_now();
-            self.has_news(total) || outlet.has_new()
-        })
+        self.look_before_sleep(now(), |_, _| self.has_news(total) || outlet.has_new())
+    }
+
+    /// Whether that comes about while the feeder or the collector gives way to others. It is told how often it was
+    /// asked before, and the time.
+    fn look_before_sleep(
+        &self,
+        mut since: Instant,
+        mut is_there: impl FnMut(usize, Instant) -> bool,
+    ) -> bool {
+        for look in 0..LOOKS_BEFORE_SLEEP {
+            if !self.yielding.give_way(since) {
+                return false;
+            }
+            let then = std::mem::replace(&mut since, now());
+            // As long as all producers are at work, nobody was in want of what this thread would have done.
+            self.yielding.was_away(then, since, || self.idle.has_sleeper());
+            if is_there(look, since) {
+                return true;
+            }
+        }
+        false
     }
 
     fn wait_for_one(&self, outlet: &mut Outlet<T>, total: Option<u64>, due: Option<Instant>) {

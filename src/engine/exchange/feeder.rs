@@ -1,9 +1,9 @@
 //! The feeder's end of the hand-over: credits in, items out.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::credits::Want;
-use super::{Exchange, Gap, LOOKS_BEFORE_SLEEP};
+use super::{Exchange, Gap};
 use crate::batch::{Note, Size};
 use crate::engine::outbox::{Outbox, Outcome};
 use crate::engine::queue::Sender;
@@ -55,7 +55,7 @@ impl<I, T> Feeder<I, T> {
     pub(crate) fn wait_for_credit(&mut self, exchange: &Exchange<I, T>) -> bool {
         if let Some(want) = self.wanted_room(exchange) {
             let since = now();
-            let has_room = exchange.wait_for(want);
+            let has_room = exchange.wait_for(want, since);
             self.waited += now() - since;
             if !has_room {
                 return false;
@@ -67,7 +67,7 @@ impl<I, T> Feeder<I, T> {
         }
         if self.credits == 0 {
             let since = now();
-            self.credits = exchange.wait_for_credits();
+            self.credits = exchange.wait_for_credits(since);
             self.waited += now() - since;
         }
         self.credits > 0
@@ -197,10 +197,10 @@ impl<I, T> Feeder<I, T> {
 
 impl<I, T> Exchange<I, T> {
     /// All credits that are free, at least one; none when the feeder is to stop.
-    fn wait_for_credits(&self) -> usize {
+    fn wait_for_credits(&self, since: Instant) -> usize {
         let least = self.lot();
         let credits = self.free_credits(least);
-        if credits > 0 || !self.wait_for(Want::Credits { least }) {
+        if credits > 0 || !self.wait_for(Want::Credits { least }, since) {
             return credits;
         }
         // Nobody else takes any.
@@ -208,7 +208,7 @@ impl<I, T> Exchange<I, T> {
     }
 
     /// Waits until that is there; `false` when the feeder is to stop.
-    fn wait_for(&self, want: Want) -> bool {
+    fn wait_for(&self, want: Want, since: Instant) -> bool {
         if self.has(want) {
             return true;
         }
@@ -216,7 +216,7 @@ impl<I, T> Exchange<I, T> {
         if matches!(want, Want::Credits { .. }) {
             self.note_idleness();
         }
-        if !self.look_for(want) {
+        if !self.look_for(want, since) {
             self.sleep_for(want);
         }
         self.feed_again();
@@ -227,11 +227,10 @@ impl<I, T> Exchange<I, T> {
         lock(&self.credits).has(want)
     }
 
-    fn look_for(&self, want: Want) -> bool {
+    fn look_for(&self, want: Want, since: Instant) -> bool {
         let is_there = || self.has(want) || self.is_halted();
-        (0..LOOKS_BEFORE_SLEEP).any(|look| {
-            std::thread::yield_now();
-            is_there() || (look == 0 && keep_looking(is_there))
+        self.look_before_sleep(since, |look, now| {
+            is_there() || (look == 0 && keep_looking(now, is_there))
         })
     }
 
@@ -291,8 +290,7 @@ impl<I, T> Exchange<I, T> {
 }
 
 /// Whether that comes about soon.
-fn keep_looking(is_there: impl Fn() -> bool) -> bool {
-    let since = now();
+fn keep_looking(since: Instant, is_there: impl Fn() -> bool) -> bool {
     while now() - since < KEEPS_LOOKING {
         (0..PAUSES).for_each(|_| std::hint::spin_loop());
         if is_there() {

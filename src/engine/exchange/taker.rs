@@ -266,7 +266,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     fn look_for_item(&mut self) -> Option<(u64, I)> {
         // At the start of a run it is the consumer that everybody waits for: no time to look around.
         let mut looks = if self.own().progress() == 0 { LOOKS_BEFORE_SLEEP } else { 0 };
-        let (mut since, mut lack) = (None, Lack::Items);
+        let (mut since, mut lack, mut gave_way_at) = (None, Lack::Items, None);
         loop {
             if let Some(item) = self.take_retry() {
                 since.into_iter().for_each(|since| self.waited.add(lack, now() - since));
@@ -277,6 +277,10 @@ impl<'a, I, T> Taker<'a, I, T> {
             let now = now();
             self.waited.add(lack, now - *since.get_or_insert(now));
             since = Some(now);
+            if let Some(then) = gave_way_at.take() {
+                // Perhaps there was nothing to do all the while. Then it sleeps too often, at a wake-up each.
+                self.exchange.yielding.was_away(then, now, || true);
+            }
             if let Some(item) = self.steal_from_idle_lane(now) {
                 return Some(item);
             }
@@ -289,8 +293,12 @@ impl<'a, I, T> Taker<'a, I, T> {
                 }
                 Taken::Nothing => {
                     self.stay.was_idle();
-                    (looks, lack) = (looks + 1, Lack::Items);
-                    std::thread::yield_now();
+                    lack = Lack::Items;
+                    if self.exchange.yielding.give_way(now) {
+                        (looks, gave_way_at) = (looks + 1, Some(now));
+                    } else {
+                        looks = LOOKS_BEFORE_SLEEP;
+                    }
                 }
                 Taken::Slept(lacked) => (looks, lack) = (0, lacked),
                 Taken::InLane(victim) => {
