@@ -55,7 +55,8 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     (values[low] + values[middle]) / 2.0
 }
 
-fn once(subject: &mut dyn Subject, items: u64, work: Work) -> f64 {
+/// Nanoseconds for an item.
+pub fn once(subject: &mut dyn Subject, items: u64, work: Work) -> f64 {
     let items = subject.capacity(items);
     let outcome = subject.run(items, work);
     assert_eq!(outcome.sum, work.sum(items), "the sum of {}", subject.kind().name());

@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the figures are for its user")]
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
+mod busy;
 mod contest;
 mod effort;
 mod gangs;
@@ -70,6 +71,7 @@ fn measure(options: &Options) -> Result<(), BoxError> {
             Section::Pause => pause::measure(options, &mut report)?,
             Section::Skew => skew::measure(options, &mut report)?,
             Section::Idle => idle::measure(options, &mut report)?,
+            Section::Busy => busy::measure(options, &mut report)?,
             Section::Ownership => ownership::measure(options, &mut report)?,
             Section::Observed => observed::measure(options, &mut report)?,
             Section::Memory => memory::measure(options, &mut report)?,

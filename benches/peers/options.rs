@@ -14,7 +14,7 @@ cargo bench --bench peers -- [OPTIONS]
 
   --quick            fewer rounds and items: under a minute
   --rows LIST        amounts of work per item: none,60ns,1us,10us,10ns,200ns,5us,100us
-  --sections LIST    throughput,speedup,slow-item,pause,skew,idle,ownership,observed,memory
+  --sections LIST    throughput,speedup,slow-item,pause,skew,idle,busy,ownership,observed,memory
   --threads N        producers, and threads of the peers (2)
   --rounds N         measure everything N times (9; quick: 5)
   --out DIR          draw the plots, as SVG, into this folder
@@ -47,6 +47,7 @@ pub enum Section {
     Pause,
     Skew,
     Idle,
+    Busy,
     Ownership,
     Observed,
     Memory,
@@ -113,13 +114,14 @@ impl Typed {
 }
 
 impl Section {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Throughput,
         Self::Speedup,
         Self::SlowItem,
         Self::Pause,
         Self::Skew,
         Self::Idle,
+        Self::Busy,
         Self::Ownership,
         Self::Observed,
         Self::Memory,
@@ -133,6 +135,7 @@ impl Section {
             Self::Pause => "pause",
             Self::Skew => "skew",
             Self::Idle => "idle",
+            Self::Busy => "busy",
             Self::Ownership => "ownership",
             Self::Observed => "observed",
             Self::Memory => "memory",
