@@ -9,7 +9,7 @@ use gangline::{BoxError, map};
 
 use crate::gangs::Gang;
 use crate::options::Options;
-use crate::report::{Promise, Report, Table, grouped};
+use crate::report::{Promise, Report, Table, Verdict, grouped};
 
 const STRAGGLER: Duration = Duration::from_millis(200);
 /// In KiB. Beside the straggler the window stays small; behind it, it may grow, which is what the room is
@@ -86,6 +86,6 @@ fn flatness(counts: &[u64], peaks: &[u64]) -> Promise {
         promised: format!("at most {} KiB", grouped(bound)),
         aim: None,
         measured: format!("{} KiB", grouped(last)),
-        kept: last <= bound,
+        verdict: Verdict::of(last <= bound),
     }
 }

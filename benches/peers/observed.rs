@@ -10,7 +10,7 @@ use crate::contest::median;
 use crate::gangs::Sum;
 use crate::options::Options;
 use crate::processor::{process_time, thread_time};
-use crate::report::{Promise, Report, Table, number};
+use crate::report::{Promise, Report, Table, Verdict, number};
 use crate::work::Work;
 
 /// Nanoseconds that an item may take its producer longer. A look at the clock takes a third of it, on the machines
@@ -126,7 +126,7 @@ fn promise(told: Told, nanos: f64) -> Promise {
         promised: format!("at most {PROMISED} ns"),
         aim: None,
         measured: format!("{nanos:.1} ns"),
-        kept: nanos <= PROMISED,
+        verdict: Verdict::of(nanos <= PROMISED),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::gangs::Gang;
 use crate::options::Options;
-use crate::report::{Promise, Report};
+use crate::report::{Promise, Report, Verdict};
 use crate::subject::Kind;
 use crate::throughput::Throughput;
 use crate::work::Amount;
@@ -58,6 +58,10 @@ impl Bound {
         let (name, peer) = (gang.name(), self.peer.name());
         let what = format!("work {}: {name} against {peer}", self.amount.name);
         let aim = self.aim.map(|aim| format!("{aim} ×"));
-        Some(Promise { aim, ..Promise::at_least_times(what, self.promised, measured) })
+        let mut promise = Promise { aim, ..Promise::at_least_times(what, self.promised, measured) };
+        if promise.verdict == Verdict::Missed && throughput.is_disturbed(self.amount) {
+            promise.verdict = Verdict::NotJudged;
+        }
+        Some(promise)
     }
 }

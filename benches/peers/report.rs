@@ -57,7 +57,29 @@ pub struct Promise {
     pub promised: String,
     pub aim: Option<String>,
     pub measured: String,
-    pub kept: bool,
+    pub verdict: Verdict,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum Verdict {
+    Kept,
+    Missed,
+    /// Missed, while the machine was busy with something else.
+    NotJudged,
+}
+
+impl Verdict {
+    pub fn of(kept: bool) -> Self {
+        if kept { Self::Kept } else { Self::Missed }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kept => "ok",
+            Self::Missed => "**MISSED**",
+            Self::NotJudged => "not judged",
+        }
+    }
 }
 
 impl Promise {
@@ -67,7 +89,7 @@ impl Promise {
             promised: format!("at most {}", time(promised)),
             aim: None,
             measured: time(measured),
-            kept: measured <= promised,
+            verdict: Verdict::of(measured <= promised),
         }
     }
 
@@ -77,7 +99,7 @@ impl Promise {
             promised: format!("{promised} ×"),
             aim: None,
             measured: format!("{measured:.2} ×"),
-            kept: measured >= promised,
+            verdict: Verdict::of(measured >= promised),
         }
     }
 
@@ -87,19 +109,18 @@ impl Promise {
             promised: format!("at most {promised} ×"),
             aim: None,
             measured: format!("{measured:.2} ×"),
-            kept: measured <= promised,
+            verdict: Verdict::of(measured <= promised),
         }
     }
 
     fn cells(&self) -> Vec<String> {
-        let verdict = if self.kept { "ok" } else { "**MISSED**" };
         let aim = self.aim.clone().unwrap_or_default();
         vec![
             self.what.clone(),
             self.promised.clone(),
             aim,
             self.measured.clone(),
-            verdict.to_owned(),
+            self.verdict.name().to_owned(),
         ]
     }
 }

@@ -17,6 +17,7 @@ pub struct Throughput {
     pub kinds: Vec<Kind>,
     /// For each amount, of all kinds.
     heats: Vec<Heats>,
+    threads: usize,
 }
 
 impl Throughput {
@@ -28,6 +29,18 @@ impl Throughput {
     /// How many times as fast as a peer, in the same round.
     pub fn ratio(&self, kind: Kind, peer: Kind, amount: Amount) -> Option<f64> {
         Some(self.heats(amount)?.ratio(self.column(kind)?, self.column(peer)?))
+    }
+
+    /// Nothing that is parallel can be judged while the machine is busy with something else.
+    pub fn is_disturbed(&self, amount: Amount) -> bool {
+        let ratio = self.ratio(Kind::SplitLoop, Kind::PlainLoop, amount);
+        // With less work starting the threads counts too.
+        amount.time >= Amount::NS_60.time && ratio.is_some_and(|free| free < self.wanted())
+    }
+
+    /// Plain loops on all threads are so many times as fast as one, where they have cores of their own.
+    fn wanted(&self) -> f64 {
+        0.9 * self.threads as f64
     }
 
     fn heats(&self, amount: Amount) -> Option<&Heats> {
@@ -66,6 +79,7 @@ fn contest(options: &Options, subjects: &mut [Box<dyn Subject>]) -> Throughput {
     Throughput {
         heats: heats.collect(),
         amounts: options.amounts.clone(),
+        threads: options.threads,
         kinds: subjects.iter().map(|subject| subject.kind()).collect(),
     }
 }
@@ -81,21 +95,17 @@ fn explain(throughput: &Throughput, report: &mut Report) {
     }
 }
 
-/// Nothing that is parallel can be judged while the machine is busy with something else.
 fn warn_of_neighbours(options: &Options, throughput: &Throughput, report: &mut Report) {
-    let ratio = |amount| throughput.ratio(Kind::SplitLoop, Kind::PlainLoop, amount);
-    let wanted = 0.9 * options.threads as f64;
-    let disturbed = |amount| ratio(amount).is_some_and(|free| free < wanted);
-    // Below that, starting the threads counts too.
-    let long = options.amounts.iter().filter(|amount| amount.time >= Amount::NS_60.time);
-    let rows: Vec<_> = long.filter(|&&amount| disturbed(amount)).map(|row| row.name).collect();
+    let is_disturbed = |amount: &&Amount| throughput.is_disturbed(**amount);
+    let rows: Vec<_> = options.amounts.iter().filter(is_disturbed).map(|row| row.name).collect();
     if options.effort != Effort::Smoke && !rows.is_empty() {
         report.paragraph(&format!(
             "**Do not trust the column{} {}:** something else was running, or there are too few cores. A \
-             plain loop on each of {} threads was not even {wanted} times as fast as one.",
+             plain loop on each of {} threads was not even {} times as fast as one.",
             if rows.len() == 1 { "" } else { "s" },
             rows.join(", "),
             options.threads,
+            throughput.wanted(),
         ));
     }
 }
