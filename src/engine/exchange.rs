@@ -135,7 +135,7 @@ pub(crate) struct Exchange<I, T> {
     retrying: CachePadded<AtomicUsize>,
     pub(crate) timesheet: Timesheet,
     placement: Placement,
-    yielding: CachePadded<Yielding>,
+    pub(crate) yielding: Yielding,
     flags: CachePadded<Flags>,
     hints: CachePadded<Hints>,
 }
@@ -295,7 +295,7 @@ impl<I, T> Exchange<I, T> {
             retrying: CachePadded::new(AtomicUsize::new(0)),
             timesheet: Timesheet::new(producers),
             placement: Placement::new(producers, now()),
-            yielding: CachePadded::new(Yielding::new(now())),
+            yielding: Yielding::new(now()),
             flags: CachePadded::default(),
             hints: CachePadded::default(),
         }

@@ -9,7 +9,10 @@
 //! Which of the two it is shows in how long it takes, so that is counted, and nobody gives way while too much of the
 //! time was lost with it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use crossbeam_utils::CachePadded;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,17 +26,19 @@ const ALLOWANCE: Duration = Duration::from_millis(5);
 /// No single loss counts for more: a program that was stopped for an hour would not give way for a day.
 const LARGEST_LOSS: Duration = Duration::from_millis(100);
 
-/// What the threads of a run have found out about it.
-#[derive(Debug)]
+/// What all threads of a run have found out about it, and those of the runs before: short ones need not lose anew what
+/// those have lost. Clones share it.
+#[derive(Debug, Clone)]
 pub(crate) struct Yielding {
     start: Instant,
-    /// When what was lost is made good, in nanoseconds after `start`.
-    made_good: AtomicU64,
+    /// When what was lost is made good, in nanoseconds after `start`. Apart from what else is in memory: everybody
+    /// reads it all the time, and hardly anybody writes.
+    made_good: Arc<CachePadded<AtomicU64>>,
 }
 
 impl Yielding {
     pub(crate) fn new(start: Instant) -> Self {
-        Yielding { start, made_good: AtomicU64::new(0) }
+        Yielding { start, made_good: Arc::default() }
     }
 
     /// Gives way, if that is worth it. Whoever has done so tells [`was_away`](Yielding::was_away) when it is back.
@@ -137,6 +142,15 @@ mod tests {
         let yielding = Yielding::new(start);
         (0..100).for_each(|_| yielding.was_away(start, start + 100 * MS, || false));
         assert!(yielding.is_worth_it(start));
+    }
+
+    #[test]
+    fn the_next_run_knows_what_this_one_has_lost() {
+        let start = Instant::now();
+        let yielding = Yielding::new(start);
+        let next = yielding.clone();
+        yielding.was_away(start, start + 100 * MS, || true);
+        assert!(!next.is_worth_it(start + 100 * MS));
     }
 
     #[test]
