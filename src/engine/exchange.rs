@@ -80,8 +80,8 @@ use self::races::Races;
 pub(crate) use self::taker::Taker;
 use self::trials::Trials;
 
-/// How often a party that found nothing looks again, giving up the rest of its time slice each
-/// time, before it sleeps: a wake-up costs several times as much.
+/// How often at most a party that found nothing looks again, giving up the rest of its time slice each
+/// time, before it sleeps: a wake-up costs several times as much, unless other programs use the slice.
 const LOOKS_BEFORE_SLEEP: usize = if cfg!(shuttle) { 0 } else { 8 };
 
 /// How long results that come thick and fast may wait for company, and as much again as the system's
@@ -536,8 +536,7 @@ impl<I, T> Exchange<I, T> {
                 return false;
             }
             let then = std::mem::replace(&mut since, now());
-            // As long as all producers are at work, nobody was in want of what this thread would have done.
-            self.yielding.was_away(then, since, || self.idle.has_sleeper());
+            self.yielding.is_back(then, since);
             if is_there(look, since) {
                 return true;
             }

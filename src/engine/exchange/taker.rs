@@ -268,18 +268,16 @@ impl<'a, I, T> Taker<'a, I, T> {
         let mut looks = if self.own().progress() == 0 { LOOKS_BEFORE_SLEEP } else { 0 };
         let (mut since, mut lack, mut gave_way_at) = (None, Lack::Items, None);
         loop {
-            if let Some(item) = self.take_retry() {
-                since.into_iter().for_each(|since| self.waited.add(lack, now() - since));
-                return Some(item);
-            }
             // The clock is read once each time round: that what came last was found with the next look is
             // near enough.
             let now = now();
             self.waited.add(lack, now - *since.get_or_insert(now));
             since = Some(now);
             if let Some(then) = gave_way_at.take() {
-                // Perhaps there was nothing to do all the while. Then it sleeps too often, at a wake-up each.
-                self.exchange.yielding.was_away(then, now, || true);
+                self.exchange.yielding.is_back(then, now);
+            }
+            if let Some(item) = self.take_retry() {
+                return Some(item);
             }
             if let Some(item) = self.steal_from_idle_lane(now) {
                 return Some(item);
