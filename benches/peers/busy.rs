@@ -1,7 +1,8 @@
 //! Beside programs that never wait: does a run get its share of the cores?
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::process::{self, Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
@@ -27,12 +28,14 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     subjects.retain(|subject| takes_part(subject.kind()));
     eprintln!("beside {loops} busy loops: {} subjects", subjects.len());
     let alone = rounds(options, &mut subjects, work);
-    let beside = beside_busy_loops(loops, || rounds(options, &mut subjects, work));
+    let running = (0..loops).map(|_| BusyLoop::start()).collect::<Result<Vec<_>, _>>()?;
+    let beside = rounds(options, &mut subjects, work);
+    drop(running);
     let mut table = Table::new([
         format!("ns per item, {} of work: the median", amount.name),
         "alone".to_owned(),
         format!("beside {loops} loops"),
-        "as slow".to_owned(),
+        "times as slow".to_owned(),
     ]);
     for (subject, (alone, beside)) in subjects.iter().zip(alone.into_iter().zip(beside)) {
         let slower = format!("{:.1} ×", beside / alone);
@@ -46,7 +49,8 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Bare threads never sleep, so they are busy loops themselves; the rest hand nothing over.
+/// The plain loop, for what a share is, and peers that take any iterator. Bare threads never sleep, and would be busy
+/// loops themselves.
 fn takes_part(kind: Kind) -> bool {
     matches!(
         kind,
@@ -79,28 +83,31 @@ fn time_per_item(subject: &mut dyn Subject, work: Work, span: Duration) -> f64 {
     }
 }
 
-fn beside_busy_loops<T>(loops: usize, run: impl FnOnce() -> T) -> T {
-    let is_over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for nth in 0..loops {
-            let busy = || {
-                while !is_over.load(Ordering::Relaxed) {
-                    black_box(Work::of_steps(1_000).on(1));
-                }
-            };
-            let builder = thread::Builder::new().name(format!("busy-{nth}"));
-            builder.spawn_scoped(scope, busy).expect("the system has room for a few threads");
-        }
-        // Also where a sum is wrong: the loops would go on for ever, and the panic would wait for them.
-        let _guard = Over(&is_over);
-        run()
-    })
+/// A program that computes until its input ends. So none is left behind, whatever becomes of the one that started it.
+pub fn compute_until_input_ends() -> ! {
+    thread::spawn(|| {
+        // Also where it fails there is nobody left to compute for.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        process::exit(0);
+    });
+    loop {
+        black_box(Work::of_steps(1_000).on(1));
+    }
 }
 
-struct Over<'a>(&'a AtomicBool);
+/// Ends when it is dropped.
+struct BusyLoop(Child);
 
-impl Drop for Over<'_> {
+impl BusyLoop {
+    fn start() -> Result<Self, BoxError> {
+        let mut program = Command::new(std::env::current_exe()?);
+        Ok(Self(program.arg("--busy-loop").stdin(Stdio::piped()).spawn()?))
+    }
+}
+
+impl Drop for BusyLoop {
     fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
     }
 }

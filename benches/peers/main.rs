@@ -48,6 +48,7 @@ fn main() -> ExitCode {
     match options::parse(std::env::args().skip(1)) {
         Ok(Command::Measure(options)) => end(measure(&options)),
         Ok(Command::PeakMemory(items)) => end(memory::report_own_peak(items)),
+        Ok(Command::BusyLoop) => busy::compute_until_input_ends(),
         Ok(Command::Nothing) => ExitCode::SUCCESS,
         Ok(Command::Help) => {
             println!("{}", options::HELP);

@@ -24,6 +24,8 @@ pub enum Command {
     Measure(Options),
     /// Hidden: what the memory section starts as child processes.
     PeakMemory(u64),
+    /// Hidden too: what runs beside the subjects of a section.
+    BusyLoop,
     /// A test runner asks for a list of tests; there are none.
     Nothing,
     Help,
@@ -68,6 +70,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, BoxErro
             "--out" => typed.out = Some(value()?.into()),
             "--markdown" => typed.markdown = Some(value()?.into()),
             "--peak-memory" => return Ok(Command::PeakMemory(value()?.parse()?)),
+            "--busy-loop" => return Ok(Command::BusyLoop),
             "--list" => return Ok(Command::Nothing),
             "--help" | "-h" => return Ok(Command::Help),
             other => return Err(format!("unknown option {other:?}").into()),

@@ -64,7 +64,7 @@ pub struct Promise {
 pub enum Verdict {
     Kept,
     Missed,
-    /// Missed, while the machine was busy with something else.
+    /// Missed, where the threads did not even have cores of their own.
     NotJudged,
 }
 

@@ -31,7 +31,7 @@ impl Throughput {
         Some(self.heats(amount)?.ratio(self.column(kind)?, self.column(peer)?))
     }
 
-    /// Nothing that is parallel can be judged while the machine is busy with something else.
+    /// Whether the threads had no cores of their own, so that nothing parallel can be judged.
     pub fn is_disturbed(&self, amount: Amount) -> bool {
         let ratio = self.ratio(Kind::SplitLoop, Kind::PlainLoop, amount);
         // With less work starting the threads counts too.
