@@ -207,6 +207,14 @@ mod tests {
     }
 
     #[test]
+    fn what_the_system_takes_of_a_slow_item_is_no_loss() {
+        let mut thread = Thread::new();
+        for _ in 0..1_000 {
+            assert!(thread.gives_way(5 * MS, 4 * MS));
+        }
+    }
+
+    #[test]
     fn who_loses_time_soon_sleeps_at_once() {
         let mut thread = Thread::new();
         assert!(thread.gives_way(4 * MS, NONE));
