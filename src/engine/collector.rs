@@ -160,10 +160,10 @@ impl<T> Collector<T> {
         exchange.forget_dryness();
         let (since, head) = (now(), self.outlet.awaited());
         let patience = patience(&mut self.pace, self.quarter);
-        let news = exchange.wait(&mut self.outlet, total, patience, due);
-        self.note_wait(exchange, since, head);
+        let news = exchange.wait(&mut self.outlet, since, total, patience, due);
+        let now = self.note_wait(exchange, since, head);
         self.note_dryness(exchange);
-        self.note_pace(exchange.is_starving());
+        self.note_pace(now, exchange.is_starving());
         news
     }
 
@@ -178,17 +178,24 @@ impl<T> Collector<T> {
         exchange.starve_as_collector();
         let (since, head) = (now(), self.outlet.awaited());
         let patience = patience(&mut self.pace, self.quarter);
-        let news = exchange.wait(&mut self.outlet, None, patience, due);
+        let news = exchange.wait(&mut self.outlet, since, None, patience, due);
         exchange.feed_again();
-        self.note_wait(exchange, since, head);
+        let now = self.note_wait(exchange, since, head);
         self.note_dryness(exchange);
-        self.note_pace(true);
+        self.note_pace(now, true);
         news
     }
 
-    /// Nothing was there for the consumer, or, with a `head`, nothing that it was the turn of.
-    fn note_wait<I>(&mut self, exchange: &Exchange<I, T>, since: Instant, head: Option<u64>) {
-        let waited = now() - since;
+    /// Nothing was there for the consumer, or, with a `head`, nothing that it was the turn of, from then until the
+    /// time that is returned.
+    fn note_wait<I>(
+        &mut self,
+        exchange: &Exchange<I, T>,
+        since: Instant,
+        head: Option<u64>,
+    ) -> Instant {
+        let now = now();
+        let waited = now - since;
         match head {
             Some(item) => {
                 self.time.stalled += waited;
@@ -197,6 +204,7 @@ impl<T> Collector<T> {
             None => self.time.waited += waited,
         }
         exchange.timesheet.collector_waited(&self.time, self.window.size() as u64);
+        now
     }
 
     /// The item that stands in the way of others, and how long it has, each time that is twice as long.
@@ -216,11 +224,10 @@ impl<T> Collector<T> {
 
     /// After a wait, with the window full or not. It is too large if it is full of slow items that nobody works on
     /// yet; results that wait for one slow item say nothing of the others.
-    fn note_pace(&mut self, is_full: bool) {
+    fn note_pace(&mut self, now: Instant, is_full: bool) {
         if !self.window.may_shrink() {
             return;
         }
-        let now = now();
         let (consumed, since) = self.looked;
         let held_back = self.outlet.seen().sum::<u64>().saturating_sub(self.consumed);
         if !is_full || held_back > self.window.size() as u64 / 2 {

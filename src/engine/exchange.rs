@@ -492,12 +492,13 @@ impl<I, T> Exchange<I, T> {
         self.hints.dry.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until there may be results in `outlet`, or until the run was aborted, or until the total,
+    /// Waits, from `since` on, until there may be results in `outlet`, or until the run was aborted, or until the total,
     /// which was not known before, is known. `patience` is asked when it goes to sleep: what came while it looked is no
     /// sign of how fast results come.
     pub(crate) fn wait(
         &self,
         outlet: &mut Outlet<T>,
+        since: Instant,
         total: Option<u64>,
         patience: impl FnOnce(&Outlet<T>) -> Patience,
         due: Option<Instant>,
@@ -506,7 +507,7 @@ impl<I, T> Exchange<I, T> {
             self.hints.has_nothing_for_collector.store(true, Ordering::Release);
             self.wake_helpers_if_still();
         }
-        if !self.look_for_news(outlet, total) {
+        if !self.look_for_news(outlet, since, total) {
             match patience(outlet) {
                 Patience::None => self.wait_for_one(outlet, total, due),
                 Patience::For { results } => self.wait_for_several(outlet, total, results),
@@ -520,8 +521,8 @@ impl<I, T> Exchange<I, T> {
 
     /// Also where several results are to be waited for: a producer on the same CPU delivers as many as it can before
     /// it gives way in its turn, and nobody has to be woken.
-    fn look_for_news(&self, outlet: &mut Outlet<T>, total: Option<u64>) -> bool {
-        self.look_before_sleep(now(), |_, _| self.has_news(total) || outlet.has_new())
+    fn look_for_news(&self, outlet: &mut Outlet<T>, since: Instant, total: Option<u64>) -> bool {
+        self.look_before_sleep(since, |_, _| self.has_news(total) || outlet.has_new())
     }
 
     /// Whether that comes about while the feeder or the collector gives way to others. It is told how often it was
