@@ -6,6 +6,7 @@ use super::exchange::{Exchange, News, Patience};
 use super::outbox::Outcome;
 use super::outlet::Outlet;
 use super::pace::{MANY, Pace};
+use super::placement::Stay;
 use super::timesheet::CollectorTime;
 use super::weights::Weights;
 use super::window::Window;
@@ -35,6 +36,7 @@ pub(crate) struct Collector<T> {
     /// back for order.
     starved: bool,
     pace: Pace,
+    stay: Stay,
     came: Instant,
     time: CollectorTime,
 }
@@ -75,6 +77,7 @@ impl<T> Collector<T> {
             surplus: 0,
             starved: false,
             pace: Pace::new(now),
+            stay: Stay::new(),
             came: now,
             time: CollectorTime::default(),
         }
@@ -163,6 +166,7 @@ impl<T> Collector<T> {
         let news = exchange.wait(&mut self.outlet, since, total, patience, due);
         let now = self.note_wait(exchange, since, head);
         self.note_dryness(exchange);
+        self.keep_apart(exchange, now);
         self.note_pace(now, exchange.is_starving());
         news
     }
@@ -210,6 +214,15 @@ impl<T> Collector<T> {
     /// The item that stands in the way of others, and how long it has, each time that is twice as long.
     pub(crate) fn news_of_head(&mut self) -> Option<(u64, Duration)> {
         self.time.heads.news()
+    }
+
+    /// Moves to another CPU, if it has shared the feeder's for long.
+    fn keep_apart<I>(&mut self, exchange: &Exchange<I, T>, now: Instant) {
+        if exchange.yielding.is_alone(now) {
+            exchange.placement.keep_collector_apart(&mut self.stay, now);
+        } else {
+            self.stay.was_beside_others();
+        }
     }
 
     /// How long it has waited in all.

@@ -134,7 +134,7 @@ pub(crate) struct Exchange<I, T> {
     /// the window is narrow.
     retrying: CachePadded<AtomicUsize>,
     pub(crate) timesheet: Timesheet,
-    placement: Placement,
+    pub(super) placement: Placement,
     pub(crate) yielding: Yielding,
     flags: CachePadded<Flags>,
     hints: CachePadded<Hints>,

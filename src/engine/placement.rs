@@ -1,4 +1,4 @@
-//! On which CPUs producers' threads are.
+//! On which CPUs the threads of a run are.
 //!
 //! Where there are no more CPUs than producers, the feeder and the consumer wake up on them too, now
 //! and then, and Linux may put two producers on one CPU meanwhile. It moves a thread when that wakes up
@@ -7,7 +7,8 @@
 //! shared one for 100 ms and more, in about every third run that followed on the building; and with a
 //! window of 64, where the feeder and the consumer wake up all the time, in the midst of a run, at half
 //! its speed. So there each begins on a CPU of its own, and one that finds another on its CPU for long
-//! moves to one without. None is bound to a CPU: the system may move it as before.
+//! moves to one without. The collector moves away from the feeder: the two wait for each other most of the time,
+//! and are on the CPUs of different producers then. None is bound to a CPU: the system may move it as before.
 
 use std::time::{Duration, Instant};
 
@@ -15,35 +16,41 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use self::system::spread;
 
-/// So long two producers share a CPU before one of them moves. The system often puts them together for
+/// So long two threads share a CPU before one of them moves. The system often puts them together for
 /// a moment, and moving costs about 10 us. It is doubled with each move, up to `MOST_PATIENCE`: where
-/// other programs are what a producer gives way to, it would come back at once.
+/// other programs are what a thread gives way to, it would come back at once.
 const PATIENCE: Duration = Duration::from_millis(1);
 const MOST_PATIENCE: Duration = Duration::from_millis(64);
-/// A producer looks no more often than this for others on its CPU.
+/// A thread looks no more often than this for others on its CPU.
 const LOOKS_EVERY: Duration = Duration::from_micros(250);
-/// What a producer said longer ago says nothing: in a long item the system may have moved it.
+/// What a thread said longer ago says nothing: in a long item the system may have moved it.
 const LASTS: Duration = Duration::from_millis(10);
-/// The note of a producer that needs no CPU.
-const NOWHERE: u64 = u64::MAX;
 
-/// Where the producers of a run are, as far as they have said so: hints.
+/// Where the threads of a run are, as far as they have said so: hints.
 #[derive(Debug)]
 pub(crate) struct Placement {
     began: Instant,
-    /// On which CPU, in the lowest 16 bits, and when it said so, in microseconds from the beginning.
-    notes: Box<[AtomicU64]>,
+    producers: Box<[Note]>,
+    feeder: Note,
+}
+
+/// On which CPU a thread is.
+#[derive(Debug)]
+struct Note {
+    /// The CPU, in the lowest 16 bits, and when that was noted, in microseconds from the beginning.
+    at: AtomicU64,
 }
 
 impl Placement {
     pub(crate) fn new(producers: usize, now: Instant) -> Self {
-        Placement { began: now, notes: (0..producers).map(|_| AtomicU64::new(NOWHERE)).collect() }
+        let producers = (0..producers).map(|_| Note::new()).collect();
+        Placement { began: now, producers, feeder: Note::new() }
     }
 
     /// Moves this thread, the producer `worker`, when it has shared its CPU with another for long and
     /// there is one without a producer. To be called now and then.
     #[inline]
-    pub(crate) fn keep_apart(&self, worker: usize, stay: &mut Stay, now: Instant) {
+    pub(crate) fn keep_producer_apart(&self, worker: usize, stay: &mut Stay, now: Instant) {
         if stay.is_to_look(now) {
             self.look(worker, stay, now);
         }
@@ -52,35 +59,68 @@ impl Placement {
     #[cold]
     fn look(&self, worker: usize, stay: &mut Stay, now: Instant) {
         let Some(cpu) = system::current() else { return };
-        self.note(worker, cpu, now);
+        let note = &self.producers[worker];
+        note.write(cpu, self.micros(now));
         let is_shared = self.others(worker, now).any(|other| other == cpu);
         if stay.is_over(is_shared, now) {
             let taken: Vec<_> = self.others(worker, now).collect();
             let Some(free) = system::free_cpu(&taken) else { return };
             // Before it goes: whoever gets this CPU as soon as it is free would follow it.
-            self.note(worker, free, now);
+            note.write(free, self.micros(now));
             system::go_to(free);
         }
     }
 
     /// The producer `worker` needs no CPU.
     pub(crate) fn rest(&self, worker: usize) {
-        self.notes[worker].store(NOWHERE, Ordering::Relaxed);
+        self.producers[worker].erase();
     }
 
-    fn note(&self, worker: usize, cpu: usize, now: Instant) {
-        let Ok(cpu) = u16::try_from(cpu) else { return };
-        let note = (self.micros(now) << 16) | u64::from(cpu);
-        self.notes[worker].store(note, Ordering::Relaxed);
+    /// This thread, the feeder, is about to give way to others.
+    #[inline]
+    pub(crate) fn note_feeder(&self, now: Instant) {
+        if self.feeder.cpu(self.ago(LOOKS_EVERY, now)).is_none()
+            && let Some(cpu) = system::current()
+        {
+            self.feeder.write(cpu, self.micros(now));
+        }
+    }
+
+    /// The feeder needs no CPU.
+    pub(crate) fn rest_feeder(&self) {
+        self.feeder.erase();
+    }
+
+    /// Moves this thread, the collector, when it has shared its CPU with the feeder for long. To be called now and
+    /// then.
+    #[inline]
+    pub(crate) fn keep_collector_apart(&self, stay: &mut Stay, now: Instant) {
+        if stay.is_to_look(now) {
+            self.look_as_collector(stay, now);
+        }
+    }
+
+    #[cold]
+    fn look_as_collector(&self, stay: &mut Stay, now: Instant) {
+        let Some(cpu) = system::current() else { return };
+        if stay.is_over(self.is_feeder_on(cpu, now), now) {
+            system::other_cpu(cpu, self.producers.len()).into_iter().for_each(system::go_to);
+        }
+    }
+
+    fn is_feeder_on(&self, cpu: usize, now: Instant) -> bool {
+        self.feeder.cpu(self.ago(LASTS, now)) == Some(cpu)
     }
 
     /// The CPUs of the other producers.
     fn others(&self, worker: usize, now: Instant) -> impl Iterator<Item = usize> {
-        let oldest = self.micros(now).saturating_sub(LASTS.as_micros() as u64);
-        let others = self.notes.iter().enumerate().filter(move |(other, _)| *other != worker);
-        let notes = others.map(|(_, note)| note.load(Ordering::Relaxed));
-        let known = notes.filter(move |&note| note != NOWHERE && note >> 16 >= oldest);
-        known.map(|note| usize::from(note as u16))
+        let oldest = self.ago(LASTS, now);
+        let others = self.producers.iter().enumerate().filter(move |(other, _)| *other != worker);
+        others.filter_map(move |(_, note)| note.cpu(oldest))
+    }
+
+    fn ago(&self, time: Duration, now: Instant) -> u64 {
+        self.micros(now).saturating_sub(time.as_micros() as u64)
     }
 
     fn micros(&self, now: Instant) -> u64 {
@@ -88,7 +128,30 @@ impl Placement {
     }
 }
 
-/// How long a producer has shared its CPU with another: a decision without clocks.
+impl Note {
+    const NOWHERE: u64 = u64::MAX;
+
+    fn new() -> Self {
+        Note { at: AtomicU64::new(Note::NOWHERE) }
+    }
+
+    fn write(&self, cpu: usize, micros: u64) {
+        let at = u16::try_from(cpu).map_or(Note::NOWHERE, |cpu| (micros << 16) | u64::from(cpu));
+        self.at.store(at, Ordering::Relaxed);
+    }
+
+    fn erase(&self) {
+        self.at.store(Note::NOWHERE, Ordering::Relaxed);
+    }
+
+    /// Where the thread is, if that was noted no earlier than at `oldest`.
+    fn cpu(&self, oldest: u64) -> Option<usize> {
+        let at = self.at.load(Ordering::Relaxed);
+        (at != Note::NOWHERE && at >> 16 >= oldest).then(|| usize::from(at as u16))
+    }
+}
+
+/// How long a thread has shared its CPU with another: a decision without clocks.
 #[derive(Debug)]
 pub(crate) struct Stay {
     looked_at: Option<Instant>,
@@ -105,12 +168,19 @@ impl Stay {
         self.looked_at.is_none_or(|then| now - then >= LOOKS_EVERY)
     }
 
-    /// The producer found nothing to do: it is not the CPU that it lacks.
-    pub(crate) fn was_idle(&mut self) {
+    /// The thread slept: it is not the CPU that it lacks.
+    pub(crate) fn was_asleep(&mut self) {
         self.shared_since = None;
     }
 
-    /// Whether the producer is to move. To be asked at each look.
+    /// The thread waits while other programs want the CPUs. Where these are, the threads of a run get along better on
+    /// one CPU than on several, of which each makes them wait for a time slice.
+    pub(crate) fn was_beside_others(&mut self) {
+        self.shared_since = None;
+        self.patience = MOST_PATIENCE;
+    }
+
+    /// Whether the thread is to move. To be asked at each look.
     fn is_over(&mut self, is_shared: bool, now: Instant) -> bool {
         self.looked_at = Some(now);
         if !is_shared {
@@ -177,11 +247,22 @@ mod system {
         cpus(allowed).find(|cpu| are_few && !taken.contains(cpu))
     }
 
+    /// Another CPU than this one, for a thread beside so many `producers`, if these leave none free.
+    pub(super) fn other_cpu(cpu: usize, producers: usize) -> Option<usize> {
+        other_of(&sched_getaffinity(None).ok()?, cpu, producers)
+    }
+
+    fn other_of(allowed: &CpuSet, cpu: usize, producers: usize) -> Option<usize> {
+        let are_few = allowed.count() as usize <= producers;
+        let others = || cpus(allowed).filter(|&other| are_few && other != cpu);
+        others().find(|&other| other > cpu).or_else(|| others().next())
+    }
+
     /// Moves this thread there.
     pub(super) fn go_to(cpu: usize) {
         let allowed = sched_getaffinity(None).map_err(io::Error::from);
         if let Err(error) = allowed.and_then(|allowed| move_to(cpu, &allowed)) {
-            tracing::debug!(%error, "a producer's thread stays where the system put it");
+            tracing::debug!(%error, "a thread stays where the system put it");
         }
     }
 
@@ -234,6 +315,17 @@ mod system {
         }
 
         #[test]
+        fn who_moves_away_goes_to_the_next_cpu_if_producers_take_them_all() {
+            let mut set = CpuSet::new();
+            set.set(4);
+            assert_eq!(other_of(&set, 4, 1), None);
+            [3, 70].into_iter().for_each(|cpu| set.set(cpu));
+            let others = [3, 4, 70].map(|cpu| other_of(&set, cpu, 3));
+            assert_eq!(others, [Some(4), Some(70), Some(3)]);
+            assert_eq!(other_of(&set, 4, 2), None, "the system has room for it");
+        }
+
+        #[test]
         fn a_thread_that_was_moved_is_not_bound() {
             std::thread::spawn(|| {
                 let before = sched_getaffinity(None).unwrap();
@@ -259,6 +351,10 @@ mod system {
     }
 
     pub(super) fn free_cpu(_taken: &[usize]) -> Option<usize> {
+        None
+    }
+
+    pub(super) fn other_cpu(_cpu: usize, _producers: usize) -> Option<usize> {
         None
     }
 
@@ -291,12 +387,24 @@ mod tests {
     }
 
     #[test]
-    fn one_that_finds_nothing_to_do_lacks_no_cpu() {
+    fn one_that_sleeps_lacks_no_cpu() {
         let (start, mut stay) = (Instant::now(), Stay::new());
         for ms in 0..1_000 {
             assert!(!stay.is_over(true, start + Duration::from_millis(ms)));
-            stay.was_idle();
+            stay.was_asleep();
         }
+    }
+
+    #[test]
+    fn one_that_waits_beside_other_programs_moves_long_after_these_have_ended() {
+        let (start, mut stay) = (Instant::now(), Stay::new());
+        let at = |ms| start + Duration::from_millis(ms);
+        for ms in 0..1_000 {
+            assert!(!stay.is_over(true, at(ms)));
+            stay.was_beside_others();
+        }
+        let moved = (1_000..2_000).find(|&ms| stay.is_over(true, at(ms)));
+        assert_eq!(moved, Some(1_064));
     }
 
     #[test]
@@ -313,11 +421,25 @@ mod tests {
         let began = Instant::now();
         let placement = Placement::new(3, began);
         let others = |now| placement.others(1, now).collect::<Vec<_>>();
-        (0..3).for_each(|worker| placement.note(worker, 5, began + LASTS));
+        let micros = placement.micros(began + LASTS);
+        placement.producers.iter().for_each(|note| note.write(5, micros));
         assert_eq!(others(began + LASTS), [5, 5]);
         placement.rest(0);
         assert_eq!(others(began + LASTS), [5]);
         assert_eq!(others(began + 2 * LASTS), [5]);
         assert!(others(began + 2 * LASTS + LOOKS_EVERY).is_empty());
+    }
+
+    #[test]
+    fn a_feeder_that_sleeps_or_has_said_nothing_for_long_is_on_no_cpu() {
+        let began = Instant::now();
+        let placement = Placement::new(2, began);
+        assert!(!placement.is_feeder_on(5, began));
+        placement.feeder.write(5, placement.micros(began + LASTS));
+        assert!(placement.is_feeder_on(5, began + 2 * LASTS));
+        assert!(!placement.is_feeder_on(6, began + 2 * LASTS));
+        assert!(!placement.is_feeder_on(5, began + 2 * LASTS + LOOKS_EVERY));
+        placement.rest_feeder();
+        assert!(!placement.is_feeder_on(5, began + LASTS));
     }
 }

@@ -69,6 +69,12 @@ impl Yielding {
         made_good_at == 0 || made_good_at <= self.nanos(now + PARTS * ALLOWANCE)
     }
 
+    /// Whether nothing was lost lately: no other program wants the CPUs.
+    pub(crate) fn is_alone(&self, now: Instant) -> bool {
+        let made_good_at = self.shared.made_good_at.load(Ordering::Relaxed);
+        made_good_at == 0 || made_good_at <= self.nanos(now)
+    }
+
     /// A thread that gave way `since` then is back `now`.
     #[inline]
     pub(crate) fn is_back(&self, since: Instant, now: Instant) {
@@ -220,6 +226,15 @@ mod tests {
         assert!(thread.gives_way(4 * MS, NONE));
         assert!(thread.gives_way(4 * MS, NONE), "so much may be lost");
         assert!(!thread.gives_way(4 * MS, NONE));
+    }
+
+    #[test]
+    fn who_has_lost_time_is_not_alone_until_it_is_made_good() {
+        let mut thread = Thread::new();
+        assert!(thread.yielding.is_alone(thread.now));
+        thread.is_away(4 * MS, NONE);
+        assert!(!thread.yielding.is_alone(thread.now + 4 * MS * (PARTS - 1)));
+        assert!(thread.yielding.is_alone(thread.now + 4 * MS * PARTS));
     }
 
     #[test]

@@ -290,7 +290,9 @@ impl<'a, I, T> Taker<'a, I, T> {
                     return Some(item);
                 }
                 Taken::Nothing => {
-                    self.stay.was_idle();
+                    if !self.exchange.yielding.is_alone(now) {
+                        self.stay.was_beside_others();
+                    }
                     lack = Lack::Items;
                     if self.exchange.yielding.give_way(now) {
                         (looks, gave_way_at) = (looks + 1, Some(now));
@@ -334,12 +336,12 @@ impl<'a, I, T> Taker<'a, I, T> {
 
     /// Moves to a CPU without a producer, if it has shared one for long.
     pub(super) fn keep_apart(&mut self, now: Instant) {
-        self.exchange.placement.keep_apart(self.lane, &mut self.stay, now);
+        self.exchange.placement.keep_producer_apart(self.lane, &mut self.stay, now);
     }
 
     /// It is about to sleep, or leaves.
     pub(super) fn rest(&mut self) {
-        self.stay.was_idle();
+        self.stay.was_asleep();
         self.exchange.placement.rest(self.lane);
     }
 
