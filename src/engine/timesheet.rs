@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use crossbeam_utils::CachePadded;
+
 use crate::event::{Destination, Origin};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, lock, now};
@@ -13,8 +15,8 @@ pub(crate) struct Timesheet {
     /// How long the feeder was there, and how long of that it had no credit, in nanoseconds.
     source_present: AtomicU64,
     source_waited: AtomicU64,
-    producers: Box<[Mutex<ProducerTime>]>,
-    collector: Mutex<CollectorTime>,
+    producers: Box<[CachePadded<Mutex<ProducerTime>>]>,
+    collector: CachePadded<Mutex<CollectorTime>>,
     consumer_left_behind: AtomicBool,
     ends: Mutex<(Origin, Destination)>,
 }
@@ -141,8 +143,8 @@ impl Timesheet {
         Timesheet {
             source_present: AtomicU64::new(0),
             source_waited: AtomicU64::new(0),
-            producers: (0..producers).map(|_| Mutex::default()).collect(),
-            collector: Mutex::default(),
+            producers: (0..producers).map(|_| CachePadded::default()).collect(),
+            collector: CachePadded::default(),
             consumer_left_behind: AtomicBool::new(false),
             ends: Mutex::default(),
         }
