@@ -160,7 +160,7 @@ impl<T> Collector<T> {
         due: Option<Instant>,
     ) -> News {
         // What ran dry before was waiting for this collector, not for credits.
-        exchange.forget_dryness();
+        self.forget_dryness(exchange);
         let (since, head) = (now(), self.outlet.awaited());
         let patience = patience(&mut self.pace, self.quarter);
         let news = exchange.wait(&mut self.outlet, since, total, patience, due);
@@ -178,7 +178,7 @@ impl<T> Collector<T> {
         exchange: &Exchange<I, T>,
         due: Option<Instant>,
     ) -> News {
-        exchange.forget_dryness();
+        self.forget_dryness(exchange);
         exchange.starve_as_collector();
         let (since, head) = (now(), self.outlet.awaited());
         let patience = patience(&mut self.pace, self.quarter);
@@ -228,6 +228,12 @@ impl<T> Collector<T> {
     /// How long it has waited in all.
     pub(crate) fn waited(&self) -> Duration {
         self.time.waited + self.time.stalled
+    }
+
+    fn forget_dryness<I>(&self, exchange: &Exchange<I, T>) {
+        if self.window.may_grow() {
+            exchange.forget_dryness();
+        }
     }
 
     fn note_dryness<I>(&mut self, exchange: &Exchange<I, T>) {

@@ -488,6 +488,13 @@ impl<I, T> Exchange<I, T> {
         self.hints.dry.load(Ordering::Relaxed)
     }
 
+    /// A producer found nothing to take. Written when that is news only: everybody looks at what is beside it.
+    fn run_dry(&self) {
+        if self.is_starving() && !self.ran_dry() {
+            self.hints.dry.store(true, Ordering::Relaxed);
+        }
+    }
+
     pub(crate) fn forget_dryness(&self) {
         self.hints.dry.store(false, Ordering::Relaxed);
     }

@@ -171,10 +171,7 @@ impl<'a, I, T> Gatherer<'a, I, T> {
     }
 
     fn ran_dry(&self) {
-        let exchange = self.taker.exchange();
-        if exchange.hints.starving.load(Ordering::Relaxed) {
-            exchange.hints.dry.store(true, Ordering::Relaxed);
-        }
+        self.taker.exchange().run_dry();
         self.taker.flush();
     }
 

@@ -385,9 +385,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         if let Some(victim) = exchange.lane_with_items(self.lane) {
             return Taken::InLane(victim);
         }
-        if exchange.hints.starving.load(Ordering::Relaxed) {
-            exchange.hints.dry.store(true, Ordering::Relaxed);
-        }
+        exchange.run_dry();
         self.flush();
         if !sleep {
             return Taken::Nothing;
@@ -420,7 +418,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     pub(super) fn lack(&self, turn: Turn) -> Lack {
         match turn {
             Turn::At(_) => Lack::Retries,
-            _ if self.exchange.hints.starving.load(Ordering::Relaxed) => Lack::Credits,
+            _ if self.exchange.is_starving() => Lack::Credits,
             _ => Lack::Items,
         }
     }
