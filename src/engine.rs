@@ -35,6 +35,7 @@ pub(crate) mod relay;
 pub(crate) mod roll;
 pub(crate) mod run;
 pub(crate) mod session;
+mod shares;
 pub(crate) mod source;
 mod streaming;
 pub(crate) mod telling;

@@ -61,6 +61,7 @@ use super::outlet::Outlet;
 use super::placement::Placement;
 use super::post::Post;
 use super::queue::{Receiver, queue};
+use super::shares::Shares;
 use super::timesheet::Timesheet;
 use super::weights::Weights;
 use super::yielding::Yielding;
@@ -170,6 +171,7 @@ struct Intake<I> {
     /// How many items were taken.
     taken: u64,
     gaps: Gaps,
+    shares: Shares,
     /// Where items wait, and what is known of each, where batches do not go by their number alone.
     shelf: Option<(Shelf<I>, Receiver<Note>)>,
 }
@@ -256,6 +258,7 @@ impl<I, T> Exchange<I, T> {
                 next: 0,
                 taken: 0,
                 gaps: Gaps { arriving: gap_receiver, seen: 0, ahead: VecDeque::new() },
+                shares: Shares::new(producers),
                 shelf,
             })),
             lanes: lanes.into_iter().map(CachePadded::new).collect(),

@@ -430,7 +430,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         // No more than this producer's share, so that the others find theirs without stealing. It
         // also keeps the order of starting so near to that of the input that the window has room
         // for an item of every producer, whatever order it holds results back for.
-        let share = (here / self.exchange.producers()).clamp(1, self.take).min(here);
+        let share = intake.shares.offer(here).min(self.take);
         // Read after the items that are here, which the gaps before them were written before.
         let share = match share {
             0 => 0,
@@ -438,6 +438,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         };
         let seqs = intake.next..;
         intake.next += share as u64;
+        intake.shares.take(share);
         let mut items = seqs.zip(intake.items.take(share));
         let first = items.next()?;
         items.for_each(|item| self.inbox.push(item));

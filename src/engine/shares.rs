@@ -1,0 +1,101 @@
+//! How producers share what waits to be taken: a decision without threads.
+
+/// Shares what is there evenly among the producers, and what comes later when all of that is taken.
+///
+/// A share of what is left each time would be half as large again and again: two producers took 64 items in seven
+/// pieces, each under the lock, where two do.
+#[derive(Debug)]
+pub(crate) struct Shares {
+    producers: usize,
+    /// Items that are shared out and not yet taken.
+    left: usize,
+    /// How many of them are one share.
+    share: usize,
+}
+
+impl Shares {
+    pub(crate) fn new(producers: usize) -> Self {
+        Shares { producers, left: 0, share: 0 }
+    }
+
+    /// How many items the next producer may take, of those that are `here`.
+    #[inline]
+    pub(crate) fn offer(&mut self, here: usize) -> usize {
+        if self.left == 0 {
+            (self.left, self.share) = (here, (here / self.producers).max(1));
+        }
+        self.share.min(self.left).min(here)
+    }
+
+    /// It took so many of the [offered](Shares::offer) ones.
+    #[inline]
+    pub(crate) fn take(&mut self, items: usize) {
+        self.left -= items;
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What producers take one after the other, each at most so much, of what is there from the beginning.
+    fn shares(producers: usize, items: usize, most: usize) -> Vec<usize> {
+        let mut shares = Shares::new(producers);
+        let mut here = items;
+        std::iter::from_fn(|| {
+            let taken = shares.offer(here).min(most);
+            shares.take(taken);
+            here -= taken;
+            Some(taken).filter(|&taken| taken > 0)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn each_producer_takes_its_share_at_once() {
+        assert_eq!(shares(2, 64, 100), [32, 32]);
+        assert_eq!(shares(3, 64, 100), [21, 21, 21, 1]);
+        assert_eq!(shares(2, 64, 20), [20, 20, 20, 4]);
+    }
+
+    #[test]
+    fn fewer_items_than_producers_go_to_one_each() {
+        assert_eq!(shares(4, 3, 100), [1, 1, 1]);
+        assert_eq!(shares(4, 7, 100), [1; 7]);
+    }
+
+    #[test]
+    fn what_comes_meanwhile_is_shared_when_the_rest_is_taken() {
+        let mut shares = Shares::new(2);
+        assert_eq!(shares.offer(0), 0);
+        assert_eq!(shares.offer(8), 4);
+        shares.take(4);
+        assert_eq!(shares.offer(104), 4);
+        shares.take(4);
+        assert_eq!(shares.offer(100), 50);
+    }
+
+    proptest! {
+        /// Or those that hold results back for order could fill the window, with no room for an item of the others.
+        #[test]
+        fn nobody_takes_more_than_its_share_of_the_window(
+            producers in 1_usize..9,
+            window in 1_usize..100,
+            steps in prop::collection::vec((0_usize..100, 1_usize..100), 1..100),
+        ) {
+            let mut shares = Shares::new(producers);
+            let mut here = 0;
+            for (come, most) in steps {
+                here = window.min(here + come);
+                let taken = shares.offer(here).min(most);
+                prop_assert!(taken <= here && taken <= (window / producers).max(1));
+                prop_assert_eq!(taken == 0, here == 0);
+                shares.take(taken);
+                here -= taken;
+            }
+        }
+    }
+}
