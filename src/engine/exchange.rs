@@ -79,6 +79,7 @@ pub(crate) use self::leftovers::Leftovers;
 pub(crate) use self::races::Finish;
 use self::races::Races;
 pub(crate) use self::taker::Taker;
+use self::taker::largest_take;
 use self::trials::Trials;
 
 /// How often at most a party that found nothing looks again, giving up the rest of its time slice each
@@ -258,7 +259,7 @@ impl<I, T> Exchange<I, T> {
                 next: 0,
                 taken: 0,
                 gaps: Gaps { arriving: gap_receiver, seen: 0, ahead: VecDeque::new() },
-                shares: Shares::new(producers),
+                shares: Shares::new(producers, largest_take::<I>()),
                 shelf,
             })),
             lanes: lanes.into_iter().map(CachePadded::new).collect(),

@@ -1,12 +1,16 @@
 //! How producers share what waits to be taken: a decision without threads.
 
-/// Shares what is there evenly among the producers, and what comes later when all of that is taken.
+/// Says how many items a producer takes at once: an even share of what is there, as often as there are producers,
+/// and then of what is there by that time.
 ///
 /// A share of what is left each time would be half as large again and again: two producers took 64 items in seven
-/// pieces, each under the lock, where two do.
+/// pieces, each under the lock, where two do. A share is a size and belongs to nobody: a producer that is quick takes
+/// several.
 #[derive(Debug)]
 pub(crate) struct Shares {
     producers: usize,
+    /// The largest share.
+    most: usize,
     /// Items that are shared out and not yet taken.
     left: usize,
     /// How many of them are one share.
@@ -14,15 +18,18 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    pub(crate) fn new(producers: usize) -> Self {
-        Shares { producers, left: 0, share: 0 }
+    /// Among so many producers, each of which takes at most so many at once.
+    pub(crate) fn new(producers: usize, most: usize) -> Self {
+        Shares { producers, most, left: 0, share: 0 }
     }
 
     /// How many items the next producer may take, of those that are `here`.
     #[inline]
     pub(crate) fn offer(&mut self, here: usize) -> usize {
         if self.left == 0 {
-            (self.left, self.share) = (here, (here / self.producers).max(1));
+            self.share = (here / self.producers).clamp(1, self.most);
+            // Not what is over: of a wide window that would be much, and the last would get all of it.
+            self.left = here.min(self.share * self.producers);
         }
         self.share.min(self.left).min(here)
     }
@@ -41,12 +48,12 @@ mod tests {
 
     use super::*;
 
-    /// What producers take one after the other, each at most so much, of what is there from the beginning.
+    /// What producers take one after the other, of what is there from the beginning.
     fn shares(producers: usize, items: usize, most: usize) -> Vec<usize> {
-        let mut shares = Shares::new(producers);
+        let mut shares = Shares::new(producers, most);
         let mut here = items;
         std::iter::from_fn(|| {
-            let taken = shares.offer(here).min(most);
+            let taken = shares.offer(here);
             shares.take(taken);
             here -= taken;
             Some(taken).filter(|&taken| taken > 0)
@@ -58,7 +65,12 @@ mod tests {
     fn each_producer_takes_its_share_at_once() {
         assert_eq!(shares(2, 64, 100), [32, 32]);
         assert_eq!(shares(3, 64, 100), [21, 21, 21, 1]);
-        assert_eq!(shares(2, 64, 20), [20, 20, 20, 4]);
+    }
+
+    #[test]
+    fn the_last_of_many_are_shared_too() {
+        assert_eq!(shares(2, 64, 20), [20, 20, 12, 12]);
+        assert_eq!(shares(3, 190, 30), [30, 30, 30, 30, 30, 30, 3, 3, 3, 1]);
     }
 
     #[test]
@@ -68,8 +80,18 @@ mod tests {
     }
 
     #[test]
+    fn one_that_takes_less_leaves_the_rest_of_its_share() {
+        let mut shares = Shares::new(2, 64);
+        assert_eq!(shares.offer(64), 32);
+        shares.take(8);
+        assert_eq!(shares.offer(56), 32);
+        shares.take(32);
+        assert_eq!(shares.offer(24), 24);
+    }
+
+    #[test]
     fn what_comes_meanwhile_is_shared_when_the_rest_is_taken() {
-        let mut shares = Shares::new(2);
+        let mut shares = Shares::new(2, 64);
         assert_eq!(shares.offer(0), 0);
         assert_eq!(shares.offer(8), 4);
         shares.take(4);
@@ -79,19 +101,19 @@ mod tests {
     }
 
     proptest! {
-        /// Or those that hold results back for order could fill the window, with no room for an item of the others.
+        /// Or one whose results are held back for order could fill the window with a single take.
         #[test]
-        fn nobody_takes_more_than_its_share_of_the_window(
+        fn nobody_takes_more_than_a_share_of_the_window_at_once(
             producers in 1_usize..9,
             window in 1_usize..100,
             steps in prop::collection::vec((0_usize..100, 1_usize..100), 1..100),
         ) {
-            let mut shares = Shares::new(producers);
+            let mut shares = Shares::new(producers, 64);
             let mut here = 0;
             for (come, most) in steps {
                 here = window.min(here + come);
                 let taken = shares.offer(here).min(most);
-                prop_assert!(taken <= here && taken <= (window / producers).max(1));
+                prop_assert!(taken <= here && taken <= (window / producers).clamp(1, 64));
                 prop_assert_eq!(taken == 0, here == 0);
                 shares.take(taken);
                 here -= taken;

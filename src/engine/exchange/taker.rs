@@ -427,7 +427,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     fn take_share(&mut self) -> Option<((u64, I), bool)> {
         let mut intake = lock(&self.exchange.intake);
         let here = intake.items.len();
-        // No more than this producer's share, so that the others find theirs without stealing. It
+        // No more than a share, so that there is something left for the others without stealing. It
         // also keeps the order of starting so near to that of the input that the window has room
         // for an item of every producer, whatever order it holds results back for.
         let share = intake.shares.offer(here).min(self.take);
@@ -468,7 +468,8 @@ impl<I, T> Drop for Taker<'_, I, T> {
     }
 }
 
-fn largest_take<I>() -> usize {
+/// How many items a producer takes at once, at most.
+pub(super) fn largest_take<I>() -> usize {
     if size_of::<I>() > LARGEST_IN_INBOX { 1 } else { LARGEST_TAKE }
 }
 
