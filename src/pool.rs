@@ -34,6 +34,10 @@ pub type Pool<R> = Handle<R, InChosenOrder>;
 /// [`producer_init`](Runner::producer_init) on all of them at the same time. The producers and
 /// their states live until [`close`](Handle::close) or drop, through any number of runs.
 ///
+/// On Linux, where there are no more CPUs than producers, a run moves its own threads (producers and the
+/// consumer, never the caller's) to other CPUs when two are on one for long. It leaves none bound there: a
+/// thread keeps the set of CPUs that it may run on, also one that a hook has set.
+///
 /// ```
 /// use gangline::{OrderedRunner, map};
 ///

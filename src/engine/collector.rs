@@ -36,7 +36,8 @@ pub(crate) struct Collector<T> {
     /// back for order.
     starved: bool,
     pace: Pace,
-    stay: Stay,
+    /// `None` on a thread that is not to be moved.
+    stay: Option<Stay>,
     came: Instant,
     time: CollectorTime,
 }
@@ -77,10 +78,15 @@ impl<T> Collector<T> {
             surplus: 0,
             starved: false,
             pace: Pace::new(now),
-            stay: Stay::new(),
+            stay: Some(Stay::new()),
             came: now,
             time: CollectorTime::default(),
         }
+    }
+
+    /// On a thread that is the caller's, and so not to be moved.
+    pub(crate) fn on_callers_thread(self) -> Self {
+        Collector { stay: None, ..self }
     }
 
     /// The next result, when it is here.
@@ -218,10 +224,11 @@ impl<T> Collector<T> {
 
     /// Moves to another CPU, if it has shared the feeder's for long.
     fn keep_apart<I>(&mut self, exchange: &Exchange<I, T>, now: Instant) {
-        if exchange.yielding.is_alone(now) {
-            exchange.placement.keep_collector_apart(&mut self.stay, now);
+        let Some(stay) = &mut self.stay else { return };
+        if exchange.yielding.has_lost_time(now) {
+            stay.was_beside_others();
         } else {
-            self.stay.was_beside_others();
+            exchange.placement.keep_collector_apart(stay, now);
         }
     }
 
@@ -297,5 +304,20 @@ fn patience<T>(pace: &mut Pace, quarter: usize) -> impl FnOnce(&Outlet<T>) -> Pa
         } else {
             Patience::None
         }
+    }
+}
+
+#[cfg(test)]
+#[cfg(all(target_os = "linux", not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collector_looks_where_it_is_when_it_has_waited() {
+        let exchange = Exchange::<(), ()>::new(1, 4, None, None);
+        let mut collector = Collector::new(&exchange, Order::Input, Window::fixed(4), now());
+        exchange.abort();
+        assert!(matches!(collector.wait(&exchange, None, None), News::Aborted));
+        assert!(collector.stay.is_some_and(|stay| stay.has_looked()));
     }
 }

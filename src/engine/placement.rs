@@ -8,7 +8,11 @@
 //! window of 64, where the feeder and the consumer wake up all the time, in the midst of a run, at half
 //! its speed. So there each begins on a CPU of its own, and one that finds another on its CPU for long
 //! moves to one without. The collector moves away from the feeder: the two wait for each other most of the time,
-//! and are on the CPUs of different producers then. None is bound to a CPU: the system may move it as before.
+//! and are on the CPUs of different producers then.
+//!
+//! None is bound to a CPU: from then on the system may move it among those that were allowed at that time. A process
+//! that is given more CPUs later uses them with the threads that it starts then. A thread of the caller's is never
+//! moved.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +21,8 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use self::system::spread;
 
 /// So long two threads share a CPU before one of them moves. The system often puts them together for
-/// a moment, and moving costs about 10 us. It is doubled with each move, up to `MOST_PATIENCE`: where
-/// other programs are what a thread gives way to, it would come back at once.
+/// a moment, and moving costs about 10 us. It is doubled with each move, up to `MOST_PATIENCE`, for the rest
+/// of the run: where other programs are what a thread gives way to, it would come back at once.
 const PATIENCE: Duration = Duration::from_millis(1);
 const MOST_PATIENCE: Duration = Duration::from_millis(64);
 /// A thread looks no more often than this for others on its CPU.
@@ -38,7 +42,7 @@ pub(crate) struct Placement {
 #[derive(Debug)]
 struct Note {
     /// The CPU, in the lowest 16 bits, and when that was noted, in microseconds from the beginning.
-    at: AtomicU64,
+    packed: AtomicU64,
 }
 
 impl Placement {
@@ -67,6 +71,7 @@ impl Placement {
             let Some(free) = system::free_cpu(&taken) else { return };
             // Before it goes: whoever gets this CPU as soon as it is free would follow it.
             note.write(free, self.micros(now));
+            stay.ends();
             system::go_to(free);
         }
     }
@@ -103,8 +108,11 @@ impl Placement {
     #[cold]
     fn look_as_collector(&self, stay: &mut Stay, now: Instant) {
         let Some(cpu) = system::current() else { return };
-        if stay.is_over(self.is_feeder_on(cpu, now), now) {
-            system::other_cpu(cpu, self.producers.len()).into_iter().for_each(system::go_to);
+        if stay.is_over(self.is_feeder_on(cpu, now), now)
+            && let Some(other) = system::other_cpu(cpu, self.producers.len())
+        {
+            stay.ends();
+            system::go_to(other);
         }
     }
 
@@ -132,22 +140,22 @@ impl Note {
     const NOWHERE: u64 = u64::MAX;
 
     fn new() -> Self {
-        Note { at: AtomicU64::new(Note::NOWHERE) }
+        Note { packed: AtomicU64::new(Note::NOWHERE) }
     }
 
     fn write(&self, cpu: usize, micros: u64) {
-        let at = u16::try_from(cpu).map_or(Note::NOWHERE, |cpu| (micros << 16) | u64::from(cpu));
-        self.at.store(at, Ordering::Relaxed);
+        let cpu = u16::try_from(cpu).map(u64::from);
+        self.packed.store(cpu.map_or(Note::NOWHERE, |cpu| (micros << 16) | cpu), Ordering::Relaxed);
     }
 
     fn erase(&self) {
-        self.at.store(Note::NOWHERE, Ordering::Relaxed);
+        self.packed.store(Note::NOWHERE, Ordering::Relaxed);
     }
 
     /// Where the thread is, if that was noted no earlier than at `oldest`.
     fn cpu(&self, oldest: u64) -> Option<usize> {
-        let at = self.at.load(Ordering::Relaxed);
-        (at != Note::NOWHERE && at >> 16 >= oldest).then(|| usize::from(at as u16))
+        let packed = self.packed.load(Ordering::Relaxed);
+        (packed != Note::NOWHERE && packed >> 16 >= oldest).then(|| usize::from(packed as u16))
     }
 }
 
@@ -168,6 +176,11 @@ impl Stay {
         self.looked_at.is_none_or(|then| now - then >= LOOKS_EVERY)
     }
 
+    #[cfg(all(test, target_os = "linux", not(shuttle)))]
+    pub(crate) fn has_looked(&self) -> bool {
+        self.looked_at.is_some()
+    }
+
     /// The thread slept: it is not the CPU that it lacks.
     pub(crate) fn was_asleep(&mut self) {
         self.shared_since = None;
@@ -180,7 +193,7 @@ impl Stay {
         self.patience = MOST_PATIENCE;
     }
 
-    /// Whether the thread is to move. To be asked at each look.
+    /// Whether the thread is to move, if there is anywhere to go. To be asked at each look.
     fn is_over(&mut self, is_shared: bool, now: Instant) -> bool {
         self.looked_at = Some(now);
         if !is_shared {
@@ -191,8 +204,12 @@ impl Stay {
             return false;
         }
         self.shared_since = None;
-        self.patience = MOST_PATIENCE.min(2 * self.patience);
         true
+    }
+
+    /// The thread moves.
+    fn ends(&mut self) {
+        self.patience = MOST_PATIENCE.min(2 * self.patience);
     }
 }
 
@@ -247,7 +264,7 @@ mod system {
         cpus(allowed).find(|cpu| are_few && !taken.contains(cpu))
     }
 
-    /// Another CPU than this one, for a thread beside so many `producers`, if these leave none free.
+    /// Another CPU than this one, for a thread beside so many `producers`, if there are not more CPUs than these.
     pub(super) fn other_cpu(cpu: usize, producers: usize) -> Option<usize> {
         other_of(&sched_getaffinity(None).ok()?, cpu, producers)
     }
@@ -268,11 +285,19 @@ mod system {
 
     /// Moves this thread, and lets it run on all that are `allowed` from then on.
     fn move_to(cpu: usize, allowed: &CpuSet) -> io::Result<()> {
+        bind_to(cpu)?;
+        // What was allowed may have changed meanwhile, and the system takes what is allowed out of all.
+        let freed = sched_setaffinity(None, allowed).or_else(|_| sched_setaffinity(None, &all()));
+        if let Err(error) = freed {
+            tracing::warn!(%error, cpu, "a thread can only run on one CPU from now on");
+        }
+        Ok(())
+    }
+
+    fn bind_to(cpu: usize) -> io::Result<()> {
         let mut only = CpuSet::new();
         only.set(cpu);
-        sched_setaffinity(None, &only)?;
-        // What was allowed may have changed meanwhile, and the system takes what is allowed out of all.
-        Ok(sched_setaffinity(None, allowed).or_else(|_| sched_setaffinity(None, &all()))?)
+        Ok(sched_setaffinity(None, &only)?)
     }
 
     fn all() -> CpuSet {
@@ -330,6 +355,8 @@ mod system {
             std::thread::spawn(|| {
                 let before = sched_getaffinity(None).unwrap();
                 for cpu in cpus(&before).take(3) {
+                    bind_to(cpu).unwrap();
+                    assert_eq!(current(), Some(cpu));
                     move_to(cpu, &before).unwrap();
                     assert_eq!(sched_getaffinity(None).unwrap(), before);
                 }
@@ -365,12 +392,21 @@ mod system {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
+    #[cfg(target_os = "linux")]
+    use crate::engine::exchange::{Exchange, Feeder};
 
     /// After how many milliseconds a producer moves that shares its CPU at these.
     fn moves(shared: impl Fn(u64) -> bool, until: u64) -> Vec<u64> {
         let (start, mut stay) = (Instant::now(), Stay::new());
         let at = |ms| start + Duration::from_millis(ms);
-        (0..until).filter(|&ms| stay.is_over(shared(ms), at(ms))).collect()
+        let mut moves = |ms| {
+            let is_over = stay.is_over(shared(ms), at(ms));
+            if is_over {
+                stay.ends();
+            }
+            is_over
+        };
+        (0..until).filter(|&ms| moves(ms)).collect()
     }
 
     #[test]
@@ -384,6 +420,13 @@ mod tests {
     #[test]
     fn a_moment_on_one_cpu_is_no_reason_to_move() {
         assert!(moves(|ms| ms % 2 == 0, 1_000).is_empty());
+    }
+
+    #[test]
+    fn one_that_had_nowhere_to_go_loses_no_patience() {
+        let (start, mut stay) = (Instant::now(), Stay::new());
+        let is_over = |ms: &u64| stay.is_over(true, start + Duration::from_millis(*ms));
+        assert_eq!((0..8).filter(is_over).collect::<Vec<_>>(), [1, 3, 5, 7]);
     }
 
     #[test]
@@ -441,5 +484,18 @@ mod tests {
         assert!(!placement.is_feeder_on(5, began + 2 * LASTS + LOOKS_EVERY));
         placement.rest_feeder();
         assert!(!placement.is_feeder_on(5, began + LASTS));
+    }
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_feeder_says_where_it_is_when_it_has_to_wait() {
+        let exchange = Exchange::<(), ()>::new(1, 1, None, None);
+        let mut feeder = Feeder::new(&exchange);
+        let is_seen = || exchange.placement.feeder.cpu(0).is_some();
+        assert!(feeder.wait_for_credit(&exchange));
+        assert!(feeder.spend(&exchange));
+        assert!(!is_seen());
+        exchange.halt();
+        assert!(!feeder.wait_for_credit(&exchange));
+        assert!(is_seen());
     }
 }

@@ -69,10 +69,10 @@ impl Yielding {
         made_good_at == 0 || made_good_at <= self.nanos(now + PARTS * ALLOWANCE)
     }
 
-    /// Whether nothing was lost lately: no other program wants the CPUs.
-    pub(crate) fn is_alone(&self, now: Instant) -> bool {
+    /// Whether time was lost lately, as far as is known: other programs want the CPUs.
+    pub(crate) fn has_lost_time(&self, now: Instant) -> bool {
         let made_good_at = self.shared.made_good_at.load(Ordering::Relaxed);
-        made_good_at == 0 || made_good_at <= self.nanos(now)
+        made_good_at != 0 && made_good_at > self.nanos(now)
     }
 
     /// A thread that gave way `since` then is back `now`.
@@ -231,10 +231,10 @@ mod tests {
     #[test]
     fn who_has_lost_time_is_not_alone_until_it_is_made_good() {
         let mut thread = Thread::new();
-        assert!(thread.yielding.is_alone(thread.now));
+        assert!(!thread.yielding.has_lost_time(thread.now));
         thread.is_away(4 * MS, NONE);
-        assert!(!thread.yielding.is_alone(thread.now + 4 * MS * (PARTS - 1)));
-        assert!(thread.yielding.is_alone(thread.now + 4 * MS * PARTS));
+        assert!(thread.yielding.has_lost_time(thread.now + 4 * MS * (PARTS - 1)));
+        assert!(!thread.yielding.has_lost_time(thread.now + 4 * MS * PARTS));
     }
 
     #[test]

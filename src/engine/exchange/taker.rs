@@ -290,9 +290,7 @@ impl<'a, I, T> Taker<'a, I, T> {
                     return Some(item);
                 }
                 Taken::Nothing => {
-                    if !self.exchange.yielding.is_alone(now) {
-                        self.stay.was_beside_others();
-                    }
+                    self.note_company(now);
                     lack = Lack::Items;
                     if self.exchange.yielding.give_way(now) {
                         (looks, gave_way_at) = (looks + 1, Some(now));
@@ -339,8 +337,16 @@ impl<'a, I, T> Taker<'a, I, T> {
         self.exchange.placement.keep_producer_apart(self.lane, &mut self.stay, now);
     }
 
+    /// It has nothing to do.
+    fn note_company(&mut self, now: Instant) {
+        if self.exchange.yielding.has_lost_time(now) {
+            self.stay.was_beside_others();
+        }
+    }
+
     /// It is about to sleep, or leaves.
     pub(super) fn rest(&mut self) {
+        self.note_company(now());
         self.stay.was_asleep();
         self.exchange.placement.rest(self.lane);
     }
