@@ -233,7 +233,8 @@ impl Shares {
     fn backoff_clause(&self, totals: &Totals) -> String {
         format!(
             "the wait before items are tried again limited the run: {} had nothing else for {} of the \
-             time; make `backoff` shorter, or `window(n)` larger than {}, so that others are there meanwhile",
+             time; find out why items fail at all, make `backoff` shorter, or `window(n)` larger than {}, so \
+             that others are there meanwhile",
             producers(totals),
             Percent(self.backing_off),
             Count(totals.window),
@@ -536,7 +537,8 @@ mod tests {
         (slow.producers[0].held_up, slow.producers[0].backing_off) = (time(0.3), time(9.4));
         let (bottleneck, sentence) = judge(&slow);
         assert_eq!(bottleneck, Bottleneck::Backoff);
-        assert!(sentence.contains("94 %") && sentence.contains("`backoff` shorter"), "{sentence}");
+        let has = |words| sentence.contains(words);
+        assert!(has("94 %") && has("why items fail") && has("`backoff` shorter"), "{sentence}");
     }
 
     #[test]
