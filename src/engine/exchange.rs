@@ -160,8 +160,8 @@ struct Hints {
     starving: AtomicBool,
     /// A producer ran dry while the feeder was starving. A hint likewise.
     dry: AtomicBool,
-    /// The collector waits. Written where stragglers are copied.
-    has_nothing_for_collector: AtomicBool,
+    /// The collector waits, and has given back what it owed.
+    collector_waits: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -514,8 +514,8 @@ impl<I, T> Exchange<I, T> {
         patience: impl FnOnce(&Outlet<T>) -> Patience,
         due: Option<Instant>,
     ) -> News {
+        self.hints.collector_waits.store(true, Ordering::Release);
         if self.copies_stragglers {
-            self.hints.has_nothing_for_collector.store(true, Ordering::Release);
             self.wake_helpers_if_still();
         }
         if !self.look_for_news(outlet, since, total) {
@@ -524,9 +524,7 @@ impl<I, T> Exchange<I, T> {
                 Patience::For { results } => self.wait_for_several(outlet, total, results),
             }
         }
-        if self.copies_stragglers {
-            self.hints.has_nothing_for_collector.store(false, Ordering::Release);
-        }
+        self.hints.collector_waits.store(false, Ordering::Release);
         if self.is_aborted() { News::Aborted } else { News::Results }
     }
 

@@ -176,7 +176,7 @@ impl<I, T> Exchange<I, T> {
     fn stands_still(&self) -> bool {
         let is_last = self.is_halted() || self.total().is_some();
         let is_full = is_last || self.hints.starving.load(Ordering::Acquire);
-        is_full && self.hints.has_nothing_for_collector.load(Ordering::Acquire)
+        is_full && self.hints.collector_waits.load(Ordering::Acquire)
     }
 
     /// As the collector begins to wait: the feeder, which did before, has told helpers, who found that it was not
@@ -298,7 +298,7 @@ mod tests {
     fn standing_still() -> Exchange<u64, u64> {
         let exchange = Exchange::new(3, 8, None, None).with_races();
         exchange.hints.starving.store(true, Ordering::Relaxed);
-        exchange.hints.has_nothing_for_collector.store(true, Ordering::Relaxed);
+        exchange.hints.collector_waits.store(true, Ordering::Relaxed);
         begin(&exchange, 0);
         exchange
     }
