@@ -63,7 +63,9 @@ impl Yielding {
         is_worth_it
     }
 
-    fn is_worth_it(&self, now: Instant) -> bool {
+    /// Whether it is worth it to give way, or to stay awake otherwise.
+    #[inline]
+    pub(crate) fn is_worth_it(&self, now: Instant) -> bool {
         let made_good_at = self.shared.made_good_at.load(Ordering::Relaxed);
         // A short cut, for runs that never lost anything.
         made_good_at == 0 || made_good_at <= self.nanos(now + PARTS * ALLOWANCE)

@@ -235,7 +235,8 @@ impl<I, T> Exchange<I, T> {
     fn collector_brings(&self, want: Want, since: Instant) -> bool {
         let waits = || self.hints.collector_waits.load(Ordering::Acquire);
         let is_over = || self.has(want) || waits();
-        !waits() && keep_looking(LOOKS_AT_ONCE, since, is_over) && self.has(want)
+        let may_look = !waits() && self.yielding.is_worth_it(since);
+        may_look && keep_looking(LOOKS_AT_ONCE, since, is_over) && self.has(want)
     }
 
     fn look_for(&self, want: Want, since: Instant) -> bool {
