@@ -44,6 +44,7 @@ mod path;
 mod plan;
 mod process;
 mod protocol;
+mod quotes;
 mod readiness;
 mod report;
 mod results;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::gate::Gate;
 use super::gated::UntilClosed;
 use super::job::{Job, Needs};
+use super::quotes::{Misquote, Quotes};
 use super::template::Template;
 
 /// So many bytes a single input may have at most: far more than any program can be given as an argument, and
@@ -35,6 +36,8 @@ enum Problem {
     Nul(u64),
     NoColumns,
     ColumnTwice(String),
+    /// Counted from 1.
+    ColumnWithoutName(usize),
     Changed,
 }
 
@@ -68,7 +71,7 @@ fn jobs(
 
 /// A table whose first record names the columns.
 pub(super) struct Table {
-    reader: csv::Reader<Allowed>,
+    reader: csv::Reader<Quoted>,
     allowance: Arc<AtomicU64>,
     name: String,
     columns: Vec<OsString>,
@@ -82,6 +85,7 @@ impl Table {
             UntilClosed::open(Some(path), gate).map_err(|error| failed(Problem::Io(error)))?;
         let allowance = Arc::new(AtomicU64::new(LONGEST as u64));
         let file = Allowed { file, allowance: Arc::clone(&allowance) };
+        let file = Quoted { file, quotes: Quotes::new(), misquote: None };
         let mut reader = csv::ReaderBuilder::new().from_reader(file);
         let header = reader.byte_headers().map_err(|error| failed(Problem::Csv(error)))?;
         let columns = header.iter().map(|name| name.strip_prefix(BYTE_ORDER_MARK).unwrap_or(name));
@@ -91,6 +95,9 @@ impl Table {
             Some(column) => return Err(failed(Problem::ColumnTwice(column))),
             None if columns.is_empty() => return Err(failed(Problem::NoColumns)),
             None => {}
+        }
+        if let Some(at) = columns.iter().position(|name| name.is_empty()) {
+            return Err(failed(Problem::ColumnWithoutName(at + 1)));
         }
         Ok(Table { reader, allowance, name, columns })
     }
@@ -119,6 +126,33 @@ impl Table {
                 }),
             }
         }))
+    }
+}
+
+/// A table whose quotes are checked. What stands before a fault is read first, so that its records are jobs.
+struct Quoted {
+    file: Allowed,
+    quotes: Quotes,
+    misquote: Option<Misquote>,
+}
+
+impl Read for Quoted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(misquote) = self.misquote {
+            return Err(io::Error::other(misquote));
+        }
+        let read = self.file.read(buffer)?;
+        if read == 0 && !buffer.is_empty() {
+            self.quotes.finish().map_err(io::Error::other)?;
+        }
+        match self.quotes.check(&buffer[..read]) {
+            Ok(()) => Ok(read),
+            Err((0, misquote)) => Err(io::Error::other(misquote)),
+            Err((before, misquote)) => {
+                self.misquote = Some(misquote);
+                Ok(before)
+            }
+        }
     }
 }
 
@@ -250,6 +284,9 @@ impl fmt::Display for InputError {
             Problem::Changed => write!(f, "{source} was changed while it was read"),
             Problem::NoColumns => write!(f, "{source} names no columns in its first line"),
             Problem::ColumnTwice(column) => write!(f, "{source} has two columns {column:?}"),
+            Problem::ColumnWithoutName(number) => {
+                write!(f, "{source} has no name for column {number} in its first line")
+            }
         }
     }
 }

@@ -170,6 +170,23 @@ fn a_field_may_be_in_quotes() {
 }
 
 #[test]
+fn an_unclosed_quote_swallows_no_rows() {
+    no_table(b"a,b\n1,\"2\n3,4\n", 104, "", "line 2, column 3");
+    no_table(b"a,b\n1,2\n3,\"4\n5,6\n", 104, "1\n", "line 3, column 3");
+    no_table(b"a,\"b\n1,2\n", 104, "", "line 1, column 3");
+    // A later quote closes it, and takes the rows between for one field.
+    no_table(b"a,b\n1,\"2\n3,\"4\n5,6\n", 104, "", "line 2, column 3");
+    no_table(b"\xef\xbb\xbf\"a\",b\n1,\"2\n", 104, "", "line 2, column 3");
+    table(b"\xef\xbb\xbf\"a\"\n\"1,\"\"2\"\n", "{a}", "[1,\"2]");
+}
+
+#[test]
+fn each_column_has_a_name() {
+    no_table(b"a,\n1,2\n", 104, "", "column 2");
+    no_table(b"\"\"\n1\n", 104, "", "column 1");
+}
+
+#[test]
 fn a_column_named_as_a_mark_is_the_column() {
     table(b"gpu,worker\n7,8\n", "{gpu} {worker}", "[7][8]");
 }
