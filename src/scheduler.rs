@@ -1,0 +1,472 @@
+//! Which producer works on which items, and what becomes of items that fail: decisions of one run.
+//!
+//! [`Scheduler`] is a value without threads, clocks, channels or files. Its backend holds the users' values,
+//! calls the hooks, and keeps the scheduler under a lock of its own. Every call returns at once. After each,
+//! the backend takes all [events](Scheduler::poll_event), leaves the lock, and acts on them.
+//!
+//! A timeout, a lost race, a lost producer and a late answer are one thing: the lease is *stale*, item by item.
+//! Several leases may cover one item. The first outcome that counts wins; an error waits for the other copy.
+//!
+//! - **Items**: [`offer`](Scheduler::offer), [`adopt`](Scheduler::adopt), [`track`](Scheduler::track),
+//!   [`withdraw`](Scheduler::withdraw),
+//!   [`decide`](Scheduler::decide).
+//! - **Producers**: [`lease`](Scheduler::lease), [`begin`](Scheduler::begin), [`finish`](Scheduler::finish),
+//!   [`fail_together`](Scheduler::fail_together), [`release`](Scheduler::release),
+//!   [`expect`](Scheduler::expect), [`producer_joined`](Scheduler::producer_joined),
+//!   [`producer_lost`](Scheduler::producer_lost).
+//! - **The run**: [`feeder`](Scheduler::feeder), [`consumer`](Scheduler::consumer),
+//!   [`input_ended`](Scheduler::input_ended), [`give_up_from`](Scheduler::give_up_from),
+//!   [`abort`](Scheduler::abort).
+//! - **Polls**: [`poll_event`](Scheduler::poll_event), [`poll_timeout`](Scheduler::poll_timeout) and
+//!   [`handle_timeout`](Scheduler::handle_timeout).
+//! - **Getters**: [`may_take_new`](Scheduler::may_take_new), [`is_suspect`](Scheduler::is_suspect),
+//!   [`live_producers`](Scheduler::live_producers), [`has_waiting_items`](Scheduler::has_waiting_items),
+//!   [`learned`](Scheduler::learned).
+//!
+//! An item that no failure, batch, timeout or copy concerns may pass the scheduler by, until it fails.
+//! Expiry is decided by [`handle_timeout`](Scheduler::handle_timeout) alone. So a thread that reads the clock
+//! just after the process was stopped cannot have a hook expire.
+
+mod answers;
+mod assign;
+mod batch;
+mod config;
+mod deadlines;
+mod events;
+mod health;
+mod items;
+mod lease;
+mod retry;
+mod speculation;
+mod split;
+mod time;
+mod waiters;
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::answers::{Begin, Memory, Next, Together, TooFewProducers};
+pub(crate) use self::config::{Activity, Config, Meta, Readiness};
+pub(crate) use self::deadlines::Absence;
+pub(crate) use self::events::{Event, Expired};
+pub(crate) use self::items::{Outcome, Standing};
+pub(crate) use self::lease::{Lease, LeaseId, Phase, ProducerId};
+pub(crate) use self::retry::{Decision, Failure, Inputs, Verdict};
+pub(crate) use self::time::RunTime;
+
+use self::batch::PendingItems;
+use self::deadlines::{Deadlines, RunTimeout};
+use self::events::Events;
+use self::health::{Blame, ProducerHealth};
+use self::items::{Items, State};
+use self::lease::{Copies, Held, Leases};
+use self::retry::{RetryPolicy, RetryQueue};
+use self::speculation::Speculation;
+use self::split::{Cut, Part, Parts, extent, fitting};
+use self::waiters::Waiters;
+use crate::batch::{Batch, Batching, Ceiling, Size};
+use crate::order::Order;
+
+/// The scheduler of one run.
+#[derive(Debug)]
+pub(crate) struct Scheduler {
+    config: Config,
+    batching: Batching,
+    retry: RetryPolicy,
+    health: ProducerHealth,
+    /// Of each producer, what running out of memory has taught about its device.
+    learned: Vec<Ceiling>,
+    deadlines: Deadlines,
+    speculation: Speculation,
+    items: Items,
+    pending: PendingItems,
+    retries: RetryQueue,
+    parts: Parts,
+    leases: Leases,
+    waiters: Waiters,
+    events: Events,
+    feeder: Activity,
+    consumer: Activity,
+    input: Input,
+    /// Items from this one on are not wanted.
+    bound: u64,
+    is_aborted: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Input {
+    MayCome,
+    Ended,
+}
+
+impl Scheduler {
+    /// The scheduler of a run that starts now. `learned`: what earlier runs have taught about each device.
+    pub(crate) fn new(config: Config, learned: Vec<Ceiling>, now: RunTime) -> Self {
+        let producers = config.producers;
+        debug_assert_eq!(learned.len(), producers, "each producer has a device");
+        let batching = config.batching.unwrap_or_else(|| Batching::new(Batch::up_to(1)));
+        let Config { retries, backoff, on_error, quarantine_after, .. } = config;
+        Scheduler {
+            batching,
+            retry: RetryPolicy { retries, backoff, on_error },
+            health: ProducerHealth::new(producers, quarantine_after, config.places.clone()),
+            learned,
+            deadlines: Deadlines::new(config.timeouts, producers, now),
+            speculation: Speculation::new(config.copy_after),
+            items: Items::default(),
+            pending: PendingItems::new(batching.grouping, config.window),
+            retries: RetryQueue::default(),
+            parts: Parts::default(),
+            leases: Leases::default(),
+            waiters: Waiters::new(producers),
+            events: Events::default(),
+            feeder: Activity::Working,
+            consumer: Activity::Working,
+            input: Input::MayCome,
+            bound: u64::MAX,
+            is_aborted: false,
+            config,
+        }
+    }
+
+    /// An item was pulled, to be leased. Indices rise.
+    pub(crate) fn offer(&mut self, index: u64, meta: Meta, now: RunTime) {
+        if index >= self.bound {
+            return;
+        }
+        self.pending.push(index, meta);
+        self.wake_for_pending(now);
+    }
+
+    /// An untracked item has failed on this producer. From now on the scheduler tracks it, and the backend calls
+    /// [`decide`](Scheduler::decide).
+    pub(crate) fn adopt(&mut self, index: u64, producer: ProducerId) {
+        let size = Size::ONE;
+        self.items.settle(index, size, Outcome::Failed, producer);
+    }
+
+    /// A producer is about to work on an untracked item, and is suspected or has no state. From now on the
+    /// scheduler tracks the item.
+    pub(crate) fn track(
+        &mut self,
+        index: u64,
+        producer: ProducerId,
+        readiness: Readiness,
+        now: RunTime,
+    ) -> Lease {
+        self.stop_waiting(producer, now);
+        self.grant_untracked(index, producer, readiness, now)
+    }
+
+    /// Nothing waits for these items any more.
+    pub(crate) fn withdraw(&mut self, indices: &[u64], now: RunTime) {
+        for &index in indices {
+            if self.pending.withdraw(index).is_some() {
+                continue;
+            }
+            if self.retries.remove(index) {
+                self.items.remove(index);
+                continue;
+            }
+            let leases = self.leases.covering(index);
+            let parts = self.parts.retain(|it| it != index).len();
+            let (size, carriers) = (Size::ONE, leases.len() + parts);
+            if leases.is_empty() {
+                self.items.remove(index);
+                continue;
+            }
+            let record = self.items.open(index, size, carriers as u32);
+            record.carriers = leases.len() as u32;
+            if std::mem::replace(&mut record.state, State::Settled) != State::Settled {
+                self.revoke(index, now);
+            }
+        }
+    }
+
+    /// What the feeder does. While it waits, no batch can get larger.
+    pub(crate) fn feeder(&mut self, activity: Activity, now: RunTime) {
+        self.feeder = activity;
+        self.conditions_changed(now);
+    }
+
+    /// What the consumer does.
+    pub(crate) fn consumer(&mut self, activity: Activity, now: RunTime) {
+        self.consumer = activity;
+        self.conditions_changed(now);
+    }
+
+    /// No more input is pulled. An item that was pulled before may still be offered.
+    pub(crate) fn input_ended(&mut self, now: RunTime) {
+        self.input = Input::Ended;
+        self.conditions_changed(now);
+    }
+
+    fn conditions_changed(&mut self, now: RunTime) {
+        self.wake_for_pending(now);
+        self.wake_helpers();
+    }
+
+    /// Items from this one on are not wanted. Those that are in a hook are stale when they return.
+    pub(crate) fn give_up_from(&mut self, index: u64) {
+        if index >= self.bound {
+            return;
+        }
+        self.bound = index;
+        self.pending.give_up_from(index);
+        self.retries.give_up_from(index);
+        for item in self.parts.retain(|it| it < index) {
+            self.items.uncover(item.index);
+        }
+        self.items.give_up_from(index);
+        // Suspended producers are needed for what comes before.
+        self.health.forgive_all();
+        self.wake_all();
+    }
+
+    /// Nothing is wanted any more: every producer that asks leaves.
+    pub(crate) fn abort(&mut self) {
+        self.is_aborted = true;
+        self.give_up_from(0);
+        self.wake_all();
+    }
+
+    /// The producer is in a hook without a lease.
+    pub(crate) fn expect(&mut self, producer: ProducerId, absence: Absence, now: RunTime) {
+        self.deadlines.expect(producer, absence, now);
+        if absence == Absence::EarlierRun {
+            self.health.detach(producer);
+            self.wake_all();
+        }
+    }
+
+    /// The producer is in no such hook any more. Whether it takes part: it may be lost.
+    pub(crate) fn producer_joined(&mut self, producer: ProducerId) -> bool {
+        self.deadlines.clear(producer);
+        self.rejoin(producer);
+        self.health.is_live(producer)
+    }
+
+    /// The producer takes part no more, unless too few would be left. What it holds goes to others.
+    pub(crate) fn producer_lost(
+        &mut self,
+        producer: ProducerId,
+        now: RunTime,
+    ) -> Result<(), TooFewProducers> {
+        let live = self.health.live() - usize::from(self.health.is_live(producer));
+        if live < self.config.min_producers.max(1) {
+            return Err(TooFewProducers { live });
+        }
+        self.lose(producer, now);
+        Ok(())
+    }
+
+    /// The time between the lease and the hook is over: its deadline starts anew.
+    pub(crate) fn begin(&mut self, id: LeaseId, now: RunTime) -> Begin {
+        let Some(held) = self.leases.get_mut(id).filter(|held| !held.is_stale()) else {
+            return Begin::Stale;
+        };
+        held.phase = Phase::Working;
+        held.since = now;
+        held.deadline = self.deadlines.of_lease(Phase::Working, held.items.len(), now);
+        self.wake_helpers();
+        Begin::Work
+    }
+
+    /// The backend has no copies of the items of this lease: no other producer can start them.
+    pub(crate) fn without_copies(&mut self, id: LeaseId) {
+        if let Some(held) = self.leases.get_mut(id) {
+            held.copies = Copies::Missing;
+        }
+    }
+
+    /// A hook has returned with an outcome for each item of its lease.
+    pub(crate) fn finish(
+        &mut self,
+        id: LeaseId,
+        outcomes: &[Outcome],
+        now: RunTime,
+    ) -> Vec<Standing> {
+        let Some(held) = self.end_lease(id) else { return vec![Standing::Stale; outcomes.len()] };
+        debug_assert_eq!(held.items.len(), outcomes.len(), "each item has an outcome");
+        if self.config.batching.is_some() {
+            let extent = extent(self.batching.limits, &held.items);
+            self.learned[held.producer].went_well(extent);
+        }
+        let each = held.items.iter().zip(outcomes);
+        let standings: Vec<_> =
+            each.map(|(item, &outcome)| self.settle(*item, outcome, held.producer, now)).collect();
+        if self.speculation.is_on() && standings.contains(&Standing::Counts) {
+            self.speculation.note(now.since(held.since));
+        }
+        standings
+    }
+
+    /// A hook has failed for its batch as a whole.
+    pub(crate) fn fail_together(
+        &mut self,
+        id: LeaseId,
+        inputs: Inputs,
+        memory: Memory,
+        now: RunTime,
+    ) -> Together {
+        let Some(mut held) = self.end_lease(id) else { return Together::Failed(vec![]) };
+        let (producer, limits) = (held.producer, self.batching.limits);
+        if memory == Memory::Short {
+            self.learned[producer].fell_short(extent(limits, &held.items));
+        }
+        // Also if one is left of it: the others may have been to blame.
+        let is_split = inputs == Inputs::Kept && held.items.len() > 1;
+        self.drop_settled(&mut held.items);
+        if is_split && !held.items.is_empty() {
+            let is_too_much =
+                fitting(limits, &self.learned[producer], &held.items) < held.items.len();
+            let cut = match memory == Memory::Short && is_too_much {
+                true => Cut::Memory,
+                false => Cut::Blame,
+            };
+            let items = held.items.iter().map(|item| item.index).collect();
+            let owner = Some(producer).filter(|&owner| self.health.is_live(owner));
+            self.parts.split(Part { owner, items: held.items, attempt: held.attempt, cut });
+            self.wake_for_parts();
+            return Together::Split(items);
+        }
+        let failed = held
+            .items
+            .iter()
+            .filter(|item| self.settle(**item, Outcome::Failed, producer, now) == Standing::Counts);
+        Together::Failed(failed.map(|item| item.index).collect())
+    }
+
+    /// What becomes of items whose failure counts. They failed together, or there is one.
+    pub(crate) fn decide(&mut self, items: &[u64], failure: Failure, now: RunTime) -> Decision {
+        let (&first, others) = items.split_first().expect("an item has failed");
+        if first >= self.bound {
+            items.iter().for_each(|&index| self.forget(index));
+            return Decision::Discard;
+        }
+        let decision = self.judge(first, failure, now);
+        self.apply(first, decision, now);
+        for &index in others {
+            // They fare as the first, but each is blamed by itself.
+            let own = match decision {
+                Decision::Retry(_) => self.judge(index, failure, now),
+                decision => decision,
+            };
+            let is_same = matches!((own, decision), (Decision::Retry(_), Decision::Retry(_)));
+            self.apply(index, if is_same { own } else { decision }, now);
+        }
+        if decision == Decision::Fail {
+            self.give_up_from(match self.config.order {
+                Order::Input => first,
+                Order::Completion => 0,
+            });
+        }
+        self.wake_for_work(now);
+        decision
+    }
+
+    fn judge(
+        &mut self,
+        index: u64,
+        Failure { verdict, inputs }: Failure,
+        now: RunTime,
+    ) -> Decision {
+        let Some(record) = self.items.get_mut(index) else { return Decision::Discard };
+        debug_assert_eq!(record.state, State::Undecided, "its failure counts");
+        if inputs == Inputs::Gone || verdict != Verdict::Retry {
+            return self.retry.without_retry(verdict);
+        }
+        let history = &mut record.history;
+        let is_open = history.blame == Blame::Open
+            && self.health.failed(index, &history.tried) == Blame::Open;
+        if is_open {
+            return Decision::Retry(now);
+        }
+        history.blame = Blame::Item;
+        self.retry.decide(history.attempt, verdict, now)
+    }
+
+    fn apply(&mut self, index: u64, decision: Decision, now: RunTime) {
+        let Decision::Retry(due) = decision else { return self.forget(index) };
+        let record = self.items.get_mut(index).expect("an item that is tried again has failed");
+        let last = record.history.tried.last().copied().expect("a producer has failed it");
+        record.history.advance(last);
+        record.state = State::Open;
+        self.retries.insert(index, &record.history.tried, due, now);
+        self.wake_unsuspended();
+    }
+
+    /// The item has its end: nothing learns any more whether a producer is to blame for it.
+    fn forget(&mut self, index: u64) {
+        self.items.remove(index);
+        self.health.blame_item(index);
+        self.wake_unsuspended();
+    }
+
+    /// No hook has seen the items of this lease, or none was worth it: they go back, and no attempt is spent.
+    pub(crate) fn release(&mut self, id: LeaseId, now: RunTime) {
+        if let Some(held) = self.end_lease(id) {
+            self.put_back(held, now);
+            self.wake_for_work(now);
+        }
+    }
+
+    /// Has everything expire whose time is over.
+    pub(crate) fn handle_timeout(&mut self, now: RunTime) {
+        match self.deadlines.run_timeout(now) {
+            RunTimeout::NotYet => {}
+            RunTimeout::Now => self.events.push(Event::RunTimedOut),
+            RunTimeout::GraceOver => self.abandon_all(now),
+        }
+        let is_over = |held: &Held| held.deadline.is_some_and(|deadline| deadline <= now);
+        let leases = self.leases.iter().filter(|(_, held)| is_over(held));
+        let expired: Vec<_> = leases.map(|(id, _)| id).collect();
+        expired.into_iter().for_each(|id| self.expire(id, now));
+        for (producer, absence) in self.deadlines.late_producers(now) {
+            let phase = match absence {
+                Absence::Init => Phase::Preparing,
+                Absence::EarlierRun => Phase::Working,
+            };
+            let (attempt, leased, items) = (1, 0, vec![]);
+            let expired = Expired { producer, lease: None, phase, attempt, leased, items };
+            self.events.push(Event::Expired(expired));
+            self.lose(producer, now);
+        }
+    }
+
+    /// When [`handle_timeout`](Scheduler::handle_timeout) has something to do.
+    pub(crate) fn poll_timeout(&self) -> Option<RunTime> {
+        self.deadlines.next(self.leases.iter().map(|(_, held)| held))
+    }
+
+    /// What the backend has to do. `None` when it has done everything.
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop()
+    }
+
+    /// Whether a producer may take items that are new.
+    pub(crate) fn may_take_new(&self, producer: ProducerId) -> bool {
+        self.health.is_live(producer) && !self.health.is_suspended(producer)
+    }
+
+    /// Whether a producer has failed since its last success.
+    pub(crate) fn is_suspect(&self, producer: ProducerId) -> bool {
+        self.health.is_suspect(producer)
+    }
+
+    pub(crate) fn live_producers(&self) -> usize {
+        self.health.live()
+    }
+
+    /// Whether items wait that a producer could be leased, now or later.
+    pub(crate) fn has_waiting_items(&self) -> bool {
+        !self.retries.is_empty() || !self.pending.is_empty() || self.parts.len() > 0
+    }
+
+    /// What running out of memory has taught about each producer's device.
+    pub(crate) fn learned(&self) -> &[Ceiling] {
+        &self.learned
+    }
+}

@@ -1,0 +1,442 @@
+//! Which items a producer gets next, and which producers are woken for them.
+
+use super::batch::Pick;
+use super::events::{Event, Expired};
+use super::items::{Dropped, Outcome, Standing, State};
+use super::lease::{Copies, Held, Lease, LeaseId, Phase, ProducerId, Sized};
+use super::speculation::Chance;
+use super::split::{Cut, Part};
+use super::time::RunTime;
+use super::waiters::Takes;
+use super::{Activity, Input, Next, Readiness, Scheduler};
+use crate::batch::{Limits, More, Size};
+
+/// Items for one lease.
+struct Chosen {
+    items: Vec<Sized>,
+    attempt: u32,
+}
+
+impl Scheduler {
+    /// What a producer does next that has nothing to do. One that is told to wait asks again when it is woken.
+    pub(crate) fn lease(
+        &mut self,
+        producer: ProducerId,
+        readiness: Readiness,
+        now: RunTime,
+    ) -> Next {
+        self.waiters.remove(producer);
+        if self.is_aborted || !self.health.is_live(producer) {
+            self.wake_for_work(now);
+            return Next::Leave;
+        }
+        if let Some(chosen) = self.choose(producer, now) {
+            let lease = self.grant(chosen, producer, readiness, now);
+            self.wake_for_work(now);
+            self.wake_helpers();
+            return Next::Work(lease);
+        }
+        let until = self.next_look(producer, now);
+        self.waiters.add(producer, until, self.takes(producer));
+        // It may have been the one that was to look at something that it may not take.
+        self.wake_for_work(now);
+        until.map_or(Next::Wait, Next::WaitUntil)
+    }
+
+    /// The producer has found something to do by itself.
+    pub(crate) fn stop_waiting(&mut self, producer: ProducerId, now: RunTime) {
+        self.waiters.remove(producer);
+        self.wake_for_work(now);
+    }
+
+    fn takes(&self, producer: ProducerId) -> Takes {
+        match self.health.is_suspended(producer) {
+            true => Takes::TriedBefore,
+            false => Takes::All,
+        }
+    }
+
+    fn choose(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
+        while let Some(part) = self.parts.take_own(producer) {
+            if let Some(chosen) = self.choose_part(part, producer) {
+                return Some(chosen);
+            }
+        }
+        // Before new items: others may wait for it.
+        if let Some(index) = self.retries.take(producer, &self.health, now) {
+            let record = self.items.get_mut(index).expect("an item that waits has a record");
+            record.carriers += 1;
+            let (size, attempt) = (record.size, record.history.attempt);
+            return Some(Chosen { items: vec![Sized { index, size }], attempt });
+        }
+        if self.takes(producer) == Takes::All
+            && let Some(chosen) = self.choose_new(producer, now)
+        {
+            return Some(chosen);
+        }
+        self.choose_copy(producer, now)
+    }
+
+    fn choose_new(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
+        while let Some(part) = self.parts.take_free() {
+            if let Some(chosen) = self.choose_part(part, producer) {
+                return Some(chosen);
+            }
+        }
+        if !self.pending.is_empty()
+            && let Pick::Take(selection) = self.pick(producer, now)
+        {
+            return Some(Chosen { items: self.pending.take(selection), attempt: 1 });
+        }
+        while let Some(part) = self.parts.steal() {
+            if let Some(chosen) = self.choose_part(part, producer) {
+                return Some(chosen);
+            }
+        }
+        None
+    }
+
+    /// As much of a part as the device has memory for. `None` where nothing waits for it any more.
+    fn choose_part(&mut self, mut part: Part, producer: ProducerId) -> Option<Chosen> {
+        self.drop_settled(&mut part.items);
+        if part.items.is_empty() {
+            return None;
+        }
+        part.owner = Some(producer);
+        if let Some(rest) = part.cut_to(self.batching.limits, &self.learned[producer]) {
+            self.parts.push(rest);
+        }
+        Some(Chosen { items: part.items, attempt: part.attempt })
+    }
+
+    /// A copy of what another producer is slow at, where everything else waits for that.
+    fn choose_copy(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
+        let Chance::Now(slow) = self.chance(producer, now) else { return None };
+        let held = self.leases.get(slow).expect("it was just found");
+        let (attempt, mut items) = (held.attempt, held.items.clone());
+        items.retain(|item| item.index < self.bound && !self.items.is_settled(item.index));
+        for item in &items {
+            let record = self.items.open(item.index, item.size, 1);
+            record.history.attempt = attempt;
+            record.carriers += 1;
+        }
+        (!items.is_empty()).then_some(Chosen { items, attempt })
+    }
+
+    pub(super) fn grant_untracked(
+        &mut self,
+        index: u64,
+        producer: ProducerId,
+        readiness: Readiness,
+        now: RunTime,
+    ) -> Lease {
+        let items = vec![Sized { index, size: Size::ONE }];
+        self.grant(Chosen { items, attempt: 1 }, producer, readiness, now)
+    }
+
+    fn grant(
+        &mut self,
+        Chosen { items, attempt }: Chosen,
+        producer: ProducerId,
+        readiness: Readiness,
+        now: RunTime,
+    ) -> Lease {
+        let phase = Phase::from(readiness);
+        let indices = items.iter().map(|item| item.index).collect();
+        let held = Held {
+            producer,
+            phase,
+            attempt,
+            open: items.len(),
+            since: now,
+            deadline: self.deadlines.of_lease(phase, items.len(), now),
+            copies: if self.speculation.is_on() { Copies::Kept } else { Copies::Missing },
+            items,
+        };
+        Lease { id: self.leases.insert(held), items: indices, attempt }
+    }
+
+    /// When a producer has to look again that has nothing to do.
+    fn next_look(&mut self, producer: ProducerId, now: RunTime) -> Option<RunTime> {
+        let retry = self.retries.next_look(producer, &self.health, &self.waiters, now);
+        let pending = match self.takes(producer) {
+            Takes::All if !self.pending.is_empty() => match self.pick(producer, now) {
+                Pick::WaitUntil(time) if self.waiters.waiting_until(time).next().is_none() => {
+                    Some(time)
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let copy = match self.chance(producer, now) {
+            Chance::At(due) => Some(due),
+            Chance::Now(_) | Chance::None => None,
+        };
+        retry.into_iter().chain(pending).chain(copy).min()
+    }
+
+    /// The batch of new items that a producer would take.
+    fn pick(&self, producer: ProducerId, now: RunTime) -> Pick {
+        self.pending.pick(self.batching.rule, self.limits_of(producer), now, self.more())
+    }
+
+    fn limits_of(&self, producer: ProducerId) -> Limits {
+        let limits = self.batching.limits;
+        self.learned[producer].extent().map_or(limits, |extent| limits.below(extent))
+    }
+
+    fn more(&self) -> More {
+        match (self.input, self.feeder) {
+            (Input::Ended, _) | (_, Activity::Waiting) => More::Never,
+            (Input::MayCome, Activity::Working) => More::MayCome,
+        }
+    }
+
+    fn chance(&self, producer: ProducerId, now: RunTime) -> Chance {
+        match self.speculation.is_on() && self.stands_still() {
+            true => self.speculation.chance(producer, &self.leases, &self.items, &self.health, now),
+            false => Chance::None,
+        }
+    }
+
+    /// Whether everything waits for items that are in hooks.
+    fn stands_still(&self) -> bool {
+        self.more() == More::Never && self.consumer == Activity::Waiting
+    }
+
+    /// A lease has ended with this outcome for one of its items.
+    pub(super) fn settle(
+        &mut self,
+        item: Sized,
+        outcome: Outcome,
+        producer: ProducerId,
+        now: RunTime,
+    ) -> Standing {
+        let Sized { index, size } = item;
+        if index >= self.bound {
+            if self.items.uncover(index) == Dropped::Alone {
+                self.items.remove(index);
+            }
+            return Standing::Stale;
+        }
+        let settlement = self.items.settle(index, size, outcome, producer);
+        if settlement.has_losers {
+            self.revoke(index, now);
+        }
+        let shows_something = settlement.was_special || self.health.is_suspect(producer);
+        if outcome == Outcome::Succeeded
+            && settlement.standing == Standing::Counts
+            && shows_something
+        {
+            self.clear(index, producer, now);
+        }
+        settlement.standing
+    }
+
+    /// A producer has succeeded with an item, which may show what is to blame for earlier failures.
+    pub(super) fn clear(&mut self, index: u64, producer: ProducerId, now: RunTime) {
+        if !self.health.has_suspects() {
+            return;
+        }
+        for guilty in self.health.succeeded(index, producer) {
+            self.events.push(Event::Quarantined(guilty));
+            self.after_loss(guilty, now);
+        }
+        self.wake_unsuspended();
+    }
+
+    /// An item is settled: leases that still cover it have lost it.
+    pub(super) fn revoke(&mut self, index: u64, now: RunTime) {
+        for id in self.leases.covering(index) {
+            let held = self.leases.get_mut(id).expect("it covers the item");
+            held.open -= 1;
+            if held.is_detached() {
+                let producer = held.producer;
+                self.events.push(Event::Revoke(id));
+                self.health.detach(producer);
+                self.wake_all();
+            }
+        }
+        self.wake_for_work(now);
+    }
+
+    /// Takes the items out that nothing waits for any more.
+    pub(super) fn drop_settled(&mut self, items: &mut Vec<Sized>) {
+        let is_over = |it: &mut Sized| it.index >= self.bound || self.items.is_settled(it.index);
+        let over: Vec<_> = items.extract_if(.., |it| is_over(it)).collect();
+        for item in over {
+            if self.items.uncover(item.index) == Dropped::Alone {
+                self.items.remove(item.index);
+            }
+        }
+    }
+
+    /// The lease is over. `None` where it was over before.
+    pub(super) fn end_lease(&mut self, id: LeaseId) -> Option<Held> {
+        let held = self.leases.remove(id)?;
+        if held.is_detached() {
+            self.rejoin(held.producer);
+        }
+        Some(held)
+    }
+
+    pub(super) fn rejoin(&mut self, producer: ProducerId) {
+        let is_detached = self.leases.of(producer).any(|(_, held)| held.is_detached());
+        if !is_detached && !self.health.is_available(producer) {
+            self.health.rejoin(producer);
+            self.wake_all();
+        }
+    }
+
+    /// The items of a lease that has ended without an outcome wait again.
+    pub(super) fn put_back(&mut self, held: Held, now: RunTime) {
+        let mut alone = Vec::new();
+        for item in held.items {
+            let is_wanted = item.index < self.bound;
+            match self.items.uncover(item.index) {
+                Dropped::Covered => {}
+                Dropped::Alone if is_wanted => alone.push(item),
+                Dropped::Alone => _ = self.items.remove(item.index),
+            }
+        }
+        let is_plain = |item: &Sized| self.items.get(item.index).is_none();
+        if alone.len() > 1 && alone.iter().all(is_plain) {
+            let (owner, attempt, cut) = (None, held.attempt, Cut::Memory);
+            self.parts.push(Part { owner, items: alone, attempt, cut });
+            return;
+        }
+        for Sized { index, size } in alone {
+            let record = self.items.open(index, size, 0);
+            record.state = State::Open;
+            self.retries.insert(index, &record.history.tried, now, now);
+        }
+    }
+
+    pub(super) fn expire(&mut self, id: LeaseId, now: RunTime) {
+        // It may have gone with another lease of its producer.
+        let Some(held) = self.leases.remove(id) else { return };
+        let Held { producer, phase, attempt, .. } = held;
+        let leased = held.items.len();
+        let mut items = Vec::new();
+        match phase {
+            Phase::Preparing => self.put_back(held, now),
+            Phase::Working => {
+                let failed = held.items.into_iter().filter(|&item| {
+                    self.settle(item, Outcome::Failed, producer, now) == Standing::Counts
+                });
+                items.extend(failed.map(|item| item.index));
+            }
+        }
+        let lease = Some(id);
+        let expired = Expired { producer, lease, phase, attempt, leased, items };
+        self.events.push(Event::Expired(expired));
+        self.lose(producer, now);
+    }
+
+    /// The run is over, and these producers have not noticed.
+    pub(super) fn abandon_all(&mut self, now: RunTime) {
+        for producer in 0..self.config.producers {
+            let is_busy = self.leases.of(producer).next().is_some()
+                || self.deadlines.absence(producer).is_some();
+            if is_busy && self.health.is_live(producer) {
+                self.events.push(Event::Abandon(producer));
+                self.lose(producer, now);
+            }
+        }
+    }
+
+    /// The producer takes part no more; what it holds goes to others.
+    pub(super) fn lose(&mut self, producer: ProducerId, now: RunTime) {
+        if !self.health.is_live(producer) {
+            return;
+        }
+        self.health.lose(producer);
+        let leases: Vec<_> = self.leases.of(producer).map(|(id, _)| id).collect();
+        for id in leases {
+            let held = self.leases.remove(id).expect("it was just found");
+            self.put_back(held, now);
+        }
+        self.after_loss(producer, now);
+    }
+
+    fn after_loss(&mut self, producer: ProducerId, now: RunTime) {
+        self.deadlines.clear(producer);
+        self.parts.disown(producer);
+        let live = self.health.live();
+        if live < self.config.min_producers.max(1) {
+            self.events.push(Event::TooFewProducers { live });
+        }
+        // Also itself: it leaves. What waited for it does not any more.
+        self.wake_all();
+        self.wake_for_work(now);
+    }
+
+    fn wake(&mut self, producer: ProducerId) {
+        if self.waiters.wake(producer) {
+            self.events.push(Event::Wake(producer));
+        }
+    }
+
+    pub(super) fn wake_all(&mut self) {
+        let waiting: Vec<_> = self.waiters.waiting().collect();
+        waiting.into_iter().for_each(|producer| self.wake(producer));
+    }
+
+    /// Wakes the producers that wait as suspended ones, and are not any more.
+    pub(super) fn wake_unsuspended(&mut self) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        let suspended = self.waiters.taking(Takes::TriedBefore);
+        let free: Vec<_> = suspended.filter(|&it| !self.health.is_suspended(it)).collect();
+        free.into_iter().for_each(|producer| self.wake(producer));
+    }
+
+    /// Wakes as many producers as there is something to do for.
+    pub(super) fn wake_for_work(&mut self, now: RunTime) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        while let Some(producer) = self.retries.unwatched(&self.health, &self.waiters, now) {
+            self.wake(producer);
+        }
+        self.wake_for_parts();
+        self.wake_for_pending(now);
+    }
+
+    /// Wakes a producer for parts that their owner does not come to at once.
+    pub(super) fn wake_for_parts(&mut self) {
+        let coming = self.waiters.woken().count();
+        if !self.waiters.is_empty() && coming < self.parts.len() {
+            let free = self.waiters.taking(Takes::All).next();
+            free.into_iter().for_each(|producer| self.wake(producer));
+        }
+    }
+
+    /// Wakes a producer for new items, if they make a batch, or if a time has to be kept for them.
+    pub(super) fn wake_for_pending(&mut self, now: RunTime) {
+        if self.waiters.is_empty() || self.pending.is_empty() {
+            return;
+        }
+        let coming = self.waiters.woken().count() as u64;
+        let most = self.batching.limits.items.max(1);
+        if coming > 0 && coming * most >= self.pending.len() as u64 {
+            return;
+        }
+        let wakes = |producer: &ProducerId| match self.pick(*producer, now) {
+            Pick::Take(_) => true,
+            Pick::WaitUntil(time) => self.waiters.waiting_until(time).next().is_none(),
+            Pick::Wait => false,
+        };
+        let free = self.waiters.taking(Takes::All).find(wakes);
+        free.into_iter().for_each(|producer| self.wake(producer));
+    }
+
+    /// Wakes the producers that could copy what others are slow at, and do not look by themselves.
+    pub(super) fn wake_helpers(&mut self) {
+        if self.speculation.is_on() && self.stands_still() {
+            let idle: Vec<_> = self.waiters.without_time().collect();
+            idle.into_iter().for_each(|producer| self.wake(producer));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What the scheduler asks of its backend.
+
+use std::collections::VecDeque;
+
+use super::lease::{LeaseId, Phase, ProducerId};
+
+/// Something that the backend has to do after a call, outside its lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A producer that was told to wait has to ask for a lease again.
+    Wake(ProducerId),
+    /// No result of this lease counts any more. The hook that works on it may give up.
+    Revoke(LeaseId),
+    /// A hook took too long. Its producer is lost.
+    Expired(Expired),
+    /// The producer failed consecutive items that others succeeded with, and is lost.
+    Quarantined(ProducerId),
+    /// The producer is still in a hook although its run is over, and is lost.
+    Abandon(ProducerId),
+    /// Fewer producers are live than the run needs.
+    TooFewProducers { live: usize },
+    /// The time of the run is over.
+    RunTimedOut,
+}
+
+/// A hook that took too long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Expired {
+    pub(crate) producer: ProducerId,
+    /// `None` where the producer had not joined the run.
+    pub(crate) lease: Option<LeaseId>,
+    pub(crate) phase: Phase,
+    pub(crate) attempt: u32,
+    /// How many items the call was for.
+    pub(crate) leased: usize,
+    /// The items that have failed by it: no other copy is left. The backend makes their error and calls
+    /// [`decide`](super::Scheduler::decide).
+    pub(crate) items: Vec<u64>,
+}
+
+/// The events that the backend has not seen yet, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Events(VecDeque<Event>);
+
+impl Events {
+    pub(super) fn push(&mut self, event: Event) {
+        self.0.push_back(event);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Event> {
+        self.0.pop_front()
+    }
+}

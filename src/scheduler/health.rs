@@ -1,0 +1,498 @@
+//! Which producers are live, and whether an item or its producer is to blame for a failure.
+
+use std::sync::Arc;
+
+use super::lease::ProducerId;
+use crate::device::Place;
+
+/// The producers of a run, with the failures that each is suspected of.
+///
+/// An item that failed is tried by other producers. If one of them succeeds, the item is cleared; if enough
+/// of them fail, the item is to blame. A producer with several open failures in a row gets no new items:
+/// a device that fails fast would otherwise go through the whole input. Once that number of them is cleared,
+/// the producer is to blame and is quarantined.
+#[derive(Debug)]
+pub(super) struct ProducerHealth {
+    /// How many producers have to fail an item (two at least), and how many items a producer.
+    quarantine_after: Option<usize>,
+    producers: Vec<Producer>,
+    /// `None` where no two producers share a GPU.
+    places: Option<Arc<[Place]>>,
+    /// How many suspects all producers have.
+    suspects: usize,
+    /// Changes with every change of who is live and available.
+    version: u64,
+}
+
+#[derive(Debug, Default)]
+struct Producer {
+    presence: Presence,
+    /// The items that it failed since its last success.
+    suspects: Vec<Suspect>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Presence {
+    #[default]
+    Available,
+    /// It is in a hook whose result does not count, so nothing may wait for it.
+    Detached,
+    Lost,
+}
+
+#[derive(Debug)]
+struct Suspect {
+    item: u64,
+    /// Whether another producer succeeded with it.
+    is_cleared: bool,
+}
+
+/// What is to blame for the failures of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Blame {
+    /// That is known once another producer has tried it.
+    Open,
+    Item,
+}
+
+/// What an attempt of a producer shows about an item that others failed, the most first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Evidence {
+    /// It shares no GPU with any of them.
+    Independent,
+    /// It lacks a GPU that all of them have.
+    LacksCommonGpu,
+    Another,
+    /// It is one of them.
+    Repeated,
+}
+
+impl ProducerHealth {
+    pub(super) fn new(
+        producers: usize,
+        quarantine_after: Option<usize>,
+        places: Option<Arc<[Place]>>,
+    ) -> Self {
+        debug_assert!(places.as_ref().is_none_or(|places| places.len() == producers));
+        ProducerHealth {
+            quarantine_after,
+            producers: (0..producers).map(|_| Producer::default()).collect(),
+            places,
+            suspects: 0,
+            version: 0,
+        }
+    }
+
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.producers.iter().filter(|it| it.presence != Presence::Lost).count()
+    }
+
+    pub(super) fn is_live(&self, producer: ProducerId) -> bool {
+        self.producers[producer].presence != Presence::Lost
+    }
+
+    /// Whether anything may wait for this producer.
+    pub(super) fn is_available(&self, producer: ProducerId) -> bool {
+        self.producers[producer].presence == Presence::Available
+    }
+
+    fn available(&self) -> impl Iterator<Item = ProducerId> {
+        (0..self.producers.len()).filter(|&producer| self.is_available(producer))
+    }
+
+    /// Whether a producer may try an item that `tried` have failed.
+    ///
+    /// It has to be another one, if there is one. With quarantine, it has to be among those whose attempt
+    /// shows the most. Some available producer always may.
+    pub(super) fn may_try(&self, producer: ProducerId, tried: &[ProducerId]) -> bool {
+        if self.quarantine_after.is_none() {
+            return !tried.contains(&producer) || !self.has_another_than(tried);
+        }
+        let own = self.evidence(producer, tried);
+        self.available().all(|other| own <= self.evidence(other, tried))
+    }
+
+    /// Of each producer, whether it [may try](ProducerHealth::may_try) the same.
+    pub(super) fn all_that_may_try(&self, tried: &[ProducerId]) -> Vec<bool> {
+        let producers = 0..self.producers.len();
+        producers.map(|producer| self.is_live(producer) && self.may_try(producer, tried)).collect()
+    }
+
+    fn evidence(&self, producer: ProducerId, tried: &[ProducerId]) -> Evidence {
+        if tried.contains(&producer) {
+            Evidence::Repeated
+        } else if tried.iter().all(|&other| !self.share_gpu(producer, other)) {
+            Evidence::Independent
+        } else if self.lacks_a_gpu_of_all(producer, tried) {
+            Evidence::LacksCommonGpu
+        } else {
+            Evidence::Another
+        }
+    }
+
+    /// Whether a broken GPU could be why all of `tried` failed an item, and `producer` does not have it.
+    fn lacks_a_gpu_of_all(&self, producer: ProducerId, tried: &[ProducerId]) -> bool {
+        let (Some(places), [first, rest @ ..]) = (&self.places, tried) else { return false };
+        let mut common =
+            places[*first].gpus().filter(|&gpu| rest.iter().all(|&it| places[it].has(gpu)));
+        common.any(|gpu| !places[producer].has(gpu))
+    }
+
+    fn share_gpu(&self, one: ProducerId, other: ProducerId) -> bool {
+        self.places.as_ref().is_some_and(|places| places[one].shares_gpu(&places[other]))
+    }
+
+    fn has_another_than(&self, tried: &[ProducerId]) -> bool {
+        self.available().any(|producer| !tried.contains(&producer))
+    }
+
+    /// The producers that help `slow` before `helper` does: it shares a GPU with `slow`, and they do not.
+    pub(super) fn better_helpers(
+        &self,
+        helper: ProducerId,
+        slow: ProducerId,
+    ) -> impl Iterator<Item = ProducerId> {
+        let shares = self.share_gpu(helper, slow);
+        self.available()
+            .filter(move |&other| shares && other != slow && !self.share_gpu(other, slow))
+    }
+
+    /// The last of `tried` has failed `item`; the others did before.
+    pub(super) fn failed(&mut self, item: u64, tried: &[ProducerId]) -> Blame {
+        let Some(least) = self.quarantine_after else { return Blame::Item };
+        let producer = *tried.last().expect("a producer has failed it");
+        let suspects = &mut self.producers[producer].suspects;
+        if suspects.iter().all(|suspect| suspect.item != item) {
+            suspects.push(Suspect { item, is_cleared: false });
+            self.suspects += 1;
+        }
+        // One failure does not tell the item from its producer. Nor do those of all producers on one GPU.
+        let lacks_evidence = tried.len() < least.max(2) && self.has_another_than(tried);
+        if lacks_evidence || self.available().any(|other| self.lacks_a_gpu_of_all(other, tried)) {
+            return Blame::Open;
+        }
+        self.blame_item(item);
+        Blame::Item
+    }
+
+    /// The item is to blame for its failures, or nothing asks any more.
+    pub(super) fn blame_item(&mut self, item: u64) {
+        if self.suspects == 0 {
+            return;
+        }
+        for producer in &mut self.producers {
+            producer.suspects.retain(|suspect| suspect.item != item);
+        }
+        self.count_suspects();
+    }
+
+    /// A producer succeeded with `item`. The producers that this shows to be to blame; they are lost.
+    ///
+    /// One producer is always left: the one that succeeded.
+    pub(super) fn succeeded(&mut self, item: u64, producer: ProducerId) -> Vec<ProducerId> {
+        let Some(least) = self.quarantine_after.filter(|_| self.suspects > 0) else {
+            return vec![];
+        };
+        self.producers[producer].suspects.clear();
+        let mut guilty = Vec::new();
+        for (other, it) in self.producers.iter_mut().enumerate() {
+            let found = it.suspects.iter_mut().find(|suspect| suspect.item == item);
+            found.into_iter().for_each(|suspect| suspect.is_cleared = true);
+            let cleared = it.suspects.iter().filter(|suspect| suspect.is_cleared).count();
+            if it.presence != Presence::Lost && cleared >= least {
+                guilty.push(other);
+            }
+        }
+        self.count_suspects();
+        guilty.iter().for_each(|&producer| self.lose(producer));
+        guilty
+    }
+
+    /// Failures have no consequences for producers any more.
+    pub(super) fn forgive_all(&mut self) {
+        self.quarantine_after = None;
+        self.producers.iter_mut().for_each(|producer| producer.suspects.clear());
+        self.suspects = 0;
+        self.version += 1;
+    }
+
+    /// Whether a producer gets no new items, since the blame for its failures is open.
+    pub(super) fn is_suspended(&self, producer: ProducerId) -> bool {
+        let suspects = self.producers[producer].suspects.len();
+        self.quarantine_after.is_some_and(|least| suspects >= least)
+            && self.has_another_than(&[producer])
+    }
+
+    /// Whether a producer has failed since its last success.
+    pub(super) fn is_suspect(&self, producer: ProducerId) -> bool {
+        !self.producers[producer].suspects.is_empty()
+    }
+
+    /// Whether any producer has.
+    pub(super) fn has_suspects(&self) -> bool {
+        self.suspects > 0
+    }
+
+    /// The producer is in a hook whose result does not count.
+    pub(super) fn detach(&mut self, producer: ProducerId) {
+        self.change(producer, Presence::Detached);
+    }
+
+    /// The producer is in no such hook any more.
+    pub(super) fn rejoin(&mut self, producer: ProducerId) {
+        self.change(producer, Presence::Available);
+    }
+
+    /// The producer takes part no more.
+    pub(super) fn lose(&mut self, producer: ProducerId) {
+        self.change(producer, Presence::Lost);
+        self.producers[producer].suspects.clear();
+        self.count_suspects();
+    }
+
+    fn change(&mut self, producer: ProducerId, presence: Presence) {
+        let now = &mut self.producers[producer].presence;
+        if *now != presence && *now != Presence::Lost {
+            *now = presence;
+            self.version += 1;
+        }
+    }
+
+    fn count_suspects(&mut self) {
+        self.suspects = self.producers.iter().map(|producer| producer.suspects.len()).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, VecDeque};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::device::{Device, Devices};
+
+    fn quarantining(producers: usize) -> ProducerHealth {
+        ProducerHealth::new(producers, Some(2), None)
+    }
+
+    fn without(producers: usize, quarantine_after: usize, lost: ProducerId) -> ProducerHealth {
+        let mut health = ProducerHealth::new(producers, Some(quarantine_after), None);
+        health.lose(lost);
+        health
+    }
+
+    fn on(devices: &str, quarantine_after: Option<usize>) -> ProducerHealth {
+        let places = places(devices);
+        ProducerHealth::new(places.len(), quarantine_after, Some(places))
+    }
+
+    #[test]
+    fn an_item_that_two_producers_fail_is_to_blame() {
+        let mut health = quarantining(3);
+        assert_eq!(health.failed(7, &[0]), Blame::Open);
+        assert_eq!(health.failed(7, &[0, 1]), Blame::Item);
+        assert!(!health.is_suspect(0) && !health.is_suspect(1));
+    }
+
+    #[test]
+    fn an_item_has_no_more_producers_to_fail_than_there_are() {
+        let mut health = without(3, 5, 2);
+        assert_eq!(health.failed(7, &[0]), Blame::Open);
+        assert_eq!(health.failed(7, &[0, 1]), Blame::Item);
+        health.lose(1);
+        assert_eq!(health.failed(8, &[0]), Blame::Item, "no other is live");
+    }
+
+    #[test]
+    fn a_producer_whose_items_are_done_by_others_is_to_blame() {
+        let mut health = quarantining(2);
+        health.failed(3, &[0]);
+        assert!(!health.is_suspended(0));
+        health.failed(4, &[0]);
+        assert!(health.is_suspended(0), "no third item, until it is known");
+        assert!(health.succeeded(3, 1).is_empty());
+        assert_eq!(health.succeeded(4, 1), [0]);
+        assert!(!health.is_live(0));
+        assert_eq!(health.live(), 1);
+    }
+
+    #[test]
+    fn after_one_failure_it_takes_another_producer_to_say_whose_fault_it_is() {
+        let mut health = ProducerHealth::new(3, Some(1), None);
+        assert_eq!(health.failed(3, &[0]), Blame::Open);
+        assert!(health.is_suspended(0));
+        assert_eq!(health.succeeded(3, 1), [0]);
+        assert_eq!(health.failed(4, &[1]), Blame::Open);
+        assert_eq!(health.failed(4, &[1, 2]), Blame::Item);
+        assert_eq!(health.live(), 2);
+    }
+
+    #[test]
+    fn bad_items_in_a_row_are_not_held_against_a_producer() {
+        let mut health = quarantining(2);
+        for item in 0..10 {
+            assert_eq!(health.failed(item, &[0]), Blame::Open);
+            assert_eq!(health.failed(item, &[0, 1]), Blame::Item);
+        }
+        assert_eq!(health.live(), 2);
+        assert!(!health.is_suspended(0) && !health.is_suspended(1));
+    }
+
+    #[test]
+    fn a_producer_that_is_done_with_an_item_has_failed_none_in_a_row() {
+        let mut health = quarantining(2);
+        health.failed(3, &[0]);
+        assert!(health.succeeded(4, 0).is_empty());
+        health.failed(5, &[0]);
+        assert!(health.succeeded(3, 1).is_empty());
+        assert!(health.succeeded(5, 1).is_empty(), "3 and 5 are not in a row");
+        assert_eq!(health.live(), 2);
+    }
+
+    #[test]
+    fn the_last_one_is_never_suspended() {
+        let mut health = without(2, 1, 1);
+        assert_eq!(health.failed(0, &[0]), Blame::Item);
+        assert_eq!(health.failed(1, &[0]), Blame::Item);
+        assert!(!health.is_suspended(0));
+    }
+
+    #[test]
+    fn nothing_waits_for_a_producer_that_is_away() {
+        let mut health = ProducerHealth::new(2, Some(1), None);
+        assert_eq!(health.failed(3, &[0]), Blame::Open);
+        assert!(health.is_suspended(0));
+        health.detach(1);
+        assert!(!health.is_suspended(0) && health.may_try(0, &[0]));
+        assert_eq!(health.failed(4, &[0]), Blame::Item);
+        assert_eq!(health.live(), 2, "it takes part");
+        health.rejoin(1);
+        assert!(health.is_suspended(0) && !health.may_try(0, &[0]));
+    }
+
+    fn places(devices: &str) -> Arc<[Place]> {
+        devices.parse::<Devices>().unwrap().places_with_gpus().unwrap()
+    }
+
+    fn may_try(health: &ProducerHealth, tried: &[usize]) -> Vec<usize> {
+        health.available().filter(|&producer| health.may_try(producer, tried)).collect()
+    }
+
+    #[test]
+    fn producers_of_one_gpu_are_one_witness_against_an_item() {
+        let mut health = on("cuda:0,cuda:1*3", Some(2));
+        assert_eq!(health.failed(7, &[1]), Blame::Open);
+        assert_eq!(may_try(&health, &[1]), [0]);
+        assert_eq!(health.failed(7, &[1, 2]), Blame::Open, "2 had begun when 0 was away");
+        assert_eq!(health.failed(7, &[1, 2, 3]), Blame::Open);
+        assert_eq!(health.failed(7, &[1, 2, 3, 0]), Blame::Item);
+    }
+
+    #[test]
+    fn where_all_are_of_one_gpu_they_are_all_the_witnesses_there_are() {
+        let mut health = on("cuda:0,cuda:1*3", Some(2));
+        health.lose(0);
+        assert_eq!(health.failed(7, &[1]), Blame::Open);
+        assert_eq!(may_try(&health, &[1]), [2, 3]);
+        assert_eq!(health.failed(7, &[1, 2]), Blame::Item);
+    }
+
+    #[test]
+    fn once_all_gpus_have_failed_an_item_any_other_producer_tries_it() {
+        let mut health = on("cuda:0*2,cuda:1*2", Some(3));
+        assert_eq!(health.failed(7, &[0]), Blame::Open);
+        assert_eq!(may_try(&health, &[0]), [2, 3]);
+        assert_eq!(health.failed(7, &[0, 3]), Blame::Open);
+        assert_eq!(may_try(&health, &[0, 3]), [1, 2]);
+        assert_eq!(health.failed(7, &[0, 3, 1]), Blame::Item);
+    }
+
+    #[test]
+    fn a_producer_with_none_of_their_gpus_goes_before_one_with_some() {
+        let mut health = on("cuda:0,cuda:0+cuda:1,cuda:1,cuda:0", Some(2));
+        assert_eq!(health.failed(7, &[0]), Blame::Open);
+        assert_eq!(may_try(&health, &[0]), [2]);
+        assert_eq!(health.failed(7, &[0, 1]), Blame::Open, "2 was away: it may be GPU 0");
+        assert_eq!(may_try(&health, &[0, 1]), [2], "it is not on all of theirs");
+        assert_eq!(may_try(&health, &[1]), [0, 2, 3]);
+        assert_eq!(health.failed(7, &[0, 1, 2]), Blame::Item, "no GPU is common to them");
+    }
+
+    #[test]
+    fn without_quarantine_any_other_producer_tries_an_item() {
+        let health = on("cuda:0*3,cpu", None);
+        assert_eq!(may_try(&health, &[0]), [1, 2, 3]);
+        assert_eq!(may_try(&health, &[0, 1, 2, 3]), [0, 1, 2, 3]);
+    }
+
+    proptest! {
+        /// Producers that fail everything and items that all producers fail, in any schedule: one can
+        /// always go on, every good item is done while there are good producers and few bad ones, or one GPU is
+        /// gone, and no good producer is fenced.
+        #[test]
+        fn the_guilty_one_is_found(
+            producers in proptest::collection::vec((0u32..8, 0usize..8), 1..6),
+            lost in 0u32..8,
+            bad_items in proptest::collection::vec(any::<bool>(), 1..30),
+            quarantine_after in 1usize..4,
+            schedule in proptest::collection::vec(0usize..6, 0..400),
+        ) {
+            // The GPUs of each as bits; those that fail by themselves are one in eight.
+            let place = |&(gpus, _): &(u32, usize)| match (0..3).filter(|n| gpus >> n & 1 == 1) {
+                none if none.clone().next().is_none() => vec![Device::Cpu],
+                some => some.map(|n| Device::Cuda(n as usize)).collect(),
+            };
+            let devices = Devices::from_places(producers.iter().map(place)).unwrap();
+            let is_one_lost = lost.count_ones() == 1 && producers.iter().all(|&(_, by_itself)| by_itself > 0);
+            let is_good = |(gpus, by_itself): (u32, usize)| gpus & lost == 0 && by_itself > 0;
+            let producers: Vec<bool> = producers.into_iter().map(is_good).collect();
+            let places = devices.places_with_gpus();
+            let mut health = ProducerHealth::new(producers.len(), Some(quarantine_after), places);
+            let mut fresh: VecDeque<u64> = (0..bad_items.len() as u64).collect();
+            let mut again: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+            let mut done = BTreeMap::new();
+            let in_turn = (0..producers.len()).cycle().take(20 * producers.len() * bad_items.len());
+            for producer in schedule.into_iter().map(|turn| turn % producers.len()).chain(in_turn) {
+                if !health.is_live(producer) {
+                    continue;
+                }
+                let retry = again.iter().find(|(_, tried)| health.may_try(producer, tried));
+                let retry = retry.map(|(&item, tried)| (item, tried.clone()));
+                let mut new = || fresh.pop_front().map(|item| (item, vec![]));
+                let next = match retry {
+                    Some(retry) => Some(retry),
+                    None if health.is_suspended(producer) => None,
+                    None => new(),
+                };
+                let Some((item, mut tried)) = next else { continue };
+                again.remove(&item);
+                if producers[producer] && !bad_items[item as usize] {
+                    done.insert(item, true);
+                    let guilty = health.succeeded(item, producer);
+                    prop_assert!(guilty.iter().all(|&guilty| !producers[guilty]));
+                    continue;
+                }
+                tried.retain(|&other| other != producer);
+                tried.push(producer);
+                match health.failed(item, &tried) {
+                    Blame::Open => _ = again.insert(item, tried),
+                    Blame::Item => _ = done.insert(item, false),
+                }
+            }
+            prop_assert!(health.live() > 0);
+            prop_assert_eq!(done.len(), bad_items.len(), "every item has an end");
+            let bad_producers = producers.iter().filter(|&&is_good| !is_good).count();
+            let has_good = bad_producers < producers.len();
+            if has_good && (is_one_lost || quarantine_after.max(2) > bad_producers) {
+                for (item, is_bad) in bad_items.iter().enumerate() {
+                    prop_assert_eq!(done[&(item as u64)], !is_bad, "item {}", item);
+                }
+            }
+        }
+    }
+}

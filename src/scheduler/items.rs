@@ -1,0 +1,282 @@
+//! The items that are not simply on their first attempt.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::health::Blame;
+use super::lease::ProducerId;
+use crate::batch::Size;
+
+/// What became of an item in a hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Succeeded,
+    Failed,
+}
+
+/// What an outcome means for its item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is the item's outcome. After a failure the backend calls
+    /// [`decide`](super::Scheduler::decide).
+    Counts,
+    /// It failed, and another copy is at work: the item's outcome is that of the other.
+    Deferred,
+    /// Nothing waits for it: the item is settled, expired or given up.
+    Stale,
+}
+
+/// The attempts at one item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct AttemptHistory {
+    /// Which attempt the next one is.
+    pub(super) attempt: u32,
+    /// The producers that are not to try it while there are others. The last is the one that failed last.
+    pub(super) tried: Vec<ProducerId>,
+    pub(super) blame: Blame,
+}
+
+impl AttemptHistory {
+    pub(super) fn new() -> Self {
+        AttemptHistory { attempt: 1, tried: vec![], blame: Blame::Open }
+    }
+
+    /// The producer has failed it.
+    pub(super) fn note(&mut self, producer: ProducerId) {
+        self.tried.retain(|&other| other != producer);
+        self.tried.push(producer);
+    }
+
+    /// There is another attempt after the one that `producer` failed.
+    pub(super) fn advance(&mut self, producer: ProducerId) {
+        self.attempt = self.attempt.saturating_add(1);
+        if self.blame == Blame::Item {
+            self.tried.clear();
+        }
+        self.note(producer);
+    }
+}
+
+/// What is known of an item that failed, or that two producers work on.
+#[derive(Debug)]
+pub(super) struct Record {
+    pub(super) history: AttemptHistory,
+    pub(super) size: Size,
+    /// How many leases and parts cover it.
+    pub(super) carriers: u32,
+    pub(super) state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Open,
+    /// One of its copies has failed, and another is at work.
+    Deferred,
+    /// It has failed, and the backend was asked to decide.
+    Undecided,
+    /// One of its copies succeeded, or it was withdrawn.
+    Settled,
+}
+
+/// What a settled lease means for one of its items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Settlement {
+    pub(super) standing: Standing,
+    /// Other leases cover it, whose results do not count any more.
+    pub(super) has_losers: bool,
+    /// It had failed before, or another producer works on it.
+    pub(super) was_special: bool,
+}
+
+/// Where an item goes that a lease no longer covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dropped {
+    /// Another copy is at work, or it is settled.
+    Covered,
+    /// It has to be leased again.
+    Alone,
+}
+
+/// The records of a run. An item without one is on its first attempt and covered once.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    records: HashMap<u64, Record, BuildHasherDefault<IndexHasher>>,
+}
+
+impl Items {
+    pub(super) fn get(&self, index: u64) -> Option<&Record> {
+        // Mostly there is none at all, and no need for a hash.
+        if self.records.is_empty() { None } else { self.records.get(&index) }
+    }
+
+    pub(super) fn get_mut(&mut self, index: u64) -> Option<&mut Record> {
+        if self.records.is_empty() { None } else { self.records.get_mut(&index) }
+    }
+
+    pub(super) fn remove(&mut self, index: u64) -> Option<Record> {
+        if self.records.is_empty() { None } else { self.records.remove(&index) }
+    }
+
+    pub(super) fn is_settled(&self, index: u64) -> bool {
+        self.get(index).is_some_and(|record| record.state == State::Settled)
+    }
+
+    /// The record of an item that is covered once, and has none yet unless it was tried before.
+    pub(super) fn open(&mut self, index: u64, size: Size, carriers: u32) -> &mut Record {
+        self.records.entry(index).or_insert_with(|| Record {
+            history: AttemptHistory::new(),
+            size,
+            carriers,
+            state: State::Open,
+        })
+    }
+
+    /// A lease that covers the item has ended with this outcome.
+    pub(super) fn settle(
+        &mut self,
+        index: u64,
+        size: Size,
+        outcome: Outcome,
+        producer: ProducerId,
+    ) -> Settlement {
+        let Some(record) = self.get_mut(index) else {
+            if outcome == Outcome::Failed {
+                let record = self.open(index, size, 0);
+                record.history.note(producer);
+                record.state = State::Undecided;
+            }
+            let standing = Standing::Counts;
+            return Settlement { standing, has_losers: false, was_special: false };
+        };
+        record.carriers -= 1;
+        let is_last = record.carriers == 0;
+        let standing = match (record.state, outcome) {
+            (State::Settled, _) => Standing::Stale,
+            (_, Outcome::Succeeded) => {
+                record.state = State::Settled;
+                Standing::Counts
+            }
+            (_, Outcome::Failed) => {
+                record.history.note(producer);
+                if is_last {
+                    record.state = State::Undecided;
+                    Standing::Counts
+                } else {
+                    record.state = State::Deferred;
+                    Standing::Deferred
+                }
+            }
+        };
+        let is_settled = record.state == State::Settled;
+        if is_last && is_settled {
+            self.records.remove(&index);
+        }
+        let has_losers = !is_last && is_settled;
+        Settlement { standing, has_losers, was_special: true }
+    }
+
+    /// A lease no longer covers the item, without an outcome.
+    pub(super) fn uncover(&mut self, index: u64) -> Dropped {
+        let Some(record) = self.get_mut(index) else { return Dropped::Alone };
+        record.carriers -= 1;
+        match (record.carriers, record.state) {
+            (0, State::Settled) => {
+                self.records.remove(&index);
+                Dropped::Covered
+            }
+            (0, _) => {
+                record.state = State::Open;
+                Dropped::Alone
+            }
+            _ => Dropped::Covered,
+        }
+    }
+
+    /// Items from this one on are not wanted: those that no lease covers are forgotten.
+    pub(super) fn give_up_from(&mut self, bound: u64) {
+        let is_kept = |index: u64, record: &Record| {
+            index < bound || record.carriers > 0 || record.state == State::Undecided
+        };
+        self.records.retain(|&index, record| is_kept(index, record));
+    }
+}
+
+/// Spreads indices over the buckets. They are ours, so nobody can choose them to collide.
+#[derive(Debug, Default)]
+struct IndexHasher(u64);
+
+impl Hasher for IndexHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only indices are hashed")
+    }
+
+    fn write_u64(&mut self, index: u64) {
+        // Fibonacci hashing, with the well mixed upper half in both halves: the table uses both ends.
+        let mixed = index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settle(items: &mut Items, outcome: Outcome, producer: ProducerId) -> Standing {
+        items.settle(7, Size::ONE, outcome, producer).standing
+    }
+
+    /// An item that producers 0 and 1 work on.
+    fn covered_twice() -> Items {
+        let mut items = Items::default();
+        items.open(7, Size::ONE, 2);
+        items
+    }
+
+    #[test]
+    fn the_first_success_counts_and_the_other_copy_is_stale() {
+        for late in [Outcome::Succeeded, Outcome::Failed] {
+            let mut items = covered_twice();
+            assert_eq!(settle(&mut items, Outcome::Succeeded, 0), Standing::Counts);
+            assert!(items.is_settled(7));
+            assert_eq!(settle(&mut items, late, 1), Standing::Stale);
+            assert!(items.get(7).is_none(), "nothing is kept of it");
+        }
+    }
+
+    #[test]
+    fn an_error_waits_for_the_other_copy() {
+        for (other, is_settled) in [(Outcome::Succeeded, true), (Outcome::Failed, false)] {
+            let mut items = covered_twice();
+            assert_eq!(settle(&mut items, Outcome::Failed, 0), Standing::Deferred);
+            assert_eq!(settle(&mut items, other, 1), Standing::Counts);
+            assert_eq!(items.get(7).is_none(), is_settled);
+        }
+    }
+
+    #[test]
+    fn an_item_whose_other_copy_vanishes_is_alone() {
+        let mut items = covered_twice();
+        assert_eq!(settle(&mut items, Outcome::Failed, 0), Standing::Deferred);
+        assert_eq!(items.uncover(7), Dropped::Alone);
+        assert_eq!(items.get(7).unwrap().history.tried, [0]);
+        assert_eq!(items.uncover(8), Dropped::Alone, "it has no record");
+        let mut items = covered_twice();
+        assert_eq!(items.uncover(7), Dropped::Covered);
+    }
+
+    #[test]
+    fn an_item_that_is_to_blame_may_come_back_to_those_that_failed_it_before_the_last() {
+        let mut history = AttemptHistory::new();
+        for producer in [0, 1, 0] {
+            history.advance(producer);
+        }
+        assert_eq!((history.attempt, &history.tried[..]), (4, &[1, 0][..]));
+        history.blame = Blame::Item;
+        history.advance(1);
+        assert_eq!(history.tried, [1]);
+    }
+}

@@ -1,0 +1,181 @@
+//! Who works on what: the leases that producers hold.
+
+use super::config::Readiness;
+use super::time::RunTime;
+use crate::batch::Size;
+
+/// A producer, by its place in the list of devices.
+pub(crate) type ProducerId = usize;
+
+/// The name of a lease. It is never used again, so a late answer is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct LeaseId {
+    slot: u32,
+    generation: u32,
+}
+
+/// What a producer is to work on, together and in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) id: LeaseId,
+    pub(crate) items: Vec<u64>,
+    /// Which attempt at them this is; the first is 1.
+    pub(crate) attempt: u32,
+}
+
+/// An item with its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sized {
+    pub(super) index: u64,
+    pub(super) size: Size,
+}
+
+/// What is known of a lease while a producer holds it.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) producer: ProducerId,
+    pub(super) items: Vec<Sized>,
+    pub(super) attempt: u32,
+    pub(super) phase: Phase,
+    /// When the phase began.
+    pub(super) since: RunTime,
+    pub(super) deadline: Option<RunTime>,
+    pub(super) copies: Copies,
+    /// Of how many items its result may still count.
+    pub(super) open: usize,
+}
+
+/// What the producer does for a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It builds its state. No hook has seen the items.
+    Preparing,
+    Working,
+}
+
+/// Whether the backend keeps a copy of each item of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Copies {
+    Kept,
+    Missing,
+}
+
+/// The leases that are held.
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    held: Option<Held>,
+}
+
+impl Held {
+    pub(super) fn is_stale(&self) -> bool {
+        self.open == 0
+    }
+
+    /// Whether its hook runs, and nothing waits for the result.
+    pub(super) fn is_detached(&self) -> bool {
+        self.is_stale() && self.phase == Phase::Working
+    }
+
+    pub(super) fn first_item(&self) -> Option<u64> {
+        self.items.iter().map(|item| item.index).min()
+    }
+}
+
+impl From<Readiness> for Phase {
+    fn from(readiness: Readiness) -> Self {
+        match readiness {
+            Readiness::Ready => Phase::Working,
+            Readiness::NeedsInit => Phase::Preparing,
+        }
+    }
+}
+
+impl Leases {
+    pub(super) fn insert(&mut self, held: Held) -> LeaseId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: 0, held: None });
+            u32::try_from(self.slots.len() - 1).expect("there are fewer leases than threads")
+        });
+        let place = &mut self.slots[slot as usize];
+        place.held = Some(held);
+        LeaseId { slot, generation: place.generation }
+    }
+
+    /// Takes a lease out. `None` where its result no longer counts.
+    pub(super) fn remove(&mut self, id: LeaseId) -> Option<Held> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        if slot.generation != id.generation {
+            return None;
+        }
+        let held = slot.held.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(id.slot);
+        Some(held)
+    }
+
+    pub(super) fn get(&self, id: LeaseId) -> Option<&Held> {
+        let slot = self.slots.get(id.slot as usize)?;
+        slot.held.as_ref().filter(|_| slot.generation == id.generation)
+    }
+
+    pub(super) fn get_mut(&mut self, id: LeaseId) -> Option<&mut Held> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        slot.held.as_mut().filter(|_| slot.generation == id.generation)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (LeaseId, &Held)> {
+        let slots = (0..).zip(&self.slots);
+        slots.filter_map(|(slot, it)| {
+            Some((LeaseId { slot, generation: it.generation }, it.held.as_ref()?))
+        })
+    }
+
+    /// The leases of one producer.
+    pub(super) fn of(&self, producer: ProducerId) -> impl Iterator<Item = (LeaseId, &Held)> {
+        self.iter().filter(move |(_, held)| held.producer == producer)
+    }
+
+    /// The leases that cover an item.
+    pub(super) fn covering(&self, index: u64) -> Vec<LeaseId> {
+        let covers = |held: &Held| held.items.iter().any(|item| item.index == index);
+        self.iter().filter(|(_, held)| covers(held)).map(|(id, _)| id).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(producer: ProducerId, index: u64) -> Held {
+        Held {
+            producer,
+            items: vec![Sized { index, size: Size::ONE }],
+            attempt: 1,
+            phase: Phase::Working,
+            since: RunTime::START,
+            deadline: None,
+            copies: Copies::Missing,
+            open: 1,
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_lease_is_not_used_again() {
+        let mut leases = Leases::default();
+        let first = leases.insert(held(0, 5));
+        assert_eq!(leases.covering(5), [first]);
+        assert!(leases.remove(first).is_some());
+        let second = leases.insert(held(1, 6));
+        assert!(leases.get(first).is_none() && leases.remove(first).is_none());
+        assert_eq!(leases.get(second).unwrap().first_item(), Some(6));
+        assert_eq!(leases.of(1).count(), 1);
+        assert_eq!(leases.of(0).count(), 0);
+    }
+}

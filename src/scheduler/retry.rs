@@ -1,0 +1,314 @@
+//! Items that wait for another attempt, and whether they get one.
+
+use std::collections::BTreeSet;
+
+use super::health::ProducerHealth;
+use super::lease::ProducerId;
+use super::time::RunTime;
+use super::waiters::Waiters;
+use crate::policy::{Backoff, OnError};
+
+/// Items that wait to be tried, in classes of those that the same producers have tried.
+///
+/// A producer that asks looks at the classes and never at all items: there are about as many classes as
+/// producers, and as many items as the window.
+#[derive(Debug, Default)]
+pub(super) struct RetryQueue {
+    classes: Vec<Class>,
+    len: usize,
+}
+
+/// Items that the same producers may try.
+#[derive(Debug)]
+struct Class {
+    /// Sorted.
+    tried: Vec<ProducerId>,
+    /// By producer; as of `version` of the producers' health.
+    may_try: Vec<bool>,
+    version: Option<u64>,
+    /// Items whose time has come.
+    ready: BTreeSet<u64>,
+    /// Items that wait for theirs.
+    timed: BTreeSet<(RunTime, u64)>,
+}
+
+impl RetryQueue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The item waits until `due`, and then for a producer that may try it.
+    pub(super) fn insert(&mut self, index: u64, tried: &[ProducerId], due: RunTime, now: RunTime) {
+        let mut tried = tried.to_vec();
+        tried.sort_unstable();
+        let found = self.classes.iter().position(|class| class.tried == tried);
+        let place = found.unwrap_or_else(|| {
+            self.classes.push(Class::new(tried));
+            self.classes.len() - 1
+        });
+        let class = &mut self.classes[place];
+        let is_new = match due <= now {
+            true => class.ready.insert(index),
+            false => class.timed.insert((due, index)),
+        };
+        debug_assert!(is_new, "an item waits once");
+        self.len += 1;
+    }
+
+    /// Takes out the first in order of the items that `producer` may try now.
+    pub(super) fn take(
+        &mut self,
+        producer: ProducerId,
+        health: &ProducerHealth,
+        now: RunTime,
+    ) -> Option<u64> {
+        if self.is_empty() {
+            return None;
+        }
+        let classes = self.classes.iter_mut();
+        let ready = classes.filter_map(|class| {
+            class.promote(now);
+            let first = *class.ready.first()?;
+            class.refresh(health).may_try[producer].then_some((first, class))
+        });
+        let (index, class) = ready.min_by_key(|(first, _)| *first)?;
+        class.ready.remove(&index);
+        let is_empty = class.is_empty();
+        self.len -= 1;
+        if is_empty {
+            self.classes.retain(|class| !class.is_empty());
+        }
+        Some(index)
+    }
+
+    /// When `producer` has to look again for what it may try, unless a producer that may try the same does.
+    pub(super) fn next_look(
+        &mut self,
+        producer: ProducerId,
+        health: &ProducerHealth,
+        waiters: &Waiters,
+        now: RunTime,
+    ) -> Option<RunTime> {
+        let classes = self.classes.iter_mut();
+        let unwatched = classes.filter_map(|class| {
+            class.promote(now);
+            let due = class.due(now)?;
+            let class = class.refresh(health);
+            let mut watchers = waiters.waiting_until(due);
+            let is_mine = class.may_try[producer] && !watchers.any(|it| class.may_try[it]);
+            is_mine.then_some(due)
+        });
+        unwatched.min()
+    }
+
+    /// A producer to wake, where items wait that no producer is about to look at.
+    pub(super) fn unwatched(
+        &mut self,
+        health: &ProducerHealth,
+        waiters: &Waiters,
+        now: RunTime,
+    ) -> Option<ProducerId> {
+        self.classes.iter_mut().find_map(|class| {
+            class.promote(now);
+            let due = class.due(now)?;
+            let class = class.refresh(health);
+            let may_try = |producer: &ProducerId| class.may_try[*producer];
+            let wanted = class.ready.len().max(1);
+            let coming = waiters.woken().filter(may_try).take(wanted).count();
+            let is_watched = coming >= wanted
+                || class.ready.is_empty() && waiters.waiting_until(due).any(|it| may_try(&it));
+            if is_watched { None } else { waiters.waiting().find(may_try) }
+        })
+    }
+
+    /// Takes an item out, wherever it is. Whether it was there.
+    pub(super) fn remove(&mut self, index: u64) -> bool {
+        let before = self.len;
+        self.retain(|it| it != index);
+        self.len < before
+    }
+
+    /// Items from this one on are not wanted.
+    pub(super) fn give_up_from(&mut self, bound: u64) {
+        self.retain(|index| index < bound);
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(u64) -> bool) {
+        for class in &mut self.classes {
+            class.ready.retain(|&index| is_kept(index));
+            class.timed.retain(|&(_, index)| is_kept(index));
+        }
+        self.classes.retain(|class| !class.is_empty());
+        self.len = self.classes.iter().map(|class| class.ready.len() + class.timed.len()).sum();
+    }
+}
+
+impl Class {
+    fn new(tried: Vec<ProducerId>) -> Self {
+        let (ready, timed) = (BTreeSet::new(), BTreeSet::new());
+        Class { tried, may_try: vec![], version: None, ready, timed }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ready.is_empty() && self.timed.is_empty()
+    }
+
+    /// Moves the items whose time has come.
+    fn promote(&mut self, now: RunTime) {
+        while let Some(&(due, index)) = self.timed.first().filter(|(due, _)| *due <= now) {
+            self.timed.remove(&(due, index));
+            self.ready.insert(index);
+        }
+    }
+
+    /// When the first of its items may be tried.
+    fn due(&self, now: RunTime) -> Option<RunTime> {
+        match self.ready.is_empty() {
+            false => Some(now),
+            true => self.timed.first().map(|&(due, _)| due),
+        }
+    }
+
+    fn refresh(&mut self, health: &ProducerHealth) -> &mut Self {
+        if self.version != Some(health.version()) {
+            self.version = Some(health.version());
+            self.may_try = health.all_that_may_try(&self.tried);
+        }
+        self
+    }
+}
+
+/// What the user's rules say of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is tried again if an attempt is left; else `on_error` decides.
+    Retry,
+    Skip,
+    Fail,
+}
+
+/// Where the input of a failed item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Inputs {
+    /// The hook has left it in its place.
+    Kept,
+    /// The backend has a copy.
+    Copied,
+    Gone,
+}
+
+/// What the backend knows of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) verdict: Verdict,
+    pub(crate) inputs: Inputs,
+}
+
+/// What becomes of items that failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Each is tried again by itself, at that time or later.
+    Retry(RunTime),
+    /// Each is left out, and the run goes on.
+    Skip,
+    /// The first of them ends the run. The scheduler has given up what comes after it.
+    Fail,
+    /// Nothing asks for them any more: the error is dropped.
+    Discard,
+}
+
+/// How often items are tried.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RetryPolicy {
+    pub(super) retries: u32,
+    pub(super) backoff: Backoff,
+    pub(super) on_error: OnError,
+}
+
+impl RetryPolicy {
+    /// What becomes of an item that is to blame for its failures, the last of them in attempt `attempt`.
+    pub(super) fn decide(&self, attempt: u32, verdict: Verdict, now: RunTime) -> Decision {
+        match verdict {
+            Verdict::Retry if attempt <= self.retries => {
+                Decision::Retry(now.after(self.backoff.after(attempt)))
+            }
+            verdict => self.without_retry(verdict),
+        }
+    }
+
+    /// The same, where no other attempt is possible.
+    pub(super) fn without_retry(&self, verdict: Verdict) -> Decision {
+        match (verdict, self.on_error) {
+            (Verdict::Skip, _) | (Verdict::Retry, OnError::Skip) => Decision::Skip,
+            (Verdict::Fail, _) | (Verdict::Retry, OnError::Stop) => Decision::Fail,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::scheduler::waiters::Takes;
+
+    const LATER: Duration = Duration::from_secs(1);
+
+    fn later() -> RunTime {
+        RunTime::START.after(LATER)
+    }
+
+    #[test]
+    fn the_first_in_order_of_what_is_due_goes_to_another_producer() {
+        let now = RunTime::START;
+        let mut health = ProducerHealth::new(3, None, None);
+        let mut queue = RetryQueue::default();
+        assert_eq!(queue.take(0, &health, now), None);
+        queue.insert(7, &[1], now, now);
+        queue.insert(3, &[1], later(), now);
+        queue.insert(5, &[0], now, now);
+        assert_eq!(queue.take(0, &health, now), Some(7));
+        assert_eq!(queue.take(0, &health, now), None, "5 failed there, and 3 is not due");
+        let waiters = Waiters::new(3);
+        assert_eq!(queue.next_look(0, &health, &waiters, now), Some(later()));
+        assert_eq!(queue.take(2, &health, now), Some(5));
+        assert_eq!(queue.take(1, &health, later()), None, "it failed there");
+        health.lose(0);
+        health.lose(2);
+        assert_eq!(queue.take(1, &health, later()), Some(3), "no other is left");
+        assert!(queue.is_empty() && queue.classes.is_empty());
+    }
+
+    #[test]
+    fn one_item_has_one_producer_woken_or_one_that_looks_in_time() {
+        let (now, health) = (RunTime::START, ProducerHealth::new(4, None, None));
+        let (mut queue, mut waiters) = (RetryQueue::default(), Waiters::new(4));
+        (0..4).for_each(|producer| waiters.add(producer, None, Takes::All));
+        queue.insert(5, &[0], now, now);
+        assert_eq!(queue.unwatched(&health, &waiters, now), Some(1), "it failed on 0");
+        waiters.wake(1);
+        assert_eq!(queue.unwatched(&health, &waiters, now), None);
+        queue.take(1, &health, now);
+        queue.insert(6, &[0], later(), now);
+        waiters.add(1, None, Takes::All);
+        assert_eq!(queue.unwatched(&health, &waiters, now), Some(1));
+        let until = queue.next_look(1, &health, &waiters, now);
+        waiters.add(1, until, Takes::All);
+        assert_eq!(queue.unwatched(&health, &waiters, now), None, "1 looks in time");
+        assert_eq!(queue.next_look(2, &health, &waiters, now), None, "so 2 does not have to");
+    }
+
+    #[test]
+    fn an_item_has_the_attempts_that_were_asked_for() {
+        let backoff = Backoff { first: LATER, most: LATER };
+        let policy = RetryPolicy { retries: 2, backoff, on_error: OnError::Skip };
+        let decide = |attempt, verdict| policy.decide(attempt, verdict, RunTime::START);
+        assert_eq!(decide(1, Verdict::Retry), Decision::Retry(later()));
+        assert_eq!(decide(2, Verdict::Retry), Decision::Retry(later()));
+        assert_eq!(decide(3, Verdict::Retry), Decision::Skip);
+        assert_eq!(decide(1, Verdict::Fail), Decision::Fail);
+        let stops = RetryPolicy { on_error: OnError::Stop, ..policy };
+        assert_eq!(stops.decide(3, Verdict::Retry, RunTime::START), Decision::Fail);
+        assert_eq!(stops.decide(1, Verdict::Skip, RunTime::START), Decision::Skip);
+    }
+}

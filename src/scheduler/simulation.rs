@@ -1,0 +1,692 @@
+//! Runs without threads: producers that follow a script in virtual time, and the laws that they check.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::deadlines::Timeouts;
+use super::*;
+use crate::batch::{Batch, Batching, Size};
+use crate::policy::{Backoff, OnError};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// What is wrong with an item.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    /// That many attempts fail.
+    Fails(u32),
+    /// That many attempts fail, and cost the producer its state.
+    Panics(u32),
+    /// The first call takes that many times as long as others.
+    Slow(u32),
+    /// The first call never returns.
+    Stuck,
+}
+
+/// What is wrong with a producer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Flaw {
+    None,
+    /// It fails every item.
+    Broken,
+    /// Its device has memory for that many items.
+    Memory(usize),
+    /// It cannot build its state again.
+    NoSecondInit,
+}
+
+/// How the untracked items of a run go.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Tracking {
+    Full,
+    /// Items pass the scheduler by until they fail.
+    OnFailure,
+}
+
+#[derive(Debug, Clone)]
+struct Script {
+    items: Vec<Fault>,
+    flaws: Vec<Flaw>,
+    order: Order,
+    window: usize,
+    batch: Option<Batch>,
+    retries: u32,
+    quarantine_after: Option<usize>,
+    speculates: bool,
+    item_timeout: Option<Duration>,
+    on_error: OnError,
+    keeps_inputs: bool,
+    /// Turns of the threads.
+    seed: u64,
+}
+
+/// What a producer does.
+#[derive(Debug, Clone, PartialEq)]
+enum Doing {
+    /// It is about to ask.
+    Asks,
+    Waits(Option<RunTime>),
+    Prepares(Lease, RunTime),
+    Works(Lease, RunTime),
+    /// The same with an item that the scheduler does not know.
+    WorksUntracked(u64, RunTime),
+    /// It never returns.
+    Stuck,
+    Left,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Ok,
+    Skipped,
+    Failed,
+}
+
+#[derive(Debug)]
+struct Simulation {
+    script: Script,
+    scheduler: Scheduler,
+    tracking: Tracking,
+    now: RunTime,
+    turns: u64,
+    producers: Vec<Doing>,
+    has_state: Vec<bool>,
+    untracked: VecDeque<u64>,
+    /// How many items were pulled, and how many consumed.
+    pulled: u64,
+    consumed: BTreeSet<u64>,
+    head: u64,
+    verdicts: BTreeMap<u64, End>,
+    /// How many attempts at each item had a retry after them.
+    retried: BTreeMap<u64, u32>,
+    /// Which producers failed an item, and which succeeded.
+    failed_on: BTreeSet<(u64, ProducerId)>,
+    succeeded: BTreeMap<u64, ProducerId>,
+    calls: BTreeMap<u64, u32>,
+    quarantined: Vec<ProducerId>,
+    is_over: bool,
+    feeder: Activity,
+    consumer: Activity,
+    has_ended: bool,
+    wakes: usize,
+}
+
+impl Script {
+    fn config(&self) -> Config {
+        Config {
+            producers: self.flaws.len(),
+            places: None,
+            order: self.order,
+            window: self.window,
+            batching: self.batch.map(Batching::new),
+            on_error: self.on_error,
+            retries: self.retries,
+            backoff: Backoff { first: MS, most: 4 * MS },
+            quarantine_after: self.quarantine_after,
+            copy_after: self.speculates.then_some(10 * MS),
+            timeouts: Timeouts { item: self.item_timeout, step: MS, ..Timeouts::default() },
+            min_producers: 1,
+        }
+    }
+
+    fn has_copies(&self) -> bool {
+        self.retries > 0 || self.quarantine_after.is_some() || self.speculates
+    }
+}
+
+impl Simulation {
+    fn new(script: Script) -> Self {
+        let producers = script.flaws.len();
+        let needs_all =
+            script.batch.is_some() || script.speculates || script.item_timeout.is_some();
+        let tracking = if needs_all { Tracking::Full } else { Tracking::OnFailure };
+        let learned = vec![Ceiling::new(); producers];
+        Simulation {
+            scheduler: Scheduler::new(script.config(), learned, RunTime::START),
+            tracking,
+            now: RunTime::START,
+            turns: script.seed,
+            producers: vec![Doing::Asks; producers],
+            has_state: vec![true; producers],
+            untracked: VecDeque::new(),
+            pulled: 0,
+            consumed: BTreeSet::new(),
+            head: 0,
+            verdicts: BTreeMap::new(),
+            retried: BTreeMap::new(),
+            failed_on: BTreeSet::new(),
+            succeeded: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            quarantined: vec![],
+            is_over: false,
+            feeder: Activity::Working,
+            consumer: Activity::Working,
+            has_ended: false,
+            wakes: 0,
+            script,
+        }
+    }
+
+    /// Plays the run to its end.
+    fn play(mut self) -> Self {
+        for step in 0.. {
+            assert!(step < 20_000, "it goes on without end: {self:#?}");
+            self.consume();
+            if self.is_complete() {
+                self.end();
+            }
+            self.check();
+            if self.is_over && self.has_everyone_left() {
+                return self;
+            }
+            if !self.take_a_turn() {
+                self.wait();
+            }
+        }
+        unreachable!("it returns or panics")
+    }
+
+    fn random(&mut self, below: usize) -> usize {
+        self.turns = self.turns.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.turns >> 33) as usize % below
+    }
+
+    /// One of the threads that can go on does. Whether there is one.
+    fn take_a_turn(&mut self) -> bool {
+        let now = self.now;
+        let mut able: Vec<Option<ProducerId>> = (0..self.producers.len())
+            .filter(|&producer| match &self.producers[producer] {
+                Doing::Asks => true,
+                Doing::Waits(until) => until.is_some_and(|until| until <= now),
+                Doing::Prepares(_, until)
+                | Doing::Works(_, until)
+                | Doing::WorksUntracked(_, until) => *until <= now,
+                Doing::Stuck | Doing::Left => false,
+            })
+            .map(Some)
+            .collect();
+        if self.can_feed() {
+            able.push(None);
+        }
+        if able.is_empty() {
+            return false;
+        }
+        match able[self.random(able.len())] {
+            None => self.feed(),
+            Some(producer) => self.step(producer),
+        }
+        true
+    }
+
+    /// Nothing happens before this: the time goes on.
+    fn wait(&mut self) {
+        let ends = self.producers.iter().filter_map(|doing| match doing {
+            Doing::Waits(until) => *until,
+            Doing::Prepares(_, until) | Doing::Works(_, until) => Some(*until),
+            Doing::WorksUntracked(_, until) => Some(*until),
+            Doing::Asks | Doing::Stuck | Doing::Left => None,
+        });
+        let next = ends.chain(self.scheduler.poll_timeout()).min();
+        let Some(next) = next else { panic!("it waits for ever: {self:#?}") };
+        self.now = self.now.max(next);
+        if self.scheduler.poll_timeout().is_some_and(|time| time <= self.now) {
+            self.scheduler.handle_timeout(self.now);
+            self.act();
+        }
+    }
+
+    fn can_feed(&self) -> bool {
+        let out = self.pulled - self.consumed.len() as u64;
+        !self.has_ended && !self.is_over && out < self.script.window as u64
+    }
+
+    fn feed(&mut self) {
+        if self.feeder == Activity::Waiting {
+            self.feeder = Activity::Working;
+            self.scheduler.feeder(self.feeder, self.now);
+        }
+        if self.pulled == self.script.items.len() as u64 || self.has_failed() {
+            self.has_ended = true;
+            self.scheduler.input_ended(self.now);
+        } else {
+            let (index, meta) = (self.pulled, Meta { size: Size::ONE, since: self.now });
+            self.pulled += 1;
+            match self.tracking {
+                Tracking::Full => self.scheduler.offer(index, meta, self.now),
+                Tracking::OnFailure => {
+                    self.untracked.push_back(index);
+                    let sleeper = (0..self.producers.len())
+                        .find(|&it| matches!(self.producers[it], Doing::Waits(_)));
+                    sleeper.into_iter().for_each(|it| self.producers[it] = Doing::Asks);
+                }
+            }
+        }
+        self.act();
+        if !self.has_ended && !self.can_feed() {
+            self.feeder = Activity::Waiting;
+            self.scheduler.feeder(self.feeder, self.now);
+            self.act();
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.verdicts.values().any(|verdict| *verdict == End::Failed)
+    }
+
+    fn consume(&mut self) {
+        let before = self.consumed.len();
+        match self.script.order {
+            Order::Completion => self.consumed.extend(self.verdicts.keys()),
+            Order::Input => {
+                while self.verdicts.contains_key(&self.head) {
+                    self.consumed.insert(self.head);
+                    self.head += 1;
+                }
+            }
+        }
+        let activity = match self.consumed.len() > before {
+            true => Activity::Working,
+            false => Activity::Waiting,
+        };
+        if activity != self.consumer {
+            self.consumer = activity;
+            self.scheduler.consumer(activity, self.now);
+            self.act();
+        }
+    }
+
+    /// Whether every item that is wanted has its verdict.
+    fn is_complete(&self) -> bool {
+        let first_failed = self.verdicts.iter().find(|(_, it)| **it == End::Failed);
+        match (self.script.order, first_failed) {
+            (Order::Completion, Some(_)) => true,
+            (Order::Input, Some((&first, _))) => {
+                (0..first).all(|index| self.verdicts.contains_key(&index))
+            }
+            (_, None) => self.has_ended && self.verdicts.len() as u64 == self.pulled,
+        }
+    }
+
+    fn end(&mut self) {
+        self.is_over = true;
+        self.scheduler.abort();
+        self.act();
+    }
+
+    fn has_everyone_left(&self) -> bool {
+        self.producers.iter().all(|doing| matches!(doing, Doing::Left | Doing::Stuck))
+    }
+
+    fn step(&mut self, producer: ProducerId) {
+        match std::mem::replace(&mut self.producers[producer], Doing::Asks) {
+            Doing::Asks | Doing::Waits(_) => self.ask(producer),
+            Doing::Prepares(lease, _) => self.prepared(producer, lease),
+            Doing::Works(lease, _) => self.worked(producer, lease),
+            Doing::WorksUntracked(index, _) => self.worked_untracked(producer, index),
+            Doing::Stuck | Doing::Left => unreachable!("it does nothing any more"),
+        }
+        self.act();
+    }
+
+    fn ask(&mut self, producer: ProducerId) {
+        let readiness = match self.has_state[producer] {
+            true => Readiness::Ready,
+            false => Readiness::NeedsInit,
+        };
+        let bound = self.scheduler.bound;
+        self.untracked.retain(|&index| index < bound);
+        let is_careful = self.is_over
+            || self.scheduler.is_suspect(producer)
+            || !self.scheduler.may_take_new(producer)
+            || self.scheduler.has_waiting_items()
+            || self.untracked.is_empty();
+        if is_careful {
+            match self.scheduler.lease(producer, readiness, self.now) {
+                Next::Work(lease) => return self.take(producer, lease, readiness),
+                Next::Leave => return self.producers[producer] = Doing::Left,
+                Next::Wait => self.producers[producer] = Doing::Waits(None),
+                Next::WaitUntil(time) => self.producers[producer] = Doing::Waits(Some(time)),
+            }
+        }
+        if self.untracked.is_empty() || !self.scheduler.may_take_new(producer) {
+            return;
+        }
+        let index = self.untracked.pop_front().expect("there is one");
+        if self.scheduler.is_suspect(producer) || readiness == Readiness::NeedsInit {
+            let lease = self.scheduler.track(index, producer, readiness, self.now);
+            return self.take(producer, lease, readiness);
+        }
+        self.scheduler.stop_waiting(producer, self.now);
+        match self.call(&[index]) {
+            Some(time) => self.producers[producer] = Doing::WorksUntracked(index, time),
+            None => self.producers[producer] = Doing::Stuck,
+        }
+    }
+
+    fn take(&mut self, producer: ProducerId, lease: Lease, readiness: Readiness) {
+        for index in &lease.items {
+            let retried = self.retried.get(index).copied().unwrap_or(0);
+            assert_eq!(lease.attempt, retried + 1, "only retries are attempts, at {index}");
+            assert!(self.scheduler.bound > *index, "{index} was given up");
+        }
+        if readiness == Readiness::NeedsInit {
+            self.producers[producer] = Doing::Prepares(lease, self.now.after(MS));
+        } else {
+            self.work(producer, lease);
+        }
+    }
+
+    fn prepared(&mut self, producer: ProducerId, lease: Lease) {
+        if self.script.flaws[producer] == Flaw::NoSecondInit {
+            self.scheduler.release(lease.id, self.now);
+            if self.scheduler.producer_lost(producer, self.now).is_err() {
+                self.end();
+            }
+            self.producers[producer] = Doing::Asks;
+            return;
+        }
+        self.has_state[producer] = true;
+        match self.scheduler.begin(lease.id, self.now) {
+            Begin::Work => self.work(producer, lease),
+            Begin::Stale => self.scheduler.release(lease.id, self.now),
+        }
+    }
+
+    fn work(&mut self, producer: ProducerId, lease: Lease) {
+        self.producers[producer] = match self.call(&lease.items) {
+            Some(time) => Doing::Works(lease, time),
+            None => Doing::Stuck,
+        };
+    }
+
+    /// When a call returns that begins now, if it does.
+    fn call(&mut self, items: &[u64]) -> Option<RunTime> {
+        let mut time = MS + self.random(3) as u32 * MS / 2;
+        let may_be_stuck = self.may_be_stuck();
+        for &index in items {
+            let number = self.calls.entry(index).or_default();
+            *number += 1;
+            let is_first = *number == 1;
+            match self.script.items[index as usize] {
+                Fault::Slow(times) if is_first => time += times * MS,
+                Fault::Stuck if is_first && may_be_stuck => return None,
+                _ => {}
+            }
+        }
+        Some(self.now.after(time))
+    }
+
+    /// A hook may be stuck if something gets the run past it: a timeout, or a copy that succeeds.
+    fn may_be_stuck(&self) -> bool {
+        let others = self.producers.iter().filter(|it| !matches!(it, Doing::Stuck | Doing::Left));
+        let copies_succeed = self.script.flaws.iter().all(|flaw| *flaw == Flaw::None)
+            && !self.script.items.iter().any(|it| matches!(it, Fault::Fails(_) | Fault::Panics(_)));
+        let is_passed =
+            self.script.item_timeout.is_some() || self.script.speculates && copies_succeed;
+        is_passed && others.count() > 1
+    }
+
+    fn outcome(&self, producer: ProducerId, index: u64, attempt: u32) -> Outcome {
+        let fails = match self.script.items[index as usize] {
+            Fault::Fails(attempts) | Fault::Panics(attempts) => attempt <= attempts,
+            _ => false,
+        };
+        match fails || self.script.flaws[producer] == Flaw::Broken {
+            true => Outcome::Failed,
+            false => Outcome::Succeeded,
+        }
+    }
+
+    fn panics(&self, index: u64, attempt: u32) -> bool {
+        matches!(self.script.items[index as usize], Fault::Panics(most) if attempt <= most)
+    }
+
+    fn worked(&mut self, producer: ProducerId, Lease { id, items, attempt }: Lease) {
+        if items.iter().any(|&index| self.panics(index, attempt)) {
+            self.has_state[producer] = false;
+        }
+        let outcomes: Vec<_> =
+            items.iter().map(|&index| self.outcome(producer, index, attempt)).collect();
+        let is_short =
+            matches!(self.script.flaws[producer], Flaw::Memory(most) if items.len() > most);
+        let fails = is_short || outcomes.contains(&Outcome::Failed);
+        if self.script.batch.is_some() && items.len() > 1 && fails {
+            let is_kept = self.script.keeps_inputs || is_short;
+            let inputs = if is_kept { Inputs::Kept } else { self.inputs() };
+            let memory = if is_short { Memory::Short } else { Memory::Sufficient };
+            match self.scheduler.fail_together(id, inputs, memory, self.now) {
+                Together::Split(_) => {}
+                Together::Failed(items) => self.failed(producer, &items),
+            }
+            return;
+        }
+        let standings = self.scheduler.finish(id, &outcomes, self.now);
+        for ((index, outcome), standing) in items.into_iter().zip(outcomes).zip(standings) {
+            match (outcome, standing) {
+                (Outcome::Succeeded, Standing::Counts) => self.succeed(producer, index),
+                (Outcome::Failed, Standing::Counts) => self.failed(producer, &[index]),
+                _ => {}
+            }
+        }
+    }
+
+    fn worked_untracked(&mut self, producer: ProducerId, index: u64) {
+        self.has_state[producer] = !self.panics(index, 1);
+        match self.outcome(producer, index, 1) {
+            Outcome::Succeeded if self.scheduler.bound > index => self.succeed(producer, index),
+            Outcome::Succeeded => {}
+            Outcome::Failed => {
+                self.scheduler.adopt(index, producer);
+                self.failed(producer, &[index]);
+            }
+        }
+    }
+
+    fn inputs(&self) -> Inputs {
+        if self.script.has_copies() { Inputs::Copied } else { Inputs::Gone }
+    }
+
+    fn succeed(&mut self, producer: ProducerId, index: u64) {
+        self.succeeded.insert(index, producer);
+        self.settle(index, End::Ok);
+    }
+
+    fn settle(&mut self, index: u64, verdict: End) {
+        let before = self.verdicts.insert(index, verdict);
+        assert_eq!(before, None, "item {index} has one end: {self:#?}");
+    }
+
+    fn failed(&mut self, producer: ProducerId, items: &[u64]) {
+        if items.is_empty() {
+            return;
+        }
+        self.failed_on.extend(items.iter().map(|&index| (index, producer)));
+        for index in items {
+            assert!(!self.verdicts.contains_key(index), "{index} has its end already");
+        }
+        let failure = Failure { verdict: Verdict::Retry, inputs: self.inputs() };
+        match self.scheduler.decide(items, failure, self.now) {
+            Decision::Retry(_) => {
+                items.iter().for_each(|&index| *self.retried.entry(index).or_default() += 1);
+            }
+            Decision::Skip => {
+                items.iter().for_each(|&index| self.settle(index, End::Skipped));
+            }
+            Decision::Fail => self.settle(items[0], End::Failed),
+            Decision::Discard => {}
+        }
+    }
+
+    /// Does what the scheduler asks for.
+    fn act(&mut self) {
+        while let Some(event) = self.scheduler.poll_event() {
+            match event {
+                Event::Wake(producer) => {
+                    self.wakes += 1;
+                    if let Doing::Waits(_) = self.producers[producer] {
+                        self.producers[producer] = Doing::Asks;
+                    }
+                }
+                Event::Expired(expired) => self.failed(expired.producer, &expired.items),
+                Event::Quarantined(producer) => {
+                    let succeeded = |index: &u64| self.succeeded.contains_key(index);
+                    let mut failed = self.failed_on.iter().filter(|(_, it)| *it == producer);
+                    // The success that shows it is the one that is being settled.
+                    let is_shown = failed.any(|(index, _)| succeeded(index) || self.is_at(*index));
+                    assert!(is_shown, "{producer} is quarantined without evidence");
+                    self.quarantined.push(producer);
+                }
+                Event::TooFewProducers { .. } | Event::RunTimedOut => {
+                    if !self.is_over {
+                        self.end();
+                    }
+                }
+                Event::Revoke(_) | Event::Abandon(_) => {}
+            }
+        }
+    }
+
+    /// Whether a lease for the item has just ended.
+    fn is_at(&self, index: u64) -> bool {
+        self.scheduler.items.get(index).is_none()
+    }
+
+    fn check(&self) {
+        let health = &self.scheduler.health;
+        let producers = 0..self.producers.len();
+        let available: Vec<_> = producers.filter(|&it| health.is_available(it)).collect();
+        assert!(health.live() > 0 || self.is_over, "the last producer is lost");
+        if let [last] = available[..] {
+            assert!(self.scheduler.may_take_new(last), "the last producer is suspended");
+        }
+    }
+}
+
+fn faults() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        10 => Just(Fault::None),
+        3 => (1..4_u32).prop_map(Fault::Fails),
+        1 => (1..4_u32).prop_map(Fault::Panics),
+        2 => (1..100_u32).prop_map(Fault::Slow),
+        1 => Just(Fault::Stuck),
+    ]
+}
+
+fn flaws() -> impl Strategy<Value = Flaw> {
+    prop_oneof![
+        6 => Just(Flaw::None),
+        1 => Just(Flaw::Broken),
+        1 => (1..5_usize).prop_map(Flaw::Memory),
+        1 => Just(Flaw::NoSecondInit),
+    ]
+}
+
+fn batches() -> impl Strategy<Value = Batch> {
+    (1..6_usize, 0..3).prop_map(|(most, kind)| match kind {
+        0 => Batch::of(most),
+        1 => Batch::up_to(most),
+        _ => Batch::of(most).within(2 * MS),
+    })
+}
+
+prop_compose! {
+    fn scripts()(
+        items in proptest::collection::vec(faults(), 0..50),
+        flaws in proptest::collection::vec(flaws(), 1..5),
+        order in prop_oneof![Just(Order::Input), Just(Order::Completion)],
+        window in 6..30_usize,
+        batch in proptest::option::of(batches()),
+        retries in 0..3_u32,
+        quarantine_after in proptest::option::of(1..4_usize),
+        speculates in any::<bool>(),
+        item_timeout in proptest::option::of((30..60_u32).prop_map(|ms| ms * MS)),
+        on_error in prop_oneof![2 => Just(OnError::Skip), 1 => Just(OnError::Stop)],
+        keeps_inputs in any::<bool>(),
+        seed in any::<u64>(),
+    ) -> Script {
+        Script {
+            items, flaws, order, window, batch, retries, quarantine_after, speculates,
+            item_timeout, on_error, keeps_inputs, seed,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(5_000))]
+
+    /// Nothing waits for ever, no item has two ends, and only retries count as attempts: in all of these.
+    #[test]
+    fn every_item_has_one_verdict(script in scripts()) {
+        let simulation = Simulation::new(script.clone()).play();
+        let first_failed =
+            simulation.verdicts.iter().find(|(_, verdict)| **verdict == End::Failed);
+        let was_cut_short = simulation.scheduler.live_producers() == 0
+            || script.flaws.contains(&Flaw::NoSecondInit);
+        match first_failed {
+            None if !was_cut_short => {
+                prop_assert_eq!(simulation.verdicts.len(), script.items.len());
+            }
+            Some((&first, _)) if !was_cut_short && script.order == Order::Input => {
+                let before = simulation.verdicts.range(..first);
+                prop_assert_eq!(before.count() as u64, first, "those before it have their ends");
+                prop_assert_eq!(script.on_error, OnError::Stop);
+            }
+            _ => {}
+        }
+        prop_assert!(script.on_error == OnError::Stop || first_failed.is_none());
+    }
+
+    /// What the devices lack memory for is split, and no item is to blame for it.
+    #[test]
+    fn out_of_memory_costs_no_item(
+        script in scripts(),
+        memory in proptest::collection::vec(1..6_usize, 1..4),
+    ) {
+        let items = vec![Fault::None; script.items.len()];
+        let flaws = memory.into_iter().map(Flaw::Memory).collect();
+        let script = Script { items, flaws, item_timeout: None, ..script };
+        let simulation = Simulation::new(script.clone()).play();
+        prop_assert_eq!(simulation.succeeded.len(), script.items.len());
+        prop_assert!(simulation.quarantined.is_empty());
+    }
+
+    /// Good items come through broken producers as long as there are good ones.
+    #[test]
+    fn a_broken_producer_costs_no_item(script in scripts(), broken in 0..4_usize) {
+        let items = vec![Fault::None; script.items.len()];
+        let mut flaws = vec![Flaw::None; script.flaws.len() + 1];
+        let broken = broken % flaws.len();
+        flaws[broken] = Flaw::Broken;
+        let quarantine_after = script.quarantine_after.or(Some(2));
+        let script = Script { items, flaws, quarantine_after, keeps_inputs: false, ..script };
+        let simulation = Simulation::new(script.clone()).play();
+        prop_assert_eq!(simulation.succeeded.len(), script.items.len());
+        prop_assert!(simulation.quarantined.iter().all(|&it| it == broken));
+    }
+
+    /// An item that fails as often as it is tried has as many attempts as were asked for.
+    #[test]
+    fn attempts_are_those_that_were_asked_for(script in scripts()) {
+        let items: Vec<_> = script.items.iter().map(|fault| match fault {
+            Fault::Fails(attempts) => Fault::Fails(*attempts),
+            _ => Fault::None,
+        }).collect();
+        let flaws = vec![Flaw::None; script.flaws.len()];
+        let (batch, item_timeout, speculates) = (None, None, false);
+        let on_error = OnError::Skip;
+        let quarantine_after = None;
+        let script = Script {
+            items, flaws, batch, item_timeout, speculates, on_error, quarantine_after, ..script
+        };
+        let simulation = Simulation::new(script.clone()).play();
+        for (index, fault) in (0..).zip(&script.items) {
+            let Fault::Fails(attempts) = *fault else { continue };
+            let is_ok = simulation.verdicts[&index] == End::Ok;
+            prop_assert_eq!(is_ok, attempts <= script.retries);
+            prop_assert_eq!(simulation.calls[&index], attempts.min(script.retries) + 1);
+        }
+    }
+}

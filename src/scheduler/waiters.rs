@@ -1,0 +1,97 @@
+//! The producers that have nothing to do, and until when.
+
+use super::lease::ProducerId;
+use super::time::RunTime;
+
+/// Which producers wait for a lease.
+///
+/// A producer that was woken counts as woken until it asks again, so that one item wakes one producer.
+#[derive(Debug)]
+pub(super) struct Waiters {
+    states: Vec<State>,
+    waiting: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Busy,
+    Waiting {
+        /// When it asks again by itself.
+        until: Option<RunTime>,
+        takes: Takes,
+    },
+    Woken,
+}
+
+/// Which items a producer takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Takes {
+    All,
+    /// None that is new: it is suspended.
+    TriedBefore,
+}
+
+impl Waiters {
+    pub(super) fn new(producers: usize) -> Self {
+        Waiters { states: vec![State::Busy; producers], waiting: 0 }
+    }
+
+    /// The producer waits from now on, and asks again at `until` by itself.
+    pub(super) fn add(&mut self, producer: ProducerId, until: Option<RunTime>, takes: Takes) {
+        self.remove(producer);
+        self.states[producer] = State::Waiting { until, takes };
+        self.waiting += 1;
+    }
+
+    /// The producer neither waits nor is about to ask.
+    pub(super) fn remove(&mut self, producer: ProducerId) {
+        if let State::Waiting { .. } = self.states[producer] {
+            self.waiting -= 1;
+        }
+        self.states[producer] = State::Busy;
+    }
+
+    /// The producer has to ask again. Whether it was waiting.
+    pub(super) fn wake(&mut self, producer: ProducerId) -> bool {
+        let State::Waiting { .. } = self.states[producer] else { return false };
+        self.states[producer] = State::Woken;
+        self.waiting -= 1;
+        true
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// The producers that wait, in the order of their places.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = ProducerId> {
+        self.those(|state| matches!(state, State::Waiting { .. }))
+    }
+
+    /// Those of them that take such items.
+    pub(super) fn taking(&self, which: Takes) -> impl Iterator<Item = ProducerId> {
+        self.those(move |state| matches!(state, State::Waiting { takes, .. } if *takes == which))
+    }
+
+    /// The producers that were woken and have not asked yet.
+    pub(super) fn woken(&self) -> impl Iterator<Item = ProducerId> {
+        self.those(|state| *state == State::Woken)
+    }
+
+    /// The producers that ask again by themselves, at `time` or before.
+    pub(super) fn waiting_until(&self, time: RunTime) -> impl Iterator<Item = ProducerId> {
+        self.those(move |state| {
+            matches!(state, State::Waiting { until: Some(until), .. } if *until <= time)
+        })
+    }
+
+    /// The producers that do not ask again unless they are woken.
+    pub(super) fn without_time(&self) -> impl Iterator<Item = ProducerId> {
+        self.those(|state| matches!(state, State::Waiting { until: None, .. }))
+    }
+
+    fn those(&self, is: impl Fn(&State) -> bool) -> impl Iterator<Item = ProducerId> {
+        let states = self.states.iter().enumerate();
+        states.filter(move |(_, state)| is(state)).map(|(producer, _)| producer)
+    }
+}
