@@ -58,7 +58,6 @@ use crossbeam_utils::CachePadded;
 use super::event_count::EventCount;
 use super::outbox::{Outbox, Outcome, Results, outbox};
 use super::outlet::Outlet;
-use super::placement::Placement;
 use super::post::Post;
 use super::queue::{Receiver, queue};
 use super::shares::Shares;
@@ -136,7 +135,6 @@ pub(crate) struct Exchange<I, T> {
     /// the window is narrow.
     retrying: CachePadded<AtomicUsize>,
     pub(crate) timesheet: Timesheet,
-    pub(super) placement: Placement,
     pub(crate) yielding: Yielding,
     flags: CachePadded<Flags>,
     hints: CachePadded<Hints>,
@@ -298,7 +296,6 @@ impl<I, T> Exchange<I, T> {
             }),
             retrying: CachePadded::new(AtomicUsize::new(0)),
             timesheet: Timesheet::new(producers),
-            placement: Placement::new(producers, now()),
             yielding: Yielding::new(now()),
             flags: CachePadded::default(),
             hints: CachePadded::default(),

@@ -71,12 +71,6 @@ impl Yielding {
         made_good_at == 0 || made_good_at <= self.nanos(now + PARTS * ALLOWANCE)
     }
 
-    /// Whether time was lost lately, as far as is known: other programs want the CPUs.
-    pub(crate) fn has_lost_time(&self, now: Instant) -> bool {
-        let made_good_at = self.shared.made_good_at.load(Ordering::Relaxed);
-        made_good_at != 0 && made_good_at > self.nanos(now)
-    }
-
     /// A thread that gave way `since` then is back `now`.
     #[inline]
     pub(crate) fn is_back(&self, since: Instant, now: Instant) {
@@ -228,15 +222,6 @@ mod tests {
         assert!(thread.gives_way(4 * MS, NONE));
         assert!(thread.gives_way(4 * MS, NONE), "so much may be lost");
         assert!(!thread.gives_way(4 * MS, NONE));
-    }
-
-    #[test]
-    fn who_has_lost_time_is_not_alone_until_it_is_made_good() {
-        let mut thread = Thread::new();
-        assert!(!thread.yielding.has_lost_time(thread.now));
-        thread.is_away(4 * MS, NONE);
-        assert!(thread.yielding.has_lost_time(thread.now + 4 * MS * (PARTS - 1)));
-        assert!(!thread.yielding.has_lost_time(thread.now + 4 * MS * PARTS));
     }
 
     #[test]

@@ -240,7 +240,6 @@ impl<I, T> Exchange<I, T> {
     }
 
     fn look_for(&self, want: Want, since: Instant) -> bool {
-        self.placement.note_feeder(since);
         let is_there = || self.has(want) || self.is_halted();
         self.look_before_sleep(since, |look, now| {
             is_there() || (look == 0 && keep_looking(KEEPS_LOOKING, now, is_there))
@@ -248,7 +247,6 @@ impl<I, T> Exchange<I, T> {
     }
 
     fn sleep_for(&self, want: Want) {
-        self.placement.rest_feeder();
         let mut credits = lock(&self.credits);
         while !credits.has(want) && !credits.halted {
             credits.awaited = Some(want);

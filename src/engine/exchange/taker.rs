@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use super::trials::{Standing, Suspension};
 use super::{Exchange, Gathered, LOOKS_BEFORE_SLEEP, Lane};
 use crate::engine::outbox::{Outbox, Outcome};
-use crate::engine::placement::Stay;
 use crate::engine::timesheet::{Lack, ProducerTime, Waits};
 use crate::policy::{Retry, Trial, Turn};
 use crate::sync::atomic::Ordering;
@@ -40,7 +39,6 @@ pub(crate) struct Taker<'a, I, T> {
     /// from `watched_from` on.
     seen: Vec<u64>,
     watched_from: usize,
-    stay: Stay,
     /// What is known of the item that was given out last; `None` where it is tried for the first time.
     trial: Option<Box<Trial>>,
     /// It may not be free to take what is new.
@@ -66,7 +64,6 @@ impl<'a, I, T> Taker<'a, I, T> {
             looked_at: None,
             seen: vec![u64::MAX; WATCHED.min(exchange.producers())],
             watched_from: 0,
-            stay: Stay::new(),
             trial: None,
             is_careful: false,
             came,
@@ -210,7 +207,6 @@ impl<'a, I, T> Taker<'a, I, T> {
             // What it has taken is for others to take, and what it has delivered for the collector.
             self.exchange.idle.notify();
             self.flush();
-            self.rest();
         }
         let since = now();
         let answer = self.exchange.wait_for_standing(self.lane);
@@ -282,7 +278,6 @@ impl<'a, I, T> Taker<'a, I, T> {
             if let Some(item) = self.steal_from_idle_lane(now) {
                 return Some(item);
             }
-            self.keep_apart(now);
             self.adapt_take(now);
             match self.take(looks >= LOOKS_BEFORE_SLEEP) {
                 Taken::Item(item) => {
@@ -290,7 +285,6 @@ impl<'a, I, T> Taker<'a, I, T> {
                     return Some(item);
                 }
                 Taken::Nothing => {
-                    self.note_company(now);
                     lack = Lack::Items;
                     if self.exchange.yielding.give_way(now) {
                         (looks, gave_way_at) = (looks + 1, Some(now));
@@ -330,25 +324,6 @@ impl<'a, I, T> Taker<'a, I, T> {
         self.looked_at = Some(now);
         self.watch_next();
         None
-    }
-
-    /// Moves to a CPU without a producer, if it has shared one for long.
-    pub(super) fn keep_apart(&mut self, now: Instant) {
-        self.exchange.placement.keep_producer_apart(self.lane, &mut self.stay, now);
-    }
-
-    /// It has nothing to do.
-    fn note_company(&mut self, now: Instant) {
-        if self.exchange.yielding.has_lost_time(now) {
-            self.stay.was_beside_others();
-        }
-    }
-
-    /// It is about to sleep, or leaves.
-    pub(super) fn rest(&mut self) {
-        self.note_company(now());
-        self.stay.was_asleep();
-        self.exchange.placement.rest(self.lane);
     }
 
     /// Goes round all lanes: with very many producers only some are looked at each time.
@@ -399,7 +374,6 @@ impl<'a, I, T> Taker<'a, I, T> {
         if let Some(lent) = self.help_another() {
             return Taken::Item(self.help(lent));
         }
-        self.rest();
         let has_news = || {
             exchange.is_aborted()
                 || lock(&exchange.intake).items.len() > 0
@@ -467,7 +441,6 @@ impl<'a, I, T> Taker<'a, I, T> {
 /// Says how long it was there, and how long with nothing to do.
 impl<I, T> Drop for Taker<'_, I, T> {
     fn drop(&mut self) {
-        self.rest();
         let (items, present) = (self.outbox.delivered(), now() - self.came);
         let time = ProducerTime { came: None, items, failed: 0, present, waited: self.waited };
         self.exchange.timesheet.producer_left(self.lane, time);
