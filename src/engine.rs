@@ -44,7 +44,6 @@ pub(crate) mod timesheet;
 pub(crate) mod weights;
 pub(crate) mod window;
 mod witness;
-mod yielding;
 
 #[cfg(all(test, shuttle))]
 mod model;

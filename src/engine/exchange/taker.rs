@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::trials::{Standing, Suspension};
-use super::{Exchange, Gathered, LOOKS_BEFORE_SLEEP, Lane};
+use super::{Exchange, Gathered, Lane, spin_until};
 use crate::engine::outbox::{Outbox, Outcome};
 use crate::engine::timesheet::{Lack, ProducerTime, Waits};
 use crate::policy::{Retry, Trial, Turn};
@@ -260,18 +260,13 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 
     fn look_for_item(&mut self) -> Option<(u64, I)> {
-        // At the start of a run it is the consumer that everybody waits for: no time to look around.
-        let mut looks = if self.own().progress() == 0 { LOOKS_BEFORE_SLEEP } else { 0 };
-        let (mut since, mut lack, mut gave_way_at) = (None, Lack::Items, None);
+        let (mut since, mut lack) = (None, Lack::Items);
         loop {
             // The clock is read once each time round: that what came last was found with the next look is
             // near enough.
             let now = now();
             self.waited.add(lack, now - *since.get_or_insert(now));
             since = Some(now);
-            if let Some(then) = gave_way_at.take() {
-                self.exchange.yielding.is_back(then, now);
-            }
             if let Some(item) = self.take_retry() {
                 return Some(item);
             }
@@ -279,20 +274,12 @@ impl<'a, I, T> Taker<'a, I, T> {
                 return Some(item);
             }
             self.adapt_take(now);
-            match self.take(looks >= LOOKS_BEFORE_SLEEP) {
+            match self.take(now) {
                 Taken::Item(item) => {
                     self.own().advance();
                     return Some(item);
                 }
-                Taken::Nothing => {
-                    lack = Lack::Items;
-                    if self.exchange.yielding.give_way(now) {
-                        (looks, gave_way_at) = (looks + 1, Some(now));
-                    } else {
-                        looks = LOOKS_BEFORE_SLEEP;
-                    }
-                }
-                Taken::Slept(lacked) => (looks, lack) = (0, lacked),
+                Taken::Waited(lacked) => lack = lacked,
                 Taken::InLane(victim) => {
                     if let Some(item) = self.steal(victim) {
                         return Some(item);
@@ -352,7 +339,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 
     /// Takes items from the intake, the first for the caller and the rest into the inbox.
-    fn take(&mut self, sleep: bool) -> Taken<I> {
+    fn take(&mut self, since: Instant) -> Taken<I> {
         let exchange = self.exchange;
         if exchange.is_aborted() {
             return Taken::Over;
@@ -368,17 +355,17 @@ impl<'a, I, T> Taker<'a, I, T> {
         }
         exchange.run_dry();
         self.flush();
-        if !sleep {
-            return Taken::Nothing;
-        }
-        if let Some(lent) = self.help_another() {
-            return Taken::Item(self.help(lent));
-        }
         let has_news = || {
             exchange.is_aborted()
                 || lock(&exchange.intake).items.len() > 0
                 || exchange.lane_with_items(self.lane).is_some()
         };
+        if spin_until(since, has_news) {
+            return Taken::Waited(self.lack(Turn::Nothing));
+        }
+        if let Some(lent) = self.help_another() {
+            return Taken::Item(self.help(lent));
+        }
         let turn = self.turn();
         let race = self.race_turn();
         let lack = self.lack(turn);
@@ -391,7 +378,7 @@ impl<'a, I, T> Taker<'a, I, T> {
             }
             Turn::Nothing => exchange.idle.wait_unless(is_ready),
         }
-        Taken::Slept(lack)
+        Taken::Waited(lack)
     }
 
     /// What is missing, where there is nothing to do but that, later.
@@ -454,10 +441,8 @@ pub(super) fn largest_take<I>() -> usize {
 
 enum Taken<I> {
     Item((u64, I)),
-    /// Nothing was there, and the caller asked not to sleep.
-    Nothing,
     /// Nothing was there; that may have changed.
-    Slept(Lack),
+    Waited(Lack),
     /// This lane has items.
     InLane(usize),
     Over,
