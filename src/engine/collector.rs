@@ -27,10 +27,6 @@ pub(crate) struct Collector<T> {
     /// Where `consumed` stood when the window was last looked at, with what nobody has worked on since, and when
     /// that was.
     measured: (u64, Instant),
-    /// The same for whether it is too large.
-    looked: (u64, Instant),
-    /// By how much the window is too large: so many credits are kept as they come back.
-    surplus: usize,
     /// Producers ran dry for want of credits during the last wait, which began with nothing held
     /// back for order.
     starved: bool,
@@ -38,9 +34,6 @@ pub(crate) struct Collector<T> {
     came: Instant,
     time: CollectorTime,
 }
-
-/// A window that is full for so long shows how large it has to be.
-const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
 /// The weights of items, where those are weighed.
 #[derive(Debug)]
@@ -71,8 +64,6 @@ impl<T> Collector<T> {
             quarter: window.quarter(),
             scales: exchange.weights().zip(exchange.most_weight()).map(Scales::new),
             measured: (0, now),
-            looked: (0, now),
-            surplus: 0,
             starved: false,
             pace: Pace::new(now),
             came: now,
@@ -110,12 +101,8 @@ impl<T> Collector<T> {
 
     fn give_back<I>(&mut self, exchange: &Exchange<I, T>, more: usize) {
         let weight = self.scales.as_mut().map_or(0, |scales| std::mem::take(&mut scales.owed));
-        let kept = self.surplus.min(self.owed);
-        self.surplus -= kept;
-        if kept > 0 {
-            self.window.shrink(kept);
-            self.quarter = self.window.quarter();
-        }
+        let kept = self.window.keep(self.owed);
+        self.quarter = self.window.quarter();
         exchange.give_back(std::mem::take(&mut self.owed) - kept + more, weight);
     }
 
@@ -231,27 +218,17 @@ impl<T> Collector<T> {
     /// After a wait, with the window full or not. It is too large if it is full of slow items that nobody works on
     /// yet; results that wait for one slow item say nothing of the others.
     fn note_pace(&mut self, now: Instant, is_full: bool) {
-        if !self.window.may_shrink() {
-            return;
-        }
-        let (consumed, since) = self.looked;
         let held_back = self.outlet.seen().sum::<u64>().saturating_sub(self.consumed);
-        if !is_full || held_back > self.window.size() as u64 / 2 {
-            self.looked = (self.consumed, now);
-        } else if now - since >= LOOKS_EVERY {
-            self.looked = (self.consumed, now);
-            self.surplus = self.window.surplus(self.consumed - consumed, now - since);
-        }
+        let only_producers_lag = is_full && held_back <= self.window.size() as u64 / 2;
+        self.window.look(self.consumed, only_producers_lag, now);
     }
 
     /// By how many items the window grows, at the pace since it last did.
     fn growth(&mut self) -> usize {
-        self.surplus = 0;
         let now = now();
         let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));
         let more = self.window.grow(self.consumed - consumed, now - since);
         self.quarter = self.window.quarter();
-        self.looked = (self.consumed, now);
         more
     }
 
