@@ -9,14 +9,17 @@ use std::time::Duration;
 use gangline::BoxError;
 
 use crate::contest::{median, once};
+use crate::gangs::Gang;
 use crate::machine::cores;
 use crate::options::Options;
-use crate::report::{Report, Table, number};
+use crate::report::{Promise, Report, Table, number};
 use crate::subject::{Kind, Subject};
-use crate::subjects;
+use crate::subjects::{self, Channels};
 use crate::work::{Amount, Work};
 
 const LOOPS_PER_CORE: usize = 2;
+/// What the loops may cost a run, as times what they cost channels.
+const MOST_SLOWER: f64 = 1.5;
 const FEWEST_ITEMS: u64 = 1_000;
 
 pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
@@ -26,6 +29,7 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     let work = options.effort.work(amount.time);
     let mut subjects = subjects::all(options)?;
     subjects.retain(|subject| takes_part(subject.kind()));
+    subjects.push(Box::new(Channels::of_64(options.threads)));
     eprintln!("beside {loops} busy loops: {} subjects", subjects.len());
     let alone = rounds(options, &mut subjects, work);
     let running = (0..loops).map(|_| BusyLoop::start()).collect::<Result<Vec<_>, _>>()?;
@@ -37,16 +41,40 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
         format!("beside {loops} loops"),
         "times as slow".to_owned(),
     ]);
+    let mut slowdowns = Vec::new();
     for (subject, (alone, beside)) in subjects.iter().zip(alone.into_iter().zip(beside)) {
         let slower = format!("{:.1} ×", beside / alone);
         table.row([subject.kind().name().to_owned(), number(alone), number(beside), slower]);
+        slowdowns.push((subject.kind(), beside / alone));
     }
+    check(options, &slowdowns, report);
     report.table(&table);
     report.paragraph(&format!(
         "With {LOOPS_PER_CORE} loops for each core, a thread that is always at work has one part in {} of it.",
         LOOPS_PER_CORE + 1
     ));
     Ok(())
+}
+
+/// Each window beside channels that hold about as many items.
+fn check(options: &Options, slowdowns: &[(Kind, f64)], report: &mut Report) {
+    // It is about two cores.
+    if options.threads != 2 {
+        return;
+    }
+    let of = |wanted| slowdowns.iter().find(|(kind, _)| *kind == wanted).map(|(_, slower)| slower);
+    for (gangs, peer) in [(Gang::DEFAULTS, Kind::Channels), (Gang::NARROW, Kind::ChannelsOf64)] {
+        for gang in gangs {
+            if let (Some(own), Some(other)) = (of(Kind::Gangline(gang)), of(peer)) {
+                let what = format!(
+                    "beside busy loops, times as slow as alone: {} against {}",
+                    gang.name(),
+                    peer.name()
+                );
+                report.promise(Promise::at_most_times(what, MOST_SLOWER, own / other));
+            }
+        }
+    }
 }
 
 /// The plain loop, for what a share is, and peers that take any iterator. Bare threads never sleep, and would be busy

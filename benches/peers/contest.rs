@@ -41,6 +41,11 @@ impl Heats {
         self.times[subject].iter().copied().fold(f64::INFINITY, f64::min)
     }
 
+    /// The middle one of a subject's times.
+    pub fn median(&self, subject: usize) -> f64 {
+        median(self.times[subject].clone())
+    }
+
     /// How many times as fast a subject is as another: the median of what it was in each round.
     pub fn ratio(&self, subject: usize, peer: usize) -> f64 {
         let rounds = self.times[subject].iter().zip(&self.times[peer]);

@@ -144,7 +144,7 @@ fn pen(kind: Kind) -> Pen {
         Kind::ParCollect => (ORANGE, 2, Dot::Hollow),
         Kind::Orx => (GREEN, 2, Dot::Filled),
         Kind::Pariter => (PURPLE, 2, Dot::Filled),
-        Kind::Channels => (SKY, 2, Dot::Filled),
+        Kind::Channels | Kind::ChannelsOf64 => (SKY, 2, Dot::Filled),
         Kind::Bare => (GREEN, 2, Dot::Hollow),
         Kind::BareOne => (SKY, 2, Dot::Hollow),
         Kind::Easycore => (GREY, 2, Dot::Filled),

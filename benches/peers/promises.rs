@@ -2,29 +2,31 @@
 
 use crate::gangs::Gang;
 use crate::options::Options;
-use crate::report::{Promise, Report, Verdict};
+use crate::report::{Promise, Report, Verdict, number};
 use crate::subject::Kind;
 use crate::throughput::Throughput;
 use crate::work::Amount;
 
-/// So many times as fast as a peer.
+/// So many times as fast as the fastest of some peers.
 struct Bound {
     gangs: [Gang; 2],
     amount: Amount,
-    peer: Kind,
+    peers: &'static [Kind],
     promised: f64,
-    aim: Option<f64>,
 }
 
-const BOUNDS: [Bound; 8] = [
-    bound(Gang::DEFAULTS, Amount::NONE, Kind::ParBridge, 3.0, Some(8.0)),
-    bound(Gang::DEFAULTS, Amount::NONE, Kind::Pariter, 8.0, Some(30.0)),
-    bound(Gang::DEFAULTS, Amount::NS_60, Kind::PlainLoop, 1.2, Some(1.6)),
-    bound(Gang::DEFAULTS, Amount::US_1, Kind::PlainLoop, 1.85, None),
-    bound(Gang::DEFAULTS, Amount::US_10, Kind::PlainLoop, 1.9, None),
-    bound(Gang::DEFAULTS, Amount::US_100, Kind::PlainLoop, 1.9, None),
-    bound(Gang::NARROW, Amount::NONE, Kind::ParBridge, 1.3, Some(2.0)),
-    bound(Gang::NARROW, Amount::US_1, Kind::PlainLoop, 1.75, None),
+/// Nanoseconds for an item without work.
+const MOST_OVERHEAD: f64 = 60.0;
+
+/// Peers that promise less: no order, or no bound on memory.
+const RAYON: &[Kind] = &[Kind::ParBridge, Kind::ParCollect];
+
+const BOUNDS: [Bound; 5] = [
+    bound(Gang::DEFAULTS, Amount::NONE, &[Kind::Pariter], 3.0),
+    bound(Gang::DEFAULTS, Amount::NS_60, &[Kind::PlainLoop], 1.2),
+    bound(Gang::DEFAULTS, Amount::US_1, RAYON, 0.93),
+    bound(Gang::DEFAULTS, Amount::US_10, RAYON, 0.93),
+    bound(Gang::NARROW, Amount::US_1, &[Kind::PlainLoop], 1.4),
 ];
 
 pub fn check(options: &Options, throughput: &Throughput, report: &mut Report) {
@@ -32,36 +34,48 @@ pub fn check(options: &Options, throughput: &Throughput, report: &mut Report) {
     if options.threads != 2 {
         return;
     }
-    for bound in &BOUNDS {
-        for gang in bound.gangs {
-            if let Some(promise) = bound.verdict(gang, throughput) {
-                report.promise(promise);
-            }
-        }
-    }
+    let overheads = Gang::DEFAULTS.into_iter().map(|gang| overhead(gang, throughput));
+    let ratios = BOUNDS.iter().flat_map(|bound| bound.verdicts(throughput));
+    overheads.chain(ratios).flatten().for_each(|promise| report.promise(promise));
 }
 
-const fn bound(
-    gangs: [Gang; 2],
-    amount: Amount,
-    peer: Kind,
-    promised: f64,
-    aim: Option<f64>,
-) -> Bound {
-    Bound { gangs, amount, peer, promised, aim }
+const fn bound(gangs: [Gang; 2], amount: Amount, peers: &'static [Kind], promised: f64) -> Bound {
+    Bound { gangs, amount, peers, promised }
+}
+
+/// `None` where items without work were not measured.
+fn overhead(gang: Gang, throughput: &Throughput) -> Option<Promise> {
+    let measured = throughput.of(Kind::Gangline(gang), Amount::NONE)?;
+    Some(Promise {
+        what: format!("work {}: {}", Amount::NONE.name, gang.name()),
+        promised: format!("at most {} ns", number(MOST_OVERHEAD)),
+        aim: None,
+        measured: format!("{} ns", number(measured)),
+        verdict: Verdict::of(measured <= MOST_OVERHEAD),
+    })
 }
 
 impl Bound {
-    /// `None` where its row was not measured.
+    fn verdicts(&self, throughput: &Throughput) -> [Option<Promise>; 2] {
+        self.gangs.map(|gang| self.verdict(gang, throughput))
+    }
+
+    /// `None` where its row was not measured. The least of the rounds of both sides, since other programs only
+    /// ever make a round longer.
     fn verdict(&self, gang: Gang, throughput: &Throughput) -> Option<Promise> {
-        let measured = throughput.ratio(Kind::Gangline(gang), self.peer, self.amount)?;
-        let (name, peer) = (gang.name(), self.peer.name());
-        let what = format!("work {}: {name} against {peer}", self.amount.name);
-        let aim = self.aim.map(|aim| format!("{aim} ×"));
-        let mut promise = Promise { aim, ..Promise::at_least_times(what, self.promised, measured) };
+        let own = throughput.of(Kind::Gangline(gang), self.amount)?;
+        let peers = self.peers.iter().filter_map(|&peer| throughput.of(peer, self.amount));
+        let measured = peers.reduce(f64::min)? / own;
+        let what = format!("work {}: {} against {}", self.amount.name, gang.name(), self.names());
+        let mut promise = Promise::at_least_times(what, self.promised, measured);
         if promise.verdict == Verdict::Missed && throughput.is_disturbed(self.amount) {
             promise.verdict = Verdict::NotJudged;
         }
         Some(promise)
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<_> = self.peers.iter().map(|peer| peer.name()).collect();
+        names.join(" and ")
     }
 }

@@ -17,6 +17,7 @@ use crate::gangs::Gang;
 use crate::options::Options;
 use crate::subject::{Kind, Subject};
 
+pub use channels::Channels;
 pub use easycore::Easycore;
 pub use gangline::Gangline;
 pub use plain_loop::PlainLoop;
@@ -32,7 +33,7 @@ pub fn all(options: &Options) -> Result<Vec<Box<dyn Subject>>, BoxError> {
         Box::new(rayon::ParCollect::new(threads)?),
         Box::new(orx::Orx { threads }),
         Box::new(pariter::Pariter { threads }),
-        Box::new(channels::Channels { threads }),
+        Box::new(Channels::of_256(threads)),
         Box::new(bare::Bare { producers: threads, kind: Kind::Bare }),
         Box::new(bare::Bare { producers: 1, kind: Kind::BareOne }),
     ];

@@ -26,6 +26,11 @@ impl Throughput {
         Some(self.heats(amount)?.least(self.column(kind)?))
     }
 
+    /// The median of the rounds.
+    pub fn median(&self, kind: Kind, amount: Amount) -> Option<f64> {
+        Some(self.heats(amount)?.median(self.column(kind)?))
+    }
+
     /// How many times as fast as a peer, in the same round.
     pub fn ratio(&self, kind: Kind, peer: Kind, amount: Amount) -> Option<f64> {
         Some(self.heats(amount)?.ratio(self.column(kind)?, self.column(peer)?))
@@ -86,8 +91,8 @@ fn contest(options: &Options, subjects: &mut [Box<dyn Subject>]) -> Throughput {
 
 fn explain(throughput: &Throughput, report: &mut Report) {
     report.paragraph(
-        "Nanoseconds per item, by the work on it: the least of the rounds. In brackets: how many times \
-         as fast as the plain loop, and as rayon's `par_bridge`, in the same round; the median of the \
+        "Nanoseconds per item, by the work on it: the least of the rounds, and after the tilde \
+         their median. In brackets: how many times as fast as the plain loop, and as rayon's `par_bridge`, in the same round; the median of the \
          rounds.",
     );
     if !throughput.kinds.contains(&Kind::Easycore) {
@@ -123,8 +128,10 @@ fn table(throughput: &Throughput, amounts: &[Amount]) -> Table {
 
 fn cell(throughput: &Throughput, kind: Kind, amount: Amount) -> String {
     let ratio = |peer| throughput.ratio(kind, peer, amount).map_or("-".to_owned(), brief);
-    let time = throughput.of(kind, amount).map_or("-".to_owned(), number);
-    format!("{time} ({} / {})", ratio(Kind::PlainLoop), ratio(Kind::ParBridge))
+    let time = |time: Option<f64>| time.map_or("-".to_owned(), number);
+    let (least, median) = (throughput.of(kind, amount), throughput.median(kind, amount));
+    let (least, median) = (time(least), time(median));
+    format!("{least} ~ {median} ({} / {})", ratio(Kind::PlainLoop), ratio(Kind::ParBridge))
 }
 
 fn brief(ratio: f64) -> String {

@@ -6,7 +6,6 @@ use super::exchange::{Exchange, News, Patience};
 use super::outbox::Outcome;
 use super::outlet::Outlet;
 use super::pace::{MANY, Pace};
-use super::placement::Stay;
 use super::timesheet::CollectorTime;
 use super::weights::Weights;
 use super::window::Window;
@@ -28,22 +27,13 @@ pub(crate) struct Collector<T> {
     /// Where `consumed` stood when the window was last looked at, with what nobody has worked on since, and when
     /// that was.
     measured: (u64, Instant),
-    /// The same for whether it is too large.
-    looked: (u64, Instant),
-    /// By how much the window is too large: so many credits are kept as they come back.
-    surplus: usize,
     /// Producers ran dry for want of credits during the last wait, which began with nothing held
     /// back for order.
     starved: bool,
     pace: Pace,
-    /// `None` on a thread that is not to be moved.
-    stay: Option<Stay>,
     came: Instant,
     time: CollectorTime,
 }
-
-/// A window that is full for so long shows how large it has to be.
-const LOOKS_EVERY: Duration = Duration::from_millis(50);
 
 /// The weights of items, where those are weighed.
 #[derive(Debug)]
@@ -74,19 +64,11 @@ impl<T> Collector<T> {
             quarter: window.quarter(),
             scales: exchange.weights().zip(exchange.most_weight()).map(Scales::new),
             measured: (0, now),
-            looked: (0, now),
-            surplus: 0,
             starved: false,
             pace: Pace::new(now),
-            stay: Some(Stay::new()),
             came: now,
             time: CollectorTime::default(),
         }
-    }
-
-    /// On a thread that is the caller's, and so not to be moved.
-    pub(crate) fn on_callers_thread(self) -> Self {
-        Collector { stay: None, ..self }
     }
 
     /// The next result, when it is here.
@@ -119,12 +101,8 @@ impl<T> Collector<T> {
 
     fn give_back<I>(&mut self, exchange: &Exchange<I, T>, more: usize) {
         let weight = self.scales.as_mut().map_or(0, |scales| std::mem::take(&mut scales.owed));
-        let kept = self.surplus.min(self.owed);
-        self.surplus -= kept;
-        if kept > 0 {
-            self.window.shrink(kept);
-            self.quarter = self.window.quarter();
-        }
+        let kept = self.window.keep(self.owed);
+        self.quarter = self.window.quarter();
         exchange.give_back(std::mem::take(&mut self.owed) - kept + more, weight);
     }
 
@@ -172,7 +150,6 @@ impl<T> Collector<T> {
         let news = exchange.wait(&mut self.outlet, since, total, patience, due);
         let now = self.note_wait(exchange, since, head);
         self.note_dryness(exchange);
-        self.keep_apart(exchange, now);
         self.note_pace(now, exchange.is_starving());
         news
     }
@@ -222,16 +199,6 @@ impl<T> Collector<T> {
         self.time.heads.news()
     }
 
-    /// Moves to another CPU, if it has shared the feeder's for long.
-    fn keep_apart<I>(&mut self, exchange: &Exchange<I, T>, now: Instant) {
-        let Some(stay) = &mut self.stay else { return };
-        if exchange.yielding.has_lost_time(now) {
-            stay.was_beside_others();
-        } else {
-            exchange.placement.keep_collector_apart(stay, now);
-        }
-    }
-
     /// How long it has waited in all.
     pub(crate) fn waited(&self) -> Duration {
         self.time.waited + self.time.stalled
@@ -251,27 +218,17 @@ impl<T> Collector<T> {
     /// After a wait, with the window full or not. It is too large if it is full of slow items that nobody works on
     /// yet; results that wait for one slow item say nothing of the others.
     fn note_pace(&mut self, now: Instant, is_full: bool) {
-        if !self.window.may_shrink() {
-            return;
-        }
-        let (consumed, since) = self.looked;
         let held_back = self.outlet.seen().sum::<u64>().saturating_sub(self.consumed);
-        if !is_full || held_back > self.window.size() as u64 / 2 {
-            self.looked = (self.consumed, now);
-        } else if now - since >= LOOKS_EVERY {
-            self.looked = (self.consumed, now);
-            self.surplus = self.window.surplus(self.consumed - consumed, now - since);
-        }
+        let only_producers_lag = is_full && held_back <= self.window.size() as u64 / 2;
+        self.window.look(self.consumed, only_producers_lag, now);
     }
 
     /// By how many items the window grows, at the pace since it last did.
     fn growth(&mut self) -> usize {
-        self.surplus = 0;
         let now = now();
         let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));
         let more = self.window.grow(self.consumed - consumed, now - since);
         self.quarter = self.window.quarter();
-        self.looked = (self.consumed, now);
         more
     }
 
@@ -304,20 +261,5 @@ fn patience<T>(pace: &mut Pace, quarter: usize) -> impl FnOnce(&Outlet<T>) -> Pa
         } else {
             Patience::None
         }
-    }
-}
-
-#[cfg(test)]
-#[cfg(all(target_os = "linux", not(shuttle)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_collector_looks_where_it_is_when_it_has_waited() {
-        let exchange = Exchange::<(), ()>::new(1, 4, None, None);
-        let mut collector = Collector::new(&exchange, Order::Input, Window::fixed(4), now());
-        exchange.abort();
-        assert!(matches!(collector.wait(&exchange, None, None), News::Aborted));
-        assert!(collector.stay.is_some_and(|stay| stay.has_looked()));
     }
 }

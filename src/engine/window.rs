@@ -1,6 +1,6 @@
 //! How many items may be given out and not yet consumed: decisions without threads or clocks.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The default window never grows beyond this many items: 8,192 items of 8 MiB would be 64 GiB.
 const MOST: usize = 8_192;
@@ -9,6 +9,8 @@ const MOST: usize = 8_192;
 const AHEAD: Duration = Duration::from_millis(2);
 /// It shrinks to so many times what it would grow to: items that are fast and slow in turns do not have it do both.
 const SLACK: usize = 4;
+/// A window that is full for so long shows how large it has to be.
+const LOOKS_EVERY: Duration = Duration::from_millis(50);
 /// How many times as large it becomes each time. Doubling took a run of 10,000 quick items a fifth longer.
 const GROWTH: usize = 4;
 /// Batches of the default window for each producer, where a batch may be one item: one in work, one
@@ -25,18 +27,22 @@ pub(crate) struct Window {
     /// What it began with, and what it may grow to: `size` itself for a window that the user gave.
     least: usize,
     most: usize,
+    /// When it was last seen to say nothing of its size, or judged, and how many items were consumed by then.
+    looked: Option<(u64, Instant)>,
+    /// By how much it is too large: so many credits are kept as they come back.
+    surplus: usize,
 }
 
 impl Window {
     /// Exactly `size` items.
     pub(crate) fn fixed(size: usize) -> Self {
-        Window { size, least: size, most: size }
+        Window { size, least: size, most: size, looked: None, surplus: 0 }
     }
 
     /// Enough for `producers` that take up to `batch` items at once, growing while items are fast.
     pub(crate) fn growing(producers: usize, batch: usize) -> Self {
         let size = batch.saturating_mul(PER_PRODUCER * producers);
-        Window { size, least: size, most: size.max(MOST) }
+        Window { most: size.max(MOST), ..Window::fixed(size) }
     }
 
     /// The same, with several batches' worth to choose from.
@@ -60,10 +66,6 @@ impl Window {
         self.size < self.most
     }
 
-    pub(crate) fn may_shrink(&self) -> bool {
-        self.size > self.least
-    }
-
     /// By how many items the window grows, when producers ran dry for want of credits while the
     /// consumer had nothing to do: four times as many, up to the items that the run gets through in the time
     /// that it may be ahead, judged by the `items` consumed in the last `elapsed`.
@@ -73,19 +75,28 @@ impl Window {
         let most = ahead(items, elapsed).min(self.most);
         let target = self.size.saturating_mul(GROWTH).min(most).max(self.size);
         let more = target - self.size;
-        self.size = target;
+        (self.size, self.looked, self.surplus) = (target, None, 0);
         more
     }
 
-    /// By how many items it is larger than slow items need, which it has grown for quick ones before: judged
-    /// by the `items` consumed in the last `elapsed`, in which it was full and only producers held the run up.
-    pub(crate) fn surplus(&self, items: u64, elapsed: Duration) -> usize {
-        let enough = ahead(items, elapsed).saturating_mul(SLACK).max(self.least);
-        self.size.saturating_sub(enough)
+    /// Looks whether it is larger than slow items need, which it has grown for quick ones before. `is_full`: only
+    /// producers hold the run up.
+    pub(crate) fn look(&mut self, consumed: u64, is_full: bool, now: Instant) {
+        let (before, since) = *self.looked.get_or_insert((consumed, now));
+        if !is_full {
+            self.looked = Some((consumed, now));
+        } else if now - since >= LOOKS_EVERY {
+            self.looked = Some((consumed, now));
+            let enough = ahead(consumed - before, now - since).saturating_mul(SLACK);
+            self.surplus = self.size.saturating_sub(enough.max(self.least));
+        }
     }
 
-    pub(crate) fn shrink(&mut self, items: usize) {
-        self.size = self.size.saturating_sub(items).max(self.least);
+    /// Of so many credits that come back, those that are kept: it shrinks by them.
+    pub(crate) fn keep(&mut self, credits: usize) -> usize {
+        let kept = self.surplus.min(credits);
+        (self.size, self.surplus) = (self.size - kept, self.surplus - kept);
+        kept
     }
 }
 
@@ -146,13 +157,27 @@ mod tests {
             window.grow(100_000, Duration::from_millis(10));
         }
         assert_eq!(window.size(), 8_192);
-        assert_eq!(window.surplus(100_000, Duration::from_millis(10)), 0);
+        let start = Instant::now();
+        let ms = |ms| start + Duration::from_millis(ms);
+        window.look(0, true, start);
+        window.look(1_000_000, true, ms(100));
+        assert_eq!(window.keep(10), 0, "items are quick");
         // Items of 1 ms on two producers: four in 2 ms.
-        assert_eq!(window.surplus(200, Duration::from_millis(100)), 8_192 - 16);
-        assert_eq!(window.surplus(0, Duration::from_secs(1)), 8_192 - 6);
-        window.shrink(8_186);
-        assert_eq!((window.size(), window.may_grow()), (6, true));
-        assert_eq!(Window::fixed(100).surplus(0, Duration::from_secs(1)), 0);
+        window.look(1_000_200, true, ms(200));
+        assert_eq!((window.keep(10_000), window.size()), (8_192 - 16, 16));
+        window.look(1_000_200, false, ms(300));
+        window.look(1_000_200, true, ms(349));
+        assert_eq!(window.keep(10), 0, "it was not full for long");
+        window.look(1_000_200, true, ms(350));
+        assert_eq!((window.keep(10), window.size(), window.may_grow()), (10, 6, true));
+    }
+
+    #[test]
+    fn a_window_that_the_user_gave_never_shrinks() {
+        let (mut window, start) = (Window::fixed(100), Instant::now());
+        window.look(0, true, start);
+        window.look(0, true, start + Duration::from_secs(1));
+        assert_eq!((window.keep(100), window.size()), (0, 100));
     }
 
     #[test]

@@ -9,26 +9,38 @@ use crossbeam_channel::{Receiver, bounded};
 use crate::subject::{Kind, Outcome, Subject};
 use crate::work::Work;
 
-/// Enough that nobody waits for long, and little enough that nobody would call it unbounded.
-const CAPACITY: usize = 256;
-
 pub struct Channels {
-    pub threads: usize,
+    threads: usize,
+    /// Of each of the two channels.
+    capacity: usize,
+    kind: Kind,
+}
+
+impl Channels {
+    /// Enough that no thread waits for long, and still a bound.
+    pub fn of_256(threads: usize) -> Self {
+        Self { threads, capacity: 256, kind: Kind::Channels }
+    }
+
+    /// Beside a window of 64.
+    pub fn of_64(threads: usize) -> Self {
+        Self { threads, capacity: 64, kind: Kind::ChannelsOf64 }
+    }
 }
 
 impl Subject for Channels {
     fn kind(&self) -> Kind {
-        Kind::Channels
+        self.kind
     }
 
     fn run(&mut self, items: u64, work: Work) -> Outcome {
-        Outcome::of(|| sum(self.threads, items, work))
+        Outcome::of(|| sum(self.threads, self.capacity, items, work))
     }
 }
 
-fn sum(threads: usize, items: u64, work: Work) -> u64 {
-    let (give, take) = bounded(CAPACITY);
-    let (deliver, collect) = bounded(CAPACITY);
+fn sum(threads: usize, capacity: usize, items: u64, work: Work) -> u64 {
+    let (give, take) = bounded(capacity);
+    let (deliver, collect) = bounded(capacity);
     thread::scope(|scope| {
         scope.spawn(move || {
             (0..items).for_each(|x| give.send((x, x)).expect("a producer is left"));
