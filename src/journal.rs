@@ -19,6 +19,8 @@ mod past;
 mod scan;
 mod spans;
 
+#[cfg(any(test, fuzzing))]
+mod any_bytes;
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]
@@ -33,6 +35,8 @@ mod processes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+#[cfg(fuzzing)]
+pub use self::any_bytes::read_any_bytes;
 pub use self::error::JournalError;
 pub use self::file::Repair;
 pub(crate) use self::file::{JournalFile, check_note};
@@ -41,8 +45,6 @@ pub use self::fingerprint::{Difference, KeyKind};
 pub(crate) use self::key::{Key, Outcome, Record};
 pub(crate) use self::names::Names;
 pub(crate) use self::past::{Past, Plan};
-#[doc(hidden)]
-pub use self::scan::read_any_bytes;
 
 /// A file that remembers which items a run is done with, so that a later run need not do them again.
 ///

@@ -287,9 +287,6 @@ mod batch;
 mod batches;
 mod cancel;
 mod cfg;
-#[cfg(all(feature = "cli", target_os = "linux"))]
-#[doc(hidden)]
-pub mod cli;
 mod closures;
 #[cfg(feature = "rayon")]
 mod cpu_threads;
@@ -331,7 +328,7 @@ pub use crate::device::{Device, DeviceError, Devices, GpuHolder, GpuList, GpuLoc
 pub use crate::error::{BoxError, Error, Hook, OutputCount, PanicMessage, Result, Site};
 pub use crate::event::{Destination, Event, Observer, Origin, ProducerTotals, Totals};
 pub use crate::failure::Failure;
-#[doc(hidden)]
+#[cfg(fuzzing)]
 pub use crate::journal::read_any_bytes as read_any_journal;
 pub use crate::journal::{Difference, Journal, JournalError, KeyKind, Repair};
 pub use crate::limits::TimeLimit;

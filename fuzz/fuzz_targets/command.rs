@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gangline::cli::fill_any_command(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gangline_cli::fill_any_command(bytes));

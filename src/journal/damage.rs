@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
+use super::any_bytes::read_any_bytes;
 use super::disk::{FakeDisk, any_bytes, line_ends, outcomes, resume, sample};
-use super::scan::read_any_bytes;
 use super::{Journal, JournalError, Outcome};
 
 /// What the first `commits` of the sample say.

@@ -1,0 +1,182 @@
+//! What `gangline run` costs beside other programs that start commands:
+//! `cargo bench -p gangline-cli --bench commands`
+//!
+//! Ratios are taken within a round, of which the median counts. GNU parallel is left out where it is not
+//! installed.
+#![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
+
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const GANGLINE: &str = env!("CARGO_BIN_EXE_gangline");
+
+/// How many jobs are started in a round.
+const JOBS: u32 = 1_000;
+const ROUNDS: usize = 7;
+
+/// How many inputs a warm worker gets in a round.
+const INPUTS: u32 = 10_000;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments: Vec<String> = std::env::args().collect();
+    if arguments.iter().any(|word| word == "--worker") {
+        return work();
+    }
+    // `cargo test --benches` only wants to know that it starts.
+    if !arguments.iter().any(|word| word == "--bench") {
+        return Ok(());
+    }
+    starting()?;
+    two_workers()?;
+    warm_worker()?;
+    memory()
+}
+
+/// Starting and reaping `true`, two at a time.
+fn starting() -> Result<(), Box<dyn std::error::Error>> {
+    let gangline = || format!("seq {JOBS} | {GANGLINE} run -j2 -- true");
+    let xargs = || format!("seq {JOBS} | xargs -P2 -n1 true");
+    let parallel = || format!("seq {} | parallel -j2 true", JOBS / 10);
+    let has_parallel = time("parallel --version").is_ok();
+    let (mut ours, mut to_xargs, mut to_parallel) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let own = time(&gangline())?.as_secs_f64() / f64::from(JOBS);
+        ours.push(own);
+        to_xargs.push(own / (time(&xargs())?.as_secs_f64() / f64::from(JOBS)));
+        if has_parallel {
+            to_parallel.push(own / (time(&parallel())?.as_secs_f64() / f64::from(JOBS / 10)));
+        }
+    }
+    println!("`true`, two at a time: {:.0} us a job", median(&mut ours) * 1e6);
+    println!("  of the time of xargs -P2 -n1: {:.2} (promised: 1.1)", median(&mut to_xargs));
+    match has_parallel {
+        true => {
+            println!(
+                "  of the time of GNU parallel: {:.3} (promised: 0.2)",
+                median(&mut to_parallel)
+            );
+        }
+        false => println!("  GNU parallel is not installed"),
+    }
+    Ok(())
+}
+
+fn two_workers() -> Result<(), Box<dyn std::error::Error>> {
+    let command = format!("{GANGLINE} run -j2 -- sh -c 'sleep 0.05' sh {{}} ::: 1 2 3 4 5 6");
+    let mut times: Vec<f64> = (0..ROUNDS)
+        .map(|_| time(&command).map(|time| time.as_secs_f64()))
+        .collect::<io::Result<_>>()?;
+    println!("6 jobs of 50 ms on 2 workers: {:.0} ms (promised: 300)", median(&mut times) * 1e3);
+    Ok(())
+}
+
+/// An input's way to a warm worker and back, beside a loop that writes a line and reads one.
+fn warm_worker() -> Result<(), Box<dyn std::error::Error>> {
+    let own = std::env::current_exe()?;
+    let command = format!("seq {INPUTS} | {GANGLINE} run -j1 --warm -- {} --worker", own.display());
+    let (mut ours, mut to_bare) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let time = time(&command)?.as_secs_f64() / f64::from(INPUTS);
+        ours.push(time);
+        to_bare.push(time / (converse(&own)?.as_secs_f64() / f64::from(INPUTS)));
+    }
+    println!("an input to a warm worker: {:.0} us", median(&mut ours) * 1e6);
+    println!("  of the time of a bare loop: {:.2}", median(&mut to_bare));
+    Ok(())
+}
+
+/// What a loop takes that writes a line to the worker and waits for its answer.
+fn converse(worker: &Path) -> io::Result<Duration> {
+    let start = Instant::now();
+    let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+    let mut child = Command::new(worker).arg("--worker").stdin(stdin).stdout(stdout).spawn()?;
+    let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
+    let mut answers = stdout.map(io::BufReader::new).into_iter().flat_map(BufRead::lines);
+    for item in 0..INPUTS {
+        if let Some(stdin) = &mut stdin {
+            stdin.write_all(format!("{{\"item\":{item},\"input\":\"{item}\"}}\n").as_bytes())?;
+        }
+        answers.next().transpose()?;
+    }
+    drop(stdin);
+    child.wait()?;
+    Ok(start.elapsed())
+}
+
+/// The peak of the process that has the jobs, for few inputs and for many, sent to warm workers.
+fn memory() -> Result<(), Box<dyn std::error::Error>> {
+    let (few, many) = (peak(10_000)?, peak(1_000_000)?);
+    println!("peak memory: {few} KiB for 10,000 inputs, {many} KiB for 1,000,000");
+    Ok(())
+}
+
+fn peak(inputs: u32) -> Result<u64, Box<dyn std::error::Error>> {
+    let mut list = tempfile::NamedTempFile::new()?;
+    for number in 0..inputs {
+        writeln!(list, "{number}")?;
+    }
+    let list = list.into_temp_path();
+    let own = std::env::current_exe()?;
+    // This process takes the place of the supervisor, so that the other one is its child.
+    let mut child = Command::new(GANGLINE)
+        .args(["--supervisor", &std::process::id().to_string(), "run", "-j2", "--warm", "--input"])
+        .arg(&list)
+        .arg("--")
+        .arg(own)
+        .arg("--worker")
+        .stdout(Stdio::null())
+        .spawn()?;
+    let status = format!("/proc/{}/status", child.id());
+    let mut peak = 0;
+    while child.try_wait()?.is_none() {
+        peak = fs::read_to_string(&status).ok().and_then(|text| high_water(&text)).unwrap_or(peak);
+        thread::sleep(Duration::from_millis(20));
+    }
+    match child.wait()?.success() {
+        true => Ok(peak),
+        false => Err("the run failed".into()),
+    }
+}
+
+fn high_water(status: &str) -> Option<u64> {
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// A warm worker that answers with what it was sent.
+fn work() -> Result<(), Box<dyn std::error::Error>> {
+    let mut stdout = io::stdout().lock();
+    for line in io::stdin().lock().lines() {
+        let message: serde_json::Value = serde_json::from_str(&line?)?;
+        let answer = match message.get("item") {
+            Some(item) => serde_json::json!({ "item": item, "output": message["input"] }),
+            None => serde_json::json!({ "gangline": 1 }),
+        };
+        writeln!(stdout, "{answer}")?;
+        stdout.flush()?;
+    }
+    Ok(())
+}
+
+fn time(script: &str) -> io::Result<Duration> {
+    let started = Instant::now();
+    let status = Command::new("sh")
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()?;
+    match status.success() {
+        true => Ok(started.elapsed()),
+        false => Err(io::Error::other(format!("`{script}` failed"))),
+    }
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,127 @@
+//! `gangline config`.
+
+use std::fmt::Write;
+
+use gangline::config::{Map, Source, Value, ValueKind};
+
+use super::args::ConfigArgs;
+use super::error::{CliError, Context};
+use super::exit;
+use gangline::BoxError;
+use gangline::CfgNode;
+
+/// The config node of a file as YAML, with a comment behind each value that says where it came from: of the
+/// files, those that it is based on among them, the environment, and what is set, the last that has it.
+pub(super) fn show(args: &ConfigArgs) -> Result<Vec<u8>, CliError> {
+    let mut node = CfgNode::load(&args.file).map_err(|error| refused("the file", error))?;
+    if let Some(prefix) = &args.env {
+        node = node.with_env(prefix).map_err(|error| refused("the environment", error))?;
+    }
+    for assignment in &args.set {
+        node.apply(assignment).map_err(|error| refused("--set", error))?;
+    }
+    let table = node.collect().map_err(|error| refused("the node", error))?;
+    let mut lines = Vec::new();
+    put_table(&table, 0, &mut lines);
+    Ok(aligned(&lines).into_bytes())
+}
+
+/// One line: the text, and what is behind it.
+struct Line {
+    text: String,
+    origin: Option<String>,
+}
+
+fn put_table(table: &Map<String, Value>, depth: usize, lines: &mut Vec<Line>) {
+    for (key, value) in table {
+        let begin = format!("{:indent$}{}:", "", key_text(key), indent = 2 * depth);
+        match &value.kind {
+            ValueKind::Table(inner) if !inner.is_empty() => {
+                lines.push(Line { text: begin, origin: None });
+                put_table(inner, depth + 1, lines);
+            }
+            _ => {
+                let text = format!("{begin} {}", flow(value));
+                lines.push(Line { text, origin: Some(origin(value)) });
+            }
+        }
+    }
+}
+
+fn origin(value: &Value) -> String {
+    match (value.origin(), &value.kind) {
+        (Some(origin), _) => origin.to_owned(),
+        // A list that was put together of others has none of its own.
+        (None, ValueKind::Array(values)) if !values.is_empty() => origin(&values[0]),
+        (None, _) => "set".into(),
+    }
+}
+
+/// A value on one line.
+fn flow(value: &Value) -> String {
+    match &value.kind {
+        ValueKind::Nil => "null".into(),
+        ValueKind::Boolean(truth) => truth.to_string(),
+        ValueKind::I64(number) => number.to_string(),
+        ValueKind::I128(number) => number.to_string(),
+        ValueKind::U64(number) => number.to_string(),
+        ValueKind::U128(number) => number.to_string(),
+        ValueKind::Float(number) if number.is_nan() => ".nan".into(),
+        ValueKind::Float(number) if number.is_infinite() => {
+            if *number > 0.0 {
+                ".inf".into()
+            } else {
+                "-.inf".into()
+            }
+        }
+        ValueKind::Float(number) => format!("{number:?}"),
+        ValueKind::String(text) => quoted(text),
+        ValueKind::Array(values) => {
+            format!("[{}]", values.iter().map(flow).collect::<Vec<_>>().join(", "))
+        }
+        ValueKind::Table(table) => {
+            let entries =
+                table.iter().map(|(key, value)| format!("{}: {}", key_text(key), flow(value)));
+            format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+fn key_text(key: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    match key.bytes().all(plain) && key.starts_with(|first: char| first.is_ascii_alphabetic()) {
+        true => key.to_owned(),
+        false => quoted(key),
+    }
+}
+
+/// In quotes, as JSON and YAML have it.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// With all comments below each other.
+fn aligned(lines: &[Line]) -> String {
+    let column = lines
+        .iter()
+        .filter(|line| line.origin.is_some())
+        .map(|line| line.text.chars().count())
+        .filter(|width| *width <= WIDEST)
+        .max()
+        .unwrap_or_default();
+    let mut text = String::new();
+    for line in lines {
+        let _ = match &line.origin {
+            Some(origin) => writeln!(text, "{:column$}  # {origin}", line.text),
+            None => writeln!(text, "{}", line.text),
+        };
+    }
+    text
+}
+
+/// A longer value does not push all comments out of sight.
+const WIDEST: usize = 60;
+
+fn refused(what: &str, error: impl Into<BoxError>) -> CliError {
+    CliError::new(exit::USAGE, Context::new(format!("{what} makes no configuration"), error))
+}

@@ -1,0 +1,63 @@
+//! What the program fails with, before or beside its jobs.
+
+use std::error::Error;
+use std::fmt;
+
+use gangline::BoxError;
+
+/// A failure, and what the program ends with because of it.
+#[derive(Debug)]
+pub(super) struct CliError {
+    pub(super) exit: u8,
+    source: BoxError,
+}
+
+impl CliError {
+    pub(super) fn new(exit: u8, source: impl Into<BoxError>) -> CliError {
+        CliError { exit, source: source.into() }
+    }
+}
+
+/// With all causes, on one line.
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.source.to_string();
+        let mut cause = self.source.source();
+        while let Some(error) = cause {
+            let reason = error.to_string();
+            // Some say their cause themselves.
+            if !text.ends_with(&reason) {
+                text = format!("{text}: {reason}");
+            }
+            cause = error.source();
+        }
+        f.write_str(&text)
+    }
+}
+
+impl Error for CliError {}
+
+/// A name for what could not be done, with the reason behind it.
+#[derive(Debug)]
+pub(super) struct Context {
+    pub(super) what: String,
+    pub(super) source: BoxError,
+}
+
+impl Context {
+    pub(super) fn new(what: impl Into<String>, source: impl Into<BoxError>) -> Context {
+        Context { what: what.into(), source: source.into() }
+    }
+}
+
+impl fmt::Display for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl Error for Context {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.source)
+    }
+}

@@ -1,0 +1,131 @@
+//! What became of a job.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use super::capture::Captured;
+use super::plain::Plain;
+use super::process::End;
+
+/// What the last attempt at a job came to.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) number: u64,
+    /// What the job is known by.
+    pub(super) key: String,
+    /// What was started, as it could be typed into a shell.
+    pub(super) command: String,
+    pub(super) attempts: u32,
+    pub(super) result: JobResult,
+    pub(super) started: SystemTime,
+    pub(super) took: Duration,
+    /// Taken by whoever writes them: an error that is kept must not keep them.
+    pub(super) printed: Mutex<Printed>,
+}
+
+/// What a job printed.
+#[derive(Debug, Default)]
+pub(super) struct Printed {
+    pub(super) stdout: Captured,
+    pub(super) stderr: Captured,
+    /// How many bytes came on standard output, kept or not.
+    pub(super) received: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum JobResult {
+    Ended(End),
+    NotStarted(io::Error),
+    /// What it printed could not be kept.
+    NotKept(io::Error),
+    /// What a warm worker said of its input.
+    Refused(String),
+    /// What a warm worker did instead of saying something.
+    WorkerFailed(String),
+}
+
+impl Outcome {
+    pub(super) fn take_printed(&self) -> Printed {
+        std::mem::take(&mut *self.printed.lock().expect("nothing panics with the lock held"))
+    }
+}
+
+impl JobResult {
+    pub(super) fn is_ok(&self) -> bool {
+        matches!(self, JobResult::Ended(End::Exited(0)))
+    }
+
+    /// Whether it may be the worker that is broken, and not the job.
+    pub(super) fn blames_worker(&self) -> bool {
+        matches!(self, JobResult::WorkerFailed(_))
+    }
+
+    /// As a shell has it, and `parallel` in its log: the exit status and the signal.
+    pub(super) fn codes(&self) -> (i32, i32) {
+        match self {
+            JobResult::Ended(End::Exited(code)) => (*code, 0),
+            JobResult::Ended(End::Signalled(signal)) => (0, *signal),
+            JobResult::Ended(End::TimedOut(_) | End::Halted | End::PrintedTooMuch(_)) => (-1, 15),
+            JobResult::NotStarted(error) if error.kind() == io::ErrorKind::NotFound => (127, 0),
+            JobResult::NotStarted(_) => (126, 0),
+            JobResult::NotKept(_) | JobResult::Refused(_) | JobResult::WorkerFailed(_) => (-1, 0),
+        }
+    }
+}
+
+impl fmt::Display for JobResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobResult::Ended(end) => end.fmt(f),
+            JobResult::NotStarted(error) => write!(f, "could not be started: {error}"),
+            JobResult::NotKept(error) => {
+                write!(f, "was ended: its output could not be kept: {error}")
+            }
+            JobResult::Refused(why) => write!(f, "failed: {}", Plain(why)),
+            JobResult::WorkerFailed(why) => write!(f, "failed with its worker, which {why}"),
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Exited(code) => write!(f, "exited with {code}"),
+            End::Signalled(signal) => match signal_hook::low_level::signal_name(*signal) {
+                Some(name) => write!(f, "was killed by {name}"),
+                None => write!(f, "was killed by signal {signal}"),
+            },
+            End::TimedOut(limit) => {
+                // To the millisecond: a multiple of a median has nanoseconds.
+                let limit = Duration::from_millis(limit.as_millis().try_into().unwrap_or(u64::MAX));
+                write!(f, "was ended: it took longer than {}", humantime::format_duration(limit))
+            }
+            End::PrintedTooMuch(most) => write!(f, "was ended: it printed more than {most} bytes"),
+            End::Halted => f.write_str("was ended with the run"),
+        }
+    }
+}
+
+/// A job that failed, as the library has it.
+#[derive(Debug, Clone)]
+pub(super) struct JobFailed(pub(super) Arc<Outcome>);
+
+/// The end of what it wrote to standard error, where there is something.
+const TAIL: usize = 400;
+
+impl fmt::Display for JobFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = &*self.0;
+        write!(f, "{} {}", outcome.command, outcome.result)?;
+        let tail =
+            outcome.printed.lock().map(|printed| printed.stderr.tail(TAIL)).unwrap_or_default();
+        match String::from_utf8_lossy(&tail).trim() {
+            "" => Ok(()),
+            text => write!(f, "; it ended with: {}", Plain(text)),
+        }
+    }
+}
+
+impl std::error::Error for JobFailed {}

@@ -1,0 +1,192 @@
+//! What is said to a warm worker, and what it says: lines of JSON.
+//!
+//! ```text
+//! gangline   {"gangline":1,"worker":0,"gpus":["0"]}             once, when it was started
+//! worker     {"gangline":1}                                    when it is ready
+//! gangline   {"item":7,"attempt":1,"input":"a.mrc"}            for each input, one at a time
+//! worker     {"item":7,"output":..}                            what came of it, any JSON
+//!            {"item":7,"error":"out of focus"}                  or why nothing did
+//! ```
+//!
+//! When there is no more its standard input ends, and it is to end too.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::plain::Plain;
+
+/// The only version there is.
+pub(super) const VERSION: u64 = 1;
+
+/// The first line.
+#[derive(Debug, Serialize)]
+pub(super) struct Hello<'a> {
+    pub(super) gangline: u64,
+    pub(super) worker: usize,
+    pub(super) gpus: &'a [String],
+}
+
+/// One input.
+#[derive(Debug, Serialize)]
+pub(super) struct Item {
+    pub(super) item: u64,
+    pub(super) attempt: u32,
+    pub(super) input: Value,
+}
+
+/// What a worker answers to an item.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Answer {
+    Output(Value),
+    Error(String),
+}
+
+/// A line that is not what the protocol has there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Violation {
+    NotJson(String),
+    Version(String),
+    OtherItem { found: String, expected: u64 },
+    NoAnswer(String),
+}
+
+#[derive(Deserialize)]
+struct Ready {
+    gangline: u64,
+}
+
+#[derive(Deserialize)]
+struct Reply {
+    item: u64,
+    // `null` is an output too.
+    #[serde(default, deserialize_with = "present")]
+    output: Option<Value>,
+    error: Option<String>,
+}
+
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+/// A message as a line.
+pub(super) fn line(message: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(message).expect("texts and numbers are JSON");
+    line.push(b'\n');
+    line
+}
+
+/// The input of an item: a text, or an object of the columns of a record. `None` for what is no Unicode.
+pub(super) fn input(fields: &[OsString], columns: &[OsString]) -> Option<Value> {
+    let text = |field: &OsString| field.to_str().map(str::to_owned);
+    if columns.is_empty() {
+        return fields.first().and_then(text).map(Value::String);
+    }
+    let object: Option<Map<String, Value>> = columns
+        .iter()
+        .zip(fields)
+        .map(|(name, field)| Some((text(name)?, Value::String(text(field)?))))
+        .collect();
+    object.map(Value::Object)
+}
+
+/// What a worker says when it is ready.
+pub(super) fn read_ready(line: &[u8]) -> Result<(), Violation> {
+    match serde_json::from_slice(line) {
+        Ok(Ready { gangline: VERSION }) => Ok(()),
+        Ok(Ready { .. }) => Err(Violation::Version(shown(line))),
+        Err(_) => Err(Violation::NotJson(shown(line))),
+    }
+}
+
+/// What a worker answers to the item with that number.
+pub(super) fn read_answer(line: &[u8], expected: u64) -> Result<Answer, Violation> {
+    let Reply { item, output, error } =
+        serde_json::from_slice(line).map_err(|_| Violation::NotJson(shown(line)))?;
+    match (item == expected, output, error) {
+        (false, ..) => Err(Violation::OtherItem { found: shown(line), expected }),
+        (true, Some(output), None) => Ok(Answer::Output(output)),
+        (true, None, Some(error)) => Ok(Answer::Error(error)),
+        (true, ..) => Err(Violation::NoAnswer(shown(line))),
+    }
+}
+
+/// What an output is printed as: a text as it is, all else as JSON, and `null` as nothing.
+pub(super) fn printed(output: &Value) -> Vec<u8> {
+    let mut text = match output {
+        Value::Null => return Vec::new(),
+        Value::String(text) => text.clone().into_bytes(),
+        other => other.to_string().into_bytes(),
+    };
+    text.push(b'\n');
+    text
+}
+
+const MOST_SHOWN: usize = 200;
+
+fn shown(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let mut text = Plain(text.trim_end()).to_string();
+    if text.len() > MOST_SHOWN {
+        text.truncate(text.floor_char_boundary(MOST_SHOWN));
+        text.push_str("...");
+    }
+    text
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Violation::NotJson(line) => write!(
+                f,
+                "printed what is no line of the protocol (its standard output is for that alone): {line}"
+            ),
+            Violation::Version(line) => {
+                write!(f, "speaks another version of the protocol than {VERSION}: {line}")
+            }
+            Violation::OtherItem { found, expected } => {
+                write!(f, "answered to another item than {expected}: {found}")
+            }
+            Violation::NoAnswer(line) => {
+                write!(f, "answered with neither an output nor an error, or with both: {line}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read() {
+        let answer = |line: &str| read_answer(line.as_bytes(), 7);
+        assert_eq!(answer(r#"{"item":7,"output":3}"#), Ok(Answer::Output(3.into())));
+        assert_eq!(answer(r#"{"item":7,"output":null,"x":1}"#), Ok(Answer::Output(Value::Null)));
+        assert_eq!(answer(r#"{"item":7,"error":"no"}"#), Ok(Answer::Error("no".into())));
+        assert!(matches!(answer(r#"{"item":8,"output":3}"#), Err(Violation::OtherItem { .. })));
+        assert!(matches!(answer(r#"{"item":7}"#), Err(Violation::NoAnswer(_))));
+        assert!(matches!(
+            answer(r#"{"item":7,"output":1,"error":"x"}"#),
+            Err(Violation::NoAnswer(_))
+        ));
+        assert!(matches!(answer("Loading model..."), Err(Violation::NotJson(_))));
+    }
+
+    #[test]
+    fn a_worker_of_another_version_is_not_ready() {
+        assert_eq!(read_ready(b"{\"gangline\":1}\n"), Ok(()));
+        assert!(matches!(read_ready(b"{\"gangline\":2}"), Err(Violation::Version(_))));
+        assert!(matches!(read_ready(b"{}"), Err(Violation::NotJson(_))));
+    }
+
+    #[test]
+    fn records_are_objects() {
+        let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
+        let record = input(&words(&["1", "x"]), &words(&["id", "name"]));
+        assert_eq!(record.unwrap().to_string(), r#"{"id":"1","name":"x"}"#);
+        assert_eq!(input(&words(&["a"]), &[]), Some("a".into()));
+    }
+}

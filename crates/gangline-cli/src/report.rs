@@ -1,0 +1,67 @@
+//! `--report`: files, by their endings.
+
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use super::error::{CliError, Context};
+use super::exit;
+use gangline::RunReport;
+
+/// Writes what the runs came to. Of several lanes each has a file of its own: `run.html`, `run-2.html`.
+pub(super) fn write_all(paths: &[impl AsRef<Path>], reports: &[RunReport]) -> Result<(), CliError> {
+    for path in paths.iter().map(AsRef::as_ref) {
+        for (lane, report) in reports.iter().enumerate() {
+            match lane {
+                0 => write(path, path, report)?,
+                lane => write(&numbered(path, lane + 1), path, report)?,
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a report can be written to a file of that name.
+pub(super) fn check(path: &Path) -> Result<(), CliError> {
+    match ending(path) {
+        "html" | "json" | "trace" | "txt" => Ok(()),
+        _ => Err(CliError::new(
+            exit::USAGE,
+            format!(
+                "the report {} needs a name that ends in .html, .json, .trace or .txt",
+                path.display()
+            ),
+        )),
+    }
+}
+
+fn write(path: &Path, named: &Path, report: &RunReport) -> Result<(), CliError> {
+    let text = match ending(named) {
+        "html" => report.to_html(),
+        "json" => report.to_json(),
+        "trace" => report.to_trace(),
+        _ => format!("{report}\n"),
+    };
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // As any file that is made: what others may do with it is the user's to say.
+    let mode = Permissions::from_mode(0o666);
+    let written = tempfile::Builder::new()
+        .permissions(mode)
+        .tempfile_in(directory.unwrap_or(Path::new(".")))
+        .and_then(|mut file| file.write_all(text.as_bytes()).map(|()| file))
+        .and_then(|file| file.persist(path).map_err(|error| error.error));
+    written.map(drop).map_err(|error| {
+        let what = format!("the report {} cannot be written", path.display());
+        CliError::new(exit::OUTPUT, Context::new(what, error))
+    })
+}
+
+fn ending(path: &Path) -> &str {
+    path.extension().and_then(|ending| ending.to_str()).unwrap_or_default()
+}
+
+fn numbered(path: &Path, number: usize) -> std::path::PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}-{number}.{}", ending(path)))
+}

@@ -1,0 +1,283 @@
+//! The words of a command, with marks for what differs from job to job.
+
+#[cfg(any(test, fuzzing))]
+pub(super) mod laws;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use super::mark::{GpuMark, Mark, Marks, Part, Unknown, parts};
+use super::path;
+
+/// A command, split into words before anything is put in: what takes the place of a mark is never looked at
+/// again, so it cannot add a word or a mark, whatever is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Template {
+    /// `NAME=VALUE` words before the program, as a shell has them.
+    variables: Vec<(OsString, Word)>,
+    /// The program first, which has no mark.
+    words: Vec<Word>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Word {
+    parts: Vec<Part>,
+    ids: Ids,
+}
+
+/// How several ids of GPUs stand in the place of one mark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ids {
+    /// Each as a word of its own, where the mark is a whole word; with a space between them elsewhere.
+    Words,
+    /// With this between them.
+    Joined(&'static str),
+}
+
+/// What takes the place of the marks in one attempt at one job.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Values<'a> {
+    /// What `{}` is, or the columns of a record.
+    pub(super) fields: &'a [OsString],
+    pub(super) number: u64,
+    pub(super) gpus: &'a [String],
+    pub(super) worker: usize,
+    pub(super) attempt: u32,
+}
+
+/// The words of one attempt, ready to be started.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Words {
+    pub(super) variables: Vec<(OsString, OsString)>,
+    pub(super) program: OsString,
+    pub(super) arguments: Vec<OsString>,
+}
+
+/// Why words are no command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum TemplateError {
+    /// There is no program among them.
+    Empty,
+    /// The program's name has a mark.
+    MarkedProgram(OsString),
+    Unknown(Unknown),
+    Nul(OsString),
+}
+
+impl Template {
+    /// Reads the words of a command in which `marks` may stand. Without a mark in any of them the input is
+    /// one more word at the end, if there is an input.
+    pub(super) fn new(words: &[OsString], marks: &Marks<'_>) -> Result<Template, TemplateError> {
+        let mut template = Template::without_input(words, marks)?;
+        if !template.has_marks() && marks.has_input() {
+            template.words.push(Word::of(Mark::Input));
+        }
+        Ok(template)
+    }
+
+    /// The same, but the input is nowhere unless a mark says so.
+    pub(super) fn without_input(
+        words: &[OsString],
+        marks: &Marks<'_>,
+    ) -> Result<Template, TemplateError> {
+        if let Some(word) = words.iter().find(|word| word.as_bytes().contains(&0)) {
+            return Err(TemplateError::Nul(word.clone()));
+        }
+        let assigned = words.iter().take_while(|word| variable(word).is_some()).count();
+        let (variables, words) = words.split_at(assigned);
+        let variables = variables.iter().filter_map(|word| variable(word));
+        let variables = variables
+            .map(|(name, value)| Ok((name.to_owned(), Word::new(value, marks, name)?)))
+            .collect::<Result<_, TemplateError>>()?;
+        let parsed: Result<Vec<Word>, TemplateError> =
+            words.iter().map(|word| Word::new(word, marks, word)).collect();
+        let parsed = parsed?;
+        match parsed.first() {
+            None => return Err(TemplateError::Empty),
+            Some(program) if program.parts.is_empty() => return Err(TemplateError::Empty),
+            Some(program) if program.has_marks() => {
+                return Err(TemplateError::MarkedProgram(words[0].clone()));
+            }
+            Some(_) => {}
+        }
+        Ok(Template { variables, words: parsed })
+    }
+
+    /// A script for `sh -c`, which gets the fields as its positional parameters.
+    pub(super) fn script(script: &OsStr, marks: &Marks<'_>) -> Result<Template, TemplateError> {
+        let text = |text: &str| Word { parts: vec![Part::Text(text.into())], ids: Ids::Words };
+        let script = Word::new(script, marks, OsStr::new("script"))?;
+        let words = vec![text("sh"), text("-c"), script, text("sh"), Word::of(Mark::Fields)];
+        Ok(Template { variables: Vec::new(), words })
+    }
+
+    /// Whether a mark stands for the GPUs of a slot.
+    pub(super) fn has_gpus(&self) -> bool {
+        self.marks().any(|mark| matches!(mark, Mark::Gpus))
+    }
+
+    /// Whether the words differ from job to job, and not only from slot to slot.
+    pub(super) fn differs_by_job(&self) -> bool {
+        self.marks().any(|mark| !matches!(mark, Mark::Gpus | Mark::Worker | Mark::Attempt))
+    }
+
+    /// The words with everything in its place.
+    pub(super) fn fill(&self, values: &Values<'_>) -> Words {
+        let variables = self.variables.iter();
+        let variables = variables.map(|(name, word)| (name.clone(), word.joined(values))).collect();
+        let mut words = self.words.iter().flat_map(|word| word.fill(values));
+        let program = words.next().unwrap_or_default();
+        Words { variables, program, arguments: words.collect() }
+    }
+
+    fn has_marks(&self) -> bool {
+        self.marks().next().is_some()
+    }
+
+    fn marks(&self) -> impl Iterator<Item = &Mark> {
+        let words = self.variables.iter().map(|(_, word)| word).chain(&self.words);
+        words.flat_map(|word| &word.parts).filter_map(Part::mark)
+    }
+}
+
+impl Word {
+    /// `near` says what the ids of GPUs are for: a variable of CUDA wants commas between them.
+    fn new(text: &OsStr, marks: &Marks<'_>, near: &OsStr) -> Result<Word, TemplateError> {
+        let parts = parts(text.as_bytes(), marks).map_err(TemplateError::Unknown)?;
+        let for_cuda = near == VISIBLE;
+        let ids = match marks.gpus {
+            GpuMark::Separated(separator) => Ids::Joined(separator),
+            _ if for_cuda => Ids::Joined(","),
+            _ => Ids::Words,
+        };
+        Ok(Word { parts, ids })
+    }
+
+    fn of(mark: Mark) -> Word {
+        Word { parts: vec![Part::Mark(mark)], ids: Ids::Words }
+    }
+
+    fn has_marks(&self) -> bool {
+        self.parts.iter().any(|part| part.mark().is_some())
+    }
+
+    /// One word, but for a mark that is a word of its own and stands for a list: a word for each.
+    fn fill(&self, values: &Values<'_>) -> Vec<OsString> {
+        match &*self.parts {
+            [Part::Mark(Mark::Gpus)] if self.ids == Ids::Words => {
+                values.gpus.iter().map(OsString::from).collect()
+            }
+            [Part::Mark(Mark::Fields)] => values.fields.to_vec(),
+            _ => vec![self.joined(values)],
+        }
+    }
+
+    fn joined(&self, values: &Values<'_>) -> OsString {
+        let between = match self.ids {
+            Ids::Words => " ",
+            Ids::Joined(separator) => separator,
+        };
+        let mut word = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => word.extend_from_slice(text),
+                // A script, or a word for `env`, may set the variable, which wants commas.
+                Part::Mark(Mark::Gpus) if self.ids == Ids::Words && sets_visible(&word) => {
+                    values.put(&Mark::Gpus, ",", &mut word);
+                }
+                Part::Mark(mark) => values.put(mark, between, &mut word),
+            }
+        }
+        OsString::from_vec(word)
+    }
+}
+
+impl Values<'_> {
+    fn put(&self, mark: &Mark, between: &str, word: &mut Vec<u8>) {
+        let input = self.fields.first().map_or(&b""[..], |field| field.as_bytes());
+        match mark {
+            Mark::Input | Mark::Fields => word.extend_from_slice(input),
+            Mark::WithoutExtension => word.extend_from_slice(path::without_extension(input)),
+            Mark::Base => word.extend_from_slice(path::base(input)),
+            Mark::Directory => word.extend_from_slice(path::directory(input)),
+            Mark::Stem => word.extend_from_slice(path::without_extension(path::base(input))),
+            Mark::Column(column) => word.extend_from_slice(self.fields[*column].as_bytes()),
+            Mark::Number => word.extend_from_slice(self.number.to_string().as_bytes()),
+            Mark::Gpus => word.extend_from_slice(self.gpus.join(between).as_bytes()),
+            Mark::Worker => word.extend_from_slice(self.worker.to_string().as_bytes()),
+            Mark::Attempt => word.extend_from_slice(self.attempt.to_string().as_bytes()),
+        }
+    }
+}
+
+impl Words {
+    /// Sets variables before its own.
+    pub(super) fn set_first(&mut self, variables: &[(&'static str, OsString)]) {
+        let variables = variables.iter().map(|(name, value)| (OsString::from(name), value.clone()));
+        self.variables.splice(..0, variables);
+    }
+
+    /// All of them, as they could be typed into a shell.
+    pub(super) fn quoted(&self) -> String {
+        let variables = self
+            .variables
+            .iter()
+            .map(|(name, value)| format!("{}={}", name.to_string_lossy(), quoted(value)));
+        let words = std::iter::once(&self.program).chain(&self.arguments).map(|word| quoted(word));
+        variables.chain(words).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A word as it could be typed into a shell, on one line and without control characters.
+pub(super) fn quoted(word: &OsStr) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(byte);
+    match word.to_str() {
+        Some(text) if !text.is_empty() && text.bytes().all(|byte| plain(&byte)) => text.to_owned(),
+        Some(text) if !text.chars().any(char::is_control) => {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+        _ => format!("$'{}'", word.as_bytes().escape_ascii().to_string().replace("\\\"", "\"")),
+    }
+}
+
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+
+/// Whether what follows these bytes is the value of the variable that shows GPUs.
+fn sets_visible(bytes: &[u8]) -> bool {
+    let bytes = bytes.strip_suffix(b"\"").or(bytes.strip_suffix(b"'")).unwrap_or(bytes);
+    bytes.strip_suffix(b"=").is_some_and(|name| name.ends_with(VISIBLE.as_bytes()))
+}
+
+/// The name and the value of a word that sets a variable.
+fn variable(word: &OsStr) -> Option<(&OsStr, &OsStr)> {
+    let bytes = word.as_bytes();
+    let (name, value) = bytes.split_at(bytes.iter().position(|byte| *byte == b'=')?);
+    let is_name = name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+        && name.first().is_some_and(|first| !first.is_ascii_digit());
+    is_name.then(|| (OsStr::from_bytes(name), OsStr::from_bytes(&value[1..])))
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TemplateError::Empty => f.write_str("there is no command to run"),
+            TemplateError::MarkedProgram(program) => write!(
+                f,
+                "the program's name {} has a mark in it, or an unknown one: what is started is the same for \
+                 all jobs; marks go into its arguments, and quotes around all of a command make one word of it",
+                quoted(program)
+            ),
+            TemplateError::Unknown(unknown) => unknown.fmt(f),
+            TemplateError::Nul(word) => {
+                write!(
+                    f,
+                    "the word {} has a NUL in it, which no program can be given",
+                    quoted(word)
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for TemplateError {}

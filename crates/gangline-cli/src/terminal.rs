@@ -1,0 +1,199 @@
+//! Where jobs' outputs go.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard};
+
+use super::capture::Captured;
+use super::process::Channel;
+
+/// Standard output and standard error, one job at a time.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    /// Held while something is written: what two write is never mixed.
+    turn: Mutex<()>,
+    stdout: Control,
+    stderr: Control,
+    lines: ProgressLines,
+}
+
+/// What is done about control characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Control {
+    /// A terminal would do what they say: they are shown.
+    Escaped,
+    AsIs,
+}
+
+/// Whether lines of progress are on the terminal, which then have to make room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProgressLines {
+    Shown,
+    None,
+}
+
+/// What is to be done with control characters on a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OnTerminal {
+    Escape,
+    Raw,
+}
+
+impl Terminal {
+    pub(super) fn new(on_terminal: OnTerminal, lines: ProgressLines) -> Terminal {
+        let control = |is_terminal| match (on_terminal, is_terminal) {
+            (OnTerminal::Escape, true) => Control::Escaped,
+            _ => Control::AsIs,
+        };
+        Terminal {
+            turn: Mutex::new(()),
+            stdout: control(io::stdout().is_terminal()),
+            stderr: control(io::stderr().is_terminal()),
+            lines,
+        }
+    }
+
+    /// Writes all that a job printed.
+    pub(super) fn write_captured(&self, stdout: &Captured, stderr: &Captured) -> io::Result<()> {
+        if stdout.is_empty() && stderr.is_empty() {
+            return Ok(());
+        }
+        let _turn = self.turn();
+        self.on_screen(|| {
+            self.write_to(Channel::Stdout, |writer| stdout.write_to(writer))?;
+            self.write_to(Channel::Stderr, |writer| stderr.write_to(writer))
+        })
+    }
+
+    /// Writes some of what a job prints.
+    pub(super) fn write(&self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
+        let _turn = self.turn();
+        self.on_screen(|| self.write_to(channel, |writer| writer.write_all(bytes)))
+    }
+
+    /// Says something itself.
+    pub(super) fn tell(&self, line: &str) {
+        // There is nobody to tell that nobody can be told.
+        let _ = self.write(Channel::Stderr, format!("gangline: {line}\n").as_bytes());
+    }
+
+    fn on_screen(&self, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        match self.lines {
+            ProgressLines::Shown => gangline::Progress::suspend(write),
+            ProgressLines::None => write(),
+        }
+    }
+
+    fn write_to(
+        &self,
+        channel: Channel,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (control, mut writer): (Control, Box<dyn Write>) = match channel {
+            Channel::Stdout => (self.stdout, Box::new(io::stdout().lock())),
+            Channel::Stderr => (self.stderr, Box::new(io::stderr().lock())),
+        };
+        match control {
+            Control::AsIs => write(&mut writer)?,
+            Control::Escaped => {
+                let mut escaped = Escape::new(&mut writer);
+                write(&mut escaped)?;
+                escaped.finish(self.lines)?;
+            }
+        }
+        writer.flush()
+    }
+
+    fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().expect("nothing panics with the lock held")
+    }
+}
+
+/// Shows control characters, and bytes that are no text, as escapes; line ends and tabs stay.
+pub(super) struct Escape<W: Write> {
+    writer: W,
+    /// The beginning of a character whose end has not come.
+    unfinished: Vec<u8>,
+    /// What was written last.
+    last: Option<u8>,
+}
+
+impl<W: Write> Escape<W> {
+    fn new(writer: W) -> Self {
+        Escape { writer, unfinished: Vec::new(), last: None }
+    }
+
+    /// What is left over is no character. Lines of progress begin a line, so what is above them ends one.
+    fn finish(mut self, lines: ProgressLines) -> io::Result<()> {
+        let rest = std::mem::take(&mut self.unfinished);
+        write!(self.writer, "{}", rest.escape_ascii())?;
+        match (lines, self.last) {
+            (ProgressLines::Shown, Some(last)) if last != b'\n' => self.writer.write_all(b"\n"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<W: Write> Write for Escape<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.last = bytes.last().copied().or(self.last);
+        let mut text = std::mem::take(&mut self.unfinished);
+        text.extend_from_slice(bytes);
+        for chunk in text.utf8_chunks() {
+            self.writer.write_all(shown(chunk.valid()).as_bytes())?;
+            let invalid = chunk.invalid();
+            let is_last = text.ends_with(invalid) && is_beginning(invalid);
+            match is_last && std::ptr::eq(invalid.as_ptr_range().end, text.as_ptr_range().end) {
+                true => self.unfinished = invalid.to_vec(),
+                false => write!(self.writer, "{}", invalid.escape_ascii())?,
+            }
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\t' => shown.push(character),
+            character if character.is_control() => shown.extend(character.escape_default()),
+            character => shown.push(character),
+        }
+    }
+    shown
+}
+
+/// Whether more bytes could make a character of these.
+fn is_beginning(bytes: &[u8]) -> bool {
+    matches!(str::from_utf8(bytes), Err(error) if error.error_len().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pieces: &[&[u8]], shown: &str) {
+        let mut written = Vec::new();
+        let mut escape = Escape::new(&mut written);
+        pieces.iter().for_each(|piece| escape.write_all(piece).unwrap());
+        escape.finish(ProgressLines::None).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), shown);
+    }
+
+    #[test]
+    fn a_terminal_is_shown_what_it_would_do() {
+        check(&[b"a\x1b[31mb\r\n\tc\x07"], "a\\u{1b}[31mb\\r\n\tc\\u{7}");
+        check(&["\u{9b}31m".as_bytes()], "\\u{9b}31m");
+    }
+
+    #[test]
+    fn a_character_in_two_pieces_is_one() {
+        check(&[b"\xc3", b"\xa4\xe2\x82", b"\xac"], "ä€");
+        check(&[b"\xc3x\xff", b"\xe2\x82"], "\\xc3x\\xff\\xe2\\x82");
+    }
+}

@@ -1,0 +1,19 @@
+//! The program, as a user starts it: real processes, one module for each part.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
+
+mod devices;
+mod failure;
+mod gpus;
+mod inputs;
+mod journal;
+mod marks;
+mod nvml;
+mod output;
+mod pages;
+mod run;
+mod signals;
+mod slots;
+mod support;
+mod warm;
