@@ -121,8 +121,8 @@
 //!
 //! # Batches
 //!
-//! A GPU needs many items at a time. Implement [`producer_work_batch`](Runner::producer_work_batch) and choose a
-//! rule: [`Batch::of`] waits for a full batch, [`Batch::up_to`] takes what is ready, and
+//! A GPU needs many items at a time. Implement [`producer_work_batch`](Runner::producer_work_batch) and
+//! choose a rule: [`Batch::of`] waits for a full batch, [`Batch::up_to`] takes what is ready, and
 //! [`within`](Batch::within) limits the wait. The consumer still sees one output per item, in order.
 //!
 //! ```
@@ -298,8 +298,8 @@
 //!
 //! # Stages
 //!
-//! If the work needs several kinds of devices, such as decoding on the CPU and inference on a GPU, write a
-//! runner for each and connect them with [`then`](Pool::then). All stages work at the same time, each with its
+//! Some work needs several kinds of devices, such as decoding on the CPU and inference on a GPU. Write a runner
+//! for each and connect them with [`then`](Pool::then). All stages work at the same time, each with its
 //! own producers, batches and window. The last consumer gets the results, in order.
 //!
 //! ```
@@ -320,9 +320,9 @@
 //!
 //! # Reports
 //!
-//! [`report`](Pool::report) says how a run went: the account, the share of time each part worked, every failure,
-//! and one sentence on what limited the run. [`timeline`](Builder::timeline) adds latencies and the slowest
-//! items. A [`RunReport`] prints as text and converts to JSON, HTML and a trace for Perfetto.
+//! [`report`](Pool::report) says how a run went: the account, the share of time each part worked, every
+//! failure, and one sentence on what limited the run. [`timeline`](Builder::timeline) adds latencies and the
+//! slowest items. A [`RunReport`] prints as text and converts to JSON, HTML and a trace for Perfetto.
 //!
 //! ```
 //! use gangline::{OrderedRunner, map};
@@ -359,8 +359,8 @@
 //!
 //! # Resuming
 //!
-//! A [`journal`](Builder::journal) is a file that records which items are done. The next run, in this process or
-//! another, leaves those out. The consumer can have each output exactly once; see `docs/resume.md`.
+//! A [`journal`](Builder::journal) is a file that records which items are done. The next run, in this process
+//! or another, leaves those out. The consumer can have each output exactly once; see `docs/resume.md`.
 //!
 //! ```
 //! use gangline::{Journal, OrderedRunner, map};
@@ -398,8 +398,8 @@
 //!
 //! # When to use rayon instead
 //!
-//! Use rayon if the work is a plain function on data in memory. It needs less code and, for items of less than a
-//! microsecond, less time:
+//! Use rayon if the work is a plain function on data in memory. It needs less code and, for items of less
+//! than a microsecond, less time:
 //!
 //! ```
 //! use rayon::prelude::*;
@@ -408,8 +408,12 @@
 //! assert_eq!(squares, [0, 1, 4, 9, 16]);
 //! ```
 //!
-//! Use gangline if you need one of these: a state per device that is expensive or not `Send`, results in order from
-//! an input that does not fit in memory, batches for a GPU, retries and timeouts, or an account of every item.
+//! Use gangline if you need one of these:
+//!
+//! - a state per device that is expensive or not `Send`,
+//! - results in order from an input that does not fit in memory,
+//! - batches for a GPU,
+//! - retries, timeouts, or an account of every item.
 //!
 //! ```
 //! use std::rc::Rc;
