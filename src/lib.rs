@@ -410,9 +410,9 @@
 //!
 //! Use gangline if you need one of these:
 //!
-//! - a state per device that is expensive or not `Send`,
-//! - results in order from an input that does not fit in memory,
-//! - batches for a GPU,
+//! - a state per device that is expensive or not `Send`;
+//! - results in order from an input that does not fit in memory;
+//! - batches for a GPU;
 //! - retries, timeouts, or an account of every item.
 //!
 //! ```
