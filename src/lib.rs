@@ -1,14 +1,14 @@
 //! Run one stream of inputs through several devices, CPU threads or GPUs, and get the results in order.
 //!
-//! You have inputs (files, images, rows), devices, and something expensive to set up on each device,
-//! such as a loaded model. You implement one trait, [`Runner`], and hand over a device list and any
-//! iterator. Every device stays busy, results come in input order, memory stays bounded, nothing hangs
-//! whatever fails, and an error of a hook says which item, which device and which hook.
+//! You have inputs (files, images, rows), devices, and something expensive to set up on each device, such as a
+//! loaded model. You implement one trait, [`Runner`], and pass a device list and any iterator. Every device
+//! stays busy, results come in input order, memory stays bounded, and no failure hangs the run. An error says
+//! which item, device and hook it is from.
 //!
 //! # A first run
 //!
-//! Two closures make a runner: one makes the state of a producer, one makes an output of an input.
-//! There is a producer for each place of the device list; `3` stands for three on the CPU.
+//! Two closures make a runner: the first builds the state of a producer, the second turns an input into an
+//! output. A *producer* is a thread with its own device and state; `3` stands for three producers on the CPU.
 //!
 //! ```
 //! use gangline::{OrderedRunner, map};
@@ -16,7 +16,7 @@
 //! # fn main() -> gangline::Result<()> {
 //! let squares = map(
 //!     |_cx| Ok(()),                     // the state of each producer: none
-//!     |_cx, _state, x: u64| Ok(x * x),  // one output of one input
+//!     |_cx, _state, x: u64| Ok(x * x),  // one output for one input
 //! );
 //! let mut runner = OrderedRunner::new(squares, 3)?;
 //! assert_eq!(runner.run(0..5)?, [0, 1, 4, 9, 16]);
@@ -24,13 +24,13 @@
 //! # }
 //! ```
 //!
-//! The results are collected in order. To do something else with them, give the runner a consumer:
+//! The results are collected in order. To do something else with them, add a *consumer*:
 //!
 //! ```
 //! # use gangline::{UnorderedRunner, map};
 //! # fn main() -> gangline::Result<()> {
 //! let sum_of_squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x)).fold(
-//!     |_cx| Ok(0),                                // the state of the consumer, made for each run
+//!     |_cx| Ok(0),                                // the state of the consumer, new in each run
 //!     |_cx, sum, y| { *sum += y; Ok(()) },        // takes each output
 //! );
 //! let mut runner = UnorderedRunner::new(sum_of_squares, 3)?;
@@ -41,9 +41,9 @@
 //!
 //! # The trait
 //!
-//! A type of your own that implements [`Runner`] has a name, documentation, and all the hooks. The
-//! producer hooks run on a thread for each device; the consumer hooks on one thread for each run.
-//! States never leave their thread, so they need not be `Send`.
+//! A type of your own that implements [`Runner`] has all the hooks. The producer hooks run on one thread per
+//! device, the consumer hooks on one thread per run. States never leave their thread, so they need not be
+//! `Send`.
 //!
 //! ```
 //! use gangline::{CfgNode, ConsumerContext, ProducerContext, Result, Runner, UnorderedRunner};
@@ -85,40 +85,45 @@
 //! ```
 //!
 //! Building the runner calls `producer_init` on all devices at the same time. The producers live until
-//! [`close`](Pool::close) or drop: any number of runs uses the same loaded models.
+//! [`close`](Pool::close) or drop, so every run uses the same loaded models.
 //!
 //! # Devices
 //!
-//! A device list is text, as users type it: `cpu*4` is four producers on the CPU, `cuda:0,cuda:1` one on
-//! each of two GPUs, `cuda:0*2` two on one GPU, `cuda:all` one on each there is, `cuda:0+cuda:1` one
-//! producer that owns both. See [`Devices`]. A device that this build or this machine does not have is an
-//! error when the runner is built, never a silent fall back to the CPU; `cuda:0|cpu` asks for one, which is
-//! told.
+//! A device list is text, as users type it; see [`Devices`]:
+//!
+//! | list | producers |
+//! |---|---|
+//! | `cpu*4` | four on the CPU |
+//! | `cuda:0,cuda:1` | one on each of two GPUs |
+//! | `cuda:0*2` | two on one GPU |
+//! | `cuda:all` | one on each GPU |
+//! | `cuda:0+cuda:1` | one that owns both |
+//! | `cuda:0\|cpu` | one on the GPU, or on the CPU if there is no GPU |
+//!
+//! If a device is missing, building fails. A fallback has to be allowed, as in the last line; it is logged as a
+//! warning and recorded in the report.
 //!
 //! ```
 //! # use gangline::{OrderedRunner, map};
 //! let nothing = || map(|_| Ok(()), |_, _, x: u64| Ok(x));
 //! assert!(OrderedRunner::new(nothing(), "cpu*4").is_ok());
 //! let error = OrderedRunner::new(nothing(), "cpu:4").unwrap_err();
-//! assert!(error.to_string().contains("cpu*N"), "it says what to write instead: {error}");
+//! assert!(error.to_string().contains("cpu*N"), "the error says how to write it: {error}");
 //! ```
 //!
-//! A list such as Scipion's `0 1` or `0-3`, to be shared out among a number of producers, is a [`GpuList`];
-//! [`Devices::from_cfg`] takes it from the keys `use_gpu` and `gpu_list` of a configuration.
-//!
-//! With the feature `candle`, which is on by default, [`ProducerContext`] has `candle_device()`.
+//! [`Devices::from_cfg`] reads Scipion's keys `use_gpu` and `gpu_list` from a configuration. With the feature
+//! `candle`, which is on by default, [`ProducerContext`] has `candle_device()`.
 //!
 //! # Order
 //!
-//! [`OrderedRunner`] gives the consumer the results 0, 1, 2, ... as the input had them.
-//! [`UnorderedRunner`] gives them as they are finished. With [`AnyOrderRunner`] you choose when you build it.
+//! [`OrderedRunner`] gives the consumer the results in input order: 0, 1, 2, ... [`UnorderedRunner`] gives them
+//! in completion order. [`AnyOrderRunner`] lets you choose when you build it.
 //!
 //! # Batches
 //!
-//! A GPU is busy only when it gets many items at a time. Implement
-//! [`producer_work_batch`](Runner::producer_work_batch), and say how batches are formed: exactly so many
-//! items ([`Batch::of`]), what is there when a producer is free ([`Batch::up_to`]), and how long to wait for
-//! more ([`within`](Batch::within)). The consumer sees single outputs all the same, in order.
+//! A GPU needs many items at a time. Implement [`producer_work_batch`](Runner::producer_work_batch) and
+//! choose a rule: [`Batch::of`] waits for a full batch, [`Batch::up_to`] takes what is ready, and
+//! [`within`](Batch::within) limits the wait. The consumer still sees one output per item, in order.
 //!
 //! ```
 //! # use gangline::{Batch, ConsumerContext, OrderedRunner, ProducerContext, Result, Runner};
@@ -157,22 +162,23 @@
 //! # }
 //! ```
 //!
-//! A batch that fails while all inputs are still in `inputs` is split and tried again until the guilty
-//! item stands alone: the error names that one, and in input order those before it are consumed. One that
-//! the device has no memory for is split without blame. [`max_batch_cost`](Builder::max_batch_cost) and
-//! [`max_padded_size`](Builder::max_padded_size) bound batches of items of many sizes, and [`testing`] simulates devices.
+//! If a batch fails while all inputs are still in `inputs`, it is split and tried again until the bad item
+//! stands alone. If the device runs out of memory, the batch is split and no item is marked as failed; later
+//! batches are capped at the size that fit. [`max_batch_cost`](Builder::max_batch_cost) and
+//! [`max_padded_size`](Builder::max_padded_size) bound batches of items of different sizes.
 //!
 //! # What bounds memory
 //!
-//! Items that are given out and not yet consumed never exceed the *window*, whatever is slow: a source,
-//! a device, the consumer, or one item that everything behind it waits for. By default the window starts
-//! at three items, or [batches](Builder::batch), for each producer and grows while items are fast;
-//! [`window`](Builder::window) fixes it, and [`window_weight`](Builder::window_weight) bounds what the items weigh together.
+//! An item is *in flight* from the moment it is read until its result has been consumed. The items in flight
+//! never exceed the *window*, however slow a source, a device, the consumer or a single item is. The default
+//! window starts at three items, or [batches](Builder::batch), per producer and grows while items are fast.
+//! [`window`](Builder::window) fixes it, and [`window_weight`](Builder::window_weight) bounds the total weight
+//! of the inputs in flight.
 //!
 //! # Errors
 //!
-//! A hook that fails or panics ends the run, with an error that names the hook, the item, the device and
-//! the cause. In input order the items before the failed one are consumed first. The runner stays usable.
+//! A hook that fails or panics ends the run. The error names the hook, the item, the device and the cause. In
+//! input order the items before the failed one are consumed first. The runner stays usable.
 //!
 //! ```
 //! use gangline::{Hook, OrderedRunner, map};
@@ -194,17 +200,61 @@
 //! # }
 //! ```
 //!
-//! To go on after a bad item, say so with [`on_error`](Builder::on_error): it is left out, and
-//! [`failures`](Pool::failures) has its error. [`classify`](Builder::classify) decides for each error, and
-//! [`max_failures`](Builder::max_failures) says how many are too many. With
-//! [`retries`](Builder::retries) an item is tried again first. The consumer is told in the item's
-//! place, by [`consumer_skipped`](Runner::consumer_skipped). Or make the failure part of the output:
-//! `type Output = io::Result<Image>`.
+//! To go on after a bad item, skip it. [`failures`](Pool::failures) has its error, and
+//! [`consumer_skipped`](Runner::consumer_skipped) is called in its place. Always limit the failures: a broken
+//! device is free again at once, and fails many items.
+//!
+//! ```
+//! use gangline::{MaxFailures, OnError, OrderedRunner, map};
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
+//! let mut runner = OrderedRunner::builder(parse)
+//!     .devices(2)
+//!     .on_error(OnError::Skip)
+//!     .max_failures(MaxFailures::share(0.5))
+//!     .build()?;
+//! assert_eq!(runner.run(["1", "two", "3"])?, [1, 3]);
+//! assert_eq!((runner.account().ok, runner.account().failed), (2, 1));
+//! println!("{:#}", runner.failures()[0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`classify`](Builder::classify) decides for each error whether to retry, skip or stop.
+//!
+//! # Retries
+//!
+//! [`retries`](Builder::retries) gives a failed item more attempts, on another producer if there is one.
+//! [`quarantine_after`](Builder::quarantine_after) takes a producer out of service after consecutive failures
+//! of items that succeed elsewhere. [`item_timeout`](Builder::item_timeout) abandons a hook that does not
+//! return, and [`speculate`](Builder::speculate) starts a second copy of a slow item on an idle producer.
+//!
+//! ```
+//! use std::time::Duration;
+//! use gangline::{OrderedRunner, map};
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let flaky = map(|_| Ok(()), |cx, _, x: u64| match (x, cx.attempt()) {
+//!     (7, 1) => Err("the network is down".into()),
+//!     _ => Ok(x),
+//! });
+//! let mut runner = OrderedRunner::builder(flaky)
+//!     .devices(2)
+//!     .retries(2)
+//!     .backoff(Duration::from_millis(1), Duration::from_secs(1))
+//!     .quarantine_after(3)
+//!     .item_timeout(Duration::from_secs(60))
+//!     .build()?;
+//! assert_eq!(runner.run(0..9)?, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Ending early
 //!
-//! The consumer ends a run with [`ConsumerContext::stop`]; anybody else with a [`CancelToken`]. `cancel`
-//! drops what is in progress; `drain` takes no more input and completes what was given out.
+//! The consumer ends a run with [`ConsumerContext::stop`]. Any other thread uses a [`CancelToken`]: `cancel`
+//! drops what is in flight, `drain` reads no more input and completes what is in flight.
 //!
 //! ```
 //! use gangline::{OrderedRunner, map};
@@ -226,11 +276,11 @@
 //! # }
 //! ```
 //!
-//! # Streams
+//! # Outputs as an iterator
 //!
 //! [`outputs`](Pool::outputs) gives the outputs as an iterator, without the consumer hooks.
-//! [`try_run`](Pool::try_run) and [`try_outputs`](Pool::try_outputs) take inputs that can fail, such as
-//! the stream of another runner.
+//! [`try_run`](Pool::try_run) and [`try_outputs`](Pool::try_outputs) take inputs that can fail, such as the
+//! outputs of another runner.
 //!
 //! ```
 //! use gangline::{OrderedRunner, map};
@@ -248,9 +298,9 @@
 //!
 //! # Stages
 //!
-//! Work that takes several kinds of devices, such as decoding on the CPU and inference on a GPU, is a
-//! runner for each kind, one [`then`](Pool::then) the next. All work at the same time, each with its own
-//! producers, batches and window. The last consumer gets the results, in order.
+//! Some work needs several kinds of devices, such as decoding on the CPU and inference on a GPU. Write a runner
+//! for each and connect them with [`then`](Pool::then). All stages work at the same time, each with its
+//! own producers, batches and window. The last consumer gets the results, in order.
 //!
 //! ```
 //! use gangline::{OrderedRunner, map};
@@ -265,20 +315,130 @@
 //! # }
 //! ```
 //!
-//! A stream can feed the next runner too. But it pulls its input and gives its results on one thread: while
-//! a source pauses, what is ready waits with it. In a [`Pipeline`] nothing does.
+//! The outputs of one runner can also be the input of the next. But they are pulled and given on one thread:
+//! while a source pauses, ready results wait. In a [`Pipeline`] they do not.
+//!
+//! # Reports
+//!
+//! [`report`](Pool::report) says how a run went: the account, the share of time each part worked, every
+//! failure, and one sentence on what limited the run. [`timeline`](Builder::timeline) adds latencies and the
+//! slowest items. A [`RunReport`] prints as text and converts to JSON, HTML and a trace for Perfetto.
+//!
+//! ```
+//! use gangline::{OrderedRunner, map};
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+//! let mut runner = OrderedRunner::builder(squares).devices(2).timeline().build()?;
+//! let (result, report) = runner.run_with_report(0..1_000);
+//! assert_eq!(result?.len(), 1_000);
+//! assert_eq!(report.account.ok, 1_000);
+//! println!("{report}");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Progress
+//!
+//! With the feature `progress`, `Builder::progress` shows a live display on a terminal, and one line every few
+//! seconds in a log. For your own display, pass an [`observer`](Builder::observer).
+//!
+//! ```
+//! # #[cfg(feature = "progress")]
+//! # fn main() -> gangline::Result<()> {
+//! use gangline::{OrderedRunner, map};
+//!
+//! let squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+//! let mut runner = OrderedRunner::builder(squares).devices(2).progress().build()?;
+//! assert_eq!(runner.run(0..3)?, [0, 1, 4]);
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "progress"))]
+//! # fn main() {}
+//! ```
+//!
+//! # Resuming
+//!
+//! A [`journal`](Builder::journal) is a file that records which items are done. The next run, in this process
+//! or another, leaves those out. The consumer can have each output exactly once; see `docs/resume.md`.
+//!
+//! ```
+//! use gangline::{Journal, OrderedRunner, map};
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let path = std::env::temp_dir().join(format!("lesson-{}.journal", std::process::id()));
+//! let squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+//! let journal = Journal::at(&path).resume();
+//! let mut runner = OrderedRunner::builder(squares).devices(2).journal(journal).build()?;
+//! assert_eq!(runner.run(0..3)?, [0, 1, 4]);
+//! assert_eq!(runner.run(0..5)?, [9, 16]);
+//! assert_eq!(runner.account().already_done, 3);
+//! # std::fs::remove_file(&path)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Testing
+//!
+//! [`testing`] simulates devices that run out of memory, fail, panic, are slow or die. The hooks are your own,
+//! so a test on any machine shows what your runner does on a bad GPU.
+//!
+//! ```
+//! use gangline::testing::{Script, Simulated};
+//! use gangline::{OrderedRunner, map};
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+//! let dying = Simulated::new(squares).on(0, Script::new().dies_at(3));
+//! let mut runner = OrderedRunner::builder(dying).devices(2).quarantine_after(2).build()?;
+//! assert_eq!(runner.run(0..9)?.len(), 9, "the other producer did the rest");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # When to use rayon instead
+//!
+//! Use rayon if the work is a plain function on data in memory. It needs less code and, for items of less
+//! than a microsecond, less time:
+//!
+//! ```
+//! use rayon::prelude::*;
+//!
+//! let squares: Vec<u64> = (0..5_u64).into_par_iter().map(|x| x * x).collect();
+//! assert_eq!(squares, [0, 1, 4, 9, 16]);
+//! ```
+//!
+//! Use gangline if you need one of these:
+//!
+//! - a state per device that is expensive or not `Send`;
+//! - results in order from an input that does not fit in memory;
+//! - batches for a GPU;
+//! - retries, timeouts, or an account of every item.
+//!
+//! ```
+//! use std::rc::Rc;
+//! use gangline::{OrderedRunner, map};
+//!
+//! # fn main() -> gangline::Result<()> {
+//! let model = map(|_| Ok(Rc::new(2)), |_, model: &mut Rc<u64>, x: u64| Ok(x * **model));
+//! let mut runner = OrderedRunner::new(model, 2)?;
+//! let mut outputs = runner.outputs(0..); // an endless input
+//! assert_eq!(outputs.nth(1_000).transpose()?, Some(2_000));
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Features
 //!
-//! | feature | brings |
+//! | feature | adds |
 //! |---|---|
 //! | `candle` (default) | `ProducerContext::candle_device()`, and `candle_core` and `candle_nn` re-exported; `rayon` |
 //! | `rayon` | a rayon pool for each producer on the CPU, with its share of the cores: `Builder::cpu_threads` |
-//! | `progress` | `Progress`: how a run gets on, on the terminal or as lines of a log |
+//! | `progress` | `Progress`: a live display on a terminal, lines in a log |
 //! | `nvml` (with `cuda`) | UUIDs of GPUs from NVIDIA's driver; nothing is needed to build |
-//! | `cuda`, `cudnn`, `metal`, `mkl` | these back ends of candle; each needs its toolkit to build |
+//! | `cuda`, `cudnn`, `metal`, `mkl` | these backends of candle; each needs its toolkit to build |
 //!
-//! Without default features the library is the same, less candle and the rayon pools.
+//! Without default features the library is the same, except for candle and the rayon pools.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
