@@ -210,7 +210,7 @@ fn limits_that_make_no_sense_are_refused() {
     let error = builder().batch(Batch::of(4)).max_padded_size(0u32, |_| 1).build().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the limit on the padded size of items must be at least 1, not 0"
+        "the limit on the padded size of items must be at least 1, got 0"
     );
     let error = builder().window_weight(0u64, |&x| x).build().unwrap_err();
     assert!(matches!(error, Error::Limit { measure: Measure::Weight, .. }));

@@ -115,7 +115,7 @@ fn no_thread_at_all_is_refused() {
         let error = OrderedRunner::builder(never).devices("cpu*2").cpu_threads(0).build();
         let error = error.unwrap_err();
         assert!(matches!(error, Error::CpuThreads { .. }), "{error:?}");
-        assert_eq!(error.to_string(), "a CPU producer needs at least one thread, not 0");
+        assert_eq!(error.to_string(), "cpu_threads must be at least 1, got 0");
         assert!(error.hook().is_none());
     });
 }

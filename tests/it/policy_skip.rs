@@ -240,7 +240,7 @@ fn too_many_failures_end_the_run(order: Order) {
     // Judged at a failure. In order of completion many good items may come before that.
     assert!(items == 100 || (order == Order::Completion && items > 100), "{items}");
     let error = pool.run(0..12).unwrap_err();
-    let says = "too many failures: 4 of 12 items, and at most 20 % may fail";
+    let says = "too many failures: 4 of 12 items; at most 20 % may fail";
     assert_eq!(error.to_string(), says, "judged at the end");
     let last = pool.outputs(0..12).last().unwrap().unwrap_err();
     assert_eq!(last.to_string(), says);
@@ -252,7 +252,7 @@ fn a_share_that_is_none_is_refused() {
     let builder =
         AnyOrderRunner::builder(Hooks::new()).devices(1).max_failures(MaxFailures::share(5.0));
     let error = builder.build().unwrap_err();
-    assert_eq!(error.to_string(), "a share of 5 is none; write one from 0 to 1");
+    assert_eq!(error.to_string(), "a share must be between 0 and 1, got 5");
 }
 
 fn a_consumer_that_fails_ends_the_run(order: Order) {

@@ -273,7 +273,7 @@ fn a_hook_that_runs_its_own_runner_gets_an_error(order: Order) {
                 go.pass();
                 let mut pool = own.lock().unwrap().take().unwrap();
                 let error = pool.run(10..20).unwrap_err();
-                assert_eq!(error.to_string(), "a runner cannot be run by a hook of its own");
+                assert_eq!(error.to_string(), "a runner cannot be run by one of its own hooks");
                 did.open();
             }
             _ => {}
