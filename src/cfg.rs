@@ -50,9 +50,9 @@ use self::tree::{MAX_DEPTH, Table};
 ///
 /// # Paths
 ///
-/// The segments of a path are parted by dots. A segment is a key of a node or, where a list is, an
-/// index from 0: `model.layers.1`. Keys are case-sensitive. A key is refused when a path could not
-/// name it: when it is empty, has a dot or ends like `layers[1]`.
+/// Dots separate the segments of a path. A segment is a key of a node or, in a list, an index from 0:
+/// `model.layers.1`. Keys are case-sensitive. A key is refused if no path could name it: if it is empty,
+/// has a dot or ends like `layers[1]`.
 ///
 /// # Values
 ///
@@ -286,11 +286,11 @@ impl CfgNode {
         CfgNode { root: self.root.clone(), state: State::Open }
     }
 
-    /// Loads a file in YAML, TOML or JSON, as its name ends in `.yaml`, `.yml`, `.toml` or `.json`.
+    /// Loads a file in YAML, TOML or JSON, chosen by its extension: `.yaml`, `.yml`, `.toml` or `.json`.
     ///
-    /// If the file has the top-level key `__BASE__`, the file that it names is loaded first and this
-    /// one is [merged](Self::merge) over it, and so on down. The name is looked up beside the file
-    /// that has it, then as it is: absolute, or from the current directory. The formats may differ.
+    /// If the file has the top-level key `__BASE__`, the file named there is loaded first, and this one is
+    /// [merged](Self::merge) over it; and so on for its own base. A relative name is looked up beside the
+    /// file that has it, then in the current directory. The formats may differ.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -353,10 +353,10 @@ impl CfgNode {
         Format::Yaml.write(&self.root)
     }
 
-    /// Saves in the format that the name of the file tells. [`load`](Self::load) gives the same back.
+    /// Saves in the format of the file's extension. [`load`](Self::load) returns an equal tree.
     ///
-    /// The file is replaced in one step: nobody reads half of it, and when saving fails it is as it
-    /// was. A link is followed and stays one.
+    /// The file is replaced in one step: no reader sees half of it, and if saving fails it is unchanged. A
+    /// link is followed and stays a link.
     ///
     /// # Errors
     ///
@@ -412,9 +412,9 @@ impl CfgNode {
 
     /// Takes values from variables named `PREFIX__MODEL__LR`; all others are ignored.
     ///
-    /// After the prefix, which must match exactly, comes the path of a value that is already there,
-    /// with `__` for the dots, in any case, and with `_` for `-`. The key keeps its case. The text
-    /// is read as YAML: `3`, `true`, `[1, 2]`, `"007"`.
+    /// After the prefix, which must match exactly, comes the path of an existing value. Write `__` for each
+    /// dot and `_` for `-`; case does not matter. The key keeps its case. The text is read as YAML: `3`,
+    /// `true`, `[1, 2]`, `"007"`.
     ///
     /// ```
     /// # use gangline::CfgNode;

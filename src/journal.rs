@@ -1,4 +1,4 @@
-//! The resume journal: which items earlier runs were done with.
+//! The resume journal: which items earlier runs have done.
 //!
 //! ```text
 //!   Journal           what the user asks for
@@ -44,13 +44,13 @@ pub(crate) use self::past::{Past, Plan};
 #[doc(hidden)]
 pub use self::scan::read_any_bytes;
 
-/// A file that remembers which items a run is done with, so that a later run need not do them again.
+/// A file that records which items are done, so that a later run does not repeat them.
 ///
 /// It survives the end of the process at any moment, and of the machine. Items that were in flight then,
-/// and those consumed since the last commit, are done again; none is left out that is not done.
+/// and items consumed since the last commit, are repeated. An item that is not done is never passed over.
 ///
-/// A new journal is refused where the file has something in it already: say [`resume`](Journal::resume) or
-/// [`rerun_failed`](Journal::rerun_failed) to go on with it. A plain path is a new journal:
+/// A new journal is refused if the file is not empty: call [`resume`](Journal::resume) or
+/// [`rerun_failed`](Journal::rerun_failed) to continue it. A plain path means a new journal:
 ///
 /// ```
 /// use gangline::Journal;
@@ -100,10 +100,10 @@ impl Journal {
         Journal { mode: Mode::Resume, ..self }
     }
 
-    /// Works on the items that the journal has as failed, and on nothing else.
+    /// Works only on the items that the journal has as failed.
     ///
-    /// Items that it does not know, since they were never given out or the process ended before they were
-    /// committed, are left out as well, and stay unknown: a later [`resume`](Journal::resume) works on them.
+    /// Items that the journal does not know stay unknown: they were never handed to a producer, or the
+    /// process ended before they were committed. A later [`resume`](Journal::resume) works on them.
     #[must_use]
     pub fn rerun_failed(self) -> Self {
         Journal { mode: Mode::RerunFailed, ..self }

@@ -13,7 +13,7 @@ use super::tree::join;
 /// What parts the segments of a path in the name of a variable.
 const SEPARATOR: &str = "__";
 
-/// Sets what the variables say whose names start with `prefix` and `__`.
+/// Sets the values of all variables with names that start with `prefix` and `__`.
 pub(super) fn overlay(
     root: &mut Value,
     prefix: &str,

@@ -13,9 +13,9 @@ use crate::error::BoxError;
 /// What the machine says about one kind of device.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// This build was made without the kind's feature, so nobody was asked.
+    /// This build was made without the kind's feature, so no driver was asked.
     NotBuilt,
-    /// The driver works and has so many devices: possibly none.
+    /// The driver works and has this number of devices: possibly none.
     Count(usize),
     /// The driver is there and does not work: too old, another version than the kernel's, and so on.
     #[cfg_attr(not(any(test, feature = "cuda")), expect(dead_code, reason = "there is no driver"))]

@@ -81,7 +81,7 @@ pub enum DeviceError {
         /// The kind of device: `cuda` or `metal`.
         kind: &'static str,
     },
-    /// A range whose end is before its start.
+    /// A range that ends before it starts.
     #[error("the range {text:?} runs backwards; write {kind}:{last}-{first}")]
     #[non_exhaustive]
     Backwards {
@@ -145,7 +145,7 @@ pub enum DeviceError {
         /// What was written.
         text: String,
     },
-    /// A range of a [`GpuList`](crate::GpuList) whose end is before its start.
+    /// A range of a [`GpuList`](crate::GpuList) that ends before it starts.
     #[error("the range {text:?} runs backwards; write {last}-{first}")]
     #[non_exhaustive]
     BackwardGpus {
@@ -292,7 +292,7 @@ pub enum DeviceError {
         /// The device.
         device: Device,
     },
-    /// Somebody else has the [lock](crate::GpuLock) of a GPU.
+    /// Another runner holds the [lock](crate::GpuLock) of a GPU.
     #[error("{device} ({uuid}) is in use: {holder} has its lock {}", .path.display())]
     #[non_exhaustive]
     InUse {
@@ -300,7 +300,7 @@ pub enum DeviceError {
         device: Device,
         /// Its UUID.
         uuid: String,
-        /// Who has it, as far as it is known.
+        /// The holder, as far as it is known.
         holder: GpuHolder,
         /// The file that is the lock.
         path: PathBuf,
@@ -314,7 +314,7 @@ pub enum DeviceError {
         /// What the operating system says.
         source: io::Error,
     },
-    /// No directory is there that all users of the machine share.
+    /// No directory was found that all users of the machine share.
     #[error(
         "neither /run/lock nor /tmp is a directory for all users (mode 1777) to lock GPUs in; \
          name one with `GpuLock::in_dir`"
@@ -411,7 +411,7 @@ impl DeviceError {
 
 debug_is_told!(DeviceError);
 
-/// Who has the [lock](crate::GpuLock) of a GPU.
+/// The holder of the [lock](crate::GpuLock) of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GpuHolder {
@@ -420,7 +420,7 @@ pub enum GpuHolder {
     Process {
         /// Its number.
         pid: u32,
-        /// Its command line, shortened where it is long.
+        /// Its command line, shortened to 200 bytes.
         command: String,
     },
     /// A process that has not described itself, or not yet.
@@ -430,7 +430,7 @@ pub enum GpuHolder {
 impl fmt::Display for GpuHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Anybody may have written it, so nothing in it may act on a terminal.
+            // Any user may have written it, so control characters are escaped before they reach a terminal.
             GpuHolder::Process { pid, command } => {
                 write!(f, "process {pid} ({})", command.escape_debug())
             }
@@ -439,7 +439,7 @@ impl fmt::Display for GpuHolder {
     }
 }
 
-/// The GPUs that are there.
+/// Lists the GPUs of the machine.
 fn there(uuids: &[String]) -> String {
     match uuids {
         [] => ", which has none".to_owned(),
@@ -447,7 +447,7 @@ fn there(uuids: &[String]) -> String {
     }
 }
 
-/// The devices of the same kind that are there.
+/// Lists the devices of the same kind.
 fn present(device: Device, found: usize) -> String {
     let kind = match device {
         Device::Cpu => "cpu",
@@ -461,7 +461,7 @@ fn present(device: Device, found: usize) -> String {
     }
 }
 
-/// Which ids there are, of so many GPUs.
+/// Describes the valid ids of `visible` GPUs.
 fn ids(visible: usize) -> String {
     match visible {
         0 => "which shows none".to_owned(),

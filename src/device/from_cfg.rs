@@ -11,13 +11,13 @@ const USE_GPU: &str = "use_gpu";
 /// The key that says which.
 const GPU_LIST: &str = "gpu_list";
 
-/// The id to use where no list is given, with which Scipion fills in its forms. All GPUs would be more
-/// than anybody asked for, on machines that are often shared.
+/// The id to use without a list, which Scipion's forms have as the default. Taking all GPUs instead would
+/// be more than was asked for, on machines that are often shared.
 const FIRST_GPU: usize = 0;
 
 impl Devices {
-    /// The devices that a configuration asks for with its keys `use_gpu` and `gpu_list`, for so many
-    /// workers.
+    /// Returns the devices that the keys `use_gpu` and `gpu_list` of a configuration ask for, for this
+    /// number of workers.
     ///
     /// They mean what the parameters `USE_GPU` and `GPU_LIST` of Scipion's protocols mean:
     ///
@@ -60,8 +60,8 @@ impl Devices {
     /// The same on any machine.
     fn from_cfg_on(cfg: &CfgNode, workers: usize, machine: &Machine<'_>) -> Result<Devices, Error> {
         match gpus(cfg).map_err(|source| DeviceError::Cfg { source: Box::new(source) })? {
-            // Shared, and not in slots: five threads on two GPUs are two on each, as the description of
-            // the parameters has it, and there are as many producers as were asked for.
+            // Shared, and not in slots: the parameters' description has five threads on two GPUs as two on
+            // each. So there are as many producers as were asked for.
             Some(gpus) => gpus.visible_on(machine)?.share(workers),
             None if workers == 0 => Err(DeviceError::NoWorkers {}.into()),
             None => Ok(Self::cpus(workers)?),

@@ -195,9 +195,10 @@ impl GpuList {
         Ok(GpuList { gpus: gpus? })
     }
 
-    /// Gives each GPU the number that it has in the order of first appearance, from 0: the ids in a job
-    /// whose external scheduler decides which GPUs it sees, and shows it these alone. Void entries
-    /// stay. For each producer by itself there is [`Devices::renumber`].
+    /// Numbers the GPUs from 0 in the order of first appearance: the ids in a job that an external
+    /// scheduler shows only these GPUs.
+    ///
+    /// Void entries stay. [`Devices::renumber`] numbers the GPUs of each producer by itself.
     ///
     /// ```
     /// use gangline::GpuList;
@@ -219,15 +220,17 @@ impl GpuList {
         GpuList { gpus: self.gpus.iter().map(|gpu| Gpu::Index(number(gpu))).collect() }
     }
 
-    /// Gives each of so many workers its GPUs, so that there are exactly that many producers: the
-    /// way of Scipion's description of the parameter, and of its versions up to 3.8.
+    /// Gives each of this number of workers its GPUs, so that there are exactly that many producers.
+    ///
+    /// It is the way of Scipion's description of the parameter, and of its versions up to 3.8.
     ///
     /// - With more GPUs than workers each gets as many of them as the next, in the order of the list.
     ///   What that leaves over is not used: of three GPUs and two workers, the third.
     /// - With more workers than GPUs they take turns: with two GPUs, the third worker shares the
     ///   first GPU with the first.
-    /// - A void entry is an id like any other, as those versions had it: it is kept, as `cuda:99`. A runner refuses that as a device that is not there,
-    ///   unless it gets the devices [as labels](Devices::names_only).
+    /// - A void entry is an id like any other, as those versions had it: it is kept, as `cuda:99`. A runner
+    ///   refuses that as a device that does not exist, unless the devices are [names
+    ///   only](Devices::names_only).
     ///
     /// Scipion's number of threads counts the main thread, which does no work: five threads are four
     /// workers. One thread is one worker, which gets all GPUs.
@@ -246,9 +249,8 @@ impl GpuList {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if there is no worker or there are more than 65,536, if no entry is a GPU,
-    /// if a UUID is among them (call [`visible`](Self::visible) before), or if a worker would get
-    /// more than 256.
+    /// [`Error::Devices`] if there is no worker or there are more than 65,536; if no entry is a GPU; if an
+    /// entry is a UUID (call [`visible`](Self::visible) before); or if a worker would get more than 256.
     pub fn share(&self, workers: usize) -> Result<Devices, Error> {
         let ids = self.ids(workers)?;
         let each = (ids.len() / workers).max(1);
@@ -257,11 +259,12 @@ impl GpuList {
         Ok(Devices::new(places?.into_iter().cycle().take(workers).collect())?)
     }
 
-    /// Makes slots of the GPUs, one producer for each and at most one for each worker: the way of
-    /// Scipion's versions from 3.9 on.
+    /// Makes slots of the GPUs: one producer for each slot, and at most one slot for each worker.
     ///
-    /// - With more entries than workers the workers share them out in the order of the list, the
-    ///   first ones get one more where they do not come out even, and no GPU is left over.
+    /// It is the way of Scipion's versions from 3.9 on.
+    ///
+    /// - With more entries than workers, the entries are divided in the order of the list. If that does not
+    ///   come out even, the first workers get one more, and no GPU is left unused.
     /// - With fewer there is one slot for each entry, and so fewer producers than workers. To have a
     ///   GPU shared, repeat it: `0 0 1 1`.
     /// - Void entries are taken out last: they take up room in a slot, but are no GPU. A slot that
@@ -319,7 +322,7 @@ impl GpuList {
         GpuList { gpus: vec![Gpu::Index(id)] }
     }
 
-    /// The ids to give to so many workers.
+    /// Returns the ids to give to this number of workers.
     fn ids(&self, workers: usize) -> Result<Vec<usize>, DeviceError> {
         match workers {
             0 => return Err(DeviceError::NoWorkers {}),
@@ -337,7 +340,8 @@ impl GpuList {
     }
 }
 
-/// At most so many parts, none of them empty, the first ones longer by one where they differ.
+/// Divides the ids into at most `parts` parts, none empty. The first parts are longer by one if the
+/// division has a remainder.
 fn even_parts(ids: &[usize], parts: usize) -> impl Iterator<Item = &[usize]> {
     let (each, longer) = (ids.len() / parts, ids.len() % parts);
     let (long, short) = ids.split_at((each + 1) * longer);
@@ -378,7 +382,7 @@ impl fmt::Debug for GpuList {
 ///
 /// # Errors
 ///
-/// [`Error::Devices`], whose text quotes what cannot be read and says what can.
+/// [`Error::Devices`]; its text quotes what cannot be read and says what can.
 impl FromStr for GpuList {
     type Err = Error;
 
@@ -466,7 +470,7 @@ enum Written {
     List(Vec<Entry>),
 }
 
-/// What a list may hold. Not another list: `[[0, 1], [2]]` would seem to say who gets which.
+/// A value of a list. Not another list: `[[0, 1], [2]]` would look like an assignment to workers.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Entry {

@@ -51,13 +51,13 @@ pub(super) enum CountingOrder {
 /// The answer of a driver.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// This build was made without the feature, so nobody was asked.
+    /// This build was made without the feature, so the driver was not asked.
     #[cfg_attr(
         all(not(test), feature = "nvml"),
         expect(dead_code, reason = "it was made with the feature")
     )]
     NotBuilt,
-    /// What there is.
+    /// The GPUs of this machine.
     Known(Inventory),
     /// There is no driver, or it does not work.
     #[cfg_attr(not(any(test, feature = "nvml")), expect(dead_code, reason = "nobody is asked"))]

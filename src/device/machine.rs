@@ -15,7 +15,7 @@ use super::{Device, DeviceError};
 pub(super) struct Machine<'a> {
     visible: Visible<'a>,
     ask: &'a dyn Fn() -> Asked,
-    /// Opening a driver takes its time, and often nobody has to ask.
+    /// Read on first use: opening a driver takes time, and few runs need it.
     inventory: OnceCell<Inventory>,
 }
 

@@ -14,8 +14,7 @@ type PciAddress = (u32, u32, u32);
 ///
 /// # Errors
 ///
-/// Where there is no driver, or where it does not tell: without one GPU nobody knows how CUDA counts the
-/// others.
+/// If there is no driver, or if it does not describe every GPU: CUDA's numbering depends on all of them.
 pub(super) fn gpus() -> Result<Vec<MachineGpu>, BoxError> {
     let nvml = Nvml::init()?;
     let count = nvml.device_count()?;
@@ -29,7 +28,7 @@ pub(super) fn gpus() -> Result<Vec<MachineGpu>, BoxError> {
     Ok(gpus.into_iter().map(|(_, gpu)| gpu).collect())
 }
 
-/// One of so many.
+/// Describes GPU `index` of `count`.
 fn gpu(nvml: &Nvml, index: u32, count: u32) -> Result<(PciAddress, MachineGpu), BoxError> {
     let device = nvml.device_by_index(index)?;
     let address = match count {

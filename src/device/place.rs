@@ -39,7 +39,8 @@ impl Place {
         &self.0
     }
 
-    /// Those of the devices that fail everybody who has them when they are gone. The CPU never is.
+    /// Returns the devices that a producer can lose: all but the CPU. Losing one fails all producers that
+    /// have it.
     pub(crate) fn gpus(&self) -> impl Iterator<Item = Device> {
         self.0.iter().copied().filter(|&device| device != Device::Cpu)
     }

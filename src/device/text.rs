@@ -9,8 +9,8 @@
 //! kind  = "cuda" | "metal"
 //! ```
 //!
-//! Texts come from files and command lines of others, so every size is checked before anything of
-//! that size is made, and errors quote no more than the beginning of a long text.
+//! Texts come from files and command lines, so each size is checked before anything of that size is
+//! allocated. Errors quote only the beginning of a text that is too long to show.
 
 use std::fmt;
 use std::iter;
@@ -21,10 +21,10 @@ use super::place::{MAX_DEVICES, Place};
 use super::{Accelerator, Device, DeviceError, MAX_PLACES};
 use crate::error::Error;
 
-/// A text that falls back in more ways than this was not written by hand: the first are told.
+/// A text with more fallbacks than this was not written by hand. Only the first ones are reported.
 const MAX_FALLBACKS: usize = 32;
 
-/// So many devices to choose from are enough, and what is said of those that are not there stays readable.
+/// The maximum number of alternatives, so that the list of reasons why none can be used stays readable.
 const MAX_ALTERNATIVES: usize = 16;
 
 type Result<T> = std::result::Result<T, DeviceError>;

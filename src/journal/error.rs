@@ -10,8 +10,8 @@ use crate::plain::Plain;
 
 /// Why a [`Journal`](crate::Journal) is refused, or could not be read or written.
 ///
-/// All but [`Io`](JournalError::Io), [`Broken`](JournalError::Broken) and what is said of items, notes and
-/// records that are too large is found before a run pulls its first item.
+/// Most are found before a run pulls its first item. The exceptions are [`Io`](JournalError::Io),
+/// [`Broken`](JournalError::Broken), and errors about items, or about notes and records that are too large.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -54,7 +54,7 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// It was written by a version of gangline whose journals are different.
+    /// It was written by a version of gangline with another journal format.
     #[non_exhaustive]
     #[error(
         "the journal {} has format {found}, and this version of gangline reads format {known}: \
@@ -192,7 +192,8 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// How many differences are told; who changed everything need not read it all.
+/// The maximum number of differences in a message; after a complete change the list would be too long to
+/// read.
 const MOST_TOLD: usize = 8;
 
 struct List<'a>(&'a [Difference]);

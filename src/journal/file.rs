@@ -146,8 +146,8 @@ impl JournalFile {
         self.group.due_at()
     }
 
-    /// Writes the records down, all or none of them, with a note if there is a new one, and returns
-    /// when they are on the disk. Nothing is written where there is neither.
+    /// Writes the records, all or none of them, with a note if there is a new one, and returns when they
+    /// are on the disk. Without records and note nothing is written.
     ///
     /// # Errors
     ///

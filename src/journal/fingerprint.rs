@@ -72,7 +72,7 @@ pub(crate) struct Fingerprint {
     cfg: Value,
 }
 
-/// So many characters of a value are told.
+/// The maximum number of characters of a value in a message.
 const LONGEST_VALUE: usize = 60;
 
 impl Fingerprint {

@@ -16,9 +16,9 @@ pub(crate) enum Key {
 /// What became of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The consumer has it.
+    /// The consumer has consumed it.
     Done,
-    /// Its error stood, and it was left out.
+    /// It failed for good, and was skipped.
     Failed,
 }
 

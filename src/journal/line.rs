@@ -6,9 +6,9 @@
 //! 07e4f9d1 {"done":[[1000,1006],[1008,1011]],"failed":[1007],"note":"131584"}
 //! ```
 //!
-//! A commit is one line, so it is there as a whole or not at all, and a torn write can only be the last line.
-//! The checksum of a line is also that of its place and, by the random `id`, of its file: neither a
-//! line that was moved nor what is left of another journal passes for one.
+//! A commit is one line, so it is complete or absent, and only the last line can be torn. The checksum of a
+//! line also covers its position and, by the random `id`, its file. So a line that was moved, or the
+//! remains of another journal, do not pass the check.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -62,7 +62,7 @@ enum Mark {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Contradiction;
 
-/// The span whose hashes are being compared with those of the input.
+/// The span that is being compared with the input, hash by hash.
 #[derive(Debug)]
 struct Walk {
     span: Span,
@@ -94,7 +94,7 @@ impl Past {
         })
     }
 
-    /// Says what is wrong with an input that came to its end after so many items.
+    /// Describes what is wrong with an input that ended after this number of items.
     ///
     /// # Errors
     ///

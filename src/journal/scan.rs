@@ -6,7 +6,7 @@ use super::fingerprint::KeyKind;
 use super::line::{AnyCommit, Header, LONGEST_LINE, NoHeader, Seal};
 use super::past::Recorded;
 
-/// What there is in the bytes of a journal.
+/// The contents of a journal's bytes.
 #[derive(Debug)]
 pub(super) struct Scan {
     /// `None` where there is none, or it was torn.
@@ -69,7 +69,7 @@ pub(super) fn scan(mut bytes: impl BufRead) -> io::Result<Scan> {
     Ok(Scan { header: Some((header, seal)), ending, whole, recorded })
 }
 
-/// A line with its end, or what there is of it, or as much as any may have.
+/// Reads a line with its end, a torn line, or as many bytes as a line may have.
 fn read_line(bytes: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     bytes.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', line)
 }

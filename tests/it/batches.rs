@@ -1,4 +1,4 @@
-//! Batches: who forms them, what the hook sees, and what becomes of one that fails.
+//! Batches: how they are formed, what the hook sees, and how one that fails is handled.
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -295,7 +295,7 @@ fn an_item_that_fails_in_a_good_batch_fails_alone(order: Order) {
     assert!(order == Order::Completion || pool.account().ok == 5, "{:?}", pool.account());
 }
 
-/// An error whose text panics.
+/// An error with a text that panics.
 #[derive(Debug)]
 struct Unspeakable;
 

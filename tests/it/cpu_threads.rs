@@ -256,8 +256,8 @@ fn threads_are_gone_after_a_building_that_failed() {
     });
 }
 
-/// What a hook leaves behind in its pool is done before the pool goes, also by its first thread,
-/// from which nobody can take it.
+/// Work that a hook leaves in its pool is done before the pool ends, also by its first thread, from which
+/// no other thread can steal it.
 #[test]
 fn what_was_spawned_is_done_before_close_returns() {
     no_hang(|| {

@@ -1,4 +1,4 @@
-//! Errors that are skipped over: what is left out, what is told, and what still ends a run.
+//! Errors that are skipped: what the consumer sees, what is recorded, and what still ends a run.
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -118,8 +118,8 @@ fn errors_of_the_input_leave_gaps(order: Order) {
     }
 }
 
-/// Gives numbers back, and notes which items the consumer was told are left out. Outputs are checked to
-/// come with the index that their item has in the input.
+/// Returns its inputs, and records the items that the consumer saw as skipped. Outputs are checked to come
+/// with the index that their item has in the input.
 struct Telling {
     told: Arc<Mutex<Vec<u64>>>,
 }
@@ -407,7 +407,7 @@ fn a_state_that_cannot_be_made_anew_ends_the_run(order: Order) {
     assert_eq!(error.hook(), Some(Hook::ProducerInit), "{error:#}");
     assert_eq!(error.source().unwrap().to_string(), "worn out");
     let account = pool.account();
-    // In order of completion what was left out before may not be met any more.
+    // In order of completion an item that was skipped before may not be met any more.
     let expected = if order == Order::Input { 2..=2 } else { 1..=2 };
     assert!(expected.contains(&account.failed), "{account:?}");
     assert!(order == Order::Completion || account.ok == 4, "{account:?}");
