@@ -197,7 +197,7 @@ pub struct Devices {
     fallbacks: Vec<String>,
 }
 
-/// What the devices of a list are.
+/// What the devices of a list stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Devices of this machine, usable from this build.
@@ -456,7 +456,7 @@ mod tests {
 
     #[test]
     fn existing_devices_pass() {
-        check("cpu*3", &|_| panic!("nobody needs to know"), None);
+        check("cpu*3", &|_| panic!("the machine is not asked"), None);
         check("cuda:0-1*2,cpu", &two_gpus, None);
         check("cuda:1+cuda:0", &two_gpus, None);
     }

@@ -34,7 +34,7 @@ impl Place {
         Place([device].into())
     }
 
-    /// The devices; there is at least one.
+    /// Returns the devices: at least one.
     pub(crate) fn devices(&self) -> &[Device] {
         &self.0
     }
@@ -53,7 +53,7 @@ impl Place {
         self.gpus().any(|gpu| other.has(gpu))
     }
 
-    /// The same kinds of device, counted from 0.
+    /// Returns the same kinds of device, counted from 0.
     pub(super) fn renumber(&self) -> Place {
         let mut cuda = 0..;
         let mut metal = 0..;
@@ -68,7 +68,7 @@ impl Place {
         Place(self.devices().iter().map(number).collect())
     }
 
-    /// Whether the CPU is among the devices.
+    /// Returns whether the CPU is among the devices.
     #[cfg(feature = "rayon")]
     pub(crate) fn has_cpu(&self) -> bool {
         self.0.contains(&Device::Cpu)
