@@ -192,7 +192,7 @@ fn read(args: &Args) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The weights, tried once here: the error names the file, and no device is opened in vain.
+/// Loads the weights once here: an error names the file before any device is opened.
 fn checked_weights(path: &Path) -> Result<Vec<u8>, BoxError> {
     let weights = read_file(path)?;
     let tried = Net::load(&weights, &candle_core::Device::Cpu);

@@ -314,7 +314,7 @@ fn todays(name: &str) -> String {
     name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 }
 
-/// Tries the weights once on the CPU, so that no device is opened in vain.
+/// Loads the weights once on the CPU, so that an error comes before any device is opened.
 fn check(weights: &Weights) -> Result<(), BoxError> {
     let encoder = Encoder::load(weights, &candle_core::Device::Cpu)?;
     let vectors = encoder.encode(&[vec![0; 2], vec![0; 3]])?;

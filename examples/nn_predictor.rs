@@ -23,8 +23,8 @@ const FLAGS: &[Flag] =
     &[Flag { name: "--devices", value: "LIST", help: "such as cuda:0-3 (default: cpu*4)" }];
 
 struct Predictor {
-    /// Made once and copied to every device: were each producer to make its own, the answers
-    /// would depend on who got which input.
+    /// Made once and copied to every device: if each producer made its own, the answers would depend on
+    /// which producer got which input.
     net: Arc<Net>,
 }
 

@@ -18,7 +18,7 @@ use gangline::{
 
 use crate::args::{Args, Flag};
 
-/// So many numbers are one item: some milliseconds of work.
+/// The size of an item in numbers: some milliseconds of work.
 const BLOCK: u64 = 5_000;
 
 const FLAGS: &[Flag] = &[
@@ -30,7 +30,7 @@ const FLAGS: &[Flag] = &[
     },
 ];
 
-/// Of each block of numbers the one whose Collatz sequence is the longest, as a line of text.
+/// For each block of numbers writes a line with the one that has the longest Collatz sequence.
 struct Longest {
     path: PathBuf,
 }

@@ -1,7 +1,7 @@
 //! Decoding on the CPU, scoring on a device, in two stages: `cargo run --release --example stages`
 //!
-//! The device is a simulation: a call takes a fixed time, and a little more for each item, during which
-//! the processor is free. So it likes batches, as a GPU does, and is idle while somebody decodes for it.
+//! The device is a simulation: a call takes a fixed time, and a little more for each item, during which the
+//! processor is free. So it needs batches, as a GPU does, and it is idle while the CPU decodes for it.
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
 use std::thread;

@@ -1,25 +1,25 @@
-//! What became of the items of a run.
+//! The items of a run, counted by outcome.
 
 use serde::{Deserialize, Serialize};
 
-/// What became of the items of a run or stream.
+/// The items of a run, counted by outcome.
 ///
-/// Every item pulled from the input is exactly one of ok, failed, already_done or cancelled, also when
-/// the run failed.
+/// Every item pulled from the input is exactly one of ok, failed, already_done or cancelled, also if the
+/// run failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Account {
-    /// Items for which `consumer_work` returned `Ok`, or which a stream yielded.
+    /// Items for which `consumer_work` returned `Ok`, or that [`Outputs`](crate::Outputs) yielded.
     pub ok: u64,
-    /// Items whose error stood. An item whose input failed counts here.
+    /// Items that failed, and were not saved by a retry. An item whose input failed counts here.
     pub failed: u64,
-    /// Items left out on purpose, without being worked on: an earlier run with the same
-    /// [journal](crate::Builder::journal) was done with them.
+    /// Items that were not worked on, since an earlier run with the same
+    /// [journal](crate::Builder::journal) had done them.
     pub already_done: u64,
     /// Items that were pulled and then dropped, because the run was cancelled, stopped or failed at
     /// another item.
     pub cancelled: u64,
-    /// Items that were never pulled: a number only where the input's `size_hint` is exact.
+    /// Items that were never pulled: known only if the input's `size_hint` is exact.
     pub unread: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ impl Account {
         unread: Option<u64>,
     ) -> Self {
         let others = pulled.checked_sub(ok + failed + already_done);
-        let cancelled = others.expect("an item is accounted once");
+        let cancelled = others.expect("every item is counted once");
         Account { ok, failed, already_done, cancelled, unread }
     }
 }

@@ -2,14 +2,13 @@
 
 use std::iter::FusedIterator;
 
-/// Iterators whose items can be handed over several at a time, as one input.
+/// Groups the items of an iterator into lists, which are handed over as one input each.
 ///
-/// For runners whose `Input` is a `Vec`. A runner that works on single items, or on as many as there are,
-/// has a [`Batch`](crate::Batch) set instead: then a failure is that of one item, and the consumer sees
-/// single outputs.
+/// For runners whose `Input` is a `Vec`. A runner that works on single items is better given a
+/// [`Batch`](crate::Batch): then a failure is that of one item, and the consumer sees single outputs.
 pub trait Batches: Iterator + Sized {
-    /// Groups the items into lists of `items`, in order; the last may be shorter, none is empty. A list
-    /// is read when it is asked for.
+    /// Groups the items into lists of `items`, in order; the last may be shorter, none is empty. A list is
+    /// read when it is asked for.
     ///
     /// ```
     /// use gangline::{Batches, OrderedRunner, map};
@@ -24,16 +23,16 @@ pub trait Batches: Iterator + Sized {
     ///
     /// # Panics
     ///
-    /// When `items` is 0.
+    /// If `items` is 0.
     fn batches(self, items: usize) -> InBatches<Self> {
-        assert!(items > 0, "a batch needs room for at least one item, not 0");
+        assert!(items > 0, "a batch must have at least 1 item, got 0");
         InBatches { iter: self.fuse(), items }
     }
 }
 
 impl<I: Iterator> Batches for I {}
 
-/// The iterator that [`Batches::batches`] makes.
+/// The iterator of [`Batches::batches`].
 #[derive(Debug, Clone)]
 pub struct InBatches<I> {
     iter: std::iter::Fuse<I>,
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "at least one item")]
+    #[should_panic(expected = "at least 1 item")]
     fn batches_of_nothing_are_refused() {
         (0..3).batches(0);
     }

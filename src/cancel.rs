@@ -1,4 +1,4 @@
-//! Ending what is in progress from another thread.
+//! Cancelling or draining what is in progress, from another thread.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, bounded};
 
-/// Ends what is in progress, from any thread: a run, a stream, the building of a runner.
+/// Ends what is in progress, from any thread: a run, an [`Outputs`](crate::Outputs), or the building of a
+/// runner.
 ///
 /// Clones are the same token. Every runner has one ([`cancel_token`](crate::Pool::cancel_token));
 /// a token given to several [builders](crate::Builder::cancel_token) ends them all.
 ///
-/// A request ends what is in progress. Where nothing is, it waits and ends the next run at its
-/// start. For each runner it is spent when the call that it ended returns; later runs are unaffected.
+/// A request ends what is in progress. If nothing is in progress, it ends the next run at its start. For
+/// each runner it is spent when the call that it ended returns; later runs are unaffected.
 ///
 /// ```
 /// use gangline::{OrderedRunner, map};
@@ -31,15 +32,15 @@ pub struct CancelToken {
     shared: Arc<Mutex<Requests>>,
 }
 
-/// What a token ends: told without any lock of the token held.
+/// Receives the requests of a token, called without any lock of the token held.
 pub(crate) trait Interrupt: Send + Sync {
-    /// Drop everything.
+    /// Drops everything.
     fn cancel(&self);
-    /// Take no more input.
+    /// Stops reading input.
     fn drain(&self);
 }
 
-/// How many requests of each kind were made, or were seen by somebody.
+/// Counts the requests of each kind that were made, or that one watcher has seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     cancels: u64,
@@ -49,11 +50,11 @@ pub(crate) struct Seen {
 #[derive(Default)]
 struct Requests {
     made: Seen,
-    /// What any runner has spent: a runner built later, or a guard, starts from here.
+    /// The requests that some runner has spent: a runner built later, or a guard, starts from here.
     spent: Seen,
     next_id: u64,
     in_progress: Vec<(u64, Weak<dyn Interrupt>)>,
-    /// One for each guard; dropping it wakes the guard.
+    /// One sender for each guard; dropping it wakes the guard.
     guards: Vec<(u64, Sender<()>)>,
 }
 
@@ -64,52 +65,55 @@ impl Default for CancelToken {
 }
 
 impl CancelToken {
-    /// A token that nobody has used.
+    /// Makes a token without requests.
     pub fn new() -> Self {
         CancelToken { shared: Arc::default() }
     }
 
-    /// Ends what is in progress, dropping what was given out: within the time of the hooks that are
-    /// running, and of the caller's iterator if that is being asked for an item. A run returns an
-    /// error for which [`is_cancelled`](crate::Error::is_cancelled) is true.
+    /// Ends what is in progress and drops the items in flight.
+    ///
+    /// It takes as long as the hooks that are running, and the caller's iterator if that is being asked for
+    /// an item. A run returns an error for which [`is_cancelled`](crate::Error::is_cancelled) is true.
     pub fn cancel(&self) {
         let (targets, guards) = {
             let mut requests = self.lock();
             requests.made.cancels += 1;
             (requests.targets(), std::mem::take(&mut requests.guards))
         };
-        // The runs first: to one whose guarded input ended before that, all would seem to be well.
+        // The runs first: a run whose guarded input ended before it was cancelled would return its summary.
         targets.iter().for_each(|target| target.cancel());
         drop(guards);
     }
 
-    /// Takes no more input, and lets what was given out be worked on and consumed: `consumer_end`
-    /// runs, and the run returns its summary. What a first Ctrl-C should do, with
-    /// [`cancel`](CancelToken::cancel) for the second.
+    /// Stops reading input, and completes the items in flight.
     ///
-    /// It does not end the building of a runner; the first run of that runner then takes no input.
+    /// `consumer_end` runs, and the run returns its summary. Use it for a first Ctrl-C, and
+    /// [`cancel`](CancelToken::cancel) for the second. [`guard`](CancelToken::guard) has an example.
+    ///
+    /// It does not end the building of a runner; the first run of that runner then reads no input.
     pub fn drain(&self) {
         let (targets, guards) = {
             let mut requests = self.lock();
             requests.made.drains += 1;
             (requests.targets(), std::mem::take(&mut requests.guards))
         };
-        // The runs first: to one whose guarded input ended before that, it would seem to have no more.
+        // The runs first, as in `cancel`.
         targets.iter().for_each(|target| target.drain());
         drop(guards);
     }
 
-    /// Whether [`cancel`](CancelToken::cancel) was ever called. It stays true, also when the request
-    /// is spent.
+    /// Returns whether [`cancel`](CancelToken::cancel) was ever called. It stays true after the request is
+    /// spent.
     pub fn is_cancelled(&self) -> bool {
         self.lock().made.cancels > 0
     }
 
-    /// A channel of the crate `crossbeam-channel` as an iterator that also ends when this token is
-    /// used, and when the run or stream that pulls it wants no more, since it failed or was stopped.
+    /// Turns a channel of the crate `crossbeam-channel` into an iterator that also ends when this token is
+    /// used.
     ///
-    /// A run can only end when the caller's iterator returns. One that blocks on a channel for ever
-    /// would hold it for ever; this one does not.
+    /// It also ends when the run that pulls it reads no more input, since it failed or was stopped. A run
+    /// can only end when the caller's iterator returns, so an iterator that blocks on a channel would hold
+    /// the run as long as the channel is silent. This one does not.
     ///
     /// ```
     /// use gangline::{CancelToken, OrderedRunner, map};
@@ -140,18 +144,18 @@ impl CancelToken {
         Guard { items: receiver, ended, id, token: self.clone() }
     }
 
-    /// What a new runner has seen of this token: everything that some runner has already spent.
+    /// Returns what a new runner has seen of this token: every request that some runner has spent.
     pub(crate) fn seen(&self) -> Seen {
         self.lock().spent
     }
 
-    /// Whether there were cancels that `seen` lacks.
+    /// Returns whether there were cancels that `seen` lacks.
     pub(crate) fn is_cancelled_since(&self, seen: Seen) -> bool {
         self.lock().made.cancels > seen.cancels
     }
 
-    /// Tells `target` of every request made from now on until the returned value is dropped, and at
-    /// once of those that `seen` lacks.
+    /// Passes `target` every request made from now on until the returned value is dropped, and at once
+    /// those that `seen` lacks.
     pub(crate) fn watch(&self, seen: Seen, target: &Arc<impl Interrupt + 'static>) -> Watch {
         let weak = Arc::downgrade(target);
         let mut requests = self.lock();
@@ -200,7 +204,7 @@ impl Requests {
     }
 }
 
-/// Keeps something that can be interrupted known to its token.
+/// Keeps a target registered with its token.
 pub(crate) struct Watch {
     id: u64,
     token: CancelToken,
@@ -214,7 +218,7 @@ impl Watch {
         requests.made
     }
 
-    /// Ends the watch, and spends the cancels made so far; a `finish` waits for the next run.
+    /// Ends the watch, and spends the cancels made so far; a drain waits for the next run.
     pub(crate) fn spend_cancels(self, seen: Seen) -> Seen {
         let mut requests = self.token.lock();
         requests.spent.cancels = requests.made.cancels;
@@ -227,7 +231,7 @@ impl Drop for Watch {
         let mut requests = self.token.lock();
         if let Some(i) = requests.in_progress.iter().position(|(id, _)| *id == self.id) {
             let target = requests.in_progress.swap_remove(i);
-            // Dropped after the lock is released: it may be the last that holds the run's items.
+            // Dropped after the lock is released: it may hold the last reference to the run's items.
             drop(requests);
             drop(target);
         }
@@ -235,15 +239,15 @@ impl Drop for Watch {
 }
 
 thread_local! {
-    /// The runs that this thread is pulling input for, the outermost first: each receiver is
-    /// disconnected when its run wants no more.
+    /// The runs that this thread is pulling input for, the outermost first. Each receiver is disconnected
+    /// when its run reads no more input.
     static PULLING: RefCell<Vec<Receiver<()>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// While it lives, guards pulled on this thread end with the run that it was made for. A chain of
-/// streams has several, one in the other, and any of them ends a guard at its source.
+/// Ends the guards pulled on this thread with the run that it was made for. `Outputs` that feed each other
+/// have several, and any of them ends a guard at their source.
 pub(crate) struct Pulling {
-    /// It has to go on the thread that it came from.
+    /// It has to be dropped on the thread that made it.
     not_send: std::marker::PhantomData<*const ()>,
 }
 
@@ -260,8 +264,8 @@ impl Drop for Pulling {
     }
 }
 
-/// A channel as an iterator that also ends when a [`CancelToken`] is used, or when the run that pulls
-/// it wants no more; see [`CancelToken::guard`]. What is still in the channel then stays there.
+/// A channel as an iterator that also ends when a [`CancelToken`] is used, or when the run that pulls it
+/// reads no more input: see [`CancelToken::guard`]. Values not yet received stay in the channel.
 pub struct Guard<T> {
     items: Receiver<T>,
     ended: Receiver<()>,

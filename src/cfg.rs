@@ -50,29 +50,28 @@ use self::tree::{MAX_DEPTH, Table};
 ///
 /// # Paths
 ///
-/// The segments of a path are parted by dots. A segment is a key of a node or, where a list is, an
-/// index from 0: `model.layers.1`. Keys are case-sensitive. A key is refused when a path could not
-/// name it: when it is empty, has a dot or ends like `layers[1]`.
+/// Dots separate the segments of a path. A segment is a key of a node or, in a list, an index from 0:
+/// `model.layers.1`. Keys are case-sensitive. A key is refused if no path could name it: if it is empty,
+/// has a dot or ends like `layers[1]`.
 ///
 /// # Values
 ///
-/// A value is null, a boolean, an integer from `i64::MIN` to `u64::MAX`, a float, a text, a list or
-/// a node. No value is turned into another: `1` is an `f64` if you ask for one, but `"1"` is no
-/// number, `1.0` no integer and `yes` no boolean. Nodes keep their keys in order. At most 64 levels
-/// may be nested.
+/// A value is null, a boolean, an integer from `i64::MIN` to `u64::MAX`, a float, a text, a list or a node.
+/// Values are not converted: `1` can be read as an `f64`, but `"1"` is not a number, `1.0` not an integer
+/// and `yes` not a boolean. Nodes keep their keys in order. At most 64 levels may be nested.
 ///
 /// # Equality
 ///
-/// Two configurations are equal when they hold the same, whatever the order of the keys, whether
-/// frozen or not, and wherever it came from. `1` and `1.0` differ; `.nan` equals itself.
+/// Two configurations are equal if they hold the same values. The order of keys, freezing and origin do not
+/// matter. `1` and `1.0` differ; `.nan` equals itself.
 ///
 /// # Origins
 ///
-/// A value that was loaded remembers its file, or its environment variable, for the sake of the
-/// errors. A sub-node that was taken out by [`get`](Self::get) has forgotten.
+/// A loaded value remembers its file, or its environment variable, for error messages. A sub-node that
+/// [`get`](Self::get) returns does not.
 #[derive(Clone)]
 pub struct CfgNode {
-    /// Always a table. Its keys, depth and integers were checked.
+    /// Always a table. Its keys, depth and integers have been checked.
     root: Value,
     state: State,
 }
@@ -84,12 +83,12 @@ enum State {
 }
 
 impl CfgNode {
-    /// An empty configuration.
+    /// Makes an empty configuration.
     pub fn new() -> Self {
         CfgNode { root: Table::new().into(), state: State::Open }
     }
 
-    /// The configuration with `value` at `path`: [`set`](Self::set) in a chain of calls.
+    /// Returns the configuration with `value` at `path`: [`set`](Self::set) in a chain of calls.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -106,8 +105,8 @@ impl CfgNode {
         Ok(self)
     }
 
-    /// Puts `value` at `path`, in place of what is there. Nodes on the way are made; lists are not,
-    /// nor do they grow.
+    /// Puts `value` at `path`, replacing the value there. Missing nodes on the way are created; lists are
+    /// neither created nor extended.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -120,11 +119,11 @@ impl CfgNode {
     ///
     /// # Errors
     ///
-    /// Nothing is changed when it fails.
+    /// On an error nothing is changed.
     ///
     /// - [`CfgError::Frozen`]
     /// - [`CfgError::Path`]: the path has an empty segment, or an index beyond the end of a list.
-    /// - [`CfgError::Through`]: the path leads through something that is no node and no list.
+    /// - [`CfgError::Through`]: the path leads through a value that is neither a node nor a list.
     /// - [`CfgError::Key`]: a key inside `value` is empty or has a dot.
     /// - [`CfgError::TooDeep`]: more than 64 levels would be nested.
     /// - [`CfgError::Value`]: `value` failed to serialise, or has an integer of more than 64 bits.
@@ -136,7 +135,7 @@ impl CfgNode {
         path.put(&mut self.root, value)
     }
 
-    /// The value at `path`. An absent one is `None` for an `Option`, and an error otherwise.
+    /// Returns the value at `path`. A missing value is `None` for an `Option`, and an error otherwise.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -148,13 +147,14 @@ impl CfgNode {
     /// # Ok::<(), gangline::CfgError>(())
     /// ```
     ///
-    /// A sub-node is a copy: it is not frozen, even if this is, and no change to it is seen here.
+    /// A sub-node is a copy: it is not frozen even if this configuration is, and changes to it are not seen
+    /// here.
     ///
     /// # Errors
     ///
     /// - [`CfgError::Missing`]
-    /// - [`CfgError::Type`]: the value is no `T`, or something inside it is not as `T` wants it.
-    /// - [`CfgError::Path`], [`CfgError::Through`]: the path is none in this configuration.
+    /// - [`CfgError::Type`]: the value, or a value inside it, does not fit `T`.
+    /// - [`CfgError::Path`], [`CfgError::Through`]: no value of this configuration can have that path.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CfgError> {
         match Path::parse(path)?.find(&self.root)? {
             Some(value) => de::read(value, path),
@@ -162,7 +162,7 @@ impl CfgNode {
         }
     }
 
-    /// The value at `path`, or `default` when there is none.
+    /// Returns the value at `path`, or `default` if it is missing.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -174,8 +174,8 @@ impl CfgNode {
     ///
     /// # Errors
     ///
-    /// Those of [`get`](Self::get), except that nothing is missing. A value of another type is an
-    /// error, also null.
+    /// Those of [`get`](Self::get), except [`CfgError::Missing`]. A value of another type is an error, also
+    /// null.
     pub fn get_or<T: DeserializeOwned>(&self, path: &str, default: T) -> Result<T, CfgError> {
         match Path::parse(path)?.find(&self.root)? {
             Some(value) => de::read(value, path),
@@ -183,7 +183,7 @@ impl CfgNode {
         }
     }
 
-    /// The whole configuration as a `T`.
+    /// Reads the whole configuration as a `T`.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -200,18 +200,18 @@ impl CfgNode {
     ///
     /// # Errors
     ///
-    /// [`CfgError::Type`], with the path of what is not as `T` wants it.
+    /// [`CfgError::Type`], with the path of the value that does not fit `T`.
     pub fn extract<T: DeserializeOwned>(&self) -> Result<T, CfgError> {
         de::read(&self.root, "")
     }
 
-    /// Whether there is a value at `path`; null is one. What is no path is not there.
+    /// Returns whether there is a value at `path`; null counts. False for an invalid path.
     pub fn contains(&self, path: &str) -> bool {
         matches!(Path::parse(path).and_then(|path| path.find(&self.root)), Ok(Some(_)))
     }
 
-    /// Takes out the value at `path` and returns whether there was one. The elements of a list after
-    /// it move up.
+    /// Removes the value at `path`, and returns whether there was one. The later elements of a list move
+    /// up.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -231,18 +231,18 @@ impl CfgNode {
         Ok(path.take(&mut self.root)?.is_some())
     }
 
-    /// The keys at the top, in order.
+    /// Returns the keys at the top, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.table().keys().map(String::as_str)
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.table().is_empty()
     }
 
-    /// Lays `other` over this configuration. Where both have a node the nodes are merged; everywhere
-    /// else what `other` has replaces what is here, lists as a whole and null included.
+    /// Merges `other` over this configuration. Two nodes at the same path are merged; any other value of
+    /// `other` replaces the value here, lists as a whole and null included.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -261,8 +261,8 @@ impl CfgNode {
         Ok(())
     }
 
-    /// Makes this configuration read-only, and every clone of it. There is no way back:
-    /// [`thawed`](Self::thawed) gives a copy that can be changed.
+    /// Makes this configuration read-only, and every clone of it. It cannot be undone:
+    /// [`thawed`](Self::thawed) returns a copy that can be changed.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -276,21 +276,21 @@ impl CfgNode {
         self.state = State::Frozen;
     }
 
-    /// Whether this configuration is read-only.
+    /// Returns whether this configuration is read-only.
     pub fn is_frozen(&self) -> bool {
         self.state == State::Frozen
     }
 
-    /// A copy that is not frozen.
+    /// Returns a copy that is not frozen.
     pub fn thawed(&self) -> Self {
         CfgNode { root: self.root.clone(), state: State::Open }
     }
 
-    /// Loads a file in YAML, TOML or JSON, as its name ends in `.yaml`, `.yml`, `.toml` or `.json`.
+    /// Loads a file in YAML, TOML or JSON, chosen by its extension: `.yaml`, `.yml`, `.toml` or `.json`.
     ///
-    /// If the file has the top-level key `__BASE__`, the file that it names is loaded first and this
-    /// one is [merged](Self::merge) over it, and so on down. The name is looked up beside the file
-    /// that has it, then as it is: absolute, or from the current directory. The formats may differ.
+    /// If the file has the top-level key `__BASE__`, the file named there is loaded first, and this one is
+    /// [merged](Self::merge) over it; and so on for its own base. A relative name is looked up beside the
+    /// file that has it, then in the current directory. The formats may differ.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -344,19 +344,19 @@ impl CfgNode {
         CfgNode::from_text(text, Format::Json)
     }
 
-    /// The configuration as YAML, the keys in order.
+    /// Returns the configuration as YAML, with the keys in order.
     ///
     /// # Errors
     ///
-    /// None is known: YAML holds every configuration. The signature leaves room.
+    /// None today: YAML can hold every configuration. The signature leaves room for one.
     pub fn to_yaml(&self) -> Result<String, CfgError> {
         Format::Yaml.write(&self.root)
     }
 
-    /// Saves in the format that the name of the file tells. [`load`](Self::load) gives the same back.
+    /// Saves in the format of the file's extension. [`load`](Self::load) returns an equal tree.
     ///
-    /// The file is replaced in one step: nobody reads half of it, and when saving fails it is as it
-    /// was. A link is followed and stays one.
+    /// The file is replaced in one step: no reader sees half of it, and if saving fails it is unchanged. A
+    /// link is followed and stays a link.
     ///
     /// # Errors
     ///
@@ -368,8 +368,8 @@ impl CfgNode {
         save::save(&self.root, path.as_ref())
     }
 
-    /// Saves only what differs from the file `base`, and a `__BASE__` that leads there from the
-    /// directory of `path`. [`load`](Self::load) gives the whole back.
+    /// Saves only the differences from the file `base`, and a `__BASE__` that names it relative to the
+    /// directory of `path`. [`load`](Self::load) returns the whole.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -388,7 +388,7 @@ impl CfgNode {
     ///
     /// # Errors
     ///
-    /// - [`CfgError::BaseHasMore`]: keys of the base are absent here and would come back at the next
+    /// - [`CfgError::BaseHasMore`]: keys of the base are missing here, and would come back at the next
     ///   load.
     /// - [`CfgError::BaseLoop`]: `path` is the base, or a file under it.
     /// - Those of [`load`](Self::load) for the base, those of [`save`](Self::save) for `path`.
@@ -412,9 +412,9 @@ impl CfgNode {
 
     /// Takes values from variables named `PREFIX__MODEL__LR`; all others are ignored.
     ///
-    /// After the prefix, which must match exactly, comes the path of a value that is already there,
-    /// with `__` for the dots, in any case, and with `_` for `-`. The key keeps its case. The text
-    /// is read as YAML: `3`, `true`, `[1, 2]`, `"007"`.
+    /// After the prefix, which must match exactly, comes the path of an existing value. Write `__` for each
+    /// dot and `_` for `-`; case does not matter. The key keeps its case. The text is read as YAML: `3`,
+    /// `true`, `[1, 2]`, `"007"`.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -427,11 +427,11 @@ impl CfgNode {
     ///
     /// # Errors
     ///
-    /// - [`CfgError::EnvUnknown`]: the name matches no key, so it is misspelt.
+    /// - [`CfgError::EnvUnknown`]: no key matches the name, so it is misspelt.
     /// - [`CfgError::EnvAmbiguous`]: the name matches two keys, or two names match one.
     /// - [`CfgError::EnvNotUnicode`], [`CfgError::Parse`], [`CfgError::Frozen`]
-    /// - [`CfgError::Path`], [`CfgError::Through`], [`CfgError::Key`]: the path became impossible by
-    ///   an earlier variable, or the value holds a key that no path could name.
+    /// - [`CfgError::Path`], [`CfgError::Through`], [`CfgError::Key`]: an earlier variable made the path
+    ///   impossible, or the value has a key that no path could name.
     pub fn with_env_pairs<K: Into<OsString>, V: Into<OsString>>(
         mut self,
         prefix: &str,
@@ -443,8 +443,8 @@ impl CfgNode {
         Ok(self)
     }
 
-    /// Carries out `path=value`, as given on a command line. The value is read as YAML; one that is
-    /// not there yet is made.
+    /// Applies `path=value`, as given on a command line. The value is read as YAML; a missing path is
+    /// created.
     ///
     /// ```
     /// # use gangline::CfgNode;
@@ -458,8 +458,8 @@ impl CfgNode {
     ///
     /// # Errors
     ///
-    /// [`CfgError::Assignment`] without an `=`, [`CfgError::Parse`] if the value is no YAML, and
-    /// those of [`set`](Self::set).
+    /// [`CfgError::Assignment`] without an `=`, [`CfgError::Parse`] if the value is not YAML, and those of
+    /// [`set`](Self::set).
     pub fn apply(&mut self, assignment: &str) -> Result<(), CfgError> {
         let (path, text) = env::split_assignment(assignment)?;
         self.check_open(|| format!("setting {path:?}"))?;
@@ -550,7 +550,7 @@ impl Serialize for CfgNode {
     }
 }
 
-/// From any format that tells its types, such as YAML, TOML and JSON.
+/// Reads from any self-describing format, such as YAML, TOML and JSON.
 impl<'de> Deserialize<'de> for CfgNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;

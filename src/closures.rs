@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::runner::{ConsumerContext, ProducerContext, Runner};
 use crate::task_results::TaskResults;
 
-/// A runner made of two closures: `init` makes a producer's state, `work` an output of an input. The
+/// Makes a runner of two closures: `init` makes a producer's state, `work` makes an output of an input. The
 /// outputs are collected: the summary of a run is a `Vec` of them.
 ///
 /// ```
@@ -31,18 +31,19 @@ where
     Map { init, work, types: PhantomData }
 }
 
-/// The runner that [`map`] makes.
+/// The runner of [`map`].
 pub struct Map<Init, Work, S, I, O> {
     init: Init,
     work: Work,
-    /// A function pointer, since no value of these types is held: it is `Send` and `Sync` whatever
-    /// they are.
+    /// A function pointer, since no value of these types is held: it is `Send` and `Sync` also if they are
+    /// not.
     types: PhantomData<fn(S, I) -> O>,
 }
 
 impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
-    /// Replaces the consumer: instead of collecting the outputs, `init` makes a state and `f` takes
-    /// each output into it. The summary of a run is the state.
+    /// Replaces the consumer: `init` makes a state, and `f` takes each output into it.
+    ///
+    /// The summary of a run is that state, instead of the collected outputs.
     ///
     /// ```
     /// use gangline::{UnorderedRunner, map};
@@ -70,11 +71,11 @@ impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
 }
 
 impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
-    /// Collects a result for each item, in the order of the input: its output, or what it failed with. The
-    /// summary of a run is a `Vec` of [`TaskResult`](crate::TaskResult)s.
+    /// Collects a result for each item, in input order: its output, or its failure. The summary of a run is
+    /// a `Vec` of [`TaskResult`](crate::TaskResult)s.
     ///
-    /// Use it where errors are [skipped](crate::Builder::on_error): a run that stops at the first error has no
-    /// summary. [`key`](crate::Builder::key) gives items the names that are in the results.
+    /// Use it where errors are [skipped](crate::Builder::on_error): a run that stops at the first error has
+    /// no summary. The results have the items' [keys](crate::Builder::key).
     ///
     /// ```
     /// use gangline::{OnError, UnorderedRunner, map};
@@ -98,7 +99,7 @@ impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
     }
 }
 
-/// The runner that [`Map::fold`] makes.
+/// The runner of [`Map::fold`].
 pub struct Fold<M, Init, F, T> {
     map: M,
     init: Init,

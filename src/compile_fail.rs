@@ -1,6 +1,6 @@
-//! What must not compile. Each example but for its last change compiles.
+//! Programs that must not compile. Each compiles without its last change.
 
-/// A handle has one run at a time.
+/// A pool has one run at a time.
 ///
 /// ```
 /// let mut runner = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
@@ -58,7 +58,7 @@ mod a_runner_that_borrows {}
 /// ```
 mod items_that_are_not_send {}
 
-/// A stage takes what the one before it makes, and a handle is one stage.
+/// A stage takes the outputs of the one before it, and a pool is one stage.
 ///
 /// ```
 /// let mut lengths = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, s: String| Ok(s.len())), 1)?;

@@ -1,33 +1,32 @@
-//! How many threads a producer on the CPU computes with.
+//! The number of threads that a CPU producer computes with.
 
 use std::env;
 
 use crate::device::Devices;
 
-/// How many threads each producer on the CPU computes with: see
+/// The number of threads that each CPU producer computes with: see
 /// [`Builder::cpu_threads`](crate::Builder::cpu_threads).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CpuThreads {
-    /// A rayon pool for each producer on the CPU, with its share of the cores: their number
-    /// divided by that of those producers, rounded down, and at least one.
+    /// A rayon pool for each CPU producer, with its share of the cores: their number divided by that of
+    /// those producers, rounded down, and at least one.
     ///
-    /// The cores are those that this process may use (its affinity and its container's limit
-    /// count), or as many as the variable `RAYON_NUM_THREADS` says. The share of a producer that is
-    /// the only one on the CPU is all of them, so it uses the global pool, which no thread is
-    /// started for before it is needed.
+    /// The cores are those that this process may use (by its affinity and its container's limit), or as
+    /// many as the variable `RAYON_NUM_THREADS` says. A single CPU producer has all of them, so it uses the
+    /// global pool, which starts no thread before it is needed.
     #[default]
     Share,
-    /// A rayon pool for each producer on the CPU, with so many threads, its own among them. 0 is
-    /// refused by [`build`](crate::Builder::build).
+    /// A rayon pool for each CPU producer, with this number of threads, the producer's own among them.
+    /// [`build`](crate::Builder::build) refuses 0.
     Exactly(usize),
-    /// No pools: whatever uses rayon in a hook does so in its global pool, which all producers and
-    /// the rest of the program share.
+    /// No pools: rayon in a hook uses its global pool, which all producers and the rest of the program
+    /// share.
     Global,
 }
 
 impl CpuThreads {
-    /// The threads of each pool; `None` where there are none.
+    /// Returns the number of threads of each pool; `None` without pools.
     pub(crate) fn each(self, devices: &Devices) -> Option<usize> {
         match self {
             CpuThreads::Share => share(cores(), devices.count_on_cpu()),
@@ -47,7 +46,7 @@ fn share(cores: usize, producers: usize) -> Option<usize> {
     (producers > 1).then(|| (cores / producers).max(1))
 }
 
-/// What rayon takes for its global pool, which the pools stand in for.
+/// Returns the size of rayon's global pool, which the pools replace.
 fn cores() -> usize {
     let asked = env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok());
     asked.filter(|threads| *threads > 0).unwrap_or_else(num_cpus::get)
@@ -64,7 +63,7 @@ mod tests {
         assert_eq!(
             [0, 1].map(|producers| share(8, producers)),
             [None, None],
-            "nobody to share with"
+            "no other producer to share with"
         );
     }
 

@@ -41,8 +41,8 @@ pub(crate) use gpu_lock::HeldGpus;
 pub use into::IntoDevices;
 pub(crate) use place::Place;
 
-/// The most places that a list of devices can have: enough for every machine, and few enough that
-/// a slip of the keyboard does not start a million threads.
+/// The most places that a list of devices can have: enough for every machine, and few enough that a typing
+/// error does not start a million threads.
 const MAX_PLACES: usize = 65_536;
 
 /// One device: what a producer computes on.
@@ -150,13 +150,15 @@ impl<'de> Deserialize<'de> for Device {
 /// - `cuda:all` is resolved when it is read, so the text of the value names the devices. It is an
 ///   error where there are none, never a silent `cpu`.
 /// - Devices with a `|` between them are alternatives: the first that this build can use on this machine is
-///   taken, all of what stands between two signs or none. They are resolved when they are read, too, and none
-///   being there is an error. What was not there is [told](Devices::fallbacks), never silently left out.
+///   taken, all devices between two signs or none. Alternatives are resolved when they are read, and it is
+///   an error if none can be used. The ones that could not be used are listed by
+///   [`fallbacks`](Devices::fallbacks).
 /// - Names are in lower case. White space between words, numbers and signs means nothing, and
 ///   leading zeros mean nothing.
-/// - An empty text, an empty part (`cpu,`, `cpu,,cpu`), `*0`, a range that runs backwards
-///   (`cuda:3-1`), an index for the CPU (`cpu:0`), an index without its kind (`cuda:0,1`) and a device
-///   that stands twice in one place (`cuda:0+cuda:0`) are errors, also in an alternative that is not taken.
+/// - These are errors, also in an alternative that is not taken: an empty text, an empty part (`cpu,`,
+///   `cpu,,cpu`), `*0`, a range that runs backwards (`cuda:3-1`).
+/// - So are an index for the CPU (`cpu:0`), an index without its kind (`cuda:0,1`), and a device twice in
+///   one place (`cuda:0+cuda:0`).
 ///
 /// The text that a value is written as is canonical, and reads back as an equal value. It is
 /// also its form in serde.
@@ -182,8 +184,8 @@ impl<'de> Deserialize<'de> for Device {
 ///
 /// # Equality
 ///
-/// Two lists are equal when their places are. Whether they are labels, or were fallen back to, is left
-/// out, as it is left out of the text: it belongs to the program that uses the list, not to its users'
+/// Two lists are equal if their places are. Whether they are names only, and their fallbacks, are not
+/// compared and are not part of the text: they belong to the program that uses the list, not to its users'
 /// settings.
 #[derive(Clone)]
 pub struct Devices {
@@ -195,12 +197,12 @@ pub struct Devices {
     fallbacks: Vec<String>,
 }
 
-/// What the devices of a list are.
+/// What the devices of a list stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Devices of this machine, usable from this build.
     Real,
-    /// Names whose meaning only the hooks know.
+    /// Names that only the hooks interpret.
     Labels,
 }
 
@@ -220,9 +222,8 @@ impl Devices {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if there is no place or there are more than 65,536, or if a place has no
-    /// device, more than 256, or the same one twice. No more than 65,537 places are taken from the
-    /// iterator.
+    /// [`Error::Devices`] if there is no place or there are more than 65,536, or if a place has no device,
+    /// more than 256, or the same one twice. At most 65,537 places are taken from the iterator.
     pub fn from_places(places: impl IntoIterator<Item = Vec<Device>>) -> Result<Devices, Error> {
         let places: Result<Vec<Place>, DeviceError> =
             places.into_iter().take(MAX_PLACES + 1).map(Place::new).collect();
@@ -242,8 +243,8 @@ impl Devices {
         Self::available_of(&detect::found, num_cpus::get())
     }
 
-    /// Takes the devices as names, with a meaning that only the hooks know: for other frameworks,
-    /// or for external commands that are told which GPU to use.
+    /// Takes the devices as names that only the hooks interpret: for other frameworks, or for external
+    /// commands that are given the number of a GPU.
     ///
     /// They are not checked when a runner is built, and the candle devices of the hooks' context
     /// are not available. The text in and out stays as it is.
@@ -259,9 +260,8 @@ impl Devices {
         Devices { meaning: Meaning::Labels, ..self }
     }
 
-    /// Gives the devices of each place the numbers from 0 on, in their order, those of CUDA and of Metal
-    /// each by themselves: the ids of jobs of which each sees its own GPUs alone, since an external
-    /// scheduler shows it no others. The CPU stays.
+    /// Numbers the devices of each place from 0, CUDA and Metal separately: the ids in jobs that an
+    /// external scheduler shows only their own GPUs. The CPU stays.
     ///
     /// ```
     /// use gangline::Devices;
@@ -275,13 +275,15 @@ impl Devices {
         Devices { places, ..self.clone() }
     }
 
-    /// Whether the devices are [only names](Devices::names_only).
+    /// Returns whether the devices are [names only](Devices::names_only).
     pub fn is_labels(&self) -> bool {
         self.meaning == Meaning::Labels
     }
 
-    /// What is used of alternatives such as `cuda:0|cpu` in the place of what is written before it, and why:
-    /// each as a sentence, and once. At most 32.
+    /// Returns the fallbacks in use: each a sentence that says which alternative of a text such as
+    /// `cuda:0|cpu` was taken, and why.
+    ///
+    /// Each is listed once, and at most 32 are kept.
     ///
     /// A runner that is built logs them as warnings, and the reports of its runs have them.
     ///
@@ -295,7 +297,7 @@ impl Devices {
         &self.fallbacks
     }
 
-    /// How many places there are, which is how many producers a runner starts: at least one.
+    /// Returns the number of places, which is the number of producers that a runner starts: at least one.
     pub fn len(&self) -> usize {
         self.places.len()
     }
@@ -411,7 +413,7 @@ impl fmt::Display for Devices {
 ///
 /// # Errors
 ///
-/// [`Error::Devices`], whose text quotes what cannot be read and says what can.
+/// [`Error::Devices`]; its text quotes what cannot be read and says what can.
 impl FromStr for Devices {
     type Err = Error;
 
@@ -454,7 +456,7 @@ mod tests {
 
     #[test]
     fn existing_devices_pass() {
-        check("cpu*3", &|_| panic!("nobody needs to know"), None);
+        check("cpu*3", &|_| panic!("the machine is not asked"), None);
         check("cuda:0-1*2,cpu", &two_gpus, None);
         check("cuda:1+cuda:0", &two_gpus, None);
     }

@@ -1,4 +1,4 @@
-//! Everything that can go wrong, as one type.
+//! The errors of building and running a runner.
 
 mod site;
 mod told;
@@ -17,18 +17,28 @@ use crate::limits::TimeLimit;
 use crate::measures::Measure;
 use crate::policy::MaxFailures;
 
-/// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow and
+/// Any error, as hooks return it. `?` converts the errors of candle, `std::io`, anyhow and
 /// [`CfgNode`](crate::CfgNode) into it.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The result of a hook.
 pub type Result<T, E = BoxError> = std::result::Result<T, E>;
 
-/// What building or running a runner can fail with.
+/// An error of building or running a runner.
 ///
-/// The text of an error says which hook, which item and which device; [`source`] holds the cause.
-/// The alternate form, `{error:#}`, appends the whole chain of causes, and so does `Debug`, which is
-/// what a `main` that returns the error prints.
+/// The text of an error names the hook, the item and the device; [`source`] holds the cause. The alternate
+/// form, `{error:#}`, appends the whole chain of causes, and so does `Debug`, which is what a `main` that
+/// returns the error prints.
+///
+/// ```
+/// use gangline::{OrderedRunner, map};
+///
+/// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
+/// let error = OrderedRunner::new(parse, 1)?.run(["1", "two"]).unwrap_err();
+/// assert_eq!(error.item(), Some(1));
+/// assert!(format!("{error:#}").ends_with("invalid digit found in string"));
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
 ///
 /// [`source`]: std::error::Error::source
 #[non_exhaustive]
@@ -69,90 +79,90 @@ pub enum Error {
         /// The panic's own message.
         source: PanicMessage,
     },
-    /// An item of a batch that failed together, where errors are
-    /// [skipped over](crate::OnError::Skip). The error of the first of them names them all.
+    /// An item of a batch that failed together, while errors are [skipped](crate::OnError::Skip). The error
+    /// of the first item of the batch names them all.
     #[non_exhaustive]
     BatchFailed {
         /// The item's index in the run.
         item: u64,
         /// The index of the batch's first item.
         first: u64,
-        /// The item's key, if [keys](crate::Builder::key) were asked for.
+        /// The item's key, if [keys](crate::Builder::key) are in use.
         key: Option<Arc<str>>,
     },
-    /// More items failed than [may](crate::Builder::max_failures).
+    /// More items failed than [`max_failures`](crate::Builder::max_failures) allows.
     #[non_exhaustive]
     TooManyFailures {
-        /// How many failed.
+        /// The number of items that failed.
         failed: u64,
-        /// Of how many that were done with.
+        /// The number of items that were finished, failed ones included.
         items: u64,
-        /// How many may fail.
+        /// The limit.
         most: MaxFailures,
-        /// The last of them, which [`failures`](crate::Pool::failures) then lacks; `None` where it was
-        /// given out or not kept.
+        /// The last failure, which [`failures`](crate::Pool::failures) then lacks; `None` if it was yielded
+        /// or not kept.
         source: Option<Box<Error>>,
     },
-    /// The function that [classifies](crate::Builder::classify) errors panicked, and so the run ended. What
-    /// the error says of items and hooks is what the one says that was to be classified.
+    /// The function that [classifies](crate::Builder::classify) errors panicked, which ended the run. The
+    /// accessors for items and hooks answer for the error that was being classified.
     #[non_exhaustive]
     ClassifyPanicked {
         /// The panic's own message.
         message: PanicMessage,
-        /// What was to be classified.
+        /// The error that was being classified.
         source: Box<Error>,
     },
-    /// Too few producers are left: the devices of the others failed. [`close`](crate::Pool::close) and
-    /// [`activate`](crate::Pool::activate) start all anew.
+    /// Too few producers are left: the devices of the others failed. Call [`close`](crate::Pool::close) and
+    /// [`activate`](crate::Pool::activate) to start all of them again.
     #[non_exhaustive]
     TooFewProducers {
-        /// How many are left.
+        /// The number of producers left.
         here: usize,
-        /// How many there [have to be](crate::Builder::min_producers).
+        /// The [minimum](crate::Builder::min_producers).
         least: usize,
-        /// What the last of the others failed with, where that was no failure of an item.
+        /// The failure of the last producer that was lost, unless an item failed with it.
         source: Option<Box<Error>>,
     },
-    /// A hook took longer than it [may](crate::Builder::item_timeout). Its thread was abandoned.
+    /// A hook exceeded its [timeout](crate::Builder::item_timeout). Its thread was abandoned.
     #[non_exhaustive]
     TimedOut {
         /// The hook.
         hook: Hook,
         /// The item, device and attempt of the call.
         site: Box<Site>,
-        /// How long it was let.
+        /// The time limit that was exceeded.
         limit: Duration,
     },
-    /// The run took longer than it [may](crate::Builder::run_timeout).
+    /// The run exceeded its [timeout](crate::Builder::run_timeout).
     #[non_exhaustive]
     RunTimedOut {
-        /// How long it may take.
+        /// The time limit that was exceeded.
         limit: Duration,
     },
-    /// A producer cannot be quarantined after no failure.
+    /// `quarantine_after` was given 0 failures.
     #[non_exhaustive]
     FenceAfter {},
-    /// A number of producers that there cannot be.
+    /// `min_producers` was given 0, or more than the number of producers.
     #[non_exhaustive]
     MinProducers {
-        /// How many there were to be at least.
+        /// The minimum that was given.
         least: usize,
-        /// How many there are.
+        /// The number of producers.
         producers: usize,
     },
-    /// A limit of no time at all.
+    /// A time limit of zero was given.
     #[non_exhaustive]
     ZeroTimeout {
-        /// What would have no time.
+        /// The limit that is zero.
         limit: TimeLimit,
     },
-    /// A share that is not between 0 and 1.
+    /// A share that is not between 0 and 1 was given.
     #[non_exhaustive]
     Share {
         /// What was given.
         share: f64,
     },
-    /// It was said how many items may [fail](crate::Builder::max_failures), and the first that does ends the run.
+    /// [`max_failures`](crate::Builder::max_failures) was given, but the first failure ends the run.
     #[non_exhaustive]
     NoneSkipped {},
     /// A [`CancelToken`](crate::CancelToken) ended what was in progress.
@@ -164,53 +174,53 @@ pub enum Error {
     /// The runner is active where it must be closed.
     #[non_exhaustive]
     Active {},
-    /// A hook tried to run the very runner whose hook it is, by way of a stream of it that was
-    /// leaked: the producer that the hook is on could not take part.
+    /// A hook tried to run the runner that it belongs to, through an `Outputs` of it that was leaked. The
+    /// hook's own producer could not take part.
     #[non_exhaustive]
     OwnThread {},
-    /// The devices cannot be used. Its text is that of the [`DeviceError`], and its cause that
-    /// one's cause, so that nothing is said twice along the chain.
+    /// The devices cannot be used. The text is that of the [`DeviceError`], and the cause is the cause of
+    /// that error, so that nothing is repeated along the chain.
     #[non_exhaustive]
     Devices {
-        /// What is wrong with them, and what is allowed.
+        /// What is wrong with the devices, and what is allowed.
         source: DeviceError,
     },
-    /// A batch cannot have no items.
+    /// A batch of 0 items was given.
     #[non_exhaustive]
     Batch {},
-    /// The window has no room for what one producer takes at once: one item, or the largest
+    /// The window is smaller than what one producer takes at once: one item, or the largest
     /// [batch](crate::Batch).
     #[non_exhaustive]
     Window {
-        /// What was asked for, in items.
+        /// The window that was given, in items.
         window: usize,
         /// The smallest window that works, in items.
         least: usize,
     },
-    /// A limit on what is measured of items is 0, which nothing is below.
+    /// A limit of 0 was given on a measure of items.
     #[non_exhaustive]
     Limit {
         /// What is measured.
         measure: Measure,
     },
-    /// A limit on the size of batches was given, and no rule for how they are formed.
+    /// A limit on the size of batches was given without a rule for batches.
     #[non_exhaustive]
     NoBatch {
         /// What is limited.
         measure: Measure,
     },
-    /// One item alone is more than a batch may be. No hook has seen it.
+    /// One item alone exceeds the limit of a batch. No hook has seen it.
     #[non_exhaustive]
     TooLarge {
         /// The item's index in the run.
         item: u64,
         /// What was measured.
         measure: Measure,
-        /// What the item was measured to be.
+        /// The item's size in that measure.
         amount: u64,
-        /// What a batch may be at most.
+        /// The limit of a batch.
         most: u64,
-        /// The item's key, if [keys](crate::Builder::key) were asked for.
+        /// The item's key, if [keys](crate::Builder::key) are in use.
         key: Option<Arc<str>>,
     },
     /// A function that measures items panicked. No hook has seen the item.
@@ -220,7 +230,7 @@ pub enum Error {
         item: u64,
         /// What was measured.
         measure: Measure,
-        /// The item's key, if [keys](crate::Builder::key) were asked for.
+        /// The item's key, if [keys](crate::Builder::key) are in use.
         key: Option<Arc<str>>,
         /// The panic's own message.
         source: PanicMessage,
@@ -233,25 +243,26 @@ pub enum Error {
         /// The panic's own message.
         source: PanicMessage,
     },
-    /// The journal cannot be gone on with, or written.
+    /// The journal cannot be continued, or not written.
     #[non_exhaustive]
     Journal {
         /// What is wrong with it.
         source: JournalError,
     },
-    /// A journal is for runs, with a consumer whose work it can write down, and not for streams and pipelines.
+    /// [`outputs`](crate::Pool::outputs) or a pipeline was used with a journal, which records the
+    /// consumer's work and so is for `run` only.
     #[non_exhaustive]
     JournalUnsupported {},
-    /// A text is not the report of a run, as [`RunReport::to_json`](crate::RunReport::to_json) writes it.
+    /// A text is not a report as [`RunReport::to_json`](crate::RunReport::to_json) writes it.
     #[non_exhaustive]
     Report {
-        /// Where, and what is wrong with it.
+        /// Where the text is wrong, and why.
         source: BoxError,
     },
-    /// Producers on the CPU cannot compute with no thread.
+    /// CPU producers were given 0 threads.
     #[non_exhaustive]
     CpuThreads {},
-    /// The operating system gave no thread.
+    /// The operating system refused a thread.
     #[non_exhaustive]
     Thread {
         /// The name that the thread would have had.
@@ -262,12 +273,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// The hook that failed or panicked.
+    /// Returns the hook that failed or panicked.
     pub fn hook(&self) -> Option<Hook> {
         self.call().map(|(hook, _)| hook)
     }
 
-    /// The index in the run of the item that failed, when there is exactly one.
+    /// Returns the index in the run of the item that failed, if there is exactly one.
     pub fn item(&self) -> Option<u64> {
         match self.items() {
             [item] => Some(*item),
@@ -275,7 +286,7 @@ impl Error {
         }
     }
 
-    /// The indices in the run of the items that failed together, ascending.
+    /// Returns the indices in the run of the items that failed together, ascending.
     pub fn items(&self) -> &[u64] {
         match self {
             Error::InputFailed { item, .. }
@@ -290,18 +301,18 @@ impl Error {
         }
     }
 
-    /// The device of the producer whose hook failed, the first if it has several.
+    /// Returns the device of the producer whose hook failed; the first if it has several.
     pub fn device(&self) -> Option<&Device> {
         self.call()?.1.device.as_ref()
     }
 
-    /// Which attempt at the item failed, from 1.
+    /// Returns the number of the attempt that failed, from 1.
     pub fn attempt(&self) -> Option<u32> {
         self.call()?.1.attempt
     }
 
-    /// The key of the item that failed, when there is exactly one and [keys](crate::Builder::key) were
-    /// asked for.
+    /// Returns the key of the item that failed, if there is exactly one and [keys](crate::Builder::key) are
+    /// in use.
     pub fn key(&self) -> Option<&str> {
         match self {
             Error::TooLarge { key, .. }
@@ -313,7 +324,7 @@ impl Error {
         }
     }
 
-    /// The same of these items alone: with the others it was no failure.
+    /// Returns the same error for these items alone: the others did not fail.
     pub(crate) fn of_items(mut self, items: &[u64]) -> Self {
         if let Error::HookFailed { site, .. }
         | Error::HookPanicked { site, .. }
@@ -324,7 +335,7 @@ impl Error {
         self
     }
 
-    /// Where the key of the one item is that failed, if there is a place for it.
+    /// Returns the place for the key of the one item that failed, if the error has one.
     pub(crate) fn key_mut(&mut self) -> Option<&mut Option<Arc<str>>> {
         match self {
             Error::TooLarge { key, .. }
@@ -338,12 +349,13 @@ impl Error {
         }
     }
 
-    /// The number of the producer whose hook failed.
+    /// Returns the number of the producer whose hook failed.
     pub fn producer(&self) -> Option<usize> {
         self.call()?.1.producer
     }
 
-    /// Whether user code panicked: a hook, the caller's iterator, or a function that measures items or classifies errors.
+    /// Returns whether user code panicked: a hook, the caller's iterator, or a function that measures items
+    /// or classifies errors.
     pub fn is_panic(&self) -> bool {
         matches!(
             self,
@@ -355,7 +367,7 @@ impl Error {
         )
     }
 
-    /// Whether a [limit on time](crate::Builder::item_timeout) ended it.
+    /// Returns whether a [time limit](crate::Builder::item_timeout) caused it.
     pub fn is_timeout(&self) -> bool {
         match self {
             Error::TimedOut { .. } | Error::RunTimedOut { .. } => true,
@@ -365,18 +377,18 @@ impl Error {
         }
     }
 
-    /// Whether a [`CancelToken`](crate::CancelToken) ended it.
+    /// Returns whether a [`CancelToken`](crate::CancelToken) caused it.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, Error::Cancelled { .. })
     }
 
-    /// Whether the runner was closed.
+    /// Returns whether the runner was closed.
     pub fn is_closed(&self) -> bool {
         matches!(self, Error::Closed { .. })
     }
 
-    /// Whether the caller's iterator failed or panicked. Where that is another runner's stream,
-    /// [`source`](std::error::Error::source) is that runner's error.
+    /// Returns whether the caller's iterator failed or panicked. If the iterator is another runner's
+    /// `Outputs`, [`source`](std::error::Error::source) is that runner's error.
     pub fn is_input(&self) -> bool {
         match self {
             Error::InputFailed { .. } | Error::InputPanicked { .. } => true,
@@ -385,7 +397,7 @@ impl Error {
         }
     }
 
-    /// Whether this is the error that a stream of another runner ended with.
+    /// Returns whether this is the error that another runner's `Outputs` ended with.
     pub(crate) fn ends_input(&self) -> bool {
         let Error::InputFailed { source, .. } = self else { return false };
         let Some(error) = source.downcast_ref::<Error>() else { return false };
@@ -401,12 +413,12 @@ impl Error {
         }
     }
 
-    /// Whether a producer failed at an item.
+    /// Returns whether a producer failed at an item.
     pub(crate) fn is_of_work(&self) -> bool {
         matches!(self.hook(), Some(Hook::ProducerWork | Hook::ProducerWorkBatch))
     }
 
-    /// Whether a hook of the consumer failed.
+    /// Returns whether a hook of the consumer failed.
     pub(crate) fn is_of_consumer(&self) -> bool {
         matches!(
             self.hook(),
@@ -420,7 +432,7 @@ impl Error {
         )
     }
 
-    /// How many items it fails: those of a batch fail together.
+    /// Returns the number of items that it fails: those of a batch fail together.
     pub(crate) fn failed_items(&self) -> u64 {
         self.items().len().max(1) as u64
     }
@@ -449,16 +461,13 @@ impl fmt::Display for Error {
                 write!(f, "item {item}{key} failed in a batch with item {first}")
             }
             Error::TooManyFailures { failed, items, most, .. } => {
-                write!(
-                    f,
-                    "too many failures: {failed} of {items} items, and at most {most} may fail"
-                )
+                write!(f, "too many failures: {failed} of {items} items; at most {most} may fail")
             }
             Error::ClassifyPanicked { message, .. } => {
                 write!(f, "classifying an error panicked with {:?}", message.0)
             }
             Error::TooFewProducers { here, least, .. } => {
-                write!(f, "too few producers are left: {here}, and there have to be {least}")
+                write!(f, "too few producers are left: {here}; min_producers is {least}")
             }
             Error::TimedOut { hook, site, limit } => {
                 write!(
@@ -471,34 +480,35 @@ impl fmt::Display for Error {
             Error::FenceAfter {} => f.write_str("quarantine_after must be at least 1, got 0"),
             Error::MinProducers { least, producers } => write!(
                 f,
-                "min_producers must be from 1 to {producers}, the number of producers; got {least}"
+                "min_producers must be between 1 and {producers}, the number of producers; got {least}"
             ),
             Error::ZeroTimeout { limit } => {
-                write!(f, "the limit for {limit} must be more than no time")
+                write!(f, "{limit} must be longer than zero; leave it unset for no limit")
             }
             Error::Share { share } => {
-                write!(f, "a share of {share} is none; write one from 0 to 1")
+                write!(f, "a share must be between 0 and 1, got {share}")
             }
             Error::NoneSkipped {} => f.write_str(
-                "the first failure ends the run, so `max_failures` allows for none; call \
-                 `on_error(OnError::Skip)` too",
+                "`max_failures` has no effect while the first failure ends the run; call \
+                 `on_error(OnError::Skip)` or `classify` too",
             ),
             Error::Cancelled { .. } => f.write_str("cancelled"),
             Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
-            Error::OwnThread { .. } => f.write_str("a runner cannot be run by a hook of its own"),
+            Error::OwnThread { .. } => {
+                f.write_str("a runner cannot be run by one of its own hooks")
+            }
             Error::Devices { source } => write!(f, "{source}"),
             Error::Window { window, least: least @ 1 } => {
-                write!(f, "a window of {window} items is too small; at least {least} is needed")
+                write!(f, "the window must be at least {least} item, got {window}")
             }
             Error::Window { window, least } => write!(
                 f,
-                "a window of {window} items is too small for batches of up to {least}; at least {least} \
-                 is needed"
+                "the window must be at least {least} items, the largest batch, got {window}"
             ),
-            Error::Batch {} => f.write_str("a batch needs room for at least one item, not 0"),
+            Error::Batch {} => f.write_str("a batch must have at least 1 item, got 0"),
             Error::Limit { measure } => {
-                write!(f, "the limit on the {measure} of items must be at least 1, not 0")
+                write!(f, "the limit on the {measure} of items must be at least 1, got 0")
             }
             Error::NoBatch { measure } => {
                 write!(f, "a limit on the {measure} needs a rule for batches; call `batch` too")
@@ -516,10 +526,12 @@ impl fmt::Display for Error {
             Error::KeyPanicked { item, .. } => write!(f, "the key of item {item} panicked"),
             Error::Journal { source } => write!(f, "{source}"),
             Error::JournalUnsupported {} => {
-                f.write_str("a journal is for `run`, and not for streams and pipelines")
+                f.write_str("a journal works with `run`, not with `outputs` or a pipeline")
             }
-            Error::Report { .. } => f.write_str("this is not the report of a run"),
-            Error::CpuThreads {} => f.write_str("a CPU producer needs at least one thread, not 0"),
+            Error::Report { .. } => {
+                f.write_str("not a run report; give the JSON that `RunReport::to_json` writes")
+            }
+            Error::CpuThreads {} => f.write_str("cpu_threads must be at least 1, got 0"),
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
         if f.alternate() { write_causes(f, self) } else { Ok(()) }
@@ -580,14 +592,14 @@ impl From<DeviceError> for Error {
     }
 }
 
-/// The cause of the failure of a [`producer_work_batch`](crate::Runner::producer_work_batch) that gave
-/// more or fewer outputs than it had inputs: which belong together cannot be told.
+/// The cause of a failure of [`producer_work_batch`](crate::Runner::producer_work_batch) that returned more
+/// or fewer outputs than it had inputs. Which output belongs to which input is then unknown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutputCount {
-    /// How many inputs the hook had.
+    /// The number of inputs.
     pub inputs: usize,
-    /// How many outputs it gave.
+    /// The number of outputs.
     pub outputs: usize,
 }
 
@@ -616,7 +628,7 @@ debug_is_told!(PanicMessage);
 
 impl std::error::Error for PanicMessage {}
 
-/// A time as it was given: `150 ms`.
+/// A time in the unit that it was given in: `150 ms`.
 struct Exact(Duration);
 
 impl fmt::Display for Exact {

@@ -1,4 +1,4 @@
-//! What happens in a run, as values. Times are arguments: nothing here has a clock.
+//! The events of a run, as values. Times are arguments: nothing here has a clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,30 +11,30 @@ use crate::order::Order;
 
 /// Something that happened in a run.
 ///
-/// Items are named by their index in the input, producers by their number, both from 0. An event says
-/// nothing of when it happened: [`Observer::observe`] is told that beside it.
+/// Items are identified by their index in the input, producers by their number, both from 0. The time of an
+/// event is passed beside it: see [`Observer::observe`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
-    /// A run or stream began.
+    /// A run or an [`Outputs`](crate::Outputs) began.
     #[non_exhaustive]
     RunStarted {
-        /// How many items there are, where the input's `size_hint` is exact.
+        /// The number of items, if the input's `size_hint` is exact.
         items: Option<u64>,
         /// The order in which results are consumed.
         order: Order,
         /// The places of the producers, as text, in the order of their numbers: `cuda:0+cuda:1`.
         producers: Vec<String>,
-        /// The [devices used](crate::Devices::fallbacks) in the place of others that are not there.
+        /// The [fallbacks](crate::Devices::fallbacks) in use.
         fallbacks: Vec<String>,
     },
-    /// A producer's state is there. Told at the start of each run of every producer that has one, and again
-    /// when one was made anew after a panic.
+    /// A producer's state is ready. Sent at the start of each run for every producer that has one, and
+    /// again after a state was rebuilt.
     #[non_exhaustive]
     ProducerReady {
         /// The producer.
         producer: usize,
-        /// How long `producer_init` took.
+        /// The duration of `producer_init`.
         took: Duration,
     },
     /// A producer began with an item.
@@ -42,14 +42,14 @@ pub enum Event {
     ItemStarted {
         /// The item.
         item: u64,
-        /// Its key, if [keys](crate::Builder::key) were asked for.
+        /// Its key, if [keys](crate::Builder::key) are in use.
         key: Option<Arc<str>>,
         /// The producer.
         producer: usize,
         /// 1 for the first attempt.
         attempt: u32,
     },
-    /// A producer is done with an item, well or not. Items of a batch begin and end together.
+    /// A producer has finished an item, successfully or not. Items of a batch begin and end together.
     #[non_exhaustive]
     ItemFinished {
         /// The item.
@@ -57,40 +57,41 @@ pub enum Event {
         /// The producer.
         producer: usize,
     },
-    /// So many more items were consumed: `consumer_work` returned `Ok` for them, or a stream yielded them.
+    /// More items were consumed: `consumer_work` returned `Ok` for them, or [`Outputs`](crate::Outputs)
+    /// yielded them.
     #[non_exhaustive]
     ItemsConsumed {
-        /// How many.
+        /// Their number.
         items: u64,
     },
-    /// An attempt at an item failed, and there will be another.
+    /// An attempt at an item failed, and the item will be retried.
     #[non_exhaustive]
     ItemRetried {
-        /// What it failed with.
+        /// The failure.
         failure: Arc<Failure>,
     },
-    /// An item failed, and its error stands.
+    /// An item failed for good.
     #[non_exhaustive]
     ItemFailed {
-        /// What it failed with.
+        /// The failure.
         failure: Arc<Failure>,
     },
-    /// An item was left out, since an earlier run was done with it.
+    /// An item was not worked on, since an earlier run had done it.
     #[non_exhaustive]
     ItemAlreadyDone {
         /// The item.
         item: u64,
     },
-    /// The source was not asked for more, since as many items as the window holds were out.
+    /// The window is full: no more input is read.
     #[non_exhaustive]
     WindowFull {
         /// How long, up to now.
         lasted: Duration,
     },
-    /// The consumer waited for one item, with results of later ones there.
+    /// The consumer waits for one item while results of later items are ready.
     #[non_exhaustive]
     HeadOfLineBlocked {
-        /// The item that it waited for.
+        /// The item that it waits for.
         item: u64,
         /// How long, up to now.
         lasted: Duration,
@@ -100,70 +101,71 @@ pub enum Event {
     ProducerQuarantined {
         /// The producer.
         producer: usize,
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
     },
-    /// A producer that did not return in time was written off. Its thread is abandoned.
+    /// A producer exceeded its time limit. Its thread is abandoned.
     #[non_exhaustive]
     ProducerAbandoned {
         /// The producer.
         producer: usize,
     },
-    /// So many events were left out, since observers did not keep up: `ItemStarted` and `ItemFinished`, and of all
-    /// others what came while 65,536 of them were waiting to be told. `RunEnded` never is.
+    /// Events were dropped, since observers did not keep up. They are `ItemStarted` and `ItemFinished`
+    /// events, and any others that happened while 65,536 were queued. `RunEnded` is never dropped.
     #[non_exhaustive]
     EventsLost {
-        /// How many.
+        /// Their number.
         events: u64,
     },
     /// The run is over: the last event of it.
     #[non_exhaustive]
     RunEnded {
-        /// What it came to.
+        /// The totals of the run.
         totals: Arc<Totals>,
     },
 }
 
-/// What a run came to, measured where somebody waits, so that it costs nothing for an item.
+/// The totals of a run. They are measured at waits only, which costs nothing for an item.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Totals {
-    /// What became of the items.
+    /// The items, counted by outcome.
     pub account: Account,
     /// From beginning to end.
     pub lasted: Duration,
-    /// What ended the run before its input was consumed, as text with its causes; `None` if nothing did.
+    /// The error that ended the run early, as text with its causes; `None` if nothing did.
     pub error: Option<String>,
-    /// Whether that was a cancel.
+    /// Whether that error was a cancel.
     pub cancelled: bool,
-    /// How many items the window held at the end.
+    /// The size of the window at the end.
     pub window: u64,
     /// The producers, in the order of their numbers.
     pub producers: Vec<ProducerTotals>,
-    /// What the source is.
+    /// The kind of source.
     #[serde(default)]
     pub origin: Origin,
-    /// What the consumer is.
+    /// The kind of consumer.
     #[serde(default)]
     pub destination: Destination,
-    /// How long the source was asked for items, its own time among it.
+    /// The time spent in the source's `next()`.
     pub source_working: Duration,
-    /// How long the source was not asked, since the window was full.
+    /// The time in which the source was not asked, since the window was full.
     pub source_waiting: Duration,
-    /// How long the consumer had something to do: of a stream, how long nobody asked it for results.
+    /// The time in which the consumer was busy; for [`Outputs`](crate::Outputs), the time between calls of
+    /// `next`.
     pub consumer_working: Duration,
-    /// How long the consumer waited with nothing there.
+    /// The time in which the consumer waited with no result ready.
     pub consumer_waiting: Duration,
-    /// How long it waited for one item, with results of later ones there.
+    /// The time in which it waited for one item while results of later items were ready.
     pub head_stalled: Duration,
-    /// The items that it waited for the longest, and how long: the first is the worst. At most 20.
+    /// The items that it waited for the longest, with the times, the worst first. At most 20.
     pub worst_heads: Vec<(u64, Duration)>,
-    /// Whether the consumer's thread was abandoned, since it did not return in time.
+    /// Whether the consumer's thread was abandoned, since it exceeded a time limit.
     #[serde(default)]
     pub consumer_abandoned: bool,
 }
 
-/// Where the items of a run come from.
+/// The kind of source of a run's items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -175,7 +177,7 @@ pub enum Origin {
     StageBefore,
 }
 
-/// Where the results of a run go.
+/// The kind of destination of a run's results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -183,53 +185,53 @@ pub enum Destination {
     /// The hooks of the consumer.
     #[default]
     Consumer,
-    /// Whoever asks a stream for them.
+    /// The caller of an [`Outputs`](crate::Outputs).
     Outputs,
     /// The next stage, in a pipeline.
     NextStage,
 }
 
-/// What one producer came to.
+/// The totals of one producer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProducerTotals {
     /// Its place, as text.
     pub place: String,
-    /// How many items it was done with, well or not.
+    /// The number of items it finished, successfully or not.
     pub items: u64,
-    /// How many attempts at items failed on it.
+    /// The number of attempts at items that failed on it.
     pub failed: u64,
-    /// How long its last `producer_init` took.
+    /// The duration of its last `producer_init`.
     pub init: Duration,
-    /// How long it worked on items, or looked for them.
+    /// The time in which it worked on items, or looked for them.
     pub working: Duration,
-    /// How long it waited with no item there for it.
+    /// The time in which it waited for an item.
     pub waiting: Duration,
-    /// Of that, how long the window was full: no item was read.
+    /// Of that, the time in which the window was full, so that no item was read.
     #[serde(default)]
     pub held_up: Duration,
-    /// Of that, how long there were items to try again, but [later](crate::Builder::backoff).
+    /// Of that, the time in which all items ready for it waited for a [backoff](crate::Builder::backoff).
     #[serde(default)]
     pub backing_off: Duration,
-    /// The extent of the largest batch that its device has memory for, if it ran out of it.
+    /// The size of the largest batch that fits in its device's memory, if it ran out of it.
     pub batch_ceiling: Option<u64>,
-    /// Why it takes no more items, if so.
+    /// The reason why it was quarantined, if it was.
     pub quarantined: Option<String>,
     /// Whether its thread was abandoned.
     pub abandoned: bool,
 }
 
-/// Sees what happens in runs. Made for [`Builder::observer`](crate::Builder::observer).
+/// Receives the events of runs: see [`Builder::observer`](crate::Builder::observer).
 ///
-/// All events of a run are told on one thread, in the order of their times as far as that is known:
-/// events of different producers that are within 50 ms of each other may be told in either order. They
-/// are told within about 50 ms of happening. A panic is caught, and the observer is told no more.
+/// All events of a run are delivered on one thread, in the order of their times. Events of different
+/// producers that are within 50 ms of each other may swap. Each is delivered within about 50 ms. If the
+/// observer panics, the panic is caught and the observer gets no more events.
 pub trait Observer: Send {
-    /// Something happened, so long after the beginning of the run.
+    /// Handles an event, which happened at `at` after the beginning of the run.
     fn observe(&mut self, at: Duration, event: &Event);
 
-    /// It is so long after the beginning of the run. Told about every 100 ms while a run lasts, so that what
-    /// is shown of it can move while nothing happens. Does nothing by default.
+    /// Called about every 100 ms while a run lasts, so that a display can move while nothing happens. `at`
+    /// is the time since the beginning of the run. The default does nothing.
     fn tick(&mut self, at: Duration) {
         let _ = at;
     }

@@ -1,4 +1,4 @@
-//! One failure, as it is told and kept.
+//! One failure, as text.
 
 use std::error::Error as _;
 use std::fmt;
@@ -8,36 +8,36 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, debug_is_told};
 use crate::plain::Plain;
 
-/// What an item, or a run, failed with: as text, so that it can be kept, sent and written down.
+/// The failure of an item or a run, as text, so that it can be kept, sent and written down.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Failure {
-    /// The item's index in the input; `None` where it was no item that failed.
+    /// The item's index in the input; `None` if no item failed.
     pub item: Option<u64>,
-    /// The item's key, if [keys](crate::Builder::key) were asked for.
+    /// The item's key, if [keys](crate::Builder::key) are in use.
     pub key: Option<String>,
-    /// The number of the producer that it failed on, if on one.
+    /// The number of the producer that it failed on, if any.
     pub producer: Option<usize>,
     /// That producer's first device.
     pub device: Option<String>,
-    /// The hook, as it is called in [`Runner`](crate::Runner); `None` for an error of the input.
+    /// The name of the [`Runner`](crate::Runner) hook; `None` for an error of the input.
     pub hook: Option<String>,
-    /// How many attempts there were.
+    /// The number of attempts made.
     pub attempts: u32,
     /// Whether it was a panic.
     pub is_panic: bool,
-    /// What the error says.
+    /// The text of the error.
     pub error: String,
-    /// What its causes say, each with the cause of the one before.
+    /// The texts of its causes, each the cause of the one before.
     pub causes: Vec<String>,
 }
 
-/// So many bytes of a text are kept, and so many causes: what a user's error says has no bound of its own.
+/// The maximum length of a kept text, in bytes; the text of a user's error has no bound of its own.
 const LONGEST_TEXT: usize = 8 * 1_024;
 const MOST_CAUSES: usize = 16;
 
 impl Failure {
-    /// What an error says. The texts of causes are the user's code.
+    /// Takes the texts of an error. The texts of causes come from the user's code.
     pub(crate) fn of(error: &Error) -> Self {
         Failure {
             item: error.item(),
@@ -54,7 +54,7 @@ impl Failure {
 }
 
 impl fmt::Display for Failure {
-    /// The error, and its causes, on one line: control characters are written out.
+    /// Writes the error and its causes on one line, with control characters escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Plain(&self.error))?;
         self.causes.iter().try_for_each(|cause| write!(f, ": {}", Plain(cause)))

@@ -1,9 +1,9 @@
-//! The resume journal: which items earlier runs were done with.
+//! The resume journal: which items earlier runs have done.
 //!
 //! ```text
-//!   Journal           what the user asks for
+//!   Journal           the settings
 //!   JournalFile       the file, locked: records are buffered, a commit writes and syncs one line
-//!   Past              what the file said when it was opened: decides which items are left out
+//!   Past              the contents of the file when it was opened: decides which items are already done
 //!   scan, line        bytes to `Past` and back, without files
 //!   Group             when a commit is due, without a clock
 //! ```
@@ -46,13 +46,13 @@ pub(crate) use self::key::{Key, Outcome, Record};
 pub(crate) use self::names::Names;
 pub(crate) use self::past::{Past, Plan};
 
-/// A file that remembers which items a run is done with, so that a later run need not do them again.
+/// A file that records which items are done, so that a later run does not repeat them.
 ///
 /// It survives the end of the process at any moment, and of the machine. Items that were in flight then,
-/// and those consumed since the last commit, are done again; none is left out that is not done.
+/// and items consumed since the last commit, are repeated. An item that is not done is never passed over.
 ///
-/// A new journal is refused where the file has something in it already: say [`resume`](Journal::resume) or
-/// [`rerun_failed`](Journal::rerun_failed) to go on with it. A plain path is a new journal:
+/// A new journal is refused if the file is not empty: call [`resume`](Journal::resume) or
+/// [`rerun_failed`](Journal::rerun_failed) to continue it. A plain path means a new journal:
 ///
 /// ```
 /// use gangline::Journal;
@@ -70,10 +70,10 @@ pub struct Journal {
     ignored: Vec<String>,
 }
 
-/// Which items are to be worked on.
+/// The items to work on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// All, and there must be no journal yet.
+    /// All; the journal must not exist yet.
     New,
     /// Those that are not done.
     Resume,
@@ -82,7 +82,7 @@ pub(crate) enum Mode {
 }
 
 impl Journal {
-    /// A new journal: a run is refused where there is a file at `path` with something in it.
+    /// Begins a new journal. A run is refused if the file at `path` is not empty.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Journal {
             path: path.into(),
@@ -94,32 +94,32 @@ impl Journal {
         }
     }
 
-    /// Leaves out the items that the journal has as done, and works on all others: those that failed, too.
+    /// Works on all items but those that the journal has as done; failed items are repeated.
     ///
-    /// Where there is no file yet, a new journal begins.
+    /// If the file does not exist, a new journal begins.
     #[must_use]
     pub fn resume(self) -> Self {
         Journal { mode: Mode::Resume, ..self }
     }
 
-    /// Works on the items that the journal has as failed, and on nothing else.
+    /// Works only on the items that the journal has as failed.
     ///
-    /// Items that it does not know, since they were never given out or the process ended before they were
-    /// committed, are left out as well, and stay unknown: a later [`resume`](Journal::resume) works on them.
+    /// Items that the journal does not know stay unknown: they were never handed to a producer, or the
+    /// process ended before they were committed. A later [`resume`](Journal::resume) works on them.
     #[must_use]
     pub fn rerun_failed(self) -> Self {
         Journal { mode: Mode::RerunFailed, ..self }
     }
 
-    /// What makes the results, for the journal to refuse to go on with another: a name, and a version that
-    /// changes when results do.
+    /// Names the work that makes the results, so that the journal refuses to continue with other work.
+    /// Change `version` when results change.
     #[must_use]
     pub fn runner(self, name: impl Into<String>, version: impl Into<String>) -> Self {
         Journal { runner: Some((name.into(), version.into())), ..self }
     }
 
-    /// Does not write down what the configuration has at the dotted `path`, nor mind when it changes: for
-    /// what has no say in the results, such as a log level, and for what is secret.
+    /// Neither records the value at the dotted `path` of the configuration, nor refuses a journal when it
+    /// changes. Use it for values that do not affect results, such as a log level, and for secrets.
     ///
     /// May be called several times.
     #[must_use]
@@ -128,21 +128,21 @@ impl Journal {
         self
     }
 
-    /// Commits when the oldest record is this old: 50 ms unless said otherwise.
+    /// Commits when the oldest record is this old. The default is 50 ms.
     ///
-    /// A commit waits for the disk, on the consumer's thread; what was not committed is done again.
+    /// A commit waits for the disk, on the consumer's thread. Items that were not committed are repeated.
     #[must_use]
     pub fn commit_every(self, time: Duration) -> Self {
         Journal { every: time, ..self }
     }
 
-    /// Commits when there are this many records: 1,000 unless said otherwise; 0 is taken for 1.
+    /// Commits when there are this many records. The default is 1,000; 0 is taken for 1.
     #[must_use]
     pub fn commit_items(self, items: usize) -> Self {
         Journal { items: items.max(1), ..self }
     }
 
-    /// The file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

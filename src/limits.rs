@@ -1,9 +1,9 @@
-//! How long things may take: decisions without threads or clocks.
+//! Time limits: decisions without threads or clocks.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What may take only so long. `None`: as long as it takes.
+/// The time limits of a pool. `None`: unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Limits {
     pub(crate) item: Option<Duration>,
@@ -11,7 +11,7 @@ pub(crate) struct Limits {
     pub(crate) run: Option<Duration>,
 }
 
-/// Something that may take only so long.
+/// The setting that a time limit comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimeLimit {
@@ -26,17 +26,17 @@ pub enum TimeLimit {
 impl fmt::Display for TimeLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            TimeLimit::Item => "an item",
-            TimeLimit::Init => "producer_init",
-            TimeLimit::Run => "a run",
+            TimeLimit::Item => "item_timeout",
+            TimeLimit::Init => "init_timeout",
+            TimeLimit::Run => "run_timeout",
         })
     }
 }
 
-/// How many times a thread that keeps a limit ticks within it. More would be more exact, and cost more.
+/// The number of ticks within a limit. More would be more exact, and cost more.
 const TICKS: u32 = 16;
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
-/// How long hooks have at least to notice that their run is over.
+/// The minimum time that hooks have to notice that their run is over.
 const LEAST_GRACE: Duration = Duration::from_millis(100);
 
 impl Limits {
@@ -50,33 +50,33 @@ impl Limits {
         }
     }
 
-    /// How long a producer that has lost a race may still be at it.
+    /// Returns how long a producer that has lost a race may go on.
     pub(crate) fn for_loser(&self) -> Option<Duration> {
         self.item.or(self.run)
     }
 
-    /// How often whoever keeps the limits of a run looks; `None` where there are none.
+    /// Returns the interval at which the deadline thread checks a run's limits; `None` without limits.
     pub(crate) fn tick(&self) -> Option<Duration> {
         [self.item, self.init, self.run].into_iter().flatten().min().map(tick_of)
     }
 }
 
-/// How often whoever keeps this limit looks.
+/// Returns the interval at which the deadline thread checks this limit.
 pub(crate) fn tick_of(limit: Duration) -> Duration {
     (limit / TICKS).max(SHORTEST_TICK)
 }
 
-/// How many ticks a limit is. Whatever began since the last tick has the whole of the next one for nothing.
+/// Returns a limit in ticks. A call that began since the last tick gets the rest of that tick for free.
 pub(crate) fn ticks_in(limit: Duration, tick: Duration) -> u64 {
     u64::try_from(limit.as_nanos().div_ceil(tick.as_nanos())).unwrap_or(u64::MAX)
 }
 
-/// How long hooks have after a run of this limit.
+/// Returns the time that hooks have after a run with this limit.
 pub(crate) fn grace_of(limit: Duration) -> Duration {
     (limit / TICKS).max(LEAST_GRACE)
 }
 
-/// What counts the ticks that one call of a hook lasts. It is told at each tick which call that is.
+/// Counts the ticks that one call of a hook lasts. Each tick passes the number of the current call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CallTime {
     call: u64,
@@ -84,7 +84,7 @@ pub(crate) struct CallTime {
 }
 
 impl CallTime {
-    /// How many whole ticks `call` has lasted, of which 0 is none.
+    /// Returns the number of whole ticks that `call` has lasted; call 0 means no call.
     pub(crate) fn tick(&mut self, call: u64) -> u64 {
         if call == 0 || call != self.call {
             *self = CallTime { call, ticks: 0 };
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(Limits::default().zero(), None);
     }
 
-    /// The first tick that sees a call says nothing of how long it lasts already.
+    /// The first tick that sees a call does not show how long it has lasted already.
     #[test]
     fn a_call_has_lasted_the_ticks_since_it_was_first_seen() {
         let mut time = CallTime::default();

@@ -1,19 +1,21 @@
-//! How large items are, as the user measures them.
+//! The sizes of items, as the user measures them.
 
 use std::cell::Cell;
 use std::fmt;
 
 use crate::batch::Size;
 
-/// What is measured of an item.
+/// A measure of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Measure {
-    /// What it adds to a batch: [`Builder::max_batch_cost`](crate::Builder::max_batch_cost).
+    /// The cost that an item adds to a batch: [`Builder::max_batch_cost`](crate::Builder::max_batch_cost).
     Cost,
-    /// What the items of a batch are padded to: [`Builder::max_padded_size`](crate::Builder::max_padded_size).
+    /// The size that the items of a batch are padded to:
+    /// [`Builder::max_padded_size`](crate::Builder::max_padded_size).
     Padded,
-    /// What it adds to the window: [`Builder::window_weight`](crate::Builder::window_weight).
+    /// The weight that an item adds to the window:
+    /// [`Builder::window_weight`](crate::Builder::window_weight).
     Weight,
 }
 
@@ -30,7 +32,7 @@ impl fmt::Display for Measure {
 /// A number that items are measured by: `u32`, `u64` or `usize`.
 #[diagnostic::on_unimplemented(
     message = "items are measured in `u32`, `u64` or `usize`, not in `{Self}`",
-    note = "a number in the source is an `i32` where nothing else is said: `1u64` says it"
+    note = "a literal without a suffix is an `i32`: write `1u64`"
 )]
 pub trait Amount: Copy + sealed::Sealed {
     #[doc(hidden)]
@@ -60,14 +62,14 @@ struct Meter<I> {
     measure: Box<dyn Fn(&I) -> u64 + Send + Sync>,
 }
 
-/// What is measured of each item, on the thread that feeds.
+/// The measures of each item, taken on the feeding thread.
 pub(crate) struct Measures<I> {
     cost: Option<Meter<I>>,
     padded: Option<Meter<I>>,
     weight: Option<Meter<I>>,
 }
 
-/// An item that no batch has room for.
+/// An item that exceeds the limit of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLarge {
     pub(crate) measure: Measure,
@@ -75,7 +77,7 @@ pub(crate) struct TooLarge {
     pub(crate) most: u64,
 }
 
-/// What an item was measured to be.
+/// The measured sizes of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Measured {
     pub(crate) size: Size,
@@ -103,12 +105,12 @@ impl<I> Measures<I> {
         } = Some(meter);
     }
 
-    /// Whether anything is measured.
+    /// Returns whether anything is measured.
     pub(crate) fn is_some(&self) -> bool {
         self.cost.is_some() || self.padded.is_some() || self.weight.is_some()
     }
 
-    /// The limit of what is measured.
+    /// Returns the limit of a measure.
     pub(crate) fn most(&self, measure: Measure) -> Option<u64> {
         self.meter(measure).as_ref().map(|meter| meter.most)
     }
@@ -121,13 +123,12 @@ impl<I> Measures<I> {
         }
     }
 
-    /// Measures an item. `measuring` holds what is being measured while the user's code runs, which may
-    /// panic.
+    /// Measures an item. `measuring` holds the current measure while the user's code runs, which may panic.
     ///
     /// # Errors
     ///
-    /// When it alone is more than a batch may be. A weight has no such limit: an item that outweighs the
-    /// window is alone in it.
+    /// If the item alone exceeds the limit of a batch. A weight has no such limit: an item heavier than the
+    /// window's limit is alone in it.
     pub(crate) fn measure(
         &self,
         item: &I,

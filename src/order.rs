@@ -1,4 +1,4 @@
-//! In which order results reach the consumer: decisions without threads.
+//! The order in which results reach the consumer: decisions without threads.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,21 +9,21 @@ pub enum Order {
     /// The order of the input: 0, 1, 2, ...
     #[default]
     Input,
-    /// The order in which results are finished. Results of different producers that are handed over
-    /// together, since the consumer was busy, may swap.
+    /// The order in which results are finished. If the consumer was busy, results of different producers
+    /// that were finished meanwhile may swap.
     Completion,
 }
 
 /// Puts values that arrive in any order back into the order 0, 1, 2, ...
 ///
-/// It never refuses a value: what bounds it is the window of the run, which counts the items that
-/// are given out and not yet consumed. To refuse a value here instead could keep the producer that
-/// holds the missing head from ever delivering it.
+/// It never refuses a value: the window of the run bounds it, since it counts all items in flight.
+/// Rejected: refusing a value here could keep the producer that holds the missing head from ever delivering
+/// it.
 #[derive(Debug)]
 pub(crate) struct Reorder<T> {
     /// The index of the next value to be released.
     next: u64,
-    /// The value with index `seq` is in the slot `seq` modulo their number, which is a power of two.
+    /// The value with index `seq` is in slot `seq` modulo the number of slots, which is a power of two.
     slots: Vec<Option<T>>,
     held: usize,
 }
@@ -33,17 +33,17 @@ impl<T> Reorder<T> {
         Reorder { next: 0, slots: Vec::from([None]), held: 0 }
     }
 
-    /// The index whose turn it is.
+    /// Returns the index whose turn it is.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
 
-    /// How many values are here.
+    /// Returns the number of buffered values.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
 
-    /// The next `count` values go past this buffer, in their turn.
+    /// Advances past the next `count` values, which bypass this buffer in their turn.
     pub(crate) fn pass(&mut self, count: usize) {
         self.next += count as u64;
     }
@@ -60,7 +60,7 @@ impl<T> Reorder<T> {
         self.held += 1;
     }
 
-    /// The value whose turn it is, with its index, when it is here.
+    /// Returns the value whose turn it is, with its index, if it has arrived.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
         if self.held == 0 {
@@ -84,7 +84,7 @@ impl<T> Reorder<T> {
         seq as usize & (self.slots.len() - 1)
     }
 
-    /// Makes room for a value that is so far ahead of the missing one.
+    /// Makes room for a value that is this far ahead of the missing one.
     #[cold]
     fn make_room(&mut self, ahead: u64) {
         let ahead = usize::try_from(ahead).expect("the window bounds how far ahead a value is");
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(reorder.next(), 4);
     }
 
-    /// Any order of arrival in which nothing is further ahead than the window allows.
+    /// Generates arrival orders in which no value is further ahead than the window allows.
     fn arrivals() -> impl Strategy<Value = (Vec<u64>, usize)> {
         (1usize..40, 0u64..200).prop_flat_map(|(window, count)| {
             proptest::collection::vec(0usize..window, count as usize).prop_map(move |picks| {

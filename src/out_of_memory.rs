@@ -1,4 +1,4 @@
-//! Running out of a device's memory, which is nobody's fault.
+//! Errors of a device that runs out of memory, for which no item is to blame.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,9 +8,9 @@ use crate::error::{BoxError, debug_is_told};
 /// Marks an error as running out of a device's memory.
 ///
 /// A [batch](crate::Runner::producer_work_batch) that fails for this reason is tried again in smaller
-/// parts, and the batches of its producer stay smaller for a while. What CUDA, cuBLAS and cuDNN say when
-/// they cannot allocate memory is recognised as it is, anywhere in the chain of causes, and so is
-/// an error whose text says that a GPU, or Metal, is out of memory; everything else a runner can mark:
+/// parts, and the batches of its producer stay smaller for a while. The allocation errors of CUDA, cuBLAS
+/// and cuDNN are recognised anywhere in the chain of causes. So is an error whose text says that a GPU, or
+/// Metal, is out of memory. A runner can mark other errors:
 ///
 /// ```
 /// use gangline::{OutOfMemory, Result};
@@ -27,7 +27,7 @@ pub struct OutOfMemory {
 }
 
 impl OutOfMemory {
-    /// That error, which is for want of memory.
+    /// Marks `source` as an error of running out of memory.
     pub fn new(source: impl Into<BoxError>) -> Self {
         OutOfMemory { source: source.into() }
     }
@@ -47,7 +47,8 @@ impl StdError for OutOfMemory {
     }
 }
 
-/// What CUDA's libraries, PyTorch and Metal say, in lower case. cuBLAS and cuDNN allocate when a handle is made.
+/// What CUDA's libraries, PyTorch and Metal say, in lower case. cuBLAS and cuDNN allocate when a handle is
+/// made.
 const SAYINGS: &[&str] = &[
     "cuda_error_out_of_memory",
     "cudaerrormemoryallocation",
@@ -57,13 +58,13 @@ const SAYINGS: &[&str] = &[
     "kiogpucommandbuffercallbackerroroutofmemory",
 ];
 
-/// Whether an error, or one of its causes, is for want of a device's memory.
+/// Returns whether an error, or one of its causes, says that a device is out of memory.
 pub(crate) fn is_out_of_memory(error: &(dyn StdError + 'static)) -> bool {
     std::iter::successors(Some(error), |&error| cause(error))
         .any(|error| error.is::<OutOfMemory>() || says_so(error))
 }
 
-/// What an error comes from. That of the standard library passes over the error that it was made of.
+/// Returns the cause of an error. `std::io::Error::source` passes over the error that it was made of.
 fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
     match error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
         Some(inner) => Some(inner),
@@ -71,7 +72,7 @@ fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 
     }
 }
 
-/// By the text: the types are those of libraries that are not always there.
+/// Matches the text: the types belong to libraries that are optional.
 fn says_so(error: &dyn StdError) -> bool {
     let text = error.to_string().to_lowercase();
     SAYINGS.iter().any(|saying| text.contains(saying))

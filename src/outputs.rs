@@ -1,4 +1,4 @@
-//! Outputs as an iterator.
+//! The outputs of a runner as an iterator.
 
 use std::fmt;
 use std::iter::FusedIterator;
@@ -10,14 +10,15 @@ use crate::runner::Runner;
 
 /// The outputs of a runner as an iterator, in the runner's order, without its consumer hooks.
 ///
-/// Made by [`outputs`](crate::Pool::outputs) and [`try_outputs`](crate::Pool::try_outputs). The
-/// thread that calls [`next`](Iterator::next) also pulls the input: `next` gives a result that is
-/// ready; else it pulls one item if the window has room; else it waits. So nothing is pulled before
-/// the first `next`, and while the input blocks, `next` blocks with it: for a source that pauses use
-/// [`run`](crate::Pool::run), and to feed one runner from another [`then`](crate::Pool::then).
+/// Made by [`outputs`](crate::Pool::outputs) and [`try_outputs`](crate::Pool::try_outputs). The thread that
+/// calls [`next`](Iterator::next) also pulls the input. `next` returns a result that is ready; else it
+/// pulls one item if the window has room; else it waits. So nothing is pulled before the first `next`.
 ///
-/// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping it cancels what is in progress and waits for the
-/// hooks that are running.
+/// While the input blocks, `next` blocks with it. For a source that pauses use [`run`](crate::Pool::run),
+/// and to feed one runner from another [`then`](crate::Pool::then).
+///
+/// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping the iterator
+/// cancels what is in progress and waits for the hooks that are running.
 ///
 /// ```
 /// use gangline::{OrderedRunner, map};
@@ -34,7 +35,7 @@ use crate::runner::Runner;
 pub struct Outputs<'a, R: Runner, I> {
     engine: &'a mut Engine<R>,
     source: Source<I, R::Input>,
-    /// What it could not begin with.
+    /// The error that it could not begin with, until it is yielded.
     refused: Option<Error>,
 }
 

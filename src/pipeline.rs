@@ -1,4 +1,4 @@
-//! Runners in a row, each fed by the one before.
+//! Pipelines of runners.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use crate::error::{BoxError, Error};
 use crate::pool::{Pool, fallible, sound};
 use crate::runner::Runner;
 
-/// Runners in a row, each fed by the one before: from the inputs of `R` to the summary of `S`.
+/// A pipeline of runners, each fed by the one before: from the inputs of `R` to the summary of `S`.
 ///
-/// Made by [`Pool::then`]; [`then`](Pipeline::then) adds another stage. The caller feeds the first
-/// stage. Each stage works on producers of its own, with its own window, order, and batches, and all
-/// stages work at the same time. Of the consumer's hooks those of the *last* stage are called, and
-/// their summary is what the run returns; the outputs of the others go to the next stage instead.
+/// Made by [`Pool::then`]; [`then`](Pipeline::then) adds another stage. The caller feeds the first stage.
+/// Each stage has its own producers, window, order and batches, and all stages work at the same time. The
+/// consumer hooks of the *last* stage are called, and their summary is what the run returns. The outputs of
+/// the other stages go to the next stage instead.
 ///
 /// ```
 /// use gangline::{OrderedRunner, UnorderedRunner, map};
@@ -36,45 +36,45 @@ use crate::runner::Runner;
 ///
 /// # Order, windows
 ///
-/// Ordered stages keep the order of the input from end to end, and the index of an item is the same
-/// in all of them: its place in the input. An unordered stage hands its results on as they are
-/// finished; the next counts what it gets from 0, so from there on indices are not those of the input.
+/// Ordered stages keep the order of the input from end to end, and an item has the same index in all of
+/// them: its place in the input. An unordered stage passes its results on as they are finished. The next
+/// stage counts them from 0, so from there on the indices are not those of the input.
 ///
-/// Each stage keeps its own window, so what is out is bounded by all of them together, whichever is
-/// slow. A stage takes a result of the one before only when its window has room.
+/// Each stage keeps its own window, so the sum of the windows bounds the items in flight, whichever stage
+/// is slow. A stage takes a result of the one before only when its window has room.
 ///
 /// # Errors
 ///
-/// A failure of an item goes on through the later stages in the item's place, so in input order
-/// everything before it is consumed, and of several failures the first in order is the run's error.
-/// From that moment no input is pulled. The error is the one of the stage where it happened, and in that
-/// stage's [`account`](Pool::account) the item has `failed`; in all others it has not.
+/// A failure of an item goes on through the later stages in the item's place. So in input order everything
+/// before it is consumed, and of several failures the first in order is the run's error. From that moment
+/// no input is pulled. The error is that of the stage where it happened. Only in that stage's
+/// [`account`](Pool::account) has the item `failed`.
 ///
-/// Each stage has its own [policy](crate::Builder::on_error). An item that one leaves out leaves a gap in
-/// those that follow, and the last consumer is told by
-/// [`consumer_skipped`](Runner::consumer_skipped). The last handle's [`failures`](Pool::failures) has
-/// the errors of all stages.
+/// Each stage has its own [policy](crate::Builder::on_error). An item that a stage skips leaves a gap in
+/// the stages that follow, and the last consumer gets a call of
+/// [`consumer_skipped`](Runner::consumer_skipped). [`failures`](Pool::failures) of the last pool has the
+/// errors of all stages.
 ///
 /// # Ending early
 ///
 /// A [`cancel`](crate::CancelToken::cancel) of any stage's token ends all of them. After a
-/// [`finish`](crate::CancelToken::drain) of any the first stage takes no more input, and what it was
-/// given flows through to the end. When the last consumer [stops](crate::ConsumerContext::stop) the
-/// run, what the stages before it have in hand is dropped too.
+/// [`drain`](crate::CancelToken::drain) of any the first stage reads no more input, and the items in flight
+/// are completed. If the last consumer [stops](crate::ConsumerContext::stop) the run, the items in flight
+/// in the stages before it are dropped too.
 ///
 /// # Accounts
 ///
-/// Each handle has the [`account`](Pool::account) of its own stage. There `ok` are the items whose
-/// results were handed on to the next stage. `unread` of the stages after the first is 0 when
-/// everything came through, and otherwise not known.
+/// Each pool has the [`account`](Pool::account) of its own stage. There `ok` counts the items whose results
+/// were passed on to the next stage. `unread` of the stages after the first is 0 if everything came
+/// through, and otherwise unknown.
 #[must_use = "a pipeline does nothing until it is run"]
 pub struct Pipeline<'h, R: Runner, S: Runner> {
     line: Line<'h, R, S>,
 }
 
 impl<R: Runner + 'static, O> Pool<R, O> {
-    /// Makes this runner the first stage of a [`Pipeline`], and `next` the second, whose inputs are
-    /// this one's outputs.
+    /// Makes this runner the first stage of a [`Pipeline`], and `next` the second, whose inputs are this
+    /// runner's outputs.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -97,7 +97,9 @@ impl<R: Runner + 'static, O> Pool<R, O> {
 }
 
 impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
-    /// Adds `next` as the last stage, whose inputs are the outputs of the one that was the last so far.
+    /// Adds `next` as the last stage; its inputs are the outputs of the stage that was last so far.
+    ///
+    /// [`Pipeline`] has an example.
     pub fn then<T, P>(self, next: &'h mut Pool<T, P>) -> Pipeline<'h, R, T>
     where
         T: Runner<Input = S::Output> + 'static,
@@ -107,13 +109,14 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
 
     /// Runs all of `items` through all stages, and returns the summary of the last.
     ///
-    /// As [`Pool::run`]: the calling thread pulls the iterator, lazily and no further ahead than the
-    /// window of the first stage, and not before `consumer_init` of the last stage returned.
+    /// As [`Pool::run`]: the calling thread pulls the iterator lazily, no further ahead than the window of
+    /// the first stage, and not before `consumer_init` of the last stage has returned. [`Pipeline`] has an
+    /// example.
     ///
     /// # Errors
     ///
-    /// When a hook of any stage fails or panics, when the iterator panics, when the run is cancelled
-    /// by the token of any stage, or when any of the runners is closed. All runners stay usable.
+    /// If a hook of any stage fails or panics, if the iterator panics, if the token of any stage cancels
+    /// the run, or if any of the runners is closed. All runners stay usable.
     pub fn run(&mut self, items: impl IntoIterator<Item = R::Input>) -> Result<S::Summary, Error> {
         self.line.run(Source::new(items, sound), sound)
     }
@@ -123,8 +126,9 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     ///
     /// # Errors
     ///
-    /// As [`run`](Pipeline::run); in addition an `Err` of the iterator ends the run with an error for
-    /// which [`is_input`](Error::is_input) is true, and which has the item's index and the cause.
+    /// As for [`run`](Pipeline::run). In addition an `Err` of the iterator ends the run, unless errors are
+    /// skipped. [`is_input`](Error::is_input) is true for its error, which has the item's index and the
+    /// cause.
     pub fn try_run<E: Into<BoxError>>(
         &mut self,
         items: impl IntoIterator<Item = Result<R::Input, E>>,

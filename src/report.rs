@@ -241,7 +241,10 @@ mod tests {
     fn what_is_no_report_is_an_error_that_says_where() {
         let cause = |json: &str| {
             let error = RunReport::from_json(json).unwrap_err();
-            assert_eq!(error.to_string(), "this is not the report of a run");
+            assert_eq!(
+                error.to_string(),
+                "not a run report; give the JSON that `RunReport::to_json` writes"
+            );
             error.source().unwrap().to_string()
         };
         assert!(cause(r#"{"account": {"ok": -1}}"#).starts_with("account.ok: "));

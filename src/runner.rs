@@ -9,10 +9,10 @@ pub(crate) use self::context::{RunControl, Station, Wanted};
 
 use crate::error::{Error, Result};
 
-/// What to do with each item (on a producer) and with each result (on the consumer).
+/// Defines what to do with each item (on a producer) and with each result (on the consumer).
 ///
-/// A runner value is shared by all threads; what they keep for themselves is their state. There is
-/// one producer for each place of the device list, and one consumer for each run:
+/// All threads share one runner value; what a thread keeps for itself is its state. There is one producer
+/// for each place of the device list, and one consumer for each run:
 ///
 /// ```text
 ///               producer 0 (cpu)     init, work, work, ...  end
@@ -30,7 +30,8 @@ use crate::error::{Error, Result};
 /// | [`producer_end`] | once per producer state that is alive, at [`close`] or drop | the producer's |
 /// | [`consumer_init`] | once per [`run`], before the first item is pulled | the run's own thread |
 /// | [`consumer_work`] | once per result | the run's own thread |
-/// | [`consumer_skipped`] | instead, once per item that failed and is [left out](crate::Builder::on_error) | the run's own thread |
+/// | [`consumer_skipped`] | instead, once per item that failed and is [skipped](crate::Builder::on_error) |
+/// the run's own thread |
 /// | [`consumer_flush`] | before each commit of a [journal](crate::Builder::journal) | the run's own thread |
 /// | [`consumer_end`] | once per run that did not fail and was not cancelled | the run's own thread |
 ///
@@ -39,11 +40,11 @@ use crate::error::{Error, Result};
 ///
 /// # Errors and panics
 ///
-/// Whatever a hook fails with ends the run (or the building) with an [`Error`] that names the hook,
-/// the item, the device and the cause, unless the builder [skips](crate::Builder::on_error) errors. A panic is caught and treated like an error of that hook; in
-/// addition the producer state that saw it is dropped, and made anew by [`producer_init`] before
-/// that producer's next item. No lock of the framework is held while a hook runs, so a hook may
-/// build and run other runners, use rayon, or hold locks of its own.
+/// An error of a hook ends the run (or the building), unless the builder [skips](crate::Builder::on_error)
+/// errors. The [`Error`] names the hook, the item, the device and the cause. A panic is caught and treated
+/// like an error of that hook. In addition the producer state that saw it is dropped, and rebuilt by
+/// [`producer_init`] before that producer's next item. The framework holds no lock while a hook runs. So a
+/// hook may build and run other runners, use rayon, or hold locks of its own.
 ///
 /// # Example
 ///
@@ -114,28 +115,28 @@ pub trait Runner: Send + Sync {
 
     /// Makes the state of one producer.
     ///
-    /// Called once per producer when the runner is built or activated, for all producers at the
-    /// same time, each on its own thread, before any input is read; and again, on the same thread,
-    /// after a panic of [`producer_work`](Runner::producer_work), or of the hook for batches, has cost the
-    /// producer its state.
+    /// Called once per producer when the runner is built or activated, before any input is read: for all
+    /// producers at the same time, each on its own thread. Called again, on the same thread, after a panic
+    /// of [`producer_work`](Runner::producer_work) or of the hook for batches has cost the producer its
+    /// state.
     ///
     /// - `Ok`: the producer is ready; it keeps the state until the runner is closed.
-    /// - `Err` or panic: building fails with that error, after the other producers have ended. When
-    ///   a state is made anew for a run, that run fails.
+    /// - `Err` or panic: building fails with that error, after the other producers have ended. If a state
+    ///   is being rebuilt for a run, that run fails.
     /// - A cancel does not interrupt it: [`is_cancelled`](ProducerContext::is_cancelled) turns true,
     ///   and building fails as cancelled once it returns.
     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Self::ProducerState>;
 
     /// Makes one output of one input.
     ///
-    /// Called once per item, on the thread of the producer that took it; other producers work on
-    /// other items at the same time.
+    /// Called once per item, on the thread of the producer that took it. Other producers work on other
+    /// items at the same time.
     ///
     /// - `Ok`: the output goes to the consumer.
-    /// - `Err`: the item fails, and with it the run. In input order the items before it are still
-    ///   consumed; the first failure in order is the run's error. Where the builder
-    ///   [skips](crate::Builder::on_error) errors, the item is left out instead.
-    /// - Panic: as `Err`; in addition `state` is dropped and made anew before its next use.
+    /// - `Err`: the item fails, and with it the run. In input order the items before it are still consumed,
+    ///   and the first failure in order is the run's error. If the builder
+    ///   [skips](crate::Builder::on_error) errors, the run goes on instead.
+    /// - Panic: as `Err`; in addition `state` is dropped, and rebuilt before its next use.
     /// - When the run is cancelled, stopped or has failed, the call is not interrupted:
     ///   [`is_cancelled`](ProducerContext::is_cancelled) turns true, and whatever the call returns
     ///   is dropped.
@@ -149,35 +150,33 @@ pub trait Runner: Send + Sync {
     /// Makes the outputs of several inputs at once, in their order. The default calls
     /// [`producer_work`](Runner::producer_work) for each.
     ///
-    /// Called instead of `producer_work` where the builder was given a [`Batch`](crate::Batch), on the
-    /// thread of the producer that took the items, with one input or more. `inputs` may be read in
-    /// place, or taken out: with [`drain`](Vec::drain) or [`std::mem::take`].
-    /// [`items`](ProducerContext::items) tells the inputs' indices, and [`at`](ProducerContext::at)
-    /// narrows the context to one of them.
+    /// Called instead of `producer_work` if the builder was given a [`Batch`](crate::Batch), on the thread
+    /// of the producer that took the items, with one input or more. `inputs` may be read in place, or taken
+    /// out with [`drain`](Vec::drain) or [`std::mem::take`]. [`items`](ProducerContext::items) has the
+    /// inputs' indices, and [`at`](ProducerContext::at) narrows the context to one of them.
     ///
-    /// A runner that only works on batches has `producer_work` return an error, or call this one with a
-    /// `Vec` of one input. One that wraps another runner has to forward this hook as well as the others: where
-    /// it is left out, the default takes the place of the inner runner's own, and no batch ever
-    /// reaches that. The default says so when it gets its first batch of several items, once for each time
-    /// that the runner is built or activated, as a warning of the crate `tracing`.
+    /// A runner that only works on batches has `producer_work` return an error, or call this hook with a
+    /// `Vec` of one input. A runner that wraps another has to forward this hook too: otherwise the default
+    /// replaces the inner runner's own hook, which then never gets a batch. The default warns of that,
+    /// through the crate `tracing`, at its first batch of several items after each building or activation.
     ///
     /// - `Ok` with one element for each input: each is what `producer_work` would have returned for that
     ///   input. An `Err` among them fails that item alone.
-    /// - `Err`, panic, or `Ok` with another number of elements: if all inputs are still in `inputs`, the
-    ///   batch is split in two halves, which are tried again one after the other, until the guilty
-    ///   item stands alone, and the error names that one; in input order those before it are consumed.
-    ///   Each halving takes two calls more, so one guilty item of 16 takes at most eight. A hook that
-    ///   changed inputs in place must not leave them all there when it fails. If inputs were taken out, the items fail together, with an error
-    ///   that names them all. A wrong number of outputs has [`OutputCount`](crate::OutputCount) as its
-    ///   cause.
-    /// - `Err` or panic for want of the device's memory (what CUDA and its libraries say then, or marked
-    ///   with [`OutOfMemory`](crate::OutOfMemory)), with all inputs still in `inputs`: nobody is blamed. The
-    ///   batch is tried again in parts of half the size, and of half of that, down to single items; only one
-    ///   that does not fit by itself fails. Later batches of this producer are no larger than what worked,
-    ///   and grow back slowly: see [`learned_batch_limits`](crate::Pool::learned_batch_limits).
-    /// - Panic: in addition `state` is dropped, and made anew before the next call.
-    /// - When the run is cancelled, stopped or has failed: as for `producer_work`; nothing is tried
-    ///   again.
+    /// - `Err`, panic, or `Ok` with another number of elements, with all inputs still in `inputs`: the
+    ///   batch is split in two halves, which are tried one after the other. That goes on until the guilty
+    ///   item stands alone, and the error names it; in input order the items before it are consumed. Each
+    ///   halving takes two more calls, so one guilty item of 16 takes at most eight. A hook that changed
+    ///   inputs in place must not leave them all there when it fails.
+    /// - The same after inputs were taken out: the items fail together, with an error that names them all.
+    ///   The cause of a wrong number of outputs is [`OutputCount`](crate::OutputCount).
+    /// - `Err` or panic because the device is out of memory, with all inputs still in `inputs`: no item is
+    ///   marked as failed. The batch is tried again in parts of half the size, and of half of that, down to
+    ///   single items; only an item that does not fit alone fails. Later batches of this producer are
+    ///   capped at the size that fit, and grow back slowly: see
+    ///   [`learned_batch_limits`](crate::Pool::learned_batch_limits). The error texts of CUDA and its
+    ///   libraries are recognised; mark others with [`OutOfMemory`](crate::OutOfMemory).
+    /// - Panic: in addition `state` is dropped, and rebuilt before the next call.
+    /// - When the run is cancelled, stopped or has failed: as for `producer_work`; nothing is tried again.
     fn producer_work_batch(
         &self,
         cx: &ProducerContext<'_>,
@@ -193,14 +192,14 @@ pub trait Runner: Send + Sync {
 
     /// Ends one producer. The default drops the state.
     ///
-    /// Called exactly once per state that is alive when the runner is closed or dropped, on the
-    /// producer's thread, after its last item; also after runs that failed or were cancelled. Not
-    /// called for a producer whose [`producer_init`](Runner::producer_init) failed, nor for a state
-    /// that was lost to a panic.
+    /// Called exactly once per state that is alive when the runner is closed or dropped, on the producer's
+    /// thread, after its last item; also after runs that failed or were cancelled. Not called for a
+    /// producer whose [`producer_init`](Runner::producer_init) failed, nor for a state that was lost to a
+    /// panic.
     ///
     /// - `Ok`: nothing more happens.
-    /// - `Err` or panic: [`close`](crate::Pool::close) returns it, after all producers have ended;
-    ///   results are not affected. Dropping the runner only logs it.
+    /// - `Err` or panic: [`close`](crate::Pool::close) returns it, after all producers have ended. Results
+    ///   are not affected. Dropping the runner only logs it.
     fn producer_end(&self, cx: &ProducerContext<'_>, state: Self::ProducerState) -> Result<()> {
         let _ = cx;
         drop(state);
@@ -209,8 +208,8 @@ pub trait Runner: Send + Sync {
 
     /// Makes the state of one run's consumer.
     ///
-    /// Called once per [`run`](crate::Pool::run), also for empty input, on the run's own thread,
-    /// before the first item is pulled. Streams have no consumer.
+    /// Called once per [`run`](crate::Pool::run), also for empty input, on the run's own thread, before the
+    /// first item is pulled. [`outputs`](crate::Pool::outputs) has no consumer.
     ///
     /// - `Ok`: the run begins.
     /// - `Err` or panic: the run fails; nothing is pulled, no other hook is called.
@@ -220,12 +219,12 @@ pub trait Runner: Send + Sync {
 
     /// Consumes one output.
     ///
-    /// Called once per output, in the runner's order, never at the same time as itself, on the run's
-    /// own thread. While it runs, its item still counts for the window.
+    /// Called once per output, in the runner's order, never at the same time as itself, on the run's own
+    /// thread. Until it returns, its item is in flight.
     ///
     /// - `Ok`: the item is accounted as ok.
-    /// - `Err` or panic: the run fails with it; no hook of this run's consumer is called any more. Unless,
-    ///   for an `Err`, [`classify`](crate::Builder::classify) says that the item is left out.
+    /// - `Err` or panic: the run fails with it, and no hook of this run's consumer is called any more. The
+    ///   exception is an `Err` that [`classify`](crate::Builder::classify) skips.
     /// - [`stop`](ConsumerContext::stop) and `Ok`: the item is ok, the rest is dropped, and
     ///   [`consumer_end`](Runner::consumer_end) is called.
     fn consumer_work(
@@ -235,13 +234,13 @@ pub trait Runner: Send + Sync {
         output: Self::Output,
     ) -> Result<()>;
 
-    /// Tells that an item was left out, since it failed and the policy
-    /// [skips errors](crate::Builder::on_error). The default does nothing.
+    /// Handles an item that failed and that the policy [skips](crate::Builder::on_error). The default does
+    /// nothing.
     ///
-    /// Called once per such item, in the runner's order, in the place of its
-    /// [`consumer_work`](Runner::consumer_work), on the run's own thread: so a consumer can write "row 7:
-    /// failed". [`item`](ConsumerContext::item) is its index. Also after a `consumer_work` of the item
-    /// that itself returned an error.
+    /// Called once per such item on the run's own thread, in the runner's order, instead of its
+    /// [`consumer_work`](Runner::consumer_work). So a consumer can write "row 7: failed".
+    /// [`item`](ConsumerContext::item) is its index. Also called after a `consumer_work` of the item that
+    /// itself returned an error.
     ///
     /// - `Ok`: the run goes on.
     /// - `Err` or panic: the run fails with it.
@@ -256,13 +255,17 @@ pub trait Runner: Send + Sync {
         Ok(())
     }
 
-    /// Puts on the disk what the consumer has written, before a [journal](crate::Builder::journal) says that it is there.
+    /// Makes durable what the consumer has written, before a [journal](crate::Builder::journal) records it
+    /// as done.
     ///
-    /// Called before each commit, on the run's own thread: every 50 ms or 1,000 items, unless the journal says otherwise,
-    /// also while the input pauses, and before [`consumer_end`](Runner::consumer_end). Also when the run has failed or was
-    /// cancelled, so that what was consumed until then need not be done again; but not after a panic of
-    /// a consumer's hook, a flush or a commit that failed, nor where the input is not that of the journal. Not where there
-    /// is nothing new to commit. Never without a journal. The default does nothing.
+    /// Called before each commit, on the run's own thread: every 50 ms or 1,000 items unless the journal
+    /// says otherwise, also while the input pauses, and before [`consumer_end`](Runner::consumer_end). Also
+    /// called when the run has failed or was cancelled, so that the items consumed until then need not be
+    /// repeated.
+    ///
+    /// Not called after a panic of a consumer's hook, or after a flush or commit that failed; if the input
+    /// is not that of the journal; if nothing new is to be committed; or without a journal. The default
+    /// does nothing.
     ///
     /// - `Ok`: the items consumed so far are committed, with the last [note](ConsumerContext::note).
     /// - `Err` or panic: nothing is committed, and the run fails with it.
@@ -278,10 +281,9 @@ pub trait Runner: Send + Sync {
 
     /// Makes the summary of a run.
     ///
-    /// Called once per run, on the run's own thread, when everything was consumed, or when the run
-    /// was ended by [`stop`](ConsumerContext::stop) or
-    /// [`CancelToken::drain`](crate::CancelToken::drain). Not called when the run failed or was
-    /// cancelled: then the state is dropped.
+    /// Called once per run, on the run's own thread, when everything was consumed, or when
+    /// [`stop`](ConsumerContext::stop) or [`CancelToken::drain`](crate::CancelToken::drain) ended the run.
+    /// Not called when the run failed or was cancelled: then the state is dropped.
     ///
     /// - `Ok`: the run returns it.
     /// - `Err` or panic: the run fails with it, though every item was consumed.
@@ -292,8 +294,8 @@ pub trait Runner: Send + Sync {
     ) -> Result<Self::Summary>;
 }
 
-/// Forwards every hook, those with a default body too: a hook left out here would silently run
-/// its default instead of the inner runner's.
+/// Forwards every hook, also those with a default body: a missing hook would silently run its default
+/// instead of the inner runner's.
 macro_rules! forward {
     ($($pointer:ty),+) => {$(
         impl<R: Runner + ?Sized> Runner for $pointer {

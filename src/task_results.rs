@@ -6,19 +6,19 @@ use crate::error::{Error, Result};
 use crate::failure::Failure;
 use crate::runner::{ConsumerContext, ProducerContext, Runner};
 
-/// What became of one item: made by [`Map::results`](crate::Map::results).
+/// The result of one item, as [`Map::results`](crate::Map::results) collects it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskResult<O> {
     /// The item's index in the input.
     pub item: u64,
-    /// Its key, if [keys](crate::Builder::key) were asked for.
+    /// Its key, if [keys](crate::Builder::key) are in use.
     pub key: Option<String>,
-    /// Its output, or what it failed with.
+    /// Its output, or its failure.
     pub result: Result<O, Failure>,
 }
 
-/// The runner that [`Map::results`](crate::Map::results) makes.
+/// The runner of [`Map::results`](crate::Map::results).
 pub struct TaskResults<M> {
     tasks: M,
 }

@@ -1,7 +1,7 @@
 //! Devices that fail on purpose, to test a runner without the devices.
 //!
 //! [`Simulated`] puts scripts of faults in front of a runner's hooks: a device that runs out of memory,
-//! fails now and then, is slow, or dies. The runner itself is the real one.
+//! fails at certain calls, is slow, or dies. The runner itself is the real one.
 //!
 //! ```
 //! use gangline::testing::{Script, Simulated};
@@ -34,8 +34,8 @@ use crate::runner::{ConsumerContext, ProducerContext, Runner};
 
 /// A runner whose producers are on simulated devices, each with a [`Script`] of faults.
 ///
-/// A fault comes before the runner's own hook, which is not called then, so that the inputs of a batch
-/// stay as they were. Producers without a script do what the runner does.
+/// A fault replaces the call of the runner's own hook, so the inputs of a batch stay as they were.
+/// Producers without a script work as usual.
 #[derive(Debug)]
 pub struct Simulated<R> {
     runner: R,
@@ -44,10 +44,9 @@ pub struct Simulated<R> {
     log: Mutex<Log>,
 }
 
-/// What a simulated device does wrong. Without anything, it works.
+/// The faults of one simulated device. An empty script has none.
 ///
-/// Calls are those of `producer_work` and `producer_work_batch` on that device, counted from 1, also
-/// over several runs.
+/// Calls are those of `producer_work` and `producer_work_batch` on that device, counted from 1 across runs.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
     most_items: Option<usize>,
@@ -57,7 +56,7 @@ pub struct Script {
     delay: Duration,
 }
 
-/// What one call of `producer_work` or `producer_work_batch` came to.
+/// The record of one call of `producer_work` or `producer_work_batch`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Call {
@@ -65,36 +64,36 @@ pub struct Call {
     pub producer: usize,
     /// The indices in the run of the call's items.
     pub items: Vec<u64>,
-    /// The fault that came in place of the runner's hook.
+    /// The fault that replaced the runner's hook.
     pub fault: Option<Fault>,
 }
 
-/// A fault of a simulated device, and the error that a call fails with.
+/// A fault of a simulated device; also the error that the call fails with.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The call had more items than the device has memory for. The cause of an [`OutOfMemory`].
+    /// The call had more items than fit in the device's memory. The cause of an [`OutOfMemory`].
     #[non_exhaustive]
     OutOfMemory {
-        /// How many it has memory for.
+        /// The number of items that fit.
         most: usize,
     },
-    /// The script has this call fail.
+    /// The script makes this call fail.
     #[non_exhaustive]
     Failed {
-        /// Which call it was, from 1.
+        /// The number of the call, from 1.
         call: u64,
     },
-    /// The script has this call panic.
+    /// The script makes this call panic.
     #[non_exhaustive]
     Panicked {
-        /// Which call it was, from 1.
+        /// The number of the call, from 1.
         call: u64,
     },
     /// The device is dead.
     #[non_exhaustive]
     Dead {
-        /// The call that it died at, from 1.
+        /// The number of the call that it died at, from 1.
         call: u64,
     },
 }
@@ -102,45 +101,45 @@ pub enum Fault {
 #[derive(Debug, Default)]
 struct Log {
     calls: Vec<Call>,
-    /// How many calls each producer had.
+    /// The number of calls of each producer so far.
     counts: BTreeMap<usize, u64>,
 }
 
 impl Script {
-    /// A device that works.
+    /// Makes a script without faults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Calls with more than `items` items are [out of memory](OutOfMemory).
+    /// Makes calls with more than `items` items [run out of memory](OutOfMemory).
     ///
-    /// It is items that are counted, however large they are. Where batches are [padded](crate::Builder::max_padded_size) or
-    /// have a [cost](crate::Builder::max_batch_cost), what the runner learns of it is a padded size or a cost: that of the
-    /// batches that had no more items.
+    /// It counts items, however large they are. If batches have a [padded
+    /// size](crate::Builder::max_padded_size) or a [cost](crate::Builder::max_batch_cost), the runner still
+    /// learns a limit in that measure.
     pub fn out_of_memory_above(mut self, items: usize) -> Self {
         self.most_items = Some(items);
         self
     }
 
-    /// The call with that number fails. May be given several times.
+    /// Makes the call with that number fail. May be given several times.
     pub fn fails_at(mut self, call: u64) -> Self {
         self.failing.push(call);
         self
     }
 
-    /// The call with that number panics. May be given several times.
+    /// Makes the call with that number panic. May be given several times.
     pub fn panics_at(mut self, call: u64) -> Self {
         self.panicking.push(call);
         self
     }
 
-    /// From the call with that number on every call fails, and so does `producer_init`.
+    /// Makes every call from that number on fail, and `producer_init` too.
     pub fn dies_at(mut self, call: u64) -> Self {
         self.dying = Some(call);
         self
     }
 
-    /// Each call takes that much longer: its thread sleeps.
+    /// Makes each call take that much longer: its thread sleeps.
     pub fn slower_by(mut self, time: Duration) -> Self {
         self.delay = time;
         self
@@ -161,29 +160,30 @@ impl Script {
 }
 
 impl<R> Simulated<R> {
-    /// `runner` on devices that work.
+    /// Puts `runner` on devices without faults.
     pub fn new(runner: R) -> Self {
         Simulated { runner, scripts: BTreeMap::new(), others: Script::new(), log: Mutex::default() }
     }
 
-    /// What the device of this producer does wrong.
+    /// Sets the faults of this producer's device.
     pub fn on(mut self, producer: usize, script: Script) -> Self {
         self.scripts.insert(producer, script);
         self
     }
 
-    /// What the devices of all producers do wrong that have no script of their own.
+    /// Sets the faults of all devices that have no script of their own.
     pub fn everywhere(mut self, script: Script) -> Self {
         self.others = script;
         self
     }
 
-    /// The runner itself.
+    /// Returns the runner itself.
     pub fn runner(&self) -> &R {
         &self.runner
     }
 
-    /// All calls so far of `producer_work` and `producer_work_batch`, in the order in which they began.
+    /// Returns all calls so far of `producer_work` and `producer_work_batch`, in the order in which they
+    /// began.
     pub fn calls(&self) -> Vec<Call> {
         self.log().calls.clone()
     }
@@ -192,7 +192,7 @@ impl<R> Simulated<R> {
         self.scripts.get(&producer).unwrap_or(&self.others)
     }
 
-    /// What comes before a hook that works.
+    /// Applies the faults that come before the runner's own hook.
     fn before_work(&self, cx: &ProducerContext<'_>) -> Result<()> {
         let script = self.script(cx.producer());
         let fault = self.log().note(cx, script);

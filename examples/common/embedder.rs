@@ -10,7 +10,7 @@ use crate::encoder::{Encoder, Weights};
 /// Its items are texts as tokens, its outputs their vectors.
 pub(crate) struct Embedder {
     weights: Arc<Weights>,
-    /// The largest batch: so many texts, of so many tokens.
+    /// The largest batch: its number of texts, and of tokens in each.
     largest: (usize, usize),
     /// How many were encoded.
     batches: AtomicU64,

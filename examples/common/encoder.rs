@@ -15,7 +15,7 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// Weights that nobody has trained; the same seed gives the same ones.
+    /// Untrained weights; the same seed gives the same ones.
     pub(crate) fn seeded(config: Config, seed: u64) -> Result<Self> {
         let mut rng = Rng::seeded(seed);
         let named = shapes(&config).into_iter().map(|(name, shape)| {

@@ -14,7 +14,7 @@ const SYLLABLES: [&str; 16] = [
     "ve",
 ];
 
-/// A sentence of so many words.
+/// A sentence of this number of words.
 pub(crate) fn sentence(rng: &mut Rng, words: usize) -> String {
     (0..words).map(|_| word(rng)).collect::<Vec<_>>().join(" ")
 }

@@ -113,7 +113,7 @@ impl Subject {
         self.device == Device::Cpu
     }
 
-    /// So many producers on the device.
+    /// The number of producers on the device.
     fn producers(&self, count: usize) -> Result<Devices, BoxError> {
         Ok(Devices::from_places(vec![vec![self.device]; count])?)
     }

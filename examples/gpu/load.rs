@@ -86,8 +86,8 @@ mod nvml {
         Ok(Load { busy: mean, memory: (memory > 0).then_some(memory) })
     }
 
-    /// The driver counts all GPUs in the order of their slots; CUDA only those it was told of, and in
-    /// another order. So it is found by its UUID.
+    /// The driver counts all GPUs in the order of their slots; CUDA counts only the visible ones, in
+    /// another order. So the GPU is found by its UUID.
     #[cfg(feature = "cuda")]
     fn find(nvml: &Nvml, index: usize) -> Result<nvml_wrapper::Device<'_>, NvmlError> {
         match crate::memory::uuid(index) {
@@ -108,7 +108,7 @@ mod nobody {
 
     use super::Load;
 
-    /// Nobody to ask: this build has no feature `nvml`.
+    /// This build has no feature `nvml`, so the driver cannot be asked.
     pub(crate) enum Watch {}
 
     pub(crate) fn trouble(device: Device) -> Option<String> {

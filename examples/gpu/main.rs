@@ -3,8 +3,8 @@
 //!
 //! Runs on the CPU as well, for what can be checked there: `-- check --devices cpu --size tiny`
 //!
-//! It exits with 0 when all went well, with 1 when a check failed or something else did, with 2 when the
-//! command line is wrong, and with 3 when `--require-cuda` was given and no such device can be used.
+//! Exit codes: 0 when all went well; 1 when a check or anything else failed; 2 when the command line is
+//! wrong; 3 when `--require-cuda` was given and no such device can be used.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
 
 use std::process::ExitCode;

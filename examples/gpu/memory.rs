@@ -14,7 +14,7 @@ pub(crate) fn free_and_total(_: &candle_core::Device) -> Option<(usize, usize)> 
     None
 }
 
-/// The name of a GPU that does not depend on who counts, as in `nvidia-smi -L`.
+/// The name of a GPU that does not depend on its number, as in `nvidia-smi -L`.
 #[cfg(all(feature = "cuda", feature = "nvml"))]
 pub(crate) fn uuid(index: usize) -> Option<String> {
     use candle_core::cuda_backend::cudarc::driver::CudaContext;

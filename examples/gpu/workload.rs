@@ -54,7 +54,7 @@ pub(crate) enum Precision {
     Tf32,
 }
 
-/// A network with weights that nobody has trained, and texts for it.
+/// A network with untrained weights, and texts for it.
 pub(crate) struct Workload {
     pub(crate) size: Size,
     pub(crate) weights: Arc<Weights>,

@@ -10,10 +10,10 @@ use super::format::parse_value;
 use super::path::Path;
 use super::tree::join;
 
-/// What parts the segments of a path in the name of a variable.
+/// Separates the segments of a path in the name of a variable.
 const SEPARATOR: &str = "__";
 
-/// Sets what the variables say whose names start with `prefix` and `__`.
+/// Sets the values of all variables with names that start with `prefix` and `__`.
 pub(super) fn overlay(
     root: &mut Value,
     prefix: &str,

@@ -1,4 +1,4 @@
-//! What can go wrong with a configuration.
+//! Errors of reading, changing, loading and saving a configuration.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -10,22 +10,21 @@ use super::tree::MAX_DEPTH;
 
 /// Why a [`CfgNode`](crate::CfgNode) could not be read, changed, loaded or saved.
 ///
-/// The text of an error can be read by itself: it names the full path of the value, such as
-/// `MODEL.lr`, and where the value came from, such as a file. [`source`] keeps what a parser or
-/// the operating system said. `Debug`, which is what a `main` that returns the error prints, shows the
-/// text too.
+/// The text of an error stands by itself: it has the full path of the value, such as `MODEL.lr`, and where
+/// the value came from, such as a file. [`source`] has the message of the parser or the operating system.
+/// `Debug`, which is what a `main` that returns the error prints, shows the text too.
 ///
 /// [`source`]: std::error::Error::source
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum CfgError {
-    /// There is nothing at the path.
+    /// No value is at the path.
     #[non_exhaustive]
     #[error("{path:?} is missing from the configuration{}", Near(.near))]
     Missing {
         /// The path that was asked for.
         path: String,
-        /// One that is there and differs in a few letters.
+        /// An existing path that differs in a few letters.
         near: Option<String>,
     },
     /// The value has another type than the one asked for.
@@ -39,7 +38,7 @@ pub enum CfgError {
         /// What was found and what was expected.
         source: BoxError,
     },
-    /// The path is not one.
+    /// The path is malformed.
     #[non_exhaustive]
     #[error("{path:?} is not a path: {problem}")]
     Path {
@@ -48,24 +47,24 @@ pub enum CfgError {
         /// What is wrong with it.
         problem: PathProblem,
     },
-    /// The path leads through something that has no keys.
+    /// The path leads through a value that has no keys.
     #[non_exhaustive]
     #[error("{path:?} leads through {at:?}{}, which is {found}", Origin(.origin))]
     Through {
         /// The path as it was given.
         path: String,
-        /// The part of the path where it ends too early.
+        /// The part of the path at which it ends too early.
         at: String,
         /// The file or the environment variable that the value there came from.
         origin: Option<String>,
-        /// What is there, such as `the number 3` or `a list of 2`.
+        /// The value there, such as `the number 3` or `a list of 2`.
         found: String,
     },
     /// The configuration is frozen.
     #[non_exhaustive]
     #[error("the configuration is frozen: {change} is refused")]
     Frozen {
-        /// What would have changed it.
+        /// The change that was refused.
         change: String,
     },
     /// A key that no path could name.
@@ -90,7 +89,7 @@ pub enum CfgError {
         /// The file that it is in, if it is in one.
         origin: Option<String>,
     },
-    /// The value is none that a configuration holds.
+    /// A configuration cannot hold the value.
     #[non_exhaustive]
     #[error("{}{} cannot be held in a configuration: {source}", Place(.path), Origin(.origin))]
     Value {
@@ -101,7 +100,7 @@ pub enum CfgError {
         /// What is wrong with it.
         source: BoxError,
     },
-    /// A text is not in the format that it should be in.
+    /// A text does not follow its format.
     #[non_exhaustive]
     #[error("{} is not valid {format}: {source}", Whence(.origin))]
     Parse {
@@ -112,7 +111,7 @@ pub enum CfgError {
         /// The parser's message, with line and column.
         source: BoxError,
     },
-    /// A text or a file is larger than a configuration may be.
+    /// A text or a file exceeds the size limit of a configuration.
     #[non_exhaustive]
     #[error("{} is larger than {limit} bytes, the most that a configuration may have", Whence(.origin))]
     TooLarge {
@@ -130,7 +129,7 @@ pub enum CfgError {
         /// What the operating system said.
         source: std::io::Error,
     },
-    /// A file could not be written. What was there before is still there.
+    /// A file could not be written. Its old contents are unchanged.
     #[non_exhaustive]
     #[error("{} could not be written: {source}", .file.display())]
     Write {
@@ -146,7 +145,7 @@ pub enum CfgError {
         /// The path.
         file: PathBuf,
     },
-    /// The file's name does not tell its format.
+    /// The file's name has no known extension.
     #[non_exhaustive]
     #[error("{}: the name must end in .yaml, .yml, .toml or .json", .file.display())]
     Extension {
@@ -157,7 +156,7 @@ pub enum CfgError {
     #[non_exhaustive]
     #[error("__BASE__ goes round in a loop: {}", Chain(.chain))]
     BaseLoop {
-        /// The files in the order in which they name each other; the last is one of the others.
+        /// The files in the order in which they name each other; the last repeats an earlier one.
         chain: Vec<PathBuf>,
     },
     /// The file that `__BASE__` names does not exist.
@@ -166,7 +165,7 @@ pub enum CfgError {
     BaseMissing {
         /// The file that has the `__BASE__`.
         file: PathBuf,
-        /// What its `__BASE__` says.
+        /// The value of its `__BASE__`.
         base: PathBuf,
     },
     /// `__BASE__` is not the path of one file.
@@ -175,10 +174,10 @@ pub enum CfgError {
     BaseNotText {
         /// The file that has the `__BASE__`.
         file: PathBuf,
-        /// What is there instead.
+        /// The value found instead.
         found: String,
     },
-    /// `__BASE__` stands where no file is there to be based on another.
+    /// `__BASE__` was used outside a file, where it cannot name a base.
     #[non_exhaustive]
     #[error("{} has the top-level key __BASE__, which only means something in a file", Whence(.origin))]
     BaseOutsideFile {
@@ -196,7 +195,8 @@ pub enum CfgError {
         /// The value, such as `null`.
         found: String,
     },
-    /// Keys of the base are absent from what is to be saved: they would come back at the next load.
+    /// Keys of the base are missing from the configuration to be saved: they would come back at the next
+    /// load.
     #[non_exhaustive]
     #[error(
         "{} cannot be the base: it has {}, absent here, which would come back at the next load",
@@ -205,7 +205,7 @@ pub enum CfgError {
     BaseHasMore {
         /// The base.
         base: PathBuf,
-        /// The full paths of what only the base has.
+        /// The full paths of the values that only the base has.
         paths: Vec<String>,
     },
     /// No key matches the name of an environment variable.
@@ -224,7 +224,7 @@ pub enum CfgError {
         /// The paths of the key or the keys.
         paths: Vec<String>,
     },
-    /// An environment variable is no Unicode.
+    /// An environment variable is not Unicode.
     #[non_exhaustive]
     #[error("the environment variable {name:?} is not valid Unicode")]
     EnvNotUnicode {
@@ -248,9 +248,9 @@ debug_is_told!(CfgError);
 pub enum PathProblem {
     /// It is empty.
     Empty,
-    /// Nothing stands before, after or between two dots.
+    /// A segment before, after or between dots is empty.
     EmptySegment,
-    /// A key has a dot, which parts the segments of a path.
+    /// A key has a dot, which separates the segments of a path.
     Dot,
     /// An index in brackets: in a path it is a segment of its own, `layers.0`.
     Brackets,
@@ -266,7 +266,7 @@ impl fmt::Display for PathProblem {
         match self {
             PathProblem::Empty => f.write_str("it is empty"),
             PathProblem::EmptySegment => f.write_str("a segment is empty"),
-            PathProblem::Dot => f.write_str("a dot parts the segments of a path"),
+            PathProblem::Dot => f.write_str("a dot separates the segments of a path"),
             PathProblem::Brackets => {
                 f.write_str("an index is a segment of its own, as in `layers.0`")
             }
@@ -289,7 +289,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// What was probably meant.
+/// The key that was probably meant.
 struct Near<'a>(&'a Option<String>);
 
 impl fmt::Display for Near<'_> {

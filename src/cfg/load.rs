@@ -39,7 +39,7 @@ pub(super) fn load(file: &Path) -> Result<Loaded, CfgError> {
     Ok(Loaded { root, files: chain.canonical })
 }
 
-/// Refuses a tree whose `__BASE__` would be or was read as the name of a file.
+/// Refuses a tree with a `__BASE__` that would be, or was, read as the name of a file.
 pub(super) fn check_no_base(root: &Value, origin: Option<&Path>) -> Result<(), CfgError> {
     match &root.kind {
         ValueKind::Table(table) if table.contains_key(BASE) => {
@@ -79,7 +79,7 @@ fn read(file: &Path) -> Result<Value, CfgError> {
 
 fn read_text(file: &Path) -> Result<String, CfgError> {
     let failed = |source| CfgError::Read { file: file.to_owned(), source };
-    // Before it is opened: opening a pipe would wait for somebody to write to it.
+    // Checked before opening: opening a pipe would wait for its writer.
     if !fs::metadata(file).map_err(failed)?.is_file() {
         return Err(CfgError::NotAFile { file: file.to_owned() });
     }

@@ -24,7 +24,7 @@ fn collect(value: &Value, path: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// In how many letters two texts differ: put in, left out, or another.
+/// Returns the edit distance of two texts: the number of letters inserted, deleted or replaced.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

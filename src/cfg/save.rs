@@ -102,8 +102,8 @@ fn real_directory(file: &Path) -> Result<PathBuf, CfgError> {
         .map_err(|source| CfgError::Write { file: file.to_owned(), source })
 }
 
-/// Puts `text` in `file` in one step, so that nobody reads half of it and a failure leaves what
-/// was there.
+/// Replaces `file` by `text` in one step, so that no reader sees half of it and a failure leaves it
+/// unchanged.
 fn write(file: &Path, text: &str) -> Result<(), CfgError> {
     let failed = |source| CfgError::Write { file: file.to_owned(), source };
     let target = real_target(file)?;

@@ -31,8 +31,8 @@ pub(super) fn to_string(value: &Value) -> String {
     text
 }
 
-/// Says where the integer is that was too large: `config` does not. Other errors end with a line
-/// break, which would end up in the middle of somebody's log.
+/// Says where the integer is that was too large: `config` does not. Other errors end with a line break,
+/// which would end up in the middle of a log line.
 fn locate(error: Box<dyn Error + Send + Sync>, text: &str) -> Box<dyn Error + Send + Sync> {
     let place = error.is::<ParseIntError>().then(|| find_oversized(text)).flatten();
     match place {

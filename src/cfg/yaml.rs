@@ -109,9 +109,9 @@ enum OpenKind {
 #[derive(Default)]
 struct OpenNode {
     table: Table,
-    /// The key whose value comes next.
+    /// The key that the next value belongs to.
     key: Option<Key>,
-    /// What `<<` brought.
+    /// The values merged in by `<<`.
     merged: Option<Value>,
 }
 
@@ -298,7 +298,7 @@ impl OpenNode {
     }
 }
 
-/// A scalar whose tag says what it is.
+/// Reads a scalar of the type that its tag names.
 fn tagged(text: &str, tag: &Tag) -> Result<ValueKind, String> {
     let is = |name| tag.is_yaml_core_schema_tag(name);
     if is("str") || tag.parts() == ("", "!") || tag.parts() == ("!", "") {
@@ -316,7 +316,7 @@ fn tagged(text: &str, tag: &Tag) -> Result<ValueKind, String> {
     }
 }
 
-/// A tag never calls anything, and one that nobody reads is a mistake, not decoration.
+/// Refuses the tag. A tag never calls anything, and an unread tag is a mistake, not decoration.
 fn unsupported(tag: &Tag) -> String {
     let (handle, suffix) = tag.parts();
     format!("the tag {:?} is not supported", format!("{handle}{suffix}"))

@@ -1,4 +1,4 @@
-//! What this build can use on this machine.
+//! The devices that this build can use on this machine.
 
 use std::cell::RefCell;
 use std::env;
@@ -10,20 +10,20 @@ use super::place::Place;
 use super::{Accelerator, Device, DeviceError};
 use crate::error::BoxError;
 
-/// What the machine says about one kind of device.
+/// The state of one kind of device on this machine.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// This build was made without the kind's feature, so nobody was asked.
+    /// This build was made without the kind's feature, so no driver was asked.
     NotBuilt,
-    /// The driver works and has so many devices: possibly none.
+    /// The driver works and has this number of devices: possibly none.
     Count(usize),
-    /// The driver is there and does not work: too old, another version than the kernel's, and so on.
+    /// The driver exists but does not work: too old, another version than the kernel's, and so on.
     #[cfg_attr(not(any(test, feature = "cuda")), expect(dead_code, reason = "there is no driver"))]
     Failed(BoxError),
 }
 
 impl Found {
-    /// The same, with the driver's error as a text.
+    /// Returns a copy, with the driver's error as a text.
     fn again(&self) -> Found {
         match self {
             Found::NotBuilt => Found::NotBuilt,
@@ -32,7 +32,7 @@ impl Found {
         }
     }
 
-    /// How many devices can be used.
+    /// Returns the number of usable devices.
     pub(super) fn count(&self) -> usize {
         match self {
             Found::Count(count) => *count,
@@ -40,7 +40,7 @@ impl Found {
         }
     }
 
-    /// Checks that each of the wanted devices is there. `first` is the one to name where none is.
+    /// Checks that each wanted device exists. `first` is the one to name if none exists.
     pub(super) fn check(
         self,
         accelerator: Accelerator,
@@ -55,7 +55,7 @@ impl Found {
         }
     }
 
-    /// All devices of the kind, for the text that asks for them.
+    /// Returns the number of devices of the kind, for a text that asks for all of them.
     pub(super) fn all(self, accelerator: Accelerator) -> Result<NonZero<usize>, DeviceError> {
         let count = self.usable(accelerator, format_args!("{accelerator}:all"))?;
         NonZero::new(count).ok_or(DeviceError::NoneFound { kind: accelerator.name() })
@@ -79,12 +79,12 @@ impl Found {
     }
 }
 
-/// What the machine said: a driver that fails takes its time, each time that it is asked.
+/// Remembers each answer: asking a driver that fails takes time on each call.
 #[derive(Default)]
 pub(super) struct Memo(RefCell<Vec<(Accelerator, Found)>>);
 
 impl Memo {
-    /// What it says about a kind, which `ask` is asked for once.
+    /// Returns the state of a kind; calls `ask` once for each.
     pub(super) fn of(&self, kind: Accelerator, ask: &dyn Fn(Accelerator) -> Found) -> Found {
         let mut known = self.0.borrow_mut();
         if let Some((_, found)) = known.iter().find(|(known, _)| *known == kind) {
@@ -96,7 +96,7 @@ impl Memo {
     }
 }
 
-/// Checks that the devices of all places are there and can be used.
+/// Checks that the devices of all places exist and can be used.
 pub(super) fn check_places(
     places: &[Place],
     found: &dyn Fn(Accelerator) -> Found,
@@ -104,7 +104,7 @@ pub(super) fn check_places(
     Accelerator::ALL.into_iter().try_for_each(|accelerator| {
         let devices = places.iter().flat_map(Place::devices).copied();
         let mut wanted = devices.filter(|it| it.index_on(accelerator).is_some()).peekable();
-        // The machine is asked only about what is wanted: opening a driver takes its time.
+        // Only the wanted kinds are asked for: opening a driver takes time.
         match wanted.peek() {
             Some(first) => found(accelerator).check(accelerator, *first, wanted),
             None => Ok(()),
@@ -120,13 +120,13 @@ pub(super) fn found(accelerator: Accelerator) -> Found {
     }
 }
 
-/// The variable that says which GPUs CUDA shows to this process, and in which order.
+/// Returns the variable that sets the GPUs that CUDA shows to this process, and their order.
 pub(super) fn visible_devices() -> Option<String> {
-    // What is no Unicode is no GPU either: CUDA's list ends there.
+    // An entry that is not Unicode is not a GPU either: CUDA's list ends there.
     env::var_os("CUDA_VISIBLE_DEVICES").map(|value| value.to_string_lossy().into_owned())
 }
 
-/// What the driver says about the GPUs of this machine.
+/// Asks the driver for the GPUs of this machine.
 pub(super) fn inventory() -> Asked {
     match nvml_gpus() {
         Ok(gpus) => Asked::Known(Inventory::new(gpus, order())),
@@ -134,7 +134,7 @@ pub(super) fn inventory() -> Asked {
     }
 }
 
-/// In which order CUDA counts GPUs, which is a matter of another variable.
+/// Returns the order in which CUDA counts GPUs, which another variable sets.
 fn order() -> CountingOrder {
     match env::var_os("CUDA_DEVICE_ORDER") {
         Some(value) if value == "PCI_BUS_ID" => CountingOrder::Pci,

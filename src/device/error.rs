@@ -1,4 +1,4 @@
-//! What can be wrong with devices.
+//! Errors of naming, finding, locking and opening devices.
 
 use std::fmt;
 use std::io;
@@ -8,13 +8,13 @@ use super::Device;
 use crate::cfg::CfgError;
 use crate::error::{BoxError, debug_is_told};
 
-/// What is wrong with devices, and what is allowed instead.
+/// An error of devices: what was given, and what is allowed.
 ///
-/// It is inside [`Error::Devices`](crate::Error::Devices), which shows its text as its own.
+/// [`Error::Devices`](crate::Error::Devices) contains it and shows its text as its own.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// There is not one device.
+    /// The list has no device.
     #[error("no devices; at least one is needed, as in cpu, cpu*4 or cuda:0")]
     #[non_exhaustive]
     Empty {},
@@ -22,7 +22,7 @@ pub enum DeviceError {
     #[error("a place without devices; each needs at least one")]
     #[non_exhaustive]
     EmptyPlace {},
-    /// Nothing stands before or after a comma or a sign.
+    /// A device is missing before or after a comma or a sign.
     #[error(
         "a device is missing in {text:?}; one must stand around each comma, + and | and before *"
     )]
@@ -31,7 +31,7 @@ pub enum DeviceError {
         /// The whole text.
         text: String,
     },
-    /// More places than a list can have.
+    /// A list has too many places.
     #[error("devices for {least} producers or more; at most {most} are allowed")]
     #[non_exhaustive]
     TooManyPlaces {
@@ -40,7 +40,7 @@ pub enum DeviceError {
         /// The places allowed.
         most: usize,
     },
-    /// More devices in one place than it can have.
+    /// A place has too many devices.
     #[error("{least} devices or more in one place; at most {most} are allowed")]
     #[non_exhaustive]
     TooManyInPlace {
@@ -49,30 +49,30 @@ pub enum DeviceError {
         /// The devices allowed.
         most: usize,
     },
-    /// A name that is no device.
+    /// A name is not a device.
     #[error("unknown device {text:?}; known are cpu, cuda:N and metal:N, in lower case")]
     #[non_exhaustive]
     Unknown {
         /// What was written.
         text: String,
     },
-    /// A number where a device belongs.
+    /// A number stands where a device belongs.
     #[error("{text:?} does not say which kind of device it is; write {instead}")]
     #[non_exhaustive]
     NoKind {
         /// What was written.
         text: String,
-        /// What was probably meant.
+        /// The text that was probably meant.
         instead: String,
     },
-    /// The CPU with an index.
+    /// The CPU has an index.
     #[error("{text:?} has an index, and cpu takes none; write cpu, or cpu*N for N producers on it")]
     #[non_exhaustive]
     CpuIndex {
         /// What was written.
         text: String,
     },
-    /// An index that is no number, or too large for one.
+    /// An index is not a number, or too large for one.
     #[error("{text:?} has no readable index; write {kind}:0, {kind}:0-3 or {kind}:all")]
     #[non_exhaustive]
     BadIndex {
@@ -81,7 +81,7 @@ pub enum DeviceError {
         /// The kind of device: `cuda` or `metal`.
         kind: &'static str,
     },
-    /// A range whose end is before its start.
+    /// A range ends before it starts.
     #[error("the range {text:?} runs backwards; write {kind}:{last}-{first}")]
     #[non_exhaustive]
     Backwards {
@@ -94,7 +94,7 @@ pub enum DeviceError {
         /// The smaller index that it ends with.
         last: usize,
     },
-    /// What follows `*` is no number of producers.
+    /// The text after `*` is not a number of producers.
     #[error("{text:?} does not end in a number of producers from 1 to {most}, as cpu*4 does")]
     #[non_exhaustive]
     BadCount {
@@ -103,39 +103,39 @@ pub enum DeviceError {
         /// The largest number allowed.
         most: usize,
     },
-    /// Several devices where one is needed.
+    /// A text means several devices where one is needed.
     #[error("{text:?} is not one device; one is cpu, cuda:N or metal:N")]
     #[non_exhaustive]
     NotOne {
         /// What was written.
         text: String,
     },
-    /// None of several devices with a `|` between them can be used.
+    /// None of the alternatives, with `|` between them, can be used.
     #[error("nothing in {text:?} can be used: {reasons}")]
     #[non_exhaustive]
     NothingLeft {
         /// What was written.
         text: String,
-        /// Why not, of each.
+        /// The reason for each of them.
         reasons: String,
     },
-    /// More devices to choose from than there can be.
+    /// A list has too many alternatives.
     #[error("{text:?} names more than {most} alternatives")]
     #[non_exhaustive]
     TooManyAlternatives {
         /// What was written.
         text: String,
-        /// How many are allowed.
+        /// The number allowed.
         most: usize,
     },
-    /// A device stands twice in one place.
+    /// A place has the same device twice.
     #[error("{device} stands twice in one place; for two producers on it write {device}*2")]
     #[non_exhaustive]
     Twice {
         /// The device.
         device: Device,
     },
-    /// A part of a [`GpuList`](crate::GpuList) that is no GPU.
+    /// A part of a [`GpuList`](crate::GpuList) is not a GPU.
     #[error(
         "{text:?} is no GPU of a list; write ids as in 0 1, ranges without spaces as in 0-3, \
          or UUIDs as in GPU-8932f937"
@@ -145,7 +145,7 @@ pub enum DeviceError {
         /// What was written.
         text: String,
     },
-    /// A range of a [`GpuList`](crate::GpuList) whose end is before its start.
+    /// A range of a [`GpuList`](crate::GpuList) ends before it starts.
     #[error("the range {text:?} runs backwards; write {last}-{first}")]
     #[non_exhaustive]
     BackwardGpus {
@@ -156,7 +156,7 @@ pub enum DeviceError {
         /// The smaller id that it ends with.
         last: usize,
     },
-    /// More entries than a [`GpuList`](crate::GpuList) can have.
+    /// A [`GpuList`](crate::GpuList) has too many entries.
     #[error("a list of {least} GPUs or more; at most {most} are allowed")]
     #[non_exhaustive]
     TooManyGpus {
@@ -165,8 +165,8 @@ pub enum DeviceError {
         /// The entries allowed.
         most: usize,
     },
-    /// A [`GpuList`](crate::GpuList) without a GPU was to be given to workers: it is empty, or has
-    /// only void entries.
+    /// A [`GpuList`](crate::GpuList) to be shared among workers has no GPU: it is empty, or has only void
+    /// entries.
     #[error(
         "the list of GPUs {list:?} has none; name at least one, as in 0 (99 is a void entry), \
          or use the CPU"
@@ -176,7 +176,7 @@ pub enum DeviceError {
         /// The list.
         list: String,
     },
-    /// Devices were to be given to no worker.
+    /// The number of workers is 0.
     #[error("devices for no worker; at least one is needed")]
     #[non_exhaustive]
     NoWorkers {},
@@ -188,10 +188,10 @@ pub enum DeviceError {
         index: usize,
         /// The variable's value.
         variable: String,
-        /// How many GPUs it shows, with the ids from 0.
+        /// The number of GPUs that it shows, with the ids from 0.
         visible: usize,
     },
-    /// `CUDA_VISIBLE_DEVICES` does not name the UUID, so nothing says which id the GPU has.
+    /// `CUDA_VISIBLE_DEVICES` does not name the UUID, so the GPU's id is unknown.
     #[error("{uuid} has no id: CUDA_VISIBLE_DEVICES {}", unnamed(.variable))]
     #[non_exhaustive]
     UnknownUuid {
@@ -200,7 +200,7 @@ pub enum DeviceError {
         /// The variable's value, if it is set.
         variable: Option<String>,
     },
-    /// A shortened UUID stands for several GPUs that `CUDA_VISIBLE_DEVICES` names.
+    /// A shortened UUID matches several GPUs that `CUDA_VISIBLE_DEVICES` names.
     #[error(
         "{uuid} may be GPU {first} or GPU {second} of CUDA_VISIBLE_DEVICES; write more of its digits"
     )]
@@ -208,23 +208,23 @@ pub enum DeviceError {
     AmbiguousUuid {
         /// The UUID.
         uuid: String,
-        /// The id of the first that it may be.
+        /// The id of the first match.
         first: usize,
-        /// The id of the second.
+        /// The id of the second match.
         second: usize,
     },
-    /// A shortened UUID stands for several GPUs of this machine.
+    /// A shortened UUID matches several GPUs of this machine.
     #[error("{uuid} may be {first} or {second}; write more of its digits")]
     #[non_exhaustive]
     ShortUuid {
         /// The UUID.
         uuid: String,
-        /// The first that it may be.
+        /// The first match.
         first: String,
-        /// The second.
+        /// The second match.
         second: String,
     },
-    /// `CUDA_VISIBLE_DEVICES` names a MIG device by a shortened UUID, where all of it is needed.
+    /// `CUDA_VISIBLE_DEVICES` names a MIG device by a shortened UUID, but the full one is needed.
     #[error(
         "{uuid} is shortened, and nobody can tell the rest; \
          write the whole UUID into CUDA_VISIBLE_DEVICES"
@@ -240,10 +240,10 @@ pub enum DeviceError {
     MissingUuid {
         /// The UUID.
         uuid: String,
-        /// Those that it knows.
+        /// The UUIDs that it knows.
         found: Vec<String>,
     },
-    /// Which GPU has which UUID is a question for the driver, which this build cannot ask.
+    /// The UUIDs of the GPUs are needed, but this build cannot ask the driver for them.
     #[error(
         "CUDA_VISIBLE_DEVICES does not tell which GPU {wanted} is, and asking the driver needs a \
          build with the feature `nvml`; put its UUID there, as nvidia-smi -L shows it"
@@ -253,7 +253,7 @@ pub enum DeviceError {
         /// The device or the UUID.
         wanted: String,
     },
-    /// Which GPU has which UUID is a question for the driver, which did not answer.
+    /// The UUIDs of the GPUs are needed, but the driver did not give them.
     #[error(
         "CUDA_VISIBLE_DEVICES does not tell which GPU {wanted} is, and the driver cannot be asked; \
          put its UUID there, as nvidia-smi -L shows it"
@@ -262,10 +262,10 @@ pub enum DeviceError {
     UuidsUnknown {
         /// The device or the UUID.
         wanted: String,
-        /// What the driver says, or why it is not there.
+        /// The driver's error, or why there is no driver.
         source: BoxError,
     },
-    /// There are GPUs of several models, and CUDA counts them in an order that only it knows.
+    /// The machine has GPUs of several models, and CUDA does not publish their order.
     #[error(
         "GPUs of several models ({models}) are counted from the fastest on, and only CUDA knows which \
          that is; set CUDA_DEVICE_ORDER=PCI_BUS_ID"
@@ -285,14 +285,14 @@ pub enum DeviceError {
         /// The UUID of the GPU.
         uuid: String,
     },
-    /// A device that is no GPU of NVIDIA's has no name that other processes would know it by.
+    /// A device that is not an NVIDIA GPU has no name that other processes know.
     #[error("{device} cannot be locked: only CUDA devices have a UUID")]
     #[non_exhaustive]
     NoUuid {
         /// The device.
         device: Device,
     },
-    /// Somebody else has the [lock](crate::GpuLock) of a GPU.
+    /// Another runner holds the [lock](crate::GpuLock) of a GPU.
     #[error("{device} ({uuid}) is in use: {holder} has its lock {}", .path.display())]
     #[non_exhaustive]
     InUse {
@@ -300,32 +300,32 @@ pub enum DeviceError {
         device: Device,
         /// Its UUID.
         uuid: String,
-        /// Who has it, as far as it is known.
+        /// The holder, as far as it is known.
         holder: GpuHolder,
-        /// The file that is the lock.
+        /// The lock file.
         path: PathBuf,
     },
-    /// The file that is the [lock](crate::GpuLock) of a GPU cannot be used.
+    /// The [lock](crate::GpuLock) file of a GPU cannot be used.
     #[error("the lock {} cannot be used", .path.display())]
     #[non_exhaustive]
     LockFile {
         /// The file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// No directory is there that all users of the machine share.
+    /// No directory was found that all users of the machine share.
     #[error(
         "neither /run/lock nor /tmp is a directory for all users (mode 1777) to lock GPUs in; \
          name one with `GpuLock::in_dir`"
     )]
     #[non_exhaustive]
     NoLockDirectory {},
-    /// This operating system has no such [locks](crate::GpuLock).
+    /// This operating system does not support [locks](crate::GpuLock) on GPUs.
     #[error("GPUs can be locked on Linux only")]
     #[non_exhaustive]
     NoLocks {},
-    /// A UUID was to be given to a worker before its id was found.
+    /// A UUID was used as a GPU before its id was found.
     #[error("{uuid} has no id yet; find it with `GpuList::visible`")]
     #[non_exhaustive]
     NoIndex {
@@ -336,7 +336,7 @@ pub enum DeviceError {
     #[error(transparent)]
     #[non_exhaustive]
     Cfg {
-        /// Which key, and what is wrong with its value.
+        /// The key, and what is wrong with its value.
         source: Box<CfgError>,
     },
     /// This build cannot use such devices.
@@ -351,7 +351,7 @@ pub enum DeviceError {
         /// The feature that it needs.
         feature: &'static str,
     },
-    /// The driver of such devices is there and fails.
+    /// The driver of such devices exists but fails.
     #[error("{wanted} cannot be used: the driver of {kind} does not start")]
     #[non_exhaustive]
     Driver {
@@ -359,45 +359,45 @@ pub enum DeviceError {
         wanted: String,
         /// The kind of device: `cuda` or `metal`.
         kind: &'static str,
-        /// What the driver says.
+        /// The driver's error.
         source: BoxError,
     },
-    /// All devices of a kind were asked for, and there are none.
+    /// All devices of a kind were asked for, but there are none.
     #[error("{kind}:all stands for no device: this machine has no {kind} device")]
     #[non_exhaustive]
     NoneFound {
         /// The kind of device: `cuda` or `metal`.
         kind: &'static str,
     },
-    /// This machine does not have the device.
+    /// The device does not exist on this machine.
     #[error("{device} does not exist; this machine has {}", present(*.device, *.found))]
     #[non_exhaustive]
     Missing {
         /// The device.
         device: Device,
-        /// How many of its kind there are, with the indices from 0.
+        /// The number of devices of its kind, with the indices from 0.
         found: usize,
     },
-    /// A candle device was asked for, and the devices are only names.
+    /// A candle device was asked for, but the devices are names only.
     #[error("{device} is only a name here: the devices were taken with `Devices::names_only`")]
     #[non_exhaustive]
     Label {
         /// The device.
         device: Device,
     },
-    /// The device exists and could not be opened.
+    /// The device exists but could not be opened.
     #[error("{device} could not be opened")]
     #[non_exhaustive]
     Open {
         /// The device.
         device: Device,
-        /// What the driver says.
+        /// The driver's error.
         source: BoxError,
     },
 }
 
 impl DeviceError {
-    /// Whether a device is not there or cannot be used, and nothing is wrong with how it is named.
+    /// Returns whether a correctly named device does not exist or cannot be used.
     pub(super) fn is_absence(&self) -> bool {
         matches!(
             self,
@@ -411,16 +411,16 @@ impl DeviceError {
 
 debug_is_told!(DeviceError);
 
-/// Who has the [lock](crate::GpuLock) of a GPU.
+/// The holder of the [lock](crate::GpuLock) of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GpuHolder {
-    /// A process, as it described itself; it is this one if another of its runners has the lock.
+    /// A process, as it described itself; it is this one if another of its runners holds the lock.
     #[non_exhaustive]
     Process {
         /// Its number.
         pid: u32,
-        /// Its command line, shortened where it is long.
+        /// Its command line, shortened to 200 bytes.
         command: String,
     },
     /// A process that has not described itself, or not yet.
@@ -430,7 +430,7 @@ pub enum GpuHolder {
 impl fmt::Display for GpuHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Anybody may have written it, so nothing in it may act on a terminal.
+            // Any user may have written it, so control characters are escaped before they reach a terminal.
             GpuHolder::Process { pid, command } => {
                 write!(f, "process {pid} ({})", command.escape_debug())
             }
@@ -439,7 +439,7 @@ impl fmt::Display for GpuHolder {
     }
 }
 
-/// The GPUs that are there.
+/// Lists the GPUs of the machine.
 fn there(uuids: &[String]) -> String {
     match uuids {
         [] => ", which has none".to_owned(),
@@ -447,7 +447,7 @@ fn there(uuids: &[String]) -> String {
     }
 }
 
-/// The devices of the same kind that are there.
+/// Lists the devices of the same kind.
 fn present(device: Device, found: usize) -> String {
     let kind = match device {
         Device::Cpu => "cpu",
@@ -461,7 +461,7 @@ fn present(device: Device, found: usize) -> String {
     }
 }
 
-/// Which ids there are, of so many GPUs.
+/// Describes the valid ids of `visible` GPUs.
 fn ids(visible: usize) -> String {
     match visible {
         0 => "which shows none".to_owned(),
@@ -470,7 +470,7 @@ fn ids(visible: usize) -> String {
     }
 }
 
-/// What is wrong with a variable that should name a UUID.
+/// Describes a variable that should name a UUID.
 fn unnamed(variable: &Option<String>) -> String {
     match variable {
         Some(value) => format!("is {value:?}, which does not name it"),

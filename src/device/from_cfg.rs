@@ -5,19 +5,19 @@ use super::{DeviceError, Devices, GpuList, detect};
 use crate::cfg::{CfgError, CfgNode};
 use crate::error::Error;
 
-/// The key that says whether GPUs are used.
+/// The key that switches GPUs on.
 const USE_GPU: &str = "use_gpu";
 
-/// The key that says which.
+/// The key that lists the GPUs.
 const GPU_LIST: &str = "gpu_list";
 
-/// The id to use where no list is given, with which Scipion fills in its forms. All GPUs would be more
-/// than anybody asked for, on machines that are often shared.
+/// The id to use without a list, which Scipion's forms have as the default. Taking all GPUs instead would
+/// be more than was asked for, on machines that are often shared.
 const FIRST_GPU: usize = 0;
 
 impl Devices {
-    /// The devices that a configuration asks for with its keys `use_gpu` and `gpu_list`, for so many
-    /// workers.
+    /// Returns the devices that the keys `use_gpu` and `gpu_list` of a configuration ask for, for this
+    /// number of workers.
     ///
     /// They mean what the parameters `USE_GPU` and `GPU_LIST` of Scipion's protocols mean:
     ///
@@ -28,9 +28,8 @@ impl Devices {
     /// | `true` | not given | as with `gpu_list: 0`, which is the first visible GPU |
     /// | not given | not given | `workers` producers on the CPU |
     ///
-    /// Null counts as not given. The list is a [text](GpuList#text) such as `0 1`, a number, or a
-    /// list of both. The GPUs are those of CUDA, and as always a runner that is built checks that
-    /// they are there.
+    /// Null counts as not given. The list is a [text](GpuList#text) such as `0 1`, a number, or a list of
+    /// both. The GPUs are CUDA devices; building a runner checks that they exist.
     ///
     /// There are always `workers` producers. To have one for each GPU instead, use
     /// [`GpuList::slots`]:
@@ -48,20 +47,20 @@ impl Devices {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if `use_gpu` is no boolean or `gpu_list` no list, with the key and where
-    /// its value came from; if the list has no GPU or one that is not visible; if there is no worker
-    /// or there are more than 65,536.
+    /// [`Error::Devices`] if `use_gpu` is not a boolean or `gpu_list` not a list, with the key and where
+    /// its value came from; if the list has no GPU or one that is not visible; or if there is no worker or
+    /// there are more than 65,536.
     pub fn from_cfg(cfg: &CfgNode, workers: usize) -> Result<Devices, Error> {
         let variable = detect::visible_devices();
         let machine = Machine::new(variable.as_deref(), &detect::inventory);
         Self::from_cfg_on(cfg, workers, &machine)
     }
 
-    /// The same on any machine.
+    /// As [`from_cfg`](Devices::from_cfg), on any machine.
     fn from_cfg_on(cfg: &CfgNode, workers: usize, machine: &Machine<'_>) -> Result<Devices, Error> {
         match gpus(cfg).map_err(|source| DeviceError::Cfg { source: Box::new(source) })? {
-            // Shared, and not in slots: five threads on two GPUs are two on each, as the description of
-            // the parameters has it, and there are as many producers as were asked for.
+            // Shared, and not in slots: the parameters' description has five threads on two GPUs as two on
+            // each. So there are as many producers as were asked for.
             Some(gpus) => gpus.visible_on(machine)?.share(workers),
             None if workers == 0 => Err(DeviceError::NoWorkers {}.into()),
             None => Ok(Self::cpus(workers)?),
@@ -69,9 +68,9 @@ impl Devices {
     }
 }
 
-/// The GPUs to use; `None` means the CPU.
+/// Returns the GPUs to use; `None` means the CPU.
 fn gpus(cfg: &CfgNode) -> Result<Option<GpuList>, CfgError> {
-    // A list that is not to be used is not read either: it may be one for another machine.
+    // A list that is not used is not read either: it may be one for another machine.
     match cfg.get(USE_GPU)? {
         Some(false) => Ok(None),
         None => cfg.get(GPU_LIST),

@@ -13,14 +13,13 @@ use super::visible::Visible;
 use super::{Device, DeviceError, Devices, MAX_PLACES, Place, detect};
 use crate::error::Error;
 
-/// The id that stands for no GPU, as Scipion has it.
+/// The id that stands for no GPU, as in Scipion.
 const VOID: usize = 99;
 
-/// A list of GPUs, as the parameter `GPU_LIST` of Scipion's protocols holds it.
+/// A list of GPUs, as in the parameter `GPU_LIST` of Scipion's protocols.
 ///
-/// It says which GPUs there are to use, and in which order. [`share`](Self::share) and
-/// [`slots`](Self::slots) say which producer gets which of them, in the two ways that Scipion has
-/// had, and make [`Devices`] of it.
+/// It holds the GPUs to use, in order. [`share`](Self::share) and [`slots`](Self::slots) assign them to
+/// producers, in the two ways that Scipion has had, and make [`Devices`] of them.
 ///
 /// # Text
 ///
@@ -33,21 +32,20 @@ const VOID: usize = 99;
 /// | `GPU-8932f937 MIG-4f1c` | two by their UUIDs, which may be shortened |
 /// | nothing | none |
 ///
-/// Commas and white space part the entries, and several of them mean no more than one; leading zeros
-/// mean nothing. There is no white space inside a range. Scipion reads `3-0` as nothing and `0-1-2`
-/// as 0 and 1, without a word: here both are errors, as is all else that is no list. At most 65,536
-/// entries are allowed.
+/// Commas and white space separate the entries, and several count as one. Leading zeros are ignored. A
+/// range has no white space inside. Scipion silently reads `3-0` as nothing and `0-1-2` as 0 and 1: here
+/// both are errors, as is any other text that is not a list. At most 65,536 entries are allowed.
 ///
-/// The text that a value is written as has ranges where ids ascend by one: `1,5-8,10`. It reads back
-/// as an equal value, and is also its form in serde. There a single id may also be a number, and a
-/// list be one of numbers and texts, since YAML reads `gpu_list: 0` and `gpu_list: [0, 1]` so.
+/// A value is written with ranges for ids that ascend by one: `1,5-8,10`. That text reads back as an equal
+/// value, and is also its form in serde. There a single id may also be a number, and a list may have
+/// numbers and texts, since YAML reads `gpu_list: 0` and `gpu_list: [0, 1]` so.
 ///
 /// # Ids
 ///
-/// An id is a CUDA index: it counts what is visible. Under `CUDA_VISIBLE_DEVICES=4,5,6,7` the id 0
-/// is GPU 4 of the machine. [`visible`](Self::visible) checks the ids against that variable, and
-/// finds those of UUIDs. CUDA counts the fastest GPU first unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is
-/// set, which gives the order of nvidia-smi and is what Scipion sets.
+/// An id is a CUDA index: it counts the visible GPUs. Under `CUDA_VISIBLE_DEVICES=4,5,6,7` the id 0 is GPU
+/// 4 of the machine. [`visible`](Self::visible) checks the ids against that variable, and finds the ids of
+/// UUIDs. CUDA counts the fastest GPU first unless `CUDA_DEVICE_ORDER=PCI_BUS_ID` is set. That gives the
+/// order of nvidia-smi, and Scipion sets it.
 ///
 /// The id 99 is a void entry: a place in the list without a GPU.
 ///
@@ -64,7 +62,7 @@ const VOID: usize = 99;
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct GpuList {
-    // At most MAX_PLACES, so that a short text with a long range takes no memory to speak of.
+    // At most MAX_PLACES, so that a short text with a long range takes little memory.
     gpus: Vec<Gpu>,
 }
 
@@ -94,42 +92,42 @@ impl fmt::Display for Gpu {
 }
 
 impl GpuList {
-    /// How many entries there are, void ones included.
+    /// Returns the number of entries, void ones included.
     pub fn len(&self) -> usize {
         self.gpus.len()
     }
 
-    /// Whether there are no entries.
+    /// Returns whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.gpus.is_empty()
     }
 
-    /// Checks the list against the GPUs that this process may see, and puts ids in place of UUIDs:
-    /// [`visible_in`](Self::visible_in) with the variable `CUDA_VISIBLE_DEVICES` of this process. The
+    /// Checks the list against the GPUs visible to this process, and replaces UUIDs by ids.
+    ///
+    /// It is [`visible_in`](Self::visible_in) with the variable `CUDA_VISIBLE_DEVICES` of this process. The
     /// driver is asked for a UUID that the variable does not name.
     ///
-    /// That needs the feature `nvml`, and an order of the ids that is known: that of PCI, which
-    /// `CUDA_DEVICE_ORDER=PCI_BUS_ID` gives, or that of GPUs which are all of one model. MIG devices
-    /// have ids only where the variable names them.
+    /// That needs the feature `nvml`, and a known order of the ids: the order of PCI, which
+    /// `CUDA_DEVICE_ORDER=PCI_BUS_ID` sets, or GPUs of one model. MIG devices have ids only if the variable
+    /// names them.
     ///
     /// # Errors
     ///
-    /// Those of [`visible_in`](Self::visible_in), and [`Error::Devices`] if the driver cannot be asked,
-    /// knows no such UUID, or does not say which id it has.
+    /// Those of [`visible_in`](Self::visible_in). [`Error::Devices`] also if the driver cannot be asked,
+    /// knows no such UUID, or cannot give its id.
     pub fn visible(&self) -> Result<GpuList, Error> {
         let variable = detect::visible_devices();
         Ok(self.visible_on(&Machine::new(variable.as_deref(), &detect::inventory))?)
     }
 
-    /// Checks the list against a value of `CUDA_VISIBLE_DEVICES`, and puts ids in place of UUIDs.
-    /// `None` is for a variable that is not set.
+    /// Checks the list against a value of `CUDA_VISIBLE_DEVICES`, and replaces UUIDs by ids. `None` is for
+    /// a variable that is not set.
     ///
-    /// The variable is read as CUDA does. An empty one hides all GPUs, one that is not set hides
-    /// none; the first entry that CUDA cannot read ends the list, and one that is there twice hides
-    /// all. Void entries stay.
+    /// The variable is read as CUDA does. An empty one hides all GPUs, an unset one hides none. The first
+    /// entry that CUDA cannot read ends the list, and a repeated entry hides all. Void entries stay.
     ///
-    /// A UUID has an id only where the variable names it: the driver is not asked, as it is by
-    /// [`visible`](Self::visible). Either of the two may be shortened.
+    /// A UUID has an id only if the variable names it: unlike [`visible`](Self::visible), this does not ask
+    /// the driver. Either of the two UUIDs may be shortened.
     ///
     /// ```
     /// use gangline::GpuList;
@@ -149,15 +147,15 @@ impl GpuList {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if the variable hides an id, if it does not name a UUID, or if a shortened
-    /// UUID stands for two of its GPUs.
+    /// [`Error::Devices`] if the variable hides an id or does not name a UUID, or if a shortened UUID
+    /// matches two of its GPUs.
     pub fn visible_in(&self, variable: Option<&str>) -> Result<GpuList, Error> {
         let visible = Visible::new(variable);
         Ok(self.with_indices(|index| visible.check(index), |uuid| visible.find(uuid))?)
     }
 
-    /// The GPUs as the machine counts them: [`on_machine_in`](Self::on_machine_in) with the variable
-    /// `CUDA_VISIBLE_DEVICES` of this process.
+    /// Returns the GPUs as the machine counts them: [`on_machine_in`](Self::on_machine_in) with the
+    /// variable `CUDA_VISIBLE_DEVICES` of this process.
     ///
     /// # Errors
     ///
@@ -166,9 +164,11 @@ impl GpuList {
         self.on_machine_in(detect::visible_devices().as_deref())
     }
 
-    /// Puts in place of each id what a value of `CUDA_VISIBLE_DEVICES` has there: the GPU's number, or
-    /// UUID, outside of this process, as programs that are started with another value need it. `None`
-    /// is for a variable that is not set, where both are the same. UUIDs and void entries stay.
+    /// Replaces each id by the entry that a value of `CUDA_VISIBLE_DEVICES` has at that index.
+    ///
+    /// That entry is the GPU's number, or UUID, outside of this process, which programs started with
+    /// another value need. `None` is for a variable that is not set: then the ids stay. UUIDs and void
+    /// entries stay too.
     ///
     /// Written with `{:#}` the list has no ranges, and is itself a value of the variable.
     ///
@@ -195,9 +195,10 @@ impl GpuList {
         Ok(GpuList { gpus: gpus? })
     }
 
-    /// Gives each GPU the number that it has in the order of first appearance, from 0: the ids in a job
-    /// whose external scheduler decides which GPUs it sees, and shows it these alone. Void entries
-    /// stay. For each producer by itself there is [`Devices::renumber`].
+    /// Numbers the GPUs from 0 in the order of first appearance: the ids in a job that an external
+    /// scheduler shows only these GPUs.
+    ///
+    /// Void entries stay. [`Devices::renumber`] numbers the GPUs of each producer by itself.
     ///
     /// ```
     /// use gangline::GpuList;
@@ -219,21 +220,23 @@ impl GpuList {
         GpuList { gpus: self.gpus.iter().map(|gpu| Gpu::Index(number(gpu))).collect() }
     }
 
-    /// Gives each of so many workers its GPUs, so that there are exactly that many producers: the
-    /// way of Scipion's description of the parameter, and of its versions up to 3.8.
+    /// Gives each of this number of workers its GPUs, so that there are exactly that many producers.
     ///
-    /// - With more GPUs than workers each gets as many of them as the next, in the order of the list.
-    ///   What that leaves over is not used: of three GPUs and two workers, the third.
-    /// - With more workers than GPUs they take turns: with two GPUs, the third worker shares the
-    ///   first GPU with the first.
-    /// - A void entry is an id like any other, as those versions had it: it is kept, as `cuda:99`. A runner refuses that as a device that is not there,
-    ///   unless it gets the devices [as labels](Devices::names_only).
+    /// It is the way of Scipion's description of the parameter, and of its versions up to 3.8.
+    ///
+    /// - With more GPUs than workers, each gets the same number, in the order of the list. The remainder is
+    ///   not used: of three GPUs and two workers, the third.
+    /// - With more workers than GPUs, they take turns: with two GPUs, the third worker shares the first GPU
+    ///   with the first.
+    /// - A void entry is an id like any other, as those versions had it: it is kept, as `cuda:99`. A runner
+    ///   refuses that as a device that does not exist, unless the devices are [names
+    ///   only](Devices::names_only).
     ///
     /// Scipion's number of threads counts the main thread, which does no work: five threads are four
     /// workers. One thread is one worker, which gets all GPUs.
     ///
-    /// An id that a worker would get twice it gets once: it owns that GPU, and `0 0 1 1` for two
-    /// workers is one GPU for each.
+    /// A worker gets a repeated id once: it owns that GPU, and `0 0 1 1` for two workers is one GPU for
+    /// each.
     ///
     /// ```
     /// use gangline::GpuList;
@@ -246,9 +249,8 @@ impl GpuList {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if there is no worker or there are more than 65,536, if no entry is a GPU,
-    /// if a UUID is among them (call [`visible`](Self::visible) before), or if a worker would get
-    /// more than 256.
+    /// [`Error::Devices`] if there is no worker or there are more than 65,536; if no entry is a GPU; if an
+    /// entry is a UUID (call [`visible`](Self::visible) before); or if a worker would get more than 256.
     pub fn share(&self, workers: usize) -> Result<Devices, Error> {
         let ids = self.ids(workers)?;
         let each = (ids.len() / workers).max(1);
@@ -257,18 +259,18 @@ impl GpuList {
         Ok(Devices::new(places?.into_iter().cycle().take(workers).collect())?)
     }
 
-    /// Makes slots of the GPUs, one producer for each and at most one for each worker: the way of
-    /// Scipion's versions from 3.9 on.
+    /// Makes slots of the GPUs: one producer for each slot, and at most one slot for each worker.
     ///
-    /// - With more entries than workers the workers share them out in the order of the list, the
-    ///   first ones get one more where they do not come out even, and no GPU is left over.
-    /// - With fewer there is one slot for each entry, and so fewer producers than workers. To have a
-    ///   GPU shared, repeat it: `0 0 1 1`.
-    /// - Void entries are taken out last: they take up room in a slot, but are no GPU. A slot that
-    ///   has only void entries is none.
+    /// It is the way of Scipion's versions from 3.9 on.
     ///
-    /// What is said at [`share`](Self::share) of the number of threads, and of an id that is twice
-    /// in one slot, holds here too.
+    /// - With more entries than workers, the entries are divided in the order of the list. If that does not
+    ///   come out even, the first workers get one more, and no GPU is left unused.
+    /// - With fewer, there is one slot for each entry, and so fewer producers than workers. To share a GPU,
+    ///   repeat it: `0 0 1 1`.
+    /// - Void entries are removed last: they take up room in a slot, but are not GPUs. A slot of void
+    ///   entries only is dropped.
+    ///
+    /// The number of threads and repeated ids in one slot are handled as by [`share`](Self::share).
     ///
     /// ```
     /// use gangline::GpuList;
@@ -295,7 +297,7 @@ impl GpuList {
         Ok(Devices::new(places?)?)
     }
 
-    /// [`visible`](Self::visible), on any machine.
+    /// As [`visible`](Self::visible), on any machine.
     pub(super) fn visible_on(&self, machine: &Machine<'_>) -> Result<GpuList, DeviceError> {
         self.with_indices(|index| machine.visible().check(index), |uuid| machine.index(uuid))
     }
@@ -314,12 +316,12 @@ impl GpuList {
         Ok(GpuList { gpus: gpus? })
     }
 
-    /// A list of one id.
+    /// Makes a list of one id.
     pub(super) fn one(id: usize) -> GpuList {
         GpuList { gpus: vec![Gpu::Index(id)] }
     }
 
-    /// The ids to give to so many workers.
+    /// Returns the ids to give to this number of workers.
     fn ids(&self, workers: usize) -> Result<Vec<usize>, DeviceError> {
         match workers {
             0 => return Err(DeviceError::NoWorkers {}),
@@ -337,15 +339,16 @@ impl GpuList {
     }
 }
 
-/// At most so many parts, none of them empty, the first ones longer by one where they differ.
+/// Divides the ids into at most `parts` parts, none empty. The first parts are longer by one if the
+/// division has a remainder.
 fn even_parts(ids: &[usize], parts: usize) -> impl Iterator<Item = &[usize]> {
     let (each, longer) = (ids.len() / parts, ids.len() % parts);
     let (long, short) = ids.split_at((each + 1) * longer);
     long.chunks(each + 1).chain(short.chunks(each.max(1)))
 }
 
-/// The place of a producer with these GPUs. Scipion puts an id that is there twice into the command
-/// line twice; a place is what a producer owns, and its text could not be read back.
+/// Makes the place of a producer with these GPUs. Scipion puts a repeated id into the command line twice; a
+/// place names what a producer owns, and a text with a repeated device could not be read back.
 fn place(ids: &[usize]) -> Result<Place, DeviceError> {
     let mut seen = HashSet::new();
     let devices = ids.iter().filter(|id| seen.insert(**id)).map(|id| Device::Cuda(*id));
@@ -378,7 +381,7 @@ impl fmt::Debug for GpuList {
 ///
 /// # Errors
 ///
-/// [`Error::Devices`], whose text quotes what cannot be read and says what can.
+/// [`Error::Devices`]; its text quotes what cannot be read and says what can.
 impl FromStr for GpuList {
     type Err = Error;
 
@@ -396,7 +399,7 @@ fn parse(text: &str) -> Result<GpuList, DeviceError> {
     Ok(GpuList { gpus })
 }
 
-/// Reads one part, and counts what it stands for before it is made.
+/// Reads one part, after checking its number of entries.
 fn add(gpus: &mut Vec<Gpu>, part: &str) -> Result<(), DeviceError> {
     if Uuid::is_meant(part) {
         check_len(gpus.len().saturating_add(1))?;
@@ -409,7 +412,7 @@ fn add(gpus: &mut Vec<Gpu>, part: &str) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// The first and the last id of a part, which may be one id.
+/// Returns the first and the last id of a part, which may be the same.
 fn range(part: &str) -> Result<(usize, usize), DeviceError> {
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     match (id(part, first)?, id(part, last)?) {
@@ -443,10 +446,10 @@ impl Serialize for GpuList {
     }
 }
 
-/// Reads the text, or what YAML makes of the same characters.
+/// Reads the text, or the value that YAML makes of the same characters.
 impl<'de> Deserialize<'de> for GpuList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // Formats that do not describe themselves hold what was written: a text.
+        // Formats that do not describe themselves hold the text.
         let written = match deserializer.is_human_readable() {
             true => Written::deserialize(deserializer)?,
             false => Written::Text(String::deserialize(deserializer)?),
@@ -466,7 +469,7 @@ enum Written {
     List(Vec<Entry>),
 }
 
-/// What a list may hold. Not another list: `[[0, 1], [2]]` would seem to say who gets which.
+/// A value of a list. Not another list: `[[0, 1], [2]]` would look like an assignment to workers.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Entry {

@@ -1,4 +1,4 @@
-//! GPUs that are locked, so that two runs do not meet on one.
+//! Locks on GPUs, so that two runs do not use one at the same time.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, PipeReader};
@@ -17,9 +17,9 @@ type HeldLock = std::convert::Infallible;
 
 /// How a runner locks its GPUs, for [`Builder::lock_gpus`](crate::Builder::lock_gpus).
 ///
-/// A GPU's lock is a file with the GPU's UUID in its name, in a directory that all users of the machine
-/// share. Who uses this library and asks for the lock does not meet another who does on the same GPU,
-/// however either counts its GPUs. Nobody is kept from using a GPU without asking.
+/// The lock of a GPU is a file with the GPU's UUID in its name, in a directory that all users of the
+/// machine share. Two runs that both lock a GPU never use it at the same time, however each of them numbers
+/// its GPUs. A process that takes no lock is not kept from using the GPU.
 ///
 /// ```no_run
 /// use gangline::{GpuLock, OrderedRunner, map};
@@ -37,30 +37,28 @@ type HeldLock = std::convert::Infallible;
 /// # When
 ///
 /// All locks are taken before the first `producer_init` of [`build`](crate::Builder::build) and
-/// [`activate`](crate::Pool::activate), one after the other in the order of the UUIDs, so that two
-/// runs that want the same GPUs never wait for each other. A GPU in several places is locked once. The
-/// locks are given back when the producers have ended, at close or drop, or by the operating system
-/// when the process ends in whatever way. Another runner is another user of a GPU, also in the same
-/// process.
+/// [`activate`](crate::Pool::activate). They are taken one after the other in the order of the UUIDs, so
+/// two runs that want the same GPUs cannot deadlock. A GPU in several places is locked once. The locks are
+/// released when the producers have ended, at close or drop, or by the operating system when the process
+/// ends. Two runners of one process exclude each other too.
 ///
 /// # Which GPUs
 ///
-/// Those of CUDA, be they real or [labels](Devices::names_only), of which each must have a UUID: an
-/// entry of `CUDA_VISIBLE_DEVICES`, as `nvidia-smi -L` shows it, or what the driver says with the
-/// feature `nvml`, under the conditions of [`GpuList::visible`](crate::GpuList::visible). A MIG device
-/// is locked by its own UUID, which only that variable gives. A GPU without a known UUID is an error of
-/// the building, and so is Metal. The CPU needs no lock.
+/// CUDA devices, real or [names only](Devices::names_only). Each must have a UUID: an entry of
+/// `CUDA_VISIBLE_DEVICES`, as `nvidia-smi -L` shows it, or what the driver says with the feature `nvml`,
+/// under the conditions of [`GpuList::visible`](crate::GpuList::visible). A MIG device is locked by its own
+/// UUID, which only that variable gives. A GPU without a known UUID fails the building, and so does Metal.
+/// The CPU needs no lock.
 ///
 /// # Files
 ///
-/// Without [`in_dir`](Self::in_dir) the directory is `/run/lock`, or `/tmp` where not everybody may
-/// write to the former (`TMPDIR` is not asked: it may be another one for each job). For each GPU there
-/// is a named pipe, `gangline-<UUID>.lock`, which all users may open, and which is locked as
-/// [`File::try_lock`](std::fs::File::try_lock) does it. Beside it `gangline-<UUID>.holder` has the
-/// number and the command line of the process that has the lock, for the errors of others. All users
-/// can read it. Both files stay, and mean nothing by themselves. They may be deleted while no
-/// run is in progress. Containers meet only where they share the directory.
-///
+/// Without [`in_dir`](Self::in_dir) the directory is `/run/lock`, or `/tmp` if not all users may write to
+/// the former. (`TMPDIR` is not used: each job may have its own.) For each GPU there is a named pipe,
+/// `gangline-<UUID>.lock`, which all users may open, and which is locked as
+/// [`File::try_lock`](std::fs::File::try_lock) does it. Beside it `gangline-<UUID>.holder` has the number
+/// and the command line of the process that holds the lock, for the errors of others. All users can read
+/// it. Both files stay, and mean nothing by themselves. They may be deleted while no run is in progress.
+/// Containers exclude each other only if they share the directory.
 /// Linux only; elsewhere it is an error of the building.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuLock {
@@ -77,27 +75,29 @@ enum InUse {
 }
 
 impl GpuLock {
-    /// A GPU that is in use fails the building at once, with an error that names who uses it.
+    /// Fails the building at once if a GPU is in use, with an error that names the process using it.
     pub fn or_fail() -> GpuLock {
         GpuLock { in_use: InUse::Fail, directory: None }
     }
 
-    /// A GPU that is in use is waited for, until it is free or the building is
-    /// [cancelled](crate::CancelToken::cancel), be it before it began. Of several who wait, any may be the
-    /// next.
+    /// Waits for a GPU that is in use, until it is free or the building is
+    /// [cancelled](crate::CancelToken::cancel).
+    ///
+    /// A cancel from before the building counts too. Of several waiting runs, any may be the next.
     pub fn or_wait() -> GpuLock {
         GpuLock { in_use: InUse::Wait, directory: None }
     }
 
-    /// Has the files in this directory, which must exist. Only those who name the same one meet. Where
-    /// several users do, it should be sticky (mode 1777), as `/tmp` is, so that none can replace
-    /// another's files.
+    /// Puts the lock files into this directory, which must exist.
+    ///
+    /// Only runs that name the same directory exclude each other. If several users share it, it should be
+    /// sticky (mode 1777), as `/tmp` is, so that no user can replace another's files.
     pub fn in_dir(self, directory: impl Into<PathBuf>) -> GpuLock {
         GpuLock { directory: Some(directory.into()), ..self }
     }
 
-    /// Locks the GPUs of these devices; `None` if waiting was given up. `alarm` makes a pipe whose end
-    /// comes when it is to be.
+    /// Locks the GPUs of these devices; `None` if waiting was given up. `alarm` makes a pipe that is closed
+    /// to give up waiting.
     pub(crate) fn take(
         &self,
         devices: &Devices,

@@ -1,10 +1,10 @@
-//! Everything that a list of devices can be made from.
+//! The values that a list of devices can be made from.
 
 use super::text::note_once;
 use super::{Device, Devices, MAX_PLACES, Place};
 use crate::error::Error;
 
-/// What the constructors of runners take for their devices.
+/// A value that the constructors of runners take for their devices.
 ///
 /// | value | places |
 /// |---|---|
@@ -14,8 +14,8 @@ use crate::error::Error;
 /// | `["cuda:0", "cpu*2"]` | those of all texts, one after the other |
 /// | `vec![Device::Cpu, Device::Cuda(0)]` | one producer for each device |
 ///
-/// Arrays, slices and vectors are of text or of [`Device`]; everything is taken by reference too.
-/// Of the number types only `usize` is a count, so that a plain `3` needs no type.
+/// Arrays, slices and vectors have elements of text or [`Device`]; everything is taken by reference too. Of
+/// the number types only `usize` is a count, so that a plain `3` needs no type.
 ///
 /// ```
 /// use gangline::{Device, Devices, Error, IntoDevices};
@@ -33,7 +33,7 @@ use crate::error::Error;
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// A list of numbers does not say whether it means counts or indices, so it is not taken:
+/// A list of numbers could mean counts or indices, so it is refused:
 ///
 /// ```compile_fail
 /// # use gangline::{Devices, IntoDevices};
@@ -154,14 +154,14 @@ impl<T: Element, const N: usize> IntoDevices for &[T; N] {
     }
 }
 
-/// An element of an array, a slice or a vector: a text or a device, also by reference. It is no
-/// part of the API: a number must not become one.
+/// An element of an array, a slice or a vector: a text or a device, also by reference. Not public, so that
+/// no other crate implements it for a number.
 #[diagnostic::on_unimplemented(
     message = "a list of `{Self}` does not say which devices to use",
     label = "neither a text nor a `Device`"
 )]
 pub trait Element {
-    /// The places that it adds to the list.
+    /// Returns the places that it adds to the list.
     fn devices(&self) -> Result<Devices, Error>;
 }
 

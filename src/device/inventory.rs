@@ -1,4 +1,4 @@
-//! What a driver says about the GPUs of a machine, as a value.
+//! The GPUs of a machine as its driver describes them, as a value.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub(super) struct MachineGpu {
     pub(super) mig: Mig,
 }
 
-/// What decides how fast a GPU is, as far as its driver tells.
+/// The properties that CUDA's order of speed depends on, as far as the driver knows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Model {
     pub(super) name: String,
@@ -38,26 +38,26 @@ pub(super) enum Mig {
     Off,
 }
 
-/// In which order CUDA counts the GPUs.
+/// The order in which CUDA counts the GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CountingOrder {
-    /// That of the inventory.
+    /// The order of the inventory.
     Pci,
-    /// The fastest is 0, by a rule that CUDA does not tell; the others are in the order of the
-    /// inventory. Its default.
+    /// The fastest is 0, by a rule that CUDA does not publish; the others are in the order of the
+    /// inventory. CUDA's default.
     FastestFirst,
 }
 
 /// The answer of a driver.
 #[derive(Debug)]
 pub(super) enum Asked {
-    /// This build was made without the feature, so nobody was asked.
+    /// This build was made without the feature, so the driver was not asked.
     #[cfg_attr(
         all(not(test), feature = "nvml"),
         expect(dead_code, reason = "it was made with the feature")
     )]
     NotBuilt,
-    /// What there is.
+    /// The GPUs of this machine.
     Known(Inventory),
     /// There is no driver, or it does not work.
     #[cfg_attr(not(any(test, feature = "nvml")), expect(dead_code, reason = "nobody is asked"))]
@@ -65,7 +65,7 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    /// The inventory, to tell which GPU is meant by `wanted`.
+    /// Returns the inventory, or the error for `wanted`.
     pub(super) fn known(self, wanted: impl fmt::Display) -> Result<Inventory, DeviceError> {
         let wanted = || wanted.to_string();
         match self {
@@ -81,24 +81,24 @@ impl Inventory {
         Inventory { gpus, order }
     }
 
-    /// How many GPUs there are.
+    /// Returns the number of GPUs.
     pub(super) fn len(&self) -> usize {
         self.gpus.len()
     }
 
-    /// The UUID of the GPU that CUDA gives this index where all are visible.
+    /// Returns the UUID of the GPU with this CUDA index if all are visible.
     pub(super) fn uuid(&self, index: usize) -> Result<Option<&Uuid>, DeviceError> {
         self.check_order()?;
         Ok(self.gpus.get(index).map(|gpu| &gpu.uuid))
     }
 
-    /// The index that CUDA gives a GPU of this inventory where all are visible.
+    /// Returns the CUDA index of a GPU of this inventory if all are visible.
     pub(super) fn index(&self, uuid: &Uuid) -> Result<Option<usize>, DeviceError> {
         self.check_order()?;
         Ok(self.gpus.iter().position(|gpu| gpu.uuid == *uuid))
     }
 
-    /// The UUID that is meant by one that may be shortened.
+    /// Returns the full UUID for one that may be shortened.
     pub(super) fn complete(&self, uuid: &Uuid) -> Result<&Uuid, DeviceError> {
         let mut meant = self.gpus.iter().map(|gpu| &gpu.uuid).filter(|gpu| gpu.may_be(uuid));
         match (meant.next(), meant.next()) {

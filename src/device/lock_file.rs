@@ -1,12 +1,14 @@
-//! The file that is a GPU's lock.
+//! The file that locks a GPU.
 //!
-//! It is a named pipe, locked by `flock(2)`. A lock on a plain file can be waited for by a blocked
-//! thread only, which nothing can wake: a wait that is cancelled would leave the thread behind. Of
-//! a pipe the end can be waited for together with something else. Whoever has the lock has it on the
-//! pipe's writing end, and when the kernel closes that, by whatever cause, it takes the lock away first
-//! and tells the readers afterwards. (Told too early they would look again, and wait no less.)
+//! It is a named pipe, locked by `flock(2)`. Only a blocked thread can wait for a lock on a plain file, and
+//! nothing can wake that thread: a cancelled wait would leave it behind. The end of a pipe can be polled
+//! together with something else.
 //!
-//! Who has the lock is told by a file beside the pipe. It is best effort: the lock is the pipe's.
+//! The holder's lock is on the pipe's writing end. When the kernel closes that end, for whatever cause, it
+//! releases the lock first and notifies the readers afterwards. (In the other order a reader would find the
+//! lock held and wait for ever.)
+//!
+//! A file beside the pipe names the holder. It is best effort: the lock is the pipe's.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind, PipeReader, Read, Write};
@@ -26,8 +28,8 @@ const FOR_ALL: u32 = 0o666;
 /// How many bytes of a command line are kept.
 const LONGEST_COMMAND: usize = 200;
 
-/// The first directory that all users share. It must be the same one for each of them, so it hangs
-/// on the directory alone, and not on who asks.
+/// Returns the first directory that all users share. It must be the same one for each user, so it depends
+/// on the directories' modes alone, not on the current user.
 pub(super) fn shared_directory() -> Result<PathBuf, DeviceError> {
     ["/run/lock", "/tmp"]
         .into_iter()
@@ -37,7 +39,7 @@ pub(super) fn shared_directory() -> Result<PathBuf, DeviceError> {
         .ok_or(DeviceError::NoLockDirectory {})
 }
 
-/// Whether everybody may make files there, and nobody remove those of others.
+/// Returns whether all users may make files there, and no user can remove those of others.
 fn is_shared(directory: &Path) -> bool {
     const STICKY_AND_FOR_ALL: u32 = 0o1007;
     let mode = |metadata: std::fs::Metadata| metadata.permissions().mode();
@@ -57,7 +59,7 @@ pub(super) struct LockFile {
 #[derive(Debug)]
 pub(super) struct HeldLock {
     holder: Option<File>,
-    /// Has the lock; after `holder`, which nobody else may have written to by then.
+    /// Holds the lock. Dropped after `holder`: another process may write that file once the lock is free.
     _pipe: File,
 }
 
@@ -103,7 +105,7 @@ impl LockFile {
         }
     }
 
-    /// Who has the lock, as it described itself.
+    /// Returns the holder of the lock, as it described itself.
     pub(super) fn holder(&self) -> GpuHolder {
         let read = || -> io::Result<String> {
             let file = regular(open_as(OpenOptions::new().read(true), &self.holder)?)?;
@@ -121,7 +123,8 @@ impl LockFile {
             Err(TryLockError::WouldBlock) => return Ok(Attempt::InUse),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Somebody may have tidied up before there was a lock, and others lock a new file.
+        // The file may have been deleted before it was locked here, and other processes then lock a new
+        // file.
         match self.pipe.symlink_metadata() {
             Ok(now) if is_same(&pipe, &now)? => {}
             Ok(_) => return Ok(Attempt::Replaced),
@@ -133,8 +136,8 @@ impl LockFile {
 
     /// Opens the pipe as a writer, having made it if need be.
     ///
-    /// In a directory that all users share the kernel may refuse to open what belongs to another user
-    /// where it might have to make it (`fs.protected_fifos`), so the one is kept from the other.
+    /// In a directory that all users share, the kernel may refuse to open another user's pipe with
+    /// `O_CREAT` (`fs.protected_fifos`). So opening and making it are separate steps.
     fn open(&self) -> io::Result<File> {
         loop {
             // As a reader too, or opening it would need one.
@@ -163,7 +166,7 @@ impl LockFile {
         Ok(Some(file))
     }
 
-    /// Writes down who has the lock.
+    /// Writes this process's description into the file beside the lock.
     fn describe(&self) -> io::Result<File> {
         let file = match open_as(OpenOptions::new().write(true), &self.holder) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -184,7 +187,7 @@ impl LockFile {
 impl Drop for HeldLock {
     fn drop(&mut self) {
         if let Some(holder) = &self.holder {
-            // What stays there names nobody who has the lock, so it is only untidy.
+            // A description that stays is only untidy: it names no current holder.
             let _ = holder.set_len(0);
         }
     }
@@ -204,7 +207,7 @@ enum Woken {
     ByAlarm,
 }
 
-/// Waits until nobody has the writing end of `end`, or that of `alarm`.
+/// Waits until every writing end of `end` is closed, or that of `alarm`.
 fn await_any(end: &File, alarm: &PipeReader) -> io::Result<Woken> {
     loop {
         // No event is asked for: the end is always told, and what others may write is not wanted.
@@ -219,8 +222,8 @@ fn await_any(end: &File, alarm: &PipeReader) -> io::Result<Woken> {
     }
 }
 
-/// Opens what is there and not where a link points to, and never waits for the other end of a pipe
-/// that somebody may have put in its place.
+/// Opens a file without following links, and without waiting for the other end if the file turns out to be
+/// a pipe.
 fn open_as(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     options.custom_flags(flags.bits().cast_signed()).mode(FOR_ALL).open(path)
@@ -380,7 +383,7 @@ mod tests {
         assert!(file.wait(&alarm).unwrap().is_some(), "there was nothing to wait for");
     }
 
-    /// What somebody writes into the pipe wakes nobody.
+    /// Bytes written into the pipe do not end a wait.
     #[test]
     fn what_is_written_into_the_pipe_is_not_read() {
         let (_directory, file) = directory();
@@ -395,7 +398,7 @@ mod tests {
         assert!(await_any(&end, &alarm).unwrap() == Woken::ByPipe);
     }
 
-    /// Nobody is forgotten, and no two have it.
+    /// Every waiter gets the lock, and no two hold it at once.
     #[test]
     fn all_who_wait_get_it_one_by_one() {
         let (_directory, file) = directory();

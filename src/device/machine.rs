@@ -1,4 +1,4 @@
-//! Which GPU has which UUID, for this process.
+//! The UUIDs and indices of the GPUs, as this process counts them.
 
 use std::cell::OnceCell;
 
@@ -8,14 +8,14 @@ use super::uuid::Uuid;
 use super::visible::Visible;
 use super::{Device, DeviceError};
 
-/// What is visible of a machine's GPUs, and what its driver says about them.
+/// The visible GPUs of a machine, and what its driver says about them.
 ///
-/// CUDA's driver gives every process its own indices, by way of `CUDA_VISIBLE_DEVICES`; a UUID is a
-/// GPU's name for all of them.
+/// CUDA's driver gives each process its own indices, by `CUDA_VISIBLE_DEVICES`; a UUID is the same in all
+/// processes.
 pub(super) struct Machine<'a> {
     visible: Visible<'a>,
     ask: &'a dyn Fn() -> Asked,
-    /// Opening a driver takes its time, and often nobody has to ask.
+    /// Read on first use: opening a driver takes time, and few runs need it.
     inventory: OnceCell<Inventory>,
 }
 
@@ -28,16 +28,16 @@ impl<'a> Machine<'a> {
         &self.visible
     }
 
-    /// The index of a UUID, which may be shortened.
+    /// Returns the index of a UUID, which may be shortened.
     pub(super) fn index(&self, uuid: &Uuid) -> Result<usize, DeviceError> {
         match self.visible.find(uuid) {
-            // The driver knows no index of a MIG device: CUDA shows one only where it is named.
+            // The driver knows no index of a MIG device: CUDA shows one only if the variable names it.
             Err(DeviceError::UnknownUuid { .. }) if !uuid.is_mig() => self.index_by_driver(uuid),
             known => known,
         }
     }
 
-    /// The UUID of a CUDA index, in full.
+    /// Returns the full UUID of a CUDA index.
     pub(super) fn uuid(&self, index: usize) -> Result<Uuid, DeviceError> {
         match self.visible.entry(index)? {
             Gpu::Uuid(uuid) if uuid.is_full() => Ok(uuid.canonical()),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     fn nobody() -> Asked {
-        panic!("nobody needs to be asked")
+        panic!("the driver is not asked")
     }
 
     #[track_caller]

@@ -1,4 +1,4 @@
-//! NVIDIA's driver, asked about its GPUs.
+//! Asks NVIDIA's driver about its GPUs.
 
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
@@ -7,15 +7,14 @@ use super::inventory::{MachineGpu, Mig, Model};
 use super::uuid::Uuid;
 use crate::error::BoxError;
 
-/// Where a GPU is: domain, bus and device.
+/// The address of a GPU: domain, bus and device.
 type PciAddress = (u32, u32, u32);
 
-/// The GPUs of this machine, in the order of their PCI addresses.
+/// Returns the GPUs of this machine, in the order of their PCI addresses.
 ///
 /// # Errors
 ///
-/// Where there is no driver, or where it does not tell: without one GPU nobody knows how CUDA counts the
-/// others.
+/// If there is no driver, or if it does not describe every GPU: CUDA's numbering depends on all of them.
 pub(super) fn gpus() -> Result<Vec<MachineGpu>, BoxError> {
     let nvml = Nvml::init()?;
     let count = nvml.device_count()?;
@@ -24,22 +23,22 @@ pub(super) fn gpus() -> Result<Vec<MachineGpu>, BoxError> {
         let told = gpu(&nvml, index, count).map_err(|error| format!("GPU {index}: {error}"))?;
         gpus.push(told);
     }
-    // The driver's own order is that of today only.
+    // The order of the driver may change between versions.
     gpus.sort_by_key(|(address, _)| *address);
     Ok(gpus.into_iter().map(|(_, gpu)| gpu).collect())
 }
 
-/// One of so many.
+/// Describes GPU `index` of `count`.
 fn gpu(nvml: &Nvml, index: u32, count: u32) -> Result<(PciAddress, MachineGpu), BoxError> {
     let device = nvml.device_by_index(index)?;
     let address = match count {
-        // There is nothing to put in order, and a GPU of a system on a chip is on no bus.
+        // One GPU needs no order, and a GPU of a system on a chip is on no bus.
         1 => PciAddress::default(),
         _ => address(&device)?,
     };
     let uuid = device.uuid()?;
     let uuid = Uuid::parse(&uuid).ok_or_else(|| format!("{uuid:?} is no UUID of a GPU"))?;
-    // GPUs that share the memory of the machine have none of their own to tell.
+    // GPUs that share the memory of the machine report none of their own.
     let memory = device.memory_info().map_or(0, |memory| memory.total);
     let model = Model { name: device.name()?, memory };
     Ok((address, MachineGpu { uuid, model, mig: mig(&device)? }))
@@ -53,7 +52,7 @@ fn address(device: &Device<'_>) -> Result<PciAddress, NvmlError> {
 fn mig(device: &Device<'_>) -> Result<Mig, NvmlError> {
     match device.mig_mode() {
         Ok(mode) if mode.current != 0 => Ok(Mig::On),
-        // A GPU that cannot be split, or a driver from before there was such a thing.
+        // A GPU that cannot be split, or a driver older than MIG.
         Ok(_) | Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => Ok(Mig::Off),
         Err(error) => Err(error),
     }
@@ -63,7 +62,7 @@ fn mig(device: &Device<'_>) -> Result<Mig, NvmlError> {
 mod tests {
     use super::*;
 
-    /// Whether there is a driver is up to the machine.
+    /// Passes with and without a driver.
     #[test]
     fn there_are_gpus_or_a_reason() {
         match gpus() {

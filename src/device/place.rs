@@ -34,12 +34,13 @@ impl Place {
         Place([device].into())
     }
 
-    /// The devices; there is at least one.
+    /// Returns the devices: at least one.
     pub(crate) fn devices(&self) -> &[Device] {
         &self.0
     }
 
-    /// Those of the devices that fail everybody who has them when they are gone. The CPU never is.
+    /// Returns the devices that a producer can lose: all but the CPU. Losing one fails all producers that
+    /// have it.
     pub(crate) fn gpus(&self) -> impl Iterator<Item = Device> {
         self.0.iter().copied().filter(|&device| device != Device::Cpu)
     }
@@ -52,7 +53,7 @@ impl Place {
         self.gpus().any(|gpu| other.has(gpu))
     }
 
-    /// The same kinds of device, counted from 0.
+    /// Returns the same kinds of device, counted from 0.
     pub(super) fn renumber(&self) -> Place {
         let mut cuda = 0..;
         let mut metal = 0..;
@@ -67,7 +68,7 @@ impl Place {
         Place(self.devices().iter().map(number).collect())
     }
 
-    /// Whether the CPU is among the devices.
+    /// Returns whether the CPU is among the devices.
     #[cfg(feature = "rayon")]
     pub(crate) fn has_cpu(&self) -> bool {
         self.0.contains(&Device::Cpu)

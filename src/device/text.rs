@@ -1,4 +1,4 @@
-//! The grammar of devices, read and written. What it means is told at [`Devices`](super::Devices).
+//! The grammar of device lists, read and written. [`Devices`](super::Devices) documents its meaning.
 //!
 //! ```text
 //! list  = part { "," part }
@@ -9,8 +9,8 @@
 //! kind  = "cuda" | "metal"
 //! ```
 //!
-//! Texts come from files and command lines of others, so every size is checked before anything of
-//! that size is made, and errors quote no more than the beginning of a long text.
+//! Texts come from files and command lines, so each size is checked before anything of that size is
+//! allocated. Errors quote only the beginning of a text that is too long to show.
 
 use std::fmt;
 use std::iter;
@@ -21,23 +21,23 @@ use super::place::{MAX_DEVICES, Place};
 use super::{Accelerator, Device, DeviceError, MAX_PLACES};
 use crate::error::Error;
 
-/// A text that falls back in more ways than this was not written by hand: the first are told.
+/// A text with more fallbacks than this was not written by hand. Only the first ones are reported.
 const MAX_FALLBACKS: usize = 32;
 
-/// So many devices to choose from are enough, and what is said of those that are not there stays readable.
+/// The maximum number of alternatives, so that the list of reasons why none can be used stays readable.
 const MAX_ALTERNATIVES: usize = 16;
 
 type Result<T> = std::result::Result<T, DeviceError>;
 
-/// What a text comes to on this machine.
+/// The result of reading a text on this machine.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) places: Vec<Place>,
-    /// What is used in the place of something else, each as a sentence, and once.
+    /// The fallbacks in use, each as a sentence, without repeats.
     pub(super) fallbacks: Vec<String>,
 }
 
-/// Reads a list; `found` is asked only where the text says `all` or `|`.
+/// Reads a list; `found` is called only if the text has `all` or `|`.
 pub(super) fn parse_places(text: &str, found: &dyn Fn(Accelerator) -> Found) -> Result<Parsed> {
     if text.trim().is_empty() {
         return Err(DeviceError::Empty {});
@@ -81,14 +81,14 @@ pub(super) fn write_places(f: &mut fmt::Formatter<'_>, places: &[Place]) -> fmt:
     Ok(())
 }
 
-/// What stands between signs.
+/// The text between two signs.
 enum Term {
     One(Device),
     Range(Accelerator, RangeInclusive<usize>),
     All(Accelerator),
 }
 
-/// The devices of a term, counted before they are made.
+/// The devices of a term, counted before they are allocated.
 enum Span {
     One(Device),
     Range(Accelerator, RangeInclusive<usize>),
@@ -119,7 +119,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The places of a part, and how often each is taken: of the first of its alternatives that can be used.
+    /// Returns the places of a part, and how often to take each: those of the first usable alternative.
     fn part(&self, part: &str, fallbacks: &mut Vec<String>) -> Result<(Vec<Place>, usize)> {
         if !part.contains('|') {
             return self.some(part);
@@ -129,7 +129,7 @@ impl Reader<'_> {
             let most = MAX_ALTERNATIVES;
             return Err(DeviceError::TooManyAlternatives { text: clip(part.trim()), most });
         }
-        // A mistake is one wherever it stands, and on whatever machine.
+        // A mistake is an error in each alternative, and on each machine.
         let reader = Reader { found: &|_| Found::Count(1), ..*self };
         alternatives.iter().try_for_each(|text| reader.some(text).map(drop))?;
         let mut missing = Vec::new();
@@ -147,7 +147,7 @@ impl Reader<'_> {
         Err(DeviceError::NothingLeft { text: clip(part.trim()), reasons: missing.join("; ") })
     }
 
-    /// The places of an alternative, if they can be used.
+    /// Returns the places of an alternative, if they can be used.
     fn usable(&self, text: &str) -> Result<(Vec<Place>, usize)> {
         let (places, count) = self.some(text)?;
         check_places(&places, self.found)?;
@@ -176,7 +176,7 @@ impl Reader<'_> {
         }
     }
 
-    /// All devices of all terms, in one place.
+    /// Returns all devices of all terms, in one place.
     fn joined(&self, text: &str) -> Result<Place> {
         let mut devices = Vec::new();
         for term in text.split('+') {
@@ -220,7 +220,7 @@ impl Reader<'_> {
 
     fn count(&self, part: &str, count: &str) -> Result<usize> {
         match number(count) {
-            // Too large for the type is too large for the list, which says so.
+            // A number too large for the type is too large for the list, and the list reports it.
             Number::Some(0) | Number::None => {
                 Err(DeviceError::BadCount { text: clip(part), most: MAX_PLACES })
             }
@@ -237,7 +237,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What the user of a text with bare numbers probably meant.
+    /// Returns the text that a list of bare numbers probably meant.
     fn with_kinds(&self) -> String {
         if let Number::Some(count @ 1..=MAX_PLACES) = number(self.text) {
             return format!("cpu*{count} or cuda:{count}");
@@ -252,12 +252,12 @@ impl Reader<'_> {
             kind = Accelerator::ALL.into_iter().find(named).unwrap_or(kind);
             term.to_owned()
         });
-        // It is shown without quotes, so nothing in it may act on a terminal.
+        // It is shown without quotes, so control characters must not reach a terminal.
         clip(&terms.collect::<String>().escape_debug().to_string())
     }
 }
 
-/// Says what is used, and why not what was preferred.
+/// Describes which alternative is used, and why the preferred ones are not.
 fn fallback(part: &str, used: &str, missing: &[String]) -> String {
     let used = used.split_whitespace().collect::<String>();
     format!("{:?} came to {}, since {}", clip(part.trim()), clip(&used), missing.join("; "))
@@ -265,7 +265,7 @@ fn fallback(part: &str, used: &str, missing: &[String]) -> String {
 
 fn reason(missing: DeviceError) -> String {
     match missing {
-        // Its text also says what to do where nothing else is there.
+        // The error's own text also gives advice that does not apply to a fallback.
         DeviceError::NotBuilt { wanted, feature } => {
             format!("{wanted} needs a build with the feature `{feature}`")
         }
@@ -303,7 +303,7 @@ pub(super) enum Number {
     None,
 }
 
-/// Digits and nothing else: `str::parse` takes a `+` as well, which is a sign of ours.
+/// Reads digits only: `str::parse` takes a `+` as well, which is a sign of the grammar.
 pub(super) fn number(text: &str) -> Number {
     let text = text.trim();
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -317,7 +317,7 @@ fn is_bare_index(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_digit() || c == '-' || c.is_whitespace())
 }
 
-/// The beginning of a text, short enough for an error.
+/// Returns the beginning of a text, short enough for an error.
 pub(super) fn clip(text: &str) -> String {
     const LONGEST: usize = 60;
     match text.char_indices().nth(LONGEST) {

@@ -36,7 +36,7 @@ impl Uuid {
         self.is_plain() && other.is_plain() && self.0[..end].eq_ignore_ascii_case(&other.0[..end])
     }
 
-    /// Whether nothing of it is left out.
+    /// Returns whether the UUID is complete, not shortened.
     pub(super) fn is_full(&self) -> bool {
         let gpu = self.0.split('/').next().expect("a split has a first part");
         let digits = gpu.trim_start_matches("MIG-").trim_start_matches("GPU-");

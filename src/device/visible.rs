@@ -16,8 +16,8 @@ pub(super) struct Visible<'a> {
 }
 
 impl<'a> Visible<'a> {
-    /// Reads the variable as CUDA does: the first entry that is neither an index nor a UUID ends the
-    /// list (`-1`, `NoDevFiles`), and one that is there twice leaves nothing to be seen.
+    /// Reads the variable as CUDA does. The first entry that is neither an index nor a UUID ends the list
+    /// (`-1`, `NoDevFiles`). A repeated entry hides all GPUs.
     ///
     /// Only CUDA knows whether an entry exists, which would end the list too. What is read here may
     /// hence be too long, never too short, and a runner that is built checks its devices again.

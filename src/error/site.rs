@@ -57,7 +57,7 @@ pub struct Site {
     pub producer: Option<usize>,
     /// 1 for the first attempt; `None` for hooks without items.
     pub attempt: Option<u32>,
-    /// The key of the item, when there is exactly one and [keys](crate::Builder::key) were asked for.
+    /// The key of the item, if there is exactly one and [keys](crate::Builder::key) are in use.
     pub key: Option<Arc<str>>,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for Site {
     }
 }
 
-/// How a key is written behind the index of its item.
+/// A key, as it is written behind the index of its item.
 pub(super) struct Key<'a>(pub(super) Option<&'a str>);
 
 impl fmt::Display for Key<'_> {

@@ -1,4 +1,4 @@
-//! How errors are shown to whoever lets them out of `main`.
+//! Shows an error with its causes, as a `main` that returns it does.
 
 use std::error::Error;
 use std::fmt;
@@ -17,7 +17,7 @@ pub(super) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt
     let mut cause = error.source();
     while let Some(error) = cause {
         let text = error.to_string();
-        // Many errors have their cause in their own text too.
+        // Many errors repeat their cause in their own text.
         if !said.ends_with(&text) {
             write!(f, ": {}", PlainLines(&text))?;
         }
@@ -27,8 +27,8 @@ pub(super) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt
     Ok(())
 }
 
-/// Has `Debug` of an error show its text and those of its causes, which is what a `main` that returns it
-/// prints.
+/// Implements `Debug` of an error as its text and those of its causes, which is what a `main` that returns
+/// it prints.
 macro_rules! debug_is_told {
     ($error:ty) => {
         impl std::fmt::Debug for $error {

@@ -17,7 +17,7 @@ pub(super) struct FakeDisk(Arc<Mutex<Contents>>);
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub(super) bytes: Vec<u8>,
-    /// So many of them stay whatever happens.
+    /// The number of bytes that survive a crash.
     pub(super) synced: usize,
     position: usize,
     pub(super) calls: Vec<Call>,
@@ -35,9 +35,9 @@ pub(super) enum Call {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Faults {
-    /// It takes no more bytes than this at once.
+    /// The most bytes that it takes at once.
     pub(super) at_once: Option<usize>,
-    /// It is full when it has so many.
+    /// The number of bytes at which it is full.
     pub(super) full_at: Option<usize>,
     pub(super) syncs_fail: bool,
 }
@@ -138,7 +138,7 @@ pub(super) fn resume() -> Journal {
     Journal::at("j").resume().commit_every(Duration::MAX)
 }
 
-/// What there is for positions below `end`.
+/// Returns the outcomes of the positions below `end`.
 pub(super) fn outcomes(past: &Past, end: u64) -> Vec<Option<Outcome>> {
     let outcome = |position| match Key::Position(position) {
         key if past.is_done(&key) => Some(Outcome::Done),

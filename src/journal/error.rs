@@ -1,4 +1,4 @@
-//! Why a journal is refused, or could not be written.
+//! Errors of opening and writing a journal.
 
 use std::fmt;
 use std::io;
@@ -10,12 +10,12 @@ use crate::plain::Plain;
 
 /// Why a [`Journal`](crate::Journal) is refused, or could not be read or written.
 ///
-/// All but [`Io`](JournalError::Io), [`Broken`](JournalError::Broken) and what is said of items, notes and
-/// records that are too large is found before a run pulls its first item.
+/// Most are found before a run pulls its first item. The exceptions are [`Io`](JournalError::Io),
+/// [`Broken`](JournalError::Broken), and errors about items, or about notes and records that are too large.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// A new journal was asked for, and the file has something in it.
+    /// A new journal was asked for, but the file is not empty.
     #[non_exhaustive]
     #[error(
         "the journal {} exists already: `resume` goes on with it, `rerun_failed` runs what failed, \
@@ -26,21 +26,21 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// The failed items of a journal were asked for, and there is none.
+    /// The failed items of a journal were asked for, but it does not exist.
     #[non_exhaustive]
     #[error("there is no journal {}, so it is not known what failed: use `resume`", Named(.path))]
     Missing {
         /// The file.
         path: PathBuf,
     },
-    /// Another run is writing it.
+    /// Another run is writing the journal.
     #[non_exhaustive]
     #[error("the journal {} is in use by another run: wait for that one, or end it", Named(.path))]
     Locked {
         /// The file.
         path: PathBuf,
     },
-    /// It is a directory, a device or a pipe.
+    /// The path is that of a directory, a device or a pipe.
     #[non_exhaustive]
     #[error("{} is not a regular file, as a journal is", Named(.path))]
     NotAFile {
@@ -54,7 +54,7 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// It was written by a version of gangline whose journals are different.
+    /// It was written by a version of gangline with another journal format.
     #[non_exhaustive]
     #[error(
         "the journal {} has format {found}, and this version of gangline reads format {known}: \
@@ -64,12 +64,12 @@ pub enum JournalError {
     Format {
         /// The file.
         path: PathBuf,
-        /// The format that it has.
+        /// The format of the file.
         found: u32,
-        /// The one that can be read.
+        /// The format that this version reads.
         known: u32,
     },
-    /// It belongs to other work.
+    /// The journal belongs to other work.
     #[non_exhaustive]
     #[error(
         "the journal {} is of another run: {}; undo that, or begin a new journal",
@@ -78,10 +78,10 @@ pub enum JournalError {
     Differs {
         /// The file.
         path: PathBuf,
-        /// What is different: one at least.
+        /// The differences: at least one.
         differences: Vec<Difference>,
     },
-    /// It is damaged before its end, which a run that was cut off does not do.
+    /// It is damaged before its end, which an interrupted run does not cause.
     #[non_exhaustive]
     #[error(
         "the journal {} is damaged at byte {at}: `Journal::repair` keeps what is before that, \
@@ -91,10 +91,10 @@ pub enum JournalError {
     Corrupt {
         /// The file.
         path: PathBuf,
-        /// Where the first line begins that is not as it was written.
+        /// The byte at which the first damaged line begins.
         at: u64,
     },
-    /// Its first line is damaged, so that it is not known what it is the journal of.
+    /// Its first line is damaged, so the work that it belongs to is unknown.
     #[non_exhaustive]
     #[error(
         "the journal {} is damaged at byte 0, and nothing is before that: remove it",
@@ -104,7 +104,7 @@ pub enum JournalError {
         /// The file.
         path: PathBuf,
     },
-    /// The input is not what it was.
+    /// The input has changed.
     #[non_exhaustive]
     #[error(
         "{} not what {} when the journal {} was written, by the hash: restore the input, or begin a \
@@ -129,7 +129,7 @@ pub enum JournalError {
     InputShorter {
         /// The file.
         path: PathBuf,
-        /// How many items there were.
+        /// The number of items in the input.
         items: u64,
         /// The last item that the journal knows, counted from 0.
         recorded: u64,
@@ -138,9 +138,9 @@ pub enum JournalError {
     #[non_exhaustive]
     #[error("a note of {bytes} bytes is too large, {limit} are allowed: keep the rest in a file")]
     NoteTooLarge {
-        /// How large it is.
+        /// The size of the note.
         bytes: usize,
-        /// How large it may be.
+        /// The limit.
         limit: usize,
     },
     /// The configuration, or the keys of one commit, are too large.
@@ -153,12 +153,12 @@ pub enum JournalError {
     TooLong {
         /// The file.
         path: PathBuf,
-        /// How long the line is.
+        /// The length of the line.
         bytes: usize,
-        /// How long it may be.
+        /// The limit.
         limit: usize,
     },
-    /// Writing failed before, and what is on the disk is not known since. Nothing more is written.
+    /// Writing failed before, so the contents of the disk are unknown. Nothing more is written.
     #[non_exhaustive]
     #[error("the journal {} could not be written earlier, and is left as it was", Named(.path))]
     Broken {
@@ -171,7 +171,7 @@ pub enum JournalError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was to be done with it: `opened`, `locked`, `read`, `written`, `synced` or `cut`.
+        /// The operation that failed: `opened`, `locked`, `read`, `written`, `synced` or `cut`.
         operation: &'static str,
         /// What the operating system said.
         source: io::Error,
@@ -180,7 +180,7 @@ pub enum JournalError {
 
 debug_is_told!(JournalError);
 
-/// The path of a file, of which nothing is seen where it is empty.
+/// The path of a file; an empty one is not shown.
 struct Named<'a>(&'a Path);
 
 impl fmt::Display for Named<'_> {
@@ -192,7 +192,8 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// How many differences are told; who changed everything need not read it all.
+/// The maximum number of differences in a message; after a complete change the list would be too long to
+/// read.
 const MOST_TOLD: usize = 8;
 
 struct List<'a>(&'a [Difference]);

@@ -1,4 +1,4 @@
-//! The file of a journal: opened, locked, appended to, repaired.
+//! The file of a journal: opening, locking, appending, repairing.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -18,16 +18,16 @@ use super::{Journal, Mode};
 /// The largest note: it is written again with every commit that changes it.
 const LONGEST_NOTE: usize = 64 << 10;
 
-/// A group is due when its keys have that many bytes, so that no line comes near the longest.
+/// A group is due when its keys have this many bytes, so that no line comes near the longest.
 const MANY_BYTES: usize = 1 << 20;
 
-/// What a journal is written to.
+/// The medium that a journal is written to.
 pub(super) trait Storage: Read + Write + Send {
     /// Waits until what was written is on the disk.
     fn sync(&mut self) -> io::Result<()>;
-    /// Waits until the file's name is.
+    /// Waits until the file's name is on the disk.
     fn sync_name(&mut self) -> io::Result<()>;
-    /// Drops what is behind that many bytes, and writes there from now on.
+    /// Drops all bytes after the first `length`; later writes go there.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct JournalFile {
     path: PathBuf,
     storage: Box<dyn Storage>,
     seal: Seal,
-    /// How long the file is.
+    /// The length of the file.
     length: u64,
     health: Health,
     pending: Pending,
-    /// How many bytes the keys of those have.
+    /// The size of their keys, in bytes.
     pending_bytes: usize,
     group: Group,
 }
@@ -50,38 +50,38 @@ pub(crate) struct JournalFile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Health {
     Good,
-    /// A write or a sync failed. What is on the disk is not known: after a sync that failed the system may
-    /// drop what it could not write, and report success to the next.
+    /// A write or a sync failed. The contents of the disk are unknown: after a failed sync the system may
+    /// drop what it could not write, and report success for the next sync.
     Broken,
 }
 
-/// What a [repair](Journal::repair) kept, and what it cut off.
+/// The result of a [repair](Journal::repair).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repair {
-    /// How many bytes were kept: up to the first damage.
+    /// The number of bytes kept: those before the first damage.
     pub kept_bytes: u64,
-    /// How many commits are in them.
+    /// The number of commits in them.
     pub kept_commits: u64,
-    /// How many items are done by them.
+    /// The number of items that are done by them.
     pub done: u64,
-    /// How many failed by them, and were not done since.
+    /// The number of items that failed by them, and were not done later.
     pub failed: u64,
-    /// How many bytes were cut off; 0 where nothing was wrong.
+    /// The number of bytes cut off; 0 if nothing was damaged.
     pub lost_bytes: u64,
-    /// How many commits among those could still be read. They are not kept: a note among them would speak of
-    /// what is done again.
+    /// The number of commits among those that could still be read. They are not kept: a note among them
+    /// would describe work that is repeated.
     pub lost_commits: u64,
-    /// How many items they were about.
+    /// The number of items in those commits.
     pub lost_items: u64,
 }
 
 impl JournalFile {
-    /// Opens and locks the journal, says what it knows, and makes it ready to be appended to.
+    /// Opens and locks the journal, returns its contents, and prepares it for appending.
     ///
     /// # Errors
     ///
-    /// All of [`JournalError`] that is not about a single item, note or commit.
+    /// Every [`JournalError`] that is not about a single item, note or commit.
     pub(crate) fn open(journal: &Journal, run: Fingerprint) -> Result<(Self, Past), JournalError> {
         let disk = Disk::open(journal)?;
         JournalFile::open_on(Box::new(disk), journal, run)
@@ -118,7 +118,7 @@ impl JournalFile {
         Ok((file, Past::new(scan.recorded, journal.mode, path.to_owned())))
     }
 
-    /// Takes a record down, in memory alone.
+    /// Adds a record, in memory only.
     ///
     /// # Panics
     ///
@@ -131,30 +131,30 @@ impl JournalFile {
         self.group.add(now);
     }
 
-    /// How many records wait to be committed.
+    /// Returns the number of records that wait to be committed.
     pub(crate) fn pending(&self) -> usize {
         self.group.len()
     }
 
-    /// Whether they are to be committed now. To be asked after every record.
+    /// Returns whether they are to be committed now. To be called after every record.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.group.is_due(now) || self.pending_bytes >= MANY_BYTES
     }
 
-    /// When they are due at the latest; `None` where there are none.
+    /// Returns the latest time to commit them; `None` without records.
     pub(crate) fn due_at(&self) -> Option<Instant> {
         self.group.due_at()
     }
 
-    /// Writes the records down, all or none of them, with a note if there is a new one, and returns
-    /// when they are on the disk. Nothing is written where there is neither.
+    /// Writes the records, all or none of them, with a note if there is a new one, and returns when they
+    /// are on the disk. Without records and note nothing is written.
     ///
     /// # Errors
     ///
-    /// - [`NoteTooLarge`](JournalError::NoteTooLarge) and [`TooLong`](JournalError::TooLong): nothing was written, and the
-    ///   records wait on.
-    /// - [`Io`](JournalError::Io), and [`Broken`](JournalError::Broken) from then on: they may or may not be there when
-    ///   the journal is opened again.
+    /// - [`NoteTooLarge`](JournalError::NoteTooLarge) and [`TooLong`](JournalError::TooLong): nothing was
+    ///   written, and the records stay pending.
+    /// - [`Io`](JournalError::Io), and [`Broken`](JournalError::Broken) from then on: the records may or
+    ///   may not be there when the journal is opened again.
     pub(crate) fn commit(&mut self, note: Option<&[u8]>) -> Result<(), JournalError> {
         if self.health == Health::Broken {
             return Err(JournalError::Broken { path: self.path.clone() });
@@ -165,7 +165,7 @@ impl JournalFile {
         note.map_or(Ok(()), check_note)?;
         let line = self.seal.close(self.length, &self.pending.encode(note));
         check_length(&self.path, &line)?;
-        // Until it is known to be there.
+        // Broken until the write is known to have succeeded.
         self.health = Health::Broken;
         write(&mut *self.storage, &self.path, &line)?;
         self.health = Health::Good;
@@ -187,7 +187,7 @@ impl fmt::Debug for JournalFile {
     }
 }
 
-/// Whether a note can be committed.
+/// Checks that a note can be committed.
 ///
 /// # Errors
 ///
@@ -227,7 +227,7 @@ fn check_ending(path: &Path, scan: &Scan) -> Result<(), JournalError> {
 
 fn check_run(journal: &Journal, was: Header, is: &Fingerprint) -> Result<(), JournalError> {
     let mut was = was.run;
-    // What is ignored from now on may have been written down.
+    // Keys that are ignored from now on may have been recorded before.
     was.ignore(&journal.ignored);
     match was.differences(is) {
         differences if differences.is_empty() => Ok(()),
@@ -244,14 +244,14 @@ fn check_length(path: &Path, line: &[u8]) -> Result<(), JournalError> {
     }
 }
 
-/// Before anything is appended: what is left of a torn line must not become the beginning of the next. And what
-/// was read may be in memory alone, where the last process was killed before it synced.
+/// Cuts off a torn line, which must not become the beginning of the next. Also syncs: if the last process
+/// was killed before it synced, what was read may be in memory only.
 fn cut(storage: &mut dyn Storage, path: &Path, whole: u64) -> Result<(), JournalError> {
     storage.cut(whole).map_err(|source| io_error(path, "cut", source))?;
     storage.sync().map_err(|source| io_error(path, "synced", source))
 }
 
-/// Writes the header, with whatever was torn of another one cut off.
+/// Writes the header, after cutting off a torn one.
 fn begin(
     storage: &mut dyn Storage,
     path: &Path,
@@ -275,16 +275,17 @@ fn io_error(path: &Path, operation: &'static str, source: io::Error) -> JournalE
 }
 
 impl Journal {
-    /// Cuts off what is damaged and everything behind it, and says what that was.
+    /// Cuts off the first damage and everything behind it, and reports what was cut off.
     ///
-    /// Whatever the journal knew of items after that, a run that [resumes](Journal::resume) does again. Nothing is
-    /// changed where nothing is wrong.
+    /// A run that [resumes](Journal::resume) repeats the items recorded after the damage. An undamaged file
+    /// is not changed.
     ///
     /// # Errors
     ///
-    /// [`Missing`](JournalError::Missing), [`Locked`](JournalError::Locked), [`NotAFile`](JournalError::NotAFile),
-    /// [`NoJournal`](JournalError::NoJournal), [`Format`](JournalError::Format), [`Header`](JournalError::Header), of which
-    /// nothing can be kept, and [`Io`](JournalError::Io).
+    /// [`Missing`](JournalError::Missing), [`Locked`](JournalError::Locked),
+    /// [`NotAFile`](JournalError::NotAFile), [`NoJournal`](JournalError::NoJournal),
+    /// [`Format`](JournalError::Format), [`Header`](JournalError::Header) (no part can be kept), and
+    /// [`Io`](JournalError::Io).
     pub fn repair(&self) -> Result<Repair, JournalError> {
         let path = self.path.as_path();
         let mut disk = open_existing(path)?;
@@ -349,11 +350,11 @@ impl Disk {
     }
 }
 
-/// Closing the file is not enough: a child process that another thread is just starting has it open as well, until it
-/// is a program of its own.
+/// Unlocks explicitly. Closing the file is not enough: a child process that another thread is just starting
+/// shares it until it executes its own program.
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Then the end of this process gives it back.
+        // If that fails, the end of this process releases it.
         let _ = self.file.unlock();
     }
 }
@@ -401,13 +402,14 @@ fn open_existing(path: &Path) -> Result<Disk, JournalError> {
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
-    // The configuration is in it, and what is secret may be in that.
+    // Readable for the owner only: the file contains the configuration, which may have secrets.
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options
 }
 
-/// Opens and locks it, before anything is read: what another run is just writing would look torn.
+/// Opens and locks the file before anything is read: a line that another run is just writing would look
+/// torn.
 fn locked(path: &Path, options: &OpenOptions) -> Result<Disk, JournalError> {
     let opened = |source: io::Error| match source.kind() {
         ErrorKind::IsADirectory => JournalError::NotAFile { path: path.to_owned() },
@@ -426,11 +428,11 @@ fn locked(path: &Path, options: &OpenOptions) -> Result<Disk, JournalError> {
 
 #[cfg(unix)]
 fn sync_directory_of(path: &Path) -> io::Result<()> {
-    // The file's own directory, where the path is a link to it.
+    // The file's own directory, also if the path is a link.
     let path = path.canonicalize()?;
     let directory = path.parent().expect("a file is in a directory");
     match File::open(directory)?.sync_all() {
-        // Some file systems know no such thing.
+        // Some file systems do not support syncing a directory.
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! What a journal is the journal of.
+//! The identity of the work that a journal belongs to.
 
 use std::fmt;
 
@@ -7,26 +7,26 @@ use serde_json::Value;
 
 use super::Journal;
 
-/// What the items of a journal are known by.
+/// The way in which a journal identifies items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum KeyKind {
-    /// Their places in the input.
+    /// By their positions in the input.
     #[serde(rename = "position")]
     Position,
-    /// Their places in the input, with a hash of what they are.
+    /// By their positions in the input, with a hash of each item.
     #[serde(rename = "position and hash")]
     HashedPosition,
-    /// Their names.
+    /// By their keys.
     #[serde(rename = "name")]
     Name,
 }
 
-/// One thing that is not as it was when a journal was begun.
+/// One difference between the work of a journal and the current run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Difference {
-    /// The name of the runner; `None` where none was given.
+    /// The name of the runner; `None` if none was given.
     #[non_exhaustive]
     RunnerName {
         /// In the journal.
@@ -34,7 +34,7 @@ pub enum Difference {
         /// Now.
         is: Option<String>,
     },
-    /// The version of the runner; `None` where none was given.
+    /// The version of the runner; `None` if none was given.
     #[non_exhaustive]
     RunnerVersion {
         /// In the journal.
@@ -42,7 +42,7 @@ pub enum Difference {
         /// Now.
         is: Option<String>,
     },
-    /// What items are known by.
+    /// The way of identifying items.
     #[non_exhaustive]
     Keys {
         /// In the journal.
@@ -53,9 +53,9 @@ pub enum Difference {
     /// A value of the configuration.
     #[non_exhaustive]
     Cfg {
-        /// Its dotted path; empty where the whole is meant.
+        /// Its dotted path; empty for the whole configuration.
         path: String,
-        /// The value in the journal, as JSON, shortened; `None` where there was none.
+        /// The value in the journal, as JSON, shortened; `None` if there was none.
         was: Option<String>,
         /// The value now.
         is: Option<String>,
@@ -72,11 +72,11 @@ pub(crate) struct Fingerprint {
     cfg: Value,
 }
 
-/// So many characters of a value are told.
+/// The maximum number of characters of a value in a message.
 const LONGEST_VALUE: usize = 60;
 
 impl Fingerprint {
-    /// Of a run with that configuration, less what the journal is to ignore of it.
+    /// Makes the fingerprint of a run with this configuration, without what the journal ignores.
     pub(crate) fn new(journal: &Journal, cfg: Value, keys: KeyKind) -> Self {
         let mut fingerprint = Fingerprint { runner: journal.runner.clone(), keys, cfg };
         fingerprint.ignore(&journal.ignored);
@@ -87,14 +87,14 @@ impl Fingerprint {
         self.keys
     }
 
-    /// Takes the values at these paths out of the configuration.
+    /// Removes the values at these paths from the configuration.
     pub(super) fn ignore(&mut self, paths: &[String]) {
         for path in paths {
             remove(&mut self.cfg, path);
         }
     }
 
-    /// What is different from this one, which was, in that, which is.
+    /// Returns the differences from this older fingerprint to the current one.
     pub(super) fn differences(&self, is: &Fingerprint) -> Vec<Difference> {
         let parts = |of: &Fingerprint| of.runner.clone().unzip();
         let ((was_name, was_version), (name, version)) = (parts(self), parts(is));
@@ -178,7 +178,7 @@ impl fmt::Display for KeyKind {
     }
 }
 
-/// As part of a sentence: `model.lr was 0.1 and is 0.2`.
+/// Reads as part of a sentence: `model.lr was 0.1 and is 0.2`.
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! When records are committed: a rule without a clock.
+//! When to commit records: a rule without a clock.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +8,17 @@ pub(crate) struct Group {
     most: usize,
     within: Duration,
     records: usize,
-    /// When the first of them came.
+    /// The time of the first of them.
     since: Option<Instant>,
 }
 
 impl Group {
-    /// Due when there are `most`, or the first is `within` old.
+    /// Makes a rule: due at `most` records, or when the first is `within` old.
     pub(crate) fn new(most: usize, within: Duration) -> Self {
         Group { most, within, records: 0, since: None }
     }
 
-    /// One more record, at `now`.
+    /// Adds one record, at `now`.
     pub(crate) fn add(&mut self, now: Instant) {
         self.records += 1;
         self.since.get_or_insert(now);
@@ -32,7 +32,7 @@ impl Group {
         self.records >= self.most || self.due_at().is_some_and(|due| now >= due)
     }
 
-    /// When they are due at the latest; `None` where there are none, or that is beyond all time.
+    /// Returns the latest time to commit; `None` without records, or if the time cannot be represented.
     pub(crate) fn due_at(&self) -> Option<Instant> {
         self.since?.checked_add(self.within)
     }

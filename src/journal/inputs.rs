@@ -1,4 +1,4 @@
-//! What a resumed run makes of its input, from records to plans: for tests.
+//! The plans of a resumed run for its input, from records: for tests.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::disk::{FakeDisk, resume};
 use super::{JournalError, JournalFile, Key, KeyKind, Names, Outcome, Past, Plan, Record};
 
-/// Items of an input, with what became of each: nothing, done or failed.
+/// Items of an input, each with its outcome: none, done or failed.
 fn inputs<T: Clone + std::fmt::Debug>(
     item: impl Strategy<Value = T>,
 ) -> impl Strategy<Value = Vec<(T, Option<Outcome>)>> {
@@ -75,7 +75,7 @@ proptest! {
         prop_assert_eq!(past.failed(), input.iter().filter(is_known(Outcome::Failed)).count() as u64);
     }
 
-    /// If it is known at all; then before the next item that is not of its group is run.
+    /// A change that is detected is found before the next item outside its group is run.
     #[test]
     fn one_changed_item_is_noticed(
         input in inputs(any::<u64>()),

@@ -1,28 +1,28 @@
-//! What items are known by from one run to the next.
+//! The identity of items, from one run to the next.
 
 use std::sync::Arc;
 
-/// What an item is known by.
+/// The identity of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// Its place in the input.
+    /// Its position in the input.
     Position(u64),
-    /// The same, with a hash of what it is.
+    /// Its position, with a hash of the item.
     HashedPosition { position: u64, hash: u64 },
-    /// Its name; of several with one name the first has the occurrence 1.
+    /// Its name; the first of several items with one name has the occurrence 1.
     Name { name: Arc<str>, occurrence: u32 },
 }
 
-/// What became of an item.
+/// The outcome of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The consumer has it.
+    /// The consumer has consumed it.
     Done,
-    /// Its error stood, and it was left out.
+    /// It failed for good, and was skipped.
     Failed,
 }
 
-/// One item that a run is done with.
+/// An item with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) key: Key,

@@ -6,9 +6,9 @@
 //! 07e4f9d1 {"done":[[1000,1006],[1008,1011]],"failed":[1007],"note":"131584"}
 //! ```
 //!
-//! A commit is one line, so it is there as a whole or not at all, and a torn write can only be the last line.
-//! The checksum of a line is also that of its place and, by the random `id`, of its file: neither a
-//! line that was moved nor what is left of another journal passes for one.
+//! A commit is one line, so it is complete or absent, and only the last line can be torn. The checksum of a
+//! line also covers its position and, by the random `id`, its file. So a line that was moved, or the
+//! remains of another journal, do not pass the check.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,7 +25,7 @@ use super::spans::{hashed_spans_of, spans_of};
 /// The format that is written, and the only one that is read.
 pub(super) const FORMAT: u32 = 1;
 
-/// The longest line, its end included: what reading takes in memory at most where a file is no journal.
+/// The longest line, its end included. It bounds the memory for reading a file that is not a journal.
 pub(super) const LONGEST_LINE: usize = 16 << 20;
 
 const MAGIC: &[u8] = b"gangline-journal ";
@@ -36,12 +36,12 @@ const CHECKSUM: usize = 8;
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Header {
-    /// By chance, so that no two files have the same.
+    /// Random, so that no two files have the same.
     id: u64,
     pub(super) run: Fingerprint,
 }
 
-/// Why a line is no header.
+/// The reason why a line is not a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoHeader {
     NoJournal,
@@ -49,11 +49,11 @@ pub(super) enum NoHeader {
     Damaged,
 }
 
-/// What the checksums of a file's commits begin with: that of its header.
+/// The seed of the checksums of a file's commits: the checksum of its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seal(u32);
 
-/// What one commit says, of items known by `D` where they are done and `F` where they failed.
+/// The contents of a commit. `D` identifies items that are done, `F` items that failed.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Commit<D, F> {
@@ -63,7 +63,7 @@ pub(super) struct Commit<D, F> {
     pub(super) failed: Vec<F>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     note: Option<String>,
-    /// A note that is no text.
+    /// A note that is not text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     note_hex: Option<String>,
 }
@@ -76,7 +76,7 @@ pub(super) enum AnyCommit<'a> {
     Names(Commit<Named<'a>, Named<'a>>),
 }
 
-/// A name, and which one of that name: `"a"`, or `["a",2]`.
+/// A name, with its occurrence: `"a"`, or `["a",2]`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Named<'a> {
     pub(super) name: Cow<'a, str>,
@@ -96,12 +96,12 @@ impl Header {
         Header { id: RandomState::new().hash_one(()), run }
     }
 
-    /// The line, and what seals those after it.
+    /// Returns the line, and the seal for the lines after it.
     pub(super) fn encode(&self) -> (Vec<u8>, Seal) {
         Header::seal_any(&serde_json::to_vec(self).expect("a tree of JSON values is JSON"))
     }
 
-    /// The same of any JSON.
+    /// Seals any JSON as a header.
     pub(super) fn seal_any(json: &[u8]) -> (Vec<u8>, Seal) {
         let seal = header_seal(json);
         let checksum = format!("{:08x} ", seal.0);
@@ -122,7 +122,7 @@ impl Header {
         Ok((header, seal))
     }
 
-    /// Whether this may be what was written of a header before the process ended.
+    /// Returns whether the bytes may be the beginning of a header that was not written to its end.
     pub(super) fn is_torn(bytes: &[u8]) -> bool {
         let both = bytes.len().min(BEGINNING.len());
         bytes[..both] == BEGINNING[..both]
@@ -150,19 +150,19 @@ fn checksum(parts: &[&[u8]]) -> u32 {
 }
 
 impl Seal {
-    /// The line of a commit that begins at byte `at` of its file.
+    /// Makes the line of a commit that begins at byte `at` of its file.
     pub(super) fn close(self, at: u64, json: &[u8]) -> Vec<u8> {
         [self.checksum(at, json).as_bytes(), json, b"\n"].concat()
     }
 
-    /// What is in a line, without its end, if that is what was written there.
+    /// Returns the JSON of a line, without its end, if the checksum matches.
     pub(super) fn open(self, at: u64, line: &[u8]) -> Option<&[u8]> {
         let (checksum, json) = line.split_at_checked(CHECKSUM + 1)?;
         (checksum == self.checksum(at, json).as_bytes()).then_some(json)
     }
 
-    /// Whether more follows a whole line than its end: then it was not a write that broke off, but the end of that
-    /// line is damaged.
+    /// Returns whether bytes other than its end follow a whole line. Then that line's end is damaged, and
+    /// the write was not interrupted.
     pub(super) fn opens_early(self, at: u64, line: &[u8]) -> bool {
         let json = line.get(CHECKSUM + 1..).unwrap_or_default();
         let mut values = serde_json::Deserializer::from_slice(json).into_iter::<IgnoredAny>();
@@ -184,7 +184,7 @@ impl<D, F> Commit<D, F> {
         Commit { done, failed, note: text, note_hex: hex }
     }
 
-    /// The note, unless it is damaged.
+    /// Returns the note, unless it is damaged.
     pub(super) fn note(&mut self) -> Result<Option<Vec<u8>>, ()> {
         match (self.note.take(), &self.note_hex) {
             (text, None) => Ok(text.map(String::into_bytes)),
@@ -204,7 +204,7 @@ impl<'a> AnyCommit<'a> {
         .ok()
     }
 
-    /// How many items it is about.
+    /// Returns the number of items in the commit.
     pub(super) fn items(&self) -> u64 {
         let spanned = |first: u64, last: u64| last.saturating_sub(first).saturating_add(1);
         let (done, failed) = match self {
@@ -233,7 +233,7 @@ impl Pending {
 
     /// # Panics
     ///
-    /// If the key is of another kind: the caller makes all of them in one way.
+    /// If the key is of another kind: the caller makes all keys in one way.
     pub(super) fn push(&mut self, Record { key, outcome }: Record) {
         match (self, key) {
             (Pending::Positions { done, failed }, Key::Position(position)) => {

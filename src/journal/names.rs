@@ -1,8 +1,8 @@
-//! Items of one name, told apart.
+//! Numbers for items with the same name.
 
 use std::collections::HashMap;
 
-/// How often each name has come in a run.
+/// The number of items of each name so far in a run.
 ///
 /// It holds every name, so its memory grows with the input.
 #[derive(Debug, Default)]
@@ -11,13 +11,13 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Which one of this name it is, from 1.
+    /// Returns the occurrence of this name, from 1.
     ///
     /// # Panics
     ///
-    /// On the 2^32nd of one name.
+    /// At the 2^32nd item of one name.
     pub(crate) fn number(&mut self, name: &str) -> u32 {
-        // Not `entry`, which would copy a name that is there.
+        // Not `entry`, which would copy a name that is present.
         match self.seen.get_mut(name) {
             Some(seen) => {
                 *seen = seen.checked_add(1).expect("fewer than 2^32 items have one name");

@@ -1,4 +1,4 @@
-//! What earlier runs did, and what is left to do.
+//! The work of earlier runs, and the plan for this one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -10,15 +10,15 @@ use super::key::Key;
 use super::line::{AnyCommit, Commit, Named};
 use super::spans::{Span, Spans, fold};
 
-/// What is to become of an item.
+/// The plan for an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Plan {
     Run,
-    /// It is not given out: it is done, or only those that failed are wanted.
+    /// It is not worked on: it is done, or only failed items are wanted.
     LeaveOut,
 }
 
-/// What earlier runs did, and with it what this one is to do.
+/// The work of earlier runs, with the mode of this one.
 #[derive(Debug)]
 pub(crate) struct Past {
     recorded: Recorded,
@@ -27,13 +27,13 @@ pub(crate) struct Past {
     walk: Option<Walk>,
 }
 
-/// What the commits of a journal say, all together.
+/// The contents of all commits of a journal.
 ///
 /// Positions take memory for each span, names for each name.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
     done_positions: Spans,
-    /// With their hashes, 0 without. Failures are few.
+    /// With their hashes, or 0 without hashes. Failures are few.
     failed_positions: BTreeMap<u64, u64>,
     names: HashMap<Box<str>, Marks>,
     note: Option<Vec<u8>>,
@@ -42,7 +42,7 @@ pub(super) struct Recorded {
     failed: u64,
 }
 
-/// What became of the items of one name. Hardly ever is there more than one.
+/// The outcomes of the items of one name. There is rarely more than one.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Marks {
     first: Mark,
@@ -58,11 +58,11 @@ enum Mark {
     Failed,
 }
 
-/// A commit that nothing of ours writes: it is about an item that is done already.
+/// A commit that this crate never writes: an item in it was done before.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Contradiction;
 
-/// The span whose hashes are being compared with those of the input.
+/// The span that is being compared with the input, hash by hash.
 #[derive(Debug)]
 struct Walk {
     span: Span,
@@ -75,10 +75,10 @@ impl Past {
         Past { recorded, mode, path, walk: None }
     }
 
-    /// What is to become of the next item of the input.
+    /// Decides what to do with the next item of the input.
     ///
-    /// Hashes are checked here, so items by position come in the order of the input, all of them from the first: of those
-    /// that were committed together it is known with the last whether one changed.
+    /// Hashes are checked here, so items by position come in input order, all of them from the first. Of
+    /// items that were committed together, a change shows at the last of them.
     ///
     /// # Errors
     ///
@@ -94,11 +94,11 @@ impl Past {
         })
     }
 
-    /// Says what is wrong with an input that came to its end after so many items.
+    /// Describes what is wrong with an input that ended after this number of items.
     ///
     /// # Errors
     ///
-    /// [`JournalError::InputShorter`], where items are known by position.
+    /// [`JournalError::InputShorter`], if items are identified by position.
     pub(crate) fn check_length(&self, items: u64) -> Result<(), JournalError> {
         match self.recorded.last_position() {
             Some(recorded) if recorded >= items => {
@@ -117,7 +117,7 @@ impl Past {
         }
     }
 
-    /// Whether it failed, and no later run did it.
+    /// Returns whether it failed, and no later run has done it.
     pub(crate) fn is_failed(&self, key: &Key) -> bool {
         match key {
             Key::Position(position) | Key::HashedPosition { position, .. } => {
@@ -127,18 +127,18 @@ impl Past {
         }
     }
 
-    /// The last note that was committed.
+    /// Returns the last note that was committed.
     pub(crate) fn last_note(&self) -> Option<&[u8]> {
         self.recorded.note.as_deref()
     }
 
-    /// How many items are done.
+    /// Returns the number of items that are done.
     #[cfg(test)]
     pub(crate) fn done(&self) -> u64 {
         self.recorded.done
     }
 
-    /// How many failed, and are not done.
+    /// Returns the number of items that failed and are not done.
     #[cfg(test)]
     pub(crate) fn failed(&self) -> u64 {
         self.recorded.failed
@@ -167,7 +167,7 @@ impl Past {
 }
 
 impl Walk {
-    /// One more item; the span, if this is its last and the hashes are not what they were.
+    /// Adds one item; returns the span if this is its last item and the hashes differ.
     fn step(&mut self, position: u64, hash: u64) -> Option<Span> {
         if position != self.next {
             return None;
@@ -180,7 +180,7 @@ impl Walk {
 }
 
 impl Recorded {
-    /// Adds what a commit says. After an error, what is here is of no use.
+    /// Adds the contents of a commit. After an error the value is unusable.
     pub(super) fn add(&mut self, keys: KeyKind, json: &[u8]) -> Result<(), Contradiction> {
         let note = match AnyCommit::decode(keys, json).ok_or(Contradiction)? {
             AnyCommit::Positions(commit) => self.add_positions(commit)?,
@@ -272,7 +272,7 @@ impl Recorded {
     }
 
     fn mark_mut(&mut self, named: &Named<'_>) -> &mut Mark {
-        // Most names are new, and are looked up once for that.
+        // Most names are new; this looks them up only once.
         let marks = self.names.entry(named.name.as_ref().into()).or_default();
         match named.occurrence {
             1 => &mut marks.first,
@@ -295,7 +295,7 @@ impl Recorded {
         self.done_positions.last().max(self.failed_positions.keys().next_back().copied())
     }
 
-    /// The position, if it failed with another hash.
+    /// Returns the position, if it failed with another hash.
     fn failed_otherwise(&self, position: u64, hash: u64) -> Option<Span> {
         let was = *self.failed_positions.get(&position)?;
         (was != hash).then_some(Span { first: position, last: position, hash: Some(was) })
@@ -371,7 +371,7 @@ mod tests {
         assert_eq!((past.done(), past.failed()), (3, 1));
     }
 
-    /// Which item, of those that are looked at in order, is the first that has changed.
+    /// Returns the first item that has changed, of items that are checked in order.
     fn first_change(commits: &[&str], hashes: &[u64]) -> Option<(usize, u64, u64)> {
         let mut past = past(Mode::Resume, KeyKind::HashedPosition, commits);
         hashes.iter().enumerate().find_map(|(position, hash)| {

@@ -1,4 +1,4 @@
-//! Reads a journal, and tells a write that broke off from damage.
+//! Reads a journal, and distinguishes an interrupted write from damage.
 
 use std::io::{self, BufRead, Read};
 
@@ -6,45 +6,45 @@ use super::fingerprint::KeyKind;
 use super::line::{AnyCommit, Header, LONGEST_LINE, NoHeader, Seal};
 use super::past::Recorded;
 
-/// What there is in the bytes of a journal.
+/// The contents of a journal's bytes.
 #[derive(Debug)]
 pub(super) struct Scan {
-    /// `None` where there is none, or it was torn.
+    /// `None` if it is absent or torn.
     pub(super) header: Option<(Header, Seal)>,
     pub(super) ending: Ending,
-    /// How many bytes of whole lines there are before whatever the ending is.
+    /// The number of bytes of whole lines before the ending.
     pub(super) whole: u64,
-    /// What those lines say; meaningless where the ending is corrupt or no journal.
+    /// The contents of those lines; meaningless if the ending is corrupt or the file is not a journal.
     pub(super) recorded: Recorded,
 }
 
-/// How the bytes end.
+/// The ending of the bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// With a whole line, or there are none.
+    /// A whole line, or nothing.
     Clean,
-    /// With part of a line, `lost` bytes long. What it said counts for nothing.
+    /// Part of a line, `lost` bytes long, which is ignored.
     TornTail { lost: u64 },
-    /// With something that was not written like that, and is not the last line.
+    /// A damaged line that is not the last.
     Corrupt(Lost),
-    /// They are no journal that can be read.
+    /// The bytes are not a readable journal.
     NoHeader(NoHeader),
 }
 
-/// What comes after the first damage.
+/// The bytes after the first damage.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Lost {
     pub(super) bytes: u64,
-    /// Those that can still be read, and how many items they are about.
+    /// The number of commits among them that can still be read, and of their items.
     pub(super) commits: u64,
     pub(super) items: u64,
 }
 
-/// Reads all there is. Memory: that of what is recorded, and a line.
+/// Reads everything. Takes the memory of the records, and of one line.
 ///
-/// A commit is one line and one write, and the next is written when that one is on the disk. So a write that
-/// broke off, even one of which only some blocks are there, is in the last line; a line that is damaged
-/// and has others behind it was whole once.
+/// A commit is one line and one write, and the next is written when that one is on the disk. So an
+/// interrupted write, even with only some of its blocks on the disk, is in the last line. A damaged line
+/// with others behind it was whole once.
 pub(super) fn scan(mut bytes: impl BufRead) -> io::Result<Scan> {
     let mut line = Vec::new();
     let mut recorded = Recorded::default();
@@ -69,7 +69,7 @@ pub(super) fn scan(mut bytes: impl BufRead) -> io::Result<Scan> {
     Ok(Scan { header: Some((header, seal)), ending, whole, recorded })
 }
 
-/// A line with its end, or what there is of it, or as much as any may have.
+/// Reads a line with its end, a torn line, or as many bytes as a line may have.
 fn read_line(bytes: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     bytes.by_ref().take(LONGEST_LINE as u64).read_until(b'\n', line)
 }
@@ -89,7 +89,7 @@ fn read_commit(seal: Seal, at: u64, line: &[u8]) -> Option<&[u8]> {
     seal.open(at, line.strip_suffix(b"\n")?)
 }
 
-/// What to make of a line that is not as it was written.
+/// Classifies a line that is not as it was written.
 fn damaged(
     seal: Seal,
     keys: KeyKind,

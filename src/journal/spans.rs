@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-/// Positions from `first` to `last`, both among them.
+/// Positions from `first` to `last`, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) first: u64,
     pub(super) last: u64,
-    /// What the hashes of the items come to, in the order of their positions; `None` without hashes.
+    /// The folded hashes of the items, in the order of their positions; `None` without hashes.
     pub(super) hash: Option<u64>,
 }
 
 /// Spans that do not overlap.
 ///
-/// Neighbours become one where there are no hashes, so that what was done in order takes no memory; with
-/// hashes there is a span for each that was committed, since only whole spans can be checked.
+/// Without hashes, adjacent spans are joined, so items done in order take no memory. With hashes each
+/// committed span stays by itself, since only whole spans can be checked.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Spans {
-    /// By the first position: the last, and the hash.
+    /// Keyed by the first position: the last, and the hash.
     spans: BTreeMap<u64, (u64, Option<u64>)>,
 }
 
@@ -32,7 +32,7 @@ impl Span {
 }
 
 impl Spans {
-    /// Adds a span, or says that it cannot: some of it is there, or it is none.
+    /// Adds a span; fails if it overlaps another or is empty.
     #[must_use]
     pub(super) fn insert(&mut self, span: Span) -> bool {
         if span.first > span.last || self.has_any_of(span) {
@@ -46,7 +46,7 @@ impl Spans {
         true
     }
 
-    /// The span that the position is in.
+    /// Returns the span that contains the position.
     pub(super) fn find(&self, position: u64) -> Option<Span> {
         self.at_or_before(position).filter(|span| span.contains(position))
     }
@@ -59,7 +59,7 @@ impl Spans {
         self.at_or_before(span.last).is_some_and(|before| before.last >= span.first)
     }
 
-    /// The span with its neighbours, which are taken out.
+    /// Joins the span with its neighbours, which are removed.
     fn joined(&mut self, mut span: Span) -> Span {
         let before = span.first.checked_sub(1).and_then(|position| self.find(position));
         if let Some(before) = before.filter(|before| before.hash.is_none()) {
@@ -80,7 +80,7 @@ impl Spans {
     }
 }
 
-/// What the hashes of consecutive items come to: starts at 0.
+/// Folds a hash into the hash of consecutive items, which starts at 0.
 ///
 /// One-to-one in either argument, so that one item that changed is always noticed.
 pub(super) fn fold(hashes: u64, hash: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! What can be set before a runner is built.
+//! The settings of a runner.
 
 mod survival;
 mod telling;
@@ -49,7 +49,7 @@ use crate::runner::Runner;
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder<R: Runner, O> {
     runner: R,
-    /// A bad value's error waits here for `build`.
+    /// The error of a bad value waits here for `build`.
     devices: Option<Result<Devices, Error>>,
     cfg: CfgNode,
     order: Order,
@@ -64,7 +64,8 @@ pub struct Builder<R: Runner, O> {
     hash: Option<Box<HashFn<R::Input>>>,
     journal: Option<Journal>,
     told: Told,
-    /// Never locked, since a builder is passed by value: it makes it `Sync`, which observers need not be.
+    /// Never locked, since a builder is passed by value. The mutex makes the builder `Sync`; observers need
+    /// not be.
     observers: Mutex<Observers>,
     gpu_lock: Option<GpuLock>,
     #[cfg(feature = "rayon")]
@@ -100,40 +101,60 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         }
     }
 
-    /// Where the producers work: one producer for each place. Without it,
-    /// [`Devices::available`].
+    /// Sets where the producers work: one producer for each place. The default is [`Devices::available`].
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let pool = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x))).devices("cpu*2").build()?;
+    /// assert_eq!(pool.devices().len(), 2);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn devices(mut self, devices: impl IntoDevices) -> Self {
         self.devices = Some(devices.into_devices());
         self
     }
 
-    /// The configuration that the hooks see. Empty without it.
+    /// Sets the configuration that the hooks read. The default is empty; [`Builder`] has an example.
     pub fn cfg(mut self, cfg: CfgNode) -> Self {
         self.cfg = cfg;
         self
     }
 
-    /// Has producers take several items at once, for
-    /// [`producer_work_batch`](Runner::producer_work_batch), which is then called instead of
-    /// [`producer_work`](Runner::producer_work), also for a batch of one. The consumer sees single
-    /// outputs all the same, in the runner's order.
+    /// Has a producer take several items at once.
     ///
-    /// A runner without that hook works on the items of a batch one by one, which gains nothing, and so does one of
-    /// closures, by [`map`](crate::map): give closures [lists](crate::Batches) as inputs instead.
+    /// [`producer_work_batch`](Runner::producer_work_batch) is then called instead of
+    /// [`producer_work`](Runner::producer_work), also for a batch of one. The consumer still sees single
+    /// outputs, in the runner's order.
     ///
-    /// A batch of 0 items is refused by [`build`](Builder::build), and so is one that the
-    /// [window](Builder::window) has no room for.
+    /// A runner without that hook works on the items of a batch one by one, which gains nothing. So does a
+    /// runner made of closures by [`map`](crate::map): give closures [lists](crate::Batches) as inputs
+    /// instead.
+    ///
+    /// [`build`](Builder::build) refuses a batch of 0 items, and one that is larger than the
+    /// [window](Builder::window).
+    ///
+    /// ```
+    /// use gangline::{Batch, OrderedRunner};
+    ///
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/common/lengths.rs"));
+    /// // `Lengths` is a type that implements `producer_work_batch`.
+    /// let mut pool = OrderedRunner::builder(Lengths).devices(2).batch(Batch::up_to(32)).build()?;
+    /// assert_eq!(pool.run(["one", "three"].map(String::from))?, [3, 5]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn batch(mut self, batch: Batch) -> Self {
         self.batch = Some(batch);
         self
     }
 
-    /// Bounds what the items of a [batch](Builder::batch) cost together, as `cost` tells for each: tokens,
-    /// pixels, bytes. An incomplete batch counts as full where the next item would be too much for it.
+    /// Bounds the total cost of the items of a [batch](Builder::batch): tokens, pixels, bytes.
     ///
-    /// `cost` is called once for each item, on the thread that feeds, when the item was pulled. An item
-    /// that alone costs more than `most` fails with [`Error::TooLarge`] before any hook sees it, and one
-    /// for which `cost` panics with [`Error::MeasurePanicked`].
+    /// An incomplete batch counts as full if the next item would exceed the limit.
+    ///
+    /// `cost` is called once for each item, on the feeding thread, after the item was pulled. An item that
+    /// alone costs more than `most` fails with [`Error::TooLarge`] before any hook sees it. An item for
+    /// which `cost` panics fails with [`Error::MeasurePanicked`].
     ///
     /// ```
     /// use gangline::{Batch, OrderedRunner};
@@ -151,7 +172,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// # }
     /// ```
     ///
-    /// A `most` of 0 is refused by [`build`](Builder::build), and so is a cost without a `batch`.
+    /// [`build`](Builder::build) refuses a `most` of 0, and a cost limit without a `batch`.
     pub fn max_batch_cost<N: Amount>(
         mut self,
         most: N,
@@ -161,21 +182,23 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Bounds what a [batch](Builder::batch) comes to when its items are padded to the largest of them:
-    /// the largest `size` times the number of items. So items of like sizes go together, none more than
-    /// twice as large as another: those nearest to the first that waits, whatever came in between. The
-    /// consumer sees the runner's order all the same.
+    /// Bounds the padded size of a [batch](Builder::batch): its largest `size` times the number of its
+    /// items.
     ///
-    /// When no more can come, for the reasons that [`Batch`] names, the batch with the first item goes
-    /// first; before that, one that is full may overtake it. The more items the
-    /// [window](Builder::window) has to choose from, the less is padded.
+    /// Items of similar sizes go together, none more than twice as large as another: the items nearest in
+    /// size to the first that waits, also if others were read in between. The consumer still sees the
+    /// runner's order.
     ///
-    /// `size` is called like the function of [`max_batch_cost`](Builder::max_batch_cost), and items fail likewise. Both limits
-    /// may be given: then a batch keeps both.
+    /// If no more items can come, for the reasons that [`Batch`] names, the batch with the first item goes
+    /// first. Before that, a full batch may overtake it. The more items the [window](Builder::window) has
+    /// to choose from, the less is padded.
     ///
-    /// What a device has memory for is then learnt as a padded size too, and so are the
-    /// [ceilings](crate::Pool::learned_batch_limits): a simulated device counts
-    /// [items](crate::testing::Script::out_of_memory_above) all the same.
+    /// `size` is called like the function of [`max_batch_cost`](Builder::max_batch_cost), and items fail
+    /// likewise. If both limits are given, a batch keeps both.
+    ///
+    /// The limits learned from running out of memory are then padded sizes too: see
+    /// [`learned_batch_limits`](crate::Pool::learned_batch_limits). A simulated device still counts
+    /// [items](crate::testing::Script::out_of_memory_above).
     ///
     /// ```
     /// use gangline::{Batch, OrderedRunner};
@@ -201,12 +224,13 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Bounds what the items weigh together that are given out and not yet consumed, beside their number:
-    /// bytes of memory, say. An item that was pulled and has no room waits for it, so there may be one
-    /// more in memory; one that alone weighs more than `most` is given out when all others are consumed.
+    /// Bounds the total weight of the items in flight, beside their number: bytes of memory, say.
     ///
-    /// `weight` is called once for each item, on the thread that feeds; an item for which it panics fails
-    /// with [`Error::MeasurePanicked`]. A `most` of 0 is refused by [`build`](Builder::build).
+    /// An item that was pulled and does not fit waits for room, so memory may hold one item more. An item
+    /// that alone weighs more than `most` is handed to a producer when all others are consumed.
+    ///
+    /// `weight` is called once for each item, on the feeding thread. An item for which it panics fails with
+    /// [`Error::MeasurePanicked`]. [`build`](Builder::build) refuses a `most` of 0.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -230,49 +254,76 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// How many items may be given out and not yet consumed: exactly `items`. 1 makes
-    /// everything serial; 0 is refused.
+    /// Sets the window: the largest number of items in flight. 1 makes the run serial; 0 is refused.
     ///
-    /// Without it the window starts with three items for each producer, or three of the largest
-    /// [batches](Builder::batch), or sixteen of those where they are [padded](Builder::max_padded_size). It grows
-    /// while items are fast: to about 2 ms of work for each producer, and to 8,192 items at most, and shrinks
-    /// when slow ones follow.
+    /// By default the window starts at three items for each producer, at three of the largest
+    /// [batches](Builder::batch), or at sixteen of those if they are [padded](Builder::max_padded_size). It
+    /// grows while items are fast, to about 2 ms of work for each producer and at most 8,192 items. It
+    /// shrinks when slow items follow.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let doubled = map(|_| Ok(()), |_, _, x: u64| Ok(2 * x));
+    /// let mut pool = OrderedRunner::builder(doubled).devices(2).window(4).build()?;
+    /// assert_eq!(pool.run(0..100)?.len(), 100);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn window(mut self, items: usize) -> Self {
         self.window = Some(items);
         self
     }
 
-    /// A token that ends what is in progress, also the building. Without it the runner gets one of
+    /// Sets the token that ends what is in progress, also the building. By default the runner has one of
     /// its own: [`Pool::cancel_token`].
+    ///
+    /// [`CancelToken::guard`] has an example.
     pub fn cancel_token(mut self, token: CancelToken) -> Self {
         self.token = token;
         self
     }
 
-    /// The size in bytes of the stacks of the runner's threads. Without it, that of
-    /// [`std::thread`].
+    /// Sets the stack size of the runner's threads, in bytes. The default is that of [`std::thread`].
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let deep = map(|_| Ok(()), |_, _, x: u64| Ok(x));
+    /// let mut pool = OrderedRunner::builder(deep).devices(2).stack_size(16 << 20).build()?;
+    /// assert_eq!(pool.run([1])?, [1]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self
     }
 
-    /// Locks the GPUs of the devices from before the first `producer_init` until the producers have
-    /// ended, so that this run and others of this machine that ask for it too do not meet on a GPU.
-    /// Without it nobody asks whether a GPU is in use.
+    /// Locks the GPUs of the devices, so that no other run of this machine that locks them uses them too.
+    ///
+    /// They are locked from before the first `producer_init` until the producers have ended. By default no
+    /// lock is taken, and no other run's lock is looked at.
+    ///
+    /// ```
+    /// use gangline::{GpuLock, OrderedRunner, map};
+    ///
+    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x))).devices(2);
+    /// let mut pool = builder.lock_gpus(GpuLock::or_fail()).build()?; // no GPU among two CPU producers
+    /// assert_eq!(pool.run([1])?, [1]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn lock_gpus(mut self, lock: GpuLock) -> Self {
         self.gpu_lock = Some(lock);
         self
     }
 
-    /// How many threads each producer on the CPU computes with; by default its share of the cores.
+    /// Sets the number of threads of each CPU producer; by default its share of the cores.
     ///
-    /// candle, and much else, computes with rayon on as many threads as there are cores. Several
-    /// producers that do so at once fight over the cores: the same results cost more time. So
-    /// each producer whose place has the CPU, where there are several, gets a rayon pool of its own, in
-    /// which its hooks are called: parallel iterators, `join`, `scope` and candle's convolutions and matrix products
-    /// stay in there. With one producer for each core, as in
-    /// [`Devices::available`], that is one thread each, and work
-    /// of a hook stays on the producer's own thread.
+    /// candle, and many other libraries, compute with rayon on as many threads as there are cores. If
+    /// several producers do so at once, they compete for the cores, and the same results take longer. So if
+    /// several places have the CPU, each such producer gets a rayon pool of its own, and its hooks are
+    /// called in it. Parallel iterators, `join`, `scope` and candle's convolutions and matrix products stay
+    /// in that pool. With one producer for each core, as in [`Devices::available`], a pool has one thread,
+    /// and the work of a hook stays on the producer's own thread.
     ///
     /// ```
     /// use gangline::{CpuThreads, OrderedRunner, map};
@@ -288,36 +339,35 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// # }
     /// ```
     ///
-    /// A producer without the CPU in its place, such as `cuda:0`, gets no pool, and neither does
-    /// the consumer: where they use rayon, it is the global pool. Names taken with
+    /// A producer without the CPU in its place, such as `cuda:0`, gets no pool, and neither does the
+    /// consumer: there rayon uses its global pool. Places made with
     /// [`names_only`](crate::Devices::names_only) count like devices.
     ///
     /// # Threads
     ///
-    /// The producer's own thread, `gangline-p0`, is the first of its pool; the others are named
-    /// `gangline-p0-1` and so on, have the runner's [stack size](Builder::stack_size), start before
-    /// `producer_init` and are joined when the runner is closed. One that the operating system
-    /// refuses fails the building with [`Error::Thread`], which names it. Nothing is leaked,
-    /// however often a runner is closed and activated. What a hook gave to `rayon::spawn` and is not
-    /// done yet, `close` waits for.
+    /// The producer's own thread, `gangline-p0`, is the first of its pool. The others are named
+    /// `gangline-p0-1` and so on, and have the runner's [stack size](Builder::stack_size). They start
+    /// before `producer_init` and are joined when the runner is closed. If the operating system refuses
+    /// one, building fails with [`Error::Thread`], which names it. Nothing is leaked, however often a
+    /// runner is closed and activated. `close` waits for work that a hook gave to `rayon::spawn`.
     ///
     /// # What is not limited
     ///
-    /// - Since 0.11, candle works on tensors of 65,536 elements or more, one by one or quantized, with
-    ///   threads that are not rayon's: one set for the whole process, which takes one caller at a
-    ///   time and stays until the process ends. Set the variable `CANDLE_NUM_THREADS=1` to do without
-    ///   it where there are as many producers as cores.
+    /// - Since 0.11, candle processes tensors of 65,536 elements or more, elementwise or quantized, with
+    ///   threads that are not rayon's. The whole process has one set of them, which serves one caller at a
+    ///   time and stays until the process ends. If there are as many producers as cores, set the variable
+    ///   `CANDLE_NUM_THREADS=1` to do without it.
     /// - MKL has threads of its own, and the variables `MKL_NUM_THREADS` and `OMP_NUM_THREADS`.
     /// - A hook that installs itself in another pool, by `ThreadPool::install` or candle's
     ///   `Device::with_context`, is in that one.
     ///
     /// # When to take the global pool
     ///
-    /// - Where a hook gives work to `rayon::spawn` and waits for it by other means than rayon's,
-    ///   say a channel: in a pool of one thread nobody is there to do it, and the hook waits for ever.
+    /// - If a hook gives work to `rayon::spawn` and waits for it by other means than rayon's, say a
+    ///   channel: a pool of one thread has no thread left to do it, and the hook waits for ever.
     ///   `rayon::scope` and `join` do the work themselves while they wait.
-    /// - Where a hook makes its own thread the first of a pool (`use_current_thread`): rayon refuses
-    ///   to do that on a thread that belongs to one.
+    /// - If a hook makes its own thread the first of a pool (`use_current_thread`): rayon refuses that on a
+    ///   thread that belongs to a pool already.
     #[cfg(feature = "rayon")]
     #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
     pub fn cpu_threads(mut self, threads: impl Into<CpuThreads>) -> Self {
@@ -325,13 +375,23 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Builds the runner: starts all producers at once, and returns when every `producer_init` has.
+    /// Builds the runner: starts all producers at once, and returns when every `producer_init` has
+    /// returned.
     ///
     /// # Errors
     ///
-    /// When a value that was set is not allowed, when the devices cannot be used by this build on
-    /// this machine or locked, when a thread cannot be started, when a `producer_init` fails or panics, or when
-    /// the token cancels the building. The other producers are ended first.
+    /// If a setting is not allowed; if the devices cannot be locked, or not used by this build on this
+    /// machine; if a thread cannot be started; if a `producer_init` fails or panics; or if the token
+    /// cancels the building. The other producers are ended first.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)));
+    /// let error = builder.devices(2).window(0).build().err().expect("a window of 0 is refused");
+    /// println!("{error}");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn build(mut self) -> Result<Pool<R, O>, Error> {
         let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
         let most = self.batch.map_or(1, |batch| batch.most());
@@ -377,14 +437,23 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
 }
 
 impl<R: Runner + 'static> Builder<R, RuntimeOrder> {
-    /// The order in which the consumer sees results.
+    /// Sets the order in which the consumer sees results. The default is [`Order::Input`].
+    ///
+    /// ```
+    /// use gangline::{AnyOrderRunner, Order, map};
+    ///
+    /// let builder = AnyOrderRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)));
+    /// let pool = builder.devices(2).order(Order::Completion).build()?;
+    /// assert_eq!(pool.order(), Order::Completion);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn order(mut self, order: Order) -> Self {
         self.order = order;
         self
     }
 }
 
-/// How batches are formed, within the limits that were given.
+/// Combines the batch rule with the limits that were given.
 fn batching<I>(batch: Option<Batch>, measures: &Measures<I>) -> Result<Option<Batching>, Error> {
     for measure in [Measure::Cost, Measure::Padded, Measure::Weight] {
         match measures.most(measure) {

@@ -1,4 +1,4 @@
-//! What a hook is told about its call.
+//! The context that a hook gets with its call.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use crate::device::{Device, HeldGpus, Place};
 use crate::engine::post::Leave;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a producer's hook is told about its call: the device, the configuration, the items.
+/// The context of a producer's hook: the device, the configuration, the items.
 #[derive(Debug, Clone, Copy)]
 pub struct ProducerContext<'a> {
     station: &'a Station,
     items: &'a [u64],
     attempt: u32,
     wanted: &'a Wanted,
-    /// Whether anybody waits for this call; `None` where nobody could stop to.
+    /// Tells whether the call's result is still awaited; `None` if the call cannot be abandoned.
     leave: Option<Leave<'a>>,
 }
 
@@ -23,44 +23,45 @@ impl<'a> ProducerContext<'a> {
         ProducerContext { station, items, attempt: 1, wanted, leave: None }
     }
 
-    /// The same, for another attempt.
+    /// Returns the same context for another attempt.
     pub(crate) fn with_attempt(self, attempt: u32) -> Self {
         ProducerContext { attempt, ..self }
     }
 
-    /// The same, for a producer that may be abandoned.
+    /// Returns the same context for a producer that may be abandoned.
     pub(crate) fn with_leave(self, leave: Option<Leave<'a>>) -> Self {
         ProducerContext { leave, ..self }
     }
 
-    /// The producer's device; the first, if its place has several.
+    /// Returns the producer's device; the first, if its place has several.
     pub fn device(&self) -> &'a Device {
         &self.devices()[0]
     }
 
-    /// All devices of the producer's place, as the device list gives them: at least one.
+    /// Returns all devices of the producer's place, in the order of the device list: at least one.
     pub fn devices(&self) -> &'a [Device] {
         self.station.place.devices()
     }
 
-    /// The producer's number, from 0, which is also its position in the device list.
+    /// Returns the producer's number, from 0, which is also its position in the device list.
     pub fn producer(&self) -> usize {
         self.station.producer
     }
 
-    /// The runner's configuration, as it was when the runner was built or last activated.
+    /// Returns the runner's configuration, as it was when the runner was built or last activated.
     pub fn cfg(&self) -> &'a CfgNode {
         &self.station.cfg
     }
 
-    /// The indices in the run of this call's inputs, ascending; empty in
-    /// [`producer_init`](crate::Runner::producer_init) and
+    /// Returns the indices in the run of this call's inputs, ascending.
+    ///
+    /// Empty in [`producer_init`](crate::Runner::producer_init) and
     /// [`producer_end`](crate::Runner::producer_end).
     pub fn items(&self) -> &'a [u64] {
         self.items
     }
 
-    /// The index in the run of this call's input, when there is exactly one.
+    /// Returns the index in the run of this call's input, if there is exactly one.
     pub fn item(&self) -> Option<u64> {
         match self.items {
             [item] => Some(*item),
@@ -68,32 +69,36 @@ impl<'a> ProducerContext<'a> {
         }
     }
 
-    /// The same context, narrowed to the `i`-th of this call's inputs.
+    /// Returns the same context, narrowed to the `i`-th of this call's inputs.
     ///
     /// # Panics
     ///
-    /// When there is no `i`-th input.
+    /// If there is no `i`-th input.
     pub fn at(&self, i: usize) -> ProducerContext<'a> {
         ProducerContext { items: &self.items[i..=i], ..*self }
     }
 
-    /// Which attempt at the items this is: 1 at first, more where the builder allows
-    /// [retries](crate::Builder::retries). The search for the guilty item of a batch is no attempt.
+    /// Returns the number of this attempt at the items, from 1; see [`retries`](crate::Builder::retries).
+    ///
+    /// The search for the guilty item of a batch is not an attempt.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Whether the result of this call is no longer wanted, because the run was cancelled or
-    /// stopped, has failed elsewhere, or its stream was dropped, because the call took longer than it
-    /// [may](crate::Builder::item_timeout), or because [another producer](crate::Builder::speculate) was done with the item first. Whatever the call returns then is
-    /// dropped, so a long computation may look here now and then and give up.
+    /// Returns whether the result of this call is no longer wanted.
+    ///
+    /// It turns true if the run was cancelled, was stopped or has failed elsewhere, if its
+    /// [`Outputs`](crate::Outputs) was dropped, if the call exceeded its
+    /// [timeout](crate::Builder::item_timeout), or if [another producer](crate::Builder::speculate)
+    /// finished the item first. The result of the call is then dropped, so a computation of seconds or more
+    /// should check this and give up.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.gave_up_on(self.items.first().copied())
             || self.leave.is_some_and(|leave| leave.is_given())
     }
 
-    /// The hook for batches is the default. That may be meant, or it may be that a runner that wraps
-    /// another forgot to forward it, which would be slow and otherwise look the same.
+    /// Warns that the hook for batches is the default. If a runner that wraps another forgot to forward it,
+    /// only the speed would show it.
     pub(crate) fn note_one_by_one(&self) {
         if self.items.len() > 1 && !self.station.said_one_by_one.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -103,27 +108,27 @@ impl<'a> ProducerContext<'a> {
         }
     }
 
-    /// The producer's device as candle knows it: made once per producer, on its thread, and for
-    /// CUDA with a stream of its own, so that producers on one GPU overlap. Tensors of different
-    /// producers do not mix, even on the same GPU: load weights onto this device, and give results
-    /// out as plain data or as tensors on the CPU.
+    /// Returns the producer's device as a candle device, made once per producer, on its thread.
+    ///
+    /// A CUDA device has a stream of its own, so that producers on one GPU overlap. Tensors of different
+    /// producers do not mix, even on the same GPU: load weights onto this device, and return results as
+    /// plain data or as tensors on the CPU.
     ///
     /// # Errors
     ///
-    /// When the device cannot be opened, or when the devices are only
-    /// [labels](crate::Devices::names_only).
+    /// If the device cannot be opened, or if the devices are only [names](crate::Devices::names_only).
     #[cfg(feature = "candle")]
     #[cfg_attr(docsrs, doc(cfg(feature = "candle")))]
     pub fn candle_device(&self) -> crate::Result<candle_core::Device> {
         Ok(self.station.candle.get()?[0].clone())
     }
 
-    /// All devices of the producer's place as candle knows them, in the order of
+    /// Returns all devices of the producer's place as candle devices, in the order of
     /// [`devices`](ProducerContext::devices). See [`candle_device`](ProducerContext::candle_device).
     ///
     /// # Errors
     ///
-    /// As [`candle_device`](ProducerContext::candle_device).
+    /// As for [`candle_device`](ProducerContext::candle_device).
     #[cfg(feature = "candle")]
     #[cfg_attr(docsrs, doc(cfg(feature = "candle")))]
     pub fn candle_devices(&self) -> crate::Result<Vec<candle_core::Device>> {
@@ -131,7 +136,7 @@ impl<'a> ProducerContext<'a> {
     }
 }
 
-/// What a consumer's hook is told about its call.
+/// The context of a consumer's hook.
 #[derive(Clone, Copy)]
 pub struct ConsumerContext<'a> {
     cfg: &'a CfgNode,
@@ -144,50 +149,54 @@ impl<'a> ConsumerContext<'a> {
         ConsumerContext { cfg, item, run }
     }
 
-    /// The runner's configuration, as it was when the runner was built or last activated.
+    /// Returns the runner's configuration, as it was when the runner was built or last activated.
     pub fn cfg(&self) -> &'a CfgNode {
         self.cfg
     }
 
-    /// The index in the run of the item whose output this is; `None` in
-    /// [`consumer_init`](crate::Runner::consumer_init) and
+    /// Returns the index in the run of the item whose output this is.
+    ///
+    /// `None` in [`consumer_init`](crate::Runner::consumer_init) and
     /// [`consumer_end`](crate::Runner::consumer_end).
     pub fn item(&self) -> Option<u64> {
         self.item
     }
 
-    /// The key of that item, if [keys](crate::Builder::key) were asked for.
+    /// Returns the key of that item, if [keys](crate::Builder::key) are in use.
     pub fn key(&self) -> Option<String> {
         self.run.name_of(self.item?).map(|name| name.to_string())
     }
 
-    /// Whether the run was cancelled, or failed at an item that comes before this one.
+    /// Returns whether the run was cancelled, or failed at an item that comes before this one.
     pub fn is_cancelled(&self) -> bool {
         self.run.gave_up_on(self.item)
     }
 
     /// Ends the run without failing it.
     ///
-    /// No further input is taken. Once the current hook returns `Ok`, `consumer_work` is not called
-    /// again in this run: what was given out is dropped and counted as cancelled, and its failures
-    /// no longer fail the run. `consumer_end` is called, and the run returns its summary. When the
-    /// current hook returns `Err`, the run fails with it.
+    /// No further input is taken. Once the current hook returns `Ok`, `consumer_work` is not called again
+    /// in this run. Unconsumed items are dropped and counted as cancelled, and their failures no longer
+    /// fail the run. `consumer_end` is called, and the run returns its summary. If the current hook returns
+    /// `Err`, the run fails with it.
     pub fn stop(&self) {
         self.run.stop();
     }
 
-    /// Has `note` stored in the [journal](crate::Builder::journal) with the next commit, if the hook that calls
-    /// this returns `Ok`: say, how long the file is that the consumer writes. The last one counts. That of
-    /// [`consumer_end`](crate::Runner::consumer_end) is stored by itself, at once. Without a journal it does nothing.
+    /// Stores `note` in the [journal](crate::Builder::journal) with the next commit: say, the length of the
+    /// file that the consumer writes.
+    ///
+    /// It is stored if the hook that calls this returns `Ok`. The last note counts. A note of
+    /// [`consumer_end`](crate::Runner::consumer_end) is committed at once, by itself. Without a journal
+    /// this does nothing.
     ///
     /// # Errors
     ///
-    /// When the note is longer than 64 KiB.
+    /// If the note is longer than 64 KiB.
     pub fn note(&self, note: impl Into<Vec<u8>>) -> crate::Result<()> {
         self.run.note(note.into())
     }
 
-    /// The last note that an earlier run has committed in the same journal; `None` where there is none.
+    /// Returns the last note that an earlier run committed to the same journal; `None` if there is none.
     pub fn last_note(&self) -> Option<&'a [u8]> {
         self.run.last_note()
     }
@@ -199,11 +208,11 @@ impl std::fmt::Debug for ConsumerContext<'_> {
     }
 }
 
-/// What the consumer may ask of its run.
+/// What the consumer's hooks can request of their run.
 pub(crate) trait RunControl: Send + Sync {
     fn stop(&self);
     fn gave_up_on(&self, item: Option<u64>) -> bool;
-    /// What an item is called that is out.
+    /// Returns the key of an item in flight.
     fn name_of(&self, item: u64) -> Option<Arc<str>>;
     /// See [`ConsumerContext::note`].
     fn note(&self, note: Vec<u8>) -> crate::Result<()>;
@@ -211,31 +220,31 @@ pub(crate) trait RunControl: Send + Sync {
     fn last_note(&self) -> Option<&[u8]>;
 }
 
-/// One producer's place in the device list, with what it works with.
+/// One producer's place in the device list, with its resources.
 #[derive(Debug)]
 pub(crate) struct Station {
     /// The position in the list.
     pub(crate) producer: usize,
     pub(crate) place: Place,
     pub(crate) cfg: Arc<CfgNode>,
-    /// Whether a producer of this crew was told that batches are worked on one by one.
+    /// Whether a producer of this pool has warned that batches are worked on one by one.
     pub(crate) said_one_by_one: Arc<AtomicBool>,
     #[cfg(feature = "candle")]
     pub(crate) candle: crate::device::CandleDevices,
-    /// How many threads its own pool has; `None` where it has none.
+    /// The number of threads of its own pool; `None` without a pool.
     #[cfg(feature = "rayon")]
     pub(crate) cpu_threads: Option<usize>,
-    /// Given back with the last station: no other run gets a GPU that a producer still works on, nor,
-    /// since it is the last field, one that candle still has open.
+    /// Released with the last station: no other run gets a GPU that a producer still works on. It is the
+    /// last field, so candle has closed the GPU by then.
     #[expect(dead_code, reason = "it is held, not read")]
     pub(crate) gpus: Option<Arc<HeldGpus>>,
 }
 
-/// Which items' results are still wanted.
+/// Tracks which items' results are still wanted.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    /// The items from here on are not. It only ever falls. `Relaxed` is enough: it saves work and
-    /// answers `is_cancelled`, while whoever sleeps is told through the lock that it sleeps under.
+    /// Items from here on are not wanted. It only ever falls. `Relaxed` is enough: it saves work and
+    /// answers `is_cancelled`, while sleeping threads are woken under the lock that they sleep with.
     end: AtomicU64,
 }
 
@@ -249,7 +258,7 @@ impl Wanted {
         self.end.fetch_min(item, Ordering::Relaxed);
     }
 
-    /// Whether the result for `item` is no longer wanted; without an item, whether nothing is.
+    /// Returns whether the result for `item` is no longer wanted; without an item, whether no result is.
     #[inline]
     pub(crate) fn gave_up_on(&self, item: Option<u64>) -> bool {
         item.unwrap_or(0) >= self.end.load(Ordering::Relaxed)

@@ -121,7 +121,7 @@ fn what_an_earlier_run_was_done_with_is_accounted_when_the_consumer_is_abandoned
     });
 }
 
-/// Of a batch that was split the rest is known to nobody but the producer that is stuck.
+/// Only the stuck producer knows the rest of a batch that was split.
 #[test]
 fn what_was_split_off_a_batch_that_is_stuck_goes_elsewhere() {
     no_hang(|| {
@@ -297,7 +297,7 @@ fn nobody_stays_suspended_for_an_item_that_is_settled() {
     }
 }
 
-/// A producer whose panic ended the run has left it: an item before that which fails elsewhere does not wait
+/// A producer that ended the run by a panic has left it: an earlier item that fails elsewhere does not wait
 /// for it.
 #[test]
 fn an_item_does_not_wait_for_a_producer_that_has_left() {

@@ -154,7 +154,7 @@ fn ae5_a_generator_of_batches_is_an_input_like_any_other() {
     }
 }
 
-/// Both producers take part in each pair of items, so that it is known who counts what.
+/// Both producers take part in each pair of items, so the count of each is known.
 fn ae6_producer_state_lives_on_and_consumer_state_begins_anew(order: Order) {
     let both = Barrier::new(2);
     let counts = map(

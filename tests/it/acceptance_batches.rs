@@ -66,7 +66,7 @@ fn ac8_when_all_inputs_fail_there_is_no_result() {
     assert_eq!(runner.account().ok, 0);
 }
 
-/// Gives so many outputs for each batch, whose inputs it takes.
+/// Returns this number of outputs for each batch, and takes its inputs.
 struct Fixed {
     outputs: u64,
 }
@@ -104,7 +104,7 @@ impl Runner for Fixed {
     }
 }
 
-/// The left edges of the windows that cover a line of so many pixels.
+/// The left edges of the windows that cover a line of this many pixels.
 fn windows(length: u64, window: u64, overlap: f64) -> impl Iterator<Item = u64> + Clone {
     let stride = (window as f64 * (1.0 - overlap)) as usize;
     (0..length).step_by(stride)

@@ -210,7 +210,7 @@ fn limits_that_make_no_sense_are_refused() {
     let error = builder().batch(Batch::of(4)).max_padded_size(0u32, |_| 1).build().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the limit on the padded size of items must be at least 1, not 0"
+        "the limit on the padded size of items must be at least 1, got 0"
     );
     let error = builder().window_weight(0u64, |&x| x).build().unwrap_err();
     assert!(matches!(error, Error::Limit { measure: Measure::Weight, .. }));
@@ -298,8 +298,8 @@ fn a_stream_keeps_below_a_weight(order: Order) {
     assert_eq!(pool.account().ok, 502);
 }
 
-/// A pool with room for 100, whose consumer waits for the gate, and a source that is told when it has
-/// given `[60, 30, 50]`: the last has to wait for room.
+/// A pool with room for 100 and a consumer that waits for the gate. The source signals when it has yielded
+/// `[60, 30, 50]`: the last item has to wait for room.
 fn full_window(
     order: Order,
 ) -> (AnyOrderRunner<Hooks>, Arc<Gate>, impl Iterator<Item = u64>, Arc<Counter>) {
@@ -399,7 +399,7 @@ fn what_comes_before_a_panic_is_still_worked_on(order: Order) {
     assert_eq!(pool.run([1, 2]).unwrap(), [1, 2]);
 }
 
-/// One of two loses its state, and cannot make it anew.
+/// One of two producers loses its state, and fails to rebuild it.
 fn what_comes_before_a_panic_is_left_to_producers_that_have_a_state(order: Order) {
     let inits = Arc::new(Counter::new());
     let making = inits.clone();

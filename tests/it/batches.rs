@@ -1,4 +1,4 @@
-//! Batches: who forms them, what the hook sees, and what becomes of one that fails.
+//! Batches: how they are formed, what the hook sees, and how one that fails is handled.
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -295,7 +295,7 @@ fn an_item_that_fails_in_a_good_batch_fails_alone(order: Order) {
     assert!(order == Order::Completion || pool.account().ok == 5, "{:?}", pool.account());
 }
 
-/// An error whose text panics.
+/// An error with a text that panics.
 #[derive(Debug)]
 struct Unspeakable;
 
@@ -409,7 +409,7 @@ fn pointers_to_runners_forward_batches() {
 fn impossible_batches_are_refused() {
     let builder = || OrderedRunner::builder(Doubler::good()).devices(1);
     let error = builder().batch(Batch::up_to(0)).build().unwrap_err();
-    assert_eq!(error.to_string(), "a batch needs room for at least one item, not 0");
+    assert_eq!(error.to_string(), "a batch must have at least 1 item, got 0");
     let error = builder().batch(Batch::of(8)).window(7).build().unwrap_err();
     assert!(matches!(error, Error::Window { window: 7, least: 8, .. }), "{error}");
 }

@@ -314,7 +314,7 @@ fn keys_that_no_path_could_name_are_refused_at_set() {
     let dotted = HashMap::from([("x.y", 1)]);
     check_error(
         cfg.set("a", [&dotted]),
-        "the key \"x.y\" of a.0 is refused: a dot parts the segments of a path",
+        "the key \"x.y\" of a.0 is refused: a dot separates the segments of a path",
     );
     check_error(
         cfg.set("a", HashMap::from([("", 1)])),

@@ -107,7 +107,7 @@ fn errors_name_the_variable() {
     assert!(error.starts_with("the environment variable APP__A is not valid YAML: "), "{error}");
     let error = env_error("{a: 0}", &[("APP__A", "{x.y: 1}")]).to_string();
     let expected = "the key \"x.y\" of a in the environment variable APP__A is refused: \
-                    a dot parts the segments of a path";
+                    a dot separates the segments of a path";
     assert_eq!(error, expected);
 
     let cfg = yaml("{a: 0}").with_env_pairs("APP", [("APP__A", "oops")]).unwrap();

@@ -121,7 +121,7 @@ fn keys_with_dots_are_refused_at_load() {
         let file = dir.path().join(name);
         std::fs::write(&file, text).unwrap();
         let expected = format!(
-            "the key \"a.b\" of top.0 in {} is refused: a dot parts the segments of a path",
+            "the key \"a.b\" of top.0 in {} is refused: a dot separates the segments of a path",
             file.display()
         );
         assert_eq!(CfgNode::load(&file).unwrap_err().to_string(), expected);

@@ -115,7 +115,7 @@ fn no_thread_at_all_is_refused() {
         let error = OrderedRunner::builder(never).devices("cpu*2").cpu_threads(0).build();
         let error = error.unwrap_err();
         assert!(matches!(error, Error::CpuThreads { .. }), "{error:?}");
-        assert_eq!(error.to_string(), "a CPU producer needs at least one thread, not 0");
+        assert_eq!(error.to_string(), "cpu_threads must be at least 1, got 0");
         assert!(error.hook().is_none());
     });
 }
@@ -256,8 +256,8 @@ fn threads_are_gone_after_a_building_that_failed() {
     });
 }
 
-/// What a hook leaves behind in its pool is done before the pool goes, also by its first thread,
-/// from which nobody can take it.
+/// Work that a hook leaves in its pool is done before the pool ends, also by its first thread, from which
+/// no other thread can steal it.
 #[test]
 fn what_was_spawned_is_done_before_close_returns() {
     no_hang(|| {

@@ -187,7 +187,7 @@ fn a8_an_output_whose_destructor_panics_is_no_matter_once_it_is_not_wanted(order
     runner.close().unwrap();
 }
 
-/// An error whose destructor panics, as often as it is armed.
+/// An error with a destructor that panics, as often as it is armed.
 #[derive(Debug)]
 struct Grudge(Arc<AtomicBool>);
 
@@ -296,7 +296,7 @@ impl Drop for OnDrop {
     }
 }
 
-/// It was given up on, so its error is nobody's: it comes while the others are being joined.
+/// It was given up on, so its error belongs to no run: it comes while the others are being joined.
 fn a8_an_error_of_producer_init_that_comes_too_late_may_panic_when_dropped(order: Order) {
     let is_armed = Arc::new(AtomicBool::new(true));
     let late = Arc::new(Gate::new());
@@ -404,7 +404,7 @@ fn a8_dropping_a_runner_never_panics(order: Order) {
     assert_eq!(tally.threads.alive(), 0);
 }
 
-/// All states are lost at once, and none can be made anew: three errors, one of them the run's.
+/// All states are lost at once, and none can be rebuilt: three errors, one of them the run's.
 fn a8_errors_of_states_made_anew_may_panic_when_dropped(order: Order) {
     let is_armed = Arc::new(AtomicBool::new(true));
     let (inits, all) = (Counter::new(), std::sync::Barrier::new(3));
@@ -427,7 +427,7 @@ fn a8_errors_of_states_made_anew_may_panic_when_dropped(order: Order) {
     check_afterwards(runner);
 }
 
-/// An input whose destructor panics.
+/// An input with a destructor that panics.
 struct Clingy(std::ops::Range<u64>, Arc<Census>);
 
 impl Iterator for Clingy {
@@ -458,7 +458,7 @@ fn b9_an_input_that_was_never_asked_may_panic_when_dropped(order: Order) {
     catch_unwind(stream).expect("dropping a stream panics");
 }
 
-/// So many are on their way that they fill several of the rings they travel in.
+/// Enough items in flight to fill several of the rings that they travel in.
 fn a8_thousands_of_outputs_whose_destructors_panic_are_each_dropped(order: Order) {
     const COUNT: u64 = 2_000;
     struct Tracked(Arc<AtomicU64>, bool);

@@ -340,7 +340,7 @@ fn b8_an_empty_input_calls_both_hooks_of_the_consumer(order: Order) {
     check_afterwards(runner);
 }
 
-/// An item whose destructor panics, unless it was worked on.
+/// An item with a destructor that panics, unless it was worked on.
 struct Grenade {
     value: u64,
     is_armed: bool,

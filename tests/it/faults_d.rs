@@ -98,7 +98,7 @@ fn d3_a_device_to_fall_back_to_is_used_where_it_is_asked_for_and_told_once(order
     );
 }
 
-/// Each state is lost to a panic, and none can be made anew as long as the fault lasts.
+/// Each state is lost to a panic, and none can be rebuilt as long as the fault lasts.
 fn d9_all_devices_lost_fails_the_next_run_and_not_the_one_after(order: Order) {
     let inits = Counter::new();
     let all = std::sync::Barrier::new(3);

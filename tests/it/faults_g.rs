@@ -24,7 +24,7 @@ use crate::support::no_hang;
 #[derive(Debug, Clone, Copy)]
 enum End {
     Complete,
-    /// By the consumer, after so many items.
+    /// By the consumer, after this number of items.
     Cancel(u64),
     Stop(u64),
     Finish(u64),
@@ -62,7 +62,7 @@ const ITEMS: u64 = 60;
 #[derive(Debug, Clone)]
 struct Leg {
     end: End,
-    /// Items that fail and are left out: one of so many.
+    /// Items that fail and are skipped: one in this many.
     bad: Option<u64>,
     batch: Option<Batch>,
     group: usize,
@@ -129,7 +129,7 @@ fn hooks(leg: &Leg, paper: &Paper, token: &CancelToken) -> Hooks {
         })
 }
 
-/// Runs a leg. Items that are bad are left out, all other errors end the run.
+/// Runs a leg. Items that are bad are skipped, all other errors end the run.
 fn run(leg: &Leg, order: Order, kind: KeyKind, place: &Place, paper: &Paper) {
     let token = CancelToken::new();
     let journal = place.resume().commit_items(leg.group).commit_every(Duration::MAX);
@@ -189,8 +189,8 @@ proptest! {
     }
 }
 
-/// Writes a line for each number, as the page on resuming has it, and a dot to standard output for
-/// whoever wants to know how far it is.
+/// Writes a line for each number, as the page on resuming has it, and a dot to standard output for the
+/// parent to count.
 struct Lines {
     path: PathBuf,
 }
@@ -307,7 +307,7 @@ fn start(name: &str, dir: &Path, limit: &str) -> Child {
     child.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Kills a child once it has got on by so many dots. `None` where it had ended before.
+/// Kills a child once it has printed this number of dots. `None` if it ended before.
 fn kill_after(mut child: Child, dots: u64) -> Option<ExitStatus> {
     let out = BufReader::with_capacity(64, child.stdout.take().unwrap());
     let dots = out.bytes().map_while(Result::ok).filter(|byte| *byte == b'.').take(dots as usize);
@@ -318,7 +318,7 @@ fn kill_after(mut child: Child, dots: u64) -> Option<ExitStatus> {
     (!status.success()).then_some(status)
 }
 
-/// Kills a run so many times, then lets it end.
+/// Kills a run this number of times, then lets it end.
 fn kill_again_and_again(name: &str, dir: &Path, kills: usize) {
     let mut dots = 0;
     for kill in 0..kills {

@@ -123,7 +123,7 @@ fn d7_an_error_that_surfaces_late_is_not_held_against_the_item() {
     });
 }
 
-/// It is left out for the rest of the run, and in the runs after, and its items are not lost.
+/// It takes no part in the rest of the run or in later runs, and its items are not lost.
 #[test]
 fn d8_a_device_that_hangs_is_written_off() {
     no_hang(|| {
@@ -175,7 +175,7 @@ fn d9_a_run_on_devices_that_are_all_broken_ends() {
             let mut stops = builder(OnError::Stop).build().unwrap();
             let error = stops.run(0..100).unwrap_err();
             assert_eq!(error.item(), Some(0), "{error:#}");
-            // Once: when a later item has ended the run, nobody may be left who could try this one too.
+            // Once: when a later item has ended the run, no producer may be left to try this one too.
             assert!(matches!(error.attempt(), Some(1 | 2)), "{error:#}");
             let mut skips = builder(OnError::Skip).max_failures(10).build().unwrap();
             let error = skips.run(0..100).unwrap_err();

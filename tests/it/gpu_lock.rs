@@ -289,7 +289,7 @@ fn runners_of_one_process() {
     first.activate().unwrap();
     first.activate().unwrap();
     is_in_use(build("cuda:0", or_fail()));
-    // Who does not ask is not kept from anything.
+    // A runner that takes no lock is not kept from anything.
     OrderedRunner::new(Probe::new(), devices("cuda:0,cuda:1")).unwrap();
     drop((first, other));
     build("cuda:0-1", or_fail()).unwrap();
@@ -428,7 +428,7 @@ fn a_directory_that_is_not_there_is_named() {
 #[test]
 fn by_default_all_users_meet() {
     no_hang(|| {
-        // Nobody's GPU.
+        // A GPU that no run has locked.
         let uuid = format!("GPU-{:08x}-0000-0000-0000-000000000000", std::process::id());
         let start = || Process::start("or_fail", "cuda:0", Some(&uuid), Path::new(""));
         let mut holder = start();

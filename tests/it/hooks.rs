@@ -1,4 +1,4 @@
-//! A runner whose hooks each test writes for itself, and one test body for both orders.
+//! A runner with hooks that each test writes for itself, and one test body for both orders.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

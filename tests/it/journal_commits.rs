@@ -266,7 +266,7 @@ fn an_input_that_fails_costs_nothing_that_was_consumed(order: Order) {
     }
 }
 
-/// Also what is one too many: the consumer was told of it.
+/// Also the one too many: the consumer was called for it.
 fn failures_are_committed_where_there_are_too_many(order: Order) {
     let place = Place::new();
     let hooks = Hooks::new().work(|_, x| if x >= 10 { Err("bad".into()) } else { Ok(x) });
@@ -383,7 +383,7 @@ fn notes_count_if_their_hook_succeeds(order: Order) {
 }
 
 fn a_note_of_a_hook_that_failed_is_dropped(order: Order) {
-    // One that is left out.
+    // An item that is skipped.
     let place = Place::new();
     let hooks = Hooks::new().consume(|cx, x| {
         cx.note(x.to_string())?;

@@ -44,7 +44,7 @@ struct Place {
 }
 
 impl Place {
-    /// What a long computation does: it looks now and then whether anybody still wants it.
+    /// Imitates a long computation: it checks now and then whether its result is still wanted.
     fn wait(&self, is_cancelled: impl Fn() -> bool) {
         if !self.left.load(SeqCst) {
             self.reached.add(1);
@@ -54,7 +54,7 @@ impl Place {
         }
     }
 
-    /// Runs `f`, cancelling as soon as `parties` wait here. After that nobody waits here.
+    /// Runs `f`, cancelling as soon as `parties` threads wait here. After that no thread waits here.
     fn cancel_at<T>(&self, parties: u64, token: &CancelToken, f: impl FnOnce() -> T) -> T {
         thread::scope(|scope| {
             scope.spawn(|| {

@@ -11,11 +11,11 @@ use proptest::prelude::*;
 use crate::hooks::{Hooks, sorted};
 use crate::support::no_hang;
 
-/// What becomes of one item on a device that works.
+/// The fate of one item on a device that works.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Item {
     Passes,
-    /// So many attempts fail.
+    /// This number of attempts fail.
     Fails(u32),
     Panics,
 }
@@ -26,7 +26,7 @@ enum Device {
     Works,
     /// Everything fails from that call on.
     FailsFrom(u64),
-    /// It panics at that call, and its state cannot be made anew.
+    /// It panics at that call, and its state cannot be rebuilt.
     GoneAt(u64),
 }
 
@@ -199,7 +199,7 @@ impl Script {
         self.items.iter().all(|item| !matches!(item, Item::Fails(1..5)))
     }
 
-    /// Whether it has to be found out of each failure whose fault it is.
+    /// Whether each failure has to be attributed to its item or its producer.
     fn tells_items_from_devices(&self) -> bool {
         let bad = self.devices.iter().filter(|&&device| device != Device::Works).count();
         self.is_clear() && self.quarantine_after.is_some_and(|failures| failures.max(2) > bad)

@@ -168,7 +168,7 @@ fn a_leaked_stream_is_ended_by_what_comes_next(order: Order) {
     }
 }
 
-/// The hooks of a leaked stream go on, until somebody no longer wants them.
+/// The hooks of leaked `Outputs` go on until their results are no longer wanted.
 fn a_leaked_stream_with_everybody_at_work(order: Order) {
     for closes in [true, false] {
         let at_work = Arc::new(Counter::new());
@@ -391,7 +391,7 @@ fn items_of_a_run_are_gone_when_it_returns(order: Order) {
     assert_eq!(Arc::strong_count(&item), 1, "after a cancel");
 }
 
-/// Producers that notice late that nobody wants their results are waited for.
+/// Producers that notice late that their results are unwanted are waited for.
 fn no_hook_of_a_run_is_running_when_it_returns(order: Order) {
     let (running, begun) = (Arc::new(AtomicU64::new(0)), Arc::new(Counter::new()));
     let (runs, begins) = (running.clone(), begun.clone());

@@ -135,7 +135,7 @@ fn one_slow(slow: u64, seen: &Arc<Seen>, wait: fn(&Seen, u64)) -> Hooks {
         })
 }
 
-/// So many items on both sides of a slow one, where there are so many before it.
+/// The numbers of items before and after a slow one.
 const NEIGHBOURS: u64 = 300;
 
 /// Waits for a thousand others, and for all neighbours.

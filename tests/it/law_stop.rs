@@ -255,7 +255,7 @@ fn finished_in_the_callers_iterator(order: Order) {
     check_works(&mut pool);
 }
 
-/// A channel whose sender stays alive would hold the run for ever.
+/// A channel with a sender that stays alive would hold the run for ever.
 fn finished_in_a_guarded_channel(order: Order) {
     let consumed = Arc::new(Counter::new());
     let counts = consumed.clone();

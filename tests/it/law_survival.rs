@@ -14,7 +14,7 @@ use crate::support::no_hang;
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     None,
-    /// So many attempts fail.
+    /// This number of attempts fail.
     Fails(u32),
     Panics(u32),
     /// The first call takes longer than others: another producer may start it too.
@@ -109,7 +109,7 @@ impl Script {
         builder.build().unwrap()
     }
 
-    /// Whether the item comes through whoever tries it, as often as is allowed.
+    /// Whether the item succeeds on each producer, within the allowed attempts.
     fn is_good(&self, item: u64) -> bool {
         match self.items[item as usize] {
             Fault::Fails(attempts) | Fault::Panics(attempts) => attempts <= self.retries,

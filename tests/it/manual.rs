@@ -1,9 +1,9 @@
-//! The pages of the manual, as they are read where nothing is hidden.
+//! The pages of the manual, as a reader sees them.
 
 use std::fs;
 use std::path::Path;
 
-/// What a doc test hides is there for whoever reads the file itself, and for whoever copies from it.
+/// A page shows the lines that a doc test hides, and copying takes them along.
 #[test]
 fn examples_in_pages_have_no_lines_that_only_a_doc_test_takes() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -175,7 +175,7 @@ fn every_window_holds_and_is_filled(order: Order) {
         thread::scope(|scope| {
             scope.spawn(|| {
                 pulled.reach(in_a as u64);
-                // Time to go too far, if anybody could.
+                // Time enough to go too far.
                 (0..200).for_each(|_| thread::yield_now());
                 assert_eq!(pulled.get(), in_a as u64);
                 gate.open();

@@ -89,7 +89,7 @@ fn a_cancel_with_the_input_in_a_guard(order: Order) {
         });
         let (sender, receiver) = crossbeam_channel::unbounded();
         (0..7).for_each(|x| sender.send(x).unwrap());
-        // Of a token that nobody uses: the run itself wakes it.
+        // The token is never used: the run itself wakes the guard.
         let guard = CancelToken::new().guard(receiver);
         check(&mut row, by, (&consumed, 7), guard);
     }

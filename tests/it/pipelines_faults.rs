@@ -255,7 +255,7 @@ fn nothing_is_pulled_after_a_failure(order: Order) {
     }
 }
 
-/// Whose other end stays open for ever.
+/// Its other end stays open for ever.
 fn a_failure_wakes_a_guarded_input(order: Order) {
     for stage in 0..3 {
         let mut row = failing([order; 3], Fault::Error, |i| (i == stage).then_some(2));

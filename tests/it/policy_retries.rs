@@ -284,7 +284,7 @@ fn each_stage_tries_again_by_its_own_rule() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// What fails less often than it is tried comes through; what does not is left out.
+    /// An item that fails less often than it is tried succeeds; any other is skipped.
     #[test]
     fn outputs_are_those_of_the_last_attempts(
         fails in proptest::collection::vec(0u32..4, 0..120),

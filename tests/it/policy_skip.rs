@@ -1,4 +1,4 @@
-//! Errors that are skipped over: what is left out, what is told, and what still ends a run.
+//! Errors that are skipped: what the consumer sees, what is recorded, and what still ends a run.
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -118,8 +118,8 @@ fn errors_of_the_input_leave_gaps(order: Order) {
     }
 }
 
-/// Gives numbers back, and notes which items the consumer was told are left out. Outputs are checked to
-/// come with the index that their item has in the input.
+/// Returns its inputs, and records the items that the consumer saw as skipped. Outputs are checked to come
+/// with the index that their item has in the input.
 struct Telling {
     told: Arc<Mutex<Vec<u64>>>,
 }
@@ -240,7 +240,7 @@ fn too_many_failures_end_the_run(order: Order) {
     // Judged at a failure. In order of completion many good items may come before that.
     assert!(items == 100 || (order == Order::Completion && items > 100), "{items}");
     let error = pool.run(0..12).unwrap_err();
-    let says = "too many failures: 4 of 12 items, and at most 20 % may fail";
+    let says = "too many failures: 4 of 12 items; at most 20 % may fail";
     assert_eq!(error.to_string(), says, "judged at the end");
     let last = pool.outputs(0..12).last().unwrap().unwrap_err();
     assert_eq!(last.to_string(), says);
@@ -252,7 +252,7 @@ fn a_share_that_is_none_is_refused() {
     let builder =
         AnyOrderRunner::builder(Hooks::new()).devices(1).max_failures(MaxFailures::share(5.0));
     let error = builder.build().unwrap_err();
-    assert_eq!(error.to_string(), "a share of 5 is none; write one from 0 to 1");
+    assert_eq!(error.to_string(), "a share must be between 0 and 1, got 5");
 }
 
 fn a_consumer_that_fails_ends_the_run(order: Order) {
@@ -407,7 +407,7 @@ fn a_state_that_cannot_be_made_anew_ends_the_run(order: Order) {
     assert_eq!(error.hook(), Some(Hook::ProducerInit), "{error:#}");
     assert_eq!(error.source().unwrap().to_string(), "worn out");
     let account = pool.account();
-    // In order of completion what was left out before may not be met any more.
+    // In order of completion an item that was skipped before may not be met any more.
     let expected = if order == Order::Input { 2..=2 } else { 1..=2 };
     assert!(expected.contains(&account.failed), "{account:?}");
     assert!(order == Order::Completion || account.ok == 4, "{account:?}");

@@ -1,4 +1,4 @@
-//! A `producer_init` that gives up, as it may, since nobody waits for its run any more: no failure of the producer.
+//! A `producer_init` that gives up once its run is over: allowed, and no failure of the producer.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;

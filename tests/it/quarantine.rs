@@ -1,4 +1,4 @@
-//! Devices that fail: whose fault a failure is, and runs that go on without them.
+//! Devices that fail: deciding between item and producer, and runs that go on without them.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -47,7 +47,7 @@ fn a_gpu_is_lost(devices: &str, lost: Device, quarantine_after: usize) -> (usize
     let devices = devices.parse::<Devices>().unwrap().names_only();
     let on_it = devices.places().filter(|place| place.contains(&lost)).count();
     let tried = Arc::new(Counter::new());
-    // The others begin when each producer on the lost one has failed as many items as it may.
+    // The others begin when each producer on the lost device has reached its limit of failed items.
     let (count, enough) = (tried.clone(), on_it * quarantine_after);
     let work = map(
         |_| Ok(()),

@@ -273,7 +273,7 @@ fn a_hook_that_runs_its_own_runner_gets_an_error(order: Order) {
                 go.pass();
                 let mut pool = own.lock().unwrap().take().unwrap();
                 let error = pool.run(10..20).unwrap_err();
-                assert_eq!(error.to_string(), "a runner cannot be run by a hook of its own");
+                assert_eq!(error.to_string(), "a runner cannot be run by one of its own hooks");
                 did.open();
             }
             _ => {}
@@ -290,7 +290,8 @@ fn a_hook_that_runs_its_own_runner_gets_an_error(order: Order) {
     done.pass();
 }
 
-/// Dropped on its own thread by a hook whose output panics when dropped: the states end all the same.
+/// Dropped on its own thread by a hook, with an output that panics when dropped: the states end all the
+/// same.
 fn states_end_after_a_drop_on_a_thread_of_their_own(order: Order) {
     type Slot = Arc<std::sync::Mutex<Option<Box<dyn std::any::Any + Send>>>>;
     let slot: Slot = Arc::default();
@@ -355,7 +356,7 @@ fn states_end_after_a_drop_on_a_thread_of_their_own(order: Order) {
     ends.reach(2);
 }
 
-/// Both lose their state, one cannot be made anew; then all is well.
+/// Both lose their state, one cannot rebuild it; then all is well.
 fn states_that_fail_to_be_made_anew_may_succeed_later(order: Order) {
     let armed = Arc::new(AtomicU64::new(0));
     let arms = armed.clone();
@@ -556,7 +557,7 @@ fn a_hook_that_gives_up_does_not_take_the_place_of_the_failure() {
     }
 }
 
-/// Nobody uses the token, and the sender lives on.
+/// The token is never used, and the sender lives on.
 fn a_guarded_input_that_blocks_ends_with_a_run_that_fails(order: Order) {
     let (sender, receiver) = crossbeam_channel::unbounded();
     sender.send(0).unwrap();

@@ -1,4 +1,4 @@
-//! What is told of runs: reports, events, keys.
+//! The account of runs: reports, events, keys.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -243,8 +243,8 @@ fn a_producer_that_makes_its_state_anew_for_a_copy_has_not_lost_and_fails_no_ite
     });
 }
 
-/// An item that says when it is copied for the second time, which is for a producer that is about to race, and
-/// waits until another item is worked on.
+/// An item that signals when it is copied for the second time, which is for a producer that is about to
+/// race. It waits until another item is worked on.
 struct Copied {
     item: u64,
     copies: Arc<AtomicU64>,
@@ -553,7 +553,7 @@ fn an_item_that_all_fail_slowly_is_not_tried_without_end() {
                     begins.reach(n + 1);
                     Err("slow".into())
                 }
-                // The helper is the one that is asked whose fault it is: it returns last.
+                // The helper returns last, so it is the one to attribute the failure.
                 _ => {
                     std::thread::sleep(Duration::from_millis(50));
                     Err("slower".into())

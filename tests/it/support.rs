@@ -13,7 +13,7 @@ pub const LIMIT: Duration = Duration::from_secs(120);
 pub fn no_hang<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();
     let thread = thread::spawn(move || {
-        // The test has failed already when nobody listens.
+        // The test has failed already if the receiver is gone.
         let _ = done.send(f());
     });
     match result.recv_timeout(LIMIT) {
@@ -26,7 +26,7 @@ pub fn no_hang<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
     }
 }
 
-/// Closed until somebody opens it, then open for ever.
+/// Closed until a thread opens it, then open for ever.
 #[derive(Debug, Default)]
 pub struct Gate {
     open: Mutex<bool>,

@@ -205,5 +205,8 @@ fn a_producer_that_comes_back_late_ends_its_state_and_its_result_is_dropped() {
 fn a_limit_of_no_time_is_refused() {
     let echo = map(|_| Ok(()), |_, (), x: u64| Ok(x));
     let error = OrderedRunner::builder(echo).item_timeout(Duration::ZERO).build().unwrap_err();
-    assert_eq!(error.to_string(), "the limit for an item must be more than no time");
+    assert_eq!(
+        error.to_string(),
+        "item_timeout must be longer than zero; leave it unset for no limit"
+    );
 }

@@ -1,5 +1,5 @@
-//! Values that nobody wants any more, whose destructors panic or call back: of batches that were split, of
-//! items that two producers work on, of calls that nobody waits for.
+//! Unwanted values with destructors that panic or call back: of batches that were split, of items that two
+//! producers work on, of calls that were given up.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -26,7 +26,7 @@ struct Value {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Input,
-    /// Copied so many times.
+    /// The number of copies made.
     Copy(u32),
     Output,
     Error,
@@ -79,8 +79,8 @@ impl fmt::Display for Value {
 
 impl std::error::Error for Value {}
 
-/// Values whose destructors panic. One of them that is dropped while the panic of another unwinds would end the
-/// process: it says so instead.
+/// Values with destructors that panic. One that is dropped while the panic of another unwinds would abort
+/// the process; it is recorded instead.
 #[derive(Default)]
 struct Bombs {
     dropped: Counter,
@@ -377,7 +377,7 @@ fn an_error_and_a_copy_that_a_cancel_leaves_are_dropped_one_by_one() {
     });
 }
 
-/// An input whose producer has lost its state, and the error that it is not made anew for.
+/// An input of a producer that has lost its state, and the error of rebuilding it.
 #[test]
 fn an_input_and_an_error_that_a_cancel_leaves_are_dropped_one_by_one() {
     no_hang(|| {
@@ -452,8 +452,8 @@ impl Drop for CancelsWhenDropped {
     }
 }
 
-/// Both producers have lost their states and an item that both are at, and none can be made anew. The consumer, which
-/// is told of another item, is cancelled before it could learn of that.
+/// Both producers have lost their states and an item that both work on, and neither can rebuild its state.
+/// The consumer, which is called for another item, is cancelled before it could see the failure.
 #[test]
 fn an_error_that_ended_a_run_before_the_cancel_may_panic_when_dropped() {
     no_hang(|| {

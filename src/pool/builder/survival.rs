@@ -1,4 +1,4 @@
-//! What a run survives: errors, devices that fail, hooks that do not return.
+//! The settings for what a run survives: errors, devices that fail, hooks that do not return.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -12,24 +12,26 @@ use crate::pool::OrderKind;
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
-    /// What becomes of items that fail: by default the first error ends the run.
+    /// Sets the handling of items that fail. By default the first error ends the run.
     ///
-    /// With [`OnError::Skip`] the item is left out and the run goes on. That goes for an error or panic of
-    /// `producer_work` and of the hook for batches, for an `Err` of the input of
-    /// [`try_run`](crate::Pool::try_run), and for items that a [limit](Builder::max_batch_cost) refuses. The consumer
-    /// gets a call of [`consumer_skipped`](Runner::consumer_skipped) in the item's place;
-    /// [`account`](crate::Pool::account) counts it as failed, and [`failures`](crate::Pool::failures) has the
-    /// error. A [stream](crate::Pool::outputs) yields the error and goes on.
+    /// With [`OnError::Skip`] the run goes on after an item that failed. That holds for an error or panic
+    /// of `producer_work` and of the hook for batches, for an `Err` of the input of
+    /// [`try_run`](crate::Pool::try_run), and for items that a [limit](Builder::max_batch_cost) refuses.
+    /// [`consumer_skipped`](Runner::consumer_skipped) is called in the item's place.
+    /// [`account`](crate::Pool::account) counts the item as failed, and [`failures`](crate::Pool::failures)
+    /// has its error. [`outputs`](crate::Pool::outputs) yields the error and goes on.
     ///
-    /// What still ends the run: a hook of the consumer that fails, since what it writes to will not be
-    /// there for the next item either ([`classify`](Builder::classify) can say otherwise of an error that
-    /// `consumer_work` returns); a panic of the input; and that no producer is left, since each has
-    /// failed to make its state anew after a panic, was [quarantined](Builder::quarantine_after) or
-    /// [written off](Builder::item_timeout).
+    /// These still end the run:
     ///
-    /// A device that fails at everything is quickly free again, and takes many items: set
-    /// [`quarantine_after`](Builder::quarantine_after) or [`max_failures`](Builder::max_failures), or have `classify`
-    /// stop at its errors.
+    /// - A hook of the consumer that fails, since it would fail at the next item too.
+    ///   [`classify`](Builder::classify) can decide otherwise for an error that `consumer_work` returns.
+    /// - A panic of the input.
+    /// - The loss of the last producer. A producer is lost if it failed to rebuild its state after a panic,
+    ///   was [quarantined](Builder::quarantine_after), or was [abandoned](Builder::item_timeout).
+    ///
+    /// A device that fails at everything is quickly free again, and so takes many items. Set
+    /// [`quarantine_after`](Builder::quarantine_after) or [`max_failures`](Builder::max_failures), or have
+    /// `classify` stop at its errors.
     ///
     /// ```
     /// use gangline::{OnError, OrderedRunner, map};
@@ -49,12 +51,12 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Decides for each error what becomes of it, instead of [`on_error`](Builder::on_error).
+    /// Sets a function that decides for each error what to do, instead of [`on_error`](Builder::on_error).
     ///
-    /// `classify` is called once for each attempt that failed, or for a batch that fails together, with its
-    /// error, on the thread where that happened: the producer's, the consumer's, or the one that feeds. [`Error::hook`] and
-    /// [`Error::is_input`] tell what failed; the cause can be downcast. If it panics, the run stops. It is
-    /// not asked about what ends a run in any case.
+    /// `classify` is called once for each attempt that failed, or for a batch that fails together. It gets
+    /// the error, on the thread where it happened: the producer's, the consumer's, or the feeder's.
+    /// [`Error::hook`] and [`Error::is_input`] say what failed; the cause can be downcast. If `classify`
+    /// panics, the run stops. Errors that end a run in any case are not passed to it.
     ///
     /// ```
     /// use gangline::{OrderedRunner, Verdict, map};
@@ -83,18 +85,19 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// How many attempts there are at an item after the first, where a producer failed at it: with an
-    /// error or a panic of `producer_work`, or of the hook for batches. None without it.
+    /// Sets the number of further attempts at an item that a producer failed at. The default is none.
     ///
-    /// An item is tried again before new ones are taken, the first in order before others, and on another
-    /// producer where there is one. It waits for that as long as [`backoff`](Builder::backoff) says,
-    /// which keeps no producer from other work. [`attempt`](crate::ProducerContext::attempt) tells the hook which
-    /// attempt it is, and an error which one failed. Only what the last one failed with counts; in input order
-    /// the items behind it wait for it.
+    /// An item is retried after an error or a panic of `producer_work`, or of the hook for batches.
     ///
-    /// The hook gets each item by value, so a copy is kept while it has it. With
-    /// [batches](Builder::batch) an item is tried again in a batch of its own, also one that failed together
-    /// with others. The search for the guilty item of a batch is no attempt.
+    /// A retry goes before new items, the first in order before others, and to another producer if there is
+    /// one. The item first waits for the [`backoff`](Builder::backoff); its producer does other work
+    /// meanwhile. [`attempt`](crate::ProducerContext::attempt) tells the hook which attempt it is, and
+    /// [`Error::attempt`] which one failed. Only the error of the last attempt counts. In input order the
+    /// items behind it wait for it.
+    ///
+    /// The hook gets each item by value, so a copy is kept while a hook has it. With
+    /// [batches](Builder::batch) an item is retried in a batch of its own, also after a batch that failed
+    /// together. The search for the guilty item of a batch is not an attempt.
     ///
     /// ```
     /// use std::time::Duration;
@@ -122,48 +125,69 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// How long an item waits before it is [tried again](Builder::retries): `first` before the second
-    /// attempt, twice as long before each after that, and `most` at most. 100 ms and 10 s without it.
+    /// Sets how long an item waits before it is [retried](Builder::retries): `first` before the second
+    /// attempt.
+    ///
+    /// The time doubles with each further attempt, up to `most`. The defaults are 100 ms and 10 s.
+    /// [`retries`](Builder::retries) has an example.
     pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
         self.policy.backoff = Backoff { first, most };
         self
     }
 
-    /// How many items may fail and be left out before the run fails too: a number, or a
-    /// [share](MaxFailures::share) of the items. Any number without it.
+    /// Sets how many items may fail before the run fails too: a number, or a [share](MaxFailures::share) of
+    /// the items.
     ///
-    /// The run then ends with [`Error::TooManyFailures`]. It says nothing about errors that are not
-    /// [skipped](Builder::on_error), of which the first ends the run.
+    /// By default there is no limit.
     ///
-    /// A share that is not between 0 and 1 is refused by [`build`](Builder::build), and so is this where no item is
-    /// ever left out: without [`OnError::Skip`] and without [`classify`](Builder::classify).
+    /// The run then ends with [`Error::TooManyFailures`]. Errors that are not [skipped](Builder::on_error)
+    /// do not count: the first of them ends the run.
+    ///
+    /// [`build`](Builder::build) refuses a share that is not between 0 and 1. It also refuses this setting
+    /// if no item is ever skipped: without [`OnError::Skip`] and without [`classify`](Builder::classify).
+    ///
+    /// ```
+    /// use gangline::{OnError, OrderedRunner, map};
+    ///
+    /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
+    /// let builder = OrderedRunner::builder(parse).devices(1).on_error(OnError::Skip);
+    /// let mut pool = builder.max_failures(1).build()?;
+    /// assert_eq!(pool.run(["1", "x", "3"])?, [1, 3]);
+    /// assert!(pool.run(["x", "y", "3"]).is_err());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn max_failures(mut self, most: impl Into<MaxFailures>) -> Self {
         self.policy.max_failures = Some(most.into());
         self
     }
 
-    /// Fences a producer off whose device fails: after `failures` items in a row that it failed and others
-    /// were done with. And blames an item once so many different producers, two at least, have failed it. No
-    /// producer is quarantined without it.
+    /// Takes a producer out of service after `failures` consecutive items that it failed and that succeeded
+    /// elsewhere.
     ///
-    /// A GPU that is gone fails everything for all its producers. So as long as all that have failed an item have
-    /// a GPU in common, it is not to blame before a producer without that one has failed it too, if there is one. (One
-    /// that has lost a race, see [`speculate`](Builder::speculate), is not there until it has returned.)
+    /// An item, in turn, is to blame once `failures` different producers, at least two, have failed it. By
+    /// default no producer is quarantined.
     ///
-    /// It has to be known whose fault a failure is. So an item that fails is tried by another producer at
-    /// once, before it is judged, by one that shares no GPU with the first if there is one, until one is done with it, or so
-    /// many producers have failed it, or all there are; only then [`retries`](Builder::retries) and
-    /// [`on_error`](Builder::on_error) say what becomes of it. (Each try is an [attempt](crate::ProducerContext::attempt). What [`classify`](Builder::classify)
-    /// says outright, [`Skip`](Verdict::Skip) or [`Stop`](Verdict::Stop), goes at once.) Meanwhile a
-    /// producer that has failed so many in a row takes nothing new, so one that fails fast does not go
-    /// through the whole input; bad items that come in a row cost it no more than that wait.
+    /// A GPU that is gone fails every item of all its producers. So if all producers that have failed an
+    /// item share a GPU, the item is not to blame until a producer without that GPU has failed it too. That
+    /// applies only if there is such a producer. A producer that lost a [speculative](Builder::speculate)
+    /// race does not count until it has returned.
     ///
-    /// A producer that was quarantined takes part in no run until the runner is closed and
-    /// [activated](crate::Pool::activate). The last one never is: there is no other to show that it fails.
-    /// Its items go to the others, and the run goes on with those, if they are at least
-    /// [`min_producers`](Builder::min_producers).
+    /// To find out which side is to blame, another producer tries a failed item at once, if possible one
+    /// that shares no GPU with the first. That goes on until a producer succeeds, `failures` producers have
+    /// failed the item, or all have. Only then do [`retries`](Builder::retries) and
+    /// [`on_error`](Builder::on_error) apply. Each try is an [attempt](crate::ProducerContext::attempt). A
+    /// [`Skip`](Verdict::Skip) or [`Stop`](Verdict::Stop) of [`classify`](Builder::classify) applies at
+    /// once.
     ///
-    /// 0 is refused by [`build`](Builder::build).
+    /// Meanwhile a producer that has failed `failures` items in a row takes no new items, so one that fails
+    /// fast does not run through the whole input. Bad items that come in a row only cost it that wait.
+    ///
+    /// A quarantined producer takes part in no run until the runner is closed and
+    /// [activated](crate::Pool::activate). The last producer is never quarantined: no other could show that
+    /// it is at fault. Its items go to the others, and the run goes on if at least
+    /// [`min_producers`](Builder::min_producers) are left.
+    ///
+    /// [`build`](Builder::build) refuses 0.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -187,24 +211,26 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Says that to work on an item twice does no harm, which lets producers help each other: when the run
-    /// stands still on an item that a producer is slow at, and another is idle, that one starts the item too,
-    /// and the first result wins.
+    /// Declares the work safe to repeat, so that an idle producer may start a second copy of a slow item.
     ///
-    /// A run stands still when its window is full, or its input has ended, and the consumer waits. An item is slow
-    /// once it has taken twice as long as items do on average, and 10 ms at least. Since what is slow may be the
-    /// GPU, a producer that shares it helps only if all on other GPUs are slow themselves. An error of
-    /// one of the two counts only when the other fails too. The run does not wait for the one that lost: its
-    /// [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true, and it takes no part in a run until it has
-    /// returned. A copy is kept of each item while a hook has it.
+    /// The first result wins.
     ///
-    /// A [batch](Builder::batch) is started anew as a whole, once its call has taken twice as long as calls do on average. Each
-    /// of its items goes to whoever is done with it first, and a call has lost when that is so of all its
-    /// items. What a producer still has to do beside that call, of a batch that was split, goes to others at once.
+    /// A copy is started only when the run stands still: its window is full, or its input has ended, and
+    /// the consumer waits. An item is slow after twice the average time of an item, and at least 10 ms.
+    /// Since the GPU may be what is slow, a producer that shares it helps only if all other GPUs are slow
+    /// too.
     ///
-    /// [`close`](crate::Pool::close) waits for one that has not returned as long as [an item](Builder::item_timeout)
-    /// may take, or [a run](Builder::run_timeout) where there is no limit on items; then its thread is abandoned.
-    /// With neither it waits until the hook returns.
+    /// An error of one of the two counts only if the other fails too. The run does not wait for the one
+    /// that lost: its [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true, and it takes part
+    /// in no run until it has returned. A copy of each item is kept while a hook has it.
+    ///
+    /// A [batch](Builder::batch) is copied as a whole, after twice the average time of a call. The first
+    /// result of each of its items wins, and a call has lost when all its items have other results. The
+    /// other parts of a batch that was split go to other producers at once.
+    ///
+    /// [`close`](crate::Pool::close) waits for a producer that lost and has not returned, for at most the
+    /// [item timeout](Builder::item_timeout), or else the [run timeout](Builder::run_timeout). Then its
+    /// thread is abandoned. With neither limit, `close` waits until the hook returns.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -230,72 +256,125 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// With how few producers the runner is worth having: it is built, and runs go on, while at least so many
-    /// are left. The [report](crate::Pool::report) tells which are not, and why.
+    /// Sets the minimum number of live producers. Building or running fails below it.
     ///
-    /// Without it all have to be ready when the runner is built; afterwards one is enough. More than there
-    /// are, and 0, are refused by [`build`](Builder::build).
+    /// The [report](crate::Pool::report) says which producers were lost, and why.
     ///
-    /// A run that is left with fewer ends with [`Error::TooFewProducers`], and so does every later one until
+    /// By default all producers have to be ready when the runner is built, and one is enough afterwards.
+    /// [`build`](Builder::build) refuses 0, and more than there are places.
+    ///
+    /// A run that is left with fewer ends with [`Error::TooFewProducers`]. So does every later run, until
     /// the runner is closed and activated.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let flaky = map(
+    ///     |cx| if cx.producer() == 0 { Err("no such GPU".into()) } else { Ok(()) },
+    ///     |_, _, x: u64| Ok(x),
+    /// );
+    /// let mut pool = OrderedRunner::builder(flaky).devices(3).min_producers(2).build()?;
+    /// assert_eq!(pool.run(0..3)?, [0, 1, 2]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn min_producers(mut self, producers: usize) -> Self {
         self.policy.min_producers = Some(producers);
         self
     }
 
-    /// How long a producer may work on an item. One that takes longer is written off: its thread cannot be
-    /// ended, so it is abandoned, and the item fails with [`Error::TimedOut`].
+    /// Sets how long a producer may work on an item; after that the item fails with [`Error::TimedOut`].
     ///
-    /// The item is then judged as any that failed ([`retries`](Builder::retries), on another producer;
-    /// [`on_error`](Builder::on_error)), and the run goes on with the other producers, if they are at
-    /// least [`min_producers`](Builder::min_producers). Items of a [batch](Builder::batch) are worked on
-    /// together, and have so much time for each of them. They time out together.
+    /// A thread cannot be ended from outside, so the thread of that producer is abandoned.
     ///
-    /// The limit is kept by a thread that ticks, sixteen times within the shortest limit but at most every
-    /// millisecond, so a producer is written off up to two ticks late. Time in which the whole process does not
-    /// run (stopped by a signal, a machine asleep) counts as one tick.
+    /// The item is then treated as any that failed: see [`retries`](Builder::retries) and
+    /// [`on_error`](Builder::on_error). The run goes on if at least
+    /// [`min_producers`](Builder::min_producers) are left. The items of a [batch](Builder::batch) are
+    /// worked on together and time out together, after the sum of their limits.
     ///
-    /// The place of a producer that was written off stays empty until the runner is closed and activated.
-    /// Should its hook return after all, what it returns is dropped, `producer_end` is called, and the thread
-    /// ends; [`is_cancelled`](crate::ProducerContext::is_cancelled) tells the hook.
+    /// A thread checks the limit sixteen times within the shortest limit, but at most every millisecond, so
+    /// a producer is abandoned up to two such ticks late. Time in which the whole process does not run,
+    /// since it was stopped by a signal or the machine was asleep, counts as one tick.
     ///
-    /// 0 is refused by [`build`](Builder::build).
+    /// The place of an abandoned producer stays empty until the runner is closed and activated.
+    /// [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true for its hook. If the hook returns
+    /// after all, its result is dropped, `producer_end` is called, and the thread ends.
+    ///
+    /// [`build`](Builder::build) refuses 0.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let stuck = map(|_| Ok(()), |cx, _, x: u64| {
+    ///     while x == 1 && !cx.is_cancelled() {
+    ///         std::thread::sleep(Duration::from_millis(1));
+    ///     }
+    ///     Ok(x)
+    /// });
+    /// let builder = OrderedRunner::builder(stuck).devices(2);
+    /// let mut pool = builder.item_timeout(Duration::from_millis(20)).build()?;
+    /// assert!(pool.run(0..3).unwrap_err().is_timeout());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn item_timeout(mut self, limit: Duration) -> Self {
         self.limits.item = Some(limit);
         self
     }
 
-    /// How long a `producer_init` may take. One that takes longer is abandoned as by
-    /// [`item_timeout`](Builder::item_timeout): building fails with [`Error::TimedOut`], unless enough others
-    /// are [ready](Builder::min_producers). Where a state is made anew during a run, that goes on with the
-    /// other producers, and they work on the items that this one had.
+    /// Sets how long a `producer_init` may take; after that its thread is abandoned, as by
+    /// [`item_timeout`](Builder::item_timeout).
     ///
-    /// 0 is refused by [`build`](Builder::build).
+    /// Building then fails with [`Error::TimedOut`], unless enough others are
+    /// [ready](Builder::min_producers). If a state is being rebuilt during a run, the run goes on with the
+    /// other producers, and they take over the items of this one.
+    ///
+    /// [`build`](Builder::build) refuses 0.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x))).devices(2);
+    /// let mut pool = builder.init_timeout(Duration::from_secs(60)).build()?;
+    /// assert_eq!(pool.run([1])?, [1]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn init_timeout(mut self, limit: Duration) -> Self {
         self.limits.init = Some(limit);
         self
     }
 
-    /// How long a run, or a stream, may take. One that takes longer ends with [`Error::RunTimedOut`].
+    /// Sets how long a run, or an [`outputs`](crate::Pool::outputs) call, may take. After that it ends with
+    /// [`Error::RunTimedOut`].
     ///
-    /// Hooks that are running are asked to give up, as by a cancel; those that have not returned within a
-    /// sixteenth of the limit, or 100 ms if that is more, are abandoned, also one of the consumer: should it
-    /// return after all, no other hook is called, and its state is dropped. Only an iterator that does not
-    /// return from `next()` cannot be left. In a [pipeline](crate::Pipeline) the limit is that of its own stage,
-    /// whose hooks are the only ones that it leaves behind.
+    /// Running hooks are asked to give up, as by a cancel. Those that have not returned within a sixteenth
+    /// of the limit, or 100 ms if that is more, are abandoned, also one of the consumer. If an abandoned
+    /// consumer hook returns after all, no other hook is called, and its state is dropped. An iterator that
+    /// does not return from `next()` cannot be abandoned. In a [pipeline](crate::Pipeline) the limit is
+    /// that of its own stage, and abandons only that stage's hooks.
     ///
-    /// 0 is refused by [`build`](Builder::build).
+    /// [`build`](Builder::build) refuses 0.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x))).devices(2);
+    /// let mut pool = builder.run_timeout(Duration::from_millis(50)).build()?;
+    /// assert!(pool.run(0..).unwrap_err().is_timeout(), "an endless input");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn run_timeout(mut self, limit: Duration) -> Self {
         self.limits.run = Some(limit);
         self
     }
 
-    /// Gives each item a key: what it is called in errors, in the [report](crate::Pool::report) and in progress.
+    /// Gives each item a key: its name in errors, in the [report](crate::Pool::report) and in progress.
     ///
-    /// `key` is called for each item when it was pulled, on the thread that feeds. Keys need not be
-    /// different: of several items with one key those after the first are told apart by a number, `a#2`,
-    /// for which all keys of a run are kept in memory. If it panics, the item fails with
-    /// [`Error::KeyPanicked`], as one that a [limit](Builder::max_batch_cost) refuses.
+    /// `key` is called for each item after it was pulled, on the feeding thread. Keys need not be unique:
+    /// of several items with one key those after the first get a number, `a#2`. For that, all keys of a run
+    /// are kept in memory. If `key` panics, the item fails with [`Error::KeyPanicked`], like one that a
+    /// [limit](Builder::max_batch_cost) refuses.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -313,17 +392,19 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Writes down which items are done, so that a later run need not do them again: see [`Journal`], and
-    /// `docs/resume.md` of the repository for the whole of it.
+    /// Records in a file which items are done, so that a later run does not repeat them.
     ///
-    /// A record is committed after [`consumer_work`](Runner::consumer_work) returned `Ok` and after
-    /// [`consumer_flush`](Runner::consumer_flush). Items are known by their place in the input, or, better, by their
-    /// [`key`](Builder::key), or by their place and a [hash](Builder::hashed_by). The summary is that of the
-    /// items of one run; [`last_note`](crate::ConsumerContext::last_note) tells `consumer_init` how far earlier ones were.
+    /// See [`Journal`], and `docs/resume.md` of the repository for the details.
     ///
-    /// The journal is opened by each [`run`](crate::Pool::run), which fails with [`Error::Journal`] when it cannot be
-    /// gone on with; one that is new is therefore for one run. Streams and pipelines have none, and fail
-    /// with [`Error::JournalUnsupported`].
+    /// A record is committed after [`consumer_work`](Runner::consumer_work) has returned `Ok` and
+    /// [`consumer_flush`](Runner::consumer_flush) has run. Items are identified by their index in the
+    /// input, by index and [hash](Builder::hashed_by), or, better, by their [`key`](Builder::key). The
+    /// summary covers the items of one run; [`last_note`](crate::ConsumerContext::last_note) tells
+    /// `consumer_init` how far earlier runs came.
+    ///
+    /// Each [`run`](crate::Pool::run) opens the journal, and fails with [`Error::Journal`] if it cannot be
+    /// continued. A new journal is therefore for one run. [`outputs`](crate::Pool::outputs) and pipelines
+    /// have no journal, and fail with [`Error::JournalUnsupported`].
     ///
     /// ```
     /// use gangline::{Journal, OrderedRunner, map};
@@ -346,15 +427,30 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Has a [journal](Builder::journal) notice that an item is not the one that was in its place: `hash` has to
-    /// give the same number for the same item in every run. (The standard library's `DefaultHasher` does
-    /// not promise that from one version to the next.) Where items have a [`key`](Builder::key) it says nothing.
+    /// Lets a [journal](Builder::journal) detect that an item differs from the one that had its index.
+    ///
+    /// `hash` has to give the same number for the same item in every run. (The standard library's
+    /// `DefaultHasher` does not promise that from one version to the next.) It has no effect if items have
+    /// a [`key`](Builder::key).
+    ///
+    /// ```
+    /// use gangline::{Journal, OrderedRunner, map};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("run.journal");
+    /// let squares = || map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+    /// let builder = || OrderedRunner::builder(squares()).devices(2).hashed_by(|&x| x);
+    /// builder().journal(Journal::at(&path)).build()?.run([1, 2])?;
+    /// let mut pool = builder().journal(Journal::at(&path).resume()).build()?;
+    /// assert!(pool.run([1, 7]).is_err(), "7 is not the item that was done");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn hashed_by(mut self, hash: impl Fn(&R::Input) -> u64 + Send + Sync + 'static) -> Self {
         self.hash = Some(Box::new(hash));
         self
     }
 
-    /// Whether these values make sense together, for so many producers.
+    /// Checks that these values are consistent with each other and with `producers`.
     pub(super) fn check_survival(&self, producers: usize) -> Result<(), Error> {
         if let Some(share) = self.policy.max_failures.and_then(|most| most.bad_share()) {
             return Err(Error::Share { share });

@@ -1,4 +1,4 @@
-//! What is told of runs, and to whom.
+//! The settings for observers, progress and reports.
 
 use super::Builder;
 use crate::engine::chronicle::Detail;
@@ -7,7 +7,7 @@ use crate::pool::OrderKind;
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
-    /// Tells `observer` what happens in each run and stream: a closure, or a type of its own.
+    /// Adds an observer of each run: a closure, or a type of its own.
     ///
     /// ```
     /// use std::time::Duration;
@@ -29,9 +29,9 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// # }
     /// ```
     ///
-    /// Observers are called on a thread of their own, so a slow one does not slow the run down: events of
-    /// items that it does not keep up with are [left out](crate::Event::EventsLost). At its end a run
-    /// waits for one that has not returned, for a second; then it is abandoned, with the thread.
+    /// Observers are called on a thread of their own, so a slow one does not slow the run down. Events of
+    /// items that it does not keep up with are [dropped](crate::Event::EventsLost). At its end a run waits
+    /// one second for an observer that has not returned; then the observer is abandoned with its thread.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         let observers = self.observers.get_mut();
         observers.expect("it is never locked, so it is not poisoned").push(Box::new(observer));
@@ -39,14 +39,23 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Shows on the terminal how far runs are: [`Progress`](crate::Progress), as it is without options.
+    /// Shows the progress of runs on the terminal: [`Progress`](crate::Progress) without options.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)));
+    /// let mut pool = builder.devices(2).progress().build()?;
+    /// assert_eq!(pool.run(0..3)?, [0, 1, 2]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     #[cfg(feature = "progress")]
     #[cfg_attr(docsrs, doc(cfg(feature = "progress")))]
     pub fn progress(self) -> Self {
         self.observer(crate::Progress::new())
     }
 
-    /// As [`progress`](Builder::progress), for work that is called `work`, there and in
+    /// As [`progress`](Builder::progress), with `work` as the name of the work, there and in
     /// [reports](crate::Pool::report).
     #[cfg(feature = "progress")]
     #[cfg_attr(docsrs, doc(cfg(feature = "progress")))]
@@ -55,17 +64,39 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self.observer(crate::Progress::new().desc(work.clone())).describe(work)
     }
 
-    /// Has the [report](crate::Pool::report) tell of each item: how long producers worked on them, the
-    /// slowest, and when each producer worked, as a picture and as a trace.
+    /// Makes the [report](crate::Pool::report) cover each item, with a picture and a trace of the
+    /// producers.
     ///
-    /// Without it a report has what is measured where somebody waits, which costs an item nothing. With it an item
-    /// costs its producer two looks at the clock.
+    /// It then has the times of items, the slowest items, and when each producer worked.
+    ///
+    /// By default a report has only what is measured at waits, which costs nothing for an item. With a
+    /// timeline each item costs its producer two readings of the clock.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)));
+    /// let mut pool = builder.devices(2).timeline().build()?;
+    /// pool.run(0..100)?;
+    /// println!("{}", pool.report());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn timeline(mut self) -> Self {
         self.told.detail = Detail::Items;
         self
     }
 
-    /// What the work is called, at the head of reports.
+    /// Names the work, at the head of reports.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)));
+    /// let mut pool = builder.devices(2).describe("copy numbers").build()?;
+    /// pool.run(0..3)?;
+    /// assert!(pool.report().to_string().contains("copy numbers"));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn describe(mut self, work: impl Into<String>) -> Self {
         self.told.description = Some(work.into());
         self
