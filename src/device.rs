@@ -27,7 +27,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::error::Error;
 use accelerator::Accelerator;
 use detect::Found;
 use text::Parsed;
@@ -98,13 +97,13 @@ impl fmt::Display for Device {
 ///
 /// # Errors
 ///
-/// [`Error::Devices`] if the text is no device, or stands for several (`cuda:0-3`, `cpu*2`): those
+/// [`DeviceError`] if the text is no device, or stands for several (`cuda:0-3`, `cpu*2`): those
 /// are [`Devices`].
 impl FromStr for Device {
-    type Err = Error;
+    type Err = DeviceError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Ok(text::parse_device(text)?)
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        text::parse_device(text)
     }
 }
 
@@ -220,13 +219,15 @@ impl Devices {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if there is no place or there are more than 65,536, or if a place has no
+    /// [`DeviceError`] if there is no place or there are more than 65,536, or if a place has no
     /// device, more than 256, or the same one twice. No more than 65,537 places are taken from the
     /// iterator.
-    pub fn from_places(places: impl IntoIterator<Item = Vec<Device>>) -> Result<Devices, Error> {
+    pub fn from_places(
+        places: impl IntoIterator<Item = Vec<Device>>,
+    ) -> Result<Devices, DeviceError> {
         let places: Result<Vec<Place>, DeviceError> =
             places.into_iter().take(MAX_PLACES + 1).map(Place::new).collect();
-        Ok(Self::new(places?)?)
+        Self::new(places?)
     }
 
     /// The GPUs that this build can use on this machine, one producer each; where there are none,
@@ -326,7 +327,7 @@ impl Devices {
     }
 
     /// Checks every device against this build and this machine; labels always pass.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), DeviceError> {
         match self.meaning {
             Meaning::Real => Ok(self.check_against(&detect::found)?),
             Meaning::Labels => Ok(()),
@@ -411,11 +412,11 @@ impl fmt::Display for Devices {
 ///
 /// # Errors
 ///
-/// [`Error::Devices`], whose text quotes what cannot be read and says what can.
+/// [`DeviceError`], whose text quotes what cannot be read and says what can.
 impl FromStr for Devices {
-    type Err = Error;
+    type Err = DeviceError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
         let Parsed { places, fallbacks } = text::parse_places(text, &detect::found)?;
         Ok(Devices { fallbacks, ..Self::new(places)? })
     }
@@ -496,8 +497,8 @@ mod tests {
         check("cuda:3", &broken, Some("cuda:3 cannot be used: the driver of cuda does not start"));
         let error =
             Devices::cpus(1).and("cuda:3".parse::<Devices>().unwrap().check_against(&broken));
-        let error = Error::from(error.unwrap_err());
-        assert!(format!("{error:#}").ends_with(": the driver is too old"), "{error:#}");
+        let error = error.unwrap_err();
+        assert!(format!("{error:?}").ends_with(": the driver is too old"), "{error:?}");
     }
 
     #[test]

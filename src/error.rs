@@ -1,28 +1,23 @@
 //! Everything that can go wrong, as one type.
 
+mod build;
+mod out_of_memory;
 mod site;
-mod told;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::build::BuildError;
+pub use self::out_of_memory::OutOfMemory;
+pub(crate) use self::out_of_memory::is_out_of_memory;
 use self::site::Key;
-pub use self::site::{Hook, Site};
-use self::told::write_causes;
-pub(crate) use self::told::{debug_is_told, write_told};
+pub use self::site::Site;
+use crate::base::causes::write_causes;
+use crate::base::debug_with_causes;
+pub use crate::base::{BoxError, Hook, MaxFailures, Measure, PanicMessage, Result, TimeLimit};
 use crate::device::{Device, DeviceError};
 use crate::journal::JournalError;
-use crate::limits::TimeLimit;
-use crate::measures::Measure;
-use crate::policy::MaxFailures;
-
-/// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow and
-/// [`CfgNode`](crate::CfgNode) into it.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// The result of a hook.
-pub type Result<T, E = BoxError> = std::result::Result<T, E>;
 
 /// What building or running a runner can fail with.
 ///
@@ -129,32 +124,9 @@ pub enum Error {
         /// How long it may take.
         limit: Duration,
     },
-    /// A producer cannot be quarantined after no failure.
-    #[non_exhaustive]
-    FenceAfter {},
-    /// A number of producers that there cannot be.
-    #[non_exhaustive]
-    MinProducers {
-        /// How many there were to be at least.
-        least: usize,
-        /// How many there are.
-        producers: usize,
-    },
-    /// A limit of no time at all.
-    #[non_exhaustive]
-    ZeroTimeout {
-        /// What would have no time.
-        limit: TimeLimit,
-    },
-    /// A share that is not between 0 and 1.
-    #[non_exhaustive]
-    Share {
-        /// What was given.
-        share: f64,
-    },
-    /// It was said how many items may [fail](crate::Builder::max_failures), and the first that does ends the run.
-    #[non_exhaustive]
-    NoneSkipped {},
+    /// A setting of a [`Builder`](crate::Builder) is not allowed. Only
+    /// [`build`](crate::Builder::build) returns it.
+    Build(BuildError),
     /// A [`CancelToken`](crate::CancelToken) ended what was in progress.
     #[non_exhaustive]
     Cancelled {},
@@ -174,30 +146,6 @@ pub enum Error {
     Devices {
         /// What is wrong with them, and what is allowed.
         source: DeviceError,
-    },
-    /// A batch cannot have no items.
-    #[non_exhaustive]
-    Batch {},
-    /// The window has no room for what one producer takes at once: one item, or the largest
-    /// [batch](crate::Batch).
-    #[non_exhaustive]
-    Window {
-        /// What was asked for, in items.
-        window: usize,
-        /// The smallest window that works, in items.
-        least: usize,
-    },
-    /// A limit on what is measured of items is 0, which nothing is below.
-    #[non_exhaustive]
-    Limit {
-        /// What is measured.
-        measure: Measure,
-    },
-    /// A limit on the size of batches was given, and no rule for how they are formed.
-    #[non_exhaustive]
-    NoBatch {
-        /// What is limited.
-        measure: Measure,
     },
     /// One item alone is more than a batch may be. No hook has seen it.
     #[non_exhaustive]
@@ -248,9 +196,6 @@ pub enum Error {
         /// Where, and what is wrong with it.
         source: BoxError,
     },
-    /// Producers on the CPU cannot compute with no thread.
-    #[non_exhaustive]
-    CpuThreads {},
     /// The operating system gave no thread.
     #[non_exhaustive]
     Thread {
@@ -455,7 +400,7 @@ impl fmt::Display for Error {
                 )
             }
             Error::ClassifyPanicked { message, .. } => {
-                write!(f, "classifying an error panicked with {:?}", message.0)
+                write!(f, "classifying an error panicked with {:?}", message.to_string())
             }
             Error::TooFewProducers { here, least, .. } => {
                 write!(f, "too few producers are left: {here}, and there have to be {least}")
@@ -468,41 +413,12 @@ impl fmt::Display for Error {
                 )
             }
             Error::RunTimedOut { limit } => write!(f, "the run took longer than {}", Exact(*limit)),
-            Error::FenceAfter {} => f.write_str("quarantine_after must be at least 1, got 0"),
-            Error::MinProducers { least, producers } => write!(
-                f,
-                "min_producers must be from 1 to {producers}, the number of producers; got {least}"
-            ),
-            Error::ZeroTimeout { limit } => {
-                write!(f, "the limit for {limit} must be more than no time")
-            }
-            Error::Share { share } => {
-                write!(f, "a share of {share} is none; write one from 0 to 1")
-            }
-            Error::NoneSkipped {} => f.write_str(
-                "the first failure ends the run, so `max_failures` allows for none; call \
-                 `on_error(OnError::Skip)` too",
-            ),
             Error::Cancelled { .. } => f.write_str("cancelled"),
             Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
             Error::OwnThread { .. } => f.write_str("a runner cannot be run by a hook of its own"),
+            Error::Build(source) => write!(f, "{source}"),
             Error::Devices { source } => write!(f, "{source}"),
-            Error::Window { window, least: least @ 1 } => {
-                write!(f, "a window of {window} items is too small; at least {least} is needed")
-            }
-            Error::Window { window, least } => write!(
-                f,
-                "a window of {window} items is too small for batches of up to {least}; at least {least} \
-                 is needed"
-            ),
-            Error::Batch {} => f.write_str("a batch needs room for at least one item, not 0"),
-            Error::Limit { measure } => {
-                write!(f, "the limit on the {measure} of items must be at least 1, not 0")
-            }
-            Error::NoBatch { measure } => {
-                write!(f, "a limit on the {measure} needs a rule for batches; call `batch` too")
-            }
             Error::TooLarge { item, measure, amount, most, key } => {
                 let key = Key(key.as_deref());
                 write!(
@@ -519,14 +435,13 @@ impl fmt::Display for Error {
                 f.write_str("a journal is for `run`, and not for streams and pipelines")
             }
             Error::Report { .. } => f.write_str("this is not the report of a run"),
-            Error::CpuThreads {} => f.write_str("a CPU producer needs at least one thread, not 0"),
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
         if f.alternate() { write_causes(f, self) } else { Ok(()) }
     }
 }
 
-debug_is_told!(Error);
+debug_with_causes!(Error);
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -548,23 +463,20 @@ impl std::error::Error for Error {
             Error::BatchFailed { .. }
             | Error::TimedOut { .. }
             | Error::RunTimedOut { .. }
-            | Error::FenceAfter {}
             | Error::JournalUnsupported {}
-            | Error::MinProducers { .. }
-            | Error::ZeroTimeout { .. }
-            | Error::Share { .. }
-            | Error::NoneSkipped {}
             | Error::Cancelled {}
             | Error::Closed {}
             | Error::Active {}
             | Error::OwnThread {}
-            | Error::Batch {}
-            | Error::Limit { .. }
-            | Error::NoBatch { .. }
             | Error::TooLarge { .. }
-            | Error::CpuThreads {}
-            | Error::Window { .. } => None,
+            | Error::Build(_) => None,
         }
+    }
+}
+
+impl From<BuildError> for Error {
+    fn from(source: BuildError) -> Self {
+        Error::Build(source)
     }
 }
 
@@ -598,23 +510,9 @@ impl fmt::Display for OutputCount {
     }
 }
 
-debug_is_told!(OutputCount);
+debug_with_causes!(OutputCount);
 
 impl std::error::Error for OutputCount {}
-
-/// The text of a caught panic.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PanicMessage(pub(crate) String);
-
-impl fmt::Display for PanicMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-debug_is_told!(PanicMessage);
-
-impl std::error::Error for PanicMessage {}
 
 /// A time as it was given: `150 ms`.
 struct Exact(Duration);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::account::Account;
+use crate::base::Order;
 use crate::failure::Failure;
-use crate::order::Order;
 
 /// Something that happened in a run.
 ///

@@ -5,8 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, debug_is_told};
-use crate::plain::Plain;
+use crate::base::debug_with_causes;
+use crate::base::plain::Plain;
+use crate::error::Error;
 
 /// What an item, or a run, failed with: as text, so that it can be kept, sent and written down.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +62,7 @@ impl fmt::Display for Failure {
     }
 }
 
-debug_is_told!(Failure);
+debug_with_causes!(Failure);
 
 impl std::error::Error for Failure {}
 

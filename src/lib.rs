@@ -283,6 +283,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod account;
+mod base;
 mod batch;
 mod batches;
 mod cancel;
@@ -295,21 +296,19 @@ mod closures;
 mod cpu_threads;
 mod device;
 mod engine;
-mod error;
+pub mod error;
 mod event;
 mod failure;
 mod journal;
 mod limits;
 mod measures;
-mod order;
-mod out_of_memory;
 mod outputs;
 mod pipeline;
-mod plain;
 mod policy;
 mod pool;
 #[cfg(feature = "progress")]
 mod progress;
+mod reorder;
 pub mod report;
 mod runner;
 mod sync;
@@ -317,6 +316,10 @@ mod task_results;
 pub mod testing;
 
 pub use crate::account::Account;
+pub use crate::base::MaxFailures;
+pub use crate::base::Measure;
+pub use crate::base::Order;
+pub use crate::base::TimeLimit;
 pub use crate::batch::Batch;
 pub use crate::batches::{Batches, InBatches};
 pub use crate::cancel::{CancelToken, Guard};
@@ -326,19 +329,17 @@ pub use crate::closures::{Fold, Map, map};
 #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
 pub use crate::cpu_threads::CpuThreads;
 pub use crate::device::{Device, DeviceError, Devices, GpuHolder, GpuList, GpuLock, IntoDevices};
+pub use crate::error::OutOfMemory;
 pub use crate::error::{BoxError, Error, Hook, OutputCount, PanicMessage, Result, Site};
 pub use crate::event::{Destination, Event, Observer, Origin, ProducerTotals, Totals};
 pub use crate::failure::Failure;
 #[doc(hidden)]
 pub use crate::journal::read_any_bytes as read_any_journal;
 pub use crate::journal::{Difference, Journal, JournalError, KeyKind, Repair};
-pub use crate::limits::TimeLimit;
-pub use crate::measures::{Amount, Measure};
-pub use crate::order::Order;
-pub use crate::out_of_memory::OutOfMemory;
+pub use crate::measures::Amount;
 pub use crate::outputs::Outputs;
 pub use crate::pipeline::Pipeline;
-pub use crate::policy::{MaxFailures, OnError, Verdict};
+pub use crate::policy::{OnError, Verdict};
 pub use crate::pool::{
     AnyOrderRunner, Builder, CompletionOrder, InputOrder, OrderKind, OrderedRunner, Pool,
     RuntimeOrder, UnorderedRunner,

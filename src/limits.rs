@@ -1,7 +1,8 @@
 //! How long things may take: decisions without threads or clocks.
 
-use std::fmt;
 use std::time::Duration;
+
+use crate::base::TimeLimit;
 
 /// What may take only so long. `None`: as long as it takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -9,28 +10,6 @@ pub(crate) struct Limits {
     pub(crate) item: Option<Duration>,
     pub(crate) init: Option<Duration>,
     pub(crate) run: Option<Duration>,
-}
-
-/// Something that may take only so long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum TimeLimit {
-    /// [`Builder::item_timeout`](crate::Builder::item_timeout).
-    Item,
-    /// [`Builder::init_timeout`](crate::Builder::init_timeout).
-    Init,
-    /// [`Builder::run_timeout`](crate::Builder::run_timeout).
-    Run,
-}
-
-impl fmt::Display for TimeLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            TimeLimit::Item => "an item",
-            TimeLimit::Init => "producer_init",
-            TimeLimit::Run => "a run",
-        })
-    }
 }
 
 /// How many times a thread that keeps a limit ticks within it. More would be more exact, and cost more.

@@ -7,13 +7,13 @@ use std::marker::PhantomData;
 
 pub use self::builder::Builder;
 use crate::account::Account;
+use crate::base::Order;
 use crate::cancel::CancelToken;
 use crate::cfg::CfgNode;
 use crate::device::{Devices, IntoDevices};
 use crate::engine::session::Engine;
 use crate::engine::source::Source;
 use crate::error::{BoxError, Error};
-use crate::order::Order;
 use crate::outputs::Outputs;
 use crate::report::RunReport;
 use crate::runner::Runner;

@@ -39,9 +39,9 @@ pub use self::slowest::SlowItem;
 pub use self::span::{Incident, IncidentKind, Span};
 pub use self::timeline::{Throughput, Timeline};
 use crate::account::Account;
+use crate::base::Order;
 use crate::error::{Error, Result};
 use crate::failure::Failure;
-use crate::order::Order;
 
 /// What a run came to.
 ///

@@ -269,7 +269,7 @@ impl InputError {
 
 impl fmt::Display for InputError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source = crate::plain::Plain(&self.source);
+        let source = crate::base::plain::Plain(&self.source);
         match &self.problem {
             Problem::Io(_) => write!(f, "{source} cannot be read"),
             Problem::Csv(_) => write!(f, "{source} is no table of comma-separated values"),

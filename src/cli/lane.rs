@@ -11,8 +11,8 @@ use super::halt;
 use super::job::Job;
 use super::sequence::Turns;
 use super::shared::Shared;
+use crate::base::plain::Plain;
 use crate::cancel::CancelToken;
-use crate::plain::Plain;
 
 /// What the hooks and the signals of one lane need.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::capture::Captured;
 use super::process::End;
-use crate::plain::Plain;
+use crate::base::plain::Plain;
 
 /// What the last attempt at a job came to.
 #[derive(Debug)]

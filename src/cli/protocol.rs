@@ -16,7 +16,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::plain::Plain;
+use crate::base::plain::Plain;
 
 /// The only version there is.
 pub(super) const VERSION: u64 = 1;

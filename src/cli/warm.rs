@@ -18,7 +18,7 @@ use super::outcome::{JobResult, Outcome, Printed};
 use super::process::End;
 use super::protocol::{self, Answer, Hello, Item, VERSION};
 use super::slot::{Given, Slot};
-use crate::plain::Plain;
+use crate::base::plain::Plain;
 
 /// Warm workers on the slots of one lane.
 pub(super) struct Warm {

@@ -5,12 +5,13 @@ use std::io;
 use std::path::PathBuf;
 
 use super::Device;
+use crate::base::BoxError;
+use crate::base::debug_with_causes;
 use crate::cfg::CfgError;
-use crate::error::{BoxError, debug_is_told};
 
 /// What is wrong with devices, and what is allowed instead.
 ///
-/// It is inside [`Error::Devices`](crate::Error::Devices), which shows its text as its own.
+/// Building a runner returns it inside [`Error::Devices`](crate::Error::Devices), which shows its text as its own.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
@@ -409,7 +410,7 @@ impl DeviceError {
     }
 }
 
-debug_is_told!(DeviceError);
+debug_with_causes!(DeviceError);
 
 /// Who has the [lock](crate::GpuLock) of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]

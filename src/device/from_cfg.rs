@@ -3,7 +3,6 @@
 use super::machine::Machine;
 use super::{DeviceError, Devices, GpuList, detect};
 use crate::cfg::{CfgError, CfgNode};
-use crate::error::Error;
 
 /// The key that says whether GPUs are used.
 const USE_GPU: &str = "use_gpu";
@@ -48,22 +47,26 @@ impl Devices {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if `use_gpu` is no boolean or `gpu_list` no list, with the key and where
+    /// [`DeviceError`] if `use_gpu` is no boolean or `gpu_list` no list, with the key and where
     /// its value came from; if the list has no GPU or one that is not visible; if there is no worker
     /// or there are more than 65,536.
-    pub fn from_cfg(cfg: &CfgNode, workers: usize) -> Result<Devices, Error> {
+    pub fn from_cfg(cfg: &CfgNode, workers: usize) -> Result<Devices, DeviceError> {
         let variable = detect::visible_devices();
         let machine = Machine::new(variable.as_deref(), &detect::inventory);
         Self::from_cfg_on(cfg, workers, &machine)
     }
 
     /// The same on any machine.
-    fn from_cfg_on(cfg: &CfgNode, workers: usize, machine: &Machine<'_>) -> Result<Devices, Error> {
+    fn from_cfg_on(
+        cfg: &CfgNode,
+        workers: usize,
+        machine: &Machine<'_>,
+    ) -> Result<Devices, DeviceError> {
         match gpus(cfg).map_err(|source| DeviceError::Cfg { source: Box::new(source) })? {
             // Shared, and not in slots: five threads on two GPUs are two on each, as the description of
             // the parameters has it, and there are as many producers as were asked for.
             Some(gpus) => gpus.visible_on(machine)?.share(workers),
-            None if workers == 0 => Err(DeviceError::NoWorkers {}.into()),
+            None if workers == 0 => Err(DeviceError::NoWorkers {}),
             None => Ok(Self::cpus(workers)?),
         }
     }

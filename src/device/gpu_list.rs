@@ -11,7 +11,6 @@ use super::text::{Number, clip, number};
 use super::uuid::Uuid;
 use super::visible::Visible;
 use super::{Device, DeviceError, Devices, MAX_PLACES, Place, detect};
-use crate::error::Error;
 
 /// The id that stands for no GPU, as Scipion has it.
 const VOID: usize = 99;
@@ -114,11 +113,11 @@ impl GpuList {
     ///
     /// # Errors
     ///
-    /// Those of [`visible_in`](Self::visible_in), and [`Error::Devices`] if the driver cannot be asked,
+    /// Those of [`visible_in`](Self::visible_in), and [`DeviceError`] if the driver cannot be asked,
     /// knows no such UUID, or does not say which id it has.
-    pub fn visible(&self) -> Result<GpuList, Error> {
+    pub fn visible(&self) -> Result<GpuList, DeviceError> {
         let variable = detect::visible_devices();
-        Ok(self.visible_on(&Machine::new(variable.as_deref(), &detect::inventory))?)
+        self.visible_on(&Machine::new(variable.as_deref(), &detect::inventory))
     }
 
     /// Checks the list against a value of `CUDA_VISIBLE_DEVICES`, and puts ids in place of UUIDs.
@@ -149,11 +148,11 @@ impl GpuList {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if the variable hides an id, if it does not name a UUID, or if a shortened
+    /// [`DeviceError`] if the variable hides an id, if it does not name a UUID, or if a shortened
     /// UUID stands for two of its GPUs.
-    pub fn visible_in(&self, variable: Option<&str>) -> Result<GpuList, Error> {
+    pub fn visible_in(&self, variable: Option<&str>) -> Result<GpuList, DeviceError> {
         let visible = Visible::new(variable);
-        Ok(self.with_indices(|index| visible.check(index), |uuid| visible.find(uuid))?)
+        self.with_indices(|index| visible.check(index), |uuid| visible.find(uuid))
     }
 
     /// The GPUs as the machine counts them: [`on_machine_in`](Self::on_machine_in) with the variable
@@ -162,7 +161,7 @@ impl GpuList {
     /// # Errors
     ///
     /// Those of [`on_machine_in`](Self::on_machine_in).
-    pub fn on_machine(&self) -> Result<GpuList, Error> {
+    pub fn on_machine(&self) -> Result<GpuList, DeviceError> {
         self.on_machine_in(detect::visible_devices().as_deref())
     }
 
@@ -184,8 +183,8 @@ impl GpuList {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if the variable hides an id.
-    pub fn on_machine_in(&self, variable: Option<&str>) -> Result<GpuList, Error> {
+    /// [`DeviceError`] if the variable hides an id.
+    pub fn on_machine_in(&self, variable: Option<&str>) -> Result<GpuList, DeviceError> {
         let visible = Visible::new(variable);
         let outside = |gpu: &Gpu| match gpu {
             Gpu::Index(index) if *index != VOID => visible.entry(*index),
@@ -246,15 +245,15 @@ impl GpuList {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if there is no worker or there are more than 65,536, if no entry is a GPU,
+    /// [`DeviceError`] if there is no worker or there are more than 65,536, if no entry is a GPU,
     /// if a UUID is among them (call [`visible`](Self::visible) before), or if a worker would get
     /// more than 256.
-    pub fn share(&self, workers: usize) -> Result<Devices, Error> {
+    pub fn share(&self, workers: usize) -> Result<Devices, DeviceError> {
         let ids = self.ids(workers)?;
         let each = (ids.len() / workers).max(1);
         let places: Result<Vec<Place>, DeviceError> =
             ids.chunks_exact(each).take(workers).map(place).collect();
-        Ok(Devices::new(places?.into_iter().cycle().take(workers).collect())?)
+        Devices::new(places?.into_iter().cycle().take(workers).collect())
     }
 
     /// Makes slots of the GPUs, one producer for each and at most one for each worker: the way of
@@ -285,14 +284,14 @@ impl GpuList {
     /// # Errors
     ///
     /// Those of [`share`](Self::share).
-    pub fn slots(&self, workers: usize) -> Result<Devices, Error> {
+    pub fn slots(&self, workers: usize) -> Result<Devices, DeviceError> {
         let ids = self.ids(workers)?;
         let places: Result<Vec<Place>, DeviceError> = even_parts(&ids, workers)
             .map(|part| part.iter().copied().filter(|id| *id != VOID).collect::<Vec<_>>())
             .filter(|ids| !ids.is_empty())
             .map(|ids| place(&ids))
             .collect();
-        Ok(Devices::new(places?)?)
+        Devices::new(places?)
     }
 
     /// [`visible`](Self::visible), on any machine.
@@ -378,12 +377,12 @@ impl fmt::Debug for GpuList {
 ///
 /// # Errors
 ///
-/// [`Error::Devices`], whose text quotes what cannot be read and says what can.
+/// [`DeviceError`], whose text quotes what cannot be read and says what can.
 impl FromStr for GpuList {
-    type Err = Error;
+    type Err = DeviceError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Ok(parse(text)?)
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        parse(text)
     }
 }
 

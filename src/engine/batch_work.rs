@@ -10,8 +10,8 @@ use super::post::{Call, Post};
 use super::producer::{Goes, Producer, site};
 use super::run::Run;
 use crate::batch::{Batching, Limits, Load};
+use crate::error::is_out_of_memory;
 use crate::error::{Error, Hook, OutputCount, Result};
-use crate::out_of_memory::is_out_of_memory;
 use crate::runner::{ProducerContext, Runner};
 use crate::sync::now;
 

@@ -10,7 +10,7 @@ use super::placement::Stay;
 use super::timesheet::CollectorTime;
 use super::weights::Weights;
 use super::window::Window;
-use crate::order::Order;
+use crate::base::Order;
 use crate::sync::now;
 
 /// Takes results out of an exchange and gives the credits back.

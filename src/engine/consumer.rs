@@ -12,10 +12,10 @@ use super::crew::spawn;
 use super::fault::{Fate, Fault};
 use super::run::{Pause, Run, RunOutcome, text_of};
 use super::window::Window;
+use crate::base::Order;
 use crate::cfg::CfgNode;
 use crate::error::{Error, Hook, Site};
 use crate::journal::Outcome;
-use crate::order::Order;
 use crate::policy::Verdict;
 use crate::runner::{ConsumerContext, Runner};
 

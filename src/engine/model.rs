@@ -18,10 +18,10 @@ use super::collector::Collector;
 use super::exchange::{Exchange, Feeder, Gatherer, News, Taker};
 use super::fault::Fault;
 use super::window::Window;
+use crate::base::Order;
 use crate::batch::{Batch, Batching, Size};
 use crate::error::Error;
 use crate::measures::Measured;
-use crate::order::Order;
 use crate::policy::{Retry, Trial};
 use crate::sync::now;
 

@@ -1,7 +1,8 @@
 //! The collector's end of all outboxes: results in the runner's order.
 
 use super::outbox::{Outcome, Results};
-use crate::order::{Order, Reorder};
+use crate::base::Order;
+use crate::reorder::Reorder;
 
 /// Where the results of all producers come out.
 ///

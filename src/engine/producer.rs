@@ -508,13 +508,13 @@ impl<R: Runner> Drop for AbortOnUnwind<'_, R> {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
+    use crate::base::Order;
     use crate::cfg::CfgNode;
     use crate::closures::map;
     use crate::device::Devices;
     use crate::engine::chronicle::{Chronicle, Detail};
     use crate::engine::run::Shape;
     use crate::engine::terms::Terms;
-    use crate::order::Order;
 
     fn station(devices: &Devices) -> Station {
         let place = devices.place(0).expect("there is one").clone();

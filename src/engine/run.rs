@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use crate::base::Measure;
+use crate::base::Order;
 use crate::batch::Batching;
 use crate::cancel::{Interrupt, Pulling};
 use crate::engine::call::{catch, drop_quietly};
@@ -22,8 +24,6 @@ use crate::engine::yielding::Yielding;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::journal::{Key, Plan};
-use crate::measures::Measure;
-use crate::order::Order;
 use crate::policy::{Policy, Roster, Stragglers};
 use crate::runner::{RunControl, Runner, Wanted};
 use crate::sync::atomic::{AtomicBool, Ordering};

@@ -8,21 +8,22 @@ use std::marker::PhantomData;
 use std::sync::Mutex;
 
 use super::{OrderKind, Pool, RuntimeOrder};
+use crate::base::Measure;
+use crate::base::Order;
 use crate::batch::{Batch, Batching};
 use crate::cancel::CancelToken;
 use crate::cfg::CfgNode;
 #[cfg(feature = "rayon")]
 use crate::cpu_threads::CpuThreads;
-use crate::device::{Devices, GpuLock, IntoDevices};
+use crate::device::{DeviceError, Devices, GpuLock, IntoDevices};
 use crate::engine::chronicle::Observers;
 use crate::engine::session::{Engine, Settings};
 use crate::engine::telling::Told;
 use crate::engine::terms::{CopyFn, HashFn, NameFn, Terms};
-use crate::error::Error;
+use crate::error::{BuildError, Error};
 use crate::journal::Journal;
 use crate::limits::Limits as TimeLimits;
-use crate::measures::{Amount, Measure, Measures};
-use crate::order::Order;
+use crate::measures::{Amount, Measures};
 use crate::policy::Policy;
 use crate::runner::Runner;
 
@@ -50,7 +51,7 @@ use crate::runner::Runner;
 pub struct Builder<R: Runner, O> {
     runner: R,
     /// A bad value's error waits here for `build`.
-    devices: Option<Result<Devices, Error>>,
+    devices: Option<Result<Devices, DeviceError>>,
     cfg: CfgNode,
     order: Order,
     window: Option<usize>,
@@ -336,16 +337,16 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
         let most = self.batch.map_or(1, |batch| batch.most());
         if most == 0 {
-            return Err(Error::Batch {});
+            return Err(BuildError::Batch {}.into());
         }
         let batching = batching(self.batch, &self.measures)?;
         self.check_survival(devices.len())?;
         if let Some(window) = self.window.filter(|&window| window < most) {
-            return Err(Error::Window { window, least: most });
+            return Err(BuildError::Window { window, least: most }.into());
         }
         #[cfg(feature = "rayon")]
         if self.cpu_threads == CpuThreads::Exactly(0) {
-            return Err(Error::CpuThreads {});
+            return Err(BuildError::CpuThreads {}.into());
         }
         let places = devices.places_with_gpus();
         let settings = Settings {
@@ -388,9 +389,9 @@ impl<R: Runner + 'static> Builder<R, RuntimeOrder> {
 fn batching<I>(batch: Option<Batch>, measures: &Measures<I>) -> Result<Option<Batching>, Error> {
     for measure in [Measure::Cost, Measure::Padded, Measure::Weight] {
         match measures.most(measure) {
-            Some(0) => return Err(Error::Limit { measure }),
+            Some(0) => return Err(BuildError::Limit { measure }.into()),
             Some(_) if batch.is_none() && measure != Measure::Weight => {
-                return Err(Error::NoBatch { measure });
+                return Err(BuildError::NoBatch { measure }.into());
             }
             _ => {}
         }

@@ -8,9 +8,9 @@ use indicatif::{InMemoryTerm, TermLike};
 
 use super::*;
 use crate::account::Account;
+use crate::base::Order;
 use crate::event::Totals;
 use crate::failure::Failure;
-use crate::order::Order;
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

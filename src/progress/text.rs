@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::plain::{Plain, is_acted_upon};
+use crate::base::plain::{Plain, is_acted_upon};
 
 /// A text of others, on one line, without what a terminal would obey.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {

@@ -14,9 +14,9 @@ use super::slowest::Slowest;
 use super::span::{Incidents, Spans, span};
 use super::{Ending, IncidentKind, ProducerReport, RunReport, Span, Stall, Throughput, Timeline};
 use crate::account::Account;
+use crate::base::Order;
 use crate::event::{Event, Observer, Totals};
 use crate::failure::Failure;
-use crate::order::Order;
 
 /// Sees the events of a run, and has its report at any moment. The next run's `RunStarted` forgets it.
 ///

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Recorder, RunReport};
+use crate::base::Order;
 use crate::event::{Event, Observer, ProducerTotals, Totals};
 use crate::failure::Failure;
-use crate::order::Order;
 
 /// A run that is told to a recorder. Times are in microseconds.
 pub(super) struct Told {

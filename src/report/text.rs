@@ -3,8 +3,8 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-pub(super) use crate::plain::Plain;
-use crate::plain::write_seen;
+pub(super) use crate::base::plain::Plain;
+use crate::base::plain::write_seen;
 
 /// A text of the user's, for a page: neither markup nor, unseen, anything else.
 pub(super) struct Html<'a>(pub(super) &'a str);

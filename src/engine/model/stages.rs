@@ -6,6 +6,7 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::{check, feed};
+use crate::base::Order;
 use crate::cancel::Interrupt;
 use crate::engine::chronicle::{Chronicle, Detail};
 use crate::engine::collector::Collector;
@@ -14,7 +15,6 @@ use crate::engine::relay::Relay;
 use crate::engine::run::{Run, Shape};
 use crate::engine::window::Window;
 use crate::error::{Error, Result};
-use crate::order::Order;
 use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
 use crate::sync::now;
 

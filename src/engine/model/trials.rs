@@ -8,6 +8,7 @@ use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::feed;
+use crate::base::Order;
 use crate::batch::{Batch, Batching};
 use crate::cancel::Interrupt;
 use crate::cfg::CfgNode;
@@ -23,7 +24,6 @@ use crate::engine::timekeeper::Watch;
 use crate::engine::window::Window;
 use crate::error::{Hook, Result};
 use crate::limits::Limits;
-use crate::order::Order;
 use crate::policy::{Backoff, OnError, Policy, Stragglers};
 use crate::runner::{ConsumerContext, ProducerContext, Runner, Station, Wanted};
 use crate::sync::{Condvar, Mutex, atomic, lock, now, wait};

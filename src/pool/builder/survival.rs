@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Builder;
-use crate::error::Error;
+use crate::base::MaxFailures;
+use crate::error::{BuildError, Error};
 use crate::journal::Journal;
-use crate::policy::{Backoff, MaxFailures, OnError, Stragglers, Verdict};
+use crate::policy::{Backoff, OnError, Stragglers, Verdict};
 use crate::pool::OrderKind;
 use crate::runner::Runner;
 
@@ -357,21 +358,21 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Whether these values make sense together, for so many producers.
     pub(super) fn check_survival(&self, producers: usize) -> Result<(), Error> {
         if let Some(share) = self.policy.max_failures.and_then(|most| most.bad_share()) {
-            return Err(Error::Share { share });
+            return Err(BuildError::Share { share }.into());
         }
         if self.policy.max_failures.is_some() && !self.policy.may_skip() {
-            return Err(Error::NoneSkipped {});
+            return Err(BuildError::NoneSkipped {}.into());
         }
         if self.policy.quarantine_after == Some(0) {
-            return Err(Error::FenceAfter {});
+            return Err(BuildError::QuarantineAfter {}.into());
         }
         if let Some(least) =
             self.policy.min_producers.filter(|least| !(1..=producers).contains(least))
         {
-            return Err(Error::MinProducers { least, producers });
+            return Err(BuildError::MinProducers { least, producers }.into());
         }
         match self.limits.zero() {
-            Some(limit) => Err(Error::ZeroTimeout { limit }),
+            Some(limit) => Err(BuildError::ZeroTimeout { limit }.into()),
             None => Ok(()),
         }
     }

@@ -3,7 +3,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use crate::error::{BoxError, debug_is_told};
+use crate::base::debug_with_causes;
+use crate::error::BoxError;
 
 /// Marks an error as running out of a device's memory.
 ///
@@ -39,7 +40,7 @@ impl fmt::Display for OutOfMemory {
     }
 }
 
-debug_is_told!(OutOfMemory);
+debug_with_causes!(OutOfMemory);
 
 impl StdError for OutOfMemory {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {

@@ -1,18 +1,18 @@
-//! How errors are shown to whoever lets them out of `main`.
+//! Errors written with the chain of their causes, as a `main` that returns one prints them.
 
 use std::error::Error;
 use std::fmt;
 
-use crate::plain::PlainLines;
+use super::plain::PlainLines;
 
 /// Writes an error and its causes.
-pub(crate) fn write_told(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
+pub(crate) fn write_with_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
     write!(f, "{}", PlainLines(&error.to_string()))?;
     write_causes(f, error)
 }
 
 /// Writes the causes of an error behind its own text.
-pub(super) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
+pub(crate) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
     let mut said = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -29,14 +29,14 @@ pub(super) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt
 
 /// Has `Debug` of an error show its text and those of its causes, which is what a `main` that returns it
 /// prints.
-macro_rules! debug_is_told {
+macro_rules! debug_with_causes {
     ($error:ty) => {
         impl std::fmt::Debug for $error {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                $crate::error::write_told(f, self)
+                $crate::base::causes::write_with_causes(f, self)
             }
         }
     };
 }
 
-pub(crate) use debug_is_told;
+pub(crate) use debug_with_causes;
