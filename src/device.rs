@@ -3,6 +3,8 @@
 mod accelerator;
 #[cfg(feature = "candle")]
 mod candle;
+#[cfg(feature = "rayon")]
+mod cpu_threads;
 mod detect;
 mod error;
 mod from_cfg;
@@ -33,6 +35,9 @@ use text::Parsed;
 
 #[cfg(feature = "candle")]
 pub(crate) use candle::CandleDevices;
+#[cfg(feature = "rayon")]
+#[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
+pub use cpu_threads::CpuThreads;
 pub use error::{DeviceError, GpuHolder};
 pub use gpu_list::GpuList;
 pub use gpu_lock::GpuLock;

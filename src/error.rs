@@ -16,8 +16,11 @@ pub use self::site::Site;
 use crate::base::causes::write_causes;
 use crate::base::debug_with_causes;
 pub use crate::base::{BoxError, Hook, MaxFailures, Measure, PanicMessage, Result, TimeLimit};
-use crate::device::{Device, DeviceError};
-use crate::journal::JournalError;
+pub use crate::cfg::{CfgError, PathProblem};
+use crate::concurrency::spawn::SpawnError;
+use crate::device::Device;
+pub use crate::device::DeviceError;
+pub use crate::journal::JournalError;
 
 /// What building or running a runner can fail with.
 ///
@@ -471,6 +474,12 @@ impl std::error::Error for Error {
             | Error::TooLarge { .. }
             | Error::Build(_) => None,
         }
+    }
+}
+
+impl From<SpawnError> for Error {
+    fn from(SpawnError { name, source }: SpawnError) -> Self {
+        Error::Thread { name, source }
     }
 }
 

@@ -168,10 +168,10 @@ pub trait Runner: Send + Sync {
     ///   item stands alone, and the error names that one; in input order those before it are consumed.
     ///   Each halving takes two calls more, so one guilty item of 16 takes at most eight. A hook that
     ///   changed inputs in place must not leave them all there when it fails. If inputs were taken out, the items fail together, with an error
-    ///   that names them all. A wrong number of outputs has [`OutputCount`](crate::OutputCount) as its
+    ///   that names them all. A wrong number of outputs has [`OutputCount`](crate::error::OutputCount) as its
     ///   cause.
     /// - `Err` or panic for want of the device's memory (what CUDA and its libraries say then, or marked
-    ///   with [`OutOfMemory`](crate::OutOfMemory)), with all inputs still in `inputs`: nobody is blamed. The
+    ///   with [`OutOfMemory`](crate::error::OutOfMemory)), with all inputs still in `inputs`: nobody is blamed. The
     ///   batch is tried again in parts of half the size, and of half of that, down to single items; only one
     ///   that does not fit by itself fails. Later batches of this producer are no larger than what worked,
     ///   and grow back slowly: see [`learned_batch_limits`](crate::Pool::learned_batch_limits).

@@ -12,7 +12,7 @@ use super::job::Job;
 use super::sequence::Turns;
 use super::shared::Shared;
 use crate::base::plain::Plain;
-use crate::cancel::CancelToken;
+use crate::concurrency::cancel::CancelToken;
 
 /// What the hooks and the signals of one lane need.
 #[derive(Clone)]

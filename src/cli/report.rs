@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::error::{CliError, Context};
 use super::exit;
-use crate::report::RunReport;
+use crate::observe::report::RunReport;
 
 /// Writes what the runs came to. Of several lanes each has a file of its own: `run.html`, `run-2.html`.
 pub(super) fn write_all(paths: &[impl AsRef<Path>], reports: &[RunReport]) -> Result<(), CliError> {

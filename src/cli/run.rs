@@ -28,16 +28,17 @@ use super::signals::Attendant;
 use super::slot::{self, Hidden, Slot};
 use super::terminal::{OnTerminal, ProgressLines, Terminal};
 use super::warm::Warm;
+use crate::api::builder::Builder;
+use crate::api::pool::{AnyOrderRunner, RuntimeOrder};
 use crate::base::Order;
-use crate::cancel::CancelToken;
 use crate::cfg::CfgNode;
+use crate::concurrency::cancel::CancelToken;
 use crate::device::DeviceError;
 use crate::error::Error;
 use crate::journal::{Journal, JournalError};
+use crate::observe::progress::Progress;
+use crate::observe::report::RunReport;
 use crate::policy::{OnError, Verdict};
-use crate::pool::{AnyOrderRunner, Builder, RuntimeOrder};
-use crate::progress::Progress;
-use crate::report::RunReport;
 
 /// How many outputs may wait for that of an earlier job, if nobody says so: a job that takes hundreds of times
 /// as long as the others keeps no worker from its work.

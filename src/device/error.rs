@@ -136,7 +136,7 @@ pub enum DeviceError {
         /// The device.
         device: Device,
     },
-    /// A part of a [`GpuList`](crate::GpuList) that is no GPU.
+    /// A part of a [`GpuList`](crate::gpu::GpuList) that is no GPU.
     #[error(
         "{text:?} is no GPU of a list; write ids as in 0 1, ranges without spaces as in 0-3, \
          or UUIDs as in GPU-8932f937"
@@ -146,7 +146,7 @@ pub enum DeviceError {
         /// What was written.
         text: String,
     },
-    /// A range of a [`GpuList`](crate::GpuList) whose end is before its start.
+    /// A range of a [`GpuList`](crate::gpu::GpuList) whose end is before its start.
     #[error("the range {text:?} runs backwards; write {last}-{first}")]
     #[non_exhaustive]
     BackwardGpus {
@@ -157,7 +157,7 @@ pub enum DeviceError {
         /// The smaller id that it ends with.
         last: usize,
     },
-    /// More entries than a [`GpuList`](crate::GpuList) can have.
+    /// More entries than a [`GpuList`](crate::gpu::GpuList) can have.
     #[error("a list of {least} GPUs or more; at most {most} are allowed")]
     #[non_exhaustive]
     TooManyGpus {
@@ -166,7 +166,7 @@ pub enum DeviceError {
         /// The entries allowed.
         most: usize,
     },
-    /// A [`GpuList`](crate::GpuList) without a GPU was to be given to workers: it is empty, or has
+    /// A [`GpuList`](crate::gpu::GpuList) without a GPU was to be given to workers: it is empty, or has
     /// only void entries.
     #[error(
         "the list of GPUs {list:?} has none; name at least one, as in 0 (99 is a void entry), \
@@ -293,7 +293,7 @@ pub enum DeviceError {
         /// The device.
         device: Device,
     },
-    /// Somebody else has the [lock](crate::GpuLock) of a GPU.
+    /// Somebody else has the [lock](crate::gpu::GpuLock) of a GPU.
     #[error("{device} ({uuid}) is in use: {holder} has its lock {}", .path.display())]
     #[non_exhaustive]
     InUse {
@@ -306,7 +306,7 @@ pub enum DeviceError {
         /// The file that is the lock.
         path: PathBuf,
     },
-    /// The file that is the [lock](crate::GpuLock) of a GPU cannot be used.
+    /// The file that is the [lock](crate::gpu::GpuLock) of a GPU cannot be used.
     #[error("the lock {} cannot be used", .path.display())]
     #[non_exhaustive]
     LockFile {
@@ -322,7 +322,7 @@ pub enum DeviceError {
     )]
     #[non_exhaustive]
     NoLockDirectory {},
-    /// This operating system has no such [locks](crate::GpuLock).
+    /// This operating system has no such [locks](crate::gpu::GpuLock).
     #[error("GPUs can be locked on Linux only")]
     #[non_exhaustive]
     NoLocks {},
@@ -412,7 +412,7 @@ impl DeviceError {
 
 debug_with_causes!(DeviceError);
 
-/// Who has the [lock](crate::GpuLock) of a GPU.
+/// Who has the [lock](crate::gpu::GpuLock) of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GpuHolder {

@@ -35,7 +35,8 @@ impl Devices {
     /// [`GpuList::slots`]:
     ///
     /// ```
-    /// use gangline::{CfgNode, Devices, GpuList};
+    /// use gangline::gpu::GpuList;
+    /// use gangline::{CfgNode, Devices};
     ///
     /// let cfg = CfgNode::from_yaml_str("{use_gpu: false, gpu_list: 0-3}")?;
     /// assert_eq!(Devices::from_cfg(&cfg, 2)?.to_string(), "cpu*2");

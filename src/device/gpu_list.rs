@@ -51,7 +51,7 @@ const VOID: usize = 99;
 /// The id 99 is a void entry: a place in the list without a GPU.
 ///
 /// ```
-/// use gangline::GpuList;
+/// use gangline::gpu::GpuList;
 ///
 /// let gpus: GpuList = "0 1 2 3".parse()?;
 /// assert_eq!(gpus.to_string(), "0-3");
@@ -131,7 +131,7 @@ impl GpuList {
     /// [`visible`](Self::visible). Either of the two may be shortened.
     ///
     /// ```
-    /// use gangline::GpuList;
+    /// use gangline::gpu::GpuList;
     ///
     /// let gpus: GpuList = "0 GPU-8932f937".parse()?;
     /// let variable = "4,5,GPU-8932f937-d72c-4106-c12f-20bd9faed9f6";
@@ -172,7 +172,7 @@ impl GpuList {
     /// Written with `{:#}` the list has no ranges, and is itself a value of the variable.
     ///
     /// ```
-    /// use gangline::GpuList;
+    /// use gangline::gpu::GpuList;
     ///
     /// let gpus: GpuList = "0 1".parse()?;
     /// let gpus = gpus.on_machine_in(Some("4,5,6,7"))?;
@@ -199,7 +199,7 @@ impl GpuList {
     /// stay. For each producer by itself there is [`Devices::renumber`].
     ///
     /// ```
-    /// use gangline::GpuList;
+    /// use gangline::gpu::GpuList;
     ///
     /// let gpus: GpuList = "2 1 2 4".parse()?;
     /// assert_eq!(gpus.renumber(), "0 1 0 2".parse()?);
@@ -235,7 +235,7 @@ impl GpuList {
     /// workers is one GPU for each.
     ///
     /// ```
-    /// use gangline::GpuList;
+    /// use gangline::gpu::GpuList;
     ///
     /// let gpus: GpuList = "0 1".parse()?;
     /// assert_eq!(gpus.share(1)?.to_string(), "cuda:0+cuda:1");
@@ -270,7 +270,7 @@ impl GpuList {
     /// in one slot, holds here too.
     ///
     /// ```
-    /// use gangline::GpuList;
+    /// use gangline::gpu::GpuList;
     ///
     /// let gpus: GpuList = "0 1 2".parse()?;
     /// assert_eq!(gpus.slots(2)?.to_string(), "cuda:0+cuda:1,cuda:2");

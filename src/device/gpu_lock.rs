@@ -22,7 +22,8 @@ type HeldLock = std::convert::Infallible;
 /// however either counts its GPUs. Nobody is kept from using a GPU without asking.
 ///
 /// ```no_run
-/// use gangline::{GpuLock, OrderedRunner, map};
+/// use gangline::gpu::GpuLock;
+/// use gangline::{OrderedRunner, map};
 ///
 /// # fn main() -> gangline::Result<()> {
 /// let work = map(|_| Ok(()), |_, _, x: u64| Ok(x));
@@ -47,7 +48,7 @@ type HeldLock = std::convert::Infallible;
 ///
 /// Those of CUDA, be they real or [labels](Devices::names_only), of which each must have a UUID: an
 /// entry of `CUDA_VISIBLE_DEVICES`, as `nvidia-smi -L` shows it, or what the driver says with the
-/// feature `nvml`, under the conditions of [`GpuList::visible`](crate::GpuList::visible). A MIG device
+/// feature `nvml`, under the conditions of [`GpuList::visible`](crate::gpu::GpuList::visible). A MIG device
 /// is locked by its own UUID, which only that variable gives. A GPU without a known UUID is an error of
 /// the building, and so is Metal. The CPU needs no lock.
 ///

@@ -17,7 +17,8 @@ use super::{Device, DeviceError, Devices, MAX_PLACES, Place};
 /// Of the number types only `usize` is a count, so that a plain `3` needs no type.
 ///
 /// ```
-/// use gangline::{Device, Devices, Error, IntoDevices};
+/// use gangline::device::IntoDevices;
+/// use gangline::{Device, Devices, Error};
 ///
 /// fn places(devices: impl IntoDevices) -> Result<usize, DeviceError> {
 ///     Ok(devices.into_devices()?.len())
@@ -35,7 +36,8 @@ use super::{Device, DeviceError, Devices, MAX_PLACES, Place};
 /// A list of numbers does not say whether it means counts or indices, so it is not taken:
 ///
 /// ```compile_fail
-/// # use gangline::{Devices, IntoDevices};
+/// # use gangline::device::IntoDevices;
+/// # use gangline::Devices;
 /// let devices = [0, 1].into_devices();
 /// ```
 #[diagnostic::on_unimplemented(

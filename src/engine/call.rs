@@ -4,7 +4,6 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::base::panic::message;
-pub(crate) use crate::base::panic::{catch, catch_theirs, drop_quietly};
 use crate::error::{BoxError, Error, Hook, Result, Site};
 
 /// Calls a hook. The error is boxed: this is done for every item, and what comes back is moved.

@@ -16,7 +16,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::concurrency::atomic::{AtomicU64, Ordering};
 
 pub(crate) use self::system::spread;
 

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::{Mutex, lock};
+use crate::concurrency::atomic::{AtomicU64, Ordering};
+use crate::concurrency::{Mutex, lock};
 
 /// Who was away for longer may have waited for a time slice of others, which are 700 us and more on Linux. To ask what
 /// the process has used costs a few microseconds.

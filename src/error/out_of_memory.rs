@@ -3,8 +3,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
+use super::BoxError;
 use crate::base::debug_with_causes;
-use crate::error::BoxError;
 
 /// Marks an error as running out of a device's memory.
 ///
@@ -14,7 +14,8 @@ use crate::error::BoxError;
 /// an error whose text says that a GPU, or Metal, is out of memory; everything else a runner can mark:
 ///
 /// ```
-/// use gangline::{OutOfMemory, Result};
+/// use gangline::error::OutOfMemory;
+/// use gangline::Result;
 ///
 /// fn infer(images: &[Vec<f32>]) -> Result<()> {
 ///     let outcome: Result<(), std::io::Error> = Err(std::io::Error::other("arena exhausted"));

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::cfg::CfgNode;
+use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::device::{Device, HeldGpus, Place};
 use crate::engine::post::Leave;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What a producer's hook is told about its call: the device, the configuration, the items.
 #[derive(Debug, Clone, Copy)]

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use gangline::error::BuildError;
+use gangline::error::OutputCount;
+use gangline::input::Batches;
 use gangline::{
-    AnyOrderRunner, Batch, Batches, ConsumerContext, Error, Order, OrderedRunner, OutputCount,
-    ProducerContext, Result, Runner, map,
+    AnyOrderRunner, Batch, ConsumerContext, Error, Order, OrderedRunner, ProducerContext, Result,
+    Runner, map,
 };
 
 use crate::echo::Echo;

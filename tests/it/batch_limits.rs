@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use crossbeam_channel::bounded;
 use gangline::error::BuildError;
-use gangline::{AnyOrderRunner, Batch, Builder, Error, Hook, Measure, Order, Runner, RuntimeOrder};
+use gangline::error::Measure;
+use gangline::order::RuntimeOrder;
+use gangline::{AnyOrderRunner, Batch, Builder, Error, Hook, Order, Runner};
 use proptest::prelude::*;
 
 use crate::echo::Echo;

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use gangline::error::BuildError;
+use gangline::error::OutputCount;
 use gangline::{
     AnyOrderRunner, Batch, CancelToken, ConsumerContext, Error, Hook, Order, OrderedRunner,
-    OutputCount, ProducerContext, Result, Runner, map,
+    ProducerContext, Result, Runner, map,
 };
 use proptest::prelude::*;
 

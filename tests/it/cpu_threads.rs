@@ -7,10 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
+use gangline::device::CpuThreads;
 use gangline::error::BuildError;
 use gangline::{
-    AnyOrderRunner, CpuThreads, Device, Devices, Error, Hook, Order, OrderedRunner,
-    ProducerContext, Result, Runner, map,
+    AnyOrderRunner, Device, Devices, Error, Hook, Order, OrderedRunner, ProducerContext, Result,
+    Runner, map,
 };
 use rayon::prelude::*;
 

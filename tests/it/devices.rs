@@ -2,7 +2,9 @@
 
 use std::error::Error as _;
 
-use gangline::{Device, DeviceError, Devices, IntoDevices};
+use gangline::device::IntoDevices;
+use gangline::error::DeviceError;
+use gangline::{Device, Devices};
 use proptest::prelude::*;
 
 /// The places in words of their own: devices joined by `+`, places apart by spaces.

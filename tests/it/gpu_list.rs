@@ -4,10 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use gangline::{
-    AnyOrderRunner, CfgNode, Device, DeviceError, Devices, Error, GpuList, Order, OrderedRunner,
-    map,
-};
+use gangline::error::DeviceError;
+use gangline::gpu::GpuList;
+use gangline::{AnyOrderRunner, CfgNode, Device, Devices, Error, Order, OrderedRunner, map};
 use proptest::prelude::*;
 
 use crate::support::no_hang;
