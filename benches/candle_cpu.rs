@@ -13,7 +13,8 @@ use candle_nn::var_builder::SimpleBackend;
 use candle_nn::{
     Conv2d, Conv2dConfig, Init, Linear, Module, VarBuilder, conv2d, linear, ops::softmax_last_dim,
 };
-use gangline::{CpuThreads, OrderedRunner, Result, map};
+use gangline::device::CpuThreads;
+use gangline::{OrderedRunner, Result, map};
 
 use digits::{SIDE, data_file, read_digits, read_file};
 use rng::Rng;

@@ -7,9 +7,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gangline::order::OrderKind;
 use gangline::{
-    Batch, ConsumerContext, Devices, OrderKind, OrderedRunner, Pool, ProducerContext, Result,
-    Runner, map,
+    Batch, ConsumerContext, Devices, OrderedRunner, Pool, ProducerContext, Result, Runner, map,
 };
 
 const ITEMS: usize = 400;

@@ -45,7 +45,7 @@ use self::tree::{MAX_DEPTH, Table};
 ///
 /// let error = cfg.get::<u32>("model.name").unwrap_err();
 /// assert_eq!(error.to_string(), "model.name: invalid type: string \"resnet\", expected u32");
-/// # Ok::<(), gangline::CfgError>(())
+/// # Ok::<(), gangline::error::CfgError>(())
 /// ```
 ///
 /// # Paths
@@ -94,7 +94,7 @@ impl CfgNode {
     /// # use gangline::CfgNode;
     /// let cfg = CfgNode::new().with("exponent", 3)?;
     /// assert_eq!(cfg.get::<u32>("exponent")?, 3);
-    /// # Ok::<(), gangline::CfgError>(())
+    /// # Ok::<(), gangline::error::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl CfgNode {
     /// cfg.set("model.layers", vec![64, 128])?;
     /// cfg.set("model.layers.0", 32)?;
     /// assert_eq!(cfg.get::<Vec<u32>>("model.layers")?, [32, 128]);
-    /// # Ok::<(), gangline::CfgError>(())
+    /// # Ok::<(), gangline::error::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl CfgNode {
     /// assert_eq!(cfg.get::<Option<f64>>("model.momentum")?, None);
     /// let model: CfgNode = cfg.get("model")?;
     /// assert_eq!(model.get::<u8>("steps.1")?, 2);
-    /// # Ok::<(), gangline::CfgError>(())
+    /// # Ok::<(), gangline::error::CfgError>(())
     /// ```
     ///
     /// A sub-node is a copy: it is not frozen even if this configuration is, and changes to it are not seen
@@ -169,7 +169,7 @@ impl CfgNode {
     /// let cfg = CfgNode::new().with("lr", "fast")?;
     /// assert_eq!(cfg.get_or("steps", 10)?, 10);
     /// assert!(cfg.get_or("lr", 0.1).is_err());
-    /// # Ok::<(), gangline::CfgError>(())
+    /// # Ok::<(), gangline::error::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -195,7 +195,7 @@ impl CfgNode {
     ///
     /// let training: Training = CfgNode::from_yaml_str("lr: 0.1")?.extract()?;
     /// assert_eq!(training.lr, 0.1);
-    /// # Ok::<(), gangline::CfgError>(())
+    /// # Ok::<(), gangline::error::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -219,7 +219,7 @@ impl CfgNode {
     /// assert!(cfg.remove("model.lr")?);
     /// assert!(!cfg.remove("model.lr")?);
     /// assert!(cfg.contains("model"));
-    /// # Ok::<(), gangline::CfgError>(())
+    /// # Ok::<(), gangline::error::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -249,7 +249,7 @@ impl CfgNode {
     /// let mut cfg = CfgNode::from_yaml_str("model: {lr: 0.1, steps: [1, 2, 3]}")?;
     /// cfg.merge(&CfgNode::from_yaml_str("model: {steps: [9]}")?)?;
     /// assert_eq!(cfg, CfgNode::from_yaml_str("model: {lr: 0.1, steps: [9]}")?);
-    /// # Ok::<(), gangline::CfgError>(())
+    /// # Ok::<(), gangline::error::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -270,7 +270,7 @@ impl CfgNode {
     /// cfg.freeze();
     /// assert!(cfg.set("lr", 0.2).is_err());
     /// assert!(cfg.thawed().set("lr", 0.2).is_ok());
-    /// # Ok::<(), gangline::CfgError>(())
+    /// # Ok::<(), gangline::error::CfgError>(())
     /// ```
     pub fn freeze(&mut self) {
         self.state = State::Frozen;
@@ -422,7 +422,7 @@ impl CfgNode {
     /// let variables = [("APP__MODEL__NUM_CLASSES", "7"), ("APP__MODEL__NAMES", "[cat, dog]")];
     /// let cfg = cfg.with_env_pairs("APP", variables)?;
     /// assert_eq!(cfg, CfgNode::from_yaml_str("MODEL: {num_classes: 7, names: [cat, dog]}")?);
-    /// # Ok::<(), gangline::CfgError>(())
+    /// # Ok::<(), gangline::error::CfgError>(())
     /// ```
     ///
     /// # Errors
@@ -453,7 +453,7 @@ impl CfgNode {
     /// cfg.apply("model.name=\"007\"")?;
     /// assert_eq!(cfg.get::<Vec<u32>>("model.layers")?, [64, 128]);
     /// assert_eq!(cfg.get::<String>("model.name")?, "007");
-    /// # Ok::<(), gangline::CfgError>(())
+    /// # Ok::<(), gangline::error::CfgError>(())
     /// ```
     ///
     /// # Errors

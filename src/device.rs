@@ -3,6 +3,8 @@
 mod accelerator;
 #[cfg(feature = "candle")]
 mod candle;
+#[cfg(feature = "rayon")]
+mod cpu_threads;
 mod detect;
 mod error;
 mod from_cfg;
@@ -27,13 +29,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::error::Error;
 use accelerator::Accelerator;
 use detect::Found;
 use text::Parsed;
 
 #[cfg(feature = "candle")]
 pub(crate) use candle::CandleDevices;
+#[cfg(feature = "rayon")]
+#[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
+pub use cpu_threads::CpuThreads;
 pub use error::{DeviceError, GpuHolder};
 pub use gpu_list::GpuList;
 pub use gpu_lock::GpuLock;
@@ -98,13 +102,13 @@ impl fmt::Display for Device {
 ///
 /// # Errors
 ///
-/// [`Error::Devices`] if the text is no device, or stands for several (`cuda:0-3`, `cpu*2`): those
+/// [`DeviceError`] if the text is no device, or stands for several (`cuda:0-3`, `cpu*2`): those
 /// are [`Devices`].
 impl FromStr for Device {
-    type Err = Error;
+    type Err = DeviceError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Ok(text::parse_device(text)?)
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        text::parse_device(text)
     }
 }
 
@@ -222,12 +226,14 @@ impl Devices {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if there is no place or there are more than 65,536, or if a place has no device,
+    /// [`DeviceError`] if there is no place or there are more than 65,536, or if a place has no device,
     /// more than 256, or the same one twice. At most 65,537 places are taken from the iterator.
-    pub fn from_places(places: impl IntoIterator<Item = Vec<Device>>) -> Result<Devices, Error> {
+    pub fn from_places(
+        places: impl IntoIterator<Item = Vec<Device>>,
+    ) -> Result<Devices, DeviceError> {
         let places: Result<Vec<Place>, DeviceError> =
             places.into_iter().take(MAX_PLACES + 1).map(Place::new).collect();
-        Ok(Self::new(places?)?)
+        Self::new(places?)
     }
 
     /// The GPUs that this build can use on this machine, one producer each; where there are none,
@@ -328,7 +334,7 @@ impl Devices {
     }
 
     /// Checks every device against this build and this machine; labels always pass.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), DeviceError> {
         match self.meaning {
             Meaning::Real => Ok(self.check_against(&detect::found)?),
             Meaning::Labels => Ok(()),
@@ -413,11 +419,11 @@ impl fmt::Display for Devices {
 ///
 /// # Errors
 ///
-/// [`Error::Devices`]; its text quotes what cannot be read and says what can.
+/// [`DeviceError`]; its text quotes what cannot be read and says what can.
 impl FromStr for Devices {
-    type Err = Error;
+    type Err = DeviceError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
         let Parsed { places, fallbacks } = text::parse_places(text, &detect::found)?;
         Ok(Devices { fallbacks, ..Self::new(places)? })
     }
@@ -498,8 +504,8 @@ mod tests {
         check("cuda:3", &broken, Some("cuda:3 cannot be used: the driver of cuda does not start"));
         let error =
             Devices::cpus(1).and("cuda:3".parse::<Devices>().unwrap().check_against(&broken));
-        let error = Error::from(error.unwrap_err());
-        assert!(format!("{error:#}").ends_with(": the driver is too old"), "{error:#}");
+        let error = error.unwrap_err();
+        assert!(format!("{error:?}").ends_with(": the driver is too old"), "{error:?}");
     }
 
     #[test]

@@ -1,28 +1,26 @@
 //! The errors of building and running a runner.
 
+mod build;
+mod out_of_memory;
 mod site;
-mod told;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::build::BuildError;
+pub use self::out_of_memory::OutOfMemory;
+pub(crate) use self::out_of_memory::is_out_of_memory;
 use self::site::Key;
-pub use self::site::{Hook, Site};
-use self::told::write_causes;
-pub(crate) use self::told::{debug_is_told, write_told};
-use crate::device::{Device, DeviceError};
-use crate::journal::JournalError;
-use crate::limits::TimeLimit;
-use crate::measures::Measure;
-use crate::policy::MaxFailures;
-
-/// Any error, as hooks return it. `?` converts the errors of candle, `std::io`, anyhow and
-/// [`CfgNode`](crate::CfgNode) into it.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// The result of a hook.
-pub type Result<T, E = BoxError> = std::result::Result<T, E>;
+pub use self::site::Site;
+use crate::base::causes::write_causes;
+use crate::base::debug_with_causes;
+pub use crate::base::{BoxError, Hook, MaxFailures, Measure, PanicMessage, Result, TimeLimit};
+pub use crate::cfg::{CfgError, PathProblem};
+use crate::concurrency::spawn::SpawnError;
+use crate::device::Device;
+pub use crate::device::DeviceError;
+pub use crate::journal::JournalError;
 
 /// An error of building or running a runner.
 ///
@@ -139,32 +137,9 @@ pub enum Error {
         /// The time limit that was exceeded.
         limit: Duration,
     },
-    /// `quarantine_after` was given 0 failures.
-    #[non_exhaustive]
-    FenceAfter {},
-    /// `min_producers` was given 0, or more than the number of producers.
-    #[non_exhaustive]
-    MinProducers {
-        /// The minimum that was given.
-        least: usize,
-        /// The number of producers.
-        producers: usize,
-    },
-    /// A time limit of zero was given.
-    #[non_exhaustive]
-    ZeroTimeout {
-        /// The limit that is zero.
-        limit: TimeLimit,
-    },
-    /// A share that is not between 0 and 1 was given.
-    #[non_exhaustive]
-    Share {
-        /// What was given.
-        share: f64,
-    },
-    /// [`max_failures`](crate::Builder::max_failures) was given, but the first failure ends the run.
-    #[non_exhaustive]
-    NoneSkipped {},
+    /// A setting of a [`Builder`](crate::Builder) is not allowed. Only
+    /// [`build`](crate::Builder::build) returns it.
+    Build(BuildError),
     /// A [`CancelToken`](crate::CancelToken) ended what was in progress.
     #[non_exhaustive]
     Cancelled {},
@@ -184,30 +159,6 @@ pub enum Error {
     Devices {
         /// What is wrong with the devices, and what is allowed.
         source: DeviceError,
-    },
-    /// A batch of 0 items was given.
-    #[non_exhaustive]
-    Batch {},
-    /// The window is smaller than what one producer takes at once: one item, or the largest
-    /// [batch](crate::Batch).
-    #[non_exhaustive]
-    Window {
-        /// The window that was given, in items.
-        window: usize,
-        /// The smallest window that works, in items.
-        least: usize,
-    },
-    /// A limit of 0 was given on a measure of items.
-    #[non_exhaustive]
-    Limit {
-        /// What is measured.
-        measure: Measure,
-    },
-    /// A limit on the size of batches was given without a rule for batches.
-    #[non_exhaustive]
-    NoBatch {
-        /// What is limited.
-        measure: Measure,
     },
     /// One item alone exceeds the limit of a batch. No hook has seen it.
     #[non_exhaustive]
@@ -259,9 +210,6 @@ pub enum Error {
         /// Where the text is wrong, and why.
         source: BoxError,
     },
-    /// CPU producers were given 0 threads.
-    #[non_exhaustive]
-    CpuThreads {},
     /// The operating system refused a thread.
     #[non_exhaustive]
     Thread {
@@ -464,7 +412,7 @@ impl fmt::Display for Error {
                 write!(f, "too many failures: {failed} of {items} items; at most {most} may fail")
             }
             Error::ClassifyPanicked { message, .. } => {
-                write!(f, "classifying an error panicked with {:?}", message.0)
+                write!(f, "classifying an error panicked with {:?}", message.to_string())
             }
             Error::TooFewProducers { here, least, .. } => {
                 write!(f, "too few producers are left: {here}; min_producers is {least}")
@@ -477,42 +425,12 @@ impl fmt::Display for Error {
                 )
             }
             Error::RunTimedOut { limit } => write!(f, "the run took longer than {}", Exact(*limit)),
-            Error::FenceAfter {} => f.write_str("quarantine_after must be at least 1, got 0"),
-            Error::MinProducers { least, producers } => write!(
-                f,
-                "min_producers must be between 1 and {producers}, the number of producers; got {least}"
-            ),
-            Error::ZeroTimeout { limit } => {
-                write!(f, "{limit} must be longer than zero; leave it unset for no limit")
-            }
-            Error::Share { share } => {
-                write!(f, "a share must be between 0 and 1, got {share}")
-            }
-            Error::NoneSkipped {} => f.write_str(
-                "`max_failures` has no effect while the first failure ends the run; call \
-                 `on_error(OnError::Skip)` or `classify` too",
-            ),
             Error::Cancelled { .. } => f.write_str("cancelled"),
             Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
-            Error::OwnThread { .. } => {
-                f.write_str("a runner cannot be run by one of its own hooks")
-            }
+            Error::OwnThread { .. } => f.write_str("a runner cannot be run by a hook of its own"),
+            Error::Build(source) => write!(f, "{source}"),
             Error::Devices { source } => write!(f, "{source}"),
-            Error::Window { window, least: least @ 1 } => {
-                write!(f, "the window must be at least {least} item, got {window}")
-            }
-            Error::Window { window, least } => write!(
-                f,
-                "the window must be at least {least} items, the largest batch, got {window}"
-            ),
-            Error::Batch {} => f.write_str("a batch must have at least 1 item, got 0"),
-            Error::Limit { measure } => {
-                write!(f, "the limit on the {measure} of items must be at least 1, got 0")
-            }
-            Error::NoBatch { measure } => {
-                write!(f, "a limit on the {measure} needs a rule for batches; call `batch` too")
-            }
             Error::TooLarge { item, measure, amount, most, key } => {
                 let key = Key(key.as_deref());
                 write!(
@@ -528,17 +446,14 @@ impl fmt::Display for Error {
             Error::JournalUnsupported {} => {
                 f.write_str("a journal works with `run`, not with `outputs` or a pipeline")
             }
-            Error::Report { .. } => {
-                f.write_str("not a run report; give the JSON that `RunReport::to_json` writes")
-            }
-            Error::CpuThreads {} => f.write_str("cpu_threads must be at least 1, got 0"),
+            Error::Report { .. } => f.write_str("this is not the report of a run"),
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
         if f.alternate() { write_causes(f, self) } else { Ok(()) }
     }
 }
 
-debug_is_told!(Error);
+debug_with_causes!(Error);
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
@@ -560,23 +475,26 @@ impl std::error::Error for Error {
             Error::BatchFailed { .. }
             | Error::TimedOut { .. }
             | Error::RunTimedOut { .. }
-            | Error::FenceAfter {}
             | Error::JournalUnsupported {}
-            | Error::MinProducers { .. }
-            | Error::ZeroTimeout { .. }
-            | Error::Share { .. }
-            | Error::NoneSkipped {}
             | Error::Cancelled {}
             | Error::Closed {}
             | Error::Active {}
             | Error::OwnThread {}
-            | Error::Batch {}
-            | Error::Limit { .. }
-            | Error::NoBatch { .. }
             | Error::TooLarge { .. }
-            | Error::CpuThreads {}
-            | Error::Window { .. } => None,
+            | Error::Build(_) => None,
         }
+    }
+}
+
+impl From<SpawnError> for Error {
+    fn from(SpawnError { name, source }: SpawnError) -> Self {
+        Error::Thread { name, source }
+    }
+}
+
+impl From<BuildError> for Error {
+    fn from(source: BuildError) -> Self {
+        Error::Build(source)
     }
 }
 
@@ -610,23 +528,9 @@ impl fmt::Display for OutputCount {
     }
 }
 
-debug_is_told!(OutputCount);
+debug_with_causes!(OutputCount);
 
 impl std::error::Error for OutputCount {}
-
-/// The text of a caught panic.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PanicMessage(pub(crate) String);
-
-impl fmt::Display for PanicMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-debug_is_told!(PanicMessage);
-
-impl std::error::Error for PanicMessage {}
 
 /// A time in the unit that it was given in: `150 ms`.
 struct Exact(Duration);

@@ -442,72 +442,71 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod account;
+mod api;
+mod backend;
+mod base;
 mod batch;
-mod batches;
-mod cancel;
 mod cfg;
-mod closures;
-#[cfg(feature = "rayon")]
-mod cpu_threads;
-mod device;
+mod concurrency;
+pub mod device;
 mod engine;
-mod error;
-mod event;
-mod failure;
-mod journal;
-mod limits;
-mod measures;
-mod order;
-mod out_of_memory;
-mod outputs;
-mod pipeline;
-mod plain;
+pub mod error;
+pub mod journal;
+mod observe;
 mod policy;
-mod pool;
-#[cfg(feature = "progress")]
-mod progress;
-pub mod report;
 mod runner;
 #[cfg_attr(not(test), expect(dead_code, reason = "the engine does not use it yet"))]
 mod scheduler;
-mod sync;
-mod task_results;
 pub mod testing;
 
-pub use crate::account::Account;
+pub use crate::api::builder::Builder;
+pub use crate::api::map::map;
+pub use crate::api::outputs::Outputs;
+pub use crate::api::pipeline::Pipeline;
+pub use crate::api::pool::{AnyOrderRunner, OrderedRunner, Pool, UnorderedRunner};
+pub use crate::base::{BoxError, Hook, MaxFailures, Order, Result};
 pub use crate::batch::Batch;
-pub use crate::batches::{Batches, InBatches};
-pub use crate::cancel::{CancelToken, Guard};
-pub use crate::cfg::{CfgError, CfgNode, PathProblem};
-pub use crate::closures::{Fold, Map, map};
-#[cfg(feature = "rayon")]
-#[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
-pub use crate::cpu_threads::CpuThreads;
-pub use crate::device::{Device, DeviceError, Devices, GpuHolder, GpuList, GpuLock, IntoDevices};
-pub use crate::error::{BoxError, Error, Hook, OutputCount, PanicMessage, Result, Site};
-pub use crate::event::{Destination, Event, Observer, Origin, ProducerTotals, Totals};
-pub use crate::failure::Failure;
-#[cfg(fuzzing)]
-pub use crate::journal::read_any_bytes as read_any_journal;
-pub use crate::journal::{Difference, Journal, JournalError, KeyKind, Repair};
-pub use crate::limits::TimeLimit;
-pub use crate::measures::{Amount, Measure};
-pub use crate::order::Order;
-pub use crate::out_of_memory::OutOfMemory;
-pub use crate::outputs::Outputs;
-pub use crate::pipeline::Pipeline;
-pub use crate::policy::{MaxFailures, OnError, Verdict};
-pub use crate::pool::{
-    AnyOrderRunner, Builder, CompletionOrder, InputOrder, OrderKind, OrderedRunner, Pool,
-    RuntimeOrder, UnorderedRunner,
-};
+pub use crate::cfg::CfgNode;
+pub use crate::concurrency::cancel::CancelToken;
+pub use crate::device::{Device, Devices};
+pub use crate::error::Error;
+pub use crate::journal::Journal;
+pub use crate::observe::account::Account;
 #[cfg(feature = "progress")]
 #[cfg_attr(docsrs, doc(cfg(feature = "progress")))]
-pub use crate::progress::Progress;
-pub use crate::report::RunReport;
+pub use crate::observe::progress::Progress;
+pub use crate::observe::report::RunReport;
+pub use crate::observe::{event, report};
+pub use crate::policy::{OnError, Verdict};
 pub use crate::runner::{ConsumerContext, ProducerContext, Runner};
-pub use crate::task_results::{TaskResult, TaskResults};
+
+/// The types behind [`map`], and what [`results`](closures::Map::results) collects.
+pub mod closures {
+    pub use crate::api::map::{Fold, Map};
+    pub use crate::api::task_results::{TaskResult, TaskResults};
+}
+
+/// GPUs: lists of them as Scipion writes them, and locks.
+pub mod gpu {
+    pub use crate::device::{GpuHolder, GpuList, GpuLock};
+}
+
+/// Inputs: lists made of an iterator's items, channels that end with a token, and sizes of items.
+pub mod input {
+    pub use crate::api::batches::{Batches, InBatches};
+    pub use crate::concurrency::cancel::Guard;
+    pub use crate::engine::measures::Amount;
+}
+
+/// The order of results, as a value and as a type.
+pub mod order {
+    pub use crate::api::pool::{CompletionOrder, InputOrder, OrderKind, RuntimeOrder};
+    pub use crate::base::Order;
+}
+
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use crate::journal::read_any_bytes as read_any_journal;
 
 /// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.
 pub use config;

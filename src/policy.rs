@@ -11,6 +11,7 @@ use std::time::Duration;
 pub(crate) use self::retries::{Retries, Retry, Trial, Turn};
 pub(crate) use self::roster::{Fault, Roster};
 pub(crate) use self::straggler::copy_after;
+use crate::base::MaxFailures;
 use crate::error::Error;
 
 /// What a run does about an item that failed: [`Builder::on_error`](crate::Builder::on_error).
@@ -46,26 +47,6 @@ pub(crate) enum Stragglers {
     /// It starts that item as well.
     Copy,
 }
-
-/// How many items may fail before the run does: [`Builder::max_failures`](crate::Builder::max_failures).
-///
-/// ```
-/// use gangline::MaxFailures;
-///
-/// let ten = MaxFailures::from(10);
-/// let one_in_twenty = MaxFailures::share(0.05);
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MaxFailures(Most);
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Most {
-    Number(u64),
-    Share(f64),
-}
-
-/// From how many items on a share of them means something.
-const FIRST_JUDGED: u64 = 100;
 
 type Classify = dyn Fn(&Error) -> Verdict + Send + Sync;
 
@@ -104,54 +85,6 @@ impl Backoff {
     pub(crate) fn after(&self, attempts: u32) -> Duration {
         let doublings = attempts.saturating_sub(1).min(31);
         self.first.saturating_mul(1 << doublings).min(self.most)
-    }
-}
-
-impl MaxFailures {
-    /// Up to that share of the items, from 0 to 1, judged at each failure from the hundredth item on, and
-    /// at the end.
-    ///
-    /// Another number is refused when the runner is built.
-    pub fn share(share: f64) -> Self {
-        MaxFailures(Most::Share(share))
-    }
-
-    /// What was given as a share and is none.
-    pub(crate) fn bad_share(&self) -> Option<f64> {
-        match self.0 {
-            Most::Share(share) if !(0.0..=1.0).contains(&share) => Some(share),
-            _ => None,
-        }
-    }
-
-    /// Whether `failed` of the `items` that are done with are too many.
-    fn are_exceeded(&self, failed: u64, items: u64, at_end: bool) -> bool {
-        match self.0 {
-            Most::Number(most) => failed > most,
-            Most::Share(share) => {
-                // Divided: a quotient is rounded as the number that the user wrote.
-                let is_judged = items > 0 && (at_end || items >= FIRST_JUDGED);
-                is_judged && failed as f64 / items as f64 > share
-            }
-        }
-    }
-}
-
-/// So many items.
-impl From<u64> for MaxFailures {
-    fn from(items: u64) -> Self {
-        MaxFailures(Most::Number(items))
-    }
-}
-
-/// As in `at most 5 % may fail`.
-impl fmt::Display for MaxFailures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Most::Number(most) => write!(f, "{most}"),
-            // 100 times 0.29 is not 29.
-            Most::Share(share) => write!(f, "{} %", (share * 1e8).round() / 1e6),
-        }
     }
 }
 
@@ -269,31 +202,5 @@ mod tests {
         let backoff = Backoff { first: ms(100), most: ms(1_000) };
         let waits = [1, 2, 3, 4, 5, 1_000].map(|attempts| backoff.after(attempts));
         assert_eq!(waits, [100, 200, 400, 800, 1_000, 1_000].map(ms));
-    }
-
-    #[test]
-    fn a_number_of_failures_is_the_most_that_may_be() {
-        let most = MaxFailures::from(2);
-        let exceeded = [0, 1, 2, 3].map(|failed| most.are_exceeded(failed, 10, false));
-        assert_eq!(exceeded, [false, false, false, true]);
-    }
-
-    #[test]
-    fn a_share_is_judged_from_a_hundred_items_on_and_at_the_end() {
-        let most = MaxFailures::share(0.05);
-        assert!(!most.are_exceeded(99, 99, false));
-        assert!(most.are_exceeded(99, 99, true));
-        assert!(!most.are_exceeded(5, 100, false));
-        assert!(most.are_exceeded(6, 100, false));
-        assert!(!most.are_exceeded(0, 0, true), "no item, no failure");
-        assert!(!MaxFailures::share(0.29).are_exceeded(29, 100, false), "29 of 100 are 0.29");
-    }
-
-    #[test]
-    fn a_share_is_between_none_and_all() {
-        for share in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
-            assert!(MaxFailures::share(share).bad_share().is_some(), "{share}");
-        }
-        assert_eq!(MaxFailures::share(1.0).bad_share(), None);
     }
 }

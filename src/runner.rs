@@ -174,7 +174,7 @@ pub trait Runner: Send + Sync {
     ///   single items; only an item that does not fit alone fails. Later batches of this producer are
     ///   capped at the size that fit, and grow back slowly: see
     ///   [`learned_batch_limits`](crate::Pool::learned_batch_limits). The error texts of CUDA and its
-    ///   libraries are recognised; mark others with [`OutOfMemory`](crate::OutOfMemory).
+    ///   libraries are recognised; mark others with [`OutOfMemory`](crate::error::OutOfMemory).
     /// - Panic: in addition `state` is dropped, and rebuilt before the next call.
     /// - When the run is cancelled, stopped or has failed: as for `producer_work`; nothing is tried again.
     fn producer_work_batch(

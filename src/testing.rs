@@ -28,8 +28,9 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::error::{Error, Result, debug_is_told};
-use crate::out_of_memory::OutOfMemory;
+use crate::base::debug_with_causes;
+use crate::error::OutOfMemory;
+use crate::error::{Error, Result};
 use crate::runner::{ConsumerContext, ProducerContext, Runner};
 
 /// A runner whose producers are on simulated devices, each with a [`Script`] of faults.
@@ -232,7 +233,7 @@ impl fmt::Display for Fault {
     }
 }
 
-debug_is_told!(Fault);
+debug_with_causes!(Fault);
 
 impl std::error::Error for Fault {}
 

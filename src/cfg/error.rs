@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{BoxError, debug_is_told};
+use crate::base::BoxError;
+use crate::base::debug_with_causes;
 
 use super::tree::MAX_DEPTH;
 
@@ -240,7 +241,7 @@ pub enum CfgError {
     },
 }
 
-debug_is_told!(CfgError);
+debug_with_causes!(CfgError);
 
 /// What is wrong with a path or a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

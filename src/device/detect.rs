@@ -8,7 +8,7 @@ use std::num::NonZero;
 use super::inventory::{Asked, CountingOrder, Inventory, MachineGpu};
 use super::place::Place;
 use super::{Accelerator, Device, DeviceError};
-use crate::error::BoxError;
+use crate::base::BoxError;
 
 /// The state of one kind of device on this machine.
 #[derive(Debug)]

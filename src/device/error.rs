@@ -5,8 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use super::Device;
+use crate::base::BoxError;
+use crate::base::debug_with_causes;
 use crate::cfg::CfgError;
-use crate::error::{BoxError, debug_is_told};
 
 /// An error of devices: what was given, and what is allowed.
 ///
@@ -409,7 +410,7 @@ impl DeviceError {
     }
 }
 
-debug_is_told!(DeviceError);
+debug_with_causes!(DeviceError);
 
 /// The holder of the [lock](crate::GpuLock) of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,6 @@
 use super::machine::Machine;
 use super::{DeviceError, Devices, GpuList, detect};
 use crate::cfg::{CfgError, CfgNode};
-use crate::error::Error;
 
 /// The key that switches GPUs on.
 const USE_GPU: &str = "use_gpu";
@@ -35,7 +34,8 @@ impl Devices {
     /// [`GpuList::slots`]:
     ///
     /// ```
-    /// use gangline::{CfgNode, Devices, GpuList};
+    /// use gangline::gpu::GpuList;
+    /// use gangline::{CfgNode, Devices};
     ///
     /// let cfg = CfgNode::from_yaml_str("{use_gpu: false, gpu_list: 0-3}")?;
     /// assert_eq!(Devices::from_cfg(&cfg, 2)?.to_string(), "cpu*2");
@@ -47,22 +47,26 @@ impl Devices {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if `use_gpu` is not a boolean or `gpu_list` not a list, with the key and where
+    /// [`DeviceError`] if `use_gpu` is not a boolean or `gpu_list` not a list, with the key and where
     /// its value came from; if the list has no GPU or one that is not visible; or if there is no worker or
     /// there are more than 65,536.
-    pub fn from_cfg(cfg: &CfgNode, workers: usize) -> Result<Devices, Error> {
+    pub fn from_cfg(cfg: &CfgNode, workers: usize) -> Result<Devices, DeviceError> {
         let variable = detect::visible_devices();
         let machine = Machine::new(variable.as_deref(), &detect::inventory);
         Self::from_cfg_on(cfg, workers, &machine)
     }
 
     /// As [`from_cfg`](Devices::from_cfg), on any machine.
-    fn from_cfg_on(cfg: &CfgNode, workers: usize, machine: &Machine<'_>) -> Result<Devices, Error> {
+    fn from_cfg_on(
+        cfg: &CfgNode,
+        workers: usize,
+        machine: &Machine<'_>,
+    ) -> Result<Devices, DeviceError> {
         match gpus(cfg).map_err(|source| DeviceError::Cfg { source: Box::new(source) })? {
             // Shared, and not in slots: the parameters' description has five threads on two GPUs as two on
             // each. So there are as many producers as were asked for.
             Some(gpus) => gpus.visible_on(machine)?.share(workers),
-            None if workers == 0 => Err(DeviceError::NoWorkers {}.into()),
+            None if workers == 0 => Err(DeviceError::NoWorkers {}),
             None => Ok(Self::cpus(workers)?),
         }
     }

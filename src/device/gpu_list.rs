@@ -11,7 +11,6 @@ use super::text::{Number, clip, number};
 use super::uuid::Uuid;
 use super::visible::Visible;
 use super::{Device, DeviceError, Devices, MAX_PLACES, Place, detect};
-use crate::error::Error;
 
 /// The id that stands for no GPU, as in Scipion.
 const VOID: usize = 99;
@@ -50,7 +49,7 @@ const VOID: usize = 99;
 /// The id 99 is a void entry: a place in the list without a GPU.
 ///
 /// ```
-/// use gangline::GpuList;
+/// use gangline::gpu::GpuList;
 ///
 /// let gpus: GpuList = "0 1 2 3".parse()?;
 /// assert_eq!(gpus.to_string(), "0-3");
@@ -113,11 +112,11 @@ impl GpuList {
     ///
     /// # Errors
     ///
-    /// Those of [`visible_in`](Self::visible_in). [`Error::Devices`] also if the driver cannot be asked,
+    /// Those of [`visible_in`](Self::visible_in). [`DeviceError`] also if the driver cannot be asked,
     /// knows no such UUID, or cannot give its id.
-    pub fn visible(&self) -> Result<GpuList, Error> {
+    pub fn visible(&self) -> Result<GpuList, DeviceError> {
         let variable = detect::visible_devices();
-        Ok(self.visible_on(&Machine::new(variable.as_deref(), &detect::inventory))?)
+        self.visible_on(&Machine::new(variable.as_deref(), &detect::inventory))
     }
 
     /// Checks the list against a value of `CUDA_VISIBLE_DEVICES`, and replaces UUIDs by ids. `None` is for
@@ -130,7 +129,7 @@ impl GpuList {
     /// the driver. Either of the two UUIDs may be shortened.
     ///
     /// ```
-    /// use gangline::GpuList;
+    /// use gangline::gpu::GpuList;
     ///
     /// let gpus: GpuList = "0 GPU-8932f937".parse()?;
     /// let variable = "4,5,GPU-8932f937-d72c-4106-c12f-20bd9faed9f6";
@@ -147,11 +146,11 @@ impl GpuList {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if the variable hides an id or does not name a UUID, or if a shortened UUID
+    /// [`DeviceError`] if the variable hides an id or does not name a UUID, or if a shortened UUID
     /// matches two of its GPUs.
-    pub fn visible_in(&self, variable: Option<&str>) -> Result<GpuList, Error> {
+    pub fn visible_in(&self, variable: Option<&str>) -> Result<GpuList, DeviceError> {
         let visible = Visible::new(variable);
-        Ok(self.with_indices(|index| visible.check(index), |uuid| visible.find(uuid))?)
+        self.with_indices(|index| visible.check(index), |uuid| visible.find(uuid))
     }
 
     /// Returns the GPUs as the machine counts them: [`on_machine_in`](Self::on_machine_in) with the
@@ -160,7 +159,7 @@ impl GpuList {
     /// # Errors
     ///
     /// Those of [`on_machine_in`](Self::on_machine_in).
-    pub fn on_machine(&self) -> Result<GpuList, Error> {
+    pub fn on_machine(&self) -> Result<GpuList, DeviceError> {
         self.on_machine_in(detect::visible_devices().as_deref())
     }
 
@@ -173,7 +172,7 @@ impl GpuList {
     /// Written with `{:#}` the list has no ranges, and is itself a value of the variable.
     ///
     /// ```
-    /// use gangline::GpuList;
+    /// use gangline::gpu::GpuList;
     ///
     /// let gpus: GpuList = "0 1".parse()?;
     /// let gpus = gpus.on_machine_in(Some("4,5,6,7"))?;
@@ -184,8 +183,8 @@ impl GpuList {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if the variable hides an id.
-    pub fn on_machine_in(&self, variable: Option<&str>) -> Result<GpuList, Error> {
+    /// [`DeviceError`] if the variable hides an id.
+    pub fn on_machine_in(&self, variable: Option<&str>) -> Result<GpuList, DeviceError> {
         let visible = Visible::new(variable);
         let outside = |gpu: &Gpu| match gpu {
             Gpu::Index(index) if *index != VOID => visible.entry(*index),
@@ -201,7 +200,7 @@ impl GpuList {
     /// Void entries stay. [`Devices::renumber`] numbers the GPUs of each producer by itself.
     ///
     /// ```
-    /// use gangline::GpuList;
+    /// use gangline::gpu::GpuList;
     ///
     /// let gpus: GpuList = "2 1 2 4".parse()?;
     /// assert_eq!(gpus.renumber(), "0 1 0 2".parse()?);
@@ -239,7 +238,7 @@ impl GpuList {
     /// each.
     ///
     /// ```
-    /// use gangline::GpuList;
+    /// use gangline::gpu::GpuList;
     ///
     /// let gpus: GpuList = "0 1".parse()?;
     /// assert_eq!(gpus.share(1)?.to_string(), "cuda:0+cuda:1");
@@ -249,14 +248,14 @@ impl GpuList {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if there is no worker or there are more than 65,536; if no entry is a GPU; if an
+    /// [`DeviceError`] if there is no worker or there are more than 65,536; if no entry is a GPU; if an
     /// entry is a UUID (call [`visible`](Self::visible) before); or if a worker would get more than 256.
-    pub fn share(&self, workers: usize) -> Result<Devices, Error> {
+    pub fn share(&self, workers: usize) -> Result<Devices, DeviceError> {
         let ids = self.ids(workers)?;
         let each = (ids.len() / workers).max(1);
         let places: Result<Vec<Place>, DeviceError> =
             ids.chunks_exact(each).take(workers).map(place).collect();
-        Ok(Devices::new(places?.into_iter().cycle().take(workers).collect())?)
+        Devices::new(places?.into_iter().cycle().take(workers).collect())
     }
 
     /// Makes slots of the GPUs: one producer for each slot, and at most one slot for each worker.
@@ -273,7 +272,7 @@ impl GpuList {
     /// The number of threads and repeated ids in one slot are handled as by [`share`](Self::share).
     ///
     /// ```
-    /// use gangline::GpuList;
+    /// use gangline::gpu::GpuList;
     ///
     /// let gpus: GpuList = "0 1 2".parse()?;
     /// assert_eq!(gpus.slots(2)?.to_string(), "cuda:0+cuda:1,cuda:2");
@@ -287,14 +286,14 @@ impl GpuList {
     /// # Errors
     ///
     /// Those of [`share`](Self::share).
-    pub fn slots(&self, workers: usize) -> Result<Devices, Error> {
+    pub fn slots(&self, workers: usize) -> Result<Devices, DeviceError> {
         let ids = self.ids(workers)?;
         let places: Result<Vec<Place>, DeviceError> = even_parts(&ids, workers)
             .map(|part| part.iter().copied().filter(|id| *id != VOID).collect::<Vec<_>>())
             .filter(|ids| !ids.is_empty())
             .map(|ids| place(&ids))
             .collect();
-        Ok(Devices::new(places?)?)
+        Devices::new(places?)
     }
 
     /// As [`visible`](Self::visible), on any machine.
@@ -381,12 +380,12 @@ impl fmt::Debug for GpuList {
 ///
 /// # Errors
 ///
-/// [`Error::Devices`]; its text quotes what cannot be read and says what can.
+/// [`DeviceError`]; its text quotes what cannot be read and says what can.
 impl FromStr for GpuList {
-    type Err = Error;
+    type Err = DeviceError;
 
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Ok(parse(text)?)
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        parse(text)
     }
 }
 

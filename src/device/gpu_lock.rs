@@ -22,7 +22,8 @@ type HeldLock = std::convert::Infallible;
 /// its GPUs. A process that takes no lock is not kept from using the GPU.
 ///
 /// ```no_run
-/// use gangline::{GpuLock, OrderedRunner, map};
+/// use gangline::gpu::GpuLock;
+/// use gangline::{OrderedRunner, map};
 ///
 /// # fn main() -> gangline::Result<()> {
 /// let work = map(|_| Ok(()), |_, _, x: u64| Ok(x));

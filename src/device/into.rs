@@ -1,8 +1,7 @@
 //! The values that a list of devices can be made from.
 
 use super::text::note_once;
-use super::{Device, Devices, MAX_PLACES, Place};
-use crate::error::Error;
+use super::{Device, DeviceError, Devices, MAX_PLACES, Place};
 
 /// A value that the constructors of runners take for their devices.
 ///
@@ -18,9 +17,10 @@ use crate::error::Error;
 /// the number types only `usize` is a count, so that a plain `3` needs no type.
 ///
 /// ```
-/// use gangline::{Device, Devices, Error, IntoDevices};
+/// use gangline::device::IntoDevices;
+/// use gangline::{Device, Devices, Error};
 ///
-/// fn places(devices: impl IntoDevices) -> Result<usize, Error> {
+/// fn places(devices: impl IntoDevices) -> Result<usize, DeviceError> {
 ///     Ok(devices.into_devices()?.len())
 /// }
 ///
@@ -36,7 +36,8 @@ use crate::error::Error;
 /// A list of numbers could mean counts or indices, so it is refused:
 ///
 /// ```compile_fail
-/// # use gangline::{Devices, IntoDevices};
+/// # use gangline::device::IntoDevices;
+/// # use gangline::Devices;
 /// let devices = [0, 1].into_devices();
 /// ```
 #[diagnostic::on_unimplemented(
@@ -50,73 +51,73 @@ pub trait IntoDevices {
     ///
     /// # Errors
     ///
-    /// [`Error::Devices`] if a text cannot be read, if there is no device, or if there are more
+    /// [`DeviceError`] if a text cannot be read, if there is no device, or if there are more
     /// than 65,536 places.
-    fn into_devices(self) -> Result<Devices, Error>;
+    fn into_devices(self) -> Result<Devices, DeviceError>;
 }
 
 impl IntoDevices for usize {
-    fn into_devices(self) -> Result<Devices, Error> {
-        Ok(Devices::cpus(self)?)
+    fn into_devices(self) -> Result<Devices, DeviceError> {
+        Devices::cpus(self)
     }
 }
 
 impl IntoDevices for &str {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         self.parse()
     }
 }
 
 impl IntoDevices for &&str {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         self.parse()
     }
 }
 
 impl IntoDevices for String {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         self.parse()
     }
 }
 
 impl IntoDevices for Device {
-    fn into_devices(self) -> Result<Devices, Error> {
-        Ok(Devices::new(vec![Place::one(self)])?)
+    fn into_devices(self) -> Result<Devices, DeviceError> {
+        Devices::new(vec![Place::one(self)])
     }
 }
 
 impl IntoDevices for Devices {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         Ok(self)
     }
 }
 
 impl IntoDevices for &usize {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         (*self).into_devices()
     }
 }
 
 impl IntoDevices for &String {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         self.parse()
     }
 }
 
 impl IntoDevices for &Device {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         (*self).into_devices()
     }
 }
 
 impl IntoDevices for &Devices {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         Ok(self.clone())
     }
 }
 
 impl<T: Element> IntoDevices for &[T] {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         let (mut places, mut fallbacks) = (Vec::new(), Vec::new());
         for element in self {
             let mut devices = element.devices()?;
@@ -131,25 +132,25 @@ impl<T: Element> IntoDevices for &[T] {
 }
 
 impl<T: Element> IntoDevices for Vec<T> {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         self.as_slice().into_devices()
     }
 }
 
 impl<T: Element> IntoDevices for &Vec<T> {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         self.as_slice().into_devices()
     }
 }
 
 impl<T: Element, const N: usize> IntoDevices for [T; N] {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         self.as_slice().into_devices()
     }
 }
 
 impl<T: Element, const N: usize> IntoDevices for &[T; N] {
-    fn into_devices(self) -> Result<Devices, Error> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
         self.as_slice().into_devices()
     }
 }
@@ -162,29 +163,29 @@ impl<T: Element, const N: usize> IntoDevices for &[T; N] {
 )]
 pub trait Element {
     /// Returns the places that it adds to the list.
-    fn devices(&self) -> Result<Devices, Error>;
+    fn devices(&self) -> Result<Devices, DeviceError>;
 }
 
 impl Element for str {
-    fn devices(&self) -> Result<Devices, Error> {
+    fn devices(&self) -> Result<Devices, DeviceError> {
         self.parse()
     }
 }
 
 impl Element for String {
-    fn devices(&self) -> Result<Devices, Error> {
+    fn devices(&self) -> Result<Devices, DeviceError> {
         self.parse()
     }
 }
 
 impl Element for Device {
-    fn devices(&self) -> Result<Devices, Error> {
+    fn devices(&self) -> Result<Devices, DeviceError> {
         self.into_devices()
     }
 }
 
 impl<T: Element + ?Sized> Element for &T {
-    fn devices(&self) -> Result<Devices, Error> {
+    fn devices(&self) -> Result<Devices, DeviceError> {
         (**self).devices()
     }
 }

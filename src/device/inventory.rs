@@ -5,7 +5,7 @@ use std::fmt;
 use super::DeviceError;
 use super::text::clip;
 use super::uuid::Uuid;
-use crate::error::BoxError;
+use crate::base::BoxError;
 
 /// The GPUs of a machine, in the order of their PCI addresses, which is that of nvidia-smi.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::inventory::{MachineGpu, Mig, Model};
 use super::uuid::Uuid;
-use crate::error::BoxError;
+use crate::base::BoxError;
 
 /// The address of a GPU: domain, bus and device.
 type PciAddress = (u32, u32, u32);

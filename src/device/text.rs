@@ -19,7 +19,6 @@ use std::ops::RangeInclusive;
 use super::detect::{Found, Memo, check_places};
 use super::place::{MAX_DEVICES, Place};
 use super::{Accelerator, Device, DeviceError, MAX_PLACES};
-use crate::error::Error;
 
 /// A text with more fallbacks than this was not written by hand. Only the first ones are reported.
 const MAX_FALLBACKS: usize = 32;
@@ -269,7 +268,7 @@ fn reason(missing: DeviceError) -> String {
         DeviceError::NotBuilt { wanted, feature } => {
             format!("{wanted} needs a build with the feature `{feature}`")
         }
-        missing => format!("{:#}", Error::from(missing)),
+        missing => format!("{missing:?}"),
     }
 }
 
@@ -407,7 +406,7 @@ mod tests {
         let error = parse_places("cpu,metal|cuda:3", &found).unwrap_err();
         let text = "nothing in \"metal|cuda:3\" can be used: metal:0 does not exist; this machine has no \
                     metal device; cuda:3 does not exist; this machine has cuda:0 to cuda:2";
-        assert_eq!(format!("{:#}", Error::from(error)), text);
+        assert_eq!(format!("{error:?}"), text);
     }
 
     #[test]

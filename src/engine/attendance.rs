@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Condvar, Mutex, lock, wait};
+use crate::concurrency::atomic::{AtomicBool, Ordering};
+use crate::concurrency::{Condvar, Mutex, lock, wait};
 
 /// Which producers are in a run, so that its end can wait for them.
 ///

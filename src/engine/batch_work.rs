@@ -2,18 +2,19 @@
 
 use std::time::Instant;
 
-use super::call::{call, catch, drop_quietly};
-use super::chronicle::Pen;
+use super::call::call;
 use super::exchange::{Gathered, Gatherer, Taker, take_those};
 use super::losses::in_vain;
 use super::post::{Call, Post};
 use super::producer::{Goes, Producer, site};
 use super::run::Run;
+use crate::base::panic::{catch, drop_quietly};
 use crate::batch::{Batching, Limits, Load};
+use crate::concurrency::now;
+use crate::error::is_out_of_memory;
 use crate::error::{Error, Hook, OutputCount, Result};
-use crate::out_of_memory::is_out_of_memory;
+use crate::observe::event_log::Pen;
 use crate::runner::{ProducerContext, Runner};
-use crate::sync::now;
 
 /// The outcomes of a batch, one for each input.
 type Outputs<R> = Vec<Result<<R as Runner>::Output>>;

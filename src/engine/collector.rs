@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::exchange::{Exchange, News, Patience};
+use super::ordered_merge::Outlet;
 use super::outbox::Outcome;
-use super::outlet::Outlet;
 use super::pace::{MANY, Pace};
-use super::timesheet::CollectorTime;
 use super::weights::Weights;
 use super::window::Window;
-use crate::order::Order;
-use crate::sync::now;
+use crate::base::Order;
+use crate::concurrency::now;
+use crate::observe::run_stats::CollectorTime;
 
 /// Takes results out of an exchange and gives the credits back.
 #[derive(Debug)]

@@ -6,16 +6,17 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, RecvError, Sender, bounded, select, select_biased};
 
-use super::call::{call, drop_quietly};
+use super::call::call;
 use super::collector::Collector;
-use super::crew::spawn;
 use super::fault::{Fate, Fault};
 use super::run::{Pause, Run, RunOutcome, text_of};
 use super::window::Window;
+use crate::base::Order;
+use crate::base::panic::drop_quietly;
 use crate::cfg::CfgNode;
+use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Hook, Site};
 use crate::journal::Outcome;
-use crate::order::Order;
 use crate::policy::Verdict;
 use crate::runner::{ConsumerContext, Runner};
 

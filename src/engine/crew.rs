@@ -6,19 +6,20 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-use super::alarm::Alarm;
 use super::attendance::{Attendance, Away};
-use super::call::drop_quietly;
-use super::cpu_pool::{CpuPool, producer_thread};
+use super::limits::{tick_of, ticks_in};
 use super::losses::{Abandoned, Loss};
 use super::producer::{Join, NO_CEILING, Producer, Shared, site};
 use super::run::{Run, text_of};
-use crate::cancel::Interrupt;
+use crate::backend::cpu_pool::{CpuPool, producer_thread};
+use crate::base::panic::drop_quietly;
+use crate::concurrency::Barrier;
+use crate::concurrency::alarm::Alarm;
+use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::concurrency::cancel::Interrupt;
+use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Hook, Site};
-use crate::limits::{tick_of, ticks_in};
 use crate::runner::{Runner, Station, Wanted};
-use crate::sync::Barrier;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// One thread for each place, each with a producer that is ready.
 pub(crate) struct Crew<R: Runner> {
@@ -456,18 +457,4 @@ fn keep_first(failure: &mut Option<Error>, outcome: Result<(), Error>) {
         Err(error) if failure.is_none() => *failure = Some(error),
         other => drop_quietly(other),
     }
-}
-
-/// Starts a thread with a name.
-pub(crate) fn spawn<T: Send + 'static>(
-    name: String,
-    stack_size: Option<usize>,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>, Error> {
-    let builder = thread::Builder::new().name(name.clone());
-    let builder = match stack_size {
-        Some(bytes) => builder.stack_size(bytes),
-        None => builder,
-    };
-    builder.spawn(work).map_err(|source| Error::Thread { name, source })
 }

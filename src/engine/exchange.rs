@@ -15,7 +15,7 @@
 //! An item is visible to every producer as soon as the feeder has pushed it, and a result to the
 //! collector as soon as it is delivered: nothing waits for a neighbour to fill up a batch. What makes
 //! it cheap is that, while items are quick, no party takes a lock for a single one, nor passes a fence
-//! where the [`Barrier`](crate::sync::Barrier) is asymmetric: the intake and the outboxes are rings
+//! where the [`Barrier`](crate::concurrency::Barrier) is asymmetric: the intake and the outboxes are rings
 //! with one writer each, of which the reader looks at many values at a time.
 //! Producers take turns at reading the intake, several items each time, into inboxes of their own.
 //! Items in an inbox stay available: a producer that finds nothing takes from there, and one that sees
@@ -42,10 +42,10 @@
 //!
 //! No user code runs under any of the locks.
 
-mod credits;
 mod feeder;
 mod gatherer;
 mod leftovers;
+pub(crate) mod permits;
 mod races;
 mod taker;
 mod trials;
@@ -55,25 +55,25 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use super::event_count::EventCount;
+use super::ordered_merge::Outlet;
 use super::outbox::{Outbox, Outcome, Results, outbox};
-use super::outlet::Outlet;
 use super::post::Post;
-use super::queue::{Receiver, queue};
 use super::shares::Shares;
-use super::timesheet::Timesheet;
 use super::weights::Weights;
+use crate::base::Order;
 use crate::batch::{Batching, Note, Shelf};
-use crate::order::Order;
+use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::concurrency::event_count::EventCount;
+use crate::concurrency::queue::{Receiver, queue};
+use crate::concurrency::{Condvar, Inbox, Mutex, Stealer, lock, now};
+use crate::observe::run_stats::Timesheet;
 use crate::policy::{Retries, Roster};
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::{Condvar, Inbox, Mutex, Stealer, lock, now};
 
-use self::credits::Credits;
 pub(crate) use self::feeder::Feeder;
 use self::feeder::FeederEnds;
 pub(crate) use self::gatherer::{Gathered, Gatherer, take_those};
 pub(crate) use self::leftovers::Leftovers;
+use self::permits::Credits;
 pub(crate) use self::races::Finish;
 use self::races::Races;
 pub(crate) use self::taker::Taker;

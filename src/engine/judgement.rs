@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::call::{catch, drop_quietly};
-use super::chronicle::Chronicle;
 use super::fault::{Fate, Fault};
 use super::run::Run;
+use crate::base::panic::{catch, drop_quietly};
+use crate::concurrency::now;
 use crate::error::Error;
-use crate::event::Event;
-use crate::failure::Failure;
+use crate::observe::event::Event;
+use crate::observe::event_log::Chronicle;
+use crate::observe::failure::Failure;
 use crate::policy::{self, Retry, Trial, Verdict};
 use crate::runner::Runner;
-use crate::sync::now;
 
 impl<R: Runner> Run<R> {
     /// What comes of an item that failed with this error on the producer `producer`. `None` when nobody asks

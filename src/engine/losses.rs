@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::call::drop_quietly;
 use super::exchange::Finish;
+use super::limits::ticks_in;
 use super::post::{Call, Post};
 use super::run::{Run, text_of};
+use crate::base::panic::drop_quietly;
+use crate::concurrency::{lock, now};
 use crate::error::{Error, Hook};
-use crate::event::Event;
-use crate::limits::ticks_in;
+use crate::observe::event::Event;
 use crate::policy::{OnError, Trial};
 use crate::runner::Runner;
-use crate::sync::{lock, now};
 
 /// A producer that takes part in no run any more.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,13 +17,13 @@ use shuttle::thread::{self, JoinHandle};
 use super::collector::Collector;
 use super::exchange::{Exchange, Feeder, Gatherer, News, Taker};
 use super::fault::Fault;
+use super::measures::Measured;
 use super::window::Window;
+use crate::base::Order;
 use crate::batch::{Batch, Batching, Size};
+use crate::concurrency::now;
 use crate::error::Error;
-use crate::measures::Measured;
-use crate::order::Order;
 use crate::policy::{Retry, Trial};
-use crate::sync::now;
 
 const SCHEDULES: usize = 10_000;
 

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use super::fault::Fault;
-use super::queue::{Receiver, Sender, queue};
+use crate::concurrency::queue::{Receiver, Sender, queue};
 
 /// What became of one item on its producer. Faults are boxed, since every outcome is moved several
 /// times on its way to the consumer and hardly any of them is one.

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use super::batch_work::Part;
 use crate::batch::Size;
+use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::concurrency::{Mutex, lock};
 use crate::error::Hook;
 use crate::policy::Trial;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Mutex, lock};
 
 /// Where a producer says which call it is in.
 ///

@@ -6,20 +6,21 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, SendError, Sender};
 
 use super::attendance::Attendance;
-use super::call::{call, drop_quietly};
-use super::chronicle::Pen;
+use super::call::call;
 use super::exchange::Taker;
+use super::item_observer::{Nobody, Witness};
 use super::losses::in_vain;
 use super::post::{Call, Leave, Post};
 use super::run::{Run, RunOutcome};
-use super::witness::{Nobody, Witness};
+use crate::base::panic::drop_quietly;
 use crate::batch::Ceiling;
+use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::concurrency::now;
 use crate::error::{Error, Hook, Site};
-use crate::event::Event;
+use crate::observe::event::Event;
+use crate::observe::event_log::Pen;
 use crate::policy::Trial;
 use crate::runner::{ProducerContext, Runner, Station, Wanted};
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::sync::now;
 
 /// What a producer is asked to do. A closed channel asks it to end.
 pub(crate) struct Join<R: Runner> {
@@ -508,13 +509,13 @@ impl<R: Runner> Drop for AbortOnUnwind<'_, R> {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
+    use crate::api::map::map;
+    use crate::base::Order;
     use crate::cfg::CfgNode;
-    use crate::closures::map;
     use crate::device::Devices;
-    use crate::engine::chronicle::{Chronicle, Detail};
     use crate::engine::run::Shape;
-    use crate::engine::terms::Terms;
-    use crate::order::Order;
+    use crate::engine::run_settings::Terms;
+    use crate::observe::event_log::{Chronicle, Detail};
 
     fn station(devices: &Devices) -> Station {
         let place = devices.place(0).expect("there is one").clone();

@@ -5,28 +5,28 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use super::collector::Collector;
+use super::consumer::Taken;
+use super::exchange::{Exchange, Leftovers, News};
+use super::item_names::{Entry, Roll};
+use super::journal_writer::Ledger;
+use super::losses::Loss;
+use super::outbox::Outcome;
+use super::run_settings::Terms;
+use super::source::Unfit;
+use crate::base::Measure;
+use crate::base::Order;
+use crate::base::panic::{catch, drop_quietly};
 use crate::batch::Batching;
-use crate::cancel::{Interrupt, Pulling};
-use crate::engine::call::{catch, drop_quietly};
-use crate::engine::chronicle::Chronicle;
-use crate::engine::collector::Collector;
-use crate::engine::consumer::Taken;
-use crate::engine::exchange::{Exchange, Leftovers, News};
-use crate::engine::ledger::Ledger;
-use crate::engine::losses::Loss;
-use crate::engine::outbox::Outcome;
-use crate::engine::roll::{Entry, Roll};
-use crate::engine::source::Unfit;
-use crate::engine::terms::Terms;
+use crate::concurrency::atomic::{AtomicBool, Ordering};
+use crate::concurrency::cancel::{Interrupt, Pulling};
+use crate::concurrency::{Mutex, lock, now};
 use crate::error::{Error, Result};
-use crate::event::Event;
 use crate::journal::{Key, Plan};
-use crate::measures::Measure;
-use crate::order::Order;
+use crate::observe::event::Event;
+use crate::observe::event_log::Chronicle;
 use crate::policy::{Policy, Roster, Stragglers};
 use crate::runner::{RunControl, Runner, Wanted};
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Mutex, lock, now};
 
 /// From when on a wait for room in the window is news.
 const NEWS: Duration = Duration::from_millis(100);

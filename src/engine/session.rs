@@ -4,31 +4,31 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::attendance::Attendance;
-use super::call::{catch, drop_quietly};
-use super::chronicle::{Chronicle, Detail, Observers, Observing};
 use super::consumer::{Consumed, Consumer, Taken};
 use super::crew::{Building, Crew, cancelled_or};
-use super::ledger::Ledger;
+use super::journal_writer::Ledger;
 use super::losses::Loss;
 use super::run::{Run, Shape};
+use super::run_settings::Terms;
+use super::run_totals::Told;
 use super::source::Source;
 use super::streaming::{Streaming, Yield};
-use super::telling::Told;
-use super::terms::Terms;
 use super::timekeeper::Timekeeper;
 use super::window::Window;
-use crate::account::Account;
+use crate::base::Order;
+use crate::base::panic::{catch, drop_quietly};
 use crate::batch::{Batching, Grouping};
-use crate::cancel::{CancelToken, Interrupt, Seen, Watch};
 use crate::cfg::CfgNode;
+use crate::concurrency::atomic::Ordering;
+use crate::concurrency::cancel::{CancelToken, Interrupt, Seen, Watch};
 #[cfg(feature = "rayon")]
-use crate::cpu_threads::CpuThreads;
+use crate::device::CpuThreads;
 use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::error::{Error, Result};
-use crate::event::Event;
-use crate::order::Order;
+use crate::observe::account::Account;
+use crate::observe::event::Event;
+use crate::observe::event_log::{Chronicle, Detail, Observers, Observing};
 use crate::runner::{RunControl, Runner, Station};
-use crate::sync::atomic::Ordering;
 
 /// What a handle is built with, beside its runner and its configuration.
 #[derive(Debug, Clone)]

@@ -3,17 +3,18 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::call::{catch, catch_theirs, drop_quietly};
 use super::exchange::Feeder;
 use super::fault::Fault;
+use super::measures::{Measured, Measures, TooLarge};
 use super::run::Run;
+use crate::base::Measure;
+use crate::base::panic::{catch, catch_theirs, drop_quietly};
+use crate::concurrency::now;
 use crate::error::{BoxError, Error, PanicMessage};
-use crate::event::Event;
 use crate::journal::{JournalError, Plan};
-use crate::measures::{Measure, Measured, Measures, TooLarge};
+use crate::observe::event::Event;
 use crate::policy::Verdict;
 use crate::runner::Runner;
-use crate::sync::now;
 
 /// An iterator with what is known about it. It is not touched again once it has ended, failed or
 /// panicked, and is dropped at that moment.

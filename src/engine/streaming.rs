@@ -3,7 +3,6 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::call::drop_quietly;
 use super::collector::Collector;
 use super::exchange::{Feeder, News};
 use super::fault::{Fate, Fault};
@@ -11,13 +10,14 @@ use super::run::Run;
 use super::session::Session;
 use super::source::{Pulled, Source};
 use super::window::Window;
-use crate::account::Account;
+use crate::base::Order;
+use crate::base::panic::drop_quietly;
+use crate::concurrency::now;
 use crate::error::Error;
-use crate::event::Destination;
-use crate::order::Order;
+use crate::observe::account::Account;
+use crate::observe::event::Destination;
 use crate::policy::Policy;
 use crate::runner::Runner;
-use crate::sync::now;
 
 /// A stream's session, with what its caller has seen of it.
 pub(super) struct Streaming<R: Runner> {

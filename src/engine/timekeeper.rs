@@ -9,14 +9,14 @@ use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 use super::attendance::Attendance;
 use super::batch_work::{drop_inputs, hand_on};
-use super::call::drop_quietly;
-use super::crew::spawn;
+use super::limits::{CallTime, grace_of, ticks_in};
 use super::losses::{Abandoned, Loss};
 use super::post::Call;
 use super::run::{Run, text_of};
+use crate::base::panic::drop_quietly;
+use crate::concurrency::spawn::spawn;
 use crate::device::Devices;
 use crate::error::{Error, Hook, Site};
-use crate::limits::{CallTime, grace_of, ticks_in};
 use crate::runner::Runner;
 
 /// The name of the thread.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::queue::Receiver;
+use crate::concurrency::queue::Receiver;
 
 /// The weights of the items that are out, for the collector, which gives them back.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Weights {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
-    use crate::engine::queue::queue;
+    use crate::concurrency::queue::queue;
 
     #[test]
     fn each_is_settled_once_in_any_order() {

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::fingerprint::Difference;
-use crate::error::debug_is_told;
-use crate::plain::Plain;
+use crate::base::debug_with_causes;
+use crate::base::plain::Plain;
 
 /// Why a [`Journal`](crate::Journal) is refused, or could not be read or written.
 ///
@@ -178,7 +178,7 @@ pub enum JournalError {
     },
 }
 
-debug_is_told!(JournalError);
+debug_with_causes!(JournalError);
 
 /// The path of a file; an empty one is not shown.
 struct Named<'a>(&'a Path);

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::cfg::CfgNode;
+use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::device::{Device, HeldGpus, Place};
 use crate::engine::post::Leave;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The context of a producer's hook: the device, the configuration, the items.
 #[derive(Debug, Clone, Copy)]

@@ -5,9 +5,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use gangline::error::BuildError;
+use gangline::error::OutputCount;
+use gangline::input::Batches;
 use gangline::{
-    AnyOrderRunner, Batch, Batches, ConsumerContext, Error, Order, OrderedRunner, OutputCount,
-    ProducerContext, Result, Runner, map,
+    AnyOrderRunner, Batch, ConsumerContext, Error, Order, OrderedRunner, ProducerContext, Result,
+    Runner, map,
 };
 
 use crate::echo::Echo;
@@ -55,7 +58,7 @@ fn ac5_three_outputs_for_four_inputs_are_an_error() {
 #[test]
 fn ac6_a_batch_of_none_cannot_be_built() {
     let error = OrderedRunner::builder(Echo::new()).devices(1).batch(Batch::of(0)).build();
-    assert!(matches!(error.unwrap_err(), Error::Batch { .. }));
+    assert!(matches!(error.unwrap_err(), Error::Build(BuildError::Batch { .. })));
 }
 
 #[test]

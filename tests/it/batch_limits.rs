@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use gangline::{AnyOrderRunner, Batch, Builder, Error, Hook, Measure, Order, Runner, RuntimeOrder};
+use gangline::error::BuildError;
+use gangline::error::Measure;
+use gangline::order::RuntimeOrder;
+use gangline::{AnyOrderRunner, Batch, Builder, Error, Hook, Order, Runner};
 use proptest::prelude::*;
 
 use crate::echo::Echo;
@@ -206,14 +209,14 @@ fn limits_that_make_no_sense_are_refused() {
     let builder = || AnyOrderRunner::builder(Echo::new()).devices(1);
     let error = builder().max_batch_cost(5u64, |&x| x).build().unwrap_err();
     assert_eq!(error.to_string(), "a limit on the cost needs a rule for batches; call `batch` too");
-    assert!(matches!(error, Error::NoBatch { measure: Measure::Cost, .. }));
+    assert!(matches!(error, Error::Build(BuildError::NoBatch { measure: Measure::Cost, .. })));
     let error = builder().batch(Batch::of(4)).max_padded_size(0u32, |_| 1).build().unwrap_err();
     assert_eq!(
         error.to_string(),
         "the limit on the padded size of items must be at least 1, got 0"
     );
     let error = builder().window_weight(0u64, |&x| x).build().unwrap_err();
-    assert!(matches!(error, Error::Limit { measure: Measure::Weight, .. }));
+    assert!(matches!(error, Error::Build(BuildError::Limit { measure: Measure::Weight, .. })));
 }
 
 /// Numbers that weigh what they are, in a window of `most`, with a consumer that starts when as many were

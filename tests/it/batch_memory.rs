@@ -4,10 +4,10 @@ use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gangline::error::{Measure, OutOfMemory};
+use gangline::order::InputOrder;
 use gangline::testing::{Call, Fault, Script, Simulated};
-use gangline::{
-    AnyOrderRunner, Batch, Builder, InputOrder, Measure, Order, OrderedRunner, OutOfMemory,
-};
+use gangline::{AnyOrderRunner, Batch, Builder, Order, OrderedRunner};
 use proptest::prelude::*;
 
 use crate::echo::Echo;

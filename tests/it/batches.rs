@@ -6,9 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
+use gangline::error::BuildError;
+use gangline::error::OutputCount;
 use gangline::{
     AnyOrderRunner, Batch, CancelToken, ConsumerContext, Error, Hook, Order, OrderedRunner,
-    OutputCount, ProducerContext, Result, Runner, map,
+    ProducerContext, Result, Runner, map,
 };
 use proptest::prelude::*;
 
@@ -411,7 +413,10 @@ fn impossible_batches_are_refused() {
     let error = builder().batch(Batch::up_to(0)).build().unwrap_err();
     assert_eq!(error.to_string(), "a batch must have at least 1 item, got 0");
     let error = builder().batch(Batch::of(8)).window(7).build().unwrap_err();
-    assert!(matches!(error, Error::Window { window: 7, least: 8, .. }), "{error}");
+    assert!(
+        matches!(error, Error::Build(BuildError::Window { window: 7, least: 8, .. })),
+        "{error}"
+    );
 }
 
 proptest! {

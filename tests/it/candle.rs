@@ -7,7 +7,7 @@ use candle_core::DType;
 use candle_core::{Device, Tensor};
 use candle_nn::{Linear, Module, Sequential, seq};
 #[cfg(target_os = "linux")]
-use gangline::CpuThreads;
+use gangline::device::CpuThreads;
 use gangline::{Devices, Hook, OrderedRunner, map};
 
 use crate::support::no_hang;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use gangline::{BoxError, CfgError, CfgNode, PathProblem};
+use gangline::error::{CfgError, PathProblem};
+use gangline::{BoxError, CfgNode};
 use serde::{Deserialize, Serialize};
 
 fn yaml(text: &str) -> CfgNode {

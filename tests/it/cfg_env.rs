@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::process::Command;
 
-use gangline::{CfgError, CfgNode};
+use gangline::CfgNode;
+use gangline::error::CfgError;
 
 fn yaml(text: &str) -> CfgNode {
     CfgNode::from_yaml_str(text).unwrap()

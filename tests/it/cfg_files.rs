@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gangline::{CfgError, CfgNode};
+use gangline::CfgNode;
+use gangline::error::CfgError;
 use tempfile::TempDir;
 
 fn yaml(text: &str) -> CfgNode {

@@ -1,6 +1,7 @@
 //! What YAML, TOML and JSON mean, and that nothing is lost on the way.
 
-use gangline::{CfgError, CfgNode};
+use gangline::CfgNode;
+use gangline::error::CfgError;
 
 fn yaml(text: &str) -> CfgNode {
     CfgNode::from_yaml_str(text).unwrap()

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use gangline::{CfgError, CfgNode};
+use gangline::CfgNode;
+use gangline::error::CfgError;
 use serde::Serialize;
 
 const DEEP: usize = 100_000;

@@ -2,7 +2,8 @@
 
 use std::error::Error as _;
 
-use gangline::{AnyOrderRunner, CfgError, CfgNode, Hook, OrderedRunner, UnorderedRunner, map};
+use gangline::error::CfgError;
+use gangline::{AnyOrderRunner, CfgNode, Hook, OrderedRunner, UnorderedRunner, map};
 
 use crate::support::no_hang;
 

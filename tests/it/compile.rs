@@ -6,10 +6,13 @@ use std::iter::FusedIterator;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
+use gangline::gpu::GpuList;
+use gangline::input::Guard;
+use gangline::order::RuntimeOrder;
 use gangline::{
     Account, AnyOrderRunner, Builder, CancelToken, CfgNode, ConsumerContext, Device, Devices,
-    Error, GpuList, Guard, Hook, Order, OrderedRunner, Outputs, ProducerContext, Result, Runner,
-    RuntimeOrder, UnorderedRunner, map,
+    Error, Hook, Order, OrderedRunner, Outputs, ProducerContext, Result, Runner, UnorderedRunner,
+    map,
 };
 
 use crate::hooks::Hooks;

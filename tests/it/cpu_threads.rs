@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
+use gangline::device::CpuThreads;
+use gangline::error::BuildError;
 use gangline::{
-    AnyOrderRunner, CpuThreads, Device, Devices, Error, Hook, Order, OrderedRunner,
-    ProducerContext, Result, Runner, map,
+    AnyOrderRunner, Device, Devices, Error, Hook, Order, OrderedRunner, ProducerContext, Result,
+    Runner, map,
 };
 use rayon::prelude::*;
 
@@ -114,7 +116,7 @@ fn no_thread_at_all_is_refused() {
         let never = map(|_| -> Result<()> { panic!("a hook") }, |_, (), x: u64| Ok(x));
         let error = OrderedRunner::builder(never).devices("cpu*2").cpu_threads(0).build();
         let error = error.unwrap_err();
-        assert!(matches!(error, Error::CpuThreads { .. }), "{error:?}");
+        assert!(matches!(error, Error::Build(BuildError::CpuThreads { .. })), "{error:?}");
         assert_eq!(error.to_string(), "cpu_threads must be at least 1, got 0");
         assert!(error.hook().is_none());
     });

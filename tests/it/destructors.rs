@@ -13,7 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use gangline::{AnyOrderRunner, Event, Hook, Order, ProducerContext, Result, map};
+use gangline::event::Event;
+use gangline::{AnyOrderRunner, Hook, Order, ProducerContext, Result, map};
 
 use crate::probe::{Alive, Census, Fault, Item, Probe, both_orders, check_afterwards, three};
 use crate::support::{Counter, Gate};

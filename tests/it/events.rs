@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gangline::{Event, OrderedRunner};
+use gangline::OrderedRunner;
+use gangline::event::Event;
 
 use crate::hooks::Hooks;
 use crate::support::{Counter, no_hang};

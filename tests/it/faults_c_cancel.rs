@@ -333,7 +333,10 @@ fn c12_a_window_of_nothing_is_an_error(order: Order) {
     let tally = probe.tally();
     let error =
         AnyOrderRunner::builder(probe).devices(2).order(order).window(0).build().unwrap_err();
-    assert!(matches!(error, gangline::Error::Window { .. }), "{error:#}");
+    assert!(
+        matches!(error, gangline::Error::Build(gangline::error::BuildError::Window { .. })),
+        "{error:#}"
+    );
     assert_eq!(tally.called(Hook::ProducerInit).get(), 0);
 }
 

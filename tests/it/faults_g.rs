@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gangline::journal::{JournalError, KeyKind};
 use gangline::{
-    AnyOrderRunner, Batch, CancelToken, ConsumerContext, Error, Journal, JournalError, KeyKind,
-    Order, ProducerContext, Result, Runner,
+    AnyOrderRunner, Batch, CancelToken, ConsumerContext, Error, Journal, Order, ProducerContext,
+    Result, Runner,
 };
 use proptest::prelude::*;
 

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
+use gangline::event::Event;
 use gangline::report::RetryOutcome;
-use gangline::{Batch, Error, Event, Hook, OnError, OrderedRunner, UnorderedRunner, map};
+use gangline::{Batch, Error, Hook, OnError, OrderedRunner, UnorderedRunner, map};
 
 use crate::support::{Counter, Gate, no_hang};
 

@@ -7,10 +7,9 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use gangline::{
-    AnyOrderRunner, CancelToken, DeviceError, Devices, Error, GpuHolder, GpuLock, Hook,
-    OrderedRunner, Pool,
-};
+use gangline::error::DeviceError;
+use gangline::gpu::{GpuHolder, GpuLock};
+use gangline::{AnyOrderRunner, CancelToken, Devices, Error, Hook, OrderedRunner, Pool};
 use tempfile::TempDir;
 
 use crate::probe::{Fault, Probe};

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gangline::{
-    AnyOrderRunner, Builder, CfgNode, Difference, Error, Journal, JournalError, KeyKind, OnError,
-    Order, OrderedRunner, RuntimeOrder,
-};
+use gangline::journal::{Difference, JournalError, KeyKind};
+use gangline::order::RuntimeOrder;
+use gangline::{AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Order, OrderedRunner};
 
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::support::{Counter, Gate, no_hang};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use gangline::{AnyOrderRunner, Batch, Builder, CancelToken, Error, Order, RuntimeOrder};
+use gangline::order::RuntimeOrder;
+use gangline::{AnyOrderRunner, Batch, Builder, CancelToken, Error, Order};
 use proptest::prelude::*;
 
 use crate::hooks::{Gauge, Hooks, sorted};

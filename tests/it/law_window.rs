@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
+use gangline::error::BuildError;
 use gangline::{AnyOrderRunner, Error, Journal, Order};
 
 use crate::hooks::{Gauge, Hooks, both_orders};
@@ -254,7 +255,7 @@ fn credits_of_a_failed_run_do_not_reach_the_next(order: Order) {
 #[test]
 fn no_window_is_an_error() {
     let error = AnyOrderRunner::builder(Hooks::new()).devices(2).window(0).build().unwrap_err();
-    assert!(matches!(error, Error::Window { window: 0, .. }), "{error}");
+    assert!(matches!(error, Error::Build(BuildError::Window { window: 0, .. })), "{error}");
 }
 
 #[test]

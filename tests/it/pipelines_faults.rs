@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use gangline::{
-    AnyOrderRunner, Batch, Builder, CancelToken, Error, Hook, Order, Result, RuntimeOrder, map,
-};
+use gangline::order::RuntimeOrder;
+use gangline::{AnyOrderRunner, Batch, Builder, CancelToken, Error, Hook, Order, Result, map};
 
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::pipelines::{check_row, pairs};

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gangline::order::RuntimeOrder;
 use gangline::testing::{Script, Simulated};
 use gangline::{
-    AnyOrderRunner, Batch, Builder, Hook, OnError, Order, ProducerContext, Runner, RuntimeOrder,
-    Verdict,
+    AnyOrderRunner, Batch, Builder, Hook, OnError, Order, ProducerContext, Runner, Verdict,
 };
 use proptest::prelude::*;
 

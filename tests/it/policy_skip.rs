@@ -4,10 +4,11 @@ use std::error::Error as _;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
+use gangline::order::RuntimeOrder;
 use gangline::testing::{Script, Simulated};
 use gangline::{
     AnyOrderRunner, Batch, Builder, ConsumerContext, Error, Hook, MaxFailures, OnError, Order,
-    ProducerContext, Result, Runner, RuntimeOrder, Verdict, map,
+    ProducerContext, Result, Runner, Verdict, map,
 };
 use proptest::prelude::*;
 

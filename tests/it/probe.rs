@@ -6,9 +6,10 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
+use gangline::order::OrderKind;
 use gangline::{
-    Account, AnyOrderRunner, ConsumerContext, Devices, Error, Hook, Order, OrderKind, Pool,
-    ProducerContext, Result, Runner,
+    Account, AnyOrderRunner, ConsumerContext, Devices, Error, Hook, Order, Pool, ProducerContext,
+    Result, Runner,
 };
 
 use crate::support::Counter;

@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gangline::event::Event;
 use gangline::report::Ending;
 use gangline::{
-    AnyOrderRunner, Batch, Device, Error, Event, Journal, OnError, Order, OrderedRunner, RunReport,
+    AnyOrderRunner, Batch, Device, Error, Journal, OnError, Order, OrderedRunner, RunReport,
     UnorderedRunner, map,
 };
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use gangline::event::Event;
 use gangline::{
-    AnyOrderRunner, CancelToken, Device, Devices, Error, Event, OnError, Order, OrderedRunner,
-    Runner, map,
+    AnyOrderRunner, CancelToken, Device, Devices, Error, OnError, Order, OrderedRunner, Runner, map,
 };
 
 use crate::support::{Counter, Gate, no_hang};

@@ -4,9 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gangline::{
-    AnyOrderRunner, Batch, Builder, Error, OnError, Order, ProducerContext, Result, RuntimeOrder,
-};
+use gangline::order::RuntimeOrder;
+use gangline::{AnyOrderRunner, Batch, Builder, Error, OnError, Order, ProducerContext, Result};
 
 use crate::batches::Doubler;
 use crate::hooks::Hooks;

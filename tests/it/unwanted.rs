@@ -7,9 +7,11 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use gangline::event::Event;
+use gangline::order::RuntimeOrder;
 use gangline::{
-    AnyOrderRunner, Batch, Builder, CancelToken, ConsumerContext, Error, Event, OnError, Order,
-    ProducerContext, Result, Runner, RuntimeOrder,
+    AnyOrderRunner, Batch, Builder, CancelToken, ConsumerContext, Error, OnError, Order,
+    ProducerContext, Result, Runner,
 };
 
 use crate::support::{Counter, Gate, no_hang};

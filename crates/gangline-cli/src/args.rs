@@ -12,8 +12,9 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use super::exit;
 use super::halt::Halt;
 use super::limit::{Timeout, duration};
-use gangline::Error;
-use gangline::{Devices, GpuList};
+use gangline::Devices;
+use gangline::error::DeviceError;
+use gangline::gpu::GpuList;
 
 #[derive(Debug, Parser)]
 #[command(
@@ -329,7 +330,7 @@ fn devices(text: &str) -> Result<Devices, String> {
              `gangline devices` lists them"
         ));
     }
-    text.parse().map_err(|error: Error| error.to_string())
+    text.parse().map_err(|error: DeviceError| error.to_string())
 }
 
 fn all_of_a_kind(text: &str) -> Option<&'static str> {

@@ -30,13 +30,15 @@ use super::terminal::{OnTerminal, ProgressLines, Terminal};
 use super::warm::Warm;
 use gangline::CancelToken;
 use gangline::CfgNode;
-use gangline::DeviceError;
 use gangline::Error;
+use gangline::Journal;
 use gangline::Order;
 use gangline::Progress;
 use gangline::RunReport;
-use gangline::{AnyOrderRunner, Builder, RuntimeOrder};
-use gangline::{Journal, JournalError};
+use gangline::error::DeviceError;
+use gangline::error::JournalError;
+use gangline::order::RuntimeOrder;
+use gangline::{AnyOrderRunner, Builder};
 use gangline::{OnError, Verdict};
 
 /// How many outputs may wait for that of an earlier job, if nobody says so: a job that takes hundreds of times

@@ -8,7 +8,9 @@ use super::error::CliError;
 use super::exit;
 use super::mark::GpuMark;
 use super::template::Template;
-use gangline::{Device, Devices, GpuList, GpuLock};
+use gangline::error::DeviceError;
+use gangline::gpu::{GpuList, GpuLock};
+use gangline::{Device, Devices};
 
 /// The slots of a run. A slot is a producer of the library: it has its GPUs for as long as the run lasts, so
 /// there is nothing to give back and nothing to lose.
@@ -182,7 +184,7 @@ fn devices(placement: &Placement) -> Result<Devices, CliError> {
 }
 
 /// Every place so many times, one after the other.
-fn repeated(devices: &Devices, times: usize) -> Result<Devices, gangline::Error> {
+fn repeated(devices: &Devices, times: usize) -> Result<Devices, DeviceError> {
     let copies = |place: &[Device]| vec![place.to_vec(); if has_gpu(place) { times } else { 1 }];
     Devices::from_places(devices.places().flat_map(copies))
 }
@@ -198,6 +200,6 @@ fn index(device: &Device) -> Option<usize> {
     }
 }
 
-fn refused(error: gangline::Error) -> CliError {
+fn refused(error: DeviceError) -> CliError {
     CliError::new(exit::DEVICES, error)
 }

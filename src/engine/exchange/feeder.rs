@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::credits::Want;
+use super::permits::Want;
 use super::{Exchange, Gap, spin_until};
 use crate::batch::{Note, Size};
+use crate::concurrency::atomic::Ordering;
+use crate::concurrency::queue::Sender;
+use crate::concurrency::{lock, now, wait};
+use crate::engine::measures::Measured;
 use crate::engine::outbox::{Outbox, Outcome};
-use crate::engine::queue::Sender;
-use crate::measures::Measured;
-use crate::sync::atomic::Ordering;
-use crate::sync::{lock, now, wait};
 
 /// The feeder's end.
 #[derive(Debug)]

@@ -8,10 +8,10 @@ use super::{Exchange, Intake, Taker};
 use crate::batch::{
     Batch, Batching, Ceiling, Decision, Fill, Limits, More, Pick, Selection, Shelved, Size,
 };
+use crate::concurrency::atomic::Ordering;
+use crate::concurrency::{lock, now};
 use crate::engine::outbox::Outcome;
 use crate::policy::{Retry, Trial, Turn};
-use crate::sync::atomic::Ordering;
-use crate::sync::{lock, now};
 
 /// A producer's end. Batches come straight out of the intake: what is in one is worked on together, so
 /// there is nothing that a neighbour could take back.

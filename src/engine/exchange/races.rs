@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::{Exchange, Gathered};
+use crate::base::panic::drop_quietly;
+use crate::concurrency::atomic::Ordering;
+use crate::concurrency::{lock, now};
 use crate::engine::batch_work::Part;
-use crate::engine::call::drop_quietly;
 use crate::engine::losses::in_vain;
 use crate::engine::post::Loan;
 use crate::error::Error;
 use crate::policy::{Retry, Roster, Trial, Turn, copy_after};
-use crate::sync::atomic::Ordering;
-use crate::sync::{lock, now};
 
 /// The races of one run.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::trials::{Standing, Suspension};
 use super::{Exchange, Gathered, Lane, spin_until};
+use crate::concurrency::atomic::Ordering;
+use crate::concurrency::{Inbox, lock, now};
 use crate::engine::outbox::{Outbox, Outcome};
-use crate::engine::timesheet::{Lack, ProducerTime, Waits};
+use crate::observe::run_stats::{Lack, ProducerTime, Waits};
 use crate::policy::{Retry, Trial, Turn};
-use crate::sync::atomic::Ordering;
-use crate::sync::{Inbox, lock, now};
 
 /// A producer takes at most so many items at once, however fast they are: that many make the cost of
 /// taking small, and an inbox with room for them never has to grow.

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use super::{Exchange, Gathered};
-use crate::engine::call::drop_quietly;
+use crate::base::panic::drop_quietly;
+use crate::concurrency::atomic::Ordering;
+use crate::concurrency::{lock, now};
 use crate::policy::{Fault, Retries, Retry, Roster, Trial, Turn};
-use crate::sync::atomic::Ordering;
-use crate::sync::{lock, now};
 
 /// What is looked at together, under one lock.
 #[derive(Debug)]

@@ -6,13 +6,13 @@ use shuttle::sync::atomic::AtomicU64;
 use shuttle::thread;
 
 use super::{Hub, batch_producers, check, collect, feed, run_measured, run_with};
+use crate::base::Order;
 use crate::batch::{Batch, Batching, Size};
+use crate::concurrency::now;
 use crate::engine::collector::Collector;
 use crate::engine::exchange::Feeder;
+use crate::engine::measures::Measured;
 use crate::engine::window::Window;
-use crate::measures::Measured;
-use crate::order::Order;
-use crate::sync::now;
 
 fn run_batches(producers: usize, window: usize, items: u64, batch: Batch) {
     let batching = Batching::new(batch);

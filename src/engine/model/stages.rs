@@ -6,17 +6,17 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::{check, feed};
-use crate::cancel::Interrupt;
-use crate::engine::chronicle::{Chronicle, Detail};
+use crate::base::Order;
+use crate::concurrency::cancel::Interrupt;
+use crate::concurrency::now;
 use crate::engine::collector::Collector;
 use crate::engine::exchange::Taker;
-use crate::engine::relay::Relay;
 use crate::engine::run::{Run, Shape};
+use crate::engine::stage_link::Relay;
 use crate::engine::window::Window;
 use crate::error::{Error, Result};
-use crate::order::Order;
+use crate::observe::event_log::{Chronicle, Detail};
 use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
-use crate::sync::now;
 
 /// Numbers that go through; its hooks are not called here.
 struct Pass;

@@ -8,25 +8,25 @@ use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::feed;
+use crate::base::Order;
 use crate::batch::{Batch, Batching};
-use crate::cancel::Interrupt;
 use crate::cfg::CfgNode;
+use crate::concurrency::cancel::Interrupt;
+use crate::concurrency::{Condvar, Mutex, atomic, lock, now, wait};
 use crate::device::{Device, Devices, Place};
 use crate::engine::attendance::Attendance;
-use crate::engine::chronicle::{Chronicle, Detail};
 use crate::engine::collector::Collector;
+use crate::engine::limits::Limits;
 use crate::engine::post::{Call, Post};
 use crate::engine::producer::{Join, NO_CEILING, Producer, Shared};
 use crate::engine::run::{Run, Shape};
-use crate::engine::terms::Terms;
+use crate::engine::run_settings::Terms;
 use crate::engine::timekeeper::Watch;
 use crate::engine::window::Window;
 use crate::error::{Hook, Result};
-use crate::limits::Limits;
-use crate::order::Order;
+use crate::observe::event_log::{Chronicle, Detail};
 use crate::policy::{Backoff, OnError, Policy, Stragglers};
 use crate::runner::{ConsumerContext, ProducerContext, Runner, Station, Wanted};
-use crate::sync::{Condvar, Mutex, atomic, lock, now, wait};
 
 const SCHEDULES: usize = 3_000;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use gangline::{BoxError, ConsumerContext, Event, OrderedRunner, ProducerContext, Result, Runner};
+use gangline::event::Event;
+use gangline::{BoxError, ConsumerContext, OrderedRunner, ProducerContext, Result, Runner};
 
 use crate::contest::median;
 use crate::gangs::Sum;

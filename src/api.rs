@@ -1,0 +1,9 @@
+//! What users hold: pools, their builder, pipelines, outputs, and runners made of closures.
+
+pub(crate) mod batches;
+pub(crate) mod builder;
+pub(crate) mod map;
+pub(crate) mod outputs;
+pub(crate) mod pipeline;
+pub(crate) mod pool;
+pub(crate) mod task_results;

@@ -1,0 +1,105 @@
+//! The settings for observers, progress and reports.
+
+use super::Builder;
+use crate::api::pool::OrderKind;
+use crate::observe::event::Observer;
+use crate::observe::event_log::Detail;
+use crate::runner::Runner;
+
+impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
+    /// Adds an observer of each run: a closure, or a type of its own.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gangline::event::Event;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let (sender, started) = std::sync::mpsc::channel();
+    /// let mut runner = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)))
+    ///     .devices(2)
+    ///     .observer(move |_: Duration, event: &Event| {
+    ///         if let Event::ItemStarted { item, producer, .. } = event {
+    ///             sender.send((*item, *producer)).unwrap();
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// runner.run(0..5)?;
+    /// assert_eq!(started.try_iter().count(), 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Observers are called on a thread of their own, so a slow one does not slow the run down. Events of
+    /// items that it does not keep up with are [dropped](crate::Event::EventsLost). At its end a run waits
+    /// one second for an observer that has not returned; then the observer is abandoned with its thread.
+    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
+        let observers = self.observers.get_mut();
+        observers.expect("it is never locked, so it is not poisoned").push(Box::new(observer));
+        self.told.detail = Detail::Items;
+        self
+    }
+
+    /// Shows the progress of runs on the terminal: [`Progress`](crate::Progress) without options.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)));
+    /// let mut pool = builder.devices(2).progress().build()?;
+    /// assert_eq!(pool.run(0..3)?, [0, 1, 2]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    #[cfg(feature = "progress")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "progress")))]
+    pub fn progress(self) -> Self {
+        self.observer(crate::Progress::new())
+    }
+
+    /// As [`progress`](Builder::progress), with `work` as the name of the work, there and in
+    /// [reports](crate::Pool::report).
+    #[cfg(feature = "progress")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "progress")))]
+    pub fn progress_desc(self, work: impl Into<String>) -> Self {
+        let work = work.into();
+        self.observer(crate::Progress::new().desc(work.clone())).describe(work)
+    }
+
+    /// Makes the [report](crate::Pool::report) cover each item, with a picture and a trace of the
+    /// producers.
+    ///
+    /// It then has the times of items, the slowest items, and when each producer worked.
+    ///
+    /// By default a report has only what is measured at waits, which costs nothing for an item. With a
+    /// timeline each item costs its producer two readings of the clock.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)));
+    /// let mut pool = builder.devices(2).timeline().build()?;
+    /// pool.run(0..100)?;
+    /// println!("{}", pool.report());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn timeline(mut self) -> Self {
+        self.told.detail = Detail::Items;
+        self
+    }
+
+    /// Names the work, at the head of reports.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)));
+    /// let mut pool = builder.devices(2).describe("copy numbers").build()?;
+    /// pool.run(0..3)?;
+    /// assert!(pool.report().to_string().contains("copy numbers"));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn describe(mut self, work: impl Into<String>) -> Self {
+        self.told.description = Some(work.into());
+        self
+    }
+}

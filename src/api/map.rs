@@ -1,0 +1,212 @@
+//! Runners made of closures.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::task_results::TaskResults;
+use crate::error::Result;
+use crate::runner::{ConsumerContext, ProducerContext, Runner};
+
+/// Makes a runner of two closures: `init` makes a producer's state, `work` makes an output of an input. The
+/// outputs are collected: the summary of a run is a `Vec` of them.
+///
+/// ```
+/// use gangline::{OrderedRunner, map};
+///
+/// # fn main() -> gangline::Result<()> {
+/// let lengths = map(
+///     |cx| Ok(format!("seen on {}: ", cx.device())),
+///     |_, prefix: &mut String, word: &str| Ok(format!("{prefix}{word}").len()),
+/// );
+/// let mut runner = OrderedRunner::new(lengths, 2)?;
+/// assert_eq!(runner.run(["one", "three"])?, [16, 18]);
+/// # Ok(())
+/// # }
+/// ```
+pub fn map<S, I, O, Init, Work>(init: Init, work: Work) -> Map<Init, Work, S, I, O>
+where
+    Init: Fn(&ProducerContext<'_>) -> Result<S> + Send + Sync,
+    Work: Fn(&ProducerContext<'_>, &mut S, I) -> Result<O> + Send + Sync,
+{
+    Map { init, work, types: PhantomData }
+}
+
+/// The runner of [`map`].
+pub struct Map<Init, Work, S, I, O> {
+    init: Init,
+    work: Work,
+    /// A function pointer, since no value of these types is held: it is `Send` and `Sync` also if they are
+    /// not.
+    types: PhantomData<fn(S, I) -> O>,
+}
+
+impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
+    /// Replaces the consumer: `init` makes a state, and `f` takes each output into it.
+    ///
+    /// The summary of a run is that state, instead of the collected outputs.
+    ///
+    /// ```
+    /// use gangline::{UnorderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+    /// let sum = squares.fold(
+    ///     |_| Ok(0),
+    ///     |_, sum, y| {
+    ///         *sum += y;
+    ///         Ok(())
+    ///     },
+    /// );
+    /// assert_eq!(UnorderedRunner::new(sum, 3)?.run(0..100)?, 328_350);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fold<T, FoldInit, F>(self, init: FoldInit, f: F) -> Fold<Self, FoldInit, F, T>
+    where
+        FoldInit: Fn(&ConsumerContext<'_>) -> Result<T> + Send + Sync,
+        F: Fn(&ConsumerContext<'_>, &mut T, O) -> Result<()> + Send + Sync,
+    {
+        Fold { map: self, init, f, state: PhantomData }
+    }
+}
+
+impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
+    /// Collects a result for each item, in input order: its output, or its failure. The summary of a run is
+    /// a `Vec` of [`TaskResult`](crate::closures::TaskResult)s.
+    ///
+    /// Use it where errors are [skipped](crate::Builder::on_error): a run that stops at the first error has
+    /// no summary. The results have the items' [keys](crate::Builder::key).
+    ///
+    /// ```
+    /// use gangline::{OnError, UnorderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let parse = map(|_| Ok(()), |_, _, (_, text): (&str, &str)| Ok(text.parse::<i32>()?));
+    /// let mut pool = UnorderedRunner::builder(parse.results())
+    ///     .devices(2)
+    ///     .on_error(OnError::Skip)
+    ///     .key(|&(id, _)| id)
+    ///     .build()?;
+    /// let results = pool.run([("w", "1"), ("x", "two"), ("y", "3")])?;
+    /// assert_eq!(results[0].result, Ok(1));
+    /// let failed: Vec<_> = results.iter().filter(|task| task.result.is_err()).collect();
+    /// assert_eq!(failed[0].key.as_deref(), Some("x"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn results(self) -> TaskResults<Self> {
+        TaskResults::new(self)
+    }
+}
+
+/// The runner of [`Map::fold`].
+pub struct Fold<M, Init, F, T> {
+    map: M,
+    init: Init,
+    f: F,
+    state: PhantomData<fn() -> T>,
+}
+
+impl<Init, Work, S, I, O> Runner for Map<Init, Work, S, I, O>
+where
+    Init: Fn(&ProducerContext<'_>) -> Result<S> + Send + Sync,
+    Work: Fn(&ProducerContext<'_>, &mut S, I) -> Result<O> + Send + Sync,
+    I: Send,
+    O: Send,
+{
+    type Input = I;
+    type Output = O;
+    type ProducerState = S;
+    type ConsumerState = Vec<O>;
+    type Summary = Vec<O>;
+
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<S> {
+        (self.init)(cx)
+    }
+
+    fn producer_work(&self, cx: &ProducerContext<'_>, state: &mut S, input: I) -> Result<O> {
+        (self.work)(cx, state, input)
+    }
+
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<O>> {
+        Ok(Vec::new())
+    }
+
+    fn consumer_work(&self, _: &ConsumerContext<'_>, all: &mut Vec<O>, output: O) -> Result<()> {
+        all.push(output);
+        Ok(())
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, all: Vec<O>) -> Result<Vec<O>> {
+        Ok(all)
+    }
+}
+
+impl<M, Init, F, T> Runner for Fold<M, Init, F, T>
+where
+    M: Runner,
+    Init: Fn(&ConsumerContext<'_>) -> Result<T> + Send + Sync,
+    F: Fn(&ConsumerContext<'_>, &mut T, M::Output) -> Result<()> + Send + Sync,
+    T: Send,
+{
+    type Input = M::Input;
+    type Output = M::Output;
+    type ProducerState = M::ProducerState;
+    type ConsumerState = T;
+    type Summary = T;
+
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<M::ProducerState> {
+        self.map.producer_init(cx)
+    }
+
+    fn producer_work(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut M::ProducerState,
+        input: M::Input,
+    ) -> Result<M::Output> {
+        self.map.producer_work(cx, state, input)
+    }
+
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut M::ProducerState,
+        inputs: &mut Vec<M::Input>,
+    ) -> Result<Vec<Result<M::Output>>> {
+        self.map.producer_work_batch(cx, state, inputs)
+    }
+
+    fn producer_end(&self, cx: &ProducerContext<'_>, state: M::ProducerState) -> Result<()> {
+        self.map.producer_end(cx, state)
+    }
+
+    fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<T> {
+        (self.init)(cx)
+    }
+
+    fn consumer_work(
+        &self,
+        cx: &ConsumerContext<'_>,
+        state: &mut T,
+        output: M::Output,
+    ) -> Result<()> {
+        (self.f)(cx, state, output)
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, state: T) -> Result<T> {
+        Ok(state)
+    }
+}
+
+impl<Init, Work, S, I, O> fmt::Debug for Map<Init, Work, S, I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Map").finish_non_exhaustive()
+    }
+}
+
+impl<M, Init, F, T> fmt::Debug for Fold<M, Init, F, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fold").finish_non_exhaustive()
+    }
+}

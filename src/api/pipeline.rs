@@ -1,0 +1,144 @@
+//! Pipelines of runners.
+
+use std::fmt;
+
+use super::pool::{Pool, fallible, sound};
+use crate::engine::source::Source;
+use crate::engine::stages::Line;
+use crate::error::{BoxError, Error};
+use crate::runner::Runner;
+
+/// A pipeline of runners, each fed by the one before: from the inputs of `R` to the summary of `S`.
+///
+/// Made by [`Pool::then`]; [`then`](Pipeline::then) adds another stage. The caller feeds the first stage.
+/// Each stage has its own producers, window, order and batches, and all stages work at the same time. The
+/// consumer hooks of the *last* stage are called, and their summary is what the run returns. The outputs of
+/// the other stages go to the next stage instead.
+///
+/// ```
+/// use gangline::{OrderedRunner, UnorderedRunner, map};
+///
+/// # fn main() -> gangline::Result<()> {
+/// let decode = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<u64>()?));
+/// let square = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+/// let sum = map(|_| Ok(()), |_, _, x: u64| Ok(x + 1))
+///     .fold(|_| Ok(0), |_, sum, y| { *sum += y; Ok(()) });
+///
+/// let mut decode = OrderedRunner::new(decode, 2)?;
+/// let mut square = OrderedRunner::new(square, 3)?;
+/// assert_eq!(decode.then(&mut square).run(["1", "2", "3"])?, [1, 4, 9]);
+///
+/// let mut sum = UnorderedRunner::new(sum, 1)?;
+/// assert_eq!(decode.then(&mut square).then(&mut sum).run(["1", "2", "3"])?, 17);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Order, windows
+///
+/// Ordered stages keep the order of the input from end to end, and an item has the same index in all of
+/// them: its place in the input. An unordered stage passes its results on as they are finished. The next
+/// stage counts them from 0, so from there on the indices are not those of the input.
+///
+/// Each stage keeps its own window, so the sum of the windows bounds the items in flight, whichever stage
+/// is slow. A stage takes a result of the one before only when its window has room.
+///
+/// # Errors
+///
+/// A failure of an item goes on through the later stages in the item's place. So in input order everything
+/// before it is consumed, and of several failures the first in order is the run's error. From that moment
+/// no input is pulled. The error is that of the stage where it happened. Only in that stage's
+/// [`account`](Pool::account) has the item `failed`.
+///
+/// Each stage has its own [policy](crate::Builder::on_error). An item that a stage skips leaves a gap in
+/// the stages that follow, and the last consumer gets a call of
+/// [`consumer_skipped`](Runner::consumer_skipped). [`failures`](Pool::failures) of the last pool has the
+/// errors of all stages.
+///
+/// # Ending early
+///
+/// A [`cancel`](crate::CancelToken::cancel) of any stage's token ends all of them. After a
+/// [`drain`](crate::CancelToken::drain) of any the first stage reads no more input, and the items in flight
+/// are completed. If the last consumer [stops](crate::ConsumerContext::stop) the run, the items in flight
+/// in the stages before it are dropped too.
+///
+/// # Accounts
+///
+/// Each pool has the [`account`](Pool::account) of its own stage. There `ok` counts the items whose results
+/// were passed on to the next stage. `unread` of the stages after the first is 0 if everything came
+/// through, and otherwise unknown.
+#[must_use = "a pipeline does nothing until it is run"]
+pub struct Pipeline<'h, R: Runner, S: Runner> {
+    line: Line<'h, R, S>,
+}
+
+impl<R: Runner + 'static, O> Pool<R, O> {
+    /// Makes this runner the first stage of a [`Pipeline`], and `next` the second, whose inputs are this
+    /// runner's outputs.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let mut lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, s: String| Ok(s.len())), 2)?;
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 2)?;
+    /// let lines = ["one", "three"].map(String::from);
+    /// assert_eq!(lengths.then(&mut squares).run(lines)?, [9, 25]);
+    /// assert_eq!((lengths.account().ok, squares.account().ok), (2, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn then<'h, S, P>(&'h mut self, next: &'h mut Pool<S, P>) -> Pipeline<'h, R, S>
+    where
+        S: Runner<Input = R::Output> + 'static,
+    {
+        Pipeline { line: Line::new(self.engine_mut(), next.engine_mut()) }
+    }
+}
+
+impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
+    /// Adds `next` as the last stage; its inputs are the outputs of the stage that was last so far.
+    ///
+    /// [`Pipeline`] has an example.
+    pub fn then<T, P>(self, next: &'h mut Pool<T, P>) -> Pipeline<'h, R, T>
+    where
+        T: Runner<Input = S::Output> + 'static,
+    {
+        Pipeline { line: self.line.then(next.engine_mut()) }
+    }
+
+    /// Runs all of `items` through all stages, and returns the summary of the last.
+    ///
+    /// As [`Pool::run`]: the calling thread pulls the iterator lazily, no further ahead than the window of
+    /// the first stage, and not before `consumer_init` of the last stage has returned. [`Pipeline`] has an
+    /// example.
+    ///
+    /// # Errors
+    ///
+    /// If a hook of any stage fails or panics, if the iterator panics, if the token of any stage cancels
+    /// the run, or if any of the runners is closed. All runners stay usable.
+    pub fn run(&mut self, items: impl IntoIterator<Item = R::Input>) -> Result<S::Summary, Error> {
+        self.line.run(Source::new(items, sound), sound)
+    }
+
+    /// As [`run`](Pipeline::run), for an input that can fail: an `Err` of the iterator takes an item's
+    /// place.
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Pipeline::run). In addition an `Err` of the iterator ends the run, unless errors are
+    /// skipped. [`is_input`](Error::is_input) is true for its error, which has the item's index and the
+    /// cause.
+    pub fn try_run<E: Into<BoxError>>(
+        &mut self,
+        items: impl IntoIterator<Item = Result<R::Input, E>>,
+    ) -> Result<S::Summary, Error> {
+        self.line.run(Source::new(items, fallible), fallible)
+    }
+}
+
+impl<R: Runner, S: Runner> fmt::Debug for Pipeline<'_, R, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipeline").field("stages", &self.line.stages()).finish_non_exhaustive()
+    }
+}

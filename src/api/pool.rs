@@ -1,0 +1,447 @@
+//! The pool types that users hold.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::outputs::Outputs;
+use crate::base::Order;
+use crate::cfg::CfgNode;
+use crate::concurrency::cancel::CancelToken;
+use crate::device::Devices;
+use crate::engine::session::Engine;
+use crate::engine::source::Source;
+use crate::error::{BoxError, Error};
+use crate::observe::account::Account;
+use crate::observe::report::RunReport;
+use crate::runner::Runner;
+
+/// A pool whose consumer sees results in input order.
+pub type OrderedRunner<R> = Pool<R, InputOrder>;
+
+/// A pool whose consumer sees results in the order in which they are finished.
+pub type UnorderedRunner<R> = Pool<R, CompletionOrder>;
+
+/// A pool whose order is chosen when it is built, with [`Builder::order`]. The default is input order.
+pub type AnyOrderRunner<R> = Pool<R, RuntimeOrder>;
+
+/// A runner with its running producers.
+///
+/// [`OrderedRunner`], [`UnorderedRunner`] and [`AnyOrderRunner`] are aliases of it, one for each order.
+///
+/// Building it starts one thread for each place of the device list and calls
+/// [`producer_init`](Runner::producer_init) on all of them at the same time. The producers and their states
+/// live until [`close`](Pool::close) or drop, through any number of runs.
+///
+/// On Linux, where there are no more CPUs than producers, a run moves its own threads (producers and the
+/// consumer, never the caller's) to other CPUs when two are on one for long. It leaves none bound there: a
+/// thread keeps the set of CPUs that it may run on, also one that a hook has set.
+///
+/// ```
+/// use gangline::{OrderedRunner, map};
+///
+/// # fn main() -> gangline::Result<()> {
+/// let mut runner = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 3)?;
+/// assert_eq!(runner.run(0..5)?, [0, 1, 4, 9, 16]);
+/// assert_eq!(runner.run([7])?, [49], "the same producers again");
+/// runner.close()?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Pool<R: Runner, O> {
+    engine: Engine<R>,
+    order: PhantomData<fn() -> O>,
+}
+
+/// Marks [`OrderedRunner`].
+#[derive(Debug)]
+pub enum InputOrder {}
+
+/// Marks [`UnorderedRunner`].
+#[derive(Debug)]
+pub enum CompletionOrder {}
+
+/// Marks [`AnyOrderRunner`].
+#[derive(Debug)]
+pub enum RuntimeOrder {}
+
+/// The order that a kind of pool starts with.
+pub trait OrderKind: sealed::Sealed {
+    #[doc(hidden)]
+    const ORDER: Order;
+}
+
+impl OrderKind for InputOrder {
+    const ORDER: Order = Order::Input;
+}
+impl OrderKind for CompletionOrder {
+    const ORDER: Order = Order::Completion;
+}
+impl OrderKind for RuntimeOrder {
+    const ORDER: Order = Order::Input;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::InputOrder {}
+    impl Sealed for super::CompletionOrder {}
+    impl Sealed for super::RuntimeOrder {}
+}
+
+impl<R: Runner + 'static, O> Pool<R, O> {
+    pub(super) fn new_with(engine: Engine<R>) -> Self {
+        Pool { engine, order: PhantomData }
+    }
+}
+
+impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
+    /// Runs all of `items` through the producers and the consumer, and returns the summary.
+    ///
+    /// The calling thread pulls the iterator lazily, no further ahead than the window. So the iterator may
+    /// borrow, need not be `Send`, and may be endless if the consumer [stops](crate::ConsumerContext::stop)
+    /// the run. Its items go to other threads, so they may not borrow.
+    ///
+    /// The iterator is first pulled after `consumer_init` has returned, and never again after it has ended
+    /// or panicked. A run can end only when `next()` returns: for a source that may block for ever see
+    /// [`CancelToken::guard`].
+    ///
+    /// ```
+    /// use gangline::{UnorderedRunner, map};
+    ///
+    /// let total = map(|_| Ok(()), |_, _, text: String| Ok(text.len())).fold(|_| Ok(0), |_, sum, n| {
+    ///     *sum += n;
+    ///     Ok(())
+    /// });
+    /// let lines = ["one", "three"];
+    /// let mut pool = UnorderedRunner::new(total, 2)?;
+    /// assert_eq!(pool.run(lines.iter().map(|line| line.to_string()))?, 8);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a hook fails or panics, the iterator panics, the run is cancelled, or the runner is closed. Of
+    /// several failures an ordered run returns the first in input order, and an unordered run the first
+    /// that was noticed. [`account`](Pool::account) counts the items by outcome. The runner stays usable,
+    /// and nothing of this run reaches the next.
+    pub fn run(&mut self, items: impl IntoIterator<Item = R::Input>) -> Result<R::Summary, Error> {
+        self.engine.run(Source::new(items, sound), sound)
+    }
+
+    /// As [`run`](Pool::run), and returns the [report](Pool::report) beside the result.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
+    /// let (result, report) = OrderedRunner::new(parse, 1)?.run_with_report(["1", "two"]);
+    /// assert_eq!(result.unwrap_err().item(), Some(1));
+    /// assert_eq!((report.account.ok, report.account.failed), (1, 1));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first value of the pair has the errors of [`run`](Pool::run).
+    pub fn run_with_report(
+        &mut self,
+        items: impl IntoIterator<Item = R::Input>,
+    ) -> (Result<R::Summary, Error>, RunReport) {
+        let result = self.run(items);
+        (result, self.report())
+    }
+
+    /// As [`run`](Pool::run), for an input that can fail: an `Err` of the iterator takes an item's place.
+    ///
+    /// Such inputs are the lines of a file, or the [`Outputs`] of another runner. To join two runners,
+    /// [`then`](Pool::then) is better: it does not wait with the source.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, line: String| Ok(line.len())), 2)?;
+    /// let file = std::io::Cursor::new("one\nthree\n");
+    /// assert_eq!(lengths.try_run(std::io::BufRead::lines(file))?, [3, 5]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Pool::run). In addition an `Err` of the iterator ends the run, unless errors are
+    /// [skipped](Builder::on_error). Its error has the item's index and the cause, and
+    /// [`is_input`](Error::is_input) is true for it.
+    pub fn try_run<E: Into<BoxError>>(
+        &mut self,
+        items: impl IntoIterator<Item = Result<R::Input, E>>,
+    ) -> Result<R::Summary, Error> {
+        self.engine.run(Source::new(items, fallible), fallible)
+    }
+
+    /// Returns the outputs for `items` as an iterator, in the runner's order, without the consumer hooks.
+    ///
+    /// Returns at once, unless a panic has cost a producer its state: then it waits until that state is
+    /// rebuilt.
+    ///
+    /// The iterator yields every error, also the one of a closed runner.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// for square in squares.outputs(1..).take(3) {
+    ///     println!("{}", square?);
+    /// }
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn outputs<I>(&mut self, items: I) -> Outputs<'_, R, I::IntoIter>
+    where
+        I: IntoIterator<Item = R::Input>,
+    {
+        Outputs::new(&mut self.engine, Source::new(items, sound))
+    }
+
+    /// As [`outputs`](Pool::outputs), for an input that can fail: an `Err` of the iterator takes an item's
+    /// place.
+    ///
+    /// It comes out as an error for which [`is_input`](Error::is_input) is true.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut outputs = squares.try_outputs(["3", "x"].map(str::parse::<u64>));
+    /// assert_eq!(outputs.next().transpose()?, Some(9));
+    /// assert!(outputs.next().is_some_and(|second| second.unwrap_err().is_input()));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn try_outputs<I, E>(&mut self, items: I) -> Outputs<'_, R, I::IntoIter>
+    where
+        I: IntoIterator<Item = Result<R::Input, E>>,
+        E: Into<BoxError>,
+    {
+        Outputs::new(&mut self.engine, Source::new(items, fallible))
+    }
+
+    /// Starts the producers of a closed runner again, each with a new `producer_init`.
+    ///
+    /// The hooks see the configuration that was last given to [`set_cfg`](Pool::set_cfg). Does nothing if
+    /// the runner is active. [`set_cfg`](Pool::set_cfg) has an example.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Pool::new); the runner then stays closed.
+    pub fn activate(&mut self) -> Result<(), Error> {
+        self.engine.activate()
+    }
+}
+
+impl<R: Runner, O> Pool<R, O> {
+    /// Returns the runner value.
+    ///
+    /// ```
+    /// use gangline::testing::Simulated;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+    /// let mut pool = OrderedRunner::new(Simulated::new(squares), 1)?;
+    /// pool.run(0..3)?;
+    /// assert_eq!(pool.runner().calls().len(), 3, "what the runner itself recorded");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn runner(&self) -> &R {
+        self.engine.runner()
+    }
+
+    /// Returns the devices, one place for each producer.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), "cpu*3")?;
+    /// assert_eq!(pool.devices().to_string(), "cpu*3");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn devices(&self) -> &Devices {
+        &self.engine.settings().devices
+    }
+
+    /// Returns the order in which the consumer sees results.
+    ///
+    /// ```
+    /// use gangline::{Order, UnorderedRunner, map};
+    ///
+    /// let pool = UnorderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 1)?;
+    /// assert_eq!(pool.order(), Order::Completion);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn order(&self) -> Order {
+        self.engine.settings().order
+    }
+
+    /// Counts the items of the last run or `outputs` call by outcome, also if it failed.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
+    /// let mut pool = OrderedRunner::new(parse, 1)?;
+    /// assert!(pool.run(["1", "two"]).is_err());
+    /// assert_eq!((pool.account().ok, pool.account().failed), (1, 1));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn account(&self) -> Account {
+        self.engine.account()
+    }
+
+    /// Reports on the last run or `outputs` call, also on one that failed or is still in progress.
+    ///
+    /// Each call builds the report anew, so keep it rather than ask again. In a pipeline each pool reports
+    /// on its own stage. Before the first run the report is empty.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let mut runner = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
+    /// runner.run(0..100)?;
+    /// let report = runner.report();
+    /// assert_eq!(report.account.ok, 100);
+    /// println!("{report}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn report(&self) -> RunReport {
+        self.engine.report()
+    }
+
+    /// Returns the errors of the items that the last run [skipped](Builder::on_error): the first 10,000.
+    ///
+    /// They are in the order in which the consumer met them. [`account`](Pool::account) counts them all.
+    ///
+    /// Errors that [`outputs`](Pool::outputs) has yielded are not kept. After a [pipeline](Pool::then) the
+    /// pool of its last stage has those of all stages.
+    ///
+    /// ```
+    /// use gangline::{OnError, OrderedRunner, map};
+    ///
+    /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
+    /// let mut pool = OrderedRunner::builder(parse).devices(2).on_error(OnError::Skip).build()?;
+    /// assert_eq!(pool.run(["1", "two", "3"])?, [1, 3]);
+    /// assert_eq!(pool.failures()[0].item(), Some(1));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn failures(&self) -> &[Error] {
+        self.engine.failures()
+    }
+
+    /// Returns for each producer the batch limit learned when its device ran out of memory.
+    ///
+    /// `None`: it has not run out since the runner was built or activated. Empty while the runner is
+    /// closed.
+    ///
+    /// The number counts what limits a batch: the padded size if
+    /// [`max_padded_size`](Builder::max_padded_size) was given, else the cost if
+    /// [`max_batch_cost`](Builder::max_batch_cost) was, else items. It falls to a size that fits in memory,
+    /// and rises slowly while batches of that size succeed: see
+    /// [`producer_work_batch`](Runner::producer_work_batch).
+    ///
+    /// [`testing`](crate::testing) has an example.
+    pub fn learned_batch_limits(&self) -> Vec<Option<u64>> {
+        self.engine.ceilings()
+    }
+
+    /// Returns the token that ends what this runner has in progress.
+    ///
+    /// [`CancelToken`] has an example.
+    pub fn cancel_token(&self) -> CancelToken {
+        self.engine.settings().token.clone()
+    }
+
+    /// Returns whether the producers are running: true from building until [`close`](Pool::close).
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 1)?;
+    /// assert!(pool.is_active());
+    /// pool.close()?;
+    /// assert!(!pool.is_active());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn is_active(&self) -> bool {
+        self.engine.is_active()
+    }
+
+    /// Ends the producers: calls `producer_end` for each live state, and joins all threads.
+    ///
+    /// Does nothing if the runner is closed. Dropping the runner does the same, and logs an error instead
+    /// of returning it.
+    ///
+    /// # Errors
+    ///
+    /// The first failure of a `producer_end`, in the order of the places. [`Error::TimedOut`] for a
+    /// producer whose item another producer finished first, and which did not return from it in time: see
+    /// [`speculate`](Builder::speculate). The runner is closed all the same.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
+    /// pool.close()?;
+    /// assert!(pool.run([1]).unwrap_err().is_closed());
+    /// pool.activate()?;
+    /// assert_eq!(pool.run([1])?, [1]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn close(&mut self) -> Result<(), Error> {
+        self.engine.close()
+    }
+
+    /// Replaces the configuration of a closed runner; the next [`activate`](Pool::activate) uses it.
+    ///
+    /// ```
+    /// use gangline::{CfgNode, OrderedRunner, map};
+    ///
+    /// let scaled = map(|cx| Ok(cx.cfg().get::<u64>("factor")?), |_, factor: &mut u64, x: u64| Ok(x * *factor));
+    /// let mut pool = OrderedRunner::with_cfg(scaled, 2, CfgNode::new().with("factor", 10)?)?;
+    /// pool.close()?;
+    /// pool.set_cfg(CfgNode::new().with("factor", 100)?)?;
+    /// pool.activate()?;
+    /// assert_eq!(pool.run([1])?, [100]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the runner is active: hooks may be reading its configuration.
+    pub fn set_cfg(&mut self, cfg: CfgNode) -> Result<(), Error> {
+        self.engine.set_cfg(cfg)
+    }
+
+    pub(crate) fn engine_mut(&mut self) -> &mut Engine<R> {
+        &mut self.engine
+    }
+}
+
+/// Asks the iterator of [`run`](Pool::run) for an item.
+pub(crate) fn sound<I: Iterator>(items: &mut I) -> Option<Result<I::Item, BoxError>> {
+    items.next().map(Ok)
+}
+
+/// Asks the iterator of [`try_run`](Pool::try_run) for an item.
+pub(crate) fn fallible<I, T, E>(items: &mut I) -> Option<Result<T, BoxError>>
+where
+    I: Iterator<Item = Result<T, E>>,
+    E: Into<BoxError>,
+{
+    items.next().map(|item| item.map_err(E::into))
+}
+
+impl<R: Runner, O> fmt::Debug for Pool<R, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("order", &self.order())
+            .field("devices", self.devices())
+            .field("is_active", &self.is_active())
+            .finish_non_exhaustive()
+    }
+}

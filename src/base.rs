@@ -1,0 +1,25 @@
+//! Small types that errors, settings and events share. They import nothing else of this crate.
+
+pub(crate) mod causes;
+mod hook;
+mod max_failures;
+mod measure;
+mod order;
+pub(crate) mod panic;
+pub(crate) mod plain;
+mod time_limit;
+
+pub(crate) use self::causes::debug_with_causes;
+pub use self::hook::Hook;
+pub use self::max_failures::MaxFailures;
+pub use self::measure::Measure;
+pub use self::order::Order;
+pub use self::panic::PanicMessage;
+pub use self::time_limit::TimeLimit;
+
+/// Any error, as hooks return it: `?` turns the errors of candle, `std::io`, anyhow and
+/// [`CfgNode`](crate::CfgNode) into it.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The result of a hook.
+pub type Result<T, E = BoxError> = std::result::Result<T, E>;

@@ -1,0 +1,42 @@
+//! Shows an error with its causes, as a `main` that returns it does.
+
+use std::error::Error;
+use std::fmt;
+
+use super::plain::PlainLines;
+
+/// Writes an error and its causes.
+pub(crate) fn write_with_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
+    write!(f, "{}", PlainLines(&error.to_string()))?;
+    write_causes(f, error)
+}
+
+/// Writes the causes of an error behind its own text.
+pub(crate) fn write_causes(f: &mut fmt::Formatter<'_>, error: &dyn Error) -> fmt::Result {
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        // Many errors repeat their cause in their own text.
+        if !said.ends_with(&text) {
+            write!(f, ": {}", PlainLines(&text))?;
+        }
+        said = text;
+        cause = error.source();
+    }
+    Ok(())
+}
+
+/// Implements `Debug` of an error as its text and those of its causes, which is what a `main` that returns
+/// it prints.
+macro_rules! debug_with_causes {
+    ($error:ty) => {
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $crate::base::causes::write_with_causes(f, self)
+            }
+        }
+    };
+}
+
+pub(crate) use debug_with_causes;

@@ -1,0 +1,41 @@
+//! Threads, queues and sleeping: what the hand-over is made of. A model checker puts its own in its place.
+
+pub(crate) mod alarm;
+mod barrier;
+pub(crate) mod cancel;
+#[cfg_attr(shuttle, path = "concurrency/model_deque.rs")]
+mod deque;
+pub(crate) mod event_count;
+pub(crate) mod queue;
+#[cfg_attr(shuttle, path = "concurrency/model_ring.rs")]
+mod ring;
+pub(crate) mod spawn;
+
+#[cfg(not(shuttle))]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};
+
+#[cfg(shuttle)]
+pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic};
+
+pub(crate) use self::barrier::Barrier;
+pub(crate) use self::deque::{Inbox, Stealer};
+pub(crate) use self::ring::{Reader, Writer, ring};
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no user code, and nothing that panics, runs under a lock of ours")
+}
+
+pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condvar.wait(guard).expect("no user code, and nothing that panics, runs under a lock of ours")
+}
+
+/// The time, which stands still in a model: there the same schedule must always do the same.
+pub(crate) fn now() -> std::time::Instant {
+    #[cfg(not(shuttle))]
+    return std::time::Instant::now();
+    #[cfg(shuttle)]
+    return {
+        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        *START.get_or_init(std::time::Instant::now)
+    };
+}

@@ -1,0 +1,44 @@
+//! Who is told of the items that a producer works on without care.
+
+use super::run::Run;
+use crate::observe::event_log::Pen;
+use crate::runner::Runner;
+
+/// Who is told of plain items.
+pub(super) trait Witness {
+    fn started<R: Runner>(&mut self, run: &Run<R>, item: u64);
+    fn finished(&mut self, item: u64);
+    /// The producer has waited, or done something else, since it was done with its last item.
+    fn pause(&mut self);
+}
+
+/// Of nothing, at no cost.
+pub(super) struct Nobody;
+
+impl Witness for Nobody {
+    #[inline]
+    fn started<R: Runner>(&mut self, _: &Run<R>, _: u64) {}
+
+    #[inline]
+    fn finished(&mut self, _: u64) {}
+
+    #[inline]
+    fn pause(&mut self) {}
+}
+
+impl Witness for Pen {
+    #[inline]
+    fn started<R: Runner>(&mut self, run: &Run<R>, item: u64) {
+        Pen::started(self, item, run.name_of(item), 1);
+    }
+
+    #[inline]
+    fn finished(&mut self, item: u64) {
+        Pen::finished(self, item);
+    }
+
+    #[inline]
+    fn pause(&mut self) {
+        Pen::pause(self);
+    }
+}

@@ -1,0 +1,105 @@
+//! Time limits: decisions without threads or clocks.
+
+use std::time::Duration;
+
+use crate::base::TimeLimit;
+
+/// The time limits of a pool. `None`: unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Limits {
+    pub(crate) item: Option<Duration>,
+    pub(crate) init: Option<Duration>,
+    pub(crate) run: Option<Duration>,
+}
+
+/// The number of ticks within a limit. More would be more exact, and cost more.
+const TICKS: u32 = 16;
+const SHORTEST_TICK: Duration = Duration::from_millis(1);
+/// The minimum time that hooks have to notice that their run is over.
+const LEAST_GRACE: Duration = Duration::from_millis(100);
+
+impl Limits {
+    pub(crate) fn zero(&self) -> Option<TimeLimit> {
+        let zero = Some(Duration::ZERO);
+        match () {
+            () if self.item == zero => Some(TimeLimit::Item),
+            () if self.init == zero => Some(TimeLimit::Init),
+            () if self.run == zero => Some(TimeLimit::Run),
+            () => None,
+        }
+    }
+
+    /// Returns how long a producer that has lost a race may go on.
+    pub(crate) fn for_loser(&self) -> Option<Duration> {
+        self.item.or(self.run)
+    }
+
+    /// Returns the interval at which the deadline thread checks a run's limits; `None` without limits.
+    pub(crate) fn tick(&self) -> Option<Duration> {
+        [self.item, self.init, self.run].into_iter().flatten().min().map(tick_of)
+    }
+}
+
+/// Returns the interval at which the deadline thread checks this limit.
+pub(crate) fn tick_of(limit: Duration) -> Duration {
+    (limit / TICKS).max(SHORTEST_TICK)
+}
+
+/// Returns a limit in ticks. A call that began since the last tick gets the rest of that tick for free.
+pub(crate) fn ticks_in(limit: Duration, tick: Duration) -> u64 {
+    u64::try_from(limit.as_nanos().div_ceil(tick.as_nanos())).unwrap_or(u64::MAX)
+}
+
+/// Returns the time that hooks have after a run with this limit.
+pub(crate) fn grace_of(limit: Duration) -> Duration {
+    (limit / TICKS).max(LEAST_GRACE)
+}
+
+/// Counts the ticks that one call of a hook lasts. Each tick passes the number of the current call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct CallTime {
+    call: u64,
+    ticks: u64,
+}
+
+impl CallTime {
+    /// Returns the number of whole ticks that `call` has lasted; call 0 means no call.
+    pub(crate) fn tick(&mut self, call: u64) -> u64 {
+        if call == 0 || call != self.call {
+            *self = CallTime { call, ticks: 0 };
+        } else {
+            self.ticks += 1;
+        }
+        self.ticks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_limit_says_how_often_somebody_looks() {
+        let ms = Duration::from_millis;
+        assert_eq!(Limits::default().tick(), None);
+        let limits = Limits { item: Some(ms(160)), init: None, run: Some(ms(64_000)) };
+        assert_eq!(limits.tick(), Some(ms(10)));
+        assert_eq!(ticks_in(ms(160), ms(10)), 16);
+        assert_eq!(ticks_in(ms(161), ms(10)), 17);
+        assert_eq!(tick_of(ms(1)), ms(1));
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_found() {
+        let zero = Some(Duration::ZERO);
+        assert_eq!(Limits { run: zero, ..Limits::default() }.zero(), Some(TimeLimit::Run));
+        assert_eq!(Limits::default().zero(), None);
+    }
+
+    /// The first tick that sees a call does not show how long it has lasted already.
+    #[test]
+    fn a_call_has_lasted_the_ticks_since_it_was_first_seen() {
+        let mut time = CallTime::default();
+        assert_eq!([0, 1, 1, 1, 2, 2, 0, 2].map(|call| time.tick(call)), [0, 0, 1, 2, 0, 1, 0, 0]);
+    }
+}

@@ -1,0 +1,140 @@
+//! The sizes of items, as the user measures them.
+
+use std::cell::Cell;
+use std::fmt;
+
+use crate::base::Measure;
+use crate::batch::Size;
+
+/// A number that items are measured by: `u32`, `u64` or `usize`.
+#[diagnostic::on_unimplemented(
+    message = "items are measured in `u32`, `u64` or `usize`, not in `{Self}`",
+    note = "a literal without a suffix is an `i32`: write `1u64`"
+)]
+pub trait Amount: Copy + sealed::Sealed {
+    #[doc(hidden)]
+    fn get(self) -> u64;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! amounts {
+    ($($number:ty),+) => {$(
+        impl sealed::Sealed for $number {}
+        impl Amount for $number {
+            fn get(self) -> u64 {
+                self as u64
+            }
+        }
+    )+};
+}
+
+amounts!(u32, u64, usize);
+
+/// Measures items, up to a limit.
+struct Meter<I> {
+    most: u64,
+    measure: Box<dyn Fn(&I) -> u64 + Send + Sync>,
+}
+
+/// The measures of each item, taken on the feeding thread.
+pub(crate) struct Measures<I> {
+    cost: Option<Meter<I>>,
+    padded: Option<Meter<I>>,
+    weight: Option<Meter<I>>,
+}
+
+/// An item that exceeds the limit of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooLarge {
+    pub(crate) measure: Measure,
+    pub(crate) amount: u64,
+    pub(crate) most: u64,
+}
+
+/// The measured sizes of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Measured {
+    pub(crate) size: Size,
+    pub(crate) weight: u64,
+}
+
+impl<I> Default for Measures<I> {
+    fn default() -> Self {
+        Measures { cost: None, padded: None, weight: None }
+    }
+}
+
+impl<I> Measures<I> {
+    pub(crate) fn set<N: Amount>(
+        &mut self,
+        measure: Measure,
+        most: N,
+        by: impl Fn(&I) -> N + Send + Sync + 'static,
+    ) {
+        let meter = Meter { most: most.get(), measure: Box::new(move |item| by(item).get()) };
+        *match measure {
+            Measure::Cost => &mut self.cost,
+            Measure::Padded => &mut self.padded,
+            Measure::Weight => &mut self.weight,
+        } = Some(meter);
+    }
+
+    /// Returns whether anything is measured.
+    pub(crate) fn is_some(&self) -> bool {
+        self.cost.is_some() || self.padded.is_some() || self.weight.is_some()
+    }
+
+    /// Returns the limit of a measure.
+    pub(crate) fn most(&self, measure: Measure) -> Option<u64> {
+        self.meter(measure).as_ref().map(|meter| meter.most)
+    }
+
+    fn meter(&self, measure: Measure) -> &Option<Meter<I>> {
+        match measure {
+            Measure::Cost => &self.cost,
+            Measure::Padded => &self.padded,
+            Measure::Weight => &self.weight,
+        }
+    }
+
+    /// Measures an item. `measuring` holds the current measure while the user's code runs, which may panic.
+    ///
+    /// # Errors
+    ///
+    /// If the item alone exceeds the limit of a batch. A weight has no such limit: an item heavier than the
+    /// window's limit is alone in it.
+    pub(crate) fn measure(
+        &self,
+        item: &I,
+        measuring: &Cell<Option<Measure>>,
+    ) -> Result<Measured, TooLarge> {
+        let measure = |measure: Measure| {
+            let meter = self.meter(measure).as_ref()?;
+            measuring.set(Some(measure));
+            let amount = (meter.measure)(item);
+            measuring.set(None);
+            Some((amount, TooLarge { measure, amount, most: meter.most }))
+        };
+        let limited = |of: Measure| match measure(of) {
+            Some((amount, too_large)) if amount > too_large.most => Err(too_large),
+            Some((amount, _)) => Ok(amount),
+            None => Ok(1),
+        };
+        let size = Size { cost: limited(Measure::Cost)?, padded: limited(Measure::Padded)? };
+        let weight = measure(Measure::Weight).map_or(0, |(weight, _)| weight);
+        Ok(Measured { size, weight })
+    }
+}
+
+impl<I> fmt::Debug for Measures<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Measures");
+        for measure in [Measure::Cost, Measure::Padded, Measure::Weight] {
+            f.field(&measure.to_string(), &self.most(measure));
+        }
+        f.finish()
+    }
+}

@@ -1,0 +1,268 @@
+//! The collector's end of all outboxes: results in the runner's order.
+
+use super::outbox::{Outcome, Results};
+use super::reorder::Reorder;
+use crate::base::Order;
+
+/// Where the results of all producers come out.
+///
+/// In order of the input, results are handed out of the lane that has the one whose turn it is, as
+/// many as follow each other there. A lane ascends but for what its producer stole, which may be older
+/// than what it delivered before. When no lane has the result whose turn it is in front, it may be
+/// behind in one that goes back: what is here of that one moves into a buffer. So does what fills its
+/// ring, or the collector would not see how much comes behind it.
+///
+/// In order of completion each lane is in the order in which it finished; which of two lanes finished
+/// first is not known, so the one that is earlier in the input goes first, as it most likely did.
+/// Without this a consumer that was busy would see all results of one producer, and after them all
+/// of the next.
+#[derive(Debug)]
+pub(crate) struct Outlet<T> {
+    order: Order,
+    /// One for each producer; the last is the feeder's own, for what comes from the input itself.
+    lanes: Vec<Results<T>>,
+    /// Results that were in front of others and not yet in their turn.
+    early: Reorder<Outcome<T>>,
+    /// The lane that the next results come from, and how many.
+    current: usize,
+    left: usize,
+}
+
+impl<T> Outlet<T> {
+    pub(crate) fn new(order: Order, lanes: Vec<Results<T>>) -> Self {
+        Outlet { order, lanes, early: Reorder::new(), current: 0, left: 0 }
+    }
+
+    /// The next result, when it is here.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(u64, Outcome<T>)> {
+        if self.left == 0 {
+            return self.pop_elsewhere();
+        }
+        self.left -= 1;
+        Some(self.lanes[self.current].pop())
+    }
+
+    /// Whether results are held back for order. To be asked when [`pop`](Outlet::pop) found nothing.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.early.held() > 0 || self.lanes.iter().any(Results::holds_back)
+    }
+
+    /// The item that others are held back for, if any are. To be asked when [`pop`](Outlet::pop) found
+    /// nothing.
+    pub(crate) fn awaited(&self) -> Option<u64> {
+        (self.order == Order::Input && self.holds_back()).then(|| self.early.next())
+    }
+
+    /// Whether something has come since [`pop`](Outlet::pop) found nothing. Never `false` when
+    /// something has that `pop` can find.
+    pub(crate) fn has_new(&mut self) -> bool {
+        self.lanes.iter_mut().any(Results::has_new)
+    }
+
+    /// As [`has_new`](Outlet::has_new), but about so many outputs of one producer; errors do not
+    /// count.
+    pub(crate) fn has_many_new(&mut self, outputs: usize) -> bool {
+        self.lanes.iter_mut().any(|lane| lane.has_many_new(outputs))
+    }
+
+    /// How many results of each producer have been seen here so far, whether they were handed out or
+    /// not.
+    pub(crate) fn seen(&self) -> impl Iterator<Item = u64> + '_ {
+        self.lanes.iter().map(Results::seen)
+    }
+
+    /// What is held back for order, and the lanes, in which there may be more.
+    pub(crate) fn into_parts(self) -> (Vec<Outcome<T>>, Vec<Results<T>>) {
+        let Outlet { mut early, lanes, .. } = self;
+        (early.drain().collect(), lanes)
+    }
+
+    fn pop_elsewhere(&mut self) -> Option<(u64, Outcome<T>)> {
+        if let Some(next) = self.early.pop() {
+            return Some(next);
+        }
+        if self.choose() || (self.look() && self.choose()) {
+            self.left -= 1;
+            return Some(self.lanes[self.current].pop());
+        }
+        self.clear_the_way();
+        self.early.pop()
+    }
+
+    /// Looks for new results. Whether any are here.
+    fn look(&mut self) -> bool {
+        let mut found = false;
+        for lane in &mut self.lanes {
+            found |= lane.look();
+        }
+        found
+    }
+
+    fn clear_the_way(&mut self) {
+        if self.order == Order::Completion {
+            return;
+        }
+        for lane in self.lanes.iter_mut().filter(|lane| lane.is_in_the_way()) {
+            while lane.head().is_some() {
+                let (seq, result) = lane.pop();
+                self.early.insert(seq, result);
+            }
+        }
+    }
+
+    /// Finds the lane that the next results come from.
+    fn choose(&mut self) -> bool {
+        let (mut first, mut second) = ((u64::MAX, 0), u64::MAX);
+        for (lane, results) in self.lanes.iter_mut().enumerate() {
+            let head = results.head().unwrap_or(u64::MAX);
+            if head < first.0 {
+                (first, second) = ((head, lane), first.0);
+            } else if head < second {
+                second = head;
+            }
+        }
+        let (head, lane) = first;
+        let is_next = self.order == Order::Completion || head == self.early.next();
+        if head == u64::MAX || !is_next {
+            return false;
+        }
+        // In order of the input no other lane has an index from among those that follow each other.
+        self.left = (self.lanes[lane].in_a_row() as u64).min(second - head) as usize;
+        self.early.pass(self.left);
+        self.current = lane;
+        true
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use std::collections::{BTreeSet, VecDeque};
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::fault::Fault;
+    use crate::engine::outbox::{Outbox, outbox};
+    use crate::error::Error;
+
+    /// Producers that take from one input and steal from each other, as the hand-over lets them.
+    struct Crew {
+        inboxes: Vec<VecDeque<u64>>,
+        outboxes: Vec<Outbox<u64>>,
+        next: u64,
+        delivered: BTreeSet<u64>,
+    }
+
+    impl Crew {
+        fn new(lanes: usize, order: Order) -> (Self, Outlet<u64>) {
+            let (outboxes, results) = (0..lanes).map(|_| outbox(8)).unzip();
+            let inboxes = vec![VecDeque::new(); lanes];
+            let crew = Crew { inboxes, outboxes, next: 0, delivered: BTreeSet::new() };
+            (crew, Outlet::new(order, results))
+        }
+
+        fn take(&mut self, lane: usize, count: u64) {
+            self.inboxes[lane].extend(self.next..self.next + count);
+            self.next += count;
+        }
+
+        /// The older half of what a neighbour has; a thief has nothing of its own.
+        fn steal(&mut self, thief: usize, victim: usize) {
+            if self.inboxes[thief].is_empty() {
+                let half = self.inboxes[victim].len().div_ceil(2);
+                let loot: Vec<_> = self.inboxes[victim].drain(..half).collect();
+                self.inboxes[thief].extend(loot);
+            }
+        }
+
+        fn work(&mut self, lane: usize, fails: bool) {
+            if let Some(item) = self.inboxes[lane].pop_front() {
+                let outcome =
+                    if fails { Err(Fault::ending(Error::Closed {})) } else { Ok(10 * item) };
+                self.outboxes[lane].push(item, outcome);
+                self.delivered.insert(item);
+            }
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Take(usize, u64),
+        Steal(usize, usize),
+        Work(usize, bool),
+        Pop(usize),
+    }
+
+    fn steps(lanes: usize) -> impl Strategy<Value = Vec<Step>> {
+        let lane = 0..lanes;
+        let step = prop_oneof![
+            1 => (lane.clone(), 1u64..20).prop_map(|(lane, count)| Step::Take(lane, count)),
+            2 => (lane.clone(), lane.clone()).prop_map(|(thief, victim)| Step::Steal(thief, victim)),
+            8 => (lane, proptest::bool::weighted(0.3)).prop_map(|(lane, fails)| Step::Work(lane, fails)),
+            2 => (0usize..20).prop_map(Step::Pop),
+        ];
+        proptest::collection::vec(step, 0..300)
+    }
+
+    fn pop(outlet: &mut Outlet<u64>, crew: &Crew, popped: &mut Vec<u64>, order: Order) -> bool {
+        let Some((item, outcome)) = outlet.pop() else {
+            let next = popped.len() as u64;
+            let is_here = match order {
+                Order::Input => crew.delivered.contains(&next),
+                Order::Completion => crew.delivered.len() > popped.len(),
+            };
+            assert!(!is_here || outlet.has_new(), "{next} is here, and nobody would look again");
+            return outlet.has_new();
+        };
+        assert!(outcome.is_err() || outcome.ok() == Some(10 * item));
+        assert!(order == Order::Completion || item == popped.len() as u64);
+        popped.push(item);
+        true
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+        #[test]
+        fn whatever_was_delivered_comes_out_in_its_turn(
+            order in prop_oneof![Just(Order::Input), Just(Order::Completion)],
+            steps in (2usize..5).prop_flat_map(steps),
+        ) {
+            let (mut crew, mut outlet) = Crew::new(5, order);
+            let mut popped = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Take(lane, count) => crew.take(lane, count),
+                    Step::Steal(thief, victim) => crew.steal(thief, victim),
+                    Step::Work(lane, fails) => crew.work(lane, fails),
+                    Step::Pop(most) => {
+                        (0..most).for_each(|_| _ = pop(&mut outlet, &crew, &mut popped, order));
+                    }
+                }
+            }
+            let lanes = crew.inboxes.len();
+            (0..lanes).for_each(|lane| while !crew.inboxes[lane].is_empty() { crew.work(lane, false) });
+            let mut rounds = 0;
+            while pop(&mut outlet, &crew, &mut popped, order) {
+                rounds += 1;
+                prop_assert!(rounds < 100_000, "it finds nothing, and always something new");
+            }
+            popped.sort_unstable();
+            prop_assert_eq!(popped, (0..crew.next).collect::<Vec<_>>());
+        }
+    }
+
+    /// The item after the last output was stolen back, behind a failure of a later one.
+    #[test]
+    fn an_item_behind_the_failure_of_a_later_one_is_found() {
+        let (mut outbox, results) = outbox(8);
+        let mut outlet = Outlet::new(Order::Input, vec![results]);
+        outbox.push(0, Ok(0));
+        outbox.push(2, Err(Fault::ending(Error::Closed {})));
+        outbox.push(1, Ok(10));
+        let items: Vec<_> = std::iter::from_fn(|| outlet.pop()).map(|(item, _)| item).collect();
+        assert_eq!(items, [0, 1, 2]);
+    }
+}

@@ -1,0 +1,179 @@
+//! Results put back into the order of the input: a value without threads.
+
+/// Puts values that arrive in any order back into the order 0, 1, 2, ...
+///
+/// It never refuses a value: the window of the run bounds it, since it counts all items in flight.
+/// Rejected: refusing a value here could keep the producer that holds the missing head from ever delivering
+/// it.
+#[derive(Debug)]
+pub(crate) struct Reorder<T> {
+    /// The index of the next value to be released.
+    next: u64,
+    /// The value with index `seq` is in slot `seq` modulo the number of slots, which is a power of two.
+    slots: Vec<Option<T>>,
+    held: usize,
+}
+
+impl<T> Reorder<T> {
+    pub(crate) fn new() -> Self {
+        Reorder { next: 0, slots: Vec::from([None]), held: 0 }
+    }
+
+    /// Returns the index whose turn it is.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Returns the number of buffered values.
+    pub(crate) fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Advances past the next `count` values, which bypass this buffer in their turn.
+    pub(crate) fn pass(&mut self, count: usize) {
+        self.next += count as u64;
+    }
+
+    /// Takes the value with index `seq`, which neither came before nor was released.
+    pub(crate) fn insert(&mut self, seq: u64, value: T) {
+        let ahead = seq.checked_sub(self.next).expect("a released index does not come again");
+        if ahead >= self.slots.len() as u64 {
+            self.make_room(ahead);
+        }
+        let slot = self.slot(seq);
+        assert!(self.slots[slot].is_none(), "index {seq} came twice");
+        self.slots[slot] = Some(value);
+        self.held += 1;
+    }
+
+    /// Returns the value whose turn it is, with its index, if it has arrived.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
+        if self.held == 0 {
+            return None;
+        }
+        let (seq, slot) = (self.next, self.slot(self.next));
+        let value = self.slots[slot].take()?;
+        self.next += 1;
+        self.held -= 1;
+        Some((seq, value))
+    }
+
+    /// Takes every value out, in no particular order.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.held = 0;
+        self.slots.iter_mut().filter_map(Option::take)
+    }
+
+    fn slot(&self, seq: u64) -> usize {
+        // As good as the remainder, and cheaper.
+        seq as usize & (self.slots.len() - 1)
+    }
+
+    /// Makes room for a value that is this far ahead of the missing one.
+    #[cold]
+    fn make_room(&mut self, ahead: u64) {
+        let ahead = usize::try_from(ahead).expect("the window bounds how far ahead a value is");
+        let len = (ahead + 1).next_power_of_two();
+        let mut old = std::mem::replace(&mut self.slots, Vec::with_capacity(len));
+        self.slots.resize_with(len, || None);
+        for seq in self.next..self.next + old.len() as u64 {
+            let (from, to) = (seq as usize & (old.len() - 1), self.slot(seq));
+            self.slots[to] = old[from].take();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_missing_head_holds_back_what_follows() {
+        let mut reorder = Reorder::new();
+        reorder.insert(1, 'b');
+        reorder.insert(2, 'c');
+        assert_eq!((reorder.pop(), reorder.held()), (None, 2));
+        reorder.insert(0, 'a');
+        let released: Vec<_> = std::iter::from_fn(|| reorder.pop()).collect();
+        assert_eq!(released, [(0, 'a'), (1, 'b'), (2, 'c')]);
+        assert_eq!((reorder.pop(), reorder.held()), (None, 0));
+    }
+
+    #[test]
+    #[should_panic(expected = "index 3 came twice")]
+    fn a_value_that_comes_twice_is_our_bug() {
+        let mut reorder = Reorder::new();
+        reorder.insert(3, ());
+        reorder.insert(3, ());
+    }
+
+    #[test]
+    #[should_panic(expected = "a released index does not come again")]
+    fn a_value_that_was_released_does_not_come_again() {
+        let mut reorder = Reorder::new();
+        reorder.insert(0, ());
+        reorder.pop();
+        reorder.insert(0, ());
+    }
+
+    #[test]
+    fn draining_gives_what_is_held() {
+        let mut reorder = Reorder::new();
+        reorder.insert(4, 'e');
+        reorder.insert(1, 'b');
+        assert_eq!(reorder.drain().collect::<String>(), "be");
+        assert_eq!(reorder.held(), 0);
+    }
+
+    #[test]
+    fn values_that_go_past_leave_the_others_in_their_turn() {
+        let mut reorder = Reorder::new();
+        reorder.insert(2, 'c');
+        reorder.pass(2);
+        assert_eq!((reorder.next(), reorder.pop()), (2, Some((2, 'c'))));
+        reorder.pass(1);
+        assert_eq!(reorder.next(), 4);
+    }
+
+    /// Generates arrival orders in which no value is further ahead than the window allows.
+    fn arrivals() -> impl Strategy<Value = (Vec<u64>, usize)> {
+        (1usize..40, 0u64..200).prop_flat_map(|(window, count)| {
+            proptest::collection::vec(0usize..window, count as usize).prop_map(move |picks| {
+                let mut waiting: Vec<u64> = Vec::new();
+                let mut input = 0..count;
+                let mut order = Vec::new();
+                let mut consumed = 0;
+                for pick in picks {
+                    while input.start < count && input.start < consumed + window as u64 {
+                        waiting.extend(input.next());
+                    }
+                    order.push(waiting.remove(pick % waiting.len()));
+                    while order.contains(&consumed) {
+                        consumed += 1;
+                    }
+                }
+                (order, window)
+            })
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_order_of_arrival_comes_out_in_order((order, window) in arrivals()) {
+            let mut reorder = Reorder::new();
+            let mut released = Vec::new();
+            for &seq in &order {
+                reorder.insert(seq, seq * 10);
+                while let Some(value) = reorder.pop() {
+                    released.push(value);
+                }
+                prop_assert!(reorder.slots.len() <= window.next_power_of_two(), "the buffer outgrew the window");
+                prop_assert_eq!(reorder.held(), reorder.slots.iter().flatten().count());
+            }
+            let expected: Vec<_> = (0..order.len() as u64).map(|seq| (seq, seq * 10)).collect();
+            prop_assert_eq!(released, expected);
+        }
+    }
+}

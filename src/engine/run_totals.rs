@@ -1,0 +1,132 @@
+//! What an engine tells of its runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::crew::Crew;
+use super::losses::{Abandoned, Loss};
+use super::run::{Run, text_of};
+use super::session::Engine;
+use crate::concurrency::lock;
+use crate::error::Error;
+use crate::observe::event::{Destination, Event, ProducerTotals, Totals};
+use crate::observe::event_log::{Chronicle, Detail};
+use crate::observe::report::RunReport;
+use crate::observe::run_stats::{CollectorTime, ProducerTime, Timesheet};
+use crate::runner::Runner;
+
+/// What is told of runs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Told {
+    pub(crate) description: Option<String>,
+    pub(crate) detail: Detail,
+}
+
+impl<R: Runner> Engine<R> {
+    pub(super) fn tell_of_start(&self, chronicle: &Chronicle) {
+        let devices = &self.settings.devices;
+        let place =
+            |producer| devices.place(producer).map_or_else(String::new, ToString::to_string);
+        chronicle.tell(Event::RunStarted {
+            items: self.account.unread,
+            order: self.settings.order,
+            producers: (0..devices.len()).map(place).collect(),
+            fallbacks: devices.fallbacks().to_vec(),
+        });
+        let Some(crew) = &self.crew else { return };
+        for (producer, took) in crew.inits().into_iter().enumerate() {
+            chronicle.tell(match self.gone.get(&producer) {
+                None if crew.is_ready(producer) => Event::ProducerReady { producer, took },
+                // It says so itself, once it is.
+                None => continue,
+                Some(Loss { abandoned: Abandoned::Yes, .. }) => {
+                    Event::ProducerAbandoned { producer }
+                }
+                Some(Loss { reason, .. }) => {
+                    Event::ProducerQuarantined { producer, reason: reason.clone() }
+                }
+            });
+        }
+    }
+
+    /// A run ended with that error before anybody took part in it.
+    pub(super) fn refuse(&self, error: &Error) {
+        let totals = Totals {
+            account: self.account,
+            error: Some(text_of(error).to_string()),
+            cancelled: error.is_cancelled(),
+            ..Totals::default()
+        };
+        self.chronicle.tell(Event::RunEnded { totals: Arc::new(totals) });
+    }
+
+    /// What a run came to, whose account is known, and whose losses are.
+    pub(super) fn totals(&self, run: &Run<R>, error: Option<&Error>) -> Totals {
+        let timesheet = &run.exchange.timesheet;
+        let CollectorTime { window, present, waited, stalled, heads, .. } = timesheet.collector();
+        let (source_working, source_waiting) = timesheet.source();
+        let (origin, destination) = timesheet.ends();
+        let consumer_working = present.saturating_sub(waited + stalled);
+        let consumer_working = match destination {
+            // One thread is both.
+            Destination::Outputs => consumer_working.saturating_sub(source_working),
+            _ => consumer_working,
+        };
+        Totals {
+            account: self.account,
+            lasted: run.chronicle.elapsed(),
+            error: error.map(|error| text_of(error).to_string()),
+            cancelled: error.is_some_and(Error::is_cancelled),
+            window,
+            producers: (0..self.settings.devices.len())
+                .map(|producer| self.producer_totals(timesheet, producer))
+                .collect(),
+            origin,
+            destination,
+            source_working,
+            source_waiting,
+            consumer_working,
+            consumer_waiting: waited,
+            head_stalled: stalled,
+            worst_heads: heads.into_worst(),
+            consumer_abandoned: timesheet.is_consumer_abandoned(),
+        }
+    }
+
+    fn producer_totals(&self, timesheet: &Timesheet, producer: usize) -> ProducerTotals {
+        let ProducerTime { items, failed, present, waited, .. } = timesheet.producer(producer);
+        let of_crew = |known: fn(&Crew<R>) -> Vec<Option<u64>>| {
+            self.crew.as_ref().and_then(|crew| known(crew).get(producer).copied().flatten())
+        };
+        let init = self.crew.as_ref().map_or(Duration::ZERO, |crew| crew.inits()[producer]);
+        let loss = self.gone.get(&producer);
+        let place = self.settings.devices.place(producer);
+        ProducerTotals {
+            place: place.map_or_else(String::new, ToString::to_string),
+            items,
+            failed,
+            init,
+            working: present.saturating_sub(waited.all),
+            waiting: waited.all,
+            held_up: waited.for_credits,
+            backing_off: waited.for_retries,
+            batch_ceiling: of_crew(Crew::ceilings),
+            quarantined: loss.map(|loss| loss.reason.to_string()),
+            abandoned: loss.is_some_and(|loss| loss.abandoned == Abandoned::Yes),
+        }
+    }
+
+    /// What happened in the last run, or does in the one in progress.
+    pub(crate) fn report(&self) -> RunReport {
+        lock(self.chronicle.recorder()).report()
+    }
+
+    pub(super) fn take_leave(&mut self, losses: &[Loss]) {
+        for Loss { producer, abandoned, .. } in losses {
+            if let (Some(crew), Abandoned::Yes) = (&mut self.crew, abandoned) {
+                crew.abandon(*producer);
+            }
+        }
+        self.gone.extend(losses.iter().map(|loss| (loss.producer, loss.clone())));
+    }
+}

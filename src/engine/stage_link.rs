@@ -1,0 +1,307 @@
+//! The thread between two stages of a pipeline.
+
+use std::sync::Arc;
+
+use super::collector::Collector;
+use super::consumer::{AbortAtEnd, Failure, Taken};
+use super::exchange::Feeder;
+use super::fault::{Fate, Fault};
+use super::run::Run;
+use super::source::look_and_push;
+use super::window::Window;
+use crate::base::Order;
+use crate::base::panic::drop_quietly;
+use crate::concurrency::now;
+use crate::error::Error;
+use crate::observe::event::{Destination, Origin};
+use crate::policy::{Policy, Verdict};
+use crate::runner::Runner;
+
+/// Hands the results of one run on as the items of another: the consumer of the first, and the feeder
+/// of the second. It calls no hook; what measures items is called here for those of the second run.
+///
+/// A credit of the second is taken before a result of the first, as a feeder takes it before it asks
+/// its input; so what the relay holds is within the window of either.
+pub(crate) struct Relay<A: Runner, B: Runner<Input = A::Output>> {
+    from: Arc<Run<A>>,
+    order: Order,
+    window: Window,
+    to: Arc<Run<B>>,
+}
+
+/// What a relay has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Relayed {
+    /// What it took out of the first run.
+    pub(crate) taken: Taken,
+    /// What it gave to the second.
+    pub(crate) given: Given,
+}
+
+/// What the feeder of a run gave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Given {
+    pub(crate) items: u64,
+    pub(crate) unread: Option<u64>,
+    /// Where in the order the failure of an earlier stage went in. No item of this one is there.
+    pub(crate) passed_on: Option<u64>,
+}
+
+/// Why a relay has no more to hand on.
+enum Ended {
+    /// All that its first run made was handed on.
+    Complete,
+    /// Nobody wants more.
+    Unwanted,
+    Failed(Failure, Box<Fault>),
+    /// The second run cannot take what the first made.
+    Unfit(Error),
+}
+
+/// How far a relay has come.
+#[derive(Debug, Clone, Copy, Default)]
+struct Progress {
+    /// How many results were handed on.
+    handed: u64,
+    /// How many items failed in the first run and were left out.
+    skipped: u64,
+    /// How many places of the second run were given away: to items, and to gaps.
+    places: u64,
+}
+
+impl Progress {
+    /// How many items the first run is done with.
+    fn items(&self) -> u64 {
+        self.handed + self.skipped
+    }
+
+    /// The first run has left out more than it may.
+    fn too_many_failures(&self, policy: &Policy, seq: u64, last: Option<Error>) -> Ended {
+        let error = policy.too_many(self.skipped, self.items(), last);
+        // The items themselves are counted already.
+        Ended::Failed(Failure { seq, items: 0 }, Fault::ending(error))
+    }
+}
+
+impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
+    pub(crate) fn new(from: Arc<Run<A>>, order: Order, window: Window, to: Arc<Run<B>>) -> Self {
+        Relay { from, order, window, to }
+    }
+
+    /// Hands everything on, and ends both: the first run altogether, the input of the second.
+    pub(crate) fn run(self) -> Relayed {
+        let over = AbortAtEnd(&*self.from);
+        // Dropped by a bug of ours only: the second run would wait for its input to end.
+        let bug = AbortAtEnd(&*self.to);
+        let mut collector = Collector::new(&self.from.exchange, self.order, self.window, now());
+        let mut feeder = Feeder::new(&self.to.exchange);
+        self.from.exchange.timesheet.goes_to(Destination::NextStage);
+        self.to.exchange.timesheet.comes_from(Origin::StageBefore);
+        let (progress, ended) = self.hand_on(&mut collector, &mut feeder);
+        // What it waited for results of the first run is how long the source of the second was at work.
+        let (working, waited) = (collector.waited(), feeder.waited());
+        self.to.exchange.timesheet.source_left(working + waited, waited);
+        let relayed = self.end(&mut feeder, progress, ended);
+        std::mem::forget(bug);
+        drop(over);
+        collector.leave(&self.from.exchange).into_iter().for_each(drop_quietly);
+        relayed
+    }
+
+    /// What was handed on, and why no more was.
+    fn hand_on(
+        &self,
+        collector: &mut Collector<A::Output>,
+        feeder: &mut Feeder<B::Input, B::Output>,
+    ) -> (Progress, Ended) {
+        let from = &*self.from;
+        let mut total = None;
+        let mut progress = Progress::default();
+        while self.take_credit(collector, feeder) {
+            let Some((seq, outcome)) = from.next_result(collector, &mut total) else {
+                if let Some(error) = from.take_doom() {
+                    let (seq, items) = (collector.consumed(), error.items().len() as u64);
+                    if items > 0 {
+                        from.tell_of_failure(&error);
+                    }
+                    let failure = Failure { seq, items };
+                    return (progress, Ended::Failed(failure, Fault::ending(error)));
+                }
+                let is_complete = total == Some(collector.consumed());
+                let gives_up = from.policy().gives_up_at_end(progress.skipped, progress.items());
+                let ended = match is_complete {
+                    true if gives_up && !from.is_stopped() => {
+                        progress.too_many_failures(from.policy(), collector.consumed(), None)
+                    }
+                    true => Ended::Complete,
+                    false => Ended::Unwanted,
+                };
+                return (progress, ended);
+            };
+            let ended = match outcome {
+                Ok(output) => self.give(feeder, output, &mut progress),
+                Err(fault) if fault.fate.ends_run() => {
+                    let failure = Failure { seq, items: fault.items() };
+                    if fault.fate == Fate::End {
+                        from.tell_of_failure(&fault.error);
+                    }
+                    Err(Ended::Failed(failure, fault))
+                }
+                Err(fault) => self.pass_over(feeder, seq, *fault, &mut progress),
+            };
+            if let Err(ended) = ended {
+                return (progress, ended);
+            }
+            from.strike(seq);
+            collector.done(&from.exchange);
+        }
+        (progress, Ended::Unwanted)
+    }
+
+    /// Gives a result out as an item of the second run.
+    fn give(
+        &self,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        output: A::Output,
+        progress: &mut Progress,
+    ) -> Result<(), Ended> {
+        let to = &*self.to;
+        let given = match to.terms.measures.is_none() && !to.asks_for_names() {
+            true => {
+                feeder.push(&to.exchange, output);
+                Ok(())
+            }
+            false => look_and_push(to, feeder, progress.places, output),
+        };
+        if let Err(unfit) = given {
+            let mut error = to.named(unfit.into_error(progress.places));
+            match to.verdict(&mut error) {
+                Verdict::Skip => {
+                    let fault = Err(Fault::skipped(error));
+                    feeder.leave_gap(&to.exchange, progress.places, fault);
+                }
+                Verdict::Retry | Verdict::Stop => return Err(Ended::Unfit(error)),
+            }
+        }
+        progress.handed += 1;
+        self.from.chronicle.consumed(progress.handed);
+        progress.places += 1;
+        Ok(())
+    }
+
+    /// An item that was left out in the first run leaves a gap in the second.
+    fn pass_over(
+        &self,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        seq: u64,
+        fault: Fault,
+        progress: &mut Progress,
+    ) -> Result<(), Ended> {
+        progress.skipped += fault.items();
+        if fault.fate == Fate::Skip {
+            self.from.tell_of_failure(&fault.error);
+        }
+        if self.from.policy().gives_up_at(progress.skipped, progress.items()) {
+            return Err(progress.too_many_failures(self.from.policy(), seq, Some(fault.error)));
+        }
+        let fault = Fault { fate: Fate::SkipEarlier, ..fault };
+        feeder.leave_gap(&self.to.exchange, progress.places, Err(Box::new(fault)));
+        progress.places += 1;
+        Ok(())
+    }
+
+    /// Waits for room in the second run. What the first is owed goes back before, or its producers
+    /// would wait with this thread.
+    fn take_credit(
+        &self,
+        collector: &mut Collector<A::Output>,
+        feeder: &mut Feeder<B::Input, B::Output>,
+    ) -> bool {
+        if feeder.spend(&self.to.exchange) {
+            return true;
+        }
+        collector.repay(&self.from.exchange);
+        let before = feeder.waited();
+        let has_credit = feeder.wait_for_credit(&self.to.exchange);
+        self.to.tell_of_window(feeder.waited() - before);
+        has_credit && feeder.spend(&self.to.exchange)
+    }
+
+    /// Ends the input of the second run. A failure takes the place that its item would have had there.
+    fn end(
+        &self,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        progress: Progress,
+        ended: Ended,
+    ) -> Relayed {
+        let Progress { handed, skipped, places } = progress;
+        let mut taken = Taken { ok: handed, skipped, ..Taken::default() };
+        let mut given = Given { items: handed, unread: None, passed_on: None };
+        let fault = match ended {
+            Ended::Complete => {
+                given.unread = Some(0);
+                None
+            }
+            Ended::Unwanted => None,
+            Ended::Failed(failure, fault) => {
+                taken.failure = Some(failure);
+                given.passed_on = Some(places);
+                Some(Box::new(Fault { fate: Fate::EndEarlier, ..*fault }))
+            }
+            Ended::Unfit(error) => {
+                taken.ok += 1;
+                given.items += 1;
+                Some(Fault::ending(error))
+            }
+        };
+        let all = places + u64::from(fault.is_some());
+        if let Some(fault) = fault {
+            self.to.fail(places);
+            feeder.deliver(&self.to.exchange, places, Err(fault));
+        }
+        feeder.clear(&self.to.exchange);
+        self.to.exchange.end(all);
+        Relayed { taken, given }
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::api::map::map;
+    use crate::engine::run::Shape;
+    use crate::observe::event_log::{Chronicle, Detail};
+    use crate::runner::RunControl;
+
+    fn run_of<R: Runner>(_: &R, upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<R>> {
+        let shape = Shape { order: Order::Input, producers: 1, window: 4, batching: None };
+        Arc::new(Run::new(
+            shape,
+            Arc::default(),
+            [],
+            upstream,
+            Arc::new(Chronicle::new(1, None, Detail::Run)),
+            None,
+        ))
+    }
+
+    /// That the later run has a feeder already is a bug, and stands for any other.
+    #[test]
+    fn a_bug_of_ours_ends_both_runs_and_is_not_hidden() {
+        let runner = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+        let from = run_of(&runner, None);
+        let to = run_of(&runner, Some(from.clone()));
+        let _feeder = Feeder::new(&to.exchange);
+        let relay = Relay::new(from.clone(), Order::Input, Window::fixed(4), to.clone());
+        assert!(catch_unwind(AssertUnwindSafe(|| relay.run())).is_err());
+        assert!(from.is_stopped());
+
+        let mut collector = Collector::new(&to.exchange, Order::Input, Window::fixed(4), now());
+        let next = catch_unwind(AssertUnwindSafe(|| to.next_result(&mut collector, &mut None)));
+        let message = next.unwrap_err().downcast::<&str>().unwrap();
+        assert!(message.contains("another thread died of a bug"), "{message}");
+    }
+}

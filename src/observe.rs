@@ -1,0 +1,10 @@
+//! What is seen of runs: events, accounts, reports and progress.
+
+pub(crate) mod account;
+pub mod event;
+pub(crate) mod event_log;
+pub(crate) mod failure;
+#[cfg(feature = "progress")]
+pub(crate) mod progress;
+pub mod report;
+pub(crate) mod run_stats;

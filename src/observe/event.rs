@@ -1,0 +1,244 @@
+//! The events of a run, as values. Times are arguments: nothing here has a clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::account::Account;
+use super::failure::Failure;
+use crate::base::Order;
+
+/// Something that happened in a run.
+///
+/// Items are identified by their index in the input, producers by their number, both from 0. The time of an
+/// event is passed beside it: see [`Observer::observe`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// A run or an [`Outputs`](crate::Outputs) began.
+    #[non_exhaustive]
+    RunStarted {
+        /// The number of items, if the input's `size_hint` is exact.
+        items: Option<u64>,
+        /// The order in which results are consumed.
+        order: Order,
+        /// The places of the producers, as text, in the order of their numbers: `cuda:0+cuda:1`.
+        producers: Vec<String>,
+        /// The [fallbacks](crate::Devices::fallbacks) in use.
+        fallbacks: Vec<String>,
+    },
+    /// A producer's state is ready. Sent at the start of each run for every producer that has one, and
+    /// again after a state was rebuilt.
+    #[non_exhaustive]
+    ProducerReady {
+        /// The producer.
+        producer: usize,
+        /// The duration of `producer_init`.
+        took: Duration,
+    },
+    /// A producer began with an item.
+    #[non_exhaustive]
+    ItemStarted {
+        /// The item.
+        item: u64,
+        /// Its key, if [keys](crate::Builder::key) are in use.
+        key: Option<Arc<str>>,
+        /// The producer.
+        producer: usize,
+        /// 1 for the first attempt.
+        attempt: u32,
+    },
+    /// A producer has finished an item, successfully or not. Items of a batch begin and end together.
+    #[non_exhaustive]
+    ItemFinished {
+        /// The item.
+        item: u64,
+        /// The producer.
+        producer: usize,
+    },
+    /// More items were consumed: `consumer_work` returned `Ok` for them, or [`Outputs`](crate::Outputs)
+    /// yielded them.
+    #[non_exhaustive]
+    ItemsConsumed {
+        /// Their number.
+        items: u64,
+    },
+    /// An attempt at an item failed, and the item will be retried.
+    #[non_exhaustive]
+    ItemRetried {
+        /// The failure.
+        failure: Arc<Failure>,
+    },
+    /// An item failed for good.
+    #[non_exhaustive]
+    ItemFailed {
+        /// The failure.
+        failure: Arc<Failure>,
+    },
+    /// An item was not worked on, since an earlier run had done it.
+    #[non_exhaustive]
+    ItemAlreadyDone {
+        /// The item.
+        item: u64,
+    },
+    /// The window is full: no more input is read.
+    #[non_exhaustive]
+    WindowFull {
+        /// How long, up to now.
+        lasted: Duration,
+    },
+    /// The consumer waits for one item while results of later items are ready.
+    #[non_exhaustive]
+    HeadOfLineBlocked {
+        /// The item that it waits for.
+        item: u64,
+        /// How long, up to now.
+        lasted: Duration,
+    },
+    /// A producer takes no more items: its device failed.
+    #[non_exhaustive]
+    ProducerQuarantined {
+        /// The producer.
+        producer: usize,
+        /// The reason.
+        reason: Arc<str>,
+    },
+    /// A producer exceeded its time limit. Its thread is abandoned.
+    #[non_exhaustive]
+    ProducerAbandoned {
+        /// The producer.
+        producer: usize,
+    },
+    /// Events were dropped, since observers did not keep up. They are `ItemStarted` and `ItemFinished`
+    /// events, and any others that happened while 65,536 were queued. `RunEnded` is never dropped.
+    #[non_exhaustive]
+    EventsLost {
+        /// Their number.
+        events: u64,
+    },
+    /// The run is over: the last event of it.
+    #[non_exhaustive]
+    RunEnded {
+        /// The totals of the run.
+        totals: Arc<Totals>,
+    },
+}
+
+/// The totals of a run. They are measured at waits only, which costs nothing for an item.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Totals {
+    /// The items, counted by outcome.
+    pub account: Account,
+    /// From beginning to end.
+    pub lasted: Duration,
+    /// The error that ended the run early, as text with its causes; `None` if nothing did.
+    pub error: Option<String>,
+    /// Whether that error was a cancel.
+    pub cancelled: bool,
+    /// The size of the window at the end.
+    pub window: u64,
+    /// The producers, in the order of their numbers.
+    pub producers: Vec<ProducerTotals>,
+    /// The kind of source.
+    #[serde(default)]
+    pub origin: Origin,
+    /// The kind of consumer.
+    #[serde(default)]
+    pub destination: Destination,
+    /// The time spent in the source's `next()`.
+    pub source_working: Duration,
+    /// The time in which the source was not asked, since the window was full.
+    pub source_waiting: Duration,
+    /// The time in which the consumer was busy; for [`Outputs`](crate::Outputs), the time between calls of
+    /// `next`.
+    pub consumer_working: Duration,
+    /// The time in which the consumer waited with no result ready.
+    pub consumer_waiting: Duration,
+    /// The time in which it waited for one item while results of later items were ready.
+    pub head_stalled: Duration,
+    /// The items that it waited for the longest, with the times, the worst first. At most 20.
+    pub worst_heads: Vec<(u64, Duration)>,
+    /// Whether the consumer's thread was abandoned, since it exceeded a time limit.
+    #[serde(default)]
+    pub consumer_abandoned: bool,
+}
+
+/// The kind of source of a run's items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Origin {
+    /// The caller's iterator.
+    #[default]
+    Iterator,
+    /// The stage before, in a pipeline.
+    StageBefore,
+}
+
+/// The kind of destination of a run's results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Destination {
+    /// The hooks of the consumer.
+    #[default]
+    Consumer,
+    /// The caller of an [`Outputs`](crate::Outputs).
+    Outputs,
+    /// The next stage, in a pipeline.
+    NextStage,
+}
+
+/// The totals of one producer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ProducerTotals {
+    /// Its place, as text.
+    pub place: String,
+    /// The number of items it finished, successfully or not.
+    pub items: u64,
+    /// The number of attempts at items that failed on it.
+    pub failed: u64,
+    /// The duration of its last `producer_init`.
+    pub init: Duration,
+    /// The time in which it worked on items, or looked for them.
+    pub working: Duration,
+    /// The time in which it waited for an item.
+    pub waiting: Duration,
+    /// Of that, the time in which the window was full, so that no item was read.
+    #[serde(default)]
+    pub held_up: Duration,
+    /// Of that, the time in which all items ready for it waited for a [backoff](crate::Builder::backoff).
+    #[serde(default)]
+    pub backing_off: Duration,
+    /// The size of the largest batch that fits in its device's memory, if it ran out of it.
+    pub batch_ceiling: Option<u64>,
+    /// The reason why it was quarantined, if it was.
+    pub quarantined: Option<String>,
+    /// Whether its thread was abandoned.
+    pub abandoned: bool,
+}
+
+/// Receives the events of runs: see [`Builder::observer`](crate::Builder::observer).
+///
+/// All events of a run are delivered on one thread, in the order of their times. Events of different
+/// producers that are within 50 ms of each other may swap. Each is delivered within about 50 ms. If the
+/// observer panics, the panic is caught and the observer gets no more events.
+pub trait Observer: Send {
+    /// Handles an event, which happened at `at` after the beginning of the run.
+    fn observe(&mut self, at: Duration, event: &Event);
+
+    /// Called about every 100 ms while a run lasts, so that a display can move while nothing happens. `at`
+    /// is the time since the beginning of the run. The default does nothing.
+    fn tick(&mut self, at: Duration) {
+        let _ = at;
+    }
+}
+
+impl<F: FnMut(Duration, &Event) + Send> Observer for F {
+    fn observe(&mut self, at: Duration, event: &Event) {
+        self(at, event);
+    }
+}

@@ -1,0 +1,102 @@
+//! One failure, as text.
+
+use std::error::Error as _;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::debug_with_causes;
+use crate::base::plain::Plain;
+use crate::error::Error;
+
+/// The failure of an item or a run, as text, so that it can be kept, sent and written down.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Failure {
+    /// The item's index in the input; `None` if no item failed.
+    pub item: Option<u64>,
+    /// The item's key, if [keys](crate::Builder::key) are in use.
+    pub key: Option<String>,
+    /// The number of the producer that it failed on, if any.
+    pub producer: Option<usize>,
+    /// That producer's first device.
+    pub device: Option<String>,
+    /// The name of the [`Runner`](crate::Runner) hook; `None` for an error of the input.
+    pub hook: Option<String>,
+    /// The number of attempts made.
+    pub attempts: u32,
+    /// Whether it was a panic.
+    pub is_panic: bool,
+    /// The text of the error.
+    pub error: String,
+    /// The texts of its causes, each the cause of the one before.
+    pub causes: Vec<String>,
+}
+
+/// The maximum length of a kept text, in bytes; the text of a user's error has no bound of its own.
+const LONGEST_TEXT: usize = 8 * 1_024;
+const MOST_CAUSES: usize = 16;
+
+impl Failure {
+    /// Takes the texts of an error. The texts of causes come from the user's code.
+    pub(crate) fn of(error: &Error) -> Self {
+        Failure {
+            item: error.item(),
+            key: error.key().map(str::to_owned),
+            producer: error.producer(),
+            device: error.device().map(ToString::to_string),
+            hook: error.hook().map(|hook| hook.to_string()),
+            attempts: error.attempt().unwrap_or(1),
+            is_panic: error.is_panic(),
+            error: bounded(error.to_string()),
+            causes: causes(error),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    /// Writes the error and its causes on one line, with control characters escaped.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Plain(&self.error))?;
+        self.causes.iter().try_for_each(|cause| write!(f, ": {}", Plain(cause)))
+    }
+}
+
+debug_with_causes!(Failure);
+
+impl std::error::Error for Failure {}
+
+fn causes(error: &Error) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut cause = error.source();
+    while let Some(error) = cause.filter(|_| texts.len() < MOST_CAUSES) {
+        texts.push(bounded(error.to_string()));
+        cause = error.source();
+    }
+    texts
+}
+
+fn bounded(mut text: String) -> String {
+    if text.len() > LONGEST_TEXT {
+        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+        text.push_str(" ...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Hook, Site};
+
+    #[test]
+    fn a_text_without_end_is_cut_between_characters() {
+        let source = "ä".repeat(LONGEST_TEXT).into();
+        let site = Box::new(Site { items: vec![7], ..Site::default() });
+        let error = Error::HookFailed { hook: Hook::ProducerWork, site, source };
+        let failure = Failure::of(&error);
+        assert_eq!(failure.item, Some(7));
+        assert_eq!(failure.causes.len(), 1);
+        assert_eq!(failure.causes[0].len(), LONGEST_TEXT + " ...".len());
+    }
+}

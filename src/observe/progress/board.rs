@@ -1,0 +1,511 @@
+//! What there is to show of a run: made of events, without a clock or a terminal.
+
+use std::time::Duration;
+
+use super::rate::Rate;
+use super::text::{bar, clipped, duration, items, printable, rate, share};
+use super::watch::Watch;
+use crate::observe::event::{Event, Totals};
+use crate::observe::failure::Failure;
+
+/// What there is to show of a run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Board {
+    /// What the run is called; empty where it has no name.
+    desc: String,
+    /// How many failures are told one by one.
+    most_failures: usize,
+    now: Duration,
+    /// How many items there are.
+    items: Option<u64>,
+    consumed: u64,
+    failed: u64,
+    already_done: u64,
+    retried: u64,
+    rate: Rate,
+    producers: Vec<Watch>,
+    last_failure: Option<String>,
+}
+
+/// Of so many characters an error is told on the screen; all of it is in the report.
+const LONGEST_ERROR: usize = 1_000;
+
+impl Board {
+    pub(super) fn new(desc: &str, most_failures: usize) -> Self {
+        Board { desc: printable(desc).into_owned(), most_failures, ..Board::default() }
+    }
+
+    /// Something happened. Gives what is to be told at once, if anything.
+    pub(super) fn observe(&mut self, at: Duration, event: &Event) -> Option<String> {
+        if let Event::RunStarted { items, producers, .. } = event {
+            let producers = producers.iter().map(|place| Watch::new(place)).collect();
+            *self =
+                Board { items: *items, producers, ..Board::new(&self.desc, self.most_failures) };
+        }
+        self.pass(at);
+        match event {
+            Event::ItemsConsumed { items } => self.consume(at, *items),
+            Event::ItemAlreadyDone { .. } => self.already_done += 1,
+            Event::ItemRetried { .. } => self.retried += 1,
+            Event::ItemFailed { failure } => return self.fail(at, failure),
+            Event::EventsLost { .. } => {
+                self.producers.iter_mut().for_each(Watch::may_miss_events);
+            }
+            Event::RunStarted { fallbacks, .. } => {
+                return (!fallbacks.is_empty())
+                    .then(|| self.named(one_line(&fallbacks.join("; "))));
+            }
+            Event::RunEnded { .. } | Event::WindowFull { .. } | Event::HeadOfLineBlocked { .. } => {
+            }
+            Event::ProducerReady { .. }
+            | Event::ItemStarted { .. }
+            | Event::ItemFinished { .. }
+            | Event::ProducerQuarantined { .. }
+            | Event::ProducerAbandoned { .. } => return self.produce(at, event),
+        }
+        None
+    }
+
+    /// It is as late as this.
+    pub(super) fn pass(&mut self, at: Duration) {
+        // Events come a little out of order, and what was shown does not go back.
+        self.now = self.now.max(at);
+    }
+
+    /// The run, and its producers: at most so many lines, one at least.
+    pub(super) fn lines(&self, most: usize) -> Vec<String> {
+        let room = most.saturating_sub(1);
+        let one_by_one = match self.producers.len() {
+            all if all <= room => all,
+            _ => room.saturating_sub(1),
+        };
+        let (shown, rest) = self.producers.split_at(one_by_one);
+        let mut lines = vec![self.head()];
+        lines.extend(self.producers(shown));
+        if !rest.is_empty() && room > 0 {
+            lines.push(self.sum_of(rest));
+        }
+        lines
+    }
+
+    /// The run, on one line of a log.
+    pub(super) fn line(&self) -> String {
+        self.named(self.figures().join(", "))
+    }
+
+    /// What the run came to, on one line.
+    pub(super) fn result(&self, totals: &Totals) -> String {
+        let account = totals.account;
+        let worked_on = account.ok.saturating_add(account.failed);
+        let done = worked_on.saturating_add(account.already_done);
+        let mut parts = match totals {
+            Totals { cancelled: true, .. } => vec!["cancelled".to_owned()],
+            Totals { error: Some(_), .. } => vec!["failed".to_owned()],
+            _ => Vec::new(),
+        };
+        parts.push(format!("{} in {}", self.count(done), duration(totals.lasted)));
+        if worked_on > 0 && !totals.lasted.is_zero() {
+            parts.push(rate(worked_on as f64 / totals.lasted.as_secs_f64()));
+        }
+        push_count(&mut parts, self.retried, "retried");
+        push_count(&mut parts, account.failed, "failed");
+        push_count(&mut parts, account.already_done, "already done");
+        let text = self.named(parts.join(", "));
+        match totals.error.as_deref().filter(|_| !totals.cancelled).map(one_line) {
+            // It was the last thing to be told.
+            Some(error) if self.last_failure.as_ref() == Some(&error) => text,
+            Some(error) => format!("{text}: {error}"),
+            None => text,
+        }
+    }
+
+    fn consume(&mut self, at: Duration, items: u64) {
+        self.consumed = self.consumed.saturating_add(items);
+        self.rate.add(at, items);
+    }
+
+    fn fail(&mut self, at: Duration, failure: &Failure) -> Option<String> {
+        self.failed += 1;
+        self.rate.add(at, 1);
+        let most = self.most_failures as u64;
+        if self.failed > most {
+            let is_next = self.failed == most + 1;
+            return is_next
+                .then(|| self.named("further failures are counted, not told".to_owned()));
+        }
+        let error = one_line(&with_causes(failure));
+        self.last_failure = Some(error.clone());
+        Some(self.named(error))
+    }
+
+    /// What happened on a producer.
+    fn produce(&mut self, at: Duration, event: &Event) -> Option<String> {
+        let (Event::ProducerReady { producer, .. }
+        | Event::ItemStarted { producer, .. }
+        | Event::ItemFinished { producer, .. }
+        | Event::ProducerQuarantined { producer, .. }
+        | Event::ProducerAbandoned { producer }) = event
+        else {
+            return None;
+        };
+        let watch = self.producers.get_mut(*producer)?;
+        match event {
+            Event::ItemStarted { item, key, attempt, .. } => {
+                watch.starts(at, *item, key.as_ref(), *attempt);
+            }
+            Event::ItemFinished { .. } => watch.finishes(at),
+            Event::ProducerQuarantined { reason, .. } => {
+                return self.lose(*producer, "out of use", reason);
+            }
+            Event::ProducerAbandoned { .. } => {
+                return self.lose(*producer, "abandoned", "it did not return in time");
+            }
+            _ => watch.is_ready(at),
+        }
+        None
+    }
+
+    fn lose(&mut self, producer: usize, how: &str, why: &str) -> Option<String> {
+        let watch = self.producers.get_mut(producer)?;
+        let why = one_line(why);
+        watch.is_out_of_use(&format!("{how}: {why}"));
+        let told = format!("producer {producer} on {} is {how}: {why}", watch.place);
+        Some(self.named(told))
+    }
+
+    fn head(&self) -> String {
+        let mut parts = Vec::new();
+        if !self.desc.is_empty() {
+            parts.push(self.desc.clone());
+        }
+        if let Some(total) = self.total(self.done()) {
+            parts.push(bar(self.done(), total));
+        }
+        parts.extend(self.figures());
+        parts.join("  ")
+    }
+
+    fn figures(&self) -> Vec<String> {
+        let done = self.done();
+        let mut parts = vec![format!("{} in {}", self.count(done), duration(self.now))];
+        if let Some(per_second) = self.rate.per_second(self.now) {
+            parts.push(rate(per_second));
+        }
+        let left = self.total(done).map(|total| total - done).filter(|left| *left > 0);
+        if let Some(time) = left.and_then(|left| self.rate.time_for(left, self.now)) {
+            parts.push(format!("{} left", duration(time)));
+        }
+        push_count(&mut parts, self.retried, "retried");
+        push_count(&mut parts, self.failed, "failed");
+        push_count(&mut parts, self.already_done, "already done");
+        parts
+    }
+
+    fn producers(&self, shown: &[Watch]) -> impl Iterator<Item = String> {
+        let longest = |text: fn(&Watch) -> String| {
+            shown.iter().map(|watch| text(watch).chars().count()).max().unwrap_or(0)
+        };
+        let digits = shown.len().saturating_sub(1).to_string().len();
+        let place = longest(|watch| watch.place.clone());
+        let done = longest(|watch| watch.items.to_string());
+        shown.iter().enumerate().map(move |(number, watch)| {
+            format!(
+                "  {number:>digits$}  {:<place$}  {:>done$} {:<5}  {} busy  {}",
+                watch.place,
+                watch.items,
+                if watch.items == 1 { "item" } else { "items" },
+                share(share_of([watch], self.now)),
+                watch.doing(self.now),
+            )
+        })
+    }
+
+    fn sum_of(&self, rest: &[Watch]) -> String {
+        let done = items(rest.iter().map(|watch| watch.items).sum());
+        let busy = share(share_of(rest, self.now));
+        format!("  and {} more: {done}, {} busy", rest.len(), busy.trim_start())
+    }
+
+    /// Items that are done with, well or not.
+    fn done(&self) -> u64 {
+        self.consumed.saturating_add(self.failed).saturating_add(self.already_done)
+    }
+
+    /// How many items there are, unless the input said too few.
+    fn total(&self, done: u64) -> Option<u64> {
+        self.items.filter(|items| done <= *items)
+    }
+
+    fn count(&self, done: u64) -> String {
+        match self.total(done) {
+            Some(total) => format!("{done}/{total}"),
+            None => items(done),
+        }
+    }
+
+    fn named(&self, text: String) -> String {
+        match self.desc.as_str() {
+            "" => text,
+            desc => format!("{desc}: {text}"),
+        }
+    }
+}
+
+fn push_count(parts: &mut Vec<String>, count: u64, of_what: &str) {
+    if count > 0 {
+        parts.push(format!("{count} {of_what}"));
+    }
+}
+
+fn share_of<'a>(watches: impl IntoIterator<Item = &'a Watch>, at: Duration) -> Option<f64> {
+    let (mut busy, mut known) = (Duration::ZERO, Duration::ZERO);
+    for watch in watches {
+        let (b, k) = watch.busy(at);
+        busy += b;
+        known += k;
+    }
+    (!known.is_zero()).then(|| busy.as_secs_f64() / known.as_secs_f64())
+}
+
+/// As the alternate form of [`Error`](crate::Error) has it: many errors have their cause in their own text.
+fn with_causes(failure: &Failure) -> String {
+    let mut text = failure.error.clone();
+    for cause in &failure.causes {
+        if !text.ends_with(cause.as_str()) {
+            text = text + ": " + cause;
+        }
+    }
+    text
+}
+
+fn one_line(error: &str) -> String {
+    clipped(&printable(error), LONGEST_ERROR).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::observe::progress::tests::{
+        consumed, ended, failed, finished, ms, started, starts, totals,
+    };
+
+    fn board(events: &[(u64, Event)]) -> Board {
+        let mut board = Board::new("Segmenting", 2);
+        for (at, event) in events {
+            board.observe(ms(*at), event);
+        }
+        board
+    }
+
+    #[test]
+    fn a_run_and_its_producers_have_a_line_each() {
+        let mut board = board(&[
+            (0, started(Some(8), &["cuda:0", "cpu"])),
+            (0, Event::ProducerReady { producer: 0, took: ms(9) }),
+            (0, starts(0, 0, Some("a.tif"))),
+            (0, starts(1, 1, None)),
+            (2_000, finished(0, 0)),
+            (2_000, consumed(1)),
+            (2_000, starts(2, 0, Some("b.tif"))),
+            (4_000, finished(2, 0)),
+        ]);
+        board.pass(ms(5_000));
+        let lines = [
+            "Segmenting  [##------------------]  1/8 in 5.0 s  0.2/s  36 s left",
+            "  0  cuda:0  2 items   80 % busy  waiting",
+            "  1  cpu     0 items  100 % busy  item 1, 5.0 s",
+        ];
+        assert_eq!(board.lines(18), lines);
+        assert_eq!(board.line(), "Segmenting: 1/8 in 5.0 s, 0.2/s, 36 s left");
+    }
+
+    #[test]
+    fn without_a_total_or_a_name_there_is_a_count() {
+        let mut board = Board::new("", 1);
+        board.observe(ms(0), &started(None, &["cpu"]));
+        board.observe(ms(10_000), &consumed(20));
+        assert_eq!(board.lines(1), ["20 items in 10 s  2.0/s"]);
+        assert_eq!(board.line(), "20 items in 10 s, 2.0/s");
+    }
+
+    #[test]
+    fn an_input_that_said_too_few_or_none_is_counted() {
+        let line = |events: &[(u64, Event)]| board(events).lines(1).remove(0);
+        let few = line(&[(0, started(Some(1), &["cpu"])), (1_000, consumed(2))]);
+        assert_eq!(few, "Segmenting  2 items in 1.0 s  2.0/s");
+        let none = line(&[(0, started(Some(0), &["cpu"]))]);
+        assert_eq!(none, "Segmenting  [####################]  0/0 in 0.0 s");
+    }
+
+    #[test]
+    fn what_failed_or_was_left_out_is_done_too() {
+        let retry = Event::ItemRetried { failure: Arc::default() };
+        let board = board(&[
+            (0, started(Some(10), &["cpu"])),
+            (0, Event::ItemAlreadyDone { item: 0 }),
+            (0, Event::ItemAlreadyDone { item: 1 }),
+            (500, retry),
+            (1_000, failed(2, "bad")),
+            (1_000, consumed(1)),
+        ]);
+        // What is left out takes no time, so it makes no rate.
+        let line =
+            "Segmenting: 4/10 in 1.0 s, 2.0/s, 2.9 s left, 1 retried, 1 failed, 2 already done";
+        assert_eq!(board.line(), line);
+    }
+
+    #[test]
+    fn the_first_failures_are_told() {
+        let mut board = board(&[(0, started(Some(10), &["cpu"]))]);
+        let told: Vec<Option<String>> =
+            (0..4).map(|item| board.observe(ms(item), &failed(item, "bad\n"))).collect();
+        let told: Vec<Option<&str>> = told.iter().map(Option::as_deref).collect();
+        let expected = [
+            Some("Segmenting: producer_work failed for item 0: bad\\n"),
+            Some("Segmenting: producer_work failed for item 1: bad\\n"),
+            Some("Segmenting: further failures are counted, not told"),
+            None,
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn what_a_run_came_to_is_what_its_totals_say() {
+        let board = board(&[(0, started(Some(10), &["cpu"])), (1, failed(3, "bad"))]);
+        let result = |change: fn(&mut Totals)| {
+            let mut totals = totals(8, 1, 4_000);
+            change(&mut totals);
+            board.result(&totals)
+        };
+        assert_eq!(result(|_| ()), "Segmenting: 9/10 in 4.0 s, 2.2/s, 1 failed");
+        let cancelled = |totals: &mut Totals| {
+            (totals.cancelled, totals.error) = (true, Some("cancelled".to_owned()));
+        };
+        let text = "Segmenting: cancelled, 9/10 in 4.0 s, 2.2/s, 1 failed";
+        assert_eq!(result(cancelled), text);
+        let text = "Segmenting: failed, 9/10 in 4.0 s, 2.2/s, 1 failed";
+        let told = |totals: &mut Totals| {
+            totals.error = Some("producer_work failed for item 3: bad".to_owned());
+        };
+        assert_eq!(result(told), text, "it was told when it happened");
+        let another = |totals: &mut Totals| totals.error = Some("no\ndisk".to_owned());
+        assert_eq!(result(another), format!("{text}: no\\ndisk"));
+    }
+
+    #[test]
+    fn producers_without_room_are_summed_up() {
+        let places = vec!["cpu"; 1_000];
+        let mut board = board(&[(0, started(None, &places))]);
+        for producer in 0..1_000 {
+            board.observe(ms(0), &starts(producer as u64, producer, None));
+            board.observe(ms(1_000), &finished(producer as u64, producer));
+        }
+        board.pass(ms(4_000));
+        let lines = board.lines(4);
+        assert_eq!(lines.len(), 4);
+        assert_eq!(lines[1], "  0  cpu  1 item    25 % busy  waiting");
+        assert_eq!(lines[3], "  and 998 more: 998 items, 25 % busy");
+        let lengths = [0, 1, 2, 3, 1_001, 2_000].map(|most| board.lines(most).len());
+        assert_eq!(lengths, [1, 1, 2, 3, 1_001, 1_001]);
+        assert_eq!(board.lines(2)[1], "  and 1000 more: 1000 items, 25 % busy");
+    }
+
+    #[test]
+    fn a_producer_that_is_lost_says_why_and_is_told_of() {
+        let mut board = board(&[(0, started(None, &["cuda:0", "cuda:1"]))]);
+        let quarantined =
+            Event::ProducerQuarantined { producer: 1, reason: "fell off\nthe bus".into() };
+        let told = board.observe(ms(5), &quarantined);
+        let text = "Segmenting: producer 1 on cuda:1 is out of use: fell off\\nthe bus";
+        assert_eq!(told.as_deref(), Some(text));
+        assert!(board.lines(9)[2].ends_with("out of use: fell off\\nthe bus"));
+        let told = board.observe(ms(5), &Event::ProducerAbandoned { producer: 0 }).unwrap();
+        assert!(told.contains("abandoned"), "{told}");
+    }
+
+    #[test]
+    fn a_run_begins_anew() {
+        let mut used = board(&[
+            (0, started(Some(2), &["cpu", "cpu"])),
+            (70_000, failed(0, "bad")),
+            (70_000, starts(1, 1, None)),
+            (80_000, ended(totals(0, 1, 80_000))),
+        ]);
+        let again = started(Some(3), &["cpu"]);
+        used.observe(ms(0), &again);
+        assert_eq!(used.lines(9), board(&[(0, again)]).lines(9));
+    }
+
+    /// What an engine tells of one producer, whatever it does.
+    fn any_event() -> impl Strategy<Value = Event> {
+        let producer = 0_usize..4;
+        prop_oneof![
+            (0_u64..9, producer.clone(), any::<Option<String>>(), 0_u32..3).prop_map(
+                |(item, producer, key, attempt)| {
+                    let key = key.map(Arc::from);
+                    Event::ItemStarted { item, key, producer, attempt }
+                }
+            ),
+            (0_u64..9, producer.clone())
+                .prop_map(|(item, producer)| Event::ItemFinished { item, producer }),
+            producer
+                .clone()
+                .prop_map(|producer| Event::ProducerReady { producer, took: Duration::ZERO }),
+            any::<u64>().prop_map(|items| Event::ItemsConsumed { items }),
+            any::<u64>().prop_map(|events| Event::EventsLost { events }),
+            (0_u64..9, any::<String>()).prop_map(|(item, error)| failed(item, &error)),
+            (producer, any::<String>()).prop_map(|(producer, reason)| {
+                Event::ProducerQuarantined { producer, reason: reason.into() }
+            }),
+            (any::<Option<u64>>(), any::<String>(), 0_usize..4)
+                .prop_map(|(items, place, n)| { started(items, &vec![place.as_str(); n]) }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_happens_there_are_so_many_lines_of_text(
+            desc in any::<String>(),
+            events in prop::collection::vec((0_u64..100_000, any_event()), 0..40),
+            most in 0_usize..8,
+        ) {
+            let mut board = Board::new(&desc, 3);
+            for (at, event) in &events {
+                let told = board.observe(ms(*at), event);
+                prop_assert!(!told.unwrap_or_default().contains(char::is_control));
+                let lines = board.lines(most);
+                prop_assert!((1..=most.max(1)).contains(&lines.len()));
+                prop_assert!(!lines.concat().contains(char::is_control));
+                prop_assert!(!board.line().contains(char::is_control));
+            }
+        }
+
+        /// One producer that works on batches, one after the other, and is told of in full.
+        #[test]
+        fn busy_is_the_time_between_the_beginnings_and_the_ends(
+            calls in prop::collection::vec((1_u64..5, 0_u64..5_000, 0_u64..5_000), 1..20),
+        ) {
+            let mut board = board(&[(0, started(None, &["cpu"]))]);
+            let (mut at, mut busy, mut item) = (0, 0, 0);
+            for (items, waits, works) in calls {
+                at += waits;
+                (item..item + items).for_each(|i| {
+                    board.observe(ms(at), &starts(i, 0, None));
+                });
+                at += works;
+                busy += works;
+                (item..item + items).for_each(|i| {
+                    board.observe(ms(at), &finished(i, 0));
+                });
+                item += items;
+            }
+            let watch = &board.producers[0];
+            prop_assert_eq!(watch.items, item);
+            prop_assert_eq!(watch.busy(ms(at)), (ms(busy), ms(at)));
+        }
+    }
+}

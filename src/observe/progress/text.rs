@@ -1,0 +1,139 @@
+//! How what is shown is written.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::base::plain::{Plain, is_acted_upon};
+
+/// A text of others, on one line, without what a terminal would obey.
+pub(super) fn printable(text: &str) -> Cow<'_, str> {
+    match text.contains(is_acted_upon) {
+        true => Cow::Owned(Plain(text).to_string()),
+        false => Cow::Borrowed(text),
+    }
+}
+
+/// Its first `most` characters.
+pub(super) fn clipped(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => Cow::Owned(format!("{}...", &text[..end])),
+        None => Cow::Borrowed(text),
+    }
+}
+
+/// `1 item`, `2 items`.
+pub(super) fn items(items: u64) -> String {
+    match items {
+        1 => "1 item".to_owned(),
+        _ => format!("{items} items"),
+    }
+}
+
+/// `4.2 s`, `42 s`, `3 min 05 s`, `2 h 05 min`, `3 d 04 h`.
+pub(super) fn duration(lasted: Duration) -> String {
+    let (s, tenths) = (lasted.as_secs(), lasted.subsec_millis() / 100);
+    let (min, h, d) = (s / 60, s / 3_600, s / 86_400);
+    match s {
+        0..10 => format!("{s}.{tenths} s"),
+        10..60 => format!("{s} s"),
+        60..3_600 => format!("{min} min {:02} s", s % 60),
+        3_600..86_400 => format!("{h} h {:02} min", min % 60),
+        _ => format!("{d} d {:02} h", h % 24),
+    }
+}
+
+/// `617/s`, `3.2/s`, `7.5/min`, `1.5/h`.
+pub(super) fn rate(per_second: f64) -> String {
+    match per_second {
+        100.0.. => format!("{per_second:.0}/s"),
+        0.1.. => format!("{per_second:.1}/s"),
+        0.002.. => format!("{:.1}/min", 60.0 * per_second),
+        _ => format!("{:.1}/h", 3_600.0 * per_second),
+    }
+}
+
+/// `[#####---------------]`
+pub(super) fn bar(done: u64, total: u64) -> String {
+    const CELLS: u64 = 20;
+    let full = if total == 0 {
+        CELLS
+    } else {
+        // In 128 bits: a `size_hint` may be as large as it likes.
+        (u128::from(CELLS) * u128::from(done.min(total)) / u128::from(total)) as u64
+    };
+    let mut bar = String::from("[");
+    for cell in 0..CELLS {
+        bar.push(if cell < full { '#' } else { '-' });
+    }
+    bar.push(']');
+    bar
+}
+
+/// ` 98 %`, or what stands for a share that is not known.
+pub(super) fn share(share: Option<f64>) -> String {
+    let mut text = String::new();
+    match share {
+        Some(share) => write!(text, "{:>3.0} %", 100.0 * share),
+        None => write!(text, "  ? %"),
+    }
+    .expect("a string takes all that is written to it");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_escaped_and_nothing_else() {
+        assert_eq!(printable("C:\\ä \"日本\" e\u{301}.tif"), "C:\\ä \"日本\" e\u{301}.tif");
+        assert_eq!(
+            printable("a\nb\tc\x1b[2J\u{9b}1m\u{202e}"),
+            "a\\nb\\tc\\u{1b}[2J\\u{9b}1m\\u{202e}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_moves_the_cursor(text in any::<String>()) {
+            let shown = printable(&text);
+            prop_assert!(!shown.contains(char::is_control));
+            prop_assert_eq!(printable(&shown), shown.clone());
+        }
+
+        #[test]
+        fn a_bar_has_one_width(done in any::<u64>(), total in any::<u64>()) {
+            prop_assert_eq!(bar(done, total).len(), 22);
+            prop_assert_eq!(bar(done, total).contains('-'), done < total);
+        }
+    }
+
+    #[test]
+    fn a_text_is_clipped_between_characters() {
+        assert_eq!(clipped("äöü", 3), "äöü");
+        assert_eq!(clipped("äöüß", 3), "äöü...");
+    }
+
+    #[test]
+    fn times_and_rates_are_said_in_the_unit_that_fits() {
+        let texts = [0.0, 4.27, 9.99, 10.0, 59.9, 60.0, 185.0, 7_500.0, 273_600.0]
+            .map(|s| duration(Duration::from_secs_f64(s)));
+        let expected = [
+            "0.0 s",
+            "4.2 s",
+            "9.9 s",
+            "10 s",
+            "59 s",
+            "1 min 00 s",
+            "3 min 05 s",
+            "2 h 05 min",
+            "3 d 04 h",
+        ];
+        assert_eq!(texts, expected);
+        let rates = [617.3, 3.21, 0.125, 0.001, 0.0].map(rate);
+        assert_eq!(rates, ["617/s", "3.2/s", "0.1/s", "3.6/h", "0.0/h"]);
+    }
+}

@@ -1,0 +1,646 @@
+//! What limited a run: a decision about the shares of its time.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::producer::share;
+use super::text::{Count, Many, Percent, Time};
+use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
+
+/// What limited a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Bottleneck {
+    /// That cannot be said: the run is in progress, had nothing to do, or was too short.
+    #[default]
+    Unknown,
+    /// The source: it was at work most of the time. In a pipeline also the stage before.
+    Source,
+    /// The producers: they were at work most of the time.
+    Producers,
+    /// The consumer: it was at work most of the time. Also whoever asks a stream for results, and the next
+    /// stage of a pipeline.
+    Consumer,
+    /// The window: it was full while producers waited, and the consumer kept up.
+    Window,
+    /// Backoff: producers had nothing but items to try again, later.
+    Backoff,
+    /// The order: the consumer waited for single items with the window full of later ones.
+    Head,
+    /// Uneven work: one producer was at work most of the time and the others had nothing left.
+    Uneven,
+    /// Nothing alone: no part was at work most of the time.
+    Mixed,
+}
+
+/// What is said of a run that is not over.
+pub(super) const IN_PROGRESS: &str = "The run is in progress: what limits it is known at its end.";
+
+/// From this share of the time on a part is at work most of it: below, another could take over.
+const MOST: f64 = 0.75;
+
+/// From this share of the time on a wait is worth a word.
+const WORTH_A_WORD: f64 = 0.2;
+
+/// Shares that are no further apart than this may change places in the next run.
+const CLOSE: f64 = 0.1;
+
+/// What is shorter is mostly the beginning and the end of threads.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// With fewer items for each producer, how they were shared out is chance.
+const FEWEST_EACH: u64 = 2;
+
+/// What limited a run, and a sentence about it.
+pub(super) fn judge(totals: &Totals) -> (Bottleneck, String) {
+    if let Some(sentence) = nothing_to_judge(totals) {
+        return (Bottleneck::Unknown, sentence);
+    }
+    let shares = Shares::of(totals);
+    let bottleneck = shares.bottleneck();
+    let clause = shares.clause(bottleneck, totals);
+    (bottleneck, capitalised(&format!("{}{clause}{}.", opening(totals), lost(totals))))
+}
+
+/// Shares of the time of a run, from 0 to 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Shares {
+    origin: Origin,
+    destination: Destination,
+    source: f64,
+    /// The window was full.
+    full: f64,
+    /// The producers worked, on average.
+    producers: f64,
+    /// The producer that worked the most, and its number.
+    busiest: (f64, usize),
+    /// The producers found nothing, on average.
+    starved: f64,
+    /// Of that, with the window full.
+    held_up: f64,
+    /// Of that, with items there to try again, later.
+    backing_off: f64,
+    consumer: f64,
+    /// The consumer waited for one item, with later ones there.
+    stalled: f64,
+}
+
+impl Shares {
+    fn of(totals: &Totals) -> Self {
+        let share = |time| share(time, totals.lasted);
+        let working = totals.producers.iter().map(|producer| share(producer.working));
+        let busiest = working.zip(0..).max_by(|one, other| one.0.total_cmp(&other.0));
+        Shares {
+            origin: totals.origin,
+            destination: totals.destination,
+            source: share(totals.source_working),
+            full: share(totals.source_waiting),
+            producers: mean(totals, |producer| share(producer.working)),
+            busiest: busiest.unwrap_or_default(),
+            starved: mean(totals, |producer| share(producer.waiting)),
+            held_up: mean(totals, |producer| share(producer.held_up)),
+            backing_off: mean(totals, |producer| share(producer.backing_off)),
+            consumer: share(totals.consumer_working),
+            stalled: share(totals.head_stalled),
+        }
+    }
+
+    /// Who is at work all the time sets the pace. Where nobody is, somebody waits for a reason.
+    fn bottleneck(&self) -> Bottleneck {
+        let (busiest, share) = self.parts()[0];
+        let is_held_up = self.held_up >= WORTH_A_WORD;
+        let is_backing_off =
+            self.backing_off >= WORTH_A_WORD && self.backing_off >= self.starved / 2.0;
+        match () {
+            () if share >= MOST => busiest,
+            () if is_backing_off => Bottleneck::Backoff,
+            () if is_held_up && self.stalled >= self.full / 2.0 => Bottleneck::Head,
+            () if is_held_up && self.consumer < self.full => Bottleneck::Window,
+            () if self.busiest.0 >= MOST && self.starved >= WORTH_A_WORD => Bottleneck::Uneven,
+            () => Bottleneck::Mixed,
+        }
+    }
+
+    /// The parts that work, the busiest first; of equals that which the others wait for in the end.
+    fn parts(&self) -> [(Bottleneck, f64); 3] {
+        let mut parts = [
+            (Bottleneck::Consumer, self.consumer),
+            (Bottleneck::Producers, self.producers),
+            (Bottleneck::Source, self.source),
+        ];
+        parts.sort_by(|one, other| other.1.total_cmp(&one.1));
+        parts
+    }
+
+    fn clause(&self, bottleneck: Bottleneck, totals: &Totals) -> String {
+        match bottleneck {
+            Bottleneck::Source => match self.origin {
+                Origin::Iterator => self.source_clause(totals),
+                Origin::StageBefore => self.stage_before_clause(totals),
+            },
+            Bottleneck::Producers => self.producers_clause(totals),
+            Bottleneck::Consumer => match self.destination {
+                Destination::Consumer => self.consumer_clause(),
+                Destination::Outputs => self.caller_clause(),
+                Destination::NextStage => self.next_stage_clause(),
+            },
+            Bottleneck::Window => self.window_clause(totals),
+            Bottleneck::Backoff => self.backoff_clause(totals),
+            Bottleneck::Head => self.head_clause(totals),
+            Bottleneck::Uneven => self.uneven_clause(totals),
+            Bottleneck::Mixed | Bottleneck::Unknown => self.mixed_clause(),
+        }
+    }
+
+    fn source_clause(&self, totals: &Totals) -> String {
+        format!(
+            "the source limited the run: it was at work {} of the time, while {} found nothing \
+             for {} of it{}; make the iterator faster (do less in it, or read ahead on a thread of \
+             its own), since more producers would only wait",
+            Percent(self.source),
+            producers(totals),
+            Percent(self.starved),
+            self.runner_up(),
+        )
+    }
+
+    fn stage_before_clause(&self, totals: &Totals) -> String {
+        format!(
+            "the stage before limited the run: nothing came out of it for {} of the time, while {} \
+             found nothing for {} of it{}; see what limits that stage, since more producers here \
+             would only wait",
+            Percent(self.source),
+            producers(totals),
+            Percent(self.starved),
+            self.runner_up(),
+        )
+    }
+
+    fn producers_clause(&self, totals: &Totals) -> String {
+        format!(
+            "the devices limited the run: {} worked {} of the time{}; use more producers or faster \
+             devices, or, where a device is faster with many items at once, larger batches (`batch`, and a \
+             runner that has `producer_work_batch`)",
+            producers(totals),
+            Percent(self.producers),
+            self.runner_up(),
+        )
+    }
+
+    fn consumer_clause(&self) -> String {
+        format!(
+            "the consumer limited the run: it was at work {} of the time, and the window was full \
+             for {}{}; do less in `consumer_work` (what needs no order belongs into \
+             `producer_work`), since more producers would only wait",
+            Percent(self.consumer),
+            Percent(self.full),
+            self.runner_up(),
+        )
+    }
+
+    fn caller_clause(&self) -> String {
+        format!(
+            "whoever asks the stream for results limited the run: they were at work on something \
+             else {} of the time{}; do less between one result and the next (what needs no order \
+             belongs into `producer_work`), since more producers would only wait",
+            Percent(self.consumer),
+            self.runner_up(),
+        )
+    }
+
+    fn next_stage_clause(&self) -> String {
+        format!(
+            "the next stage limited the run: it took no results for {} of the time{}; see what \
+             limits that stage, since more producers here would only wait",
+            Percent(self.consumer),
+            self.runner_up(),
+        )
+    }
+
+    fn window_clause(&self, totals: &Totals) -> String {
+        format!(
+            "the window limited the run: it was full for {} of the time, and {} had nothing to do \
+             meanwhile for {} of it; make `window(n)` larger than {}",
+            Percent(self.full),
+            producers(totals),
+            Percent(self.held_up),
+            Count(totals.window),
+        )
+    }
+
+    fn backoff_clause(&self, totals: &Totals) -> String {
+        format!(
+            "the wait before items are tried again limited the run: {} had nothing else for {} of the \
+             time; find out why items fail at all, make `backoff` shorter, or `window(n)` larger than {}, so \
+             that others are there meanwhile",
+            producers(totals),
+            Percent(self.backing_off),
+            Count(totals.window),
+        )
+    }
+
+    fn head_clause(&self, totals: &Totals) -> String {
+        format!(
+            "the order limited the run: the consumer waited {} ({}) for single items with later \
+             ones there{}, and {} found nothing for {} of the time; make `window(n)` larger than {}, \
+             take results in completion order, or let a second producer try slow items \
+             (`speculate()`)",
+            Time(totals.head_stalled),
+            Percent(self.stalled),
+            worst_head(totals),
+            producers(totals),
+            Percent(self.held_up),
+            Count(totals.window),
+        )
+    }
+
+    fn uneven_clause(&self, totals: &Totals) -> String {
+        let (share, producer) = self.busiest;
+        format!(
+            "uneven work limited the run: producer {producer} ({}) worked {} of the time, and {} \
+             {} on average; put long items first, make batches smaller, or let a second producer try \
+             slow items (`speculate()`)",
+            totals.producers[producer].place,
+            Percent(share),
+            producers(totals),
+            Percent(self.producers),
+        )
+    }
+
+    fn mixed_clause(&self) -> String {
+        format!(
+            "nothing alone limited the run: {} was at work {} of the time, the producers {}, {} {}, \
+             and the window was full for {}; a larger `window(n)` evens out parts that are slow in turns",
+            self.source_name(),
+            Percent(self.source),
+            Percent(self.producers),
+            self.consumer_name(),
+            Percent(self.consumer),
+            Percent(self.full),
+        )
+    }
+
+    fn source_name(&self) -> &'static str {
+        match self.origin {
+            Origin::Iterator => "the source",
+            Origin::StageBefore => "the stage before",
+        }
+    }
+
+    fn consumer_name(&self) -> &'static str {
+        match self.destination {
+            Destination::Consumer => "the consumer",
+            Destination::Outputs => "whoever asks for results",
+            Destination::NextStage => "the next stage",
+        }
+    }
+
+    /// What would limit the run next.
+    fn runner_up(&self) -> String {
+        let [(_, first), (second, share), _] = self.parts();
+        let name = match second {
+            Bottleneck::Source => self.source_name(),
+            Bottleneck::Consumer => self.consumer_name(),
+            _ => "the producers",
+        };
+        if share >= MOST && first - share <= CLOSE {
+            format!(", closely followed by {name} ({})", Percent(share))
+        } else {
+            String::new()
+        }
+    }
+}
+
+/// Over the producers that lasted; over all where none did.
+fn mean(totals: &Totals, of: impl Fn(&ProducerTotals) -> f64) -> f64 {
+    let lasted = totals.producers.iter().filter(|producer| !is_lost(producer));
+    let all = || totals.producers.iter();
+    let (sum, count) = match lasted.clone().count() {
+        0 => (all().map(&of).sum::<f64>(), all().count()),
+        count => (lasted.map(&of).sum(), count),
+    };
+    sum / count.max(1) as f64
+}
+
+fn is_lost(producer: &ProducerTotals) -> bool {
+    producer.quarantined.is_some() || producer.abandoned
+}
+
+fn nothing_to_judge(totals: &Totals) -> Option<String> {
+    let account = totals.account;
+    let worked = account.ok + account.failed + account.cancelled;
+    let lasted = Time(totals.lasted);
+    let ended = match (&totals.error, totals.cancelled) {
+        (_, true) => Some("was cancelled"),
+        (Some(_), false) => Some("failed"),
+        (None, false) => None,
+    };
+    let too_few = worked < FEWEST_EACH.saturating_mul(totals.producers.len() as u64);
+    match ended {
+        Some(ended) if worked + account.already_done == 0 => {
+            Some(format!("The run {ended} after {lasted}, before any item was read."))
+        }
+        None if worked + account.already_done == 0 => Some(match account.unread {
+            Some(unread @ 1..) => {
+                let unread = Many(unread, "item");
+                format!("No item was read: the run was ended before, with {unread} unread.")
+            }
+            _ => "No item was read: the input had none, or the run was ended before.".to_owned(),
+        }),
+        _ if worked == 0 => {
+            let skipped = Many(account.already_done, "item");
+            Some(format!("There was nothing to do: an earlier run was done with {skipped}."))
+        }
+        _ if too_few || totals.lasted < SHORTEST => {
+            let ended = ended.map_or(String::new(), |ended| format!(", and {ended}"));
+            let (items, producers) =
+                (Many(worked, "item"), Many(totals.producers.len() as u64, "producer"));
+            Some(format!(
+                "The run is too short to say what limited it: it had {items} for {producers} in \
+                 {lasted}{ended}."
+            ))
+        }
+        _ => None,
+    }
+}
+
+fn opening(totals: &Totals) -> String {
+    match (&totals.error, totals.cancelled) {
+        (_, true) => format!("Until it was cancelled after {}, ", Time(totals.lasted)),
+        (Some(_), false) => format!("Until it failed after {}, ", Time(totals.lasted)),
+        (None, false) => String::new(),
+    }
+}
+
+fn lost(totals: &Totals) -> String {
+    let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
+    match lost {
+        0 => String::new(),
+        1 => format!("; 1 of {} was lost on the way", all_producers(totals)),
+        _ => format!("; {} of {} were lost on the way", lost, all_producers(totals)),
+    }
+}
+
+fn worst_head(totals: &Totals) -> String {
+    match totals.worst_heads.first() {
+        Some((item, lasted)) => format!(", the longest {} for item {item}", Time(*lasted)),
+        None => String::new(),
+    }
+}
+
+/// Those that averages are of.
+fn producers(totals: &Totals) -> String {
+    let all = totals.producers.len();
+    let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
+    match all - lost {
+        // The averages are then of all.
+        0 if all > 1 => format!("the {all} producers"),
+        0 => "the producer".to_owned(),
+        1 if lost == 0 => "the producer".to_owned(),
+        1 => "the remaining producer".to_owned(),
+        left if lost == 0 => format!("the {left} producers"),
+        left => format!("the {left} remaining producers"),
+    }
+}
+
+fn all_producers(totals: &Totals) -> Many {
+    Many(totals.producers.len() as u64, "producer")
+}
+
+fn capitalised(sentence: &str) -> String {
+    let mut chars = sentence.chars();
+    let first = chars.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::account::Account;
+    use proptest::prelude::*;
+
+    const SECOND: f64 = 1.0;
+
+    /// A run of 10 s, with shares of it that producers worked; they waited for the rest.
+    fn totals(working: &[f64]) -> Totals {
+        let share = |share: f64| Duration::from_secs_f64(10.0 * share);
+        let producer = |&working: &f64| ProducerTotals {
+            place: "cpu".to_owned(),
+            working: share(working),
+            waiting: share(1.0 - working),
+            ..ProducerTotals::default()
+        };
+        Totals {
+            account: Account { ok: 1_000, ..Account::default() },
+            lasted: Duration::from_secs(10),
+            window: 64,
+            producers: working.iter().map(producer).collect(),
+            ..Totals::default()
+        }
+    }
+
+    fn time(seconds: f64) -> Duration {
+        Duration::from_secs_f64(seconds)
+    }
+
+    #[test]
+    fn who_works_most_of_the_time_is_the_limit() {
+        let devices = Totals { source_working: time(0.5), ..totals(&[0.98, 0.96]) };
+        let (bottleneck, sentence) = judge(&devices);
+        assert_eq!(bottleneck, Bottleneck::Producers);
+        assert!(sentence.starts_with("The devices limited the run: the 2 producers worked 97 %"));
+        assert!(sentence.contains("more producers"), "{sentence}");
+
+        let source = Totals { source_working: time(9.2), ..totals(&[0.2]) };
+        let (bottleneck, sentence) = judge(&source);
+        assert_eq!(bottleneck, Bottleneck::Source);
+        assert!(
+            sentence
+                .contains("at work 92 % of the time, while the producer found nothing for 80 %")
+        );
+
+        let consumer = Totals {
+            consumer_working: time(9.5),
+            source_waiting: time(9.0),
+            ..totals(&[0.4, 0.4])
+        };
+        let (bottleneck, sentence) = judge(&consumer);
+        assert_eq!(bottleneck, Bottleneck::Consumer);
+        assert!(sentence.contains("95 %") && sentence.contains("`consumer_work`"), "{sentence}");
+    }
+
+    #[test]
+    fn what_is_no_consumer_or_no_iterator_is_not_called_one() {
+        let behind = |destination| Totals {
+            consumer_working: time(9.5),
+            source_working: time(9.0),
+            destination,
+            origin: Origin::StageBefore,
+            ..totals(&[0.1])
+        };
+        for (destination, says) in [
+            (Destination::Outputs, "Whoever asks the stream for results limited the run: "),
+            (Destination::NextStage, "The next stage limited the run: "),
+        ] {
+            let (bottleneck, sentence) = judge(&behind(destination));
+            assert_eq!(bottleneck, Bottleneck::Consumer);
+            assert!(sentence.starts_with(says) && !sentence.contains("consumer"), "{sentence}");
+            assert!(sentence.contains("followed by the stage before (90 %)"), "{sentence}");
+        }
+        let slow = Totals { consumer_working: time(0.1), ..behind(Destination::Outputs) };
+        let (bottleneck, sentence) = judge(&slow);
+        assert_eq!(bottleneck, Bottleneck::Source);
+        assert!(sentence.starts_with("The stage before limited the run: "), "{sentence}");
+        assert!(!sentence.contains("iterator"), "{sentence}");
+        let mixed = Totals { source_working: time(5.0), ..slow };
+        assert!(judge(&mixed).1.contains("whoever asks for results 1 %"), "{}", judge(&mixed).1);
+    }
+
+    #[test]
+    fn who_is_next_is_named_where_it_is_close() {
+        let both = Totals { source_working: time(9.0), ..totals(&[0.95]) };
+        assert!(judge(&both).1.contains("closely followed by the source (90 %)"));
+        let one = Totals { source_working: time(7.6), ..totals(&[0.95]) };
+        assert!(!judge(&one).1.contains("closely"));
+    }
+
+    #[test]
+    fn a_full_window_limits_where_producers_wait_and_the_consumer_does_not_work() {
+        let mut narrow = Totals { source_waiting: time(6.0), ..totals(&[0.5, 0.5]) };
+        assert_eq!(judge(&narrow).0, Bottleneck::Mixed, "the producers waited at other times");
+        narrow.producers.iter_mut().for_each(|producer| producer.held_up = time(4.0));
+        let (bottleneck, sentence) = judge(&narrow);
+        assert_eq!(bottleneck, Bottleneck::Window);
+        assert!(sentence.contains("larger than 64"), "{sentence}");
+
+        let head = Totals {
+            head_stalled: time(5.0),
+            worst_heads: vec![(17, time(3.1))],
+            ..narrow.clone()
+        };
+        let (bottleneck, sentence) = judge(&head);
+        assert_eq!(bottleneck, Bottleneck::Head);
+        assert!(sentence.contains("waited 5.00 s (50 %)"), "{sentence}");
+        assert!(sentence.contains("the longest 3.10 s for item 17"), "{sentence}");
+
+        let busy = Totals { head_stalled: time(9.0), source_waiting: time(9.0), ..totals(&[0.97]) };
+        assert_eq!(judge(&busy).0, Bottleneck::Producers, "nobody lacked anything");
+        let behind = Totals { consumer_working: time(7.0), ..narrow };
+        assert_eq!(judge(&behind).0, Bottleneck::Mixed, "the window is full since it is slow");
+    }
+
+    #[test]
+    fn a_wait_before_items_are_tried_again_is_no_matter_of_devices_or_window() {
+        let mut slow = Totals { source_waiting: time(9.0), ..totals(&[0.03]) };
+        (slow.producers[0].held_up, slow.producers[0].backing_off) = (time(0.3), time(9.4));
+        let (bottleneck, sentence) = judge(&slow);
+        assert_eq!(bottleneck, Bottleneck::Backoff);
+        let has = |words| sentence.contains(words);
+        assert!(has("94 %") && has("why items fail") && has("`backoff` shorter"), "{sentence}");
+    }
+
+    #[test]
+    fn one_producer_that_works_on_alone_is_uneven_work() {
+        let (bottleneck, sentence) = judge(&totals(&[0.3, 0.99, 0.3]));
+        assert_eq!(bottleneck, Bottleneck::Uneven);
+        let says = "producer 1 (cpu) worked 99 % of the time, and the 3 producers 53 % on average";
+        assert!(sentence.contains(says), "{sentence}");
+    }
+
+    #[test]
+    fn parts_that_are_slow_in_turns_are_no_ones_limit() {
+        let mixed = Totals { source_working: time(5.0), ..totals(&[0.5, 0.5]) };
+        let (bottleneck, sentence) = judge(&mixed);
+        assert_eq!(bottleneck, Bottleneck::Mixed);
+        assert!(sentence.contains("the source was at work 50 %"), "{sentence}");
+    }
+
+    #[test]
+    fn nothing_is_said_of_runs_that_say_nothing() {
+        let said = |totals: &Totals| {
+            let (bottleneck, sentence) = judge(totals);
+            assert_eq!(bottleneck, Bottleneck::Unknown, "{sentence}");
+            sentence
+        };
+        let empty = Totals { account: Account::default(), ..totals(&[0.0]) };
+        let none = "No item was read: the input had none, or the run was ended before.";
+        assert_eq!(said(&empty), none);
+        let unread = Account { unread: Some(5), ..Account::default() };
+        let finished = Totals { account: unread, ..empty.clone() };
+        let before = "No item was read: the run was ended before, with 5 items unread.";
+        assert_eq!(said(&finished), before);
+        let failed = Totals { error: Some("no file".to_owned()), ..empty.clone() };
+        assert_eq!(said(&failed), "The run failed after 10.0 s, before any item was read.");
+        let cancelled = Totals { cancelled: true, ..failed };
+        assert_eq!(
+            said(&cancelled),
+            "The run was cancelled after 10.0 s, before any item was read."
+        );
+        let skipped = Account { already_done: 3, ..Account::default() };
+        let skipped = Totals { account: skipped, ..empty };
+        assert_eq!(
+            said(&skipped),
+            "There was nothing to do: an earlier run was done with 3 items."
+        );
+
+        let few = Account { ok: 3, ..Account::default() };
+        let few = Totals { account: few, ..totals(&[0.9, 0.9]) };
+        assert!(said(&few).contains("too short to say"), "{}", said(&few));
+        let quick = Totals { lasted: time(0.009), ..totals(&[0.0]) };
+        assert!(said(&quick).contains("1,000 items for 1 producer in 9.00 ms"));
+        let quick = Totals { error: Some("bad".to_owned()), ..quick };
+        assert!(said(&quick).ends_with("in 9.00 ms, and failed."));
+        assert!(!said(&Totals::default()).is_empty());
+    }
+
+    #[test]
+    fn a_run_that_did_not_come_to_its_end_is_judged_up_to_there() {
+        let failed = Totals { error: Some("bad".to_owned()), ..totals(&[0.98]) };
+        assert!(judge(&failed).1.starts_with("Until it failed after 10.0 s, the devices limited"));
+        let cancelled = Totals { cancelled: true, ..failed };
+        assert!(
+            judge(&cancelled).1.starts_with("Until it was cancelled after 10.0 s, the devices")
+        );
+    }
+
+    #[test]
+    fn producers_that_were_lost_do_not_count_as_idle() {
+        let mut totals = totals(&[0.95, 0.1]);
+        totals.producers[1].quarantined = Some("gone".to_owned());
+        let (bottleneck, sentence) = judge(&totals);
+        assert_eq!(bottleneck, Bottleneck::Producers);
+        assert!(sentence.ends_with("; 1 of 2 producers was lost on the way."), "{sentence}");
+        assert!(sentence.contains("the remaining producer worked 95 %"), "{sentence}");
+        totals.producers[0].abandoned = true;
+        assert!(judge(&totals).1.ends_with("; 2 of 2 producers were lost on the way."));
+    }
+
+    proptest! {
+        #[test]
+        fn every_run_has_one_sentence(
+            times in proptest::collection::vec(0.0..20.0 * SECOND, 8),
+            working in proptest::collection::vec(0.0..1.0, 0..5),
+            (ok, cancelled, window) in (0u64..20, any::<bool>(), any::<u64>()),
+        ) {
+            let totals = Totals {
+                account: Account { ok, ..Account::default() },
+                lasted: time(times[0]),
+                source_working: time(times[1]),
+                source_waiting: time(times[2]),
+                consumer_working: time(times[3]),
+                consumer_waiting: time(times[4]),
+                head_stalled: time(times[5]),
+                cancelled,
+                window,
+                ..totals(&working)
+            };
+            let (bottleneck, sentence) = judge(&totals);
+            prop_assert!(sentence.ends_with('.') && !sentence.contains("NaN"), "{}", sentence);
+            prop_assert!(sentence.starts_with(|c: char| c.is_ascii_uppercase()));
+            let is_short = ok < 2 * working.len() as u64 || times[0] < 0.01 || ok == 0;
+            prop_assert_eq!(bottleneck == Bottleneck::Unknown, is_short);
+        }
+    }
+}

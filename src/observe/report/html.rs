@@ -1,0 +1,349 @@
+//! A report as a page.
+
+mod busy;
+mod failures;
+mod plot;
+mod table;
+mod throughput;
+
+use std::fmt::Write as _;
+
+use self::table::Table;
+use super::terminal::{headline, item, lack_of_events, lack_of_keys, losses, retries, waits};
+use super::text::{Count, Html, Percent, Time};
+use super::{Ending, Latencies, ProducerReport, RunReport, left_out};
+
+/// So many producers and items that were tried again are shown.
+const MOST_PRODUCERS: usize = 256;
+const MOST_RETRIED: usize = 1_000;
+
+/// Nothing but its own style: even a text that were not escaped could load and run nothing.
+const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
+
+const STYLE: &str = include_str!("html/page.css");
+
+pub(super) fn page(report: &RunReport) -> String {
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>gangline: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
+        Html(&headline(report))
+    );
+    for section in [
+        top,
+        account,
+        busy::section,
+        throughput::section,
+        producers,
+        window,
+        slowest,
+        tried_again,
+        failures::section,
+    ] {
+        page.push_str(&section(report));
+    }
+    page.push_str("</main>\n</body>\n</html>\n");
+    page
+}
+
+fn top(report: &RunReport) -> String {
+    let mut top = "<header>\n<p class=\"name\">gangline run report</p>\n".to_owned();
+    let ended = match report.ending {
+        Ending::InProgress if !report.has_begun() => "No run yet",
+        Ending::InProgress => "Run in progress",
+        Ending::Finished => "Run finished",
+        Ending::Failed => "Run failed",
+        Ending::Cancelled => "Run cancelled",
+    };
+    push(
+        &mut top,
+        format_args!("<h1>{}</h1>\n", Html(report.description.as_deref().unwrap_or(ended))),
+    );
+    if report.description.is_some() {
+        push(&mut top, format_args!("<p>{ended}</p>\n"));
+    }
+    if !report.conclusion.is_empty() {
+        let conclusion = with_code(&Html(&report.conclusion).to_string());
+        push(&mut top, format_args!("<p class=\"conclusion\">{conclusion}</p>\n"));
+    }
+    for fallback in &report.fallbacks {
+        let fallback = with_code(&Html(fallback).to_string());
+        push(&mut top, format_args!("<p class=\"conclusion\">Devices: {fallback}</p>\n"));
+    }
+    if let Some(error) = &report.error {
+        push(
+            &mut top,
+            format_args!("<div class=\"conclusion error\">{}</div>\n", failures::text(error)),
+        );
+    }
+    top.push_str("</header>\n");
+    top
+}
+
+fn account(report: &RunReport) -> String {
+    let account = report.account;
+    let mut list = "<section aria-label=\"Account\">\n<dl>\n".to_owned();
+    let mut figure = |name: &str, class: &str, value: &str| {
+        push(&mut list, format_args!("<div><dt>{name}</dt><dd{class}>{value}</dd></div>\n"));
+    };
+    figure("lasted", "", &Time(report.lasted).to_string());
+    let rate = account.ok as f64 / report.lasted.as_secs_f64();
+    for (name, class, count) in [
+        ("ok", " class=\"good\"", Some(account.ok)),
+        ("failed", " class=\"bad\"", Some(account.failed)),
+        ("already done", "", Some(account.already_done)),
+        ("cancelled", " class=\"warn\"", Some(account.cancelled)),
+        ("unread", "", account.unread),
+    ] {
+        let class = if count == Some(0) { "" } else { class };
+        let count = count.map_or("not known".to_owned(), |count| Count(count).to_string());
+        figure(name, class, &count);
+    }
+    if rate.is_finite() {
+        figure("ok per second", "", &plot::rate(rate));
+    }
+    if report.threads_abandoned() > 0 {
+        figure("threads abandoned", " class=\"bad\"", &report.threads_abandoned().to_string());
+    }
+    list.push_str("</dl>\n</section>\n");
+    list
+}
+
+fn producers(report: &RunReport) -> String {
+    if report.producers.is_empty() {
+        return String::new();
+    }
+    let mut heads =
+        vec!["#", "<place", "busy", "items", "failed attempts", "working", "waiting", "init"];
+    if report.has_item_events() {
+        heads.extend(["p50", "p90", "p99", "max"]);
+    }
+    let mut table = Table::new("What each producer came to", &heads);
+    for (index, producer) in report.producers.iter().enumerate().take(MOST_PRODUCERS) {
+        table.row(producer_row(index, producer, report.has_item_events()));
+    }
+    let mut section = section("Producers", &table.end());
+    more(&mut section, left_out(MOST_PRODUCERS, report.producers.len(), 0), "producers");
+    let losses = losses(report, MOST_PRODUCERS);
+    section.push_str(&list(losses.iter().map(String::as_str)));
+    if let Some(lack) = lack_of_events(report) {
+        push(&mut section, format_args!("<p class=\"note\">{}</p>\n", with_code(&lack)));
+    }
+    section.push_str(
+        "<p class=\"note\">Waiting is the time with no item there: for the source, or for room in \
+         the window.</p>\n</section>\n",
+    );
+    section
+}
+
+fn producer_row(index: usize, producer: &ProducerReport, has_item_events: bool) -> Vec<String> {
+    let percent = (producer.busy.clamp(0.0, 1.0) * 100.0).round();
+    let bar = format!(
+        "<span class=\"bar\" aria-hidden=\"true\"><span style=\"width:{percent}%\"></span></span>{}",
+        Html(&Percent(producer.busy).to_string())
+    );
+    let mut row = vec![
+        index.to_string(),
+        format!("{}{}", Html(&producer.place), tag(producer)),
+        bar,
+        Count(producer.items).to_string(),
+        Count(producer.failed).to_string(),
+        Time(producer.working).to_string(),
+        Time(producer.waiting).to_string(),
+        Time(producer.init).to_string(),
+    ];
+    if has_item_events {
+        row.extend(latencies(producer.latency));
+    }
+    row
+}
+
+fn latencies(latency: Option<Latencies>) -> [String; 4] {
+    match latency {
+        Some(Latencies { p50, p90, p99, max, .. }) => {
+            [p50, p90, p99, max].map(|time| Time(time).to_string())
+        }
+        None => [const { String::new() }; 4],
+    }
+}
+
+/// What is said below the table, in a word.
+fn tag(producer: &ProducerReport) -> &'static str {
+    match producer {
+        ProducerReport { abandoned: true, .. } => " <span class=\"tag\">written off</span>",
+        ProducerReport { quarantined: Some(_), .. } => " <span class=\"tag\">out of use</span>",
+        _ => "",
+    }
+}
+
+fn window(report: &RunReport) -> String {
+    if report.ending == Ending::InProgress && report.stalls.is_empty() {
+        return String::new();
+    }
+    let waits = if report.ending == Ending::InProgress { Vec::new() } else { waits(report) };
+    let list = list(waits.iter().map(String::as_str));
+    let mut window = section("Source, window and consumer", &list);
+    if !report.stalls.is_empty() {
+        let mut table =
+            Table::new("The items that the order waited for the longest", &["<item", "waited"]);
+        for stall in &report.stalls {
+            let item = Html(&item(stall.item, stall.key.as_deref())).to_string();
+            table.row(vec![item, Time(stall.lasted).to_string()]);
+        }
+        window.push_str(&table.end());
+    }
+    if let Some(lack) = lack_of_keys(report) {
+        push(&mut window, format_args!("<p class=\"note\">{lack}</p>\n"));
+    }
+    window.push_str("</section>\n");
+    window
+}
+
+fn slowest(report: &RunReport) -> String {
+    if report.slowest.is_empty() {
+        return String::new();
+    }
+    let heads = ["<item", "took", "producer", "attempt", "batch of"];
+    let mut table = Table::new("The attempts that took the longest", &heads);
+    for slow in &report.slowest {
+        table.row(vec![
+            Html(&item(slow.item, slow.key.as_deref())).to_string(),
+            Time(slow.took).to_string(),
+            slow.producer.to_string(),
+            slow.attempt.to_string(),
+            Count(slow.together).to_string(),
+        ]);
+    }
+    section("Slowest items", &table.end()) + "</section>\n"
+}
+
+fn tried_again(report: &RunReport) -> String {
+    let Some(summary) = retries(report) else { return String::new() };
+    let heads = ["<item", "failed attempts", "<outcome", "<<last error"];
+    let mut table = Table::new("Items that were tried again", &heads);
+    let list = &report.retries.list;
+    for retried in list.iter().take(MOST_RETRIED) {
+        table.row(vec![
+            Html(&item(retried.item, retried.key.as_deref())).to_string(),
+            retried.failed_attempts.to_string(),
+            retried.outcome.text().to_owned(),
+            failures::text(&retried.error),
+        ]);
+    }
+    let mut section = section("Tried again", &format!("<p>{summary}</p>\n{}", table.end()));
+    more(&mut section, left_out(MOST_RETRIED, list.len(), report.retries.left_out), "items");
+    section + "</section>\n"
+}
+
+/// Texts as a list.
+fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let items: String = texts.map(|text| format!("<li>{}</li>\n", Html(text))).collect();
+    if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
+}
+
+/// The beginning of a section.
+fn section(title: &str, content: &str) -> String {
+    format!("<section>\n<h2>{title}</h2>\n{content}")
+}
+
+fn more(section: &mut String, more: u64, nouns: &str) {
+    if more > 0 {
+        push(section, format_args!("<p class=\"note\">and {} more {nouns}</p>\n", Count(more)));
+    }
+}
+
+/// Names of the API stand in backquotes in sentences.
+fn with_code(html: &str) -> String {
+    let mut text = String::new();
+    for (index, part) in html.split('`').enumerate() {
+        match index % 2 {
+            0 => text.push_str(part),
+            _ => push(&mut text, format_args!("<code>{part}</code>")),
+        }
+    }
+    text
+}
+
+fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
+    text.write_fmt(what).expect("writing to a text does not fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::report::samples::{HOSTILE, Told, eventful};
+
+    #[test]
+    fn a_page_has_what_the_report_has() {
+        let page = eventful(2).to_html();
+        for text in [
+            "<title>gangline: Denoising &lt;micrographs&gt;: finished in 12.0 s",
+            "<code>window(n)</code>",
+            "<h2>Timeline</h2>",
+            "<h2>Items consumed over time</h2>",
+            "producer 1 (cuda:1) was written off with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
+            "item 17 (key 17)",
+            "threads abandoned",
+            "<h2>Slowest items</h2>",
+            "<h2>Tried again</h2>",
+            "the file is empty",
+            "<details><summary>long long",
+        ] {
+            assert!(page.contains(text), "{text}");
+        }
+        assert!(!page.contains(HOSTILE) && page.contains(&Html(HOSTILE).to_string()));
+    }
+
+    #[test]
+    fn a_page_needs_nothing_but_itself() {
+        let page = eventful(2).to_html();
+        for other in
+            ["<script", "http:", "https:", "src=x ", "@import", "url(", "<link", "javascript:"]
+        {
+            let is_text = |at: usize| page[..at].ends_with("img ") || page[..at].ends_with("&lt;");
+            assert!(page.match_indices(other).all(|(at, _)| is_text(at)), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_a_run_without_item_events_says_how_to_have_them() {
+        let mut told = Told::new(1);
+        told.consume(500_000, 10);
+        let page = told.end(1_000_000).to_html();
+        assert!(page.contains("No item events: <code>.timeline()</code>"));
+        assert!(!page.contains("<h2>Timeline</h2>") && page.contains("consumed over time"));
+    }
+
+    #[test]
+    fn many_producers_and_many_failures_make_no_endless_page() {
+        let report = eventful(300);
+        let page = report.to_html();
+        assert!(page.contains("and 44 more producers"));
+        assert!(page.contains("and 1,700 more failures"));
+        let timeline = page.split("<h2>Timeline</h2>").nth(1).unwrap();
+        let timeline = timeline.split("</section>").next().unwrap();
+        assert!(timeline.len() < 2 * 1_024 * 1_024, "{} bytes", timeline.len());
+    }
+
+    #[test]
+    fn a_share_that_is_hardly_there_is_no_markup() {
+        let mut report = eventful(1);
+        report.producers[0].busy = 0.001;
+        let page = report.to_html();
+        assert!(page.contains("&lt;1 %") && !page.contains("<1 %"));
+    }
+
+    #[test]
+    fn charts_have_titles_and_tables_have_heads() {
+        let page = eventful(2).to_html();
+        assert_eq!(page.matches("<svg").count(), page.matches("role=\"img\"").count());
+        assert_eq!(page.matches("<desc").count(), 2);
+        assert_eq!(
+            page.matches("<table").count(),
+            page.matches("<thead><tr><th scope=\"col\"").count()
+        );
+        assert!(page.matches("<th scope=\"row\"").count() > 20);
+    }
+}

@@ -1,0 +1,48 @@
+//! The failures of a run on its page.
+
+use super::table::Table;
+use super::{more, push, section as begin};
+use crate::observe::failure::Failure;
+use crate::observe::report::terminal::{item, site};
+use crate::observe::report::text::{Html, clipped};
+use crate::observe::report::{RunReport, left_out};
+
+const MOST: usize = 1_000;
+
+/// What is longer is shown when it is asked for.
+const LONGEST: usize = 200;
+
+pub(super) fn section(report: &RunReport) -> String {
+    if report.failures.is_empty() && report.failures_left_out == 0 {
+        return String::new();
+    }
+    let mut table = Table::new("The failures that stood", &["<item", "<where", "<<error"]);
+    for failure in report.failures.iter().take(MOST) {
+        table.row(row(failure));
+    }
+    let mut section = begin("Failures", &table.end());
+    more(&mut section, left_out(MOST, report.failures.len(), report.failures_left_out), "failures");
+    section + "</section>\n"
+}
+
+/// A text of the user's, as HTML; a long one opens.
+pub(super) fn text(text: &str) -> String {
+    let short = clipped(text, LONGEST);
+    if short.len() == text.len() {
+        return Html(text).to_string();
+    }
+    let lines: Vec<_> = text.lines().map(|line| Html(line).to_string()).collect();
+    format!("<details><summary>{}</summary><pre>{}</pre></details>", Html(&short), lines.join("\n"))
+}
+
+fn row(failure: &Failure) -> Vec<String> {
+    let of = match failure.item {
+        Some(index) => item(index, failure.key.as_deref()),
+        None => "the run".to_owned(),
+    };
+    let mut error = text(&failure.error);
+    for cause in &failure.causes {
+        push(&mut error, format_args!("<br>{}", text(cause)));
+    }
+    vec![Html(&of).to_string(), Html(&site(failure)).to_string(), error]
+}

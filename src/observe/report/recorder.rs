@@ -1,0 +1,624 @@
+//! Makes a report out of the events of a run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::bins::{Bins, nanos};
+use super::bottleneck;
+use super::failures::Failures;
+use super::lane::{Lane, Work};
+use super::latency::Distribution;
+use super::producer::share;
+use super::retries::{Consumed, Retries};
+use super::slowest::Slowest;
+use super::span::{Incidents, Spans, span};
+use super::{Ending, IncidentKind, ProducerReport, RunReport, Span, Stall, Throughput, Timeline};
+use crate::base::Order;
+use crate::observe::account::Account;
+use crate::observe::event::{Event, Observer, Totals};
+use crate::observe::failure::Failure;
+
+/// Sees the events of a run, and has its report at any moment. The next run's `RunStarted` forgets it.
+///
+/// Its size is bounded for any run, apart from the length of places and keys that are in progress.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    description: Option<String>,
+    order: Order,
+    items: Option<u64>,
+    fallbacks: Vec<String>,
+    /// When the last event was.
+    now: Duration,
+    so_far: Account,
+    lanes: Vec<Lane>,
+    has_item_events: bool,
+    events_lost: u64,
+    busy: Bins,
+    consumed: Bins,
+    /// Up to when it is known what was consumed.
+    counted: u64,
+    /// Of producers without latencies of their own.
+    other_latencies: Distribution,
+    slowest: Slowest,
+    spans: Spans,
+    failures: Failures,
+    retries: Retries,
+    incidents: Incidents,
+    stalls: Vec<(u64, Duration, Option<Arc<str>>)>,
+    totals: Option<Arc<Totals>>,
+}
+
+/// How fine time is seen: so many bins, and so many for all producers together, 1 MB.
+const MOST_BINS: usize = 512;
+const MOST_BINS_OF_ALL: usize = 131_072;
+const LEAST_BINS: usize = 8;
+
+/// So many producers have latencies of their own, of 40 KB each.
+const MOST_MEASURED: usize = 256;
+
+const MOST_STALLS: usize = 20;
+
+impl Recorder {
+    /// What the user calls the work goes into each report.
+    pub(crate) fn new(description: Option<String>) -> Self {
+        Recorder {
+            description,
+            order: Order::default(),
+            items: None,
+            fallbacks: vec![],
+            now: Duration::ZERO,
+            so_far: Account::default(),
+            lanes: Vec::new(),
+            has_item_events: false,
+            events_lost: 0,
+            busy: Bins::new(0, MOST_BINS),
+            consumed: Bins::of_counts(1, MOST_BINS),
+            counted: 0,
+            other_latencies: Distribution::default(),
+            slowest: Slowest::default(),
+            spans: Spans::default(),
+            failures: Failures::default(),
+            retries: Retries::default(),
+            incidents: Incidents::default(),
+            stalls: Vec::new(),
+            totals: None,
+        }
+    }
+
+    /// The report of the run as far as it has been told.
+    pub(crate) fn report(&self) -> RunReport {
+        let mut report = match &self.totals {
+            Some(totals) => self.report_of_ended(totals),
+            None => self.report_of_running(),
+        };
+        report.description = self.description.clone();
+        report.order = self.order;
+        report.items = self.items;
+        report.fallbacks = self.fallbacks.clone();
+        self.add_failures(&mut report);
+        let (bin, mut rows) = self.consumed.clone().until(nanos(report.lasted.max(self.now)));
+        report.throughput = Throughput { bin, items: rows.remove(0) };
+        if self.has_item_events {
+            self.add_item_events(&mut report);
+        }
+        report
+    }
+
+    /// What was consumed until now has been told: what is told of next was consumed later.
+    pub(crate) fn is_counted(&mut self, at: Duration) {
+        self.counted = nanos(at);
+        self.measure_what_was_cut_off();
+    }
+
+    fn report_of_ended(&self, totals: &Totals) -> RunReport {
+        let (bottleneck, conclusion) = bottleneck::judge(totals);
+        RunReport {
+            ending: match (&totals.error, totals.cancelled) {
+                (_, true) => Ending::Cancelled,
+                (Some(_), false) => Ending::Failed,
+                (None, false) => Ending::Finished,
+            },
+            error: totals.error.clone(),
+            bottleneck,
+            conclusion,
+            account: totals.account,
+            lasted: totals.lasted,
+            window: totals.window,
+            source_working: totals.source_working,
+            source_waiting: totals.source_waiting,
+            consumer_working: totals.consumer_working,
+            consumer_waiting: totals.consumer_waiting,
+            head_stalled: totals.head_stalled,
+            stalls: totals.worst_heads.iter().map(|head| self.stall(head.0, head.1)).collect(),
+            consumer_abandoned: totals.consumer_abandoned,
+            producers: totals
+                .producers
+                .iter()
+                .map(|producer| ProducerReport::new(producer, totals.lasted))
+                .collect(),
+            ..RunReport::default()
+        }
+    }
+
+    fn report_of_running(&self) -> RunReport {
+        RunReport {
+            conclusion: match self.lanes.is_empty() {
+                true => String::new(),
+                false => bottleneck::IN_PROGRESS.to_owned(),
+            },
+            account: self.so_far,
+            lasted: self.now,
+            stalls: self.stalls.iter().map(|stall| self.stall(stall.0, stall.1)).collect(),
+            producers: (0..self.lanes.len())
+                .map(|producer| self.producer_so_far(producer))
+                .collect(),
+            ..RunReport::default()
+        }
+    }
+
+    fn producer_so_far(&self, producer: usize) -> ProducerReport {
+        let lane = &self.lanes[producer];
+        let open = lane.open().map_or(0, |(_, since)| nanos(self.now).saturating_sub(since));
+        let working = Duration::from_nanos(self.busy.sum(producer) + open);
+        ProducerReport {
+            place: lane.place.clone(),
+            items: lane.items,
+            failed: lane.failed,
+            busy: share(working, self.now),
+            working,
+            init: lane.init,
+            quarantined: lane.quarantined.as_deref().map(str::to_owned),
+            abandoned: lane.is_abandoned,
+            ..ProducerReport::default()
+        }
+    }
+
+    fn add_failures(&self, report: &mut RunReport) {
+        report.failures = self.failures.in_order();
+        report.failures_left_out = self.failures.left_out;
+        report.retries = self.retries.report(self.consumed(report));
+        report.incidents = self.incidents.kept.clone();
+        report.incidents_left_out = self.incidents.left_out;
+        report.events_lost = self.events_lost;
+    }
+
+    fn consumed(&self, report: &RunReport) -> Consumed {
+        let account = report.account;
+        match (report.ending, self.order) {
+            (Ending::InProgress, Order::Completion) => Consumed::Before(0),
+            (Ending::InProgress, Order::Input) => Consumed::Before(account.ok),
+            (_, _) if account.cancelled == 0 => Consumed::All,
+            (_, Order::Input) => {
+                Consumed::Before(account.ok + account.failed + account.already_done)
+            }
+            (_, Order::Completion) => Consumed::Before(0),
+        }
+    }
+
+    fn add_item_events(&self, report: &mut RunReport) {
+        let end = nanos(report.lasted.max(self.now));
+        let mut busy = self.busy.clone();
+        let mut open = Vec::new();
+        for (producer, lane) in self.lanes.iter().enumerate() {
+            let Some((works, since)) = lane.open().filter(|_| self.may_be_open(lane)) else {
+                continue;
+            };
+            busy.add_time(producer, since, end);
+            open.extend(works.iter().map(|work| (producer, work, end.saturating_sub(work.start))));
+        }
+        self.add_spans(report, open);
+        let (bin, busy_ns) = busy.until(end);
+        report.timeline = Some(Timeline { bin, busy_ns });
+        report.latency = self.latencies().latencies();
+        report.slowest = self.slowest.items();
+        for (producer, lane) in report.producers.iter_mut().zip(&self.lanes) {
+            producer.latency = lane.latency.as_ref().and_then(Distribution::latencies);
+        }
+    }
+
+    fn latencies(&self) -> Distribution {
+        let mut all = Distribution::default();
+        let own = self.lanes.iter().filter_map(|lane| lane.latency.as_ref());
+        own.chain([&self.other_latencies]).for_each(|latencies| all.add(latencies));
+        all
+    }
+
+    /// When a run is over, nothing is in progress but what was abandoned: of others, the end was lost.
+    fn may_be_open(&self, lane: &Lane) -> bool {
+        self.totals.is_none() || self.events_lost == 0 || lane.is_abandoned
+    }
+
+    fn add_spans(&self, report: &mut RunReport, open: Vec<(usize, &Work, u64)>) {
+        report.spans = self.spans.report();
+        report.spans_left_out = self.spans.left_out;
+        let room = self.spans.room();
+        report.spans_left_out += open.len().saturating_sub(room) as u64;
+        let open = open.into_iter().take(room);
+        report.spans.extend(
+            open.map(|(producer, work, took)| Span { is_open: true, ..span(producer, work, took) }),
+        );
+    }
+
+    fn stall(&self, item: u64, lasted: Duration) -> Stall {
+        Stall { item, key: self.key(item), lasted }
+    }
+
+    /// The key of an item, if it is still known.
+    fn key(&self, item: u64) -> Option<String> {
+        let stalled = self.stalls.iter().find(|stall| stall.0 == item);
+        let key = stalled.and_then(|stall| stall.2.as_deref());
+        key.or_else(|| self.slowest.key(item).map(|key| &**key))
+            .or_else(|| self.failures.key(item))
+            .map(str::to_owned)
+    }
+
+    fn started(&mut self, items: Option<u64>, order: Order, producers: &[String]) {
+        *self = Recorder { items, order, ..Recorder::new(self.description.take()) };
+        self.lanes = producers.iter().map(|place| Lane::new(place)).collect();
+        let bins = MOST_BINS_OF_ALL / producers.len().max(1);
+        let bins = bins.clamp(LEAST_BINS, MOST_BINS);
+        self.busy = Bins::new(producers.len(), 1 << bins.ilog2());
+    }
+
+    fn item_started(&mut self, producer: usize, work: Work) {
+        self.has_item_events = true;
+        if let Some(lane) = self.lanes.get_mut(producer) {
+            lane.begin(work);
+        }
+    }
+
+    fn item_finished(&mut self, at: u64, producer: usize, item: u64) {
+        self.has_item_events = true;
+        let Some(lane) = self.lanes.get_mut(producer) else { return };
+        let Some(work) = lane.end(item) else { return };
+        let took = at.saturating_sub(work.start);
+        let since = lane.busy_since(work.start, at);
+        let is_measured = lane.is_abandoned && lane.cut_off_at.is_none();
+        self.busy.add_time(producer, since, at);
+        if !is_measured {
+            self.measure(producer, &work, took);
+        }
+        self.spans.keep(producer, work, took);
+    }
+
+    fn measure(&mut self, producer: usize, work: &Work, took: u64) {
+        match self.lanes.get_mut(producer) {
+            Some(lane) if producer < MOST_MEASURED => {
+                lane.latency.get_or_insert_default().record(took);
+            }
+            _ => self.other_latencies.record(took),
+        }
+        self.slowest.see(producer, work, took);
+    }
+
+    /// Nobody waits any more for what the producer has in hand. It goes on with that, but for the items it is over.
+    /// What that is their own events say, which come later.
+    fn cut_off(&mut self, at: u64, producer: usize) {
+        let lane = self.lanes.get_mut(producer).filter(|lane| !lane.is_abandoned);
+        lane.into_iter().for_each(|lane| lane.cut_off_at = Some(at));
+    }
+
+    fn measure_what_was_cut_off(&mut self) {
+        for producer in 0..self.lanes.len() {
+            let Some((in_hand, at)) = self.lanes[producer].cut_off() else { continue };
+            for work in in_hand {
+                self.measure(producer, &work, at.saturating_sub(work.start));
+            }
+        }
+    }
+
+    fn failed(&mut self, at: Duration, failure: &Arc<Failure>) {
+        self.so_far.failed += 1;
+        self.failures.keep(failure);
+        self.retries.failed(failure);
+        self.attempt_failed(at, IncidentKind::Failed, failure);
+    }
+
+    fn attempt_failed(&mut self, at: Duration, kind: IncidentKind, failure: &Failure) {
+        self.incidents.keep_failure(at, kind, failure);
+        let lane = failure.producer.and_then(|producer| self.lanes.get_mut(producer));
+        lane.into_iter().for_each(|lane| lane.failed += 1);
+    }
+
+    /// The same stall is told several times, longer each time.
+    fn head_stalled(&mut self, item: u64, lasted: Duration) {
+        match self.stalls.iter_mut().find(|stall| stall.0 == item) {
+            Some(stall) => stall.1 = stall.1.max(lasted),
+            None => {
+                let key = self.lanes.iter().find_map(|lane| lane.key(item)).cloned();
+                self.stalls.push((item, lasted, key));
+            }
+        }
+        self.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.1));
+        self.stalls.truncate(MOST_STALLS);
+    }
+
+    fn lost(&mut self, at: Duration, kind: IncidentKind, producer: usize, why: &Arc<str>) {
+        let Some(lane) = self.lanes.get_mut(producer) else { return };
+        let is_known = match kind {
+            IncidentKind::Quarantined => lane.quarantined.replace(Arc::clone(why)).is_some(),
+            _ => std::mem::replace(&mut lane.is_abandoned, true),
+        };
+        if !is_known {
+            self.incidents.keep_loss(at, kind, producer, why);
+        }
+    }
+}
+
+impl Observer for Recorder {
+    fn observe(&mut self, at: Duration, event: &Event) {
+        if !matches!(event, Event::RunStarted { .. }) {
+            self.now = self.now.max(at);
+        }
+        match event {
+            Event::ItemStarted { item, key, producer, attempt } => {
+                let (key, start) = (key.clone(), nanos(at));
+                let work = Work { item: *item, key, attempt: *attempt, start, together: 0 };
+                self.item_started(*producer, work);
+            }
+            Event::ItemFinished { item, producer } => {
+                self.item_finished(nanos(at), *producer, *item);
+            }
+            Event::ItemsConsumed { items } => {
+                self.so_far.ok += items;
+                let at = nanos(at);
+                self.consumed.spread(0, self.counted.min(at), at, *items);
+                self.counted = at;
+            }
+            Event::RunStarted { items, order, producers, fallbacks } => {
+                self.started(*items, *order, producers);
+                self.fallbacks = fallbacks.clone();
+            }
+            Event::ProducerReady { producer, took } => {
+                let lane = self.lanes.get_mut(*producer);
+                lane.into_iter().for_each(|lane| lane.init = *took);
+            }
+            Event::ItemRetried { failure } => {
+                self.retries.retried(failure);
+                self.attempt_failed(at, IncidentKind::Retried, failure);
+            }
+            Event::ItemFailed { failure } => self.failed(at, failure),
+            Event::ItemAlreadyDone { .. } => self.so_far.already_done += 1,
+            // How long that was in all is in the totals.
+            Event::WindowFull { .. } => {}
+            Event::HeadOfLineBlocked { item, lasted } => self.head_stalled(*item, *lasted),
+            Event::ProducerQuarantined { producer, reason } => {
+                self.lost(at, IncidentKind::Quarantined, *producer, reason);
+            }
+            Event::ProducerAbandoned { producer } => {
+                let why = Arc::from("it did not return in time");
+                self.cut_off(nanos(at), *producer);
+                self.lost(at, IncidentKind::Abandoned, *producer, &why);
+            }
+            Event::EventsLost { events } => self.events_lost += events,
+            Event::RunEnded { totals } => self.totals = Some(Arc::clone(totals)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::report::samples::{Told, failure};
+    use crate::observe::report::{Bottleneck, RetryOutcome};
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn busy(report: &RunReport) -> Vec<Duration> {
+        let timeline = report.timeline.as_ref().unwrap();
+        let sum = |bins: &Vec<u64>| Duration::from_nanos(bins.iter().sum());
+        timeline.busy_ns.iter().map(sum).collect()
+    }
+
+    #[test]
+    fn items_of_a_batch_are_busy_once_and_measured_each() {
+        let mut told = Told::new(2);
+        (0..8).for_each(|item| told.start(1_000, 0, item, 1));
+        (0..8).for_each(|item| told.finish(5_000, 0, item));
+        told.consume(5_100, 8);
+        let report = told.end(6_000);
+        assert_eq!(busy(&report), [ms(4), ms(0)]);
+        let latency = report.producers[0].latency.unwrap();
+        assert_eq!((latency.count, latency.max), (8, ms(4)));
+        assert_eq!(report.producers[1].latency, None);
+        assert_eq!(report.latency, Some(latency));
+        let slow = &report.slowest[0];
+        assert_eq!((slow.item, slow.key.as_deref(), slow.together), (0, Some("key 0"), 8));
+        assert_eq!((report.spans.len(), report.throughput.items.iter().sum::<u64>()), (8, 8));
+    }
+
+    #[test]
+    fn each_attempt_counts_by_itself() {
+        let mut told = Told::new(2);
+        told.start(0, 0, 0, 1);
+        told.finish(2_000, 0, 0);
+        told.retry(2_000, failure(0, 0, 1, "busy"));
+        told.start(3_000, 1, 0, 2);
+        told.finish(4_000, 1, 0);
+        told.consume(4_000, 1);
+        let report = told.end(5_000);
+        let attempts: Vec<_> =
+            report.spans.iter().map(|span| (span.producer, span.attempt)).collect();
+        assert_eq!(attempts, [(0, 1), (1, 2)]);
+        assert_eq!((report.retries.items, report.retries.succeeded), (1, 1));
+        assert_eq!(report.retries.list[0].outcome, RetryOutcome::Succeeded);
+        assert_eq!(report.incidents[0].kind, IncidentKind::Retried);
+        assert!(report.failures.is_empty(), "it does not stand");
+    }
+
+    #[test]
+    fn a_run_that_ends_with_items_in_progress_has_their_time() {
+        let mut told = Told::new(1);
+        told.start(0, 0, 0, 1);
+        told.finish(1_000, 0, 0);
+        told.start(2_000, 0, 1, 1);
+        let report = told.end(10_000);
+        assert_eq!(busy(&report), [ms(9)]);
+        assert_eq!(report.latency.unwrap().count, 1, "how long it takes is not known");
+        let open = &report.spans[1];
+        assert_eq!((open.is_open, open.start, open.took), (true, ms(2), ms(8)));
+    }
+
+    #[test]
+    fn events_that_were_lost_make_no_time_up() {
+        let mut told = Told::new(1);
+        told.start(0, 0, 0, 1);
+        // The end of 0 and the beginning of 1 are lost.
+        told.finish(20_000, 0, 1);
+        told.start(30_000, 0, 2, 1);
+        told.finish(31_000, 0, 2);
+        told.tell(31_000, &Event::EventsLost { events: 2 });
+        told.start(32_000, 0, 3, 1);
+        let report = told.end(40_000);
+        assert_eq!(busy(&report), [ms(1)]);
+        assert_eq!((report.latency.unwrap().count, report.events_lost), (1, 2));
+        assert_eq!(
+            report.spans.len(),
+            1,
+            "the end of 3 was lost too, or the run would not be over"
+        );
+    }
+
+    #[test]
+    fn a_run_without_item_events_has_no_latencies_and_no_timeline() {
+        let mut told = Told::new(1);
+        told.consume(500_000, 10);
+        let report = told.end(1_000_000);
+        assert!(!report.has_item_events());
+        assert_eq!((report.timeline.as_ref(), report.latency, report.spans.len()), (None, None, 0));
+        assert_eq!(report.throughput.items.iter().sum::<u64>(), 10);
+    }
+
+    /// Items that are counted every 50 ms were not consumed every 50 ms.
+    #[test]
+    fn a_steady_pace_is_a_flat_line() {
+        let mut told = Told::new(1);
+        (1..=61).for_each(|look| told.consume(look * 50_000 - 700, 5));
+        let report = told.end(3_060_000);
+        let rates = report.throughput.rates(120, report.lasted);
+        assert!(rates.len() > 40, "{rates:?}");
+        assert!(rates.iter().all(|&(_, rate)| (80.0..=120.0).contains(&rate)), "{rates:?}");
+    }
+
+    #[test]
+    fn items_after_a_pause_were_not_consumed_in_it() {
+        let mut told = Told::new(1);
+        (1..=40).for_each(|look| told.recorder.is_counted(ms(50 * look)));
+        told.consume(2_050_000, 100);
+        let items = told.end(2_050_000).throughput.items;
+        let (last, before) =
+            items.split_last_chunk::<2>().map(|(rest, last)| (last, rest)).unwrap();
+        assert_eq!((last.iter().sum(), before.iter().sum()), (100_u64, 0_u64), "{items:?}");
+    }
+
+    #[test]
+    fn a_run_in_progress_is_told_as_far_as_it_is_known() {
+        let mut told = Told::new(2);
+        told.start(0, 1, 7, 1);
+        told.tell(3_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(2) });
+        told.tell(4_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(3) });
+        let report = told.recorder.report();
+        assert_eq!(report.ending, Ending::InProgress);
+        assert_eq!(report.bottleneck, Bottleneck::Unknown);
+        assert!(report.conclusion.contains("in progress"));
+        assert_eq!((report.lasted, report.producers[1].working), (ms(4), ms(4)));
+        assert_eq!(
+            report.stalls,
+            [Stall { item: 7, key: Some("key 7".to_owned()), lasted: ms(3) }]
+        );
+        told.finish(5_000, 1, 7);
+        told.totals.worst_heads = vec![(7, ms(4))];
+        let report = told.end(6_000);
+        assert_eq!(report.stalls[0].key.as_deref(), Some("key 7"), "the key is remembered");
+        assert_eq!(report.stalls[0].lasted, ms(4));
+    }
+
+    #[test]
+    fn what_ended_a_run_is_told() {
+        let ending = |error: Option<&str>, cancelled| {
+            let mut told = Told::new(1);
+            told.totals.error = error.map(str::to_owned);
+            told.totals.cancelled = cancelled;
+            told.end(1_000).ending
+        };
+        assert_eq!(ending(None, false), Ending::Finished);
+        assert_eq!(ending(Some("bad"), false), Ending::Failed);
+        assert_eq!(ending(Some("cancelled"), true), Ending::Cancelled);
+    }
+
+    #[test]
+    fn the_next_run_starts_anew_with_the_same_description() {
+        let mut recorder = Recorder::new(Some("work".to_owned()));
+        let started = Event::RunStarted {
+            items: Some(3),
+            order: Order::Completion,
+            producers: vec!["cpu".to_owned()],
+            fallbacks: vec![],
+        };
+        recorder.observe(Duration::ZERO, &started);
+        recorder.observe(ms(1), &Event::ItemsConsumed { items: 3 });
+        recorder.observe(ms(1), &Event::EventsLost { events: 3 });
+        recorder.observe(Duration::ZERO, &started);
+        let report = recorder.report();
+        assert_eq!(report.description.as_deref(), Some("work"));
+        assert_eq!((report.items, report.order), (Some(3), Order::Completion));
+        assert_eq!((report.account, report.lasted), (Account::default(), Duration::ZERO));
+        assert_eq!((report.events_lost, report.throughput.items.len()), (0, 0));
+    }
+
+    #[test]
+    fn producers_that_are_lost_are_told_once() {
+        let mut told = Told::new(2);
+        let quarantined = Event::ProducerQuarantined { producer: 1, reason: "gone".into() };
+        told.tell(1_000, &quarantined);
+        told.tell(2_000, &quarantined);
+        told.tell(3_000, &Event::ProducerAbandoned { producer: 1 });
+        let report = told.recorder.report();
+        assert_eq!(report.producers[1].quarantined.as_deref(), Some("gone"));
+        assert_eq!(report.threads_abandoned(), 1);
+        let kinds: Vec<_> = report.incidents.iter().map(|incident| incident.kind).collect();
+        assert_eq!(kinds, [IncidentKind::Quarantined, IncidentKind::Abandoned]);
+    }
+
+    #[test]
+    fn attempts_that_a_limit_cut_off_took_at_least_so_long() {
+        let mut told = Told::new(1);
+        told.start(0, 0, 7, 1);
+        told.finish(10, 0, 7);
+        told.tell(3_020, &Event::ProducerAbandoned { producer: 0 });
+        // What came before is told later.
+        [8, 9].into_iter().for_each(|item| told.start(20, 0, item, 1));
+        told.recorder.is_counted(ms(4));
+        // And its end, which may come for all that, is no news.
+        told.finish(4_500, 0, 8);
+        let report = told.end(5_000);
+        let slow: Vec<_> = report.slowest.iter().map(|slow| (slow.item, slow.took)).collect();
+        assert_eq!(slow[..2], [(8, ms(3)), (9, ms(3))]);
+        assert_eq!(report.latency.unwrap().count, 3);
+    }
+
+    #[test]
+    fn producers_without_latencies_of_their_own_count_in_those_of_all() {
+        let mut told = Told::new(MOST_MEASURED + 1);
+        for producer in [0, MOST_MEASURED] {
+            told.start(0, producer, producer as u64, 1);
+            told.finish(1_000 + producer as u64, producer, producer as u64);
+        }
+        let report = told.end(2_000);
+        let latency = report.latency.unwrap();
+        assert_eq!((latency.count, latency.max), (2, Duration::from_micros(1_256)));
+        assert!(report.producers[0].latency.is_some());
+        assert_eq!(report.producers[MOST_MEASURED].latency, None);
+    }
+
+    #[test]
+    fn a_producer_that_nobody_knows_is_passed_over() {
+        let mut told = Told::new(1);
+        told.start(0, 5, 0, 1);
+        told.tell(10, &Event::ItemFinished { item: 0, producer: 5 });
+        told.tell(10, &Event::ProducerAbandoned { producer: 5 });
+        assert_eq!(busy(&told.end(1_000)), [Duration::ZERO]);
+    }
+}

@@ -1,0 +1,166 @@
+//! Runs as events, for the tests of reports.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Recorder, RunReport};
+use crate::base::Order;
+use crate::observe::event::{Event, Observer, ProducerTotals, Totals};
+use crate::observe::failure::Failure;
+
+/// A run that is told to a recorder. Times are in microseconds.
+pub(super) struct Told {
+    pub(super) recorder: Recorder,
+    pub(super) totals: Totals,
+}
+
+impl Told {
+    pub(super) fn new(producers: usize) -> Self {
+        Self::on(places(producers), None)
+    }
+
+    pub(super) fn on(places: Vec<String>, description: Option<&str>) -> Self {
+        let mut recorder = Recorder::new(description.map(str::to_owned));
+        let producer =
+            |place: &String| ProducerTotals { place: place.clone(), ..ProducerTotals::default() };
+        let totals =
+            Totals { producers: places.iter().map(producer).collect(), ..Totals::default() };
+        let started = Event::RunStarted {
+            items: None,
+            order: Order::Input,
+            producers: places,
+            fallbacks: vec![],
+        };
+        recorder.observe(Duration::ZERO, &started);
+        Told { recorder, totals }
+    }
+
+    pub(super) fn tell(&mut self, at: u64, event: &Event) {
+        self.recorder.observe(Duration::from_micros(at), event);
+    }
+
+    pub(super) fn start(&mut self, at: u64, producer: usize, item: u64, attempt: u32) {
+        let key = Some(Arc::from(format!("key {item}")));
+        self.tell(at, &Event::ItemStarted { item, key, producer, attempt });
+    }
+
+    pub(super) fn finish(&mut self, at: u64, producer: usize, item: u64) {
+        self.totals.producers[producer].items += 1;
+        self.tell(at, &Event::ItemFinished { item, producer });
+    }
+
+    pub(super) fn consume(&mut self, at: u64, items: u64) {
+        self.totals.account.ok += items;
+        self.tell(at, &Event::ItemsConsumed { items });
+    }
+
+    pub(super) fn retry(&mut self, at: u64, failure: Failure) {
+        self.tell(at, &Event::ItemRetried { failure: Arc::new(failure) });
+    }
+
+    pub(super) fn fail(&mut self, at: u64, failure: Failure) {
+        self.totals.account.failed += 1;
+        self.tell(at, &Event::ItemFailed { failure: Arc::new(failure) });
+    }
+
+    /// The run ends, with the totals as they are now.
+    pub(super) fn end(&mut self, at: u64) -> RunReport {
+        self.totals.lasted = Duration::from_micros(at);
+        let totals = Arc::new(self.totals.clone());
+        self.tell(at, &Event::RunEnded { totals });
+        self.recorder.report()
+    }
+}
+
+fn places(producers: usize) -> Vec<String> {
+    (0..producers).map(|producer| format!("cuda:{producer}")).collect()
+}
+
+pub(super) fn failure(item: u64, producer: usize, attempts: u32, error: &str) -> Failure {
+    Failure {
+        item: Some(item),
+        key: Some(format!("key {item}")),
+        producer: Some(producer),
+        device: Some(format!("cuda:{producer}")),
+        hook: Some("producer_work".to_owned()),
+        attempts,
+        is_panic: false,
+        error: format!("producer_work failed for item {item} on cuda:{producer}"),
+        causes: vec![error.to_owned()],
+    }
+}
+
+/// What no page and no terminal may take for its own.
+pub(super) const HOSTILE: &str =
+    "</td><script>alert('x')</script>\"><img src=x onerror=alert(1)>\u{1b}[31m\u{0}\u{202e}&amp;";
+
+/// Everything that a report can hold: work of all producers, two of which are lost, a slow item, items that
+/// fail with hostile texts, and items that are tried again.
+pub(super) fn eventful(producers: usize) -> RunReport {
+    let mut told = Told::on(places(producers), Some("Denoising <micrographs>"));
+    let long = "long ".repeat(1_600);
+    let mut item = 0;
+    for round in 0..300 {
+        for producer in 0..producers {
+            let start = round * 40_000 + producer as u64 * 100;
+            let took = took(round, producer);
+            (item..item + 4).for_each(|item| told.start(start, producer, item, 1));
+            (item..item + 4).for_each(|item| told.finish(start + took, producer, item));
+            if round.is_multiple_of(29) && producer < 3 {
+                told.retry(start + took, failure(item, producer, 1, "out of memory"));
+            }
+            if round.is_multiple_of(17) && producer.is_multiple_of(2) {
+                let error = [HOSTILE, "the file is empty", &long][round as usize % 3];
+                told.fail(
+                    start + took,
+                    Failure { key: Some(HOSTILE.to_owned()), ..failure(item, producer, 1, error) },
+                );
+            }
+            item += 4;
+        }
+        told.consume(round * 40_000 + 39_500, 4 * producers as u64);
+    }
+    lose_producers(&mut told);
+    measure(&mut told.totals);
+    told.end(12_000_000)
+}
+
+/// Busy at the beginning, in turns in the middle, and hardly at the end.
+fn took(round: u64, producer: usize) -> u64 {
+    match round {
+        0..100 => 39_000,
+        100..200 if (round / 10 + producer as u64).is_multiple_of(2) => 30_000,
+        100..200 => 4_000,
+        _ => 12_000 + 25_000 * u64::from(producer == 0),
+    }
+}
+
+fn measure(totals: &mut Totals) {
+    let ms = Duration::from_millis;
+    for (index, producer) in totals.producers.iter_mut().enumerate() {
+        producer.working = ms(7_000 + 40 * index as u64 % 3_000);
+        producer.waiting = ms(12_000) - producer.working;
+        producer.held_up = ms(6_000).min(producer.waiting);
+        producer.init = ms(1_234);
+    }
+    totals.source_working = ms(2_345);
+    totals.source_waiting = ms(6_100);
+    totals.consumer_working = ms(900);
+    totals.consumer_waiting = ms(5_000);
+    totals.head_stalled = ms(5_400);
+    totals.worst_heads = vec![(17, ms(3_100)), (400, ms(900))];
+    totals.window = 64;
+}
+
+fn lose_producers(told: &mut Told) {
+    let last = told.totals.producers.len() - 1;
+    let reason: Arc<str> = "CUDA_ERROR_ECC_UNCORRECTABLE <b>".into();
+    told.tell(
+        9_000_000,
+        &Event::ProducerQuarantined { producer: last, reason: Arc::clone(&reason) },
+    );
+    told.tell(11_000_000, &Event::ProducerAbandoned { producer: last });
+    told.totals.producers[last].quarantined = Some(reason.to_string());
+    told.totals.producers[last].abandoned = true;
+    told.totals.producers[0].batch_ceiling = Some(12);
+}

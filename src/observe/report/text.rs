@@ -1,0 +1,154 @@
+//! How a report writes numbers, times, and texts that are the user's.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+pub(super) use crate::base::plain::Plain;
+use crate::base::plain::write_seen;
+
+/// A text of the user's, for a page: neither markup nor, unseen, anything else.
+pub(super) struct Html<'a>(pub(super) &'a str);
+
+/// A number with its thousands apart: `12,345`.
+pub(super) struct Count(pub(super) u64);
+
+/// A time in three digits: `1.25 s`.
+pub(super) struct Time(pub(super) Duration);
+
+/// A share from 0 to 1, in per cent: `97 %`.
+pub(super) struct Percent(pub(super) f64);
+
+/// So many of something: `1 item`, `2 items`.
+pub(super) struct Many(pub(super) u64, pub(super) &'static str);
+
+impl fmt::Display for Html<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '&' => f.write_str("&amp;"),
+            '<' => f.write_str("&lt;"),
+            '>' => f.write_str("&gt;"),
+            '"' => f.write_str("&quot;"),
+            '\'' => f.write_str("&#39;"),
+            c => write_seen(f, c),
+        })
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (index, digit) in digits.chars().enumerate() {
+            if index > 0 && (digits.len() - index).is_multiple_of(3) {
+                f.write_char(',')?;
+            }
+            f.write_char(digit)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs_f64();
+        match seconds {
+            0.0 => f.write_str("0 s"),
+            // From where on the next unit is what three digits are rounded to.
+            ..0.999_5e-6 => write!(f, "{} ns", self.0.subsec_nanos()),
+            ..0.999_5e-3 => write!(f, "{} µs", Digits(seconds * 1e6)),
+            ..0.999_5 => write!(f, "{} ms", Digits(seconds * 1e3)),
+            ..119.5 => write!(f, "{} s", Digits(seconds)),
+            ..3_599.5 => {
+                let seconds = seconds.round() as u64;
+                write!(f, "{} min {:02} s", seconds / 60, seconds % 60)
+            }
+            _ => {
+                let minutes = (seconds / 60.0).round() as u64;
+                write!(f, "{} h {:02} min", Count(minutes / 60), minutes % 60)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = self.0 * 100.0;
+        match percent {
+            0.0 => f.write_str("0 %"),
+            ..0.5 => f.write_str("<1 %"),
+            _ => write!(f, "{percent:.0} %"),
+        }
+    }
+}
+
+impl fmt::Display for Many {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Many(count, noun) = self;
+        write!(f, "{} {noun}{}", Count(*count), if *count == 1 { "" } else { "s" })
+    }
+}
+
+/// Three digits of a number from 1 to 1,000.
+struct Digits(f64);
+
+impl fmt::Display for Digits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            ..9.995 => write!(f, "{:.2}", self.0),
+            ..99.95 => write!(f, "{:.1}", self.0),
+            _ => write!(f, "{:.0}", self.0),
+        }
+    }
+}
+
+/// The first `most` characters of a text.
+pub(super) fn clipped(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{} ...", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_sees_no_markup() {
+        let text = "<script>'\"&amp;\u{0}</script>";
+        let escaped = "&lt;script&gt;&#39;&quot;&amp;amp;\\u{0}&lt;/script&gt;";
+        assert_eq!(Html(text).to_string(), escaped);
+    }
+
+    #[test]
+    fn numbers_have_their_thousands_apart() {
+        let texts = [0, 999, 1_000, 12_345, 1_234_567].map(|n| Count(n).to_string());
+        assert_eq!(texts, ["0", "999", "1,000", "12,345", "1,234,567"]);
+    }
+
+    #[test]
+    fn times_have_three_digits_and_the_unit_that_fits() {
+        let nanos = [0, 7, 999, 1_234, 999_499, 999_700, 12_345_678, 999_600_000, 1_000_000_000];
+        let texts = nanos.map(|nanos| Time(Duration::from_nanos(nanos)).to_string());
+        let expected = [
+            "0 s", "7 ns", "999 ns", "1.23 µs", "999 µs", "1.00 ms", "12.3 ms", "1.00 s", "1.00 s",
+        ];
+        assert_eq!(texts, expected);
+        let texts = [99.99, 119.4, 119.6, 3_599.4, 3_599.6, 90_000.0]
+            .map(|seconds| Time(Duration::from_secs_f64(seconds)).to_string());
+        let expected = ["100 s", "119 s", "2 min 00 s", "59 min 59 s", "1 h 00 min", "25 h 00 min"];
+        assert_eq!(texts, expected);
+        assert!(!Time(Duration::MAX).to_string().is_empty());
+    }
+
+    #[test]
+    fn a_small_share_is_not_none() {
+        let texts = [0.0, 0.001, 0.5, 0.999, 1.0].map(|share| Percent(share).to_string());
+        assert_eq!(texts, ["0 %", "<1 %", "50 %", "100 %", "100 %"]);
+    }
+
+    #[test]
+    fn a_text_is_clipped_between_characters() {
+        assert_eq!(clipped("äöü", 3), "äöü");
+        assert_eq!(clipped("äöü", 2), "äö ...");
+    }
+}
