@@ -84,7 +84,7 @@ impl Plan {
         (self.seconds / once.as_secs_f64().max(1e-6)).ceil().clamp(1.0, 10_000.0) as usize
     }
 
-    /// What everybody begins with: no runner at all. One item after the other.
+    /// The baseline: no runner at all, one item after the other.
     pub(crate) fn plain_loop(&self) -> Result<(Row, Vectors), BoxError> {
         let encoder = Encoder::load(&self.workload.weights, &open(self.device)?)?;
         encoder.warm_up(1, self.workload.text_tokens)?;

@@ -1,5 +1,5 @@
-//! What is left when a hook does not return: of its batch, of its run, and of its thread when it comes
-//! back after all.
+//! Hooks that do not return: what happens to their batch, their run, and their thread when it comes back
+//! after all.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};

@@ -1,4 +1,4 @@
-//! What observers are told.
+//! The events that observers receive.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

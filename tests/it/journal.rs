@@ -390,7 +390,7 @@ fn streams_and_pipelines_have_no_journal() {
         let plain = || OrderedRunner::new(Hooks::new(), 1).unwrap();
         let is_refused = |error: Error| {
             assert!(matches!(error, Error::JournalUnsupported { .. }), "{error}");
-            assert!(error.to_string().contains("streams and pipelines"));
+            assert!(error.to_string().contains("not with `outputs` or a pipeline"));
         };
         let mut one = with().build().unwrap();
         is_refused(one.outputs(0..5).next().unwrap().unwrap_err());

@@ -1,4 +1,4 @@
-//! Items given out and not yet consumed never exceed the window, whatever is slow.
+//! Items in flight never exceed the window, whatever is slow.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -1,4 +1,4 @@
-//! Runners in a row: what comes out, in which order, and what is out meanwhile.
+//! Pipelines: their results, the order of these, and the items in flight meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -254,6 +254,6 @@ fn numbers_that_make_no_sense_are_refused() {
     for least in [0, 3] {
         let error =
             OrderedRunner::builder(echo()).devices(2).min_producers(least).build().unwrap_err();
-        assert!(error.to_string().contains("from 1 to 2"), "{error}");
+        assert!(error.to_string().contains("between 1 and 2"), "{error}");
     }
 }

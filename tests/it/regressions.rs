@@ -1,4 +1,4 @@
-//! What went wrong once.
+//! Regressions: bugs that were found once.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! How long a report says that everybody was at work.
+//! The working times in a report.
 
 use std::cell::Cell;
 use std::sync::Arc;

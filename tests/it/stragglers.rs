@@ -1,4 +1,4 @@
-//! Items that a slow producer has, started on another too.
+//! Speculation: items of a slow producer, started on another too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

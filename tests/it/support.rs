@@ -1,4 +1,4 @@
-//! What forces an order of events, and what turns a hang into a failure.
+//! Helpers that force an order of events, and turn a hang into a failure.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Condvar, Mutex};
