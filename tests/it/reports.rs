@@ -169,7 +169,7 @@ fn a_producer_that_was_written_off_is_not_called_quarantined_and_said_to_be_so_o
         assert_eq!(outputs.unwrap().len(), 49);
         let lost = report.producers.iter().position(|producer| producer.abandoned).unwrap();
         let says =
-            format!("producer {lost} (cpu) was written off with its thread when item 5 failed");
+            format!("producer {lost} (cpu) was abandoned with its thread when item 5 failed");
         for text in [report.to_string(), report.to_html()] {
             assert!(text.contains(&says) && !text.contains("quarantined"), "{text}");
             assert!(text.matches("took longer than 60 ms").count() <= 1, "{text}");
