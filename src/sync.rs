@@ -1,4 +1,4 @@
-//! What the hand-over is made of, so that a model checker can put its own in its place.
+//! Synchronisation primitives that a model checker can replace.
 
 mod barrier;
 #[cfg_attr(shuttle, path = "sync/model_deque.rs")]
@@ -24,7 +24,7 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     condvar.wait(guard).expect("no user code, and nothing that panics, runs under a lock of ours")
 }
 
-/// The time, which stands still in a model: there the same schedule must always do the same.
+/// Returns the time. In a model it stands still, so that a schedule is reproducible.
 pub(crate) fn now() -> std::time::Instant {
     #[cfg(not(shuttle))]
     return std::time::Instant::now();
