@@ -1,4 +1,4 @@
-//! What is promised of the time per item, with two producers.
+//! The promised times per item, with two producers.
 
 use crate::gangs::Gang;
 use crate::options::Options;
@@ -7,7 +7,7 @@ use crate::subject::Kind;
 use crate::throughput::Throughput;
 use crate::work::Amount;
 
-/// So many times as fast as a peer.
+/// The ratio of a peer's time to ours.
 struct Bound {
     gangs: [Gang; 2],
     amount: Amount,
@@ -28,7 +28,7 @@ const BOUNDS: [Bound; 8] = [
 ];
 
 pub fn check(options: &Options, throughput: &Throughput, report: &mut Report) {
-    // They are about two cores.
+    // They are stated for two cores.
     if options.threads != 2 {
         return;
     }
@@ -52,7 +52,7 @@ const fn bound(
 }
 
 impl Bound {
-    /// `None` where its row was not measured.
+    /// `None` if its row was not measured.
     fn verdict(&self, gang: Gang, throughput: &Throughput) -> Option<Promise> {
         let measured = throughput.ratio(Kind::Gangline(gang), self.peer, self.amount)?;
         let (name, peer) = (gang.name(), self.peer.name());
