@@ -226,8 +226,8 @@ pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
         }
         if let Some(ceiling) = producer.batch_ceiling {
             losses.push(format!(
-                "{name} had memory for batches of {} at most, in items, or in cost or padded size where \
-                 that is bounded",
+                "{name} had memory for batches of at most {} (items, or cost or padded size if \
+                 that is bounded)",
                 Count(ceiling)
             ));
         }
