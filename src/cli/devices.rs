@@ -218,7 +218,7 @@ fn words(error: NvmlError) -> String {
     match error {
         NvmlError::GpuLost => "it is lost: it fell off the bus or cannot be reached".to_owned(),
         NvmlError::LibRmVersionMismatch => {
-            "its library and its kernel module are of different versions, as after an update \
+            "the versions of its library and its kernel module differ, as after an update \
              without a restart"
                 .to_owned()
         }

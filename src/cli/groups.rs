@@ -121,7 +121,7 @@ impl Groups {
         state.stopped + state.stopped_at.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Waits until all killed groups are gone, at most `time`.
+    /// Waits until all killed groups are gone, at most `longest`.
     pub(super) fn wait_until_empty(&self, longest: Duration) {
         let is_left = |state: &mut State| state.slots.iter().any(|slot| *slot != GroupSlot::Free);
         let waited = self.left.wait_timeout_while(self.state(), longest, is_left);

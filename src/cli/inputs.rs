@@ -278,8 +278,8 @@ impl fmt::Display for InputError {
             }
             Problem::Nul(number) => write!(
                 f,
-                "input {number} of {source} has a NUL in it, which no program can be given; where NULs \
-                 separate the inputs, say -0"
+                "input {number} of {source} has a NUL in it, which cannot be passed to a program; if NULs \
+                 separate the inputs, use -0"
             ),
             Problem::Changed => write!(f, "{source} was changed while it was read"),
             Problem::NoColumns => write!(f, "{source} has no column names in its first line"),

@@ -85,8 +85,8 @@ impl Lanes {
         if let Some(other) = results.other_in_place_of(job) {
             let (place, other) = (results.place(job.number), Plain(&other));
             let text = format!(
-                "{} has the results of another input, {other}: with other inputs before it a job has another \
-                 number, so this run needs a --results of its own",
+                "{} has the results of another input, {other}: other inputs have changed the numbers of \
+                 jobs, so give this run a --results directory of its own",
                 place.display()
             );
             self.shared.fail(CliError::new(exit::OUTPUT, text));

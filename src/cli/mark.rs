@@ -294,8 +294,8 @@ impl fmt::Display for Unknown {
         match why {
             Why::NoSuchMark => write!(
                 f,
-                "there is no mark {mark}; there are {{}} {{.}} {{/}} {{//}} {{/.}} {{#}} {{gpu}} %(GPU)s {{worker}} \
-                 {{attempt}}; for the text itself, write {}",
+                "there is no mark {mark}; the marks are {{}} {{.}} {{/}} {{//}} {{/.}} {{#}} {{gpu}} %(GPU)s {{worker}} \
+                 {{attempt}}; to pass the text itself, write {}",
                 doubled(mark)
             ),
             Why::NoGpus => write!(
@@ -322,7 +322,7 @@ impl fmt::Display for Unknown {
             ),
             Why::SentToWorker => write!(
                 f,
-                "{mark} differs from job to job, and with --warm a command is started once for all: it reads \
+                "{mark} differs from job to job, and with --warm a command is started once for all jobs: it reads \
                  the inputs from its standard input"
             ),
             Why::ScriptHasParameters => write!(

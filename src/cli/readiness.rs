@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Waits until a descriptor is ready, at most `time`, and returns which are. Absent ones are never ready;
+/// Waits until a descriptor is ready, at most `longest`, and returns which are. Absent ones are never ready;
 /// after a signal, none is.
 pub(super) fn ready<const N: usize>(
     watched: [Option<(BorrowedFd<'_>, PollFlags)>; N],

@@ -497,16 +497,16 @@ fn of_run(error: Error) -> CliError {
         Error::Journal { source: JournalError::Exists { path } } => CliError::new(
             exit,
             format!(
-                "the journal {} exists already: --resume goes on with it, --resume-failed runs what failed, \
-                 and a new one needs another path",
+                "the journal {} exists already: --resume continues it, --resume-failed runs the failed jobs, \
+                 and a new journal needs another path",
                 path.display()
             ),
         ),
         Error::Journal { source: JournalError::Corrupt { path, at, .. } } => CliError::new(
             exit,
             format!(
-                "the journal {} is damaged at byte {at}: `truncate -s {at} FILE` keeps what is before \
-                 that, and the jobs that are behind it run again",
+                "the journal {} is damaged at byte {at}: `truncate -s {at} FILE` keeps the records before \
+                 that byte, and the jobs after it run again",
                 path.display()
             ),
         ),

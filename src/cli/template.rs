@@ -265,8 +265,8 @@ impl fmt::Display for TemplateError {
             TemplateError::Empty => f.write_str("there is no command to run"),
             TemplateError::MarkedProgram(program) => write!(
                 f,
-                "the program's name {} has a mark in it, or an unknown one: what is started is the same for \
-                 all jobs; marks go into its arguments, and quotes around all of a command make one word of it",
+                "the program's name {} has a mark in it, or an unknown one: the program must be the same for \
+                 all jobs; put marks into its arguments, and do not quote a whole command, which makes it one word",
                 quoted(program)
             ),
             TemplateError::Unknown(unknown) => unknown.fmt(f),

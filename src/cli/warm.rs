@@ -227,8 +227,8 @@ impl Warm {
                 printed.stderr.append(&worker.spill, &said).map_err(JobResult::NotKept)?;
                 let number = self.number(slot);
                 self.lanes.shared.terminal.tell(&format!(
-                    "the worker of slot {number} ended, closed its input, or said something that nobody had \
-                     asked, between two items: it is started again"
+                    "the worker of slot {number} ended, closed its input, or wrote an unexpected line \
+                     between two items: it is restarted"
                 ));
             }
             None if worker.conversation.is_some() => return Ok(()),
@@ -271,7 +271,7 @@ impl Warm {
             let (soon, all) =
                 (humantime::format_duration(soon), humantime::format_duration(self.start_timeout));
             self.lanes.shared.terminal.tell(&format!(
-                "still no worker after {soon}: with --warm a command has to answer its first line with \
+                "still no worker after {soon}: with --warm a command must answer its first line with \
                  {{\"gangline\":1}}, for which it has {all} (--start-timeout)"
             ));
         }

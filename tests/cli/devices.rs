@@ -128,7 +128,7 @@ fn fails(machine: &Machine, reason: &str) {
 fn a_driver_that_does_not_start_says_why() {
     fails(
         &Machine::that_fails(VERSION_MISMATCH),
-        "the driver does not start: its library and its kernel module are of different versions, as after an \
+        "the driver does not start: the versions of its library and its kernel module differ, as after an \
          update without a restart",
     );
     fails(

@@ -73,7 +73,7 @@ fn no_inputs_are_no_jobs() {
 
 #[test]
 fn a_nul_is_in_no_input() {
-    fails("", b"a\nb\0c\nd\n", "a\n", &["input 2 of list has a NUL in it", "say -0"]);
+    fails("", b"a\nb\0c\nd\n", "a\n", &["input 2 of list has a NUL in it", "use -0"]);
 }
 
 #[test]
