@@ -7,7 +7,7 @@ use crate::subject::Kind;
 use crate::throughput::Throughput;
 use crate::work::Amount;
 
-/// The ratio of a peer's time to ours.
+/// A promised ratio of a peer's time to that of gangline.
 struct Bound {
     gangs: [Gang; 2],
     amount: Amount,

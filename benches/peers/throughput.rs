@@ -26,7 +26,7 @@ impl Throughput {
         Some(self.heats(amount)?.least(self.column(kind)?))
     }
 
-    /// The ratio of a peer's time to ours, within a round.
+    /// The ratio of a peer's time to that of `kind`, within a round.
     pub fn ratio(&self, kind: Kind, peer: Kind, amount: Amount) -> Option<f64> {
         Some(self.heats(amount)?.ratio(self.column(kind)?, self.column(peer)?))
     }
