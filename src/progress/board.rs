@@ -155,7 +155,7 @@ impl Board {
             }
             Event::ItemFinished { .. } => watch.finishes(at),
             Event::ProducerQuarantined { reason, .. } => {
-                return self.lose(*producer, "quarantined", reason);
+                return self.lose(*producer, "out of service", reason);
             }
             Event::ProducerAbandoned { .. } => {
                 return self.lose(*producer, "abandoned", "it did not return in time");
@@ -418,9 +418,9 @@ mod tests {
         let quarantined =
             Event::ProducerQuarantined { producer: 1, reason: "fell off\nthe bus".into() };
         let told = board.observe(ms(5), &quarantined);
-        let text = "Segmenting: producer 1 on cuda:1 is quarantined: fell off\\nthe bus";
+        let text = "Segmenting: producer 1 on cuda:1 is out of service: fell off\\nthe bus";
         assert_eq!(told.as_deref(), Some(text));
-        assert!(board.lines(9)[2].ends_with("quarantined: fell off\\nthe bus"));
+        assert!(board.lines(9)[2].ends_with("out of service: fell off\\nthe bus"));
         let told = board.observe(ms(5), &Event::ProducerAbandoned { producer: 0 }).unwrap();
         assert!(told.contains("abandoned"), "{told}");
     }

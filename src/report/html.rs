@@ -173,7 +173,7 @@ fn latencies(latency: Option<Latencies>) -> [String; 4] {
 fn tag(producer: &ProducerReport) -> &'static str {
     match producer {
         ProducerReport { abandoned: true, .. } => " <span class=\"tag\">abandoned</span>",
-        ProducerReport { quarantined: Some(_), .. } => " <span class=\"tag\">quarantined</span>",
+        ProducerReport { quarantined: Some(_), .. } => " <span class=\"tag\">out of service</span>",
         _ => "",
     }
 }

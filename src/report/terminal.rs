@@ -222,7 +222,7 @@ pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
         if producer.abandoned {
             losses.push(format!("{name} was abandoned with its thread{why}"));
         } else if producer.quarantined.is_some() {
-            losses.push(format!("{name} was quarantined{why}"));
+            losses.push(format!("{name} was taken out of service{why}"));
         }
         if let Some(ceiling) = producer.batch_ceiling {
             losses.push(format!(

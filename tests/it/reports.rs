@@ -140,7 +140,10 @@ fn a_report_tells_of_a_producer_that_was_quarantined_off() {
             assert!(reason.contains("no memory"), "{reason}");
             assert_eq!(report.producers[1].items, 20);
             assert!(report.to_string().contains("no memory"), "{report}");
-            assert!(!report.to_string().contains("quarantined"), "nobody asked for that: {report}");
+            assert!(
+                !report.to_string().contains("quarantined"),
+                "quarantine was not enabled: {report}"
+            );
         }
     });
 }
