@@ -92,7 +92,7 @@ impl Screen {
 }
 
 impl Block {
-    /// Shows the lines, whose maximum number is passed to `lines`.
+    /// Shows the lines. Their maximum number is passed to `lines`.
     pub(super) fn show(&self, lines: impl FnOnce(usize) -> Vec<String>) {
         let Some(mut blocks) = self.screen.blocks() else { return };
         let others: usize = blocks.others(self.number).map(|(_, lines)| lines.len()).sum();

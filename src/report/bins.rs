@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Rows of equal bins, whose width doubles when time passes the last bin.
+/// Rows of equal bins; their width doubles when time passes the last bin.
 ///
 /// Widths are powers of two of nanoseconds, so that the bin of a moment is a shift and not a division.
 #[derive(Debug, Clone)]

@@ -18,7 +18,7 @@ pub(super) struct Work {
     pub(super) together: u64,
 }
 
-/// One producer's current batch, whose items begin first and end later.
+/// One producer's current batch. Its items begin first and end later.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) place: String,

@@ -23,7 +23,7 @@ pub struct SlowItem {
     pub producer: usize,
     /// The attempt; the first is 1.
     pub attempt: u32,
-    /// The size of its batch, whose items all took this long. 1 without batches.
+    /// The size of its batch. All items of a batch took this long. 1 without batches.
     pub together: u64,
     /// How long the attempt took.
     #[serde(with = "seconds")]

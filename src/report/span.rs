@@ -165,7 +165,7 @@ impl Incidents {
 
 /// Clips a key to a length of which many can be kept.
 pub(super) fn short(key: &Arc<str>) -> Arc<str> {
-    // Counts bytes, whose number is stored; few keys are as long.
+    // Counts bytes, since their number is stored; few keys are as long.
     if key.len() <= LONGEST { Arc::clone(key) } else { clipped(key, LONGEST).into() }
 }
 

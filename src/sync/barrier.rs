@@ -1,4 +1,4 @@
-//! A full fence whose cost falls on one side only.
+//! A full fence with its cost on one side only.
 //!
 //! A publisher writes work and then reads whether a thread sleeps; a sleeper announces its sleep and then
 //! looks for work. Both need a full fence between the two steps, or each may miss the other's write. Work is
@@ -51,8 +51,8 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// If the operating system refuses a call that it allowed before, as it may for a process that has since
-    /// dropped the right to it.
+    /// If the operating system refuses a call that it allowed before. A process can drop the right to the
+    /// call.
     pub(crate) fn heavy(self) -> Result<(), Unfenced> {
         match self {
             Barrier::Asymmetric => system::fence_all_threads(),
