@@ -1,9 +1,9 @@
-//! Producers that compute with candle on the CPU, each with its share of the cores, and all with
-//! rayon's global pool: `cargo bench --bench candle_cpu`
+//! Compares candle on the CPU with a share of the cores per producer to rayon's global pool: `cargo bench
+//! --bench candle_cpu`
 //!
-//! Prints a table for each network. Without `--bench`, as `cargo test --benches` calls it, and with
-//! `--test` it only looks whether everything works.
-#![expect(clippy::print_stdout, reason = "the tables are for people")]
+//! Prints a table for each network. Without `--bench`, as in `cargo test --benches`, and with `--test`, it
+//! only checks that everything runs.
+#![expect(clippy::print_stdout, reason = "the tables are the output")]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,13 +19,13 @@ use gangline::{OrderedRunner, Result, map};
 use digits::{SIDE, data_file, read_digits, read_file};
 use rng::Rng;
 
-#[expect(dead_code, reason = "the benchmark needs less of it than the examples")]
+#[expect(dead_code, reason = "the benchmark uses less of it than the examples")]
 #[path = "../examples/common/digits.rs"]
 mod digits;
 #[path = "../examples/common/rng.rs"]
 mod rng;
 
-/// How often each setup is measured, in turns. The least time counts: the rest is disturbance.
+/// Runs per setup, interleaved with the others. The least time counts, since disturbance only adds to it.
 const ROUNDS: usize = 21;
 
 /// A network and its inputs.
@@ -48,7 +48,7 @@ struct Setup {
     cpu: Duration,
 }
 
-/// How much is done.
+/// The extent of the measurement.
 #[derive(Clone, Copy)]
 enum Extent {
     Full,
@@ -77,7 +77,7 @@ impl Extent {
 }
 
 impl Workload {
-    /// The network of the example `digits`, one digit at a time.
+    /// The network of the example `digits`, on one digit at a time.
     fn digits(extent: Extent) -> Result<Self> {
         let weights = read_file(&data_file("digits.safetensors"))?;
         let (_, held_out) = read_digits(&data_file("digits.csv"))?;
@@ -91,7 +91,7 @@ impl Workload {
         Ok(Workload { name: "digits: 2 convolutions, 8 x 8", images: Arc::new(images), load })
     }
 
-    /// A network for small photographs, with weights that nobody has trained.
+    /// A network for small photographs, with untrained weights.
     fn photos(extent: Extent) -> Result<Self> {
         let mut rng = Rng::seeded(1);
         let images = (0..extent.items(250)).map(|_| rng.tensor(1.0, (1, 3, 32, 32)));
@@ -112,7 +112,7 @@ impl Workload {
             .devices(setup.producers)
             .cpu_threads(setup.threads)
             .build()?;
-        // Whatever the first items set up, here and in candle, is no part of the measurement.
+        // Set-up by the first items, here and in candle, is not part of the measurement.
         runner.run(self.images.iter().take(10).cloned())?;
         let (start, cpu) = (Instant::now(), cpu_time());
         let scores = runner.run(self.images.iter().cloned())?;
@@ -122,7 +122,7 @@ impl Workload {
         Ok(scores)
     }
 
-    /// Measures all setups, the first of which says what is right.
+    /// Measures all setups; the first one gives the expected scores.
     fn measure(&self, setups: &mut [Setup], extent: Extent) -> Result<()> {
         let mut right = None;
         for _ in 0..extent.rounds() {
@@ -158,8 +158,8 @@ impl Setup {
         Setup { producers, threads, wall: Duration::MAX, cpu: Duration::MAX }
     }
 
-    /// One producer with one thread, to which all is compared; then as many producers as there can
-    /// be cores for each, and twice as many as there are cores.
+    /// One producer with one thread as the reference; then as many producers as there are cores for each, and
+    /// twice as many as cores.
     fn all(cores: usize) -> Vec<Self> {
         let counts = (1..=cores).chain([2 * cores]);
         let both = [CpuThreads::Share, CpuThreads::Global];
@@ -177,7 +177,7 @@ impl Setup {
         }
     }
 
-    /// The speed-up that one thread for each core is to reach.
+    /// The promised speed-up of one thread per core.
     fn promised(&self) -> Option<f64> {
         let cores = num_cpus::get();
         let has_shares = self.threads == CpuThreads::Share;
@@ -249,7 +249,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What this process has computed so far; nothing where the system does not say it in `/proc`.
+/// The processor time of this process; nothing if the system has no `/proc`.
 fn cpu_time() -> Duration {
     const TICK: Duration = Duration::from_millis(10);
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Threads, queues and sleeping: what the hand-over is made of. A model checker puts its own in its place.
+//! Synchronisation primitives that a model checker can replace.
 
 pub(crate) mod alarm;
 mod barrier;
@@ -29,7 +29,7 @@ pub(crate) fn wait<'a, T>(condvar: &Condvar, guard: MutexGuard<'a, T>) -> MutexG
     condvar.wait(guard).expect("no user code, and nothing that panics, runs under a lock of ours")
 }
 
-/// The time, which stands still in a model: there the same schedule must always do the same.
+/// Returns the time. In a model it stands still, so that a schedule is reproducible.
 pub(crate) fn now() -> std::time::Instant {
     #[cfg(not(shuttle))]
     return std::time::Instant::now();

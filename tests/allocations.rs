@@ -1,5 +1,5 @@
-//! What a run allocates and copies. A test binary of its own: the allocator counts for all threads, so
-//! nothing else may run beside it, and the one test here does its parts in turn.
+//! What a run allocates and copies. The allocator counts for all threads, so this binary has one test, which
+//! runs its parts in turn.
 
 use std::alloc::System;
 
@@ -16,7 +16,7 @@ fn nothing_is_allocated_or_copied_for_an_item() {
     for order in [Order::Input, Order::Completion] {
         for window in [None, Some(64)] {
             let allocations = allocations_of_a_run(order, window);
-            // Rings that grow, a run's own parts: a few for each doubling, however long the run.
+            // Growing rings and the run's own parts: a few for each doubling of the run.
             assert!(allocations < 1_000, "{order:?}, {window:?}: {allocations} allocations");
         }
         let allocations = allocations_of_a_stream(order);
@@ -73,7 +73,7 @@ fn payloads_stay_where_they_are() {
     assert_eq!(after, before, "a payload was copied");
 }
 
-/// Counts its items: `map` would collect them, which allocates.
+/// Counts its items; `map` would collect them, which allocates.
 struct Count;
 
 impl Runner for Count {

@@ -1,4 +1,4 @@
-//! What is logged. Its own program: the logger is the process's, since producers have threads of their own.
+//! Warnings in the log. A binary of its own: producers have threads, so the logger must be global.
 
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Keeps warnings.
+/// Collects warnings.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 

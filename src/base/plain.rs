@@ -1,11 +1,11 @@
-//! Texts of others, written so that a terminal only draws them.
+//! Untrusted texts, escaped so that a terminal only displays them.
 
 use std::fmt::{self, Write as _};
 
-/// A text on one line, with what a terminal would act upon written out.
+/// A text on one line; characters that a terminal would interpret are escaped.
 pub(crate) struct Plain<'a>(pub(crate) &'a str);
 
-/// The same, on as many lines as it has: the messages of panics are laid out.
+/// The same, with its line breaks: messages of panics have several lines.
 pub(crate) struct PlainLines<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Plain<'_> {
@@ -23,7 +23,7 @@ impl fmt::Display for PlainLines<'_> {
     }
 }
 
-/// Writes a character, or what it is where a terminal would do something else than to draw it.
+/// Writes a character, or its escape if a terminal would interpret it.
 pub(crate) fn write_seen(f: &mut impl fmt::Write, c: char) -> fmt::Result {
     match c {
         '\n' | '\r' | '\t' => write!(f, "{}", c.escape_default()),
@@ -32,8 +32,8 @@ pub(crate) fn write_seen(f: &mut impl fmt::Write, c: char) -> fmt::Result {
     }
 }
 
-/// Whether a terminal or a page does something for this character other than to draw it: control
-/// characters, and those that turn or hide the text around them.
+/// Whether a terminal or a page would interpret this character: control characters, and those that reverse or
+/// hide text.
 pub(crate) fn is_acted_upon(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
@@ -46,13 +46,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_terminal_sees_nothing_to_act_upon() {
+    fn a_terminal_sees_nothing_to_interpret() {
         let text = "\u{1b}[2Jä\n\u{202e}gpj.exe\u{7}\0";
         assert_eq!(Plain(text).to_string(), r"\u{1b}[2Jä\n\u{202e}gpj.exe\u{7}\u{0}");
     }
 
     #[test]
-    fn lines_stay_lines() {
+    fn line_breaks_are_kept() {
         assert_eq!(
             PlainLines("left: 1\n\tright: 2\r\u{1b}").to_string(),
             "left: 1\n\tright: 2\\r\\u{1b}"

@@ -1,11 +1,10 @@
-//! A full fence of which one side costs nothing.
+//! A full fence with its cost on one side only.
 //!
-//! Who publishes work and then looks whether anybody sleeps needs a full fence between the two, and
-//! so does who says that he sleeps and then looks for work; else both may look before the other's
-//! word has arrived. Work is published for every item, sleep is rare. So where the operating system
-//! can make all threads of the process pass a fence (`membarrier(2)` on Linux, since 4.14), the sleeper
-//! has it do that, and the publisher only has to keep the compiler from swapping its two steps.
-//! Elsewhere both sides have a fence.
+//! A publisher writes work and then reads whether a thread sleeps; a sleeper announces its sleep and then
+//! looks for work. Both need a full fence between the two steps, or each may miss the other's write. Work is
+//! published for every item, and sleep is rare. So if the operating system can make all threads of the
+//! process pass a fence (`membarrier(2)` on Linux, since 4.14), the sleeper requests it. The publisher then
+//! needs only a compiler fence. Elsewhere both sides execute a fence.
 
 use super::atomic::{Ordering, fence};
 
@@ -14,19 +13,19 @@ use super::atomic::{Ordering, fence};
 pub(crate) enum Barrier {
     /// The heavy side makes every thread pass a fence.
     Asymmetric,
-    /// Each side has its own.
+    /// Each side executes a fence of its own.
     Symmetric,
     /// As `Asymmetric`, but every heavy side fails.
     #[cfg(all(test, not(shuttle)))]
     Broken,
 }
 
-/// The heavy side could not be had after all: the caller may not rely on being woken.
+/// The heavy side failed: the caller must not rely on being woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unfenced;
 
 impl Barrier {
-    /// The cheapest that works here.
+    /// Selects the cheapest kind that works on this system.
     pub(crate) fn new() -> Self {
         match system::is_registered() {
             true => Barrier::Asymmetric,
@@ -34,7 +33,7 @@ impl Barrier {
         }
     }
 
-    /// Has the operating system make ready for it, which takes it a while the first time.
+    /// Registers the process with the operating system, which is slow the first time.
     pub(crate) fn prepare() {
         system::is_registered();
     }
@@ -52,8 +51,8 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// When the operating system refuses what it allowed before, as it may in a process that has
-    /// given up the right to the call meanwhile.
+    /// If the operating system refuses a call that it allowed before. A process can drop the right to the
+    /// call.
     pub(crate) fn heavy(self) -> Result<(), Unfenced> {
         match self {
             Barrier::Asymmetric => system::fence_all_threads(),

@@ -1,4 +1,4 @@
-//! A queue that its owner takes from, and others steal from.
+//! A queue that its owner takes from, and other threads steal from.
 
 use crossbeam_deque::{Steal, Worker};
 
@@ -6,7 +6,7 @@ use crossbeam_deque::{Steal, Worker};
 #[derive(Debug)]
 pub(crate) struct Inbox<T>(Worker<T>);
 
-/// The others' end.
+/// The end of other threads.
 #[derive(Debug)]
 pub(crate) struct Stealer<T>(crossbeam_deque::Stealer<T>);
 
@@ -44,14 +44,13 @@ impl<T> Stealer<T> {
         decided(|| self.0.steal())
     }
 
-    /// Takes the older half, but at most `limit`: the oldest is returned, the others go into `loot`.
+    /// Takes the older half, but at most `limit`: returns the oldest and moves the others into `loot`.
     pub(crate) fn steal_half(&self, loot: &Inbox<T>, limit: usize) -> Option<T> {
         decided(|| self.0.steal_batch_with_limit_and_pop(&loot.0, limit))
     }
 }
 
-/// A thief that lost a race tries again: whoever won it has taken something, so some party gets on
-/// each time.
+/// Retries a lost race. The winner of each race has taken a value, so some thread always makes progress.
 fn decided<T>(mut attempt: impl FnMut() -> Steal<T>) -> Option<T> {
     loop {
         match attempt() {

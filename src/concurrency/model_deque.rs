@@ -1,5 +1,5 @@
-//! The model's own queue. A theft has two steps, between which the loot is in neither queue, as with
-//! the real one.
+//! The queue for models. As in the real queue, a theft has two steps, and between them the loot is in neither
+//! queue.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

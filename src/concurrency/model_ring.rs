@@ -1,4 +1,4 @@
-//! The model's own ring: every use is a step that other threads may come in between.
+//! The ring for models: other threads can run between any two uses.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(crate) struct Writer<T> {
 pub(crate) struct Reader<T>(Arc<Mutex<VecDeque<T>>>);
 
 pub(crate) fn ring<T>(capacity: usize) -> (Writer<T>, Reader<T>) {
-    // As small as it can be, so that the change to a larger ring is part of every model.
+    // The smallest size, so that every model includes the change to a larger ring.
     let capacity = capacity.min(2);
     let values = Arc::new(Mutex::new(VecDeque::new()));
     (Writer { values: values.clone(), capacity }, Reader(values))

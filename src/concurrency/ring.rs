@@ -17,8 +17,8 @@ pub(crate) fn ring<T>(capacity: usize) -> (Writer<T>, Reader<T>) {
 }
 
 impl<T> Writer<T> {
-    /// Gives the value back when the ring is full. What was pushed is visible to a reader that has
-    /// synchronised with this thread afterwards.
+    /// Pushes a value, or returns it if the ring is full. The value is visible to a reader that synchronises
+    /// with this thread afterwards.
     #[inline]
     pub(crate) fn push(&mut self, value: T) -> Result<(), T> {
         self.0.push(value).map_err(|PushError::Full(value)| value)
@@ -30,7 +30,7 @@ impl<T> Writer<T> {
 }
 
 impl<T> Reader<T> {
-    /// How many values are here.
+    /// The number of values in the ring.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.0.slots()
@@ -42,7 +42,7 @@ impl<T> Reader<T> {
         self.0.pop().ok()
     }
 
-    /// Takes out the oldest `n` values, which are here.
+    /// Takes out the oldest `n` values, which must be present.
     #[inline]
     pub(crate) fn take(&mut self, n: usize) -> impl Iterator<Item = T> {
         self.0.read_chunk(n).expect("no more is taken than is here").into_iter()

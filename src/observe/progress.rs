@@ -1,4 +1,4 @@
-//! Progress, as it is shown to who waits for a run.
+//! A live progress display for a run.
 
 mod board;
 mod log;
@@ -18,9 +18,9 @@ use self::log::Log;
 use self::screen::{Block, Screen};
 use super::event::{Event, Observer};
 
-/// Shows how a run gets on, on standard error: an [`Observer`].
+/// Shows the progress of a run on standard error: an [`Observer`].
 ///
-/// On a terminal a block of lines at its bottom moves along with the run:
+/// On a terminal, it redraws a block of lines at the bottom during the run:
 ///
 /// ```text
 /// Segmenting  [#########-----------]  45/100 in 14 s  3.2/s  17 s left  1 failed
@@ -28,18 +28,18 @@ use super::event::{Event, Observer};
 ///   1  cuda:1  22 items   97 % busy  tile-0047.tif, 0.2 s
 /// ```
 ///
-/// It has how many items are done with, well or not, of how many, where the input's `size_hint` is exact; how
-/// many are in a second of late; and for each producer its place, how many items it was done with, the share of
-/// the time for which it worked on one, and the item that it is in, with how long it has been. Where events
-/// were lost, since items were too fast for observers, the counts of producers are too low, and the share is
-/// of the time that is known. The block goes when the run ends, and leaves one line that says what it came to.
+/// The first line has the finished items, succeeded or failed, and the total if the input's `size_hint` is
+/// exact. Then follow the recent rate and an estimate of the time left. Each producer has its place, its
+/// finished items, the share of the time that it worked, and its current item with the time on it. If items
+/// are too fast for observers, events are lost. The counts of producers are then too low, and the share
+/// covers only the known time. When the run ends, one line with the result replaces the block.
 ///
-/// Several runs at once, such as the stages of a pipeline, each have their own lines on the one terminal.
+/// Several concurrent runs, such as the stages of a pipeline, each have their own lines on the same terminal.
 ///
-/// Elsewhere, in a file or a pipe, there is one plain line every few seconds, less often in a long run, and
-/// one at the end. Failures are told in full as they happen, the first ten of each run.
+/// In a file or a pipe, it writes one plain line every few seconds, less often in a long run, and one at the
+/// end. The first ten failures of each run are written in full as they happen.
 ///
-/// What cannot be written is left out, with one warning through `tracing`: it never disturbs the run.
+/// If writing fails, output stops with one warning through `tracing`; the run continues.
 #[derive(Debug)]
 pub struct Progress {
     desc: String,
@@ -47,7 +47,7 @@ pub struct Progress {
     producers: usize,
     board: Board,
     output: Output,
-    /// When the terminal is drawn again.
+    /// Where the output goes.
     next_frame: Duration,
 }
 
@@ -57,16 +57,16 @@ enum Output {
     Log(Log),
 }
 
-/// Twenty in a second look smooth, and cost nothing that could be measured.
+/// 20 frames per second look smooth, at no measurable cost.
 const FRAME: Duration = Duration::from_millis(50);
-/// A run that is over sooner is told of on one line, and does not flicker.
+/// A shorter run gets only its result line, without flicker.
 const FIRST_FRAME: Duration = Duration::from_millis(100);
 const FAILURES: usize = 10;
 const PRODUCERS: usize = 16;
 
 impl Progress {
-    /// On standard error: on the terminal, if it is one, and else a plain line every five seconds, less
-    /// often in a long run.
+    /// Writes to standard error: a live display on a terminal; elsewhere a plain line every five seconds,
+    /// less often in a long run.
     pub fn new() -> Self {
         let output = match Screen::of_stderr() {
             Some(screen) => Output::Terminal(screen.block()),
@@ -75,36 +75,36 @@ impl Progress {
         Progress::on(output)
     }
 
-    /// Plain lines to a writer, each with one call of `write_all` and one of `flush`: every five seconds,
-    /// less often in a long run.
+    /// Writes plain lines to `writer`, each with one call of `write_all` and one of `flush`. A line is
+    /// written every five seconds, less often in a long run.
     pub fn lines_to(writer: impl Write + Send + 'static) -> Self {
         Progress::on(Output::Log(Log::new(Box::new(writer))))
     }
 
-    /// What the run is called. Without, it has no name.
+    /// Sets the name of the run that the display shows. By default there is none.
     #[must_use]
     pub fn desc(mut self, desc: impl Into<String>) -> Self {
         self.desc = desc.into();
         self.renewed()
     }
 
-    /// How many failures of a run are told one by one, 10 by default; the others are counted.
+    /// Sets how many failures of a run are shown, 10 by default; others are only counted.
     #[must_use]
     pub fn failures(mut self, most: usize) -> Self {
         self.failures = most;
         self.renewed()
     }
 
-    /// How many producers have a line of their own at most, 16 by default; one line sums up the others. On a
-    /// small terminal there are fewer. With 0 there is the line of the run alone.
+    /// Sets how many producers have lines of their own, 16 by default; one line summarises the others. A
+    /// small terminal shows fewer. With 0, only the line of the run is shown.
     #[must_use]
     pub fn producers(mut self, most: usize) -> Self {
         self.producers = most;
         self
     }
 
-    /// Does something while no lines are on the terminal of standard error: for what writes to it beside them.
-    /// They are back when it returns.
+    /// Calls `write` while the display is hidden, for other output to the same terminal. The display returns
+    /// afterwards.
     pub fn suspend<T>(write: impl FnOnce() -> T) -> T {
         match Screen::of_stderr() {
             Some(screen) => screen.suspend(write),
@@ -134,7 +134,7 @@ impl Progress {
     fn show(&mut self, at: Duration) {
         match &mut self.output {
             Output::Terminal(block) if at >= self.next_frame => {
-                // The run, its producers, and the line that sums up those without one.
+                // The run, its producers, and the line that summarises other producers.
                 let most = match self.producers {
                     0 => 1,
                     producers => producers.saturating_add(2),

@@ -1,8 +1,9 @@
-//! What a run came to, as a value that can be kept, shown and compared.
+//! The report of a run, a value that can be kept, shown and compared.
 //!
-//! A [`RunReport`] says where the time of a run went, what became of its items, and what to change. It is
-//! written as text for a terminal (`Display`), as [JSON](RunReport::to_json) and back, as a
-//! [page](RunReport::to_html), and as a [trace](RunReport::to_trace) for Perfetto.
+//! A [`RunReport`] says where the time of a run went, how its items ended, and what to change. It can be
+//! written as text for a terminal (`Display`), as [JSON](RunReport::to_json), as a
+//! [page](RunReport::to_html), and as a [trace](RunReport::to_trace) for Perfetto. Only JSON can be read
+//! back.
 
 mod bins;
 mod bottleneck;
@@ -43,92 +44,92 @@ pub use super::failure::Failure;
 use crate::base::Order;
 use crate::error::{Error, Result};
 
-/// What a run came to.
+/// The result of a run in numbers: time, items, producers and failures.
 ///
-/// What was measured per item (latencies, timeline, slowest items, spans) is there only if the run had
-/// item events, as [`timeline`](crate::Builder::timeline) asks for. All else is measured where somebody
-/// waits. In JSON, times are numbers of seconds.
+/// Measurements per item (latencies, timeline, slowest items, spans) need item events, which
+/// [`timeline`](crate::Builder::timeline) turns on. Everything else is always measured, and costs a clock
+/// reading only where a thread waits. In JSON, times are numbers of seconds.
 ///
-/// It is bounded whatever the run: of each list the documentation says how long it may be, and a number
-/// beside it what was left out.
+/// Its size is bounded for every run. The documentation of each list states its maximum length, and a number
+/// beside the list counts the entries that did not fit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct RunReport {
-    /// What the user calls the work, if anything.
+    /// The description of the work that the builder was given, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How the run ended, if it did.
+    /// How the run ended, or that it is in progress.
     pub ending: Ending,
-    /// The error that ended it, as text with its causes.
+    /// The error that ended the run, as text with its causes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// What limited the run.
     pub bottleneck: Bottleneck,
-    /// The same as a sentence, with its reasons and with what to change.
+    /// The bottleneck as a sentence, with its reasons and what to change.
     pub conclusion: String,
-    /// The [devices used](crate::Devices::fallbacks) in the place of others that are not there, and why.
+    /// The [devices used](crate::Devices::fallbacks) instead of others that are not available, and why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<String>,
     /// The order in which results were consumed.
     pub order: Order,
-    /// How many items the input said that it has.
+    /// The exact number of items in the input, if its `size_hint` gives it.
     pub items: Option<u64>,
-    /// What became of the items. While the run lasts, as far as it has been told.
+    /// How many items ended in each way. While the run lasts, only items that events have reported.
     pub account: Account,
-    /// From beginning to end. While the run lasts, until the last that was told of it.
+    /// From the start to the end of the run. While the run lasts, to the last event seen.
     #[serde(with = "seconds")]
     pub lasted: Duration,
-    /// How many items the window held at the end.
+    /// The size of the window at the end of the run.
     pub window: u64,
-    /// How long the source was asked for items, its own time among it. Of a later stage of a pipeline: how
-    /// long nothing came out of the stage before.
+    /// How long the feeder was inside the source. For a later stage of a pipeline: how long the stage before
+    /// delivered nothing.
     #[serde(with = "seconds")]
     pub source_working: Duration,
-    /// How long the source was not asked, since the window was full.
+    /// How long the feeder did not ask the source because the window was full.
     #[serde(with = "seconds")]
     pub source_waiting: Duration,
-    /// How long the consumer had something to do. Of a stream: how long nobody asked it for results; of a
-    /// stage before another: how long that took none.
+    /// How long the consumer worked. For `outputs`: how long the caller did not ask for a result; for a stage
+    /// before another: how long the next stage took none.
     #[serde(with = "seconds")]
     pub consumer_working: Duration,
-    /// How long the consumer waited with nothing there.
+    /// How long the consumer waited with no result available.
     #[serde(with = "seconds")]
     pub consumer_waiting: Duration,
-    /// How long it waited for one item, with results of later ones there: the ordered window stood still.
+    /// How long the consumer waited for one item while later results were ready: the head of line was
+    /// blocked.
     #[serde(with = "seconds")]
     pub head_stalled: Duration,
-    /// The items that it waited for the longest, the worst first. At most 20.
+    /// The items that blocked the head of line for the longest, longest first. At most 20.
     pub stalls: Vec<Stall>,
-    /// Whether the consumer's thread was abandoned, since it did not return in time.
+    /// Whether the consumer's thread was abandoned because it did not return in time.
     pub consumer_abandoned: bool,
     /// The producers, in the order of their numbers.
     pub producers: Vec<ProducerReport>,
-    /// How long producers worked on items, over all producers. `None` without item events.
+    /// Latency of items over all producers. `None` without item events.
     pub latency: Option<Latencies>,
-    /// The items that were worked on for the longest, the slowest first. At most 20.
+    /// The attempts that took the longest, slowest first. At most 20.
     pub slowest: Vec<SlowItem>,
-    /// The failures that stood, in the order of the input: the first 10,000 that were told, or as many as
-    /// have 16 MiB of text.
+    /// The final failures, in input order: the first 10,000 reported, or fewer if their text exceeds 16 MiB.
     pub failures: Vec<Failure>,
-    /// How many failures that stood are not in `failures`.
+    /// How many final failures are not in `failures`.
     pub failures_left_out: u64,
-    /// What was tried again.
+    /// Which items were retried, and how they ended.
     pub retries: RetryReport,
-    /// How many items were consumed when. Of no items where neither [`timeline`](crate::Builder::timeline) nor
-    /// an [`observer`](crate::Builder::observer) asks for it.
+    /// How many items were consumed in each bin of time. Empty unless [`timeline`](crate::Builder::timeline)
+    /// or an [`observer`](crate::Builder::observer) is set.
     pub throughput: Throughput,
     /// When each producer worked. `None` without item events.
     pub timeline: Option<Timeline>,
-    /// How many item events were lost, since they came faster than they could be told. What is measured
-    /// per item lacks them.
+    /// How many item events were lost because observers were too slow. Measurements per item lack them.
     pub events_lost: u64,
-    /// The attempts at items, in the order in which they ended: the first 100,000 that were told.
+    /// The attempts at items, in the order in which they ended: at most the first 100,000.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub spans: Vec<Span>,
     /// How many attempts are not in `spans`.
     pub spans_left_out: u64,
-    /// What went wrong when: the first 10,000 failures and retries, and every producer that was lost.
+    /// Failures, retries and lost producers over time: the first 10,000 failures and retries, and every lost
+    /// producer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub incidents: Vec<Incident>,
     /// How many failures and retries are not in `incidents`.
@@ -140,48 +141,48 @@ pub struct RunReport {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Ending {
-    /// It has not: the report is of a run in progress, or of none.
+    /// The run is in progress, or there has been none.
     #[default]
     InProgress,
-    /// Its input was consumed, or as much of it as the consumer or a [token](crate::CancelToken::drain)
-    /// wanted.
+    /// All input was consumed, or the consumer or a [token](crate::CancelToken::drain) asked for an early
+    /// end.
     Finished,
-    /// An error ended it.
+    /// An error ended the run.
     Failed,
-    /// It was cancelled.
+    /// The run was cancelled.
     Cancelled,
 }
 
-/// An item that the consumer waited for, with results of later ones there.
+/// An item that blocked the head of line: the consumer waited for it while later results were ready.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Stall {
     /// The item's index in the input.
     pub item: u64,
-    /// Its key, if [keys](crate::Builder::key) were asked for and item events told it.
+    /// Its key, if the builder has a [key](crate::Builder::key) and an item event carried it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// How long.
+    /// How long the consumer waited.
     #[serde(with = "seconds")]
     pub lasted: Duration,
 }
 
 impl RunReport {
-    /// The report as JSON, with a line for each field and each element of a list.
+    /// Returns the report as JSON, one line per field and per element of a list.
     ///
-    /// [`from_json`](Self::from_json) makes the same report of it, to the nanosecond in runs of up to 48
-    /// days. Fields may be added in later versions.
+    /// [`from_json`](Self::from_json) restores an equal report, to the nanosecond in runs of up to 48 days.
+    /// Later versions may add fields.
     pub fn to_json(&self) -> String {
         json::to_text(self)
     }
 
-    /// The report that [`to_json`](Self::to_json) wrote. Fields that are missing have their defaults;
-    /// unknown ones are passed over.
+    /// Reads a report that [`to_json`](Self::to_json) wrote. Missing fields get their defaults; unknown ones
+    /// are ignored.
     ///
     /// # Errors
     ///
-    /// [`Error::Report`], whose cause says where it is not JSON or not a report.
+    /// [`Error::Report`] if the text is not JSON or not a report; its cause gives the position.
     pub fn from_json(json: &str) -> Result<Self, Error> {
         let mut json = serde_json::Deserializer::from_str(json);
         let report = serde_path_to_error::deserialize(&mut json).map_err(bad)?;
@@ -189,41 +190,39 @@ impl RunReport {
         Ok(report)
     }
 
-    /// Whether it is the report of a run: a runner that has had none has one too.
+    /// Returns whether a run has begun. A pool that has had no run has a report too.
     fn has_begun(&self) -> bool {
         self.ending != Ending::InProgress || !self.producers.is_empty()
     }
 
-    /// The report as one page of HTML that needs nothing else: no script, no other file.
+    /// Returns the report as one self-contained HTML page: no script, no other file.
     ///
-    /// Of the failures and of the items that were tried again it shows the first 1,000 each, and of the
-    /// producers the first 256.
+    /// It shows the first 1,000 failures, the first 1,000 retried items, and the first 256 producers.
     pub fn to_html(&self) -> String {
         html::page(self)
     }
 
-    /// The report as a trace in Chrome's JSON format, which <https://ui.perfetto.dev> and
-    /// `chrome://tracing` open: what each producer worked on when, and what went wrong when.
+    /// Returns the report in Chrome's trace format, for <https://ui.perfetto.dev> and `chrome://tracing`. It
+    /// shows what each producer worked on over time, and each failure.
     ///
-    /// Items that were worked on as a batch are one span. Without item events only what went wrong is in it.
+    /// The items of a batch are one span. Without item events, the trace has failures only.
     pub fn to_trace(&self) -> String {
         trace::to_text(self)
     }
 
-    /// How many threads were abandoned: those of producers that did not return in time, and that of the
-    /// consumer if it did not.
+    /// Returns how many threads were abandoned: producers and the consumer, if they did not return in time.
     pub fn threads_abandoned(&self) -> u64 {
         let producers = self.producers.iter().filter(|producer| producer.abandoned).count();
         producers as u64 + u64::from(self.consumer_abandoned)
     }
 
-    /// Whether there were item events, so that latencies and the timeline can be known.
+    /// Returns whether the run had item events, which latencies and the timeline need.
     pub fn has_item_events(&self) -> bool {
         self.timeline.is_some()
     }
 }
 
-/// How many items a list shows that cannot show all.
+/// How many items a shortened list does not show.
 fn left_out(shown: usize, of: usize, more: u64) -> u64 {
     (of.saturating_sub(shown) as u64).saturating_add(more)
 }
@@ -238,7 +237,7 @@ mod tests {
     use std::error::Error as _;
 
     #[test]
-    fn what_is_no_report_is_an_error_that_says_where() {
+    fn other_text_is_an_error_with_its_position() {
         let cause = |json: &str| {
             let error = RunReport::from_json(json).unwrap_err();
             assert_eq!(
@@ -248,19 +247,19 @@ mod tests {
             error.source().unwrap().to_string()
         };
         assert!(cause(r#"{"account": {"ok": -1}}"#).starts_with("account.ok: "));
-        assert!(cause(r#"{"lasted": -1.5}"#).contains("-1.5 seconds are no time"));
+        assert!(cause(r#"{"lasted": -1.5}"#).contains("-1.5 is not a valid number of seconds"));
         assert!(cause("{} {}").contains("trailing characters"));
         assert!(cause("").contains("EOF"));
     }
 
     #[test]
-    fn what_is_missing_has_its_default_and_what_is_unknown_is_passed_over() {
+    fn missing_fields_have_defaults_and_unknown_ones_are_ignored() {
         let report = RunReport::from_json(r#"{"window": 7, "from_the_future": [1]}"#).unwrap();
         assert_eq!(report, RunReport { window: 7, ..RunReport::default() });
     }
 
     #[test]
-    fn a_report_that_no_run_wrote_is_shown_all_the_same() {
+    fn an_inconsistent_report_is_shown() {
         let most = u64::MAX;
         let json = format!(
             r#"{{"lasted": 1e19, "account": {{"ok": {most}, "failed": 0, "already_done": 0, "cancelled": 0}},

@@ -177,7 +177,7 @@ fn a_consumer_that_was_abandoned_is_counted_among_the_threads_that_were() {
         let (result, report) = runner.run_with_report(0..50);
         assert!(matches!(result, Err(Error::RunTimedOut { .. })));
         assert!(report.consumer_abandoned && report.threads_abandoned() > 0, "{report}");
-        let said = "the consumer did not return: its thread was abandoned";
+        let said = "the consumer did not return in time: its thread was abandoned";
         assert!(report.to_string().contains(said), "{report}");
         assert!(report.to_html().contains(said));
         gate.open();

@@ -141,7 +141,10 @@ fn a_report_tells_of_a_producer_that_was_quarantined_off() {
             assert!(reason.contains("no memory"), "{reason}");
             assert_eq!(report.producers[1].items, 20);
             assert!(report.to_string().contains("no memory"), "{report}");
-            assert!(!report.to_string().contains("quarantined"), "nobody asked for that: {report}");
+            assert!(
+                !report.to_string().contains("quarantined"),
+                "quarantine was not enabled: {report}"
+            );
         }
     });
 }
@@ -170,7 +173,7 @@ fn a_producer_that_was_written_off_is_not_called_quarantined_and_said_to_be_so_o
         assert_eq!(outputs.unwrap().len(), 49);
         let lost = report.producers.iter().position(|producer| producer.abandoned).unwrap();
         let says =
-            format!("producer {lost} (cpu) was written off with its thread when item 5 failed");
+            format!("producer {lost} (cpu) was abandoned with its thread when item 5 failed");
         for text in [report.to_string(), report.to_html()] {
             assert!(text.contains(&says) && !text.contains("quarantined"), "{text}");
             assert!(text.matches("took longer than 60 ms").count() <= 1, "{text}");

@@ -1,4 +1,4 @@
-//! The parts of a run, each by itself, as far as they can be had from outside: `cargo bench -p gangline-bench --bench parts`.
+//! Measures parts of a run separately through the public API: `cargo bench -p gangline-bench --bench parts`.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use gangline::{CfgNode, OrderedRunner, Result, Runner, map};
 
 const PRODUCERS: usize = 2;
 const ITEMS: u64 = 10_000;
-const NO_FAILURE: &str = "no hook of it fails";
+const NO_FAILURE: &str = "the hooks never fail";
 
 fn main() -> Result<()> {
     let mut criterion = Criterion::default()
@@ -34,7 +34,7 @@ fn handles(criterion: &mut Criterion) {
     });
 }
 
-/// What a run costs that has next to nothing to do.
+/// The fixed cost of a run.
 fn starts(criterion: &mut Criterion) -> Result<()> {
     let mut runner = OrderedRunner::new(sum(), PRODUCERS)?;
     for (name, items) in [("run: no items", 0), ("run: one item", 1)] {

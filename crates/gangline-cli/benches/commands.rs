@@ -1,8 +1,7 @@
-//! What `gangline run` costs beside other programs that start commands:
+//! Compares `gangline run` with other programs that start commands:
 //! `cargo bench -p gangline-cli --bench commands`
 //!
-//! Ratios are taken within a round, of which the median counts. GNU parallel is left out where it is not
-//! installed.
+//! Prints the median over rounds of the ratio within a round. GNU parallel is skipped if it is not installed.
 #![expect(clippy::print_stdout, reason = "a benchmark prints what it measured")]
 
 use std::fs;
@@ -14,11 +13,11 @@ use std::time::{Duration, Instant};
 
 const GANGLINE: &str = env!("CARGO_BIN_EXE_gangline");
 
-/// How many jobs are started in a round.
+/// Jobs per round.
 const JOBS: u32 = 1_000;
 const ROUNDS: usize = 7;
 
-/// How many inputs a warm worker gets in a round.
+/// Inputs of a warm worker per round.
 const INPUTS: u32 = 10_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if arguments.iter().any(|word| word == "--worker") {
         return work();
     }
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that it starts.
     if !arguments.iter().any(|word| word == "--bench") {
         return Ok(());
     }
@@ -36,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     memory()
 }
 
-/// Starting and reaping `true`, two at a time.
+/// Starts and reaps `true`, two at a time.
 fn starting() -> Result<(), Box<dyn std::error::Error>> {
     let gangline = || format!("seq {JOBS} | {GANGLINE} run -j2 -- true");
     let xargs = || format!("seq {JOBS} | xargs -P2 -n1 true");
@@ -74,7 +73,7 @@ fn two_workers() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// An input's way to a warm worker and back, beside a loop that writes a line and reads one.
+/// Times an input to a warm worker and its answer, and compares it with a loop that writes and reads a line.
 fn warm_worker() -> Result<(), Box<dyn std::error::Error>> {
     let own = std::env::current_exe()?;
     let command = format!("seq {INPUTS} | {GANGLINE} run -j1 --warm -- {} --worker", own.display());
@@ -89,7 +88,7 @@ fn warm_worker() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What a loop takes that writes a line to the worker and waits for its answer.
+/// Times a loop that writes a line to the worker and waits for its answer.
 fn converse(worker: &Path) -> io::Result<Duration> {
     let start = Instant::now();
     let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
@@ -107,7 +106,7 @@ fn converse(worker: &Path) -> io::Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// The peak of the process that has the jobs, for few inputs and for many, sent to warm workers.
+/// The peak memory of the process that runs the jobs, for few and for many inputs to warm workers.
 fn memory() -> Result<(), Box<dyn std::error::Error>> {
     let (few, many) = (peak(10_000)?, peak(1_000_000)?);
     println!("peak memory: {few} KiB for 10,000 inputs, {many} KiB for 1,000,000");
@@ -121,7 +120,7 @@ fn peak(inputs: u32) -> Result<u64, Box<dyn std::error::Error>> {
     }
     let list = list.into_temp_path();
     let own = std::env::current_exe()?;
-    // This process takes the place of the supervisor, so that the other one is its child.
+    // `exec` replaces the supervisor, so that the working process is our child.
     let mut child = Command::new(GANGLINE)
         .args(["--supervisor", &std::process::id().to_string(), "run", "-j2", "--warm", "--input"])
         .arg(&list)
@@ -147,7 +146,7 @@ fn high_water(status: &str) -> Option<u64> {
     line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// A warm worker that answers with what it was sent.
+/// A warm worker that returns its input.
 fn work() -> Result<(), Box<dyn std::error::Error>> {
     let mut stdout = io::stdout().lock();
     for line in io::stdin().lock().lines() {

@@ -1,11 +1,11 @@
-//! Waking a thread that waits in `poll`.
+//! Wakes a thread that waits in `poll`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A descriptor that is readable from when it was rung until it was silenced.
+/// A descriptor that is readable from the time it is rung until it is silenced.
 #[derive(Debug)]
 pub(super) struct Bell(OwnedFd);
 
@@ -15,12 +15,12 @@ impl Bell {
     }
 
     pub(super) fn ring(&self) {
-        // It fails where it was rung 2^64 times, and is readable then.
+        // Fails if it was rung 2^64 times, and it is readable then anyway.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 
     pub(super) fn silence(&self) {
-        // It fails where it was not rung.
+        // Fails if it was not rung.
         let _ = rustix::io::read(&self.0, &mut [0_u8; 8]);
     }
 }

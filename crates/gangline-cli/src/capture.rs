@@ -1,4 +1,4 @@
-//! What a job printed: a little in memory, the rest on disk.
+//! The output of a job: a little in memory, the rest on disk.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use rustix::fs::{FallocateFlags, fallocate};
 
-/// So much of each stream of a job is kept in memory. A thousand jobs whose output waits for an earlier one's
-/// hold 32 MiB.
+/// Kept in memory per stream of a job. If a thousand jobs wait to print, they hold 32 MiB.
 const IN_MEMORY: usize = 16 * 1_024;
 
 /// One stream of one job.
@@ -21,7 +20,7 @@ pub(super) struct Captured {
 #[derive(Debug)]
 struct Rest {
     spill: Arc<Spill>,
-    /// Where it is, in order: one piece unless two streams were written in turns.
+    /// Its pieces, in order: one unless two streams were written in turns.
     pieces: Vec<Piece>,
 }
 
@@ -31,8 +30,8 @@ struct Piece {
     length: u64,
 }
 
-/// A file without a name, which goes with the process, for all that the jobs of one worker print: a file for
-/// each job would be more files than a process may have.
+/// A nameless file for the output of all jobs of one slot; it disappears with the process. One file per job
+/// could exceed the limit on open files.
 #[derive(Debug, Default)]
 pub(super) struct Spill {
     file: OnceLock<File>,
@@ -42,11 +41,11 @@ pub(super) struct Spill {
 #[derive(Debug, Default)]
 struct Room {
     end: u64,
-    /// How much of that somebody still wants.
+    /// The number of bytes that are still needed.
     wanted: u64,
 }
 
-/// Writes behind what was captured.
+/// Appends to the captured output.
 struct Appending<'a> {
     captured: &'a mut Captured,
     spill: &'a Arc<Spill>,
@@ -80,7 +79,7 @@ impl Captured {
         Ok(())
     }
 
-    /// Adds all of another.
+    /// Appends all of another capture.
     pub(super) fn append(&mut self, spill: &Arc<Spill>, other: &Captured) -> io::Result<()> {
         other.write_to(&mut Appending { captured: self, spill })
     }
@@ -102,7 +101,7 @@ impl Captured {
         }
     }
 
-    /// The last of it, and at most so many bytes.
+    /// The end of the output, at most `most` bytes.
     pub(super) fn tail(&self, most: usize) -> Vec<u8> {
         let Some(piece) = self.rest.as_ref().and_then(|rest| rest.pieces.last().map(|p| (rest, p)))
         else {
@@ -112,7 +111,7 @@ impl Captured {
         let length = piece.length.min(most as u64);
         let last = Piece { offset: piece.offset + piece.length - length, length };
         let mut tail = Vec::new();
-        // What cannot be read is told of when all of it is written.
+        // If it cannot be read, writing the whole output reports the error.
         let _ = rest.spill.copy(last, &mut tail);
         tail
     }
@@ -166,8 +165,8 @@ impl Spill {
         Ok(())
     }
 
-    /// Gives back what nobody wants any more. Where the file system cannot make a hole, it is given back when
-    /// nothing of the file is wanted.
+    /// Frees space that is no longer needed. If the file system cannot punch a hole, the space is freed once
+    /// nothing in the file is needed.
     fn release(&self, piece: Piece) {
         let Some(file) = self.file.get() else { return };
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

@@ -23,10 +23,10 @@ pub(super) struct Commands {
     pub(super) slots: Vec<Slot>,
 }
 
-/// What one worker keeps from job to job.
+/// The state that one slot keeps between jobs.
 pub(super) struct Worker {
     buffer: Vec<u8>,
-    /// For each stream one: two that take turns in a file would be many pieces.
+    /// One file per stream: two streams that take turns in a file would be many pieces.
     spills: [Arc<Spill>; 2],
 }
 
@@ -45,7 +45,7 @@ impl Work for Commands {
 }
 
 impl Commands {
-    /// Tries a job until it goes well, as often as is allowed, all on one slot.
+    /// Runs a job until it succeeds, within the allowed attempts, all on one slot.
     fn attempts(&self, slot: usize, worker: &mut Worker, job: &Job) -> Outcome {
         let rules = &self.lanes.shared.rules;
         let mut attempt = 1;
@@ -105,15 +105,14 @@ impl Commands {
     }
 }
 
-/// Says why a job is tried again: what that attempt printed is not given.
+/// Reports that a job is retried. The output of the failed attempt is not printed.
 pub(super) fn tell_of_retry(lanes: &Lanes, outcome: &Outcome) {
     let Outcome { number, command, attempts, result, .. } = outcome;
-    let text =
-        format!("job {number} {result} at attempt {attempts}, and is tried again: {command}");
+    let text = format!("job {number} {result} at attempt {attempts}, and is retried: {command}");
     lanes.shared.terminal.tell(&text);
 }
 
-/// A job that fails is not tried less often than this.
+/// The time limit of a job is not checked more often than this.
 pub(super) const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
 pub(super) fn command(words: Words, slot: &Given) -> Command {
@@ -124,7 +123,7 @@ pub(super) fn command(words: Words, slot: &Given) -> Command {
     command
 }
 
-/// Where a job's streams go while it runs.
+/// The destination of a job's streams while it runs.
 struct Sink<'a> {
     commands: &'a Commands,
     spills: &'a [Arc<Spill>; 2],
@@ -172,7 +171,7 @@ impl<'a> Sink<'a> {
 }
 
 impl Commands {
-    /// A line that cannot be shown ends the run: nobody sees the others either.
+    /// A line that cannot be written ends the run: later lines could not be written either.
     fn shown(&self, written: io::Result<()>) -> io::Result<()> {
         written.inspect_err(|error| {
             let copy = io::Error::new(error.kind(), error.to_string());

@@ -10,8 +10,8 @@ use super::exit;
 use gangline::BoxError;
 use gangline::CfgNode;
 
-/// The config node of a file as YAML, with a comment behind each value that says where it came from: of the
-/// files, those that it is based on among them, the environment, and what is set, the last that has it.
+/// Writes a file's config node as YAML, with a comment that gives the origin of each value. If several
+/// origins set it, the last counts: files with their bases, the environment, `--set`.
 pub(super) fn show(args: &ConfigArgs) -> Result<Vec<u8>, CliError> {
     let mut node = CfgNode::load(&args.file).map_err(|error| refused("the file", error))?;
     if let Some(prefix) = &args.env {
@@ -26,7 +26,7 @@ pub(super) fn show(args: &ConfigArgs) -> Result<Vec<u8>, CliError> {
     Ok(aligned(&lines).into_bytes())
 }
 
-/// One line: the text, and what is behind it.
+/// One line: the text, and its comment.
 struct Line {
     text: String,
     origin: Option<String>,
@@ -51,7 +51,7 @@ fn put_table(table: &Map<String, Value>, depth: usize, lines: &mut Vec<Line>) {
 fn origin(value: &Value) -> String {
     match (value.origin(), &value.kind) {
         (Some(origin), _) => origin.to_owned(),
-        // A list that was put together of others has none of its own.
+        // A list merged from others has no origin of its own.
         (None, ValueKind::Array(values)) if !values.is_empty() => origin(&values[0]),
         (None, _) => "set".into(),
     }
@@ -95,12 +95,12 @@ fn key_text(key: &str) -> String {
     }
 }
 
-/// In quotes, as JSON and YAML have it.
+/// In quotes, as JSON and YAML write it.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// With all comments below each other.
+/// With all comments in one column.
 fn aligned(lines: &[Line]) -> String {
     let column = lines
         .iter()
@@ -119,9 +119,9 @@ fn aligned(lines: &[Line]) -> String {
     text
 }
 
-/// A longer value does not push all comments out of sight.
+/// A longer value does not push the comments out of view.
 const WIDEST: usize = 60;
 
 fn refused(what: &str, error: impl Into<BoxError>) -> CliError {
-    CliError::new(exit::USAGE, Context::new(format!("{what} makes no configuration"), error))
+    CliError::new(exit::USAGE, Context::new(format!("{what} is not a valid configuration"), error))
 }

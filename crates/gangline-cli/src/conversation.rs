@@ -1,4 +1,4 @@
-//! A worker that was started once: lines to it, lines from it.
+//! The pipe to a warm worker: lines to it, lines from it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,58 +15,58 @@ use super::groups::{Groups, Wish};
 use super::process::{End, Leader, end_of};
 use super::readiness::ready;
 
-/// A worker, which is killed, with all of its group, when this is dropped.
+/// A worker. Dropping it kills the worker's whole process group.
 pub(super) struct Conversation {
     groups: Arc<Groups>,
     worker: usize,
     leader: Leader,
-    /// `None` once it is known that it has ended.
+    /// `None` once the worker is known to have ended.
     process: Option<OwnedFd>,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    /// What came behind the last line, and how much of that is known to have no line end.
+    /// Bytes after the last complete line, and how many of them are known to have no line end.
     read: Vec<u8>,
     searched: usize,
 }
 
-/// Why there is no line.
+/// Why no line was received.
 #[derive(Debug)]
 pub(super) enum Silence {
-    /// It ended.
+    /// The worker ended.
     Ended(End),
-    /// It closed its standard output, and did not end.
+    /// The worker closed its standard output and did not end.
     Closed,
-    /// It closed its standard input before it had read its line, and did not end.
+    /// The worker closed its standard input before it had read its line, and did not end.
     Deaf,
-    /// It took longer than this.
+    /// The worker exceeded this time.
     TimedOut(Duration),
-    /// The line was longer than is allowed.
+    /// The line exceeded the allowed length.
     TooLong,
-    /// The run is being ended.
+    /// The run is ending.
     Halted,
     Failed(io::Error),
 }
 
-/// How a worker is had end.
+/// How to end a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// There is no more input.
+    /// Close its input.
     OfInput,
-    /// It is asked to.
+    /// Signal it.
     Asked,
 }
 
-/// Where what it says beside the protocol goes.
+/// The destination of what the worker prints outside the protocol.
 pub(super) struct Aside<'a> {
     pub(super) stderr: &'a mut Captured,
     pub(super) spill: &'a Arc<Spill>,
 }
 
-/// A result may have so many bytes.
+/// The maximum size of a result in bytes.
 const LONGEST: usize = 64 << 20;
 
-/// What it says on standard error beside an answer arrives within this after it has ended.
+/// How long standard error is read after the worker has ended: its last messages arrive late.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 impl Conversation {
@@ -93,14 +93,14 @@ impl Conversation {
             read: Vec::new(),
             searched: 0,
         };
-        // A worker that writes before it has read would have both wait for ever.
+        // A worker that writes before it has read would deadlock with a blocking write.
         let unblocked =
             conversation.stdin.as_ref().map(|stdin| rustix::io::ioctl_fionbio(stdin, true));
         unblocked.transpose()?;
         Ok(conversation)
     }
 
-    /// Says a line and waits for one.
+    /// Sends a line and waits for one.
     pub(super) fn ask(
         &mut self,
         line: &[u8],
@@ -126,7 +126,7 @@ impl Conversation {
                 Some(limit) if running >= limit => return Err(Silence::TimedOut(limit)),
                 limit => limit.map(|limit| limit - running),
             };
-            // It may be about to end, and to say why.
+            // The worker may be about to end and to say why.
             let patience = deaf_at.map(|since: Instant| LAST_WORDS.saturating_sub(since.elapsed()));
             if patience.is_some_and(|patience| patience.is_zero()) {
                 return Err(Silence::Deaf);
@@ -147,7 +147,7 @@ impl Conversation {
             }
             let read =
                 if ready.stdout { self.hear().map_err(Silence::Failed)? } else { Heard::Some };
-            // What it had said when it ended is read to the end.
+            // Its remaining output is read to the end.
             let is_over = read == Heard::End || ready.process && !ready.stdout;
             if is_over && !self.read[self.searched..].contains(&b'\n') {
                 return Err(self.last_words(stderr, spill));
@@ -155,22 +155,22 @@ impl Conversation {
         }
     }
 
-    /// Whether it can be asked: it has not ended, and has said nothing that nobody asked for.
+    /// Whether it can take an item: it has not ended, and has not written anything unasked.
     pub(super) fn is_fit(&self) -> bool {
         let ready = self.wait(false, Some(Duration::ZERO));
         let is_silent = ready.is_ok_and(|ready| !ready.process && !ready.stdout);
         self.read.is_empty() && is_silent && self.is_heard()
     }
 
-    /// Whether it has not closed its standard input.
+    /// Whether its standard input is open.
     fn is_heard(&self) -> bool {
-        // Asked for nothing, a pipe says only that nobody reads it any more.
+        // With no events requested, `poll` reports only that the reader of a pipe is gone.
         let stdin = self.stdin.as_ref().map(|stdin| (stdin.as_fd(), PollFlags::empty()));
         stdin.is_some() && ready([stdin], Some(Duration::ZERO)).is_ok_and(|[deaf]| !deaf)
     }
 
-    /// Has it end: by itself if its input has come to an end, else when it is asked to, and after so long by
-    /// force. What it ends with, and what it says until then.
+    /// Ends the worker: waits for it after its input ended, else signals it, and kills it after the grace
+    /// period. Returns its status, and forwards its output until then.
     pub(super) fn end(mut self, how: Ending, patience: Duration) -> (Option<End>, Captured) {
         self.stdin = None;
         let (mut said, spill) = (Captured::default(), Arc::new(Spill::default()));
@@ -188,12 +188,12 @@ impl Conversation {
     fn terminate(&mut self, patience: Duration, said: &mut Captured, spill: &Arc<Spill>) -> bool {
         let Some(member) = self.leader.member() else { return true };
         member.send(Signal::TERM);
-        // One that was stopped cannot do as it is asked.
+        // A stopped process cannot react to a signal.
         member.send(Signal::CONT);
         self.watch_for(patience, said, spill)
     }
 
-    /// Reads what it says, so that it can end: whether it does within that time.
+    /// Reads its output, so that it can end. Returns whether it ended in that time.
     fn watch_for(&mut self, patience: Duration, said: &mut Captured, spill: &Arc<Spill>) -> bool {
         let until = Instant::now() + patience;
         while let Some(left) = until.checked_duration_since(Instant::now()) {
@@ -218,7 +218,7 @@ impl Conversation {
         false
     }
 
-    /// A line, if one is whole.
+    /// Takes a line if a complete one has arrived.
     fn line(&mut self) -> Option<Vec<u8>> {
         let end = self.read[self.searched..].iter().position(|byte| *byte == b'\n');
         let Some(end) = end else {
@@ -235,7 +235,7 @@ impl Conversation {
         match stdin.write(line) {
             Ok(written) => Ok(&line[written..]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(line),
-            // It reads no more. Whether it has ended is seen elsewhere.
+            // It no longer reads. The exit is detected elsewhere.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 self.stdin = None;
                 Ok(line)
@@ -262,7 +262,7 @@ impl Conversation {
         captured.push(spill, &buffer[..read])
     }
 
-    /// It says nothing any more on standard output: why, with what it says on standard error.
+    /// Standard output has ended. Returns why, with what standard error has.
     fn last_words(&mut self, captured: &mut Captured, spill: &Arc<Spill>) -> Silence {
         self.stdout = None;
         let until = Instant::now() + LAST_WORDS;
@@ -283,7 +283,7 @@ impl Conversation {
                 break;
             }
             if ended {
-                // Readable from now on, which would keep the wait from being one.
+                // Otherwise it would be readable from now on, and the wait would spin.
                 self.process = None;
             }
         }

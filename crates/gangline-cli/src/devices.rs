@@ -11,41 +11,41 @@ use serde::Serialize;
 use super::error::CliError;
 use super::exit;
 
-/// What is here.
+/// The devices of this machine.
 #[derive(Debug, Serialize)]
 struct Inventory {
     cpu: Cpu,
     gpus: Vec<Gpu>,
-    /// Why GPUs cannot be asked about, where they cannot.
+    /// Why GPUs cannot be queried, if they cannot.
     #[serde(skip_serializing_if = "Option::is_none")]
     no_gpus: Option<String>,
-    /// What hides some of them from programs, if it is set.
+    /// The variable that hides some of them from programs, if it is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     cuda_visible_devices: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
 struct Cpu {
-    /// As the container allows.
+    /// The number the container allows.
     usable: usize,
-    /// As the machine has.
+    /// The number the machine has.
     logical: usize,
 }
 
 #[derive(Debug, Serialize)]
 struct Gpu {
-    /// As CUDA counts with CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    /// The index that CUDA uses with CUDA_DEVICE_ORDER=PCI_BUS_ID.
     index: u32,
     #[serde(skip)]
     address: Option<PciAddress>,
     #[serde(flatten)]
     facts: Facts,
-    /// Why nothing is known of it.
+    /// Why the GPU could not be queried.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
 }
 
-/// Whatever the driver does not tell of a GPU is left out.
+/// Fields are `None` if the driver does not report them.
 #[derive(Debug, Default, Serialize)]
 struct Facts {
     name: Option<String>,
@@ -53,7 +53,7 @@ struct Facts {
     mig: Option<Mig>,
     memory_total: Option<u64>,
     memory_used: Option<u64>,
-    /// Of a hundred.
+    /// In per cent.
     utilization: Option<u32>,
     /// In degrees Celsius.
     temperature: Option<u32>,
@@ -76,7 +76,7 @@ impl Mig {
     }
 }
 
-/// Where a GPU is: domain, bus and device.
+/// The PCI address of a GPU: domain, bus and device.
 type PciAddress = (u32, u32, u32);
 
 pub(super) fn show(json: bool) -> Result<Vec<u8>, CliError> {
@@ -113,7 +113,7 @@ impl Inventory {
         }
         match &self.no_gpus {
             Some(reason) => {
-                let _ = writeln!(text, "no GPU of NVIDIA can be seen: {reason}");
+                let _ = writeln!(text, "no NVIDIA GPU is visible: {reason}");
             }
             None if self.gpus.is_empty() => text.push_str("no GPU of NVIDIA\n"),
             None => {}
@@ -131,7 +131,7 @@ impl Gpu {
             Ok(device) => Gpu {
                 index,
                 address: address(&device),
-                // What all of them tell.
+                // The values that all GPUs report.
                 problem: device.name().err().map(words),
                 facts: Facts::of(&device),
             },
@@ -145,7 +145,7 @@ impl Gpu {
     fn text(&self) -> String {
         let id = format!("cuda:{}", self.index);
         match &self.problem {
-            Some(problem) => format!("{id:<8} cannot be asked: {problem}"),
+            Some(problem) => format!("{id:<8} cannot be queried: {problem}"),
             None => format!("{id:<8} {}", self.facts.text()),
         }
     }
@@ -183,16 +183,16 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
-/// All GPUs, also those that do not answer; or why there are none to be seen.
+/// Returns all GPUs, including those that do not answer, or why none is visible.
 fn gpus() -> Result<Vec<Gpu>, String> {
-    let does_not_start = |error| format!("its driver does not start: {}", words(error));
+    let does_not_start = |error| format!("the driver does not start: {}", words(error));
     let nvml = Nvml::init().map_err(|error| match error {
         NvmlError::LibloadingError(error) => not_loaded(&error.to_string()),
         error => does_not_start(error),
     })?;
     let count = nvml.device_count().map_err(does_not_start)?;
     let mut gpus: Vec<Gpu> = (0..count).map(|index| Gpu::ask(&nvml, index)).collect();
-    // The driver's own order is that of today only. Where it does not say where a GPU is, there is no other.
+    // The driver's own order may change. It is used only if a GPU has no PCI address.
     if gpus.iter().all(|gpu| gpu.address.is_some()) {
         gpus.sort_by_key(|gpu| gpu.address);
         (0..).zip(&mut gpus).for_each(|(index, gpu)| gpu.index = index);
@@ -205,26 +205,24 @@ fn address(device: &Device<'_>) -> Option<PciAddress> {
     Some((pci.domain, pci.bus, pci.device))
 }
 
-/// Why the driver's library is not there. An empty one is what images of containers have in its place.
+/// Explains why the driver's library is missing. Container images may have an empty one in its place.
 fn not_loaded(reason: &str) -> String {
     match reason.starts_with("libnvidia-ml.so.1: ") && reason.contains("No such file") {
-        true => "its driver is not here".to_owned(),
-        false => format!("its driver does not load: {reason}"),
+        true => "the driver is not installed".to_owned(),
+        false => format!("the driver does not load: {reason}"),
     }
 }
 
-/// An error of the driver for people who do not know its parts.
+/// Describes an error of the driver in plain words.
 fn words(error: NvmlError) -> String {
     match error {
-        NvmlError::GpuLost => {
-            "it is lost: it fell off the bus, or cannot be reached for another reason".to_owned()
-        }
+        NvmlError::GpuLost => "it is lost: it fell off the bus or cannot be reached".to_owned(),
         NvmlError::LibRmVersionMismatch => {
-            "its library and its kernel module are of different versions, as after an update \
+            "the versions of its library and its kernel module differ, as after an update \
              without a restart"
                 .to_owned()
         }
-        NvmlError::UnexpectedVariant(code) => format!("error {code} of its library NVML"),
+        NvmlError::UnexpectedVariant(code) => format!("error {code} of the library NVML"),
         error => error.to_string(),
     }
 }

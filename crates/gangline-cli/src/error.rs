@@ -1,11 +1,11 @@
-//! What the program fails with, before or beside its jobs.
+//! Errors of the program itself, before or beside its jobs.
 
 use std::error::Error;
 use std::fmt;
 
 use gangline::BoxError;
 
-/// A failure, and what the program ends with because of it.
+/// A failure, and the exit status that it leads to.
 #[derive(Debug)]
 pub(super) struct CliError {
     pub(super) exit: u8,
@@ -25,7 +25,7 @@ impl fmt::Display for CliError {
         let mut cause = self.source.source();
         while let Some(error) = cause {
             let reason = error.to_string();
-            // Some say their cause themselves.
+            // Some errors already include their cause.
             if !text.ends_with(&reason) {
                 text = format!("{text}: {reason}");
             }
@@ -37,7 +37,7 @@ impl fmt::Display for CliError {
 
 impl Error for CliError {}
 
-/// A name for what could not be done, with the reason behind it.
+/// Says what failed, with the reason as its source.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) what: String,

@@ -1,35 +1,35 @@
-//! What the program ends with.
+//! The exit statuses.
 
-/// Everything went well.
+/// Success.
 pub(super) const OK: u8 = 0;
-/// Up to 100 jobs failed: their number. This is for more.
+/// More than 100 jobs failed. Up to 100, the status is their number.
 pub(super) const MORE_THAN_100_FAILED: u8 = 101;
-/// What was asked for makes no sense, or cannot be done: an option, a mark, a file of options.
+/// The request is invalid or cannot be done: an option, a mark, a file of options.
 pub(super) const USAGE: u8 = 102;
-/// A device is not there, is hidden, or is in use.
+/// A device is missing, hidden, or in use.
 pub(super) const DEVICES: u8 = 103;
 /// The input could not be read to its end.
 pub(super) const INPUT: u8 = 104;
-/// The journal could not be gone on with, or not be written.
+/// The journal could not be resumed or written.
 pub(super) const JOURNAL: u8 = 105;
 /// Output, a report, or a file of results could not be written.
 pub(super) const OUTPUT: u8 = 106;
-/// A defect of the program.
+/// A bug in the program.
 pub(super) const INTERNAL: u8 = 107;
-/// SIGHUP: nothing was started any more.
+/// SIGHUP: no further job was started.
 pub(super) const HANGUP: u8 = 129;
 /// SIGINT, as Ctrl-C sends it.
 pub(super) const INTERRUPTED: u8 = 130;
-/// Nobody reads the output any more.
+/// The reader of the output is gone.
 pub(super) const BROKEN_PIPE: u8 = 141;
 /// SIGQUIT, as Ctrl-\ sends it: everything was killed.
 pub(super) const QUIT: u8 = 131;
-/// The process that a user sees was killed.
+/// The supervisor was killed.
 pub(super) const KILLED: u8 = 137;
 /// SIGTERM.
 pub(super) const TERMINATED: u8 = 143;
 
-/// For so many jobs that failed.
+/// The status for this number of failed jobs.
 pub(super) fn of_failures(failed: u64) -> u8 {
     match u8::try_from(failed) {
         Ok(failed @ 0..=100) => failed,
@@ -37,18 +37,18 @@ pub(super) fn of_failures(failed: u64) -> u8 {
     }
 }
 
-/// What `--help` says of it.
+/// The description in `--help`.
 pub(super) const HELP: &str = "\
 Exit status:
-  0        all jobs went well
-  1 - 100  so many jobs failed
+  0        every job succeeded
+  1 - 100  this number of jobs failed
   101      more than 100 jobs failed
-  102      an option, a mark or a file of options makes no sense
-  103      a device is not there, is hidden, or is in use; no warm worker is left
+  102      an option, a mark or a file of options is invalid
+  103      a device is missing, hidden or in use; or no warm worker is left
   104      the input could not be read to its end
   105      the journal was refused, or could not be written
   106      output could not be written
-  107      a defect of gangline
+  107      a bug in gangline
   129      SIGHUP    130  SIGINT (Ctrl-C)    131  SIGQUIT    143  SIGTERM
-  137      the process that has the jobs was killed, and they with it
-  141      nobody reads the output any more";
+  137      the process that runs the jobs was killed, and its jobs with it
+  141      the reader of the output is gone";

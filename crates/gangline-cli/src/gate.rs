@@ -1,4 +1,4 @@
-//! What may still be started.
+//! The gate that decides which jobs may start.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use super::bell::Bell;
 
-/// Lets jobs be started from when it is opened until it is closed, and then sees when those that were have ended.
+/// Lets jobs start while it is open, and reports when all started jobs have ended.
 ///
-/// A job is read only when the one before it was started. So at most one is waiting when the gate closes, and
-/// it is the last: no result in order has to wait for it.
+/// A job is read only after the one before it was started. So at most one is waiting when the gate closes,
+/// and it is the last: no ordered result waits for it.
 #[derive(Debug)]
 pub(super) struct Gate {
     state: Mutex<State>,
     changed: Condvar,
-    /// Rung when it closes, for a reader that waits for input.
+    /// Rung when the gate closes, for a reader that waits for input.
     closing: Bell,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many were read and not started: one at most.
+    /// Jobs that were read and not started: one at most.
     waiting: u64,
     started: u64,
     ended: u64,
@@ -31,13 +31,13 @@ struct State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Passage {
-    /// No job is started yet, since the run may still be refused.
+    /// No job may start yet, since the run may still be refused.
     #[default]
     Shut,
     Open,
-    /// No job is started any more.
+    /// No further job may start.
     Closed,
-    /// And none that was is waited for.
+    /// No further job may start, and running jobs are not waited for.
     Abandoned,
 }
 
@@ -47,8 +47,8 @@ impl Passage {
     }
 }
 
-/// The turn of one job that was read. Dropped before the job was started, as for one that was done in an earlier
-/// run, it makes room for the next.
+/// The turn of one job that was read. Dropping it before the job starts, as for a job that is already done,
+/// makes room for the next.
 #[derive(Debug)]
 pub(super) struct Turn {
     gate: Arc<Gate>,
@@ -56,8 +56,8 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    /// Asks to start the job; again, where another worker has failed at it. Refused only when everything that
-    /// was started has ended, since a job that is given up ends the run.
+    /// Asks to start the job, also for a second attempt on another slot. It is refused only when every
+    /// started job has ended, since a refused job ends the run.
     pub(super) fn start(&self) -> Admission {
         if self.is_started.load(Ordering::SeqCst) {
             return Admission::Started;
@@ -86,19 +86,19 @@ impl Drop for Turn {
     }
 }
 
-/// Whether a job may be started.
+/// Whether a job may start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admission {
     Started,
-    /// It never will be.
+    /// It never will.
     Refused,
 }
 
-/// Whether jobs that were started have yet to end.
+/// Whether started jobs have yet to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
     Some,
-    /// None has, and none will be started: the run is to be cancelled, and the gate abandoned.
+    /// No job runs, and none will start: the run is to be cancelled, and the gate abandoned.
     None,
 }
 
@@ -107,7 +107,7 @@ impl Gate {
         Ok(Gate { state: Mutex::default(), changed: Condvar::new(), closing: Bell::new()? })
     }
 
-    /// Waits until another job is wanted; `None` if none ever will be.
+    /// Waits until another job is wanted; returns `None` if none ever will be.
     pub(super) fn next_turn(self: &Arc<Self>) -> Option<Arc<Turn>> {
         let mut state = self.state();
         while state.passage.may_start() && state.waiting > 0 {
@@ -120,14 +120,15 @@ impl Gate {
         Some(Arc::new(Turn { gate: Arc::clone(self), is_started: AtomicBool::new(false) }))
     }
 
-    /// Waits until all that were started have ended, and their outputs are written: whether it is open then.
+    /// Waits until all started jobs have ended and their outputs are written. Returns whether the gate is
+    /// open then.
     pub(super) fn drain(&self) -> bool {
         let is_busy = |state: &mut State| state.passage.may_start() && state.started > state.ended;
         let state = self.changed.wait_while(self.state(), is_busy);
         state.expect("nothing panics with the lock held").passage.may_start()
     }
 
-    /// Jobs may be started from now on, unless none may any more.
+    /// Opens the gate, unless it is closed for good.
     pub(super) fn open(&self) {
         let mut state = self.state();
         if state.passage == Passage::Shut {
@@ -136,7 +137,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// One that was started has ended, and its output was written.
+    /// A started job has ended, and its output was written.
     pub(super) fn end(&self) -> Rest {
         let mut state = self.state();
         state.ended += 1;
@@ -144,7 +145,7 @@ impl Gate {
         Gate::rest(&state)
     }
 
-    /// Starts nothing any more.
+    /// Lets no further job start.
     pub(super) fn close(&self) -> Rest {
         let mut state = self.state();
         if state.passage.may_start() {
@@ -155,14 +156,14 @@ impl Gate {
         Gate::rest(&state)
     }
 
-    /// Starts nothing any more, and waits for nothing: the run has failed.
+    /// Lets no further job start, and waits for none: the run has failed.
     pub(super) fn abandon(&self) {
         self.state().passage = Passage::Abandoned;
         self.closing.ring();
         self.changed.notify_all();
     }
 
-    /// Waits so long, or until it is closed: whether it is still open.
+    /// Waits up to `time`, or until the gate closes. Returns whether it is still open.
     pub(super) fn pause(&self, time: Duration) -> bool {
         let is_open = |state: &mut State| state.passage == Passage::Open;
         let waited = self.changed.wait_timeout_while(self.state(), time, is_open);
@@ -182,7 +183,7 @@ impl Gate {
     }
 }
 
-/// Readable once the gate is closed.
+/// A descriptor that is readable once the gate is closed.
 impl AsFd for Gate {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.closing.as_fd()
@@ -233,7 +234,7 @@ mod tests {
             assert!(drained.join().unwrap());
         });
         gate.close();
-        assert!(!gate.drain(), "whoever is told has nothing more to say");
+        assert!(!gate.drain(), "the first caller was told that nothing remains");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Jobs that are read only when they are wanted.
+//! An input that is read only when a job is wanted.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read};
@@ -13,7 +13,7 @@ use super::gate::Gate;
 use super::inputs::{InputError, Jobs};
 use super::job::Job;
 
-/// The jobs of a lane, until its gate is closed.
+/// The jobs of a lane, until its gate closes.
 pub(super) struct Gated {
     jobs: Jobs,
     gate: Arc<Gate>,
@@ -32,8 +32,8 @@ impl Iterator for Gated {
         let turn = self.gate.next_turn()?;
         match self.jobs.next()? {
             Ok(job) => Some(Ok(Job { turn: Some(turn), ..job })),
-            // It ends the run, and what jobs print that come in any order is dropped then. Of a run that is being
-            // ended it is no error: the input was cut off in the middle.
+            // A read error ends the run, and outputs without an order are dropped. A run that is ending
+            // ignores the error: its input was cut off in the middle.
             Err(error) => self.gate.drain().then_some(Err(error)),
         }
     }
@@ -43,7 +43,7 @@ impl Iterator for Gated {
     }
 }
 
-/// A file that ends when a gate is closed, so that nobody waits for what a pipe or a person may say.
+/// A file that ends when a gate closes, so that no thread waits for a pipe or a terminal.
 pub(super) struct UntilClosed {
     file: File,
     gate: Arc<Gate>,

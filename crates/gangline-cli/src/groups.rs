@@ -1,4 +1,4 @@
-//! The processes that run, and signals to them.
+//! The running process groups, and signals to them.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -8,55 +8,55 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::bell::Bell;
 
-/// The process groups of the jobs that run, at most one for each worker.
+/// The process groups of running jobs, at most one per slot.
 ///
-/// A group is taken out before its leader is waited for: until then the number is nobody else's, and a signal
-/// cannot meet a stranger.
+/// A group is removed before its leader is reaped. Until then its number cannot be reused, so a signal cannot
+/// reach a stranger.
 #[derive(Debug)]
 pub(super) struct Groups {
     state: Mutex<State>,
-    /// One has left.
+    /// Notified when a group leaves.
     left: Condvar,
-    /// For each worker, rung when what is asked of its job may have changed.
+    /// One per slot, rung when the orders for its job may have changed.
     bells: Vec<Bell>,
 }
 
 #[derive(Debug)]
 struct State {
-    seats: Vec<Seat>,
+    slots: Vec<GroupSlot>,
     wish: Wish,
     stopped_at: Option<Instant>,
-    /// How long all of them were stopped.
+    /// How long all groups were stopped.
     stopped: Duration,
 }
 
-/// What a worker has running.
+/// The process of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seat {
+enum GroupSlot {
     Free,
-    /// A process is being started: nobody has its number yet.
+    /// A process is being started; its number is not known yet.
     Starting,
     Taken(Pid),
 }
 
-/// What is to become of the jobs that run.
+/// The order that applies to running jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wish {
     GoOn,
-    /// They are asked to end, and after a while made to.
+    /// Ask them to end, and kill them after a while.
     End,
-    /// They were killed, and so is every one that comes.
+    /// They were killed, and every process that is added is killed too.
     Kill,
 }
 
-/// A place for a process that is being started, which is free again when this is dropped.
+/// A place for a process that is being started; dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct Place {
     groups: Arc<Groups>,
     worker: usize,
 }
 
-/// A group that is among those that run, until this is dropped.
+/// A running group; dropping it removes the group.
 #[derive(Debug)]
 pub(super) struct Member {
     _place: Place,
@@ -66,14 +66,14 @@ pub(super) struct Member {
 impl Groups {
     pub(super) fn new(workers: usize) -> io::Result<Arc<Groups>> {
         let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
-        let seats = vec![Seat::Free; workers];
-        let state = State { seats, wish: Wish::GoOn, stopped_at: None, stopped: Duration::ZERO };
+        let slots = vec![GroupSlot::Free; workers];
+        let state = State { slots, wish: Wish::GoOn, stopped_at: None, stopped: Duration::ZERO };
         Ok(Arc::new(Groups { state: Mutex::new(state), left: Condvar::new(), bells: bells? }))
     }
 
-    /// To be called before a process is started, so that whoever waits for all waits for that one too.
+    /// To be called before a process is started, so that a wait for all groups includes it.
     pub(super) fn place(self: &Arc<Self>, worker: usize) -> Place {
-        self.state().seats[worker] = Seat::Starting;
+        self.state().slots[worker] = GroupSlot::Starting;
         Place { groups: Arc::clone(self), worker }
     }
 
@@ -85,7 +85,7 @@ impl Groups {
         self.state().wish
     }
 
-    /// Has every job end: each worker asks its own, and sees to it.
+    /// Ends every job: each slot signals its own, and escalates.
     pub(super) fn end_all(&self) {
         let mut state = self.state();
         state.wish = state.wish.max(Wish::End);
@@ -93,14 +93,14 @@ impl Groups {
         self.ring();
     }
 
-    /// Kills every job, and each that may still come.
+    /// Kills every job, including those that are being started.
     pub(super) fn kill_all(&self) {
         let mut state = self.state();
         state.wish = Wish::Kill;
         state.send(Signal::KILL);
     }
 
-    /// Stops all jobs, as a terminal does with a job of its own.
+    /// Stops all jobs, as a terminal does with Ctrl-Z.
     pub(super) fn stop_all(&self) {
         let mut state = self.state();
         state.stopped_at.get_or_insert_with(Instant::now);
@@ -115,20 +115,20 @@ impl Groups {
         state.send(Signal::CONT);
     }
 
-    /// For how long all jobs were stopped until now.
+    /// How long all jobs have been stopped so far.
     pub(super) fn stopped(&self) -> Duration {
         let state = self.state();
         state.stopped + state.stopped_at.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Waits until none is left of those that were killed, or for so long.
+    /// Waits until all killed groups are gone, at most `longest`.
     pub(super) fn wait_until_empty(&self, longest: Duration) {
-        let is_left = |state: &mut State| state.seats.iter().any(|seat| *seat != Seat::Free);
+        let is_left = |state: &mut State| state.slots.iter().any(|slot| *slot != GroupSlot::Free);
         let waited = self.left.wait_timeout_while(self.state(), longest, is_left);
         drop(waited.expect("nothing panics with the lock held"));
     }
 
-    /// Has every worker look again at what its job may do.
+    /// Wakes every slot to check its orders.
     pub(super) fn ring(&self) {
         self.bells.iter().for_each(Bell::ring);
     }
@@ -140,8 +140,8 @@ impl Groups {
 
 impl State {
     fn send(&self, signal: Signal) {
-        for seat in &self.seats {
-            if let Seat::Taken(pid) = seat {
+        for slot in &self.slots {
+            if let GroupSlot::Taken(pid) = slot {
                 send(*pid, signal);
             }
         }
@@ -152,8 +152,8 @@ impl Place {
     /// Adds a process that was just started as the leader of a group.
     pub(super) fn enter(self, pid: Pid) -> Member {
         let mut state = self.groups.state();
-        state.seats[self.worker] = Seat::Taken(pid);
-        // What was sent to all before it came.
+        state.slots[self.worker] = GroupSlot::Taken(pid);
+        // Applies the orders given before it was added.
         if state.wish == Wish::Kill {
             send(pid, Signal::KILL);
         }
@@ -173,12 +173,12 @@ impl Member {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.groups.state().seats[self.worker] = Seat::Free;
+        self.groups.state().slots[self.worker] = GroupSlot::Free;
         self.groups.left.notify_all();
     }
 }
 
 fn send(group: Pid, signal: Signal) {
-    // All of the group may have ended, or become somebody else's by a set-user-id program.
+    // The group may have ended, or a set-user-id program may have changed its user.
     let _ = kill_process_group(group, signal);
 }

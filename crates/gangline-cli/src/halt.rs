@@ -3,27 +3,27 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// What failures do to the jobs that were not started, and to those that run.
+/// The effect of too many failures on waiting and running jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Halt {
-    /// Nothing.
+    /// None.
     #[default]
     Never,
-    /// No job is started any more.
+    /// No further job starts.
     Soon(Failures),
-    /// Nor may the others end.
+    /// No further job starts, and running ones are ended.
     Now(Failures),
 }
 
-/// How many failures are too many.
+/// The number of failures that is too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failures {
     Number(u64),
-    /// So many of a hundred jobs that have ended.
+    /// A percentage of the jobs that have ended.
     Percent(u64),
 }
 
-/// What is to be done after a job.
+/// The action to take after a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     GoOn,
@@ -31,18 +31,18 @@ pub(super) enum Order {
     EndAll,
 }
 
-/// The jobs that have ended, and what that means.
+/// The counts of ended jobs, and the rule for them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) ok: u64,
     pub(super) failed: u64,
 }
 
-/// One failure of a few jobs is a large share and says little: a share needs as many as this.
+/// A percentage applies from this number of jobs on: of a few jobs, one failure is a large share.
 const LEAST_FOR_SHARE: u64 = 3;
 
 impl Tally {
-    /// What to do after a job that failed.
+    /// The action to take after a failed job.
     pub(super) fn order(&self, halt: Halt) -> Order {
         match halt {
             Halt::Soon(failures) if self.reaches(failures) => Order::StartNoMore,
@@ -99,7 +99,7 @@ impl FromStr for Failures {
     }
 }
 
-/// The text is none of those that are allowed.
+/// The text is not an allowed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct HaltError;
 

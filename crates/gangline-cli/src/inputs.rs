@@ -1,4 +1,4 @@
-//! Where jobs come from.
+//! The sources of jobs.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,8 +14,8 @@ use super::job::{Job, Needs};
 use super::quotes::{Misquote, Quotes};
 use super::template::Template;
 
-/// So many bytes a single input may have at most: far more than any program can be given as an argument, and
-/// far less than a file without line ends that somebody took for a list.
+/// The maximum size of an input in bytes. It is far more than any program accepts as an argument, and far
+/// less than a large file without line ends.
 const LONGEST: usize = 1 << 20;
 
 /// The jobs of a run, in order.
@@ -41,14 +41,14 @@ enum Problem {
     Changed,
 }
 
-/// What ends an input.
+/// The separator of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Separator {
     Newline,
     Nul,
 }
 
-/// Texts, each of which is an input.
+/// Texts from the command line, each an input.
 pub(super) fn arguments(arguments: Vec<OsString>, command: Arc<Template>) -> Jobs {
     jobs(arguments.into_iter().map(Ok), command)
 }
@@ -69,7 +69,7 @@ fn jobs(
     }))
 }
 
-/// A table whose first record names the columns.
+/// A table with the names of the columns in its first record.
 pub(super) struct Table {
     reader: csv::Reader<Quoted>,
     allowance: Arc<AtomicU64>,
@@ -129,7 +129,7 @@ impl Table {
     }
 }
 
-/// A table whose quotes are checked. What stands before a fault is read first, so that its records are jobs.
+/// A table with checked quotes. Records before a fault are read first, so they are jobs.
 struct Quoted {
     file: Allowed,
     quotes: Quotes,
@@ -156,8 +156,8 @@ impl Read for Quoted {
     }
 }
 
-/// A file of which only so much is read until more is allowed: a quote that is not closed would make one record
-/// of the rest of it.
+/// A file with a limit on reading, which the caller raises per record: an unclosed quote would make the rest
+/// one record.
 struct Allowed {
     file: UntilClosed,
     allowance: Arc<AtomicU64>,
@@ -193,7 +193,7 @@ fn name_of(path: Option<&Path>) -> String {
     }
 }
 
-/// The pieces of a file between separators. The last needs none behind it.
+/// The pieces of a file between separators. The last needs no separator after it.
 pub(super) struct Lines {
     reader: BufReader<UntilClosed>,
     separator: Separator,
@@ -219,7 +219,7 @@ impl Lines {
         }
     }
 
-    /// Whether a person types them.
+    /// Whether a user types them at a terminal.
     pub(super) fn are_typed(&self) -> bool {
         self.reader.get_ref().is_terminal()
     }
@@ -230,7 +230,7 @@ impl Lines {
             Separator::Nul => 0,
         };
         let mut line = Vec::new();
-        // One more than is allowed, and what ends it.
+        // One byte more than allowed, and the separator.
         let mut reader = (&mut self.reader).take(LONGEST as u64 + 2);
         if reader.read_until(end, &mut line).map_err(Problem::Io)? == 0 {
             return Ok(None);
@@ -261,7 +261,7 @@ impl Iterator for Lines {
 }
 
 impl InputError {
-    /// For a file that is read twice, and was another the second time.
+    /// For a file that differs when it is read a second time.
     pub(super) fn changed(path: &Path) -> InputError {
         InputError { source: path.display().to_string(), problem: Problem::Changed }
     }
@@ -272,17 +272,17 @@ impl fmt::Display for InputError {
         let source = super::plain::Plain(&self.source);
         match &self.problem {
             Problem::Io(_) => write!(f, "{source} cannot be read"),
-            Problem::Csv(_) => write!(f, "{source} is no table of comma-separated values"),
+            Problem::Csv(_) => write!(f, "{source} is not a table of comma-separated values"),
             Problem::TooLong(number) => {
                 write!(f, "input {number} of {source} is longer than {LONGEST} bytes")
             }
             Problem::Nul(number) => write!(
                 f,
-                "input {number} of {source} has a NUL in it, which no program can be given; where NULs \
-                 separate the inputs, say -0"
+                "input {number} of {source} has a NUL in it, which cannot be passed to a program; if NULs \
+                 separate the inputs, use -0"
             ),
             Problem::Changed => write!(f, "{source} was changed while it was read"),
-            Problem::NoColumns => write!(f, "{source} names no columns in its first line"),
+            Problem::NoColumns => write!(f, "{source} has no column names in its first line"),
             Problem::ColumnTwice(column) => write!(f, "{source} has two columns {column:?}"),
             Problem::ColumnWithoutName(number) => {
                 write!(f, "{source} has no name for column {number} in its first line")

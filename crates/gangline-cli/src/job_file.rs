@@ -12,30 +12,29 @@ use super::job::{Job, Needs};
 use super::mark::Marks;
 use super::template::{Template, TemplateError};
 
-/// A file whose lines are commands, each split into words as a shell does it, quotes and all, with nothing
-/// expanded. Lines that are empty, or begin with `#`, are none. A line that begins with `--no-gpu` needs no
-/// slot.
-///
-/// It is read twice, so that a line that is no command is found before anything was started.
+/// A file with a command on each line. Each is split into words by the shell's rules for quotes, without
+/// expansion. Empty lines and lines that begin with `#` are ignored. A line that begins with `--no-gpu` needs
+/// no slot.
+/// It is read twice, so that an invalid line is found before any job starts.
 #[derive(Debug, Clone)]
 pub(super) struct JobFile {
     path: PathBuf,
     marks: Marks<'static>,
     gate: Arc<Gate>,
     kinds: Kinds,
-    /// How many jobs there are of each kind.
+    /// The number of jobs of each kind.
     pub(super) on_slots: u64,
     pub(super) without_gpu: u64,
 }
 
-/// Whether jobs that need no GPU are others than those that do.
+/// Whether jobs without a GPU run apart from those with one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kinds {
     Apart,
     AsOne,
 }
 
-/// Why a file is no job file.
+/// Why a file is not a job file.
 #[derive(Debug)]
 pub(super) enum JobFileError {
     Input(InputError),
@@ -44,7 +43,7 @@ pub(super) enum JobFileError {
 
 #[derive(Debug)]
 pub(super) enum LineProblem {
-    /// A quote that is not closed, or a backslash at the end.
+    /// An unclosed quote, or a backslash at the end.
     Quotes,
     Template(TemplateError),
 }
@@ -70,18 +69,18 @@ impl JobFile {
         Ok(file)
     }
 
-    /// The jobs of one kind, each with the number that it has in the whole file.
+    /// The jobs of one kind, each with its number in the whole file.
     pub(super) fn jobs(&self, needs: Needs) -> Result<Jobs, JobFileError> {
         let jobs = self.read()?.filter(move |job| !matches!(job, Ok(job) if job.needs != needs));
         Ok(Box::new(jobs.map(|job| job.map_err(JobFileError::into_input))))
     }
 
-    /// With all jobs on slots, whatever they need.
+    /// Treats all jobs as needing a slot.
     pub(super) fn with_all(self) -> JobFile {
         JobFile { kinds: Kinds::AsOne, ..self }
     }
 
-    /// For the lane that the gate is of.
+    /// For the lane that owns the gate.
     pub(super) fn behind(&self, gate: &Arc<Gate>) -> JobFile {
         JobFile { gate: Arc::clone(gate), ..self.clone() }
     }
@@ -117,7 +116,7 @@ impl JobFile {
     }
 }
 
-/// The command of a line, if it is one.
+/// The command of a line, if the line has one.
 fn parse(line: &OsStr, marks: &Marks<'_>) -> Result<Option<(Needs, Template)>, LineProblem> {
     let line = line.as_bytes().trim_ascii();
     if line.is_empty() || line.starts_with(b"#") {
@@ -141,7 +140,7 @@ fn parse(line: &OsStr, marks: &Marks<'_>) -> Result<Option<(Needs, Template)>, L
 }
 
 impl JobFileError {
-    /// As an error of reading: of a file that was changed after it was checked.
+    /// As a read error: the file was changed after the check.
     fn into_input(self) -> InputError {
         match self {
             JobFileError::Input(error) => error,
@@ -155,7 +154,7 @@ impl fmt::Display for JobFileError {
         match self {
             JobFileError::Input(error) => error.fmt(f),
             JobFileError::Line { path, line, .. } => {
-                write!(f, "line {line} of {} is no command", path.display())
+                write!(f, "line {line} of {} is not a command", path.display())
             }
         }
     }

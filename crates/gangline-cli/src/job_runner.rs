@@ -1,4 +1,4 @@
-//! The runner of the program: a producer has a job done, the consumer writes what it printed.
+//! The program's runner: a producer executes a job, the consumer writes its output.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,24 +11,24 @@ use super::shared::Output;
 use gangline::{ConsumerContext, ProducerContext, Runner};
 use gangline::{Error, Result};
 
-/// The jobs of one lane, and how they are done.
+/// The jobs of one lane, and how to execute them.
 pub(super) struct JobRunner<W> {
     pub(super) lanes: Lanes,
     pub(super) lane: Lane,
     pub(super) work: W,
 }
 
-/// How a job is done, on a slot by its number in the lane.
+/// Executes a job on a slot, given by its number in the lane.
 pub(super) trait Work: Send + Sync {
-    /// What a slot keeps from job to job.
+    /// The state that a slot keeps between jobs.
     type State;
 
     fn begin(&self) -> Self::State;
 
-    /// Does a job, as often as it takes.
+    /// Executes a job, with retries.
     fn work(&self, slot: usize, state: &mut Self::State, job: &Job) -> Outcome;
 
-    /// There are no more jobs for the slot.
+    /// Ends the slot: no job is left for it.
     fn end(&self, slot: usize, state: Self::State);
 }
 
@@ -114,7 +114,7 @@ impl<W: Work> Runner for JobRunner<W> {
 }
 
 impl<W> JobRunner<W> {
-    /// Writes what a job printed, when it is its turn.
+    /// Writes the output of a job when its turn comes.
     fn write(&self, outcome: &Outcome) -> Result<()> {
         let shared = &self.lanes.shared;
         let printed = outcome.take_printed();
@@ -138,8 +138,8 @@ impl<W> JobRunner<W> {
     }
 }
 
-/// Somebody writes what jobs print. When nobody does any more, as after a journal that could not be written, no
-/// job waits for its turn, and nobody for input.
+/// Held by the consumer, which writes outputs. After it is gone, as when the journal cannot be written, no
+/// job waits for its turn and no thread for input.
 pub(super) struct Writing(Arc<Gate>);
 
 impl Drop for Writing {
@@ -148,10 +148,10 @@ impl Drop for Writing {
     }
 }
 
-/// What a job is told that was given out when the run was ended.
-const NOT_STARTED: &str = "it was not started, since the run was being ended";
+/// The error of a job that was taken when the run was ending.
+const NOT_STARTED: &str = "it was not started because the run was ending";
 
-/// Gives the run up when there is a panic: the reader of jobs would wait for the one that is lost.
+/// Closes the gate on a panic: the reader of jobs would otherwise wait for the lost job.
 struct Hold<'a>(&'a Lanes);
 
 impl Drop for Hold<'_> {

@@ -8,25 +8,25 @@ use std::time::SystemTime;
 
 use super::outcome::Outcome;
 
-/// The log, to which workers write when a job has ended: it is there also of a run that was killed.
+/// The log. Each slot writes a line when a job has ended, so a killed run has a log too.
 #[derive(Debug)]
 pub(super) struct JobLog(Mutex<Log>);
 
 #[derive(Debug)]
 struct Log {
     file: File,
-    /// What is to be done before the first line, if that was not done.
+    /// What to do before the first line, until it is done.
     beginning: Option<Existing>,
 }
 
-/// Whether a log that is there is gone on with.
+/// Whether an existing log is continued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Existing {
     Replace,
     GoOn,
 }
 
-/// Whether the run may yet be refused, which is no reason to replace a log.
+/// Whether the run may still be refused; a refused run must not replace a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Start {
     Sure,
@@ -67,7 +67,7 @@ impl JobLog {
 }
 
 fn begin(file: &mut File, existing: Existing) -> io::Result<()> {
-    // A pipe or a device has no end to look at, and nothing to replace.
+    // A pipe or a device has no end to inspect, and nothing to replace.
     let is_file = file.metadata()?.is_file();
     if is_file && existing == Existing::Replace {
         file.set_len(0)?;
@@ -75,7 +75,7 @@ fn begin(file: &mut File, existing: Existing) -> io::Result<()> {
     match is_file.then(|| last_byte(file)).transpose()?.flatten() {
         None => file.write_all(COLUMNS.as_bytes()),
         Some(b'\n') => Ok(()),
-        // A line that was being written when the machine went down is not to swallow the next.
+        // A line cut off by a power failure must not swallow the next one.
         Some(_) => file.write_all(b"\n"),
     }
 }

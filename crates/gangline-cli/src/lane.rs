@@ -1,4 +1,4 @@
-//! A lane: one run of the library, with its own workers.
+//! A lane: one run of the library, with its own slots.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,24 +14,24 @@ use super::sequence::Turns;
 use super::shared::Shared;
 use gangline::CancelToken;
 
-/// What the hooks and the signals of one lane need.
+/// State that the hooks and the signal thread of one lane share.
 #[derive(Clone)]
 pub(super) struct Lane {
     pub(super) gate: Arc<Gate>,
     pub(super) token: CancelToken,
-    /// The number of its first worker among those of all lanes.
+    /// The number of its first slot among those of all lanes.
     pub(super) first_worker: usize,
-    /// There where outputs come in the order of the input, and lanes are several.
+    /// Set if outputs are in input order and there are several lanes.
     pub(super) turns: Option<Turns>,
 }
 
 impl Lane {
-    /// Starts nothing more in it.
+    /// Lets no further job start in this lane.
     pub(super) fn close(&self) {
         self.follow(self.gate.close());
     }
 
-    /// One of its jobs has ended, and its output was written.
+    /// A job of the lane has ended, and its output was written.
     pub(super) fn end_one(&self) {
         self.follow(self.gate.end());
     }
@@ -39,8 +39,7 @@ impl Lane {
     fn follow(&self, rest: Rest) {
         match rest {
             Rest::Some => {}
-            // In this order: a job that is given up is then one of a run that was cancelled, and none that
-            // failed.
+            // In this order: a refused job then belongs to a cancelled run, and does not count as failed.
             Rest::None => {
                 self.token.cancel();
                 self.gate.abandon();
@@ -49,12 +48,12 @@ impl Lane {
     }
 }
 
-/// All lanes of a run: what ends one ends the others.
+/// All lanes of a run; one that ends early ends the others.
 #[derive(Clone)]
 pub(super) struct Lanes {
     pub(super) shared: Arc<Shared>,
     pub(super) lanes: Arc<[Lane]>,
-    /// How many of them have begun.
+    /// The number of lanes that have begun.
     begun: Arc<AtomicUsize>,
 }
 
@@ -63,8 +62,8 @@ impl Lanes {
         Lanes { shared: Arc::new(shared), lanes: lanes.into(), begun: Arc::default() }
     }
 
-    /// One has its journal and the locks of its GPUs. No job of any is started before all have: a run that is
-    /// refused has done nothing.
+    /// A lane has its journal and the locks of its GPUs. No job starts before all lanes have begun, so that a
+    /// refused run has no effect.
     pub(super) fn begin_one(&self) {
         if self.begun.fetch_add(1, Ordering::SeqCst) + 1 == self.lanes.len() {
             self.lanes.iter().for_each(|lane| lane.gate.open());
@@ -75,19 +74,19 @@ impl Lanes {
         &self.shared.groups
     }
 
-    /// Starts nothing more.
+    /// Lets no further job start.
     pub(super) fn close(&self) {
         self.lanes.iter().for_each(Lane::close);
     }
 
-    /// Starts nothing more where results of another job are in the place of this one's.
+    /// Stops the run if the results of another job are in this job's place.
     pub(super) fn spare_results(&self, job: &Job) {
         let Some(results) = &self.shared.results else { return };
         if let Some(other) = results.other_in_place_of(job) {
             let (place, other) = (results.place(job.number), Plain(&other));
             let text = format!(
-                "{} has the results of another input, {other}: with other inputs before it a job has another \
-                 number, so this run needs a --results of its own",
+                "{} has the results of another input, {other}: other inputs have changed the numbers of \
+                 jobs, so give this run a --results directory of its own",
                 place.display()
             );
             self.shared.fail(CliError::new(exit::OUTPUT, text));
@@ -95,7 +94,7 @@ impl Lanes {
         }
     }
 
-    /// Does what a failure of a job asks for.
+    /// Applies the action that a failed job asks for.
     pub(super) fn obey(&self, order: halt::Order) {
         match order {
             halt::Order::GoOn if self.shared.has_failed() => self.close(),
@@ -112,7 +111,7 @@ impl Lanes {
         }
     }
 
-    /// Nobody wants the outputs any more, or they cannot be given.
+    /// Outputs are no longer wanted, or cannot be written.
     pub(super) fn give_up(&self) {
         self.lanes.iter().for_each(|lane| lane.gate.abandon());
         self.groups().end_all();

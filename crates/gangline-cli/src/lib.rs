@@ -1,18 +1,18 @@
-//! The inside of the program `gangline`, which is no library: its only user is `src/main.rs`.
+//! The parts of the program `gangline`, used by `src/main.rs` and the fuzzer only.
 //!
 //! ```text
-//!   args, options      what is typed, and what a file of options adds
-//!   plan               lanes of it: where jobs come from, what they are, what they run on
-//!   mark, template     the words of a command and what is put into them; pure
-//!   inputs, job_file   jobs, lazily
-//!   slot               which GPUs a worker has, and how its jobs learn of them
-//!   run                a lane is one run of a `AnyOrderRunner`, with a runner that starts commands
-//!   job_runner         that runner; what is done for each job it leaves to one of the next two
+//!   args, options      the arguments, and options from a file
+//!   plan               lanes: the source of jobs, their commands, their devices
+//!   mark, template     the words of a command and their substitution; pure
+//!   inputs, job_file   the jobs, read lazily
+//!   slot               the GPUs of a slot, and how its jobs are given them
+//!   run                a lane is one run of an `AnyOrderRunner`, with a runner that starts commands
+//!   job_runner         that runner; it delegates each job to one of the next two
 //!   commands, process  a command for each job: started in a group of its own, read, reaped
 //!   warm, conversation, protocol   one process for each slot, a line of JSON for each job
-//!   gate               what may still be started; groups: what runs, and signals to it
-//!   signals, supervisor            nothing is left behind, whoever is killed
-//!   capture, terminal, results, joblog, report   what comes out
+//!   gate               decides which jobs may start; groups: running processes, and signals to them
+//!   signals, supervisor            no process outlives the run, whichever process is killed
+//!   capture, terminal, results, joblog, report   outputs and records
 //! ```
 
 #![cfg(target_os = "linux")]

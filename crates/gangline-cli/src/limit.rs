@@ -1,26 +1,26 @@
-//! `--timeout`: a time, or a multiple of what jobs take.
+//! `--timeout`: a time, or a multiple of the median time of jobs.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long a job may take.
+/// The time limit of a job.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Timeout {
     After(Duration),
-    /// So many times the median of the jobs that went well.
+    /// A multiple of the median of the successful jobs.
     Medians(f64),
 }
 
-/// How long jobs took that went well, as far as a median needs it.
+/// The times of successful jobs, as far as a median needs them.
 #[derive(Debug, Default)]
 pub(super) struct Durations(Mutex<Vec<Duration>>);
 
-/// A median of fewer says little.
+/// With fewer jobs, the median is not significant.
 const LEAST: usize = 3;
 
-/// So many are kept: the median of the first thousand is one of all.
+/// The times that are kept: the median of the first thousand represents all.
 const MOST: usize = 1_000;
 
 impl Durations {
@@ -32,7 +32,7 @@ impl Durations {
         }
     }
 
-    /// The limit for a job, once it is known.
+    /// The limit of a job, once it is known.
     pub(super) fn limit(&self, timeout: Timeout) -> Option<Duration> {
         match timeout {
             Timeout::After(limit) => Some(limit),
@@ -69,17 +69,17 @@ impl FromStr for Timeout {
     }
 }
 
-/// Reads a time: a number of seconds, or numbers with units, such as `1m 30s` or `200ms`.
+/// Parses a time: a number of seconds, or numbers with units, such as `1m 30s` or `200ms`.
 pub(super) fn duration(text: &str) -> Result<Duration, TimeError> {
     let seconds = || Duration::try_from_secs_f64(text.parse().ok()?).ok();
     let time = seconds().or_else(|| humantime::parse_duration(text).ok());
     time.filter(|time| *time <= LONGEST).ok_or(TimeError::Time)
 }
 
-/// A year: a moment that is farther away may be one that a clock cannot tell.
+/// A year: later moments may exceed the range of a clock.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// A text that is no time.
+/// A text that is not a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TimeError {
     Time,

@@ -2,15 +2,15 @@
 
 use std::io;
 
-/// The beginning of a line whose end has not come.
+/// The start of an incomplete line.
 #[derive(Debug, Default)]
 pub(super) struct LineBuffer(Vec<u8>);
 
-/// A line that is longer is given in pieces: somebody may print without end.
+/// Longer lines are passed on in pieces, since a program may never print a line end.
 const LONGEST: usize = 1 << 20;
 
 impl LineBuffer {
-    /// Gives `write` all lines that are whole by now, at once.
+    /// Passes all complete lines to `write` at once.
     pub(super) fn push(
         &mut self,
         bytes: &[u8],
@@ -33,7 +33,7 @@ impl LineBuffer {
         write(&lines)
     }
 
-    /// Gives what is left, as a line: another job's would be on the same one.
+    /// Passes on the rest as a line, so that the output of another job does not continue it.
     pub(super) fn finish(&mut self, write: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<()> {
         let mut line = std::mem::take(&mut self.0);
         if line.is_empty() {

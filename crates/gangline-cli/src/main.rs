@@ -8,8 +8,8 @@ fn main() -> ExitCode {
 }
 
 #[cfg(not(target_os = "linux"))]
-#[expect(clippy::print_stderr, reason = "it is all there is to say")]
+#[expect(clippy::print_stderr, reason = "the program has no other output here")]
 fn main() -> ExitCode {
-    eprintln!("gangline: the command line is there on Linux only; the library is everywhere");
+    eprintln!("gangline: this program runs on Linux only; the library runs on every platform");
     ExitCode::FAILURE
 }

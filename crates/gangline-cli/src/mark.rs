@@ -1,23 +1,23 @@
-//! Marks: what stands in a command for something of the job or of its slot.
+//! Marks: placeholders in a command for values of the job or of its slot.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-/// A mark that can be filled.
+/// A mark that can be substituted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mark {
     /// `{}`: the input.
     Input,
     /// `{.}`: the input without its extension.
     WithoutExtension,
-    /// `{/}`: the last part of the input as a path.
+    /// `{/}`: the last component of the input as a path.
     Base,
-    /// `{//}`: what is before that.
+    /// `{//}`: the path before that component.
     Directory,
-    /// `{/.}`: the last part without its extension.
+    /// `{/.}`: the last component without its extension.
     Stem,
-    /// `{name}`: the column with that index.
+    /// `{name}`: the column at that index.
     Column(usize),
     /// `{#}`: the number of the job, from 1.
     Number,
@@ -27,7 +27,7 @@ pub(super) enum Mark {
     Worker,
     /// `{attempt}`: from 1.
     Attempt,
-    /// All fields, each a word: what a script gets. Nobody can write it.
+    /// All fields, each a word: the arguments of a script. Users cannot write it.
     Fields,
 }
 
@@ -38,14 +38,14 @@ pub(super) enum Part {
     Mark(Mark),
 }
 
-/// Which marks can be filled.
+/// The values that marks can stand for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Marks<'a> {
     pub(super) input: InputMarks<'a>,
     pub(super) gpus: GpuMark,
 }
 
-/// What there is of an input.
+/// The form of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum InputMarks<'a> {
     /// One text.
@@ -54,24 +54,24 @@ pub(super) enum InputMarks<'a> {
     Columns(&'a [OsString]),
     /// A line that is the command itself.
     Nothing,
-    /// The positional parameters of a script, with the names of columns if they are those of a record.
+    /// The positional parameters of a script, with the column names of a record.
     Parameters(&'a [OsString]),
-    /// What is sent to a worker that is started once.
+    /// An input sent to a warm worker.
     Sent,
 }
 
-/// What there is of GPUs.
+/// The GPUs that a mark can stand for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GpuMark {
     /// The slots are CPUs.
     None,
-    /// Ids, with what fits the place between them.
+    /// Ids, with the separator that fits their position.
     Fitting,
-    /// Ids, with this between them.
+    /// Ids, with this separator.
     Separated(&'static str),
 }
 
-/// A mark that cannot be filled.
+/// A mark that cannot be substituted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unknown {
     mark: String,
@@ -99,12 +99,12 @@ impl Part {
 }
 
 impl Marks<'_> {
-    /// Whether there is an input that could be appended.
+    /// Whether there is an input to append.
     pub(super) fn has_input(&self) -> bool {
         matches!(self.input, InputMarks::Line)
     }
 
-    /// What `{inner}` stands for; `None` if it is plain text.
+    /// The meaning of `{inner}`; `None` for plain text.
     fn braced(&self, inner: &[u8]) -> Option<Result<Mark, Why>> {
         if let InputMarks::Columns(columns) = self.input
             && let Some(column) = columns.iter().position(|name| name.as_bytes() == inner)
@@ -124,7 +124,7 @@ impl Marks<'_> {
             b"worker" => Ok(Mark::Worker),
             b"attempt" => Ok(Mark::Attempt),
             name if is_name(name) => match self.input {
-                // The script's own, such as `${name}`.
+                // Syntax of the shell, such as `${name}`.
                 InputMarks::Parameters(columns) => {
                     if !columns.iter().any(|column| column.as_bytes() == name) {
                         return None;
@@ -148,8 +148,8 @@ impl Marks<'_> {
         })
     }
 
-    /// GNU parallel's mark for one of several inputs, where it is a word of its own: in others braces around a
-    /// number are a part of a pattern.
+    /// GNU parallel's mark for one of several inputs, if it is a word of its own. Inside a word, braces
+    /// around a number are a regular expression.
     fn numbered(&self, word: &[u8]) -> Option<Result<Part, Why>> {
         let inner = unbraced(word)?;
         let (number, mark) = match unbraced(inner) {
@@ -185,8 +185,8 @@ impl Marks<'_> {
     }
 }
 
-/// The pieces of a word, in one pass from left to right. A mark in two pairs of braces, and `%%(GPU)s`, are
-/// the mark's own text.
+/// Splits a word into pieces, in one pass from left to right. A mark in double braces, and `%%(GPU)s`, stand
+/// for their own text.
 pub(super) fn parts(word: &[u8], marks: &Marks<'_>) -> Result<Vec<Part>, Unknown> {
     let unknown = |taken: &[u8], why| Unknown { mark: lossy(taken), why };
     if let Some(numbered) = marks.numbered(word) {
@@ -206,7 +206,7 @@ pub(super) fn parts(word: &[u8], marks: &Marks<'_>) -> Result<Vec<Part>, Unknown
     Ok(parts.0)
 }
 
-/// A mark, or what stands for a mark's text, at the beginning of `rest`, and how long it is.
+/// Reads a mark, or an escaped mark, at the start of `rest`; returns its length too.
 fn piece(rest: &[u8], marks: &Marks<'_>) -> Option<(usize, Result<Part, Why>)> {
     if rest.starts_with(b"%%(") {
         let inner = until(&rest[3..], b')').filter(|inner| is_name(inner))?;
@@ -226,7 +226,7 @@ fn piece(rest: &[u8], marks: &Marks<'_>) -> Option<(usize, Result<Part, Why>)> {
         return Some((end, mark.map(Part::Mark)));
     }
     if rest.starts_with(b"${") && marks.has_parameters() {
-        // A script's own.
+        // Syntax of the shell.
         return Some((2, Ok(Part::Text(rest[..2].to_vec()))));
     }
     if rest.starts_with(b"{{") {
@@ -242,7 +242,7 @@ fn piece(rest: &[u8], marks: &Marks<'_>) -> Option<(usize, Result<Part, Why>)> {
     None
 }
 
-/// Pieces, with neighbouring texts as one.
+/// Joins adjacent texts.
 #[derive(Default)]
 struct Pieces(Vec<Part>);
 
@@ -259,7 +259,7 @@ fn until(text: &[u8], end: u8) -> Option<&[u8]> {
     text.iter().position(|byte| *byte == end).map(|length| &text[..length])
 }
 
-/// What is in a pair of braces that is all of a word.
+/// The content of braces that make up a whole word.
 fn unbraced(word: &[u8]) -> Option<&[u8]> {
     word.strip_prefix(b"{")?.strip_suffix(b"}")
 }
@@ -270,7 +270,7 @@ fn is_name(text: &[u8]) -> bool {
         && text.iter().all(rest)
 }
 
-/// A name of several words, as columns have them.
+/// A name of several words, as columns may have.
 fn is_title(text: &[u8]) -> bool {
     let is_word = |word: &[u8]| {
         !word.is_empty()
@@ -294,18 +294,18 @@ impl fmt::Display for Unknown {
         match why {
             Why::NoSuchMark => write!(
                 f,
-                "there is no mark {mark}; there are {{}} {{.}} {{/}} {{//}} {{/.}} {{#}} {{gpu}} %(GPU)s {{worker}} \
-                 {{attempt}}; for the text itself write {}",
+                "there is no mark {mark}; the marks are {{}} {{.}} {{/}} {{//}} {{/.}} {{#}} {{gpu}} %(GPU)s {{worker}} \
+                 {{attempt}}; to pass the text itself, write {}",
                 doubled(mark)
             ),
             Why::NoGpus => write!(
                 f,
-                "{mark} stands for the GPUs of a slot, and not all slots have any: say --gpu-list or --devices, \
+                "{mark} stands for the GPUs of a slot, and some slots have none: give --gpu-list or --devices, \
                  and not --use-gpu=false"
             ),
             Why::NoColumn(columns) => write!(
                 f,
-                "there is no column for {mark}; there are {}; for the text itself write {}",
+                "there is no column for {mark}; the columns are {}; to pass the text itself, write {}",
                 columns.join(" "),
                 doubled(mark)
             ),
@@ -316,25 +316,25 @@ impl fmt::Display for Unknown {
             ),
             Why::CommandIsTheInput => write!(
                 f,
-                "{mark} stands for an input, and in a job file each line is a whole command; for the text \
-                 itself write {}",
+                "{mark} stands for an input, and in a job file each line is a whole command; to pass the text \
+                 itself, write {}",
                 doubled(mark)
             ),
             Why::SentToWorker => write!(
                 f,
-                "{mark} differs from job to job, and with --warm a command is started once for all: it reads \
+                "{mark} differs from job to job, and with --warm a command is started once for all jobs: it reads \
                  the inputs from its standard input"
             ),
             Why::ScriptHasParameters => write!(
                 f,
-                "{mark} is not put into a script, which could run what is in it; the script has the input as \
+                "{mark} is not replaced in a script, which could run the input as code; the script has the input as \
                  \"$1\", and the columns of a record as \"$1\", \"$2\" and so on"
             ),
         }
     }
 }
 
-/// A mark as it is written for its own text.
+/// Escapes a mark, so that it stands for its own text.
 fn doubled(mark: &str) -> String {
     match mark.strip_prefix('%') {
         Some(rest) => format!("%%{rest}"),

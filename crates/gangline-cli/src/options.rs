@@ -12,27 +12,27 @@ use super::error::{CliError, Context};
 use super::exit;
 use gangline::CfgNode;
 
-/// The arguments, with those of the file that `--config` names before them: what is typed comes later, and
-/// counts.
+/// Puts the options of the file that `--config` names before the arguments. The command line comes later and
+/// overrides them.
 ///
-/// A key is an option without its dashes, with `_` or `-` in it; a switch is true or false; `command` is a
-/// list of words, unless one is typed.
+/// A key is an option without its dashes, with `_` or `-`; a switch is true or false. `command` is a list of
+/// words, used unless the command line has a command.
 pub(super) fn with_file(arguments: Vec<OsString>) -> Result<Vec<OsString>, CliError> {
-    // What is wrong is told when all are there.
+    // An invalid argument is reported after the options are merged.
     let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(&arguments) else {
         return Ok(arguments);
     };
     let Some(run) = matches.subcommand_matches("run") else { return Ok(arguments) };
     let Some(path) = value::<PathBuf>(run, "config") else { return Ok(arguments) };
     let failed = |error| {
-        let what = format!("options cannot be taken from {}", path.display());
+        let what = format!("options cannot be read from {}", path.display());
         CliError::new(exit::USAGE, Context::new(what, error))
     };
     let options = Options::read(path, run).map_err(failed)?;
     Ok(options.before(&arguments, run))
 }
 
-/// What a file says.
+/// The content of a file of options.
 struct Options {
     words: Vec<OsString>,
     command: Vec<OsString>,
@@ -56,7 +56,7 @@ impl Options {
         let command: Vec<OsString> = run.get_many("command").unwrap_or_default().cloned().collect();
         let inputs = command.iter().position(|word| word == ":::").unwrap_or(command.len());
         let (command, inputs) = command.split_at(inputs);
-        // The command is all there is behind the options.
+        // Everything after the options is the command.
         let end = arguments.len() - command.len() - inputs.len();
         let options = &arguments[..end];
         let options = options.strip_suffix(&[OsString::from("--")]).unwrap_or(options);
@@ -74,11 +74,11 @@ impl Options {
     }
 }
 
-/// The words that an entry of the file stands for.
+/// The words that an entry of the file expands to.
 fn option(key: &str, value: &Value, typed: &ArgMatches) -> gangline::Result<Vec<OsString>> {
     let mut command = Cli::command();
     command.build();
-    let run = command.find_subcommand("run").expect("there is such a subcommand");
+    let run = command.find_subcommand("run").expect("the subcommand is declared above");
     let long = key.replace('_', "-");
     let named = |arg: &&Arg| arg.get_long() == Some(&long) && !matches!(&*long, "config" | "help");
     let Some(arg) = run.get_arguments().find(named) else {
@@ -87,9 +87,11 @@ fn option(key: &str, value: &Value, typed: &ArgMatches) -> gangline::Result<Vec<
         let mut known: Vec<String> = known.map(|long| long.replace('-', "_")).collect();
         known.push("command".into());
         known.sort_unstable();
-        return Err(format!("there is no option {key:?}; there are {}", known.join(", ")).into());
+        return Err(
+            format!("there is no option {key:?}; the options are {}", known.join(", ")).into()
+        );
     };
-    // What is typed counts, also where it goes against the file in another way than by the same option.
+    // An option on the command line also removes options that conflict with it.
     let is_typed = |arg: &Arg| {
         let source = typed.try_contains_id(arg.get_id().as_str());
         source.is_ok()
@@ -106,7 +108,7 @@ fn option(key: &str, value: &Value, typed: &ArgMatches) -> gangline::Result<Vec<
     match (arg.get_action(), value) {
         (ArgAction::SetTrue, Value::Bool(true)) => Ok(vec![format!("--{long}").into()]),
         (ArgAction::SetTrue, Value::Bool(false)) => Ok(Vec::new()),
-        (ArgAction::SetTrue, _) => Err(format!("{key} is true or false, and not {value}").into()),
+        (ArgAction::SetTrue, _) => Err(format!("{key} must be true or false, got {value}").into()),
         (ArgAction::Append, value) => {
             Ok(texts(key, value)?.into_iter().map(|text| joined(&long, &text)).collect())
         }
@@ -123,7 +125,7 @@ fn joined(long: &str, text: &std::ffi::OsStr) -> OsString {
     word
 }
 
-/// A text, a number or a truth, or a list of them.
+/// A text, a number or a boolean, or a list of them.
 fn texts(key: &str, value: &Value) -> gangline::Result<Vec<OsString>> {
     match value {
         Value::Array(values) => {
@@ -134,7 +136,7 @@ fn texts(key: &str, value: &Value) -> gangline::Result<Vec<OsString>> {
         Value::String(text) => Ok(vec![text.into()]),
         Value::Number(_) | Value::Bool(_) => Ok(vec![value.to_string().into()]),
         Value::Null | Value::Object(_) => {
-            Err(format!("{key} is a text, a number or a list of them, and not {value}").into())
+            Err(format!("{key} must be a text, a number or a list of them, got {value}").into())
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What became of a job.
+//! The outcome of a job.
 
 use std::fmt;
 use std::io;
@@ -9,28 +9,28 @@ use super::capture::Captured;
 use super::plain::Plain;
 use super::process::End;
 
-/// What the last attempt at a job came to.
+/// The result of the last attempt at a job.
 #[derive(Debug)]
 pub(super) struct Outcome {
     pub(super) number: u64,
-    /// What the job is known by.
+    /// The identity of the job across runs.
     pub(super) key: String,
-    /// What was started, as it could be typed into a shell.
+    /// The command, quoted for a shell.
     pub(super) command: String,
     pub(super) attempts: u32,
     pub(super) result: JobResult,
     pub(super) started: SystemTime,
     pub(super) took: Duration,
-    /// Taken by whoever writes them: an error that is kept must not keep them.
+    /// Taken when it is written: an error that is kept must not keep the output.
     pub(super) printed: Mutex<Printed>,
 }
 
-/// What a job printed.
+/// The output of a job.
 #[derive(Debug, Default)]
 pub(super) struct Printed {
     pub(super) stdout: Captured,
     pub(super) stderr: Captured,
-    /// How many bytes came on standard output, kept or not.
+    /// The size of standard output in bytes, kept or not.
     pub(super) received: u64,
 }
 
@@ -38,11 +38,11 @@ pub(super) struct Printed {
 pub(super) enum JobResult {
     Ended(End),
     NotStarted(io::Error),
-    /// What it printed could not be kept.
+    /// Its output could not be kept.
     NotKept(io::Error),
-    /// What a warm worker said of its input.
+    /// A warm worker's answer that rejects its input.
     Refused(String),
-    /// What a warm worker did instead of saying something.
+    /// The fault of a warm worker that did not answer.
     WorkerFailed(String),
 }
 
@@ -57,12 +57,12 @@ impl JobResult {
         matches!(self, JobResult::Ended(End::Exited(0)))
     }
 
-    /// Whether it may be the worker that is broken, and not the job.
+    /// Whether the worker may be broken, and not the job.
     pub(super) fn blames_worker(&self) -> bool {
         matches!(self, JobResult::WorkerFailed(_))
     }
 
-    /// As a shell has it, and `parallel` in its log: the exit status and the signal.
+    /// The exit status and the signal, as a shell and the log of `parallel` record them.
     pub(super) fn codes(&self) -> (i32, i32) {
         match self {
             JobResult::Ended(End::Exited(code)) => (*code, 0),
@@ -108,11 +108,11 @@ impl fmt::Display for End {
     }
 }
 
-/// A job that failed, as the library has it.
+/// A failed job, as an error for the library.
 #[derive(Debug, Clone)]
 pub(super) struct JobFailed(pub(super) Arc<Outcome>);
 
-/// The end of what it wrote to standard error, where there is something.
+/// The end of its standard error, if it has any.
 const TAIL: usize = 400;
 
 impl fmt::Display for JobFailed {

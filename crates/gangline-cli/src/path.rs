@@ -1,6 +1,6 @@
-//! Parts of an input that is a path, as bytes.
+//! Components of an input that is a path, as bytes.
 
-/// What is after the last slash; slashes at the end do not count.
+/// The part after the last slash; trailing slashes are ignored.
 pub(super) fn base(path: &[u8]) -> &[u8] {
     let path = without_slashes(path);
     match last_slash(path) {
@@ -9,7 +9,7 @@ pub(super) fn base(path: &[u8]) -> &[u8] {
     }
 }
 
-/// What is before the last slash: `.` where there is none, and `/` where that is all there is.
+/// The part before the last slash: `.` if there is none, and `/` if it is empty.
 pub(super) fn directory(path: &[u8]) -> &[u8] {
     let path = without_slashes(path);
     match last_slash(path) {
@@ -18,8 +18,7 @@ pub(super) fn directory(path: &[u8]) -> &[u8] {
     }
 }
 
-/// Without the last dot of the last part, and what is after it. A dot at the beginning of that part, as in
-/// `.bashrc`, begins no extension.
+/// Removes the extension of the last component. A dot at its start, as in `.bashrc`, begins no extension.
 pub(super) fn without_extension(path: &[u8]) -> &[u8] {
     let begin = last_slash(path).map_or(0, |slash| slash + 1);
     let name = &path[begin..];

@@ -1,4 +1,4 @@
-//! What was typed, as lanes: where jobs come from, what they are, and what they run on.
+//! Turns the arguments into lanes: the source of jobs, their commands and their devices.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -22,11 +22,11 @@ pub(super) struct Plan {
     pub(super) slots: Slots,
     pub(super) gate: Arc<Gate>,
     pub(super) needs: Needs,
-    /// The inputs go to workers that are started once, and not into commands.
+    /// Whether inputs are sent to warm workers, instead of substituted into commands.
     sends_inputs: bool,
 }
 
-/// Where its jobs come from.
+/// The source of its jobs.
 pub(super) enum Source {
     Given(Vec<OsString>, Arc<Template>),
     Lines(Lines, Arc<Template>),
@@ -34,11 +34,11 @@ pub(super) enum Source {
     JobFile(JobFile),
 }
 
-/// What separates a command from its inputs.
+/// The mark that separates a command from its inputs.
 const INPUTS_FOLLOW: &str = ":::";
 
 impl Plan {
-    /// The lanes of a run: one, but for a job file with jobs that need no GPU.
+    /// The lanes of a run: one, or two for a job file with jobs that need no GPU.
     pub(super) fn all(args: &Run) -> Result<Vec<Plan>, CliError> {
         let slots = Slots::new(&args.placement)?;
         let gate = new_gate()?;
@@ -46,7 +46,7 @@ impl Plan {
             Some(path) => {
                 if !args.command.is_empty() {
                     return Err(usage(
-                        "with --job-file each line is a command, and there is no other",
+                        "with --job-file each line is a command; remove the command after the options",
                     ));
                 }
                 let marks = Marks {
@@ -54,7 +54,9 @@ impl Plan {
                     gpus: slots.mark(args.placement.gpu_separator),
                 };
                 if path == Path::new("-") || fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-                    return Err(usage("a job file is read twice, so it has to be a regular file"));
+                    return Err(usage(
+                        "the job file must be a regular file, since it is read twice",
+                    ));
                 }
                 let file = JobFile::check(path, marks, &gate).map_err(of_job_file)?;
                 lanes_of(args, file, slots, gate)
@@ -68,26 +70,24 @@ impl Plan {
         let (command, given) = split(&args.command);
         if let Some(word) = args.command.iter().find(|word| *word == "::::" || *word == ":::+") {
             return Err(usage(&format!(
-                "there is no {}: inputs follow :::, or come from --input FILE or --csv FILE",
+                "{} is not supported: write inputs after :::, or use --input FILE or --csv FILE",
                 word.to_string_lossy()
             )));
         }
         if is_value(command) {
             let text = format!(
-                "{} was taken for the command: the value of an option is joined to it, as in --use-gpu=false, and \
-                 a list is one word, as in --gpu-list '0 1'",
+                "{} was taken for the command: join a value to its option, as in --use-gpu=false, and \
+                 write a list as one word, as in --gpu-list '0 1'",
                 command[0].to_string_lossy()
             );
             return Err(usage(&text));
         }
         if given.is_some_and(|given| given.iter().any(|word| word == INPUTS_FOLLOW)) {
-            return Err(usage(
-                "inputs follow one ::: and not several, which would be combined elsewhere",
-            ));
+            return Err(usage("only one ::: is supported; combinations of several are not"));
         }
         let inputs = &args.inputs;
         if given.is_some() && (inputs.input.is_some() || inputs.csv.is_some()) {
-            return Err(usage("inputs come from ::: or from a file, not from both"));
+            return Err(usage("give inputs after ::: or from a file, not both"));
         }
         let separator = match inputs.null {
             true => Separator::Nul,
@@ -106,7 +106,8 @@ impl Plan {
             }
             (None, None) => {
                 let command = template(args, command, InputMarks::Line, gpus)?;
-                // While a signal still ends the process: to open a named pipe is to wait for who writes to it.
+                // Before signals are handled: opening a named pipe waits for its writer, and a signal must
+                // end that.
                 let lines = Lines::open(inputs.input.as_deref(), separator, &gate)
                     .map_err(|error| CliError::new(exit::INPUT, error))?;
                 Source::Lines(lines, command)
@@ -115,7 +116,7 @@ impl Plan {
         Ok(Plan { source, slots, gate, needs: Needs::Slot, sends_inputs: args.warm.warm })
     }
 
-    /// The jobs, which are read while the run lasts.
+    /// The jobs, which are read during the run.
     pub(super) fn jobs(&mut self) -> Result<Jobs, CliError> {
         let nothing = Source::Given(Vec::new(), Arc::new(Template::default()));
         match std::mem::replace(&mut self.source, nothing) {
@@ -126,7 +127,7 @@ impl Plan {
         }
     }
 
-    /// The columns of a table; none for all else.
+    /// The columns of a table; empty for other sources.
     pub(super) fn columns(&self) -> Vec<OsString> {
         match &self.source {
             Source::Table(table, _) => table.columns().to_vec(),
@@ -134,7 +135,7 @@ impl Plan {
         }
     }
 
-    /// Whether jobs differ at all: else an input was given and forgotten.
+    /// Whether jobs differ at all: otherwise the command lacks a mark for the input.
     pub(super) fn differs_by_job(&self) -> bool {
         match &self.source {
             Source::Given(_, command) | Source::Lines(_, command) | Source::Table(_, command) => {
@@ -144,16 +145,16 @@ impl Plan {
         }
     }
 
-    /// Whether it reads what a person types.
+    /// Whether it reads what a user types.
     pub(super) fn reads_terminal(&self) -> bool {
         matches!(&self.source, Source::Lines(lines, _) if lines.are_typed())
     }
 
-    /// The numbers of its jobs, where several lanes share a file.
+    /// The numbers of its jobs, if several lanes share a file.
     pub(super) fn numbers(&self) -> Result<Box<dyn Iterator<Item = u64> + Send>, CliError> {
         match &self.source {
             Source::JobFile(file) => {
-                // Behind no gate that closes: what was started has its place also then.
+                // Read without the gate, since jobs that never start have a place in the order too.
                 let file = file.behind(&new_gate()?);
                 let jobs = file.jobs(self.needs).map_err(of_job_file)?;
                 Ok(Box::new(jobs.map_while(|job| job.ok().map(|job| job.number))))
@@ -163,7 +164,7 @@ impl Plan {
     }
 }
 
-/// A lane for each kind of job that the file has.
+/// One lane for each kind of job in the file.
 fn lanes_of(
     args: &Run,
     file: JobFile,
@@ -174,7 +175,7 @@ fn lanes_of(
     let beside = workers.saturating_sub(slots.len()).max(1);
     let beside = args.placement.cpu_workers.unwrap_or(beside);
     let mut lanes = Vec::new();
-    // Where slots have no GPUs, all jobs are the same.
+    // If slots have no GPUs, all jobs are of one kind.
     let apart = file.without_gpu > 0 && slots.have_gpus();
     if !apart {
         let source = Source::JobFile(file.with_all());
@@ -196,7 +197,7 @@ fn lanes_of(
     Ok(lanes)
 }
 
-/// The words before the mark for inputs, and those behind it.
+/// The words before the mark for inputs, and those after it.
 fn split(words: &[OsString]) -> (&[OsString], Option<&[OsString]>) {
     match words.iter().position(|word| word == INPUTS_FOLLOW) {
         Some(at) => (&words[..at], Some(&words[at + 1..])),
@@ -229,7 +230,7 @@ fn template(
     template.map(Arc::new).map_err(refused)
 }
 
-/// Whether the command begins with what was meant as the value of an option: there is a `--` behind it.
+/// Whether the command begins with a value meant for an option: a `--` follows it.
 fn is_value(command: &[OsString]) -> bool {
     let Some((first, rest)) = command.split_first() else { return false };
     let is_number = !first.is_empty() && first.as_encoded_bytes().iter().all(u8::is_ascii_digit);
@@ -238,7 +239,9 @@ fn is_value(command: &[OsString]) -> bool {
 }
 
 fn new_gate() -> Result<Arc<Gate>, CliError> {
-    let failed = |error| CliError::new(exit::INTERNAL, Context::new("no event can be made", error));
+    let failed = |error| {
+        CliError::new(exit::INTERNAL, Context::new("no event descriptor can be created", error))
+    };
     Gate::new().map(Arc::new).map_err(failed)
 }
 

@@ -1,4 +1,4 @@
-//! One process: started in a group of its own, read until it ends, and ended when it has to.
+//! One process in a group of its own: started, read until it ends, and ended early if necessary.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,33 +18,33 @@ use super::readiness::ready;
 pub(super) enum End {
     Exited(i32),
     Signalled(i32),
-    /// It was made to end, since it took longer than this.
+    /// It was ended because it exceeded this time.
     TimedOut(Duration),
-    /// It was made to end, since it printed more than this.
+    /// It was ended because it printed more than this.
     PrintedTooMuch(u64),
-    /// It was made to end, since the run is.
+    /// It was ended with the run.
     Halted,
 }
 
-/// Which stream something was printed to.
+/// The stream that a process printed to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Channel {
     Stdout,
     Stderr,
 }
 
-/// What a worker has for all of its processes.
+/// The state that a slot uses for all of its processes.
 pub(super) struct Nursery<'a> {
     pub(super) groups: &'a Arc<Groups>,
     pub(super) worker: usize,
-    /// How long a process has after it was asked to end.
+    /// The time between SIGTERM and SIGKILL.
     pub(super) kill_after: Duration,
     pub(super) buffer: &'a mut Vec<u8>,
 }
 
-/// What ends a process early.
+/// The limits that end a process early.
 pub(super) struct Limits<'a> {
-    /// Asked again whenever the worker's bell rings.
+    /// Evaluated again whenever the slot's bell rings.
     pub(super) time: &'a dyn Fn() -> Option<Duration>,
     pub(super) output: Option<u64>,
 }
@@ -55,15 +55,15 @@ impl Limits<'_> {
     }
 }
 
-/// A grandchild that outlives the job may still hold its streams: so long they are read on.
+/// How long streams are read after the job ended: a grandchild may still hold them.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// More than a pipe has room for.
+/// More than the capacity of a pipe.
 const BUFFER: usize = 64 * 1_024;
 
-/// Starts a process and hands what it prints to `sink`, until it has ended and nothing of its group is left.
+/// Starts a process and passes its output to `sink`. Returns when the process and its whole group have ended.
 ///
-/// An error of starting is the outer one; one of `sink` ends the process.
+/// The outer error is one of starting; an error of `sink` ends the process.
 pub(super) fn run(
     nursery: Nursery<'_>,
     mut command: Command,
@@ -97,7 +97,7 @@ pub(super) fn run(
     drop(watch);
     let end = match (ending, end_of(leader.end()?)) {
         (Some(ending), _) => ending.why,
-        // It ended before it could be made to.
+        // It ended before it could be killed.
         (None, end) => limits.passed_by(printed).unwrap_or(match end {
             End::Signalled(_) if groups.wish() == Wish::Kill => End::Halted,
             end => end,
@@ -106,10 +106,10 @@ pub(super) fn run(
     Ok((end, read))
 }
 
-/// The first process of a group. Nothing of the group is left when this is dropped.
+/// The leader of a group. Dropping it kills the rest of the group.
 pub(super) struct Leader {
     child: Child,
-    /// `None` once it has been waited for.
+    /// `None` once it has been reaped.
     member: Option<Member>,
 }
 
@@ -119,15 +119,15 @@ impl Leader {
         Leader { child, member: Some(member) }
     }
 
-    /// `None` once it has been waited for.
+    /// `None` once it has been reaped.
     pub(super) fn member(&self) -> Option<&Member> {
         self.member.as_ref()
     }
 
-    /// Kills what is left of the group, and waits for its first process.
+    /// Kills the rest of the group, and reaps the leader.
     pub(super) fn end(&mut self) -> io::Result<ExitStatus> {
         if let Some(member) = self.member.take() {
-            // Its number is its own until it is waited for.
+            // The process number is not reused before it is reaped.
             member.send(Signal::KILL);
         }
         self.child.wait()
@@ -155,7 +155,7 @@ impl<P: Read + AsFd> Pipe for P {}
 
 struct Watch<'a> {
     started: Instant,
-    /// How long everything had been stopped when it was started.
+    /// How long all jobs had been stopped when it was started.
     stopped_before: Duration,
     groups: &'a Arc<Groups>,
     worker: usize,
@@ -172,11 +172,11 @@ struct Watch<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Ending {
     why: End,
-    /// When it is killed; `None` once it was.
+    /// When it will be killed; `None` once it was.
     kill_at: Option<Instant>,
 }
 
-/// What there is to look at.
+/// The descriptors to watch.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ready {
     process: bool,
@@ -211,7 +211,7 @@ impl Watch<'_> {
                     let read = self.read(channel, buffer)?;
                     let wanted =
                         room.map_or(read, |room| read.min(usize::try_from(room).unwrap_or(read)));
-                    // After the first that fails nothing is told any more.
+                    // After the first failure, no more output is passed on.
                     told = told.and_then(|()| sink(channel, &buffer[..wanted]));
                 }
             }
@@ -219,7 +219,7 @@ impl Watch<'_> {
         told
     }
 
-    /// Whether it has ended, and nobody has anything to say any more.
+    /// Whether it has ended and its streams are closed.
     fn is_over(&self) -> bool {
         let silent = self.stdout.is_none() && self.stderr.is_none();
         self.exited.is_some_and(|exited| silent || exited.elapsed() >= LAST_WORDS)
@@ -248,16 +248,16 @@ impl Watch<'_> {
         };
         self.ending = Some(Ending { why, kill_at: Some(Instant::now() + self.kill_after) });
         member.send(Signal::TERM);
-        // One that was stopped cannot do as it is asked.
+        // A stopped process cannot react to a signal.
         member.send(Signal::CONT);
     }
 
-    /// How long it ran, without the time for which everything was stopped.
+    /// Its running time, without the time that all jobs were stopped.
     fn running(&self) -> Duration {
         self.started.elapsed().saturating_sub(self.groups.stopped() - self.stopped_before)
     }
 
-    /// How long there is nothing to do unless something happens.
+    /// The time until the next deadline.
     fn next_look(&self, limits: &Limits<'_>) -> Option<Duration> {
         if let Some(exited) = self.exited {
             return Some(LAST_WORDS.saturating_sub(exited.elapsed()));
@@ -280,7 +280,7 @@ impl Watch<'_> {
         Ok(Ready { process, stdout, stderr, bell })
     }
 
-    /// Reads what there is; none is the end of the stream.
+    /// Reads the available bytes; none means the end of the stream.
     fn read(&mut self, channel: Channel, buffer: &mut [u8]) -> io::Result<usize> {
         let pipe = match channel {
             Channel::Stdout => &mut self.stdout,

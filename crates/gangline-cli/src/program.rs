@@ -1,4 +1,4 @@
-//! What is typed, what it means, and what the program ends with.
+//! Reads the arguments, does the work, and returns the exit status.
 
 use std::env;
 use std::ffi::OsString;
@@ -13,11 +13,11 @@ use super::error::{CliError, Context};
 use super::supervisor::Inputs;
 use super::{config, devices, exit, options, report, run, supervisor};
 
-/// The program: reads the arguments of this process, does what they say, and returns what it is to end with.
-/// Its `--help` has the meaning of each status.
+/// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
+/// status.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
-    // A panic would end it with a number that means something else.
+    // A panic would end it with a status of another meaning.
     let status = match catch_unwind(|| start(arguments)) {
         Ok(Ok(status)) => status,
         Ok(Err(error)) => {
@@ -54,12 +54,13 @@ fn start_run(
     arguments: Vec<OsString>,
 ) -> Result<u8, CliError> {
     args.record.report.iter().try_for_each(|path| report::check(path))?;
-    // What starts no process leaves none behind.
+    // A command that starts no process needs no supervisor.
     if supervisor.is_some() || args.output.dry_run {
         return run::run(args, supervisor);
     }
-    let failed =
-        |error| CliError::new(exit::INTERNAL, Context::new("the work cannot be started", error));
+    let failed = |error| {
+        CliError::new(exit::INTERNAL, Context::new("the worker process cannot be started", error))
+    };
     let inputs = match args.reads_terminal() {
         true => Inputs::Typed,
         false => Inputs::Other,
@@ -67,7 +68,7 @@ fn start_run(
     supervisor::supervise(arguments.into_iter().skip(1), inputs).map_err(failed)
 }
 
-/// Help and versions go to standard output and are no failure.
+/// Help and versions go to standard output and are not failures.
 fn explain(error: &clap::Error) -> u8 {
     let _ = error.print();
     match error.use_stderr() {
@@ -105,7 +106,7 @@ fn written(text: Vec<u8>) -> Result<u8, CliError> {
 
 fn tell(error: &CliError) {
     if error.exit != exit::BROKEN_PIPE {
-        // There is nobody to tell that nobody can be told.
+        // If standard error is gone, no other way to report remains.
         let _ = writeln!(io::stderr(), "gangline: {error}");
     }
 }

@@ -1,14 +1,14 @@
-//! What is said to a warm worker, and what it says: lines of JSON.
+//! The messages between the program and a warm worker: lines of JSON.
 //!
 //! ```text
 //! gangline   {"gangline":1,"worker":0,"gpus":["0"]}             once, when it was started
 //! worker     {"gangline":1}                                    when it is ready
 //! gangline   {"item":7,"attempt":1,"input":"a.mrc"}            for each input, one at a time
-//! worker     {"item":7,"output":..}                            what came of it, any JSON
-//!            {"item":7,"error":"out of focus"}                  or why nothing did
+//! worker     {"item":7,"output":..}                            its result, any JSON
+//!            {"item":7,"error":"out of focus"}                  or why there is none
 //! ```
 //!
-//! When there is no more its standard input ends, and it is to end too.
+//! After the last input, the program closes the worker's standard input, and the worker should exit.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 use super::plain::Plain;
 
-/// The only version there is.
+/// The only version of the protocol.
 pub(super) const VERSION: u64 = 1;
 
 /// The first line.
@@ -37,14 +37,14 @@ pub(super) struct Item {
     pub(super) input: Value,
 }
 
-/// What a worker answers to an item.
+/// A worker's answer to an item.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Answer {
     Output(Value),
     Error(String),
 }
 
-/// A line that is not what the protocol has there.
+/// A line that violates the protocol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Violation {
     NotJson(String),
@@ -61,7 +61,7 @@ struct Ready {
 #[derive(Deserialize)]
 struct Reply {
     item: u64,
-    // `null` is an output too.
+    // `null` is a valid output.
     #[serde(default, deserialize_with = "present")]
     output: Option<Value>,
     error: Option<String>,
@@ -78,7 +78,7 @@ pub(super) fn line(message: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// The input of an item: a text, or an object of the columns of a record. `None` for what is no Unicode.
+/// The input of an item: a text, or an object of a record's columns. `None` if it is not UTF-8.
 pub(super) fn input(fields: &[OsString], columns: &[OsString]) -> Option<Value> {
     let text = |field: &OsString| field.to_str().map(str::to_owned);
     if columns.is_empty() {
@@ -92,7 +92,7 @@ pub(super) fn input(fields: &[OsString], columns: &[OsString]) -> Option<Value> 
     object.map(Value::Object)
 }
 
-/// What a worker says when it is ready.
+/// Reads a worker's ready message.
 pub(super) fn read_ready(line: &[u8]) -> Result<(), Violation> {
     match serde_json::from_slice(line) {
         Ok(Ready { gangline: VERSION }) => Ok(()),
@@ -101,7 +101,7 @@ pub(super) fn read_ready(line: &[u8]) -> Result<(), Violation> {
     }
 }
 
-/// What a worker answers to the item with that number.
+/// Reads a worker's answer to the item with that number.
 pub(super) fn read_answer(line: &[u8], expected: u64) -> Result<Answer, Violation> {
     let Reply { item, output, error } =
         serde_json::from_slice(line).map_err(|_| Violation::NotJson(shown(line)))?;
@@ -113,7 +113,7 @@ pub(super) fn read_answer(line: &[u8], expected: u64) -> Result<Answer, Violatio
     }
 }
 
-/// What an output is printed as: a text as it is, all else as JSON, and `null` as nothing.
+/// Formats an output for printing: a text unchanged, `null` as nothing, other values as JSON.
 pub(super) fn printed(output: &Value) -> Vec<u8> {
     let mut text = match output {
         Value::Null => return Vec::new(),
@@ -141,13 +141,13 @@ impl fmt::Display for Violation {
         match self {
             Violation::NotJson(line) => write!(
                 f,
-                "printed what is no line of the protocol (its standard output is for that alone): {line}"
+                "printed a line that is not of the protocol (use standard output for the protocol only): {line}"
             ),
             Violation::Version(line) => {
                 write!(f, "speaks another version of the protocol than {VERSION}: {line}")
             }
             Violation::OtherItem { found, expected } => {
-                write!(f, "answered to another item than {expected}: {found}")
+                write!(f, "answered item {found} instead of {expected}")
             }
             Violation::NoAnswer(line) => {
                 write!(f, "answered with neither an output nor an error, or with both: {line}")

@@ -9,29 +9,29 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Misquote {
     fault: Fault,
-    /// Lines count from 1, columns in characters from 1.
+    /// Lines and columns count from 1; columns are in characters.
     line: u64,
     column: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// The file ended inside quotes, which were opened here.
+    /// The file ended inside quotes that were opened here.
     Unclosed,
     /// Text follows the closing quote of a field; the opening quote stands here.
     TextBehind,
 }
 
-/// Follows the quotes of a text that comes in pieces.
+/// Tracks the quotes of a text that arrives in pieces.
 #[derive(Debug)]
 pub(super) struct Quotes {
     state: State,
     line: u64,
     column: u64,
-    /// Where the last opening quote stands.
+    /// The position of the last opening quote.
     opened: (u64, u64),
     after_return: bool,
-    /// How many bytes of a byte order mark were skipped; all of them, behind the first other byte.
+    /// The number of skipped bytes of a byte order mark; all of them after the first other byte.
     skipped: usize,
 }
 
@@ -42,7 +42,7 @@ enum State {
     FieldStart,
     Unquoted,
     Quoted,
-    /// Behind a quote inside quotes, which ends the field unless a second follows.
+    /// After a quote inside quotes; it ends the field unless another quote follows.
     QuoteInQuoted,
 }
 
@@ -58,7 +58,7 @@ impl Quotes {
         }
     }
 
-    /// Checks the next piece. Returns the fault, and how many bytes stand before it.
+    /// Checks the next piece. Returns the fault, and the number of bytes before it.
     pub(super) fn check(&mut self, piece: &[u8]) -> Result<(), (usize, Misquote)> {
         for (at, &byte) in piece.iter().enumerate() {
             if BYTE_ORDER_MARK.get(self.skipped) == Some(&byte) {

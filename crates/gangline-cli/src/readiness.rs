@@ -7,8 +7,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// Waits until one of them is ready, or for so long: which of them are. None that is not there is; none is at all
-/// where a signal came first.
+/// Waits until a descriptor is ready, at most `longest`, and returns which are. Absent ones are never ready;
+/// after a signal, none is.
 pub(super) fn ready<const N: usize>(
     watched: [Option<(BorrowedFd<'_>, PollFlags)>; N],
     longest: Option<Duration>,
@@ -21,12 +21,12 @@ pub(super) fn ready<const N: usize>(
         Err(Errno::INTR) => return Ok([false; N]),
         Err(error) => return Err(error.into()),
     }
-    // In the order of `watched`, of which those that are not there have no place in `fds`.
+    // In the order of `watched`, but absent entries have no place in `fds`.
     let mut fds = fds.iter();
     Ok(watched.map(|fd| fd.and_then(|_| fds.next()).is_some_and(|fd| !fd.revents().is_empty())))
 }
 
-/// A time for `ppoll`, which knows nanoseconds: no time is none, for one who asks and does not wait.
+/// A timeout for `ppoll`, in nanoseconds; zero means to check without waiting.
 pub(super) fn timespec(time: Duration) -> Timespec {
     let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     Timespec { tv_sec: seconds, tv_nsec: i64::from(time.subsec_nanos()) }
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_asks_without_waiting_does_not_wait() {
+    fn a_zero_timeout_does_not_wait() {
         let none = timespec(Duration::ZERO);
         assert_eq!(
             (none.tv_sec, none.tv_nsec),

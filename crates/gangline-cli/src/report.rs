@@ -1,4 +1,4 @@
-//! `--report`: files, by their endings.
+//! `--report`: files by their extensions.
 
 use std::fs::Permissions;
 use std::io::Write;
@@ -9,7 +9,7 @@ use super::error::{CliError, Context};
 use super::exit;
 use gangline::RunReport;
 
-/// Writes what the runs came to. Of several lanes each has a file of its own: `run.html`, `run-2.html`.
+/// Writes the reports of the runs. Each of several lanes has its own file: `run.html`, `run-2.html`.
 pub(super) fn write_all(paths: &[impl AsRef<Path>], reports: &[RunReport]) -> Result<(), CliError> {
     for path in paths.iter().map(AsRef::as_ref) {
         for (lane, report) in reports.iter().enumerate() {
@@ -22,7 +22,7 @@ pub(super) fn write_all(paths: &[impl AsRef<Path>], reports: &[RunReport]) -> Re
     Ok(())
 }
 
-/// Whether a report can be written to a file of that name.
+/// Whether a report can be written to a file with that name.
 pub(super) fn check(path: &Path) -> Result<(), CliError> {
     match ending(path) {
         "html" | "json" | "trace" | "txt" => Ok(()),
@@ -44,7 +44,7 @@ fn write(path: &Path, named: &Path, report: &RunReport) -> Result<(), CliError> 
         _ => format!("{report}\n"),
     };
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    // As any file that is made: what others may do with it is the user's to say.
+    // The user's umask decides the permissions, as for other files.
     let mode = Permissions::from_mode(0o666);
     let written = tempfile::Builder::new()
         .permissions(mode)

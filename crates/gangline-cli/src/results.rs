@@ -12,12 +12,12 @@ use super::job::Job;
 use super::joblog::Existing;
 use super::outcome::{Outcome, Printed};
 
-/// A directory with one for each job, named by the job's number. It holds the files `stdout`, `stderr` and
-/// `job.json`, and is there as a whole or not at all.
+/// A directory that has one for each job, named by its number. It holds the files `stdout`, `stderr` and
+/// `job.json`, and appears complete or not at all.
 #[derive(Debug)]
 pub(super) struct Results {
     directory: PathBuf,
-    /// Whether those of an earlier run are replaced, or are as good as those of this one.
+    /// Whether results of an earlier run are replaced, or may be kept.
     existing: Existing,
 }
 
@@ -41,8 +41,8 @@ impl Results {
         Ok(Results { directory: directory.to_owned(), existing })
     }
 
-    /// The input of another job, whose results are in the place of this one's and would be lost: a run that goes
-    /// on with an earlier one knows jobs by what they are, and places have their numbers.
+    /// The input of another job, with results that would be overwritten. A resumed run knows jobs by content,
+    /// but directories have job numbers.
     pub(super) fn other_in_place_of(&self, job: &Job) -> Option<String> {
         if self.existing == Existing::Replace {
             return None;
@@ -53,9 +53,9 @@ impl Results {
         (input != job.key()).then(|| input.to_owned())
     }
 
-    /// Has all that was written be on the disk.
+    /// Flushes all results to the disk.
     pub(super) fn sync(&self) -> io::Result<()> {
-        // One call for all jobs of a commit: a call for each file would take longer than most of them.
+        // One call for all jobs of a commit: one call per file would take longer than most jobs.
         Ok(syncfs(File::open(&self.directory)?)?)
     }
 
@@ -75,9 +75,9 @@ impl Results {
         })?;
         let place = self.place(outcome.number);
         match fs::rename(path, &place) {
-            // It was moved, so there is nothing to remove.
+            // It was renamed, so nothing is left to remove.
             Ok(()) => drop(unfinished.keep()),
-            // That of an earlier run: it is removed with the directory that it now has the name of.
+            // After the exchange, the temporary directory has the results of the earlier run and is removed.
             Err(error) if place.is_dir() => {
                 renameat_with(CWD, path, CWD, &place, RenameFlags::EXCHANGE).map_err(|_| error)?;
             }

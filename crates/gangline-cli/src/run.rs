@@ -1,4 +1,4 @@
-//! `gangline run`.
+//! The subcommand `gangline run`.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -41,16 +41,16 @@ use gangline::order::RuntimeOrder;
 use gangline::{AnyOrderRunner, Builder};
 use gangline::{OnError, Verdict};
 
-/// How many outputs may wait for that of an earlier job, if nobody says so: a job that takes hundreds of times
-/// as long as the others keeps no worker from its work.
+/// The default number of outputs that may wait for an earlier job's. A job that takes hundreds of times as
+/// long as the others then keeps no slot idle.
 const WINDOW: usize = 1_000;
 
-/// Runs the command for each input; what the program is to end with.
+/// Runs the command for each input, and returns the exit status.
 pub(super) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
     if args.output.dry_run {
         return dry_run(args, Plan::all(args)?);
     }
-    // First, so that no signal comes too early.
+    // First, so that no signal is missed.
     let attendant = Attendant::start(supervisor, &args.failure).map_err(internal)?;
     let plans = Plan::all(args)?;
     let lanes = lanes(args, &plans)?;
@@ -58,12 +58,12 @@ pub(super) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
     warn(&lanes, &plans);
     let ends = run_lanes(args, &lanes, plans);
     let concluded = conclude(args, &lanes, ends, attendant.exit());
-    // Last, so that a signal can also kill a process that says its last words to somebody who does not read.
+    // Last, so that a signal can still kill this process if its final messages are not read.
     drop(attendant);
     concluded
 }
 
-/// How one lane ended.
+/// The end of one lane.
 struct End {
     result: Result<(), CliError>,
     report: Option<RunReport>,
@@ -92,7 +92,7 @@ fn allow_files(workers: usize) -> Result<(), CliError> {
     }
     if limit.maximum.is_some_and(|maximum| maximum < needed) {
         let text = format!(
-            "{workers} jobs at once need {needed} open files, and the limit is {}: run fewer (-j)",
+            "{workers} jobs at once need {needed} open files, and the limit is {}: run fewer jobs (-j)",
             limit.maximum.unwrap_or_default()
         );
         return Err(CliError::new(exit::USAGE, text));
@@ -143,7 +143,7 @@ fn shared(args: &Run, workers: usize) -> Result<Shared, CliError> {
     Ok(Shared::new(groups, terminal, joblog.transpose()?, results.transpose()?, rules))
 }
 
-/// One lane needs no turns: its outputs are in order.
+/// One lane needs no turns: its outputs are already ordered.
 fn turns(args: &Run, plans: &[Plan]) -> Result<Vec<Option<Turns>>, CliError> {
     if plans.len() == 1 || order(args) == Order::Completion {
         return Ok(plans.iter().map(|_| None).collect());
@@ -155,7 +155,7 @@ fn turns(args: &Run, plans: &[Plan]) -> Result<Vec<Option<Turns>>, CliError> {
 fn warn(lanes: &Lanes, plans: &[Plan]) {
     let terminal = &lanes.shared.terminal;
     if plans.iter().any(Plan::reads_terminal) {
-        terminal.tell("reading inputs from the terminal, a line each; end them with Ctrl-D");
+        terminal.tell("reading inputs from the terminal, one per line; end with Ctrl-D");
     }
     if !plans.iter().all(Plan::differs_by_job) {
         terminal.tell(ALL_THE_SAME);
@@ -163,7 +163,7 @@ fn warn(lanes: &Lanes, plans: &[Plan]) {
 }
 
 const ALL_THE_SAME: &str =
-    "each job is the same command: no mark such as {} says where its input goes";
+    "every job runs the same command: it has no mark, such as {}, for the input";
 
 fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
     let hidden = hidden(&plans);
@@ -182,7 +182,7 @@ fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
         let start = |(lane, plan)| {
             let thread = thread::Builder::new().name(format!("gangline-lane{lane}"));
             thread.spawn_scoped(scope, move || run(lane, plan)).map_err(|error| {
-                // The others would wait for it to begin.
+                // The other lanes would wait for it to begin.
                 lanes.close();
                 internal(error)
             })
@@ -197,7 +197,7 @@ fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
     })
 }
 
-/// A lane ends: no output waits for its outputs any more, and after a panic of ours nobody waits for anything.
+/// Ends a lane: no output waits for its outputs, and after a panic no thread waits for it.
 struct Ending<'a> {
     lanes: &'a Lanes,
     lane: usize,
@@ -241,7 +241,7 @@ fn run_lane(
     }
 }
 
-/// Has the library do it.
+/// Runs the lane in the library.
 fn drive<W: Work + 'static>(
     args: &Run,
     work: impl Fn() -> W,
@@ -259,7 +259,7 @@ fn drive<W: Work + 'static>(
         })
     };
     let mut pool = match built(args, lanes, with_lock)? {
-        // By a signal, or because another lane has failed.
+        // By a signal, or because another lane failed.
         Err(error) if error.is_cancelled() => return Ok(End { result: Ok(()), report: None }),
         built => built.map_err(of_run)?,
     };
@@ -267,7 +267,7 @@ fn drive<W: Work + 'static>(
     let report = (!args.record.report.is_empty()).then(|| pool.report());
     let closed = pool.close();
     let result = match result {
-        // It was asked for, by a signal or by failures.
+        // A signal or failures asked for it.
         Err(error) if error.is_cancelled() => Ok(()),
         result => result.and(closed).map_err(of_run),
     };
@@ -276,7 +276,8 @@ fn drive<W: Work + 'static>(
 
 type JobPool<W> = AnyOrderRunner<JobRunner<W>>;
 
-/// Builds it. Who is to wait for a GPU tries without waiting first, to know whether there is something to tell.
+/// Builds the pool. If it may wait for a GPU, it first tries without waiting, so that the wait can be
+/// announced.
 fn built<W: Work + 'static>(
     args: &Run,
     lanes: &Lanes,
@@ -307,12 +308,12 @@ fn builder<W: Work + 'static>(
     let mut builder = AnyOrderRunner::builder(runner)
         .devices(plan.slots.devices.clone())
         .order(order(args))
-        // In the library's window is also what runs.
+        // The library's window includes running jobs.
         .window(args.output.window.unwrap_or(WINDOW).saturating_add(slots))
         .cancel_token(token)
         .on_error(OnError::Skip)
         .classify(verdict);
-    // Keys are kept in memory, so there are none where nobody sees them.
+    // Keys are kept in memory, so they are off unless they are shown.
     if args.record.journal.is_some() || !args.record.report.is_empty() || args.record.bar {
         builder = builder.key(Job::key);
     }
@@ -331,7 +332,7 @@ fn builder<W: Work + 'static>(
     Ok(builder)
 }
 
-/// Jobs may fail; the rest is no job's fault.
+/// Failed jobs do not end the run; other errors are not from a job.
 fn verdict(error: &Error) -> Verdict {
     let source = std::error::Error::source(error);
     match source.is_some_and(|source| source.is::<JobFailed>()) {
@@ -347,7 +348,7 @@ fn order(args: &Run) -> Order {
     }
 }
 
-/// The journal of a lane: a file has one writer, so those that need no GPU have their own.
+/// The journal of a lane: a file has one writer, so jobs without a GPU have their own.
 fn journal(args: &Run, needs: Needs) -> Option<Journal> {
     let mut path = args.record.journal.clone()?.into_os_string();
     if needs == Needs::NoGpu {
@@ -361,7 +362,7 @@ fn journal(args: &Run, needs: Needs) -> Option<Journal> {
     })
 }
 
-/// What a journal refuses to go on with when it is another.
+/// The settings that must match for a journal to be resumed.
 fn what_decides_results(args: &Run) -> Result<CfgNode, CliError> {
     let command: Vec<String> = args
         .command
@@ -404,7 +405,7 @@ fn conclude(
     Ok(signalled.unwrap_or(exit::of_failures(tally.failed)))
 }
 
-/// What is not to be overlooked.
+/// Prints the messages that a user must not miss.
 fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
     let Tally { ok, failed } = tally;
     let ended = ok + failed;
@@ -412,11 +413,11 @@ fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
         lanes.shared.terminal.tell(&format!("{failed} of {ended} jobs failed"));
     }
     if lanes.shared.is_halted() {
-        lanes.shared.terminal.tell("--halt has ended the run: the rest was not started");
+        lanes.shared.terminal.tell("--halt ended the run; jobs that had not started were not run");
     }
     if signalled.is_some() {
         let rest = match args.record.journal {
-            Some(_) => "; --resume goes on",
+            Some(_) => "; continue with --resume",
             None => "",
         };
         let jobs = if ok == 1 { "job" } else { "jobs" };
@@ -424,11 +425,11 @@ fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
     }
 }
 
-/// Prints the words of every command, as they could be typed into a shell, in the order of the jobs. Those of
-/// warm workers differ from slot to slot alone, and are printed once for each.
+/// Prints the words of every command, quoted for a shell, in the order of the jobs. Warm workers' commands
+/// differ only by slot, and are printed once for each.
 fn dry_run(args: &Run, plans: Vec<Plan>) -> Result<u8, CliError> {
     if !plans.iter().all(Plan::differs_by_job) {
-        // There is nobody to tell that nobody can be told.
+        // If standard error is gone, no other way to report remains.
         let _ = writeln!(io::stderr(), "gangline: {ALL_THE_SAME}");
     }
     let hidden = hidden(&plans);
@@ -470,7 +471,7 @@ fn line(job: Job, slots: &[Slot], first_worker: usize, turn: usize) -> (u64, Str
     (job.number, words.quoted())
 }
 
-/// What slots without a GPU are kept from seeing.
+/// The variables that are hidden from slots without a GPU.
 fn hidden(plans: &[Plan]) -> Hidden {
     match plans.iter().any(|plan| plan.slots.have_gpus()) {
         true => Hidden::Others,
@@ -488,7 +489,7 @@ impl End {
     }
 }
 
-/// What the program ends with because of an error of the library.
+/// The exit status for an error of the library.
 fn of_run(error: Error) -> CliError {
     let exit = match &error {
         Error::Devices { .. } => exit::DEVICES,
@@ -497,31 +498,31 @@ fn of_run(error: Error) -> CliError {
         _ => exit::INTERNAL,
     };
     match error {
-        // It names the methods of the library.
+        // The library's text names its methods.
         Error::Journal { source: JournalError::Exists { path, .. }, .. } => CliError::new(
             exit,
             format!(
-                "the journal {} exists already: --resume goes on with it, --resume-failed runs what failed, \
-                 and a new one needs another path",
+                "the journal {} exists already: --resume continues it, --resume-failed runs the failed jobs, \
+                 and a new journal needs another path",
                 path.display()
             ),
         ),
         Error::Journal { source: JournalError::Corrupt { path, at, .. }, .. } => CliError::new(
             exit,
             format!(
-                "the journal {} is damaged at byte {at}: `truncate -s {at} FILE` keeps what is before \
-                 that, and the jobs that are behind it run again",
+                "the journal {} is damaged at byte {at}: `truncate -s {at} FILE` keeps the records before \
+                 that byte, and the jobs after it run again",
                 path.display()
             ),
         ),
         Error::Journal { source: JournalError::Missing { path, .. }, .. } => CliError::new(
             exit,
             format!(
-                "there is no journal {}, so it is not known what failed: say --resume",
+                "there is no journal {}, so the failed jobs are not known: use --resume",
                 path.display()
             ),
         ),
-        // It counts from 0, and the cause says which input it is.
+        // The library counts from 0, and the cause already names the input.
         Error::InputFailed { source, .. } => CliError::new(exit, source),
         error => CliError::new(exit, error),
     }

@@ -1,8 +1,8 @@
-//! The order of outputs, where several lanes have jobs of one file.
+//! The order of outputs if several lanes have jobs of one file.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Lets lanes write in the order of the jobs' numbers. Each lane comes with its own in order.
+/// Lets lanes write in the order of job numbers. Each lane's own outputs are ordered.
 #[derive(Clone)]
 pub(super) struct Turns {
     sequence: Arc<Sequence>,
@@ -16,13 +16,13 @@ struct Sequence {
 
 /// The numbers of one lane that have not been written.
 struct Numbers {
-    /// Those it may still come with. Some never come: they were done earlier, or were not started.
+    /// Numbers that may still come. Some never do: jobs that are already done, or never start.
     rest: Box<dyn Iterator<Item = u64> + Send>,
     next: Option<u64>,
 }
 
 impl Turns {
-    /// For lanes with these numbers, each ascending.
+    /// Creates turns for lanes with these numbers, each ascending.
     pub(super) fn new(lanes: Vec<Box<dyn Iterator<Item = u64> + Send>>) -> Vec<Turns> {
         let count = lanes.len();
         let numbers = lanes.into_iter().map(|mut rest| Numbers { next: rest.next(), rest });
@@ -31,10 +31,10 @@ impl Turns {
         (0..count).map(|lane| Turns { sequence: Arc::clone(&sequence), lane }).collect()
     }
 
-    /// Waits until no other lane can still come with a smaller number.
+    /// Waits until no other lane can produce a smaller number.
     pub(super) fn wait_for(&self, number: u64) {
         let mut lanes = self.lanes();
-        // Those before it do not come any more, as the others can see.
+        // Smaller numbers of this lane will not come any more; other lanes can see that.
         lanes[self.lane].skip_to(number);
         self.sequence.changed.notify_all();
         while !self.is_first(&lanes, number) {
@@ -42,13 +42,13 @@ impl Turns {
         }
     }
 
-    /// The one waited for was written.
+    /// The output that others may wait for was written.
     pub(super) fn done(&self, number: u64) {
         self.lanes()[self.lane].skip_to(number + 1);
         self.sequence.changed.notify_all();
     }
 
-    /// The lane comes with nothing any more.
+    /// The lane has no further outputs.
     pub(super) fn end(&self) {
         self.lanes()[self.lane].next = None;
         self.sequence.changed.notify_all();

@@ -1,4 +1,4 @@
-//! What all workers of a run have in common.
+//! State that all slots of a run share.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,7 +15,7 @@ use super::process::End;
 use super::results::Results;
 use super::terminal::Terminal;
 
-/// What is kept of each job, and what is decided by how the others went.
+/// Records of each job, and decisions that depend on other jobs.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) groups: Arc<Groups>,
@@ -27,7 +27,7 @@ pub(super) struct Shared {
     state: Mutex<State>,
 }
 
-/// What the user says of failures and times.
+/// The user's settings for failures and times.
 #[derive(Debug, Clone)]
 pub(super) struct Rules {
     pub(super) retries: u32,
@@ -39,19 +39,19 @@ pub(super) struct Rules {
     pub(super) showing: Output,
 }
 
-/// When a job's output is given.
+/// When a job's output is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Output {
-    /// As a whole, when it is its turn.
+    /// Complete, when its turn comes.
     Whole,
-    /// Each line when it is there.
+    /// Line by line, as it arrives.
     Lines,
 }
 
 #[derive(Debug, Default)]
 struct State {
     tally: Tally,
-    /// The first thing that went wrong beside the jobs.
+    /// The first failure that is not a job's.
     error: Option<CliError>,
     is_halted: bool,
 }
@@ -68,18 +68,18 @@ impl Shared {
         Shared { groups, terminal, joblog, results, rules, durations, state }
     }
 
-    /// How long a job may take, as far as that is known by now.
+    /// The time limit of a job, if it is known yet.
     pub(super) fn limit(&self) -> Option<Duration> {
         self.durations.limit(self.rules.timeout?)
     }
 
-    /// Writes down what became of a job, and says what that means for the others.
+    /// Records the outcome of a job, and returns its effect on other jobs.
     pub(super) fn record(&self, outcome: &Outcome) -> Order {
         self.keep(outcome);
         let mut state = self.state();
         match &outcome.result {
             result if result.is_ok() => state.tally.ok += 1,
-            // It was none of its doing.
+            // The job did not cause it.
             JobResult::Ended(End::Halted) => return Order::GoOn,
             _ => state.tally.failed += 1,
         }
@@ -116,7 +116,7 @@ impl Shared {
         self.fail(CliError::new(exit, Context::new(what, error)));
     }
 
-    /// Something beside the jobs failed: the first counts.
+    /// A failure that is not a job's; the first one counts.
     pub(super) fn fail(&self, error: CliError) {
         self.state().error.get_or_insert(error);
     }

@@ -1,4 +1,4 @@
-//! Signals: stop starting, wait, and in the end kill.
+//! Signals: start no further job, wait, and finally kill.
 
 use std::fs;
 use std::io::{self, Read};
@@ -27,39 +27,38 @@ use super::lane::Lanes;
 use super::readiness::timespec;
 use super::supervisor::kill_children;
 
-/// The thread that attends to signals, until this is dropped.
+/// The thread that handles signals, until this is dropped.
 pub(super) struct Attendant {
     quit: Arc<Bell>,
     thread: Option<JoinHandle<()>>,
-    /// What the program ends with because of a signal; 0 for none.
+    /// The exit status caused by a signal; 0 for none.
     exit: Arc<AtomicU8>,
     lanes: Arc<OnceLock<Lanes>>,
-    /// What is said of signals is said by a thread of its own: it may be said to somebody who does not read, and
-    /// the one that attends to signals may be the last that can end the process.
+    /// Messages about signals have a thread of their own. Their reader may block, and the signal thread may
+    /// be the only one that can end the process.
     teller: Option<JoinHandle<()>>,
     words: Sender<Option<String>>,
 }
 
-/// What signals to this process mean.
+/// The meaning of signals to this process.
 ///
-/// What a terminal sends, or somebody sends to the whole group, comes to this process and to its supervisor,
-/// which hands it on. So that nothing counts twice it is obeyed only as the signal that the supervisor makes of
-/// it.
+/// A signal from the terminal, or to the whole group, reaches both this process and its supervisor, which
+/// forwards it. To count it once, this process obeys only the forwarded signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meaning {
-    /// The first time nothing is started any more, the second time all is killed.
+    /// The first time no further job starts; the second time all jobs are killed.
     Interrupt,
     Terminate,
     HangUp,
-    /// All is killed.
+    /// All jobs are killed.
     Quit,
-    /// Stop, with all jobs, until it is continued.
+    /// Stop, with all jobs, until SIGCONT.
     Stop,
     Continue,
     Nothing,
 }
 
-/// As which signals the supervisor hands on SIGINT, SIGTERM, SIGQUIT and SIGTSTP.
+/// The signals that the supervisor sends for SIGINT, SIGTERM, SIGQUIT and SIGTSTP.
 pub(super) const INTERRUPT: Signal = Signal::USR1;
 pub(super) const TERMINATE: Signal = Signal::VTALARM;
 pub(super) const QUIT: Signal = Signal::PROF;
@@ -89,21 +88,21 @@ struct Watch {
     interrupted: bool,
     /// When the jobs that still run are ended.
     patience: Option<Instant>,
-    /// When the process ends, run or not.
+    /// When the process exits, whether or not the run has ended.
     last_moment: Option<Instant>,
     grace: Duration,
     kill_after: Duration,
 }
 
-/// So long jobs that were killed may take to be gone where nobody would wait for them.
+/// How long to wait for killed jobs to disappear.
 const AFTER_KILL: Duration = Duration::from_secs(1);
 
-/// So long the run has to end when its jobs were killed: to reap them, to write what they printed, to commit.
-/// Whoever does not read the output could hold it up for ever.
+/// How long the run has to end after its jobs were killed: to reap them, write their output, and commit. A
+/// reader of the output that blocks could otherwise delay it for ever.
 const LAST_WORDS: Duration = Duration::from_millis(400);
 
 impl Attendant {
-    /// Until it knows of lanes, whatever is to end the run ends the process.
+    /// Before it knows of lanes, a signal that ends the run ends the process.
     pub(super) fn start(supervisor: Option<i32>, failure: &Failure) -> io::Result<Attendant> {
         let (quit, exit) = (Arc::new(Bell::new()?), Arc::new(AtomicU8::new(0)));
         let mut ids = Vec::new();
@@ -136,12 +135,12 @@ impl Attendant {
         Ok(Attendant { quit, thread: Some(thread), exit, lanes, teller: Some(teller), words })
     }
 
-    /// From now on signals are for the jobs of these.
+    /// From now on signals apply to the jobs of these lanes.
     pub(super) fn attend_to(&self, lanes: &Lanes) {
         self.lanes.get_or_init(|| lanes.clone());
     }
 
-    /// What a signal has the program end with.
+    /// The exit status that a signal causes.
     pub(super) fn exit(&self) -> Option<u8> {
         Some(self.exit.load(Ordering::SeqCst)).filter(|exit| *exit != 0)
     }
@@ -149,7 +148,7 @@ impl Attendant {
 
 impl Drop for Attendant {
     fn drop(&mut self) {
-        // First: as long as it writes, a signal may have to end the process.
+        // First: while it writes, a signal may have to end the process.
         let _ = self.words.send(None);
         if let Some(teller) = self.teller.take() {
             teller.join().expect("the thread does not panic");
@@ -161,7 +160,7 @@ impl Drop for Attendant {
     }
 }
 
-/// Says what there is to say, until there is nothing more.
+/// Prints messages until the channel closes.
 fn tell(said: &Receiver<Option<String>>, lanes: &OnceLock<Lanes>) {
     while let Ok(Some(text)) = said.recv() {
         if let Some(lanes) = lanes.get() {
@@ -170,7 +169,7 @@ fn tell(said: &Receiver<Option<String>>, lanes: &OnceLock<Lanes>) {
     }
 }
 
-/// Which signals this process was started to ignore, as by `nohup`: those stay ignored.
+/// Signals that were ignored when this process started, as by `nohup`, stay ignored.
 pub(super) fn is_ignored(signal: i32) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -178,10 +177,10 @@ pub(super) fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
-/// The supervisor, as something that can be waited for.
+/// The supervisor, as a descriptor to wait for.
 fn watched(pid: Pid) -> io::Result<OwnedFd> {
     let watched = pidfd_open(pid, PidfdFlags::empty());
-    // One that died before may have had its number taken by another.
+    // After its death, another process may have its number.
     match (watched, getppid()) {
         (Ok(fd), Some(parent)) if parent == pid => Ok(fd),
         _ => Err(io::Error::other("the supervisor has ended")),
@@ -203,7 +202,7 @@ fn signals(ids: &mut Vec<SigId>) -> io::Result<Vec<(Meaning, UnixStream)>> {
 }
 
 impl Meaning {
-    /// It comes from the supervisor alone, so nobody can want it to be ignored; whoever does inherits it.
+    /// Only the supervisor sends it, so it is never meant to be ignored; but the setting may be inherited.
     fn is_private(self) -> bool {
         matches!(self, Meaning::Interrupt | Meaning::Terminate | Meaning::Quit | Meaning::Stop)
     }
@@ -218,12 +217,13 @@ impl Watch {
             }
             if ready.orphaned {
                 self.supervisor = None;
-                // What jobs have started in sessions of their own becomes a child of this process when they die.
+                // Processes that jobs started in other sessions become children of this process when their
+                // parent dies.
                 let _ = set_child_subreaper(Some(getpid()));
                 self.kill(exit::KILLED);
                 self.lanes().groups().wait_until_empty(AFTER_KILL);
                 kill_children();
-                // Whoever reads the output may hold this process up, which nobody else can end any more.
+                // A blocked reader of the output may hold this process up, and no other process can end it.
                 std::process::exit(i32::from(exit::KILLED));
             }
             for meaning in ready.meanings {
@@ -235,7 +235,7 @@ impl Watch {
                 self.last_moment.get_or_insert(Instant::now() + self.kill_after + LAST_WORDS);
             }
             if self.last_moment.is_some_and(|until| until <= Instant::now()) {
-                // Whoever has a job may be held up, as the run is, and has not ended it.
+                // A job's reader may block, so the run has not ended the job.
                 self.lanes().groups().kill_all();
                 std::process::exit(i32::from(self.exit.load(Ordering::SeqCst)));
             }
@@ -248,16 +248,16 @@ impl Watch {
             Meaning::Interrupt => {
                 self.interrupted = true;
                 self.end(exit::INTERRUPTED);
-                // Said when it is so: who reads it may be a program.
-                self.tell("waiting for the jobs that run; press Ctrl-C again to kill them");
+                // Printed only once it is true, since a program may read it.
+                self.tell("waiting for the running jobs; press Ctrl-C again to kill them");
             }
-            // `timeout`, for one, sends it to a process and to its group.
+            // `timeout`, for one, signals a process and its group.
             Meaning::Terminate if self.patience.is_some() => {}
             Meaning::Terminate => {
                 self.patience = Some(Instant::now() + self.grace);
                 self.end(exit::TERMINATED);
                 let grace = humantime::format_duration(self.grace);
-                self.tell(&format!("SIGTERM: the jobs that run have {grace} to end"));
+                self.tell(&format!("SIGTERM: the running jobs have {grace} to end"));
             }
             Meaning::HangUp => self.end(exit::HANGUP),
             Meaning::Quit => self.kill(exit::QUIT),
@@ -265,7 +265,7 @@ impl Watch {
                 if let Some(lanes) = self.lanes.get() {
                     lanes.groups().stop_all();
                 }
-                // Until somebody has it go on.
+                // Until SIGCONT.
                 let _ = kill_process(getpid(), Signal::STOP);
             }
             Meaning::Continue => {
@@ -277,14 +277,14 @@ impl Watch {
         }
     }
 
-    /// Starts nothing more; the first signal is what the program ends with.
+    /// Starts no further job; the first signal decides the exit status.
     fn end(&self, exit: u8) {
         let Some(lanes) = self.lanes.get() else { std::process::exit(i32::from(exit)) };
         let _ = self.exit.compare_exchange(0, exit, Ordering::SeqCst, Ordering::SeqCst);
         lanes.close();
     }
 
-    /// Kills all jobs, after which the run has little time to end.
+    /// Kills all jobs; the run then has little time to end.
     fn kill(&mut self, exit: u8) {
         self.end(exit);
         self.lanes().groups().kill_all();
@@ -292,7 +292,7 @@ impl Watch {
     }
 
     fn tell(&self, text: &str) {
-        // It is there until this thread is asked to end.
+        // The thread lives until it is asked to end.
         let _ = self.words.send(Some(text.to_owned()));
     }
 
@@ -311,7 +311,7 @@ impl Watch {
             sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
         let until = self.patience.into_iter().chain(self.last_moment).min();
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-        // It fails when a signal comes, which is then seen the next time.
+        // It fails when a signal arrives, which the next iteration handles.
         if poll(&mut fds, left.map(timespec).as_ref()).is_err() {
             return Ready::default();
         }

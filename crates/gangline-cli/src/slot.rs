@@ -1,4 +1,4 @@
-//! Slots: which GPUs each worker has, and how its jobs learn of them.
+//! Slots: the GPUs of each, and how its jobs are given them.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,40 +12,40 @@ use gangline::error::DeviceError;
 use gangline::gpu::{GpuList, GpuLock};
 use gangline::{Device, Devices};
 
-/// The slots of a run. A slot is a producer of the library: it has its GPUs for as long as the run lasts, so
-/// there is nothing to give back and nothing to lose.
+/// The slots of a run. A slot is a producer of the library and keeps its GPUs for the whole run, so that no
+/// GPU is handed back and forth.
 #[derive(Debug, Clone)]
 pub(super) struct Slots {
     pub(super) devices: Devices,
-    /// For each slot the ids of its GPUs, as this process counts them.
+    /// The GPU ids of each slot, as this process counts them.
     gpus: Vec<Vec<usize>>,
     showing: Showing,
-    /// The order of GPUs is set too, unless the environment has one.
+    /// Whether the order of GPUs is set too, because the environment does not set it.
     sets_order: bool,
 }
 
-/// How a job learns which GPUs are its own.
+/// How a job is given its GPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Showing {
-    /// By its marks, if its command has any, and the environment stays as it is; else by the variable.
+    /// By its marks, with the environment unchanged, if its command has GPU marks; otherwise by the variable.
     Fitting,
-    /// CUDA_VISIBLE_DEVICES shows these alone, which then count from 0.
+    /// CUDA_VISIBLE_DEVICES shows only these, which then count from 0.
     Variable,
 }
 
-/// What the jobs of one slot are given.
+/// The environment and marks for the jobs of one slot.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
-    /// Those whose command has a mark for GPUs.
+    /// Jobs of a command with a GPU mark.
     with_marks: Given,
-    /// All others.
+    /// Other jobs.
     without: Given,
 }
 
-/// What a job is given.
+/// The environment and marks for one job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Given {
-    /// What the marks for GPUs stand for.
+    /// The values of the GPU marks.
     pub(super) ids: Vec<String>,
     pub(super) variables: Vec<(&'static str, OsString)>,
 }
@@ -63,7 +63,7 @@ const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 const ORDER: &str = "CUDA_DEVICE_ORDER";
 
 impl Slots {
-    /// What the options say; without any, a worker for each core.
+    /// The slots that the options ask for; by default one per core.
     pub(super) fn new(placement: &Placement) -> Result<Slots, CliError> {
         let refused = |error| CliError::new(exit::DEVICES, error);
         let devices = devices(placement)?;
@@ -79,7 +79,7 @@ impl Slots {
         Ok(Slots { devices, gpus, showing, sets_order })
     }
 
-    /// Workers that have no GPU, and are shown none.
+    /// Slots without a GPU, which see none.
     pub(super) fn without_gpu(workers: usize) -> Result<Slots, CliError> {
         let refused = |error| CliError::new(exit::DEVICES, error);
         let devices = Devices::from_places(vec![vec![Device::Cpu]; workers]).map_err(refused)?;
@@ -95,7 +95,7 @@ impl Slots {
         self.gpus.iter().any(|gpus| !gpus.is_empty())
     }
 
-    /// What can stand for the GPUs of a slot: marks must mean something in each.
+    /// The form of GPUs that every slot supports, so that marks are valid in each.
     pub(super) fn mark(&self, separator: Option<Separator>) -> GpuMark {
         match separator {
             _ if self.gpus.iter().any(Vec::is_empty) => GpuMark::None,
@@ -106,8 +106,8 @@ impl Slots {
         }
     }
 
-    /// What the jobs of each slot are given. `hidden` are the slots of a run some of whose jobs have GPUs: then
-    /// one without is shown none.
+    /// The environment and marks for the jobs of each slot. If `hidden` is set, other jobs of the run have
+    /// GPUs, and a slot without one sees none.
     pub(super) fn given(&self, hidden: Hidden) -> Result<Vec<Slot>, CliError> {
         self.gpus.iter().map(|gpus| self.slot(gpus, hidden)).collect()
     }
@@ -145,7 +145,7 @@ impl Slots {
     }
 }
 
-/// What a slot without a GPU is kept from seeing.
+/// The variables that are hidden from a slot without a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hidden {
     /// The GPUs of other slots.
@@ -153,7 +153,7 @@ pub(super) enum Hidden {
     Nothing,
 }
 
-/// How the library is to lock the GPUs, if it is, where some may be in use.
+/// How the library locks the GPUs, if it should, given that some may be in use.
 pub(super) fn lock(placement: &Placement, in_use: InUse) -> Option<GpuLock> {
     placement.lock_gpus?;
     let lock = match in_use {
@@ -183,7 +183,7 @@ fn devices(placement: &Placement) -> Result<Devices, CliError> {
     devices.map_err(refused)
 }
 
-/// Every place so many times, one after the other.
+/// Repeats each place `times` times, one copy after the other.
 fn repeated(devices: &Devices, times: usize) -> Result<Devices, DeviceError> {
     let copies = |place: &[Device]| vec![place.to_vec(); if has_gpu(place) { times } else { 1 }];
     Devices::from_places(devices.places().flat_map(copies))

@@ -1,4 +1,4 @@
-//! The process that a user sees: it starts the one that does the work, and leaves nothing behind.
+//! The process that the user sees: it starts the process that does the work, and cleans up after it.
 
 use std::env;
 use std::ffi::OsString;
@@ -20,41 +20,41 @@ use signal_hook::iterator::Signals;
 use super::exit;
 use super::signals::{INTERRUPT, QUIT, STOP, TERMINATE, is_ignored};
 
-/// Where inputs come from.
+/// The source of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inputs {
-    /// A person types them at a terminal.
+    /// A user types them at a terminal.
     Typed,
     Other,
 }
 
-/// Runs this program again with the same arguments, and returns what that ended with.
+/// Runs this program again with the same arguments, and returns its exit status.
 ///
-/// Whoever dies without a word, be it by `kill -9`, cannot take its jobs along. So there are two: when the
-/// one that has the jobs dies they become children of this one, however they were started, and are killed;
-/// when this one dies the other sees it, and ends. A job's own number would not do: between the start of a
-/// process and the moment where anybody else could know of it, its parent may die.
+/// A process that is killed by `kill -9` cannot end its jobs. So there are two: if the working process dies,
+/// its jobs become children of this one and are killed; if this one dies, the other notices and exits.
+/// Recording each job's process number would not do: the parent may die between starting a process and
+/// recording its number.
 pub(super) fn supervise(
     arguments: impl Iterator<Item = OsString>,
     inputs: Inputs,
 ) -> io::Result<u8> {
     set_child_subreaper(Some(getpid()))?;
     let wanted = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGCHLD];
-    // The end of a child is no signal that anybody could want to be ignored; whoever does inherits it.
+    // The end of a child is never meant to be ignored; but the setting may be inherited.
     let is_wanted = |signal: &i32| *signal == SIGCHLD || !is_ignored(*signal);
     let mut signals = Signals::new(wanted.into_iter().filter(is_wanted))?;
-    // By its own name, so that it is called so where processes are listed.
+    // Under its own name, so that process lists show it.
     let program = env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
     let mut command = Command::new(program);
     command.arg("--supervisor").arg(getpid().as_raw_pid().to_string()).args(arguments);
-    // In a group of its own it lives on when somebody kills the whole group, and sees that this one is dead. But
-    // only the group in the foreground may read from a terminal.
+    // In a group of its own, it survives a kill of the whole group and notices that this process is dead. But
+    // only the foreground group may read from a terminal.
     if inputs == Inputs::Other {
         command.process_group(0);
     }
     let engine = Pid::from_child(&command.spawn()?);
     let mut killing = Killing::default();
-    // One that has ended by now has sent a signal, which waits.
+    // If it has already ended, its signal is pending.
     for signal in signals.forever() {
         match signal {
             SIGINT => {
@@ -79,7 +79,7 @@ pub(super) fn supervise(
     Err(io::Error::other("signals came to an end"))
 }
 
-/// Whether all jobs are to be killed, in which case the other does not wait long for those that are being started.
+/// Whether all jobs are to be killed; the other process then waits briefly for jobs that are being started.
 #[derive(Debug, Clone, Copy, Default)]
 struct Killing {
     is_interrupted: bool,
@@ -93,7 +93,7 @@ impl Killing {
     }
 }
 
-/// Stops when the other has stopped, with all of its jobs.
+/// Stops when the other process has stopped, with all of its jobs.
 fn stop_with(engine: Pid) {
     send(engine, STOP);
     let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -102,7 +102,7 @@ fn stop_with(engine: Pid) {
     }
 }
 
-/// Waits for all that have ended: the status of the one that does the work, if it is among them.
+/// Reaps all children that have ended. Returns the status of the working process, if it is among them.
 fn reap(engine: Pid) -> io::Result<Option<WaitStatus>> {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -124,7 +124,7 @@ fn exit_of(status: WaitStatus, killing: Killing) -> u8 {
             kill_children();
             match (code, signal) {
                 (Some(code), _) => code as u8,
-                // It was told so before it could listen.
+                // The signal came before it could listen.
                 (None, Some(SIGUSR1)) => exit::INTERRUPTED,
                 (None, Some(SIGVTALRM)) => exit::TERMINATED,
                 (None, Some(SIGPROF)) => exit::QUIT,
@@ -134,7 +134,7 @@ fn exit_of(status: WaitStatus, killing: Killing) -> u8 {
     }
 }
 
-/// Kills all children, and those of theirs, which become children of this process when they do.
+/// Kills all children, and their children, which then become children of this process.
 pub(super) fn kill_children() {
     loop {
         children().for_each(|pid| send(pid, Signal::KILL));
@@ -154,11 +154,11 @@ fn children() -> impl Iterator<Item = Pid> {
 
 fn parent(pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may have anything in it; what is behind the last one has not.
+    // The name, in parentheses, may contain any character; the fields follow the last parenthesis.
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 fn send(pid: Pid, signal: Signal) {
-    // It may have ended.
+    // The process may have ended.
     let _ = kill_process(pid, signal);
 }

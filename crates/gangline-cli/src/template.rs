@@ -1,4 +1,4 @@
-//! The words of a command, with marks for what differs from job to job.
+//! The words of a command, with marks for the values of each job.
 
 #[cfg(any(test, fuzzing))]
 pub(super) mod laws;
@@ -10,13 +10,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use super::mark::{GpuMark, Mark, Marks, Part, Unknown, parts};
 use super::path;
 
-/// A command, split into words before anything is put in: what takes the place of a mark is never looked at
-/// again, so it cannot add a word or a mark, whatever is in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Template {
-    /// `NAME=VALUE` words before the program, as a shell has them.
+    /// `NAME=VALUE` words before the program, as in a shell.
     variables: Vec<(OsString, Word)>,
-    /// The program first, which has no mark.
+    /// The program first; it has no mark.
     words: Vec<Word>,
 }
 
@@ -26,19 +24,19 @@ struct Word {
     ids: Ids,
 }
 
-/// How several ids of GPUs stand in the place of one mark.
+/// How several GPU ids replace one mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ids {
-    /// Each as a word of its own, where the mark is a whole word; with a space between them elsewhere.
+    /// Each as a word of its own if the mark is a whole word; separated by spaces otherwise.
     Words,
-    /// With this between them.
+    /// Joined by this separator.
     Joined(&'static str),
 }
 
-/// What takes the place of the marks in one attempt at one job.
+/// The values of the marks in one attempt at one job.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Values<'a> {
-    /// What `{}` is, or the columns of a record.
+    /// The value of `{}`, or the columns of a record.
     pub(super) fields: &'a [OsString],
     pub(super) number: u64,
     pub(super) gpus: &'a [String],
@@ -54,10 +52,10 @@ pub(super) struct Words {
     pub(super) arguments: Vec<OsString>,
 }
 
-/// Why words are no command.
+/// Why words are not a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TemplateError {
-    /// There is no program among them.
+    /// They have no program.
     Empty,
     /// The program's name has a mark.
     MarkedProgram(OsString),
@@ -66,8 +64,8 @@ pub(super) enum TemplateError {
 }
 
 impl Template {
-    /// Reads the words of a command in which `marks` may stand. Without a mark in any of them the input is
-    /// one more word at the end, if there is an input.
+    /// Parses the words of a command with `marks`. If none has a mark, the input is appended as a word, if
+    /// there is one.
     pub(super) fn new(words: &[OsString], marks: &Marks<'_>) -> Result<Template, TemplateError> {
         let mut template = Template::without_input(words, marks)?;
         if !template.has_marks() && marks.has_input() {
@@ -76,7 +74,7 @@ impl Template {
         Ok(template)
     }
 
-    /// The same, but the input is nowhere unless a mark says so.
+    /// The same, but the input is never appended.
     pub(super) fn without_input(
         words: &[OsString],
         marks: &Marks<'_>,
@@ -104,7 +102,7 @@ impl Template {
         Ok(Template { variables, words: parsed })
     }
 
-    /// A script for `sh -c`, which gets the fields as its positional parameters.
+    /// A script for `sh -c`, with the fields as its positional parameters.
     pub(super) fn script(script: &OsStr, marks: &Marks<'_>) -> Result<Template, TemplateError> {
         let text = |text: &str| Word { parts: vec![Part::Text(text.into())], ids: Ids::Words };
         let script = Word::new(script, marks, OsStr::new("script"))?;
@@ -122,7 +120,7 @@ impl Template {
         self.marks().any(|mark| !matches!(mark, Mark::Gpus | Mark::Worker | Mark::Attempt))
     }
 
-    /// The words with everything in its place.
+    /// The words with all marks substituted.
     pub(super) fn fill(&self, values: &Values<'_>) -> Words {
         let variables = self.variables.iter();
         let variables = variables.map(|(name, word)| (name.clone(), word.joined(values))).collect();
@@ -142,7 +140,7 @@ impl Template {
 }
 
 impl Word {
-    /// `near` says what the ids of GPUs are for: a variable of CUDA wants commas between them.
+    /// `near` states the use of the GPU ids: a variable of CUDA needs commas between them.
     fn new(text: &OsStr, marks: &Marks<'_>, near: &OsStr) -> Result<Word, TemplateError> {
         let parts = parts(text.as_bytes(), marks).map_err(TemplateError::Unknown)?;
         let for_cuda = near == VISIBLE;
@@ -162,7 +160,7 @@ impl Word {
         self.parts.iter().any(|part| part.mark().is_some())
     }
 
-    /// One word, but for a mark that is a word of its own and stands for a list: a word for each.
+    /// Substitutes one word. A mark that is a whole word and stands for a list becomes a word per element.
     fn fill(&self, values: &Values<'_>) -> Vec<OsString> {
         match &*self.parts {
             [Part::Mark(Mark::Gpus)] if self.ids == Ids::Words => {
@@ -182,7 +180,7 @@ impl Word {
         for part in &self.parts {
             match part {
                 Part::Text(text) => word.extend_from_slice(text),
-                // A script, or a word for `env`, may set the variable, which wants commas.
+                // A script, or a word for `env`, may set the variable, which needs commas.
                 Part::Mark(Mark::Gpus) if self.ids == Ids::Words && sets_visible(&word) => {
                     values.put(&Mark::Gpus, ",", &mut word);
                 }
@@ -212,13 +210,13 @@ impl Values<'_> {
 }
 
 impl Words {
-    /// Sets variables before its own.
+    /// Sets variables before the command's own.
     pub(super) fn set_first(&mut self, variables: &[(&'static str, OsString)]) {
         let variables = variables.iter().map(|(name, value)| (OsString::from(name), value.clone()));
         self.variables.splice(..0, variables);
     }
 
-    /// All of them, as they could be typed into a shell.
+    /// All words, quoted for a shell.
     pub(super) fn quoted(&self) -> String {
         let variables = self
             .variables
@@ -229,7 +227,7 @@ impl Words {
     }
 }
 
-/// A word as it could be typed into a shell, on one line and without control characters.
+/// A word quoted for a shell, on one line and without control characters.
 pub(super) fn quoted(word: &OsStr) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(byte);
     match word.to_str() {
@@ -243,7 +241,7 @@ pub(super) fn quoted(word: &OsStr) -> String {
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// Whether what follows these bytes is the value of the variable that shows GPUs.
+/// Whether the text after these bytes is the value of the variable that shows GPUs.
 fn sets_visible(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_suffix(b"\"").or(bytes.strip_suffix(b"'")).unwrap_or(bytes);
     bytes.strip_suffix(b"=").is_some_and(|name| name.ends_with(VISIBLE.as_bytes()))
@@ -264,15 +262,15 @@ impl fmt::Display for TemplateError {
             TemplateError::Empty => f.write_str("there is no command to run"),
             TemplateError::MarkedProgram(program) => write!(
                 f,
-                "the program's name {} has a mark in it, or an unknown one: what is started is the same for \
-                 all jobs; marks go into its arguments, and quotes around all of a command make one word of it",
+                "the program's name {} has a mark in it, or an unknown one: the program must be the same for \
+                 all jobs; put marks into its arguments, and do not quote a whole command, which makes it one word",
                 quoted(program)
             ),
             TemplateError::Unknown(unknown) => unknown.fmt(f),
             TemplateError::Nul(word) => {
                 write!(
                     f,
-                    "the word {} has a NUL in it, which no program can be given",
+                    "the word {} contains a NUL, which cannot be passed to a program",
                     quoted(word)
                 )
             }

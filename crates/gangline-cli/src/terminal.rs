@@ -1,4 +1,4 @@
-//! Where jobs' outputs go.
+//! Writes the outputs of jobs.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard};
@@ -9,29 +9,29 @@ use super::process::Channel;
 /// Standard output and standard error, one job at a time.
 #[derive(Debug)]
 pub(super) struct Terminal {
-    /// Held while something is written: what two write is never mixed.
+    /// Held during a write, so that outputs are never mixed.
     turn: Mutex<()>,
     stdout: Control,
     stderr: Control,
     lines: ProgressLines,
 }
 
-/// What is done about control characters.
+/// The treatment of control characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Control {
-    /// A terminal would do what they say: they are shown.
+    /// They are escaped, since a terminal would obey them.
     Escaped,
     AsIs,
 }
 
-/// Whether lines of progress are on the terminal, which then have to make room.
+/// Whether progress lines are on the terminal and must be suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProgressLines {
     Shown,
     None,
 }
 
-/// What is to be done with control characters on a terminal.
+/// The treatment of control characters on a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OnTerminal {
     Escape,
@@ -52,7 +52,7 @@ impl Terminal {
         }
     }
 
-    /// Writes all that a job printed.
+    /// Writes all output of a job.
     pub(super) fn write_captured(&self, stdout: &Captured, stderr: &Captured) -> io::Result<()> {
         if stdout.is_empty() && stderr.is_empty() {
             return Ok(());
@@ -64,15 +64,15 @@ impl Terminal {
         })
     }
 
-    /// Writes some of what a job prints.
+    /// Writes a part of a job's output.
     pub(super) fn write(&self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
         let _turn = self.turn();
         self.on_screen(|| self.write_to(channel, |writer| writer.write_all(bytes)))
     }
 
-    /// Says something itself.
+    /// Prints a message of the program.
     pub(super) fn tell(&self, line: &str) {
-        // There is nobody to tell that nobody can be told.
+        // If standard error is gone, no other way to report remains.
         let _ = self.write(Channel::Stderr, format!("gangline: {line}\n").as_bytes());
     }
 
@@ -108,12 +108,12 @@ impl Terminal {
     }
 }
 
-/// Shows control characters, and bytes that are no text, as escapes; line ends and tabs stay.
+/// Escapes control characters, and bytes that are not UTF-8; line ends and tabs stay.
 pub(super) struct Escape<W: Write> {
     writer: W,
-    /// The beginning of a character whose end has not come.
+    /// The start of an incomplete character.
     unfinished: Vec<u8>,
-    /// What was written last.
+    /// The last byte written.
     last: Option<u8>,
 }
 
@@ -122,7 +122,7 @@ impl<W: Write> Escape<W> {
         Escape { writer, unfinished: Vec::new(), last: None }
     }
 
-    /// What is left over is no character. Lines of progress begin a line, so what is above them ends one.
+    /// Leftover bytes are not a character. Ends the line, since progress lines begin on a new one.
     fn finish(mut self, lines: ProgressLines) -> io::Result<()> {
         let rest = std::mem::take(&mut self.unfinished);
         write!(self.writer, "{}", rest.escape_ascii())?;
@@ -167,7 +167,7 @@ fn shown(text: &str) -> String {
     shown
 }
 
-/// Whether more bytes could make a character of these.
+/// Whether more bytes could complete a character.
 fn is_beginning(bytes: &[u8]) -> bool {
     matches!(str::from_utf8(bytes), Err(error) if error.error_len().is_none())
 }

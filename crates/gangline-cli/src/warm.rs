@@ -1,4 +1,4 @@
-//! Jobs for warm workers: one process for each slot, which is sent one input after the other.
+//! Jobs for warm workers: one process per slot, which receives one input after the other.
 
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,48 +20,48 @@ use super::process::End;
 use super::protocol::{self, Answer, Hello, Item, VERSION};
 use super::slot::{Given, Slot};
 
-/// Warm workers on the slots of one lane.
+/// The warm workers on the slots of one lane.
 pub(super) struct Warm {
     lanes: Lanes,
     lane: Lane,
     slots: Vec<Slot>,
-    /// Of a table; none where an input is a text.
+    /// The columns of a table; `None` if an input is a text.
     columns: Vec<OsString>,
     start_timeout: Duration,
     max_restarts: u32,
-    bench: Bench,
-    /// Whether it was told that one is slow to get ready.
+    workers: WorkerSlots,
+    /// Whether a slow start has been reported.
     has_told_of_wait: AtomicBool,
 }
 
-/// The workers, each with its slot. One that is given up takes no more jobs, and whoever had it takes turns with
-/// another.
-struct Bench {
-    seats: Mutex<Vec<Seat>>,
+/// The workers, each with its slot. A slot that is given up takes no more jobs; its producer shares another
+/// slot's worker.
+struct WorkerSlots {
+    slots: Mutex<Vec<WorkerSlot>>,
     changed: Condvar,
 }
 
-enum Seat {
+enum WorkerSlot {
     Free(Worker),
     Taken,
     GivenUp,
 }
 
-/// What one slot keeps.
+/// The state of one slot.
 #[derive(Default)]
 struct Worker {
     conversation: Option<Conversation>,
     spill: Arc<Spill>,
-    /// How often it was started in a row and did not get ready.
+    /// Consecutive starts that failed.
     unready: u32,
-    /// How often it ended at an item, without a result in between.
+    /// Items at which it ended, without a result in between.
     deaths: u32,
 }
 
-/// After so long it is told that a worker is not ready.
+/// When a slow start is reported.
 const LONG_WAIT: Duration = Duration::from_secs(15);
 
-/// An item that so many workers ended at is itself at fault.
+/// An item at which this many workers ended is itself at fault.
 const DEATHS_OF_ITEM: u32 = 3;
 
 impl Warm {
@@ -73,14 +73,14 @@ impl Warm {
         args: &WarmArgs,
     ) -> Warm {
         let &WarmArgs { start_timeout, max_restarts, .. } = args;
-        let bench = Bench::new(slots.len());
+        let workers = WorkerSlots::new(slots.len());
         let has_told_of_wait = AtomicBool::new(false);
-        Warm { lanes, lane, slots, columns, start_timeout, max_restarts, bench, has_told_of_wait }
+        Warm { lanes, lane, slots, columns, start_timeout, max_restarts, workers, has_told_of_wait }
     }
 }
 
 impl Work for Warm {
-    /// Workers are with the slots, since they are lent to other threads.
+    /// Workers are stored by slot, since other threads may borrow them.
     type State = ();
 
     fn begin(&self) {}
@@ -90,43 +90,43 @@ impl Work for Warm {
     }
 
     fn end(&self, slot: usize, (): ()) {
-        if let Some(worker) = self.bench.leave(slot) {
+        if let Some(worker) = self.workers.leave(slot) {
             self.dismiss(slot, worker);
         }
     }
 }
 
 impl Warm {
-    /// Tries a job until it goes well or has failed as often as is allowed: on its slot, but on another one, if
-    /// there is one, after its worker has ended at it. That the slot is given up meanwhile counts for nothing.
+    /// Runs a job until it succeeds or has no attempts left. After its worker ended during it, the job moves
+    /// to another slot if possible; giving up a slot is not an attempt.
     fn attempts(&self, slot: usize, job: &Job) -> Outcome {
         let rules = &self.lanes.shared.rules;
         let (mut attempt, mut deaths, mut delay) = (1, 0, rules.retry_delay);
         let mut ended_at = None;
         loop {
-            let Some((seat, mut worker)) = self.bench.take(slot, ended_at) else {
+            let Some((index, mut worker)) = self.workers.take(slot, ended_at) else {
                 return self.outcome(slot, job, attempt, JobResult::WorkerFailed(GIVEN_UP.into()));
             };
-            let outcome = self.attempt(seat, &mut worker, job, attempt);
+            let outcome = self.attempt(index, &mut worker, job, attempt);
             let was_ready = worker.unready == 0;
             let fate = match self.is_to_be_given_up(&worker) {
-                true => self.give_up(seat, &outcome),
-                false => self.bench.give_back(seat, worker),
+                true => self.give_up(index, &outcome),
+                false => self.workers.give_back(index, worker),
             };
             match (&outcome.result, fate) {
                 (JobResult::WorkerFailed(_), Fate::GivenUp) => continue,
-                // It has not seen the item.
+                // The worker has not seen the item.
                 (JobResult::WorkerFailed(_), Fate::GoesOn) if !was_ready => {
                     if !self.lane.gate.pause(delay) {
                         return outcome;
                     }
                     commands::tell_of_retry(&self.lanes, &outcome);
-                    ended_at = Some(seat);
+                    ended_at = Some(index);
                     continue;
                 }
                 (JobResult::WorkerFailed(_), Fate::GoesOn) => {
                     deaths += 1;
-                    ended_at = Some(seat);
+                    ended_at = Some(index);
                 }
                 _ => {}
             }
@@ -178,7 +178,7 @@ impl Warm {
         }
     }
 
-    /// What the worker says of a job; the error is what came instead.
+    /// The worker's answer for a job; the error is what came instead.
     fn answer(
         &self,
         slot: usize,
@@ -188,7 +188,7 @@ impl Warm {
         printed: &mut Printed,
     ) -> Result<JobResult, JobResult> {
         let Some(input) = protocol::input(&job.fields, &self.columns) else {
-            return Ok(JobResult::Refused("the input is not UTF-8, as JSON needs".into()));
+            return Ok(JobResult::Refused("the input is not UTF-8, which JSON requires".into()));
         };
         self.start(slot, worker, job, printed)?;
         let item = protocol::line(&Item { item: job.number, attempt, input });
@@ -211,7 +211,7 @@ impl Warm {
         }
     }
 
-    /// Has a worker be there that is ready.
+    /// Makes sure that a worker is ready.
     fn start(
         &self,
         slot: usize,
@@ -220,15 +220,15 @@ impl Warm {
         printed: &mut Printed,
     ) -> Result<(), JobResult> {
         match worker.conversation.take_if(|conversation| !conversation.is_fit()) {
-            // It has ended since it answered, or has said more than its answer: no fault of this item.
+            // It has ended since its answer, or has written more: not the fault of this item.
             Some(conversation) => {
                 let kill_after = self.lanes.shared.rules.kill_after;
                 let (_, said) = conversation.end(Ending::Asked, kill_after);
                 printed.stderr.append(&worker.spill, &said).map_err(JobResult::NotKept)?;
                 let number = self.number(slot);
                 self.lanes.shared.terminal.tell(&format!(
-                    "the worker of slot {number} ended, closed its input, or said something that nobody had \
-                     asked, between two items: it is started again"
+                    "the worker of slot {number} ended, closed its input, or wrote an unexpected line \
+                     between two items: it is restarted"
                 ));
             }
             None if worker.conversation.is_some() => return Ok(()),
@@ -251,8 +251,8 @@ impl Warm {
         Ok(())
     }
 
-    /// Says the first line and waits for an answer. Who waits at the terminal is told for what: a program that is no
-    /// worker never answers.
+    /// Sends the first line and waits for the answer. A slow start is announced on the terminal: a program
+    /// that is not a worker never answers.
     fn greet(
         &self,
         worker: &mut Worker,
@@ -260,7 +260,7 @@ impl Warm {
         printed: &mut Printed,
     ) -> Result<Vec<u8>, JobResult> {
         let soon = LONG_WAIT.min(self.start_timeout / 4);
-        let conversation = worker.conversation.as_mut().expect("it was started before it is asked");
+        let conversation = worker.conversation.as_mut().expect("the worker was started above");
         let aside = Aside { stderr: &mut printed.stderr, spill: &worker.spill };
         match conversation.ask(line, &|| Some(soon), aside) {
             Err(Silence::TimedOut(_)) => {}
@@ -271,12 +271,12 @@ impl Warm {
             let (soon, all) =
                 (humantime::format_duration(soon), humantime::format_duration(self.start_timeout));
             self.lanes.shared.terminal.tell(&format!(
-                "still no worker after {soon}: with --warm a command has to answer its first line with \
+                "still no worker after {soon}: with --warm a command must answer its first line with \
                  {{\"gangline\":1}}, for which it has {all} (--start-timeout)"
             ));
         }
         let left = self.start_timeout.saturating_sub(soon);
-        // The line was said.
+        // The line was printed.
         self.ask(worker, b"", &|| Some(left), printed)
     }
 
@@ -288,14 +288,14 @@ impl Warm {
         printed: &mut Printed,
     ) -> Result<Vec<u8>, JobResult> {
         let aside = Aside { stderr: &mut printed.stderr, spill: &worker.spill };
-        let conversation = worker.conversation.as_mut().expect("it was started before it is asked");
+        let conversation = worker.conversation.as_mut().expect("the worker was started above");
         match conversation.ask(line, limit, aside) {
             Ok(line) => Ok(line),
             Err(silence) => Err(self.end_worker(worker, result_of(silence), printed)),
         }
     }
 
-    /// The worker is not fit to go on.
+    /// The worker cannot continue.
     fn fail(&self, worker: &mut Worker, why: String, printed: &mut Printed) -> JobResult {
         self.end_worker(worker, JobResult::WorkerFailed(why), printed)
     }
@@ -319,38 +319,40 @@ impl Warm {
         worker.unready > self.max_restarts || worker.deaths > deaths
     }
 
-    /// The slot starts no worker any more. When none does, the run is over.
-    fn give_up(&self, seat: usize, outcome: &Outcome) -> Fate {
+    /// The slot starts no worker any more. If no slot does, the run is over.
+    fn give_up(&self, index: usize, outcome: &Outcome) -> Fate {
         let printed = outcome.printed.lock().expect("nothing panics with the lock held");
         let said = match String::from_utf8_lossy(&printed.stderr.tail(200)).trim() {
             "" => String::new(),
             said => format!("; it said: {}", Plain(said)),
         };
         drop(printed);
-        let number = self.number(seat);
+        let number = self.number(index);
         let text =
             format!("slot {number} is given up: job {} {}{said}", outcome.number, outcome.result);
         self.lanes.shared.terminal.tell(&text);
-        if self.bench.give_up(seat) == 0 {
+        if self.workers.give_up(index) == 0 {
             self.lanes.shared.fail(CliError::new(exit::DEVICES, NONE_LEFT));
             self.lanes.close();
         }
         Fate::GivenUp
     }
 
-    /// Has a worker end that is not needed any more, and tells what it says of that.
+    /// Ends a worker that is no longer needed, and reports its failure.
     fn dismiss(&self, slot: usize, worker: Worker) {
         let Some(conversation) = worker.conversation else { return };
         let shared = &self.lanes.shared;
         let (end, said) = conversation.end(Ending::OfInput, shared.rules.kill_after);
         if let Err(error) = shared.terminal.write_captured(&Captured::default(), &said) {
-            shared.fail_output("what workers say cannot be written", error);
+            shared.fail_output("the messages of workers cannot be written", error);
         }
         let slot = self.number(slot);
         match end {
             Some(End::Exited(0)) => {}
             Some(end) => {
-                shared.terminal.tell(&format!("the worker of slot {slot} {end} at its end"));
+                shared
+                    .terminal
+                    .tell(&format!("the worker of slot {slot} {end} when its input ended"));
             }
             None => {
                 shared.terminal.tell(&format!("the worker of slot {slot} did not end by itself"));
@@ -362,83 +364,84 @@ impl Warm {
         self.slots[slot].given(&job.command)
     }
 
-    /// Of a slot, among those of all lanes.
+    /// The number of a slot among those of all lanes.
     fn number(&self, slot: usize) -> usize {
         self.lane.first_worker + slot
     }
 }
 
 const NONE_LEFT: &str = "no worker is left that could be started";
-const GIVEN_UP: &str = "was given up, as all others were";
+const GIVEN_UP: &str = "was given up, like all others";
 
-/// What became of a worker that was taken.
+/// The state of a worker that was borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     GoesOn,
     GivenUp,
 }
 
-impl Bench {
-    fn new(slots: usize) -> Bench {
-        let seats = (0..slots).map(|_| Seat::Free(Worker::default())).collect();
-        Bench { seats: Mutex::new(seats), changed: Condvar::new() }
+impl WorkerSlots {
+    fn new(slots: usize) -> WorkerSlots {
+        let slots = (0..slots).map(|_| WorkerSlot::Free(Worker::default())).collect();
+        WorkerSlots { slots: Mutex::new(slots), changed: Condvar::new() }
     }
 
-    /// Waits for the worker of a slot, or, where that is given up or to be avoided, for any other; `None` when
-    /// there is none.
+    /// Waits for the worker of a slot, or for any other if that one is given up or to be avoided. Returns
+    /// `None` if there is none.
     fn take(&self, slot: usize, avoided: Option<usize>) -> Option<(usize, Worker)> {
-        let mut seats = self.seats();
+        let mut slots = self.slots();
         loop {
-            let is_here = |seat: usize| !matches!(seats[seat], Seat::GivenUp);
-            let has_other = (0..seats.len()).any(|seat| Some(seat) != avoided && is_here(seat));
+            let is_here = |index: usize| !matches!(slots[index], WorkerSlot::GivenUp);
+            let has_other = (0..slots.len()).any(|index| Some(index) != avoided && is_here(index));
             let avoided = avoided.filter(|_| has_other);
             let only_own = is_here(slot) && avoided.is_none();
-            let wanted = |seat: &usize| {
-                matches!(seats[*seat], Seat::Free(_))
-                    && Some(*seat) != avoided
-                    && (!only_own || *seat == slot)
+            let wanted = |index: &usize| {
+                matches!(slots[*index], WorkerSlot::Free(_))
+                    && Some(*index) != avoided
+                    && (!only_own || *index == slot)
             };
-            let free = (0..seats.len()).find(wanted);
-            if let Some(seat) = free
-                && let Seat::Free(worker) = std::mem::replace(&mut seats[seat], Seat::Taken)
+            let free = (0..slots.len()).find(wanted);
+            if let Some(index) = free
+                && let WorkerSlot::Free(worker) =
+                    std::mem::replace(&mut slots[index], WorkerSlot::Taken)
             {
-                return Some((seat, worker));
+                return Some((index, worker));
             }
-            if seats.iter().all(|seat| matches!(seat, Seat::GivenUp)) {
+            if slots.iter().all(|index| matches!(index, WorkerSlot::GivenUp)) {
                 return None;
             }
-            seats = self.changed.wait(seats).expect("nothing panics with the lock held");
+            slots = self.changed.wait(slots).expect("nothing panics with the lock held");
         }
     }
 
-    fn give_back(&self, seat: usize, worker: Worker) -> Fate {
-        self.seats()[seat] = Seat::Free(worker);
+    fn give_back(&self, index: usize, worker: Worker) -> Fate {
+        self.slots()[index] = WorkerSlot::Free(worker);
         self.changed.notify_all();
         Fate::GoesOn
     }
 
-    /// How many are left.
-    fn give_up(&self, seat: usize) -> usize {
-        let mut seats = self.seats();
-        seats[seat] = Seat::GivenUp;
+    /// The number of slots that are left.
+    fn give_up(&self, index: usize) -> usize {
+        let mut slots = self.slots();
+        slots[index] = WorkerSlot::GivenUp;
         self.changed.notify_all();
-        seats.iter().filter(|seat| !matches!(seat, Seat::GivenUp)).count()
+        slots.iter().filter(|index| !matches!(index, WorkerSlot::GivenUp)).count()
     }
 
-    /// The worker of a slot that nobody will use any more.
+    /// The worker of a slot, which is no longer used.
     fn leave(&self, slot: usize) -> Option<Worker> {
-        match std::mem::replace(&mut self.seats()[slot], Seat::GivenUp) {
-            Seat::Free(worker) => Some(worker),
-            Seat::Taken | Seat::GivenUp => None,
+        match std::mem::replace(&mut self.slots()[slot], WorkerSlot::GivenUp) {
+            WorkerSlot::Free(worker) => Some(worker),
+            WorkerSlot::Taken | WorkerSlot::GivenUp => None,
         }
     }
 
-    fn seats(&self) -> MutexGuard<'_, Vec<Seat>> {
-        self.seats.lock().expect("nothing panics with the lock held")
+    fn slots(&self) -> MutexGuard<'_, Vec<WorkerSlot>> {
+        self.slots.lock().expect("nothing panics with the lock held")
     }
 }
 
-/// What it is for a job that its worker gave no answer.
+/// The result of a job if its worker gave no answer.
 fn result_of(silence: Silence) -> JobResult {
     JobResult::WorkerFailed(match silence {
         Silence::Halted => return JobResult::Ended(End::Halted),
@@ -446,12 +449,12 @@ fn result_of(silence: Silence) -> JobResult {
         Silence::Ended(end) => format!("{end} before it answered"),
         Silence::Closed => "closed its standard output".into(),
         Silence::Deaf => "closed its standard input".into(),
-        Silence::TooLong => "printed a line that does not end".into(),
-        Silence::Failed(error) => format!("could not be talked to: {error}"),
+        Silence::TooLong => "printed a line that is too long".into(),
+        Silence::Failed(error) => format!("could not be reached: {error}"),
     })
 }
 
-/// The time that ran out was that for getting ready.
+/// Replaces an exceeded time limit of a job by that of the start.
 fn unready(result: JobResult, limit: Duration) -> JobResult {
     match result {
         JobResult::Ended(End::TimedOut(_)) => {

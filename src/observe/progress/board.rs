@@ -1,4 +1,4 @@
-//! What there is to show of a run: made of events, without a clock or a terminal.
+//! The content of the display, derived from events without a clock or a terminal.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::watch::Watch;
 use crate::observe::event::{Event, Totals};
 use crate::observe::failure::Failure;
 
-/// What there is to show of a run.
+/// The state of the display of a run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Board {
-    /// What the run is called; empty where it has no name.
+    /// The name of the run; empty if it has none.
     desc: String,
-    /// How many failures are told one by one.
+    /// The number of failures that are shown.
     most_failures: usize,
     now: Duration,
-    /// How many items there are.
+    /// The number of items.
     items: Option<u64>,
     consumed: u64,
     failed: u64,
@@ -27,7 +27,7 @@ pub(super) struct Board {
     last_failure: Option<String>,
 }
 
-/// Of so many characters an error is told on the screen; all of it is in the report.
+/// Error texts are clipped to this many characters; the report has them in full.
 const LONGEST_ERROR: usize = 1_000;
 
 impl Board {
@@ -35,7 +35,7 @@ impl Board {
         Board { desc: printable(desc).into_owned(), most_failures, ..Board::default() }
     }
 
-    /// Something happened. Gives what is to be told at once, if anything.
+    /// Applies an event. Returns a message to show at once, if any.
     pub(super) fn observe(&mut self, at: Duration, event: &Event) -> Option<String> {
         if let Event::RunStarted { items, producers, .. } = event {
             let producers = producers.iter().map(|place| Watch::new(place)).collect();
@@ -66,13 +66,13 @@ impl Board {
         None
     }
 
-    /// It is as late as this.
+    /// Advances the time.
     pub(super) fn pass(&mut self, at: Duration) {
-        // Events come a little out of order, and what was shown does not go back.
+        // Events arrive slightly out of order, and the displayed time must not run backwards.
         self.now = self.now.max(at);
     }
 
-    /// The run, and its producers: at most so many lines, one at least.
+    /// Returns the lines of the run and its producers: at least one, at most `most`.
     pub(super) fn lines(&self, most: usize) -> Vec<String> {
         let room = most.saturating_sub(1);
         let one_by_one = match self.producers.len() {
@@ -88,12 +88,12 @@ impl Board {
         lines
     }
 
-    /// The run, on one line of a log.
+    /// Returns the run as one line of a log.
     pub(super) fn line(&self) -> String {
         self.named(self.figures().join(", "))
     }
 
-    /// What the run came to, on one line.
+    /// Returns the result of the run as one line.
     pub(super) fn result(&self, totals: &Totals) -> String {
         let account = totals.account;
         let worked_on = account.ok.saturating_add(account.failed);
@@ -112,7 +112,7 @@ impl Board {
         push_count(&mut parts, account.already_done, "already done");
         let text = self.named(parts.join(", "));
         match totals.error.as_deref().filter(|_| !totals.cancelled).map(one_line) {
-            // It was the last thing to be told.
+            // The last failure shown has the same text.
             Some(error) if self.last_failure.as_ref() == Some(&error) => text,
             Some(error) => format!("{text}: {error}"),
             None => text,
@@ -131,14 +131,14 @@ impl Board {
         if self.failed > most {
             let is_next = self.failed == most + 1;
             return is_next
-                .then(|| self.named("further failures are counted, not told".to_owned()));
+                .then(|| self.named("further failures are counted, not shown".to_owned()));
         }
         let error = one_line(&with_causes(failure));
         self.last_failure = Some(error.clone());
         Some(self.named(error))
     }
 
-    /// What happened on a producer.
+    /// Applies an event of a producer.
     fn produce(&mut self, at: Duration, event: &Event) -> Option<String> {
         let (Event::ProducerReady { producer, .. }
         | Event::ItemStarted { producer, .. }
@@ -155,7 +155,7 @@ impl Board {
             }
             Event::ItemFinished { .. } => watch.finishes(at),
             Event::ProducerQuarantined { reason, .. } => {
-                return self.lose(*producer, "out of use", reason);
+                return self.lose(*producer, "out of service", reason);
             }
             Event::ProducerAbandoned { .. } => {
                 return self.lose(*producer, "abandoned", "it did not return in time");
@@ -169,8 +169,8 @@ impl Board {
         let watch = self.producers.get_mut(producer)?;
         let why = one_line(why);
         watch.is_out_of_use(&format!("{how}: {why}"));
-        let told = format!("producer {producer} on {} is {how}: {why}", watch.place);
-        Some(self.named(told))
+        let message = format!("producer {producer} on {} is {how}: {why}", watch.place);
+        Some(self.named(message))
     }
 
     fn head(&self) -> String {
@@ -226,12 +226,12 @@ impl Board {
         format!("  and {} more: {done}, {} busy", rest.len(), busy.trim_start())
     }
 
-    /// Items that are done with, well or not.
+    /// Finished items, succeeded or failed.
     fn done(&self) -> u64 {
         self.consumed.saturating_add(self.failed).saturating_add(self.already_done)
     }
 
-    /// How many items there are, unless the input said too few.
+    /// The total, unless the input announced too few items.
     fn total(&self, done: u64) -> Option<u64> {
         self.items.filter(|items| done <= *items)
     }
@@ -267,7 +267,7 @@ fn share_of<'a>(watches: impl IntoIterator<Item = &'a Watch>, at: Duration) -> O
     (!known.is_zero()).then(|| busy.as_secs_f64() / known.as_secs_f64())
 }
 
-/// As the alternate form of [`Error`](crate::Error) has it: many errors have their cause in their own text.
+/// Like the alternate form of [`Error`](crate::Error): many errors already include their cause.
 fn with_causes(failure: &Failure) -> String {
     let mut text = failure.error.clone();
     for cause in &failure.causes {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_or_was_left_out_is_done_too() {
+    fn failed_and_already_done_items_count_as_finished() {
         let retry = Event::ItemRetried { failure: Arc::default() };
         let board = board(&[
             (0, started(Some(10), &["cpu"])),
@@ -352,14 +352,14 @@ mod tests {
             (1_000, failed(2, "bad")),
             (1_000, consumed(1)),
         ]);
-        // What is left out takes no time, so it makes no rate.
+        // Items that are already done take no time, so they do not count for the rate.
         let line =
             "Segmenting: 4/10 in 1.0 s, 2.0/s, 2.9 s left, 1 retried, 1 failed, 2 already done";
         assert_eq!(board.line(), line);
     }
 
     #[test]
-    fn the_first_failures_are_told() {
+    fn the_first_failures_are_shown() {
         let mut board = board(&[(0, started(Some(10), &["cpu"]))]);
         let told: Vec<Option<String>> =
             (0..4).map(|item| board.observe(ms(item), &failed(item, "bad\n"))).collect();
@@ -367,14 +367,14 @@ mod tests {
         let expected = [
             Some("Segmenting: producer_work failed for item 0: bad\\n"),
             Some("Segmenting: producer_work failed for item 1: bad\\n"),
-            Some("Segmenting: further failures are counted, not told"),
+            Some("Segmenting: further failures are counted, not shown"),
             None,
         ];
         assert_eq!(told, expected);
     }
 
     #[test]
-    fn what_a_run_came_to_is_what_its_totals_say() {
+    fn the_result_is_taken_from_the_totals() {
         let board = board(&[(0, started(Some(10), &["cpu"])), (1, failed(3, "bad"))]);
         let result = |change: fn(&mut Totals)| {
             let mut totals = totals(8, 1, 4_000);
@@ -391,7 +391,7 @@ mod tests {
         let told = |totals: &mut Totals| {
             totals.error = Some("producer_work failed for item 3: bad".to_owned());
         };
-        assert_eq!(result(told), text, "it was told when it happened");
+        assert_eq!(result(told), text, "it was shown when it happened");
         let another = |totals: &mut Totals| totals.error = Some("no\ndisk".to_owned());
         assert_eq!(result(another), format!("{text}: no\\ndisk"));
     }
@@ -415,20 +415,20 @@ mod tests {
     }
 
     #[test]
-    fn a_producer_that_is_lost_says_why_and_is_told_of() {
+    fn a_lost_producer_is_shown_with_the_reason() {
         let mut board = board(&[(0, started(None, &["cuda:0", "cuda:1"]))]);
         let quarantined =
             Event::ProducerQuarantined { producer: 1, reason: "fell off\nthe bus".into() };
         let told = board.observe(ms(5), &quarantined);
-        let text = "Segmenting: producer 1 on cuda:1 is out of use: fell off\\nthe bus";
+        let text = "Segmenting: producer 1 on cuda:1 is out of service: fell off\\nthe bus";
         assert_eq!(told.as_deref(), Some(text));
-        assert!(board.lines(9)[2].ends_with("out of use: fell off\\nthe bus"));
+        assert!(board.lines(9)[2].ends_with("out of service: fell off\\nthe bus"));
         let told = board.observe(ms(5), &Event::ProducerAbandoned { producer: 0 }).unwrap();
         assert!(told.contains("abandoned"), "{told}");
     }
 
     #[test]
-    fn a_run_begins_anew() {
+    fn a_new_run_starts_empty() {
         let mut used = board(&[
             (0, started(Some(2), &["cpu", "cpu"])),
             (70_000, failed(0, "bad")),
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!(used.lines(9), board(&[(0, again)]).lines(9));
     }
 
-    /// What an engine tells of one producer, whatever it does.
+    /// Any event of a run with one producer, in any order.
     fn any_event() -> impl Strategy<Value = Event> {
         let producer = 0_usize..4;
         prop_oneof![
@@ -468,7 +468,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_happens_there_are_so_many_lines_of_text(
+        fn any_events_give_the_right_number_of_lines(
             desc in any::<String>(),
             events in prop::collection::vec((0_u64..100_000, any_event()), 0..40),
             most in 0_usize..8,
@@ -484,7 +484,7 @@ mod tests {
             }
         }
 
-        /// One producer that works on batches, one after the other, and is told of in full.
+        /// One producer that works on one batch after the other, with all of its events.
         #[test]
         fn busy_is_the_time_between_the_beginnings_and_the_ends(
             calls in prop::collection::vec((1_u64..5, 0_u64..5_000, 0_u64..5_000), 1..20),

@@ -1,10 +1,10 @@
-//! Lines for where there is no terminal.
+//! Plain lines, for output that is not a terminal.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// Writes lines: one now and then, and those that are told at once.
+/// Writes periodic lines, and messages at once.
 pub(super) struct Log {
     writer: Box<dyn Write + Send>,
     schedule: Schedule,
@@ -23,7 +23,7 @@ enum Warning {
     Given,
 }
 
-/// The longer a run has lasted the less often it is told of, within these.
+/// The interval between lines grows with the duration of the run, within these bounds.
 const SHORTEST_SILENCE: Duration = Duration::from_secs(5);
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
@@ -32,7 +32,7 @@ impl Log {
         Log { writer, schedule: Schedule::new(), warning: Warning::Due }
     }
 
-    /// Begins anew, with the next run.
+    /// Resets the schedule for the next run.
     pub(super) fn begin(&mut self) {
         self.schedule = Schedule::new();
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn no_line_is_owed_for_the_time_in_which_nothing_was_told() {
+    fn a_pause_is_not_followed_by_extra_lines() {
         let mut schedule = Schedule::new();
         assert!(schedule.is_due(Duration::from_secs(33)));
         assert!(!schedule.is_due(Duration::from_secs(37)));

@@ -1,17 +1,18 @@
-//! How many items come in a second.
+//! The rate of items per second.
 
 use std::time::Duration;
 
-/// How fast items come, of late: what is long ago counts for little.
+/// The recent rate of items, with exponential decay.
 ///
-/// The memory is as long as ten arrivals take, and half a minute at least: shorter, and a rate of one item in
-/// a minute would swing with every item; for ever, and what is left would be told by how it began.
+/// The memory spans ten arrivals, and half a minute at least. With a shorter one, a rate of one item per
+/// minute would jump with every item; with an unlimited one, the beginning of the run would dominate the time
+/// left.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rate {
-    /// How often items came. What comes within a second of the last is one arrival with it: a batch is.
+    /// Arrivals so far. Items within a second of the last count as the same arrival, since batches do.
     arrivals: u32,
     last_arrival: Duration,
-    /// Items and seconds, each the less the longer they are ago.
+    /// Items and seconds, decayed by age.
     items: f64,
     seconds: f64,
     last: Duration,
@@ -22,7 +23,7 @@ const REMEMBERED_ARRIVALS: u32 = 10;
 const ONE_ARRIVAL: Duration = Duration::from_secs(1);
 
 impl Rate {
-    /// So many items more came, so long after the beginning.
+    /// Adds items that arrived at `at`, measured from the start of the run.
     pub(super) fn add(&mut self, at: Duration, items: u64) {
         if items == 0 {
             return;
@@ -33,31 +34,31 @@ impl Rate {
         }
         let (faded, seconds) = self.faded(at);
         let passed = at.saturating_sub(self.last).as_secs_f64();
-        // They came all the while since the last: a lot of items would be a leap otherwise.
+        // They are spread over the time since the last arrival: a batch would otherwise make the rate jump.
         let weight = if passed > 0.0 { self.gained(at) / passed } else { 1.0 };
         (self.items, self.seconds) = (faded + items as f64 * weight, seconds);
         self.last = self.last.max(at);
     }
 
-    /// Items in a second; `None` before the first.
+    /// Returns items per second; `None` before the first item.
     pub(super) fn per_second(&self, at: Duration) -> Option<f64> {
         let (items, seconds) = self.faded(at);
         (self.arrivals > 0 && seconds > 0.0).then(|| items / seconds)
     }
 
-    /// How long so many more will take; `None` where that is not known.
+    /// Estimates the time for `items` further items; `None` if the rate is unknown.
     pub(super) fn time_for(&self, items: u64, at: Duration) -> Option<Duration> {
         let seconds = items as f64 / self.per_second(at)?;
         Duration::try_from_secs_f64(seconds).ok()
     }
 
-    /// Items and seconds as of now.
+    /// Items and seconds, decayed to `at`.
     fn faded(&self, at: Duration) -> (f64, f64) {
         let kept = self.kept(at);
         (self.items * kept, self.seconds * kept + self.gained(at))
     }
 
-    /// What the seconds since the last items came to count for.
+    /// The decayed weight of the seconds since the last items.
     fn gained(&self, at: Duration) -> f64 {
         self.memory(at) * (1.0 - self.kept(at))
     }

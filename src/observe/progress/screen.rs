@@ -1,4 +1,4 @@
-//! The terminal, and what all runs of the process show on it.
+//! The terminal display that all runs of the process share.
 
 use std::fmt;
 use std::io;
@@ -10,15 +10,15 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 /// A terminal with a block of lines at its bottom, in which each run has its own.
 ///
-/// It is one bar of `indicatif` of several lines, and not one for each line: these are drawn one by one,
-/// and a bar that is dropped after a panic locks what the panic poisoned.
+/// It is one bar of `indicatif` with several lines, not a bar per line. Separate bars are drawn one by one,
+/// and dropping one after a panic would lock a poisoned mutex.
 #[derive(Clone)]
 pub(super) struct Screen {
     terminal: Terminal,
     blocks: Arc<Mutex<Blocks>>,
 }
 
-/// The lines of one run on a screen. They go when this is dropped.
+/// The lines of one run; dropping this removes them.
 pub(super) struct Block {
     screen: Screen,
     number: u64,
@@ -27,11 +27,11 @@ pub(super) struct Block {
 #[derive(Default)]
 struct Blocks {
     shown: Vec<(u64, Vec<String>)>,
-    /// There while something is shown.
+    /// `Some` while lines are displayed.
     bar: Option<ProgressBar>,
 }
 
-/// A terminal that may go away: what it fails at is told once, and then it is left alone.
+/// A terminal that may go away: its first error is reported, and nothing is written afterwards.
 #[derive(Debug, Clone)]
 struct Terminal {
     inner: Arc<dyn TermLike>,
@@ -39,7 +39,7 @@ struct Terminal {
 }
 
 impl Screen {
-    /// That of standard error, if it is a terminal: one for the process, so that several runs share it.
+    /// The terminal of standard error, if it is one. It is global, so that several runs share it.
     pub(super) fn of_stderr() -> Option<Screen> {
         static SCREEN: LazyLock<Option<Screen>> = LazyLock::new(|| {
             let term = Term::buffered_stderr();
@@ -53,15 +53,15 @@ impl Screen {
         Screen { terminal, blocks: Arc::default() }
     }
 
-    /// Room for the lines of one run.
+    /// Adds an empty block for one run.
     pub(super) fn block(&self) -> Block {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         Block { screen: self.clone(), number: NUMBERS.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Does something while nothing is shown.
+    /// Calls `write` while no lines are displayed.
     pub(super) fn suspend<T>(&self, write: impl FnOnce() -> T) -> T {
-        // The lock is not held meanwhile: a bar draws nothing while it is suspended.
+        // The lock is not held meanwhile: a suspended bar draws nothing.
         let bar = self.blocks().and_then(|blocks| blocks.bar.clone());
         match bar {
             Some(bar) => bar.suspend(write),
@@ -69,7 +69,7 @@ impl Screen {
         }
     }
 
-    /// `None` once something panicked while it drew: the bar is in no state to be touched.
+    /// Returns `None` after a panic during drawing: the bar's state is then unknown.
     fn blocks(&self) -> Option<MutexGuard<'_, Blocks>> {
         self.blocks.lock().ok()
     }
@@ -78,7 +78,7 @@ impl Screen {
         match &blocks.bar {
             Some(bar) => bar.println(line),
             None => {
-                // What fails is told by the terminal.
+                // `Terminal` reports the error.
                 let _ = self.terminal.write_line(line).and_then(|()| self.terminal.flush());
             }
         }
@@ -92,11 +92,11 @@ impl Screen {
 }
 
 impl Block {
-    /// Shows these lines, of which there may be as many as `lines` is told.
+    /// Shows the lines. Their maximum number is passed to `lines`.
     pub(super) fn show(&self, lines: impl FnOnce(usize) -> Vec<String>) {
         let Some(mut blocks) = self.screen.blocks() else { return };
         let others: usize = blocks.others(self.number).map(|(_, lines)| lines.len()).sum();
-        // The last row is left to the cursor of whoever writes next.
+        // The last row is left to the cursor of the next writer.
         let rows = usize::from(self.screen.terminal.height()).saturating_sub(1 + others);
         let columns = usize::from(self.screen.terminal.width());
         let lines = lines(rows.max(1));
@@ -107,13 +107,13 @@ impl Block {
         blocks.bar.get_or_insert_with(|| self.screen.new_bar()).set_message(text);
     }
 
-    /// Writes a line above all that is shown.
+    /// Writes a line above the display.
     pub(super) fn tell(&self, line: &str) {
         let Some(blocks) = self.screen.blocks() else { return };
         self.screen.write_line(&blocks, line);
     }
 
-    /// Takes the lines away, and writes one in their place, which stays.
+    /// Replaces the block by one line, which stays.
     pub(super) fn end(&self, line: &str) {
         let Some(mut blocks) = self.screen.blocks() else { return };
         blocks.remove(self.number);
@@ -163,8 +163,8 @@ impl Blocks {
 }
 
 impl Terminal {
-    /// Does something unless the terminal is gone. What was not written stays in the terminal's buffer, which
-    /// would grow with every attempt: so there is none after the first that fails.
+    /// Calls `what` unless the terminal is gone. Unwritten text stays in the terminal's buffer, which would
+    /// grow with every attempt, so none follows the first failure.
     fn attempt(&self, what: impl FnOnce(&dyn TermLike) -> io::Result<()>) -> io::Result<()> {
         if self.gone.load(Ordering::Relaxed) {
             return Ok(());
@@ -172,7 +172,7 @@ impl Terminal {
         if let Err(error) = what(&*self.inner)
             && !self.gone.swap(true, Ordering::Relaxed)
         {
-            tracing::warn!(%error, "the terminal cannot be written to; no progress is shown");
+            tracing::warn!(%error, "the terminal cannot be written to; progress is no longer shown");
         }
         Ok(())
     }
@@ -180,7 +180,7 @@ impl Terminal {
 
 impl TermLike for Terminal {
     fn width(&self) -> u16 {
-        // A wide character on a narrower one makes `indicatif` count below 0.
+        // `indicatif` underflows if a wide character meets a narrower terminal.
         self.inner.width().max(2)
     }
     fn height(&self) -> u16 {

@@ -1,4 +1,4 @@
-//! What is on the screen, and in the log.
+//! Tests of the display on a terminal and in a log.
 
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -95,7 +95,7 @@ Segmenting  [--------------------]  0/4 in 3.0 s
 }
 
 #[test]
-fn a_run_that_is_over_at_once_leaves_its_line_alone() {
+fn a_short_run_leaves_only_its_result_line() {
     let terminal = InMemoryTerm::new(10, 70);
     let mut progress = on_screen(&Screen::new(Arc::new(terminal.clone())));
     tell(&mut progress, &[(0, started(Some(1), &["cpu"])), (1, consumed(1))]);
@@ -146,7 +146,7 @@ Infer  1 item in 0.1 s  10.0/s
     assert_eq!(terminal.contents(), "Decode: 1 item in 1.0 s, 1.0/s");
 }
 
-/// Fails at everything, and counts how often it was asked to.
+/// A terminal that fails at everything, and counts the attempts.
 #[derive(Debug, Default)]
 struct Unplugged(Mutex<u32>);
 
@@ -210,7 +210,7 @@ fn a_terminal_that_went_away_is_left_alone() {
     assert_eq!(*terminal.0.lock().unwrap(), 1);
 }
 
-/// Panics when it is drawn on.
+/// A terminal that panics when it is drawn on.
 #[derive(Debug)]
 struct Bomb;
 
@@ -253,10 +253,10 @@ fn a_panic_while_drawing_is_the_last_one() {
         let run = scope.spawn(move || tell(&mut first, &whole_run()));
         run.join().is_err()
     });
-    assert!(panics, "the engine catches that, and tells the observer no more");
+    assert!(panics, "the engine catches that, and calls the observer no more");
     tell(&mut second, &whole_run());
     drop(second);
-    // As that of the process it is never dropped: its bar would draw once more.
+    // Never dropped, like that of the process: dropping its bar would draw once more.
     mem::forget(screen);
 }
 
@@ -293,7 +293,7 @@ Segmenting: 5/20 in 5.0 s, 1.0/s, 15 s left
 Segmenting: 10/20 in 10 s, 1.0/s, 10 s left
 Segmenting: 15/20 in 15 s, 1.0/s, 5.0 s left
 Segmenting: producer_work failed for item 18: bad
-Segmenting: further failures are counted, not told
+Segmenting: further failures are counted, not shown
 Segmenting: 20/20 in 20 s, 1.0/s, 2 failed
 ";
     assert_eq!(lines.text(), expected);
@@ -317,7 +317,7 @@ fn time_alone_brings_a_line() {
 }
 
 #[test]
-fn devices_that_are_fallen_back_to_are_told_at_once() {
+fn fallback_devices_are_shown_at_once() {
     let mut board = Board::new("", 3);
     let fallbacks = vec!["cpu is used".to_owned(), "so is\nmetal".to_owned()];
     let producers = vec!["cpu".to_owned()];
@@ -337,13 +337,13 @@ impl Write for Full {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_disturbs_nothing() {
+fn a_log_that_cannot_be_written_does_not_affect_the_run() {
     tell(&mut Progress::lines_to(Full), &whole_run());
 }
 
 const PART: &str = "CHILD_OF_PROGRESS";
 
-/// What a child does: a run with progress on whatever its standard error is.
+/// The child process: a run with progress on the inherited standard error.
 fn run_as_child() {
     let mut progress = Progress::new().desc("Segmenting");
     let mut events = whole_run();
@@ -353,7 +353,7 @@ fn run_as_child() {
 
 #[test]
 #[cfg(unix)]
-fn nobody_reads_standard_error() {
+fn standard_error_without_a_reader_ends_nothing() {
     use std::process::Command;
 
     if std::env::var_os(PART).is_some() {
@@ -370,7 +370,7 @@ fn nobody_reads_standard_error() {
     assert!(status.success(), "{status}");
 }
 
-/// On a pseudo terminal, as `script(1)` makes one; where there is no `script` there is nothing to see.
+/// Runs on a pseudo terminal that `script(1)` makes; skipped if there is no `script`.
 #[test]
 #[cfg(target_os = "linux")]
 fn on_a_terminal_lines_move_along_and_one_is_left() {

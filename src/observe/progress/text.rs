@@ -1,4 +1,4 @@
-//! How what is shown is written.
+//! Formats texts, times and rates for the display.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::base::plain::{Plain, is_acted_upon};
 
-/// A text of others, on one line, without what a terminal would obey.
+/// An untrusted text on one line, without characters that a terminal would obey.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {
     match text.contains(is_acted_upon) {
         true => Cow::Owned(Plain(text).to_string()),
@@ -59,7 +59,7 @@ pub(super) fn bar(done: u64, total: u64) -> String {
     let full = if total == 0 {
         CELLS
     } else {
-        // In 128 bits: a `size_hint` may be as large as it likes.
+        // In 128 bits, since a `size_hint` may be any number.
         (u128::from(CELLS) * u128::from(done.min(total)) / u128::from(total)) as u64
     };
     let mut bar = String::from("[");
@@ -70,14 +70,14 @@ pub(super) fn bar(done: u64, total: u64) -> String {
     bar
 }
 
-/// ` 98 %`, or what stands for a share that is not known.
+/// ` 98 %`, or a placeholder for an unknown share.
 pub(super) fn share(share: Option<f64>) -> String {
     let mut text = String::new();
     match share {
         Some(share) => write!(text, "{:>3.0} %", 100.0 * share),
         None => write!(text, "  ? %"),
     }
-    .expect("a string takes all that is written to it");
+    .expect("writing to a string does not fail");
     text
 }
 

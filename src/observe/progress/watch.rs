@@ -1,26 +1,26 @@
-//! One producer, as events tell of it.
+//! The state of one producer, derived from events.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::text::{clipped, duration, printable};
 
-/// What one producer does, and how much of the time it did something.
+/// The current work of one producer, and its busy time.
 #[derive(Debug, Clone)]
 pub(super) struct Watch {
-    /// Its place, as it is shown.
+    /// Its place, as displayed.
     pub(super) place: String,
-    /// How many items it was done with.
+    /// How many items it finished.
     pub(super) items: u64,
     doing: Doing,
-    /// Why it does no more.
+    /// Why it was lost.
     out_of_use: Option<String>,
-    /// How long it worked, of the time that is known.
+    /// Its working time, within the known time.
     busy: Duration,
     known: Duration,
-    /// Up to when `busy` and `known` count.
+    /// The time up to which `busy` and `known` count.
     counted: Duration,
-    /// Whether events of it may be lacking since then.
+    /// Whether events of this producer may be missing since then.
     misses: Misses,
 }
 
@@ -31,7 +31,7 @@ enum Doing {
     Working(Call),
 }
 
-/// A call of a hook of the producer: with one item, or with those of a batch.
+/// A call of a hook of the producer, with one item or a batch.
 #[derive(Debug, Clone)]
 struct Call {
     first: u64,
@@ -76,8 +76,8 @@ impl Watch {
         let lacks = self.misses == Misses::Events;
         self.count_up_to(at);
         match &mut self.doing {
-            // A batch: its items begin and end together. What was begun before events were lost is over
-            // in all likelihood, and must not be shown as an item that takes ever longer.
+            // A batch: its items begin and end together. An item begun before events were lost has very
+            // likely ended, and must not be shown with an ever longer time.
             Doing::Working(call) if call.done == 0 && !lacks => call.items += 1,
             _ => {
                 let key = key.cloned();
@@ -96,7 +96,7 @@ impl Watch {
         }
     }
 
-    /// Events were lost, of this producer perhaps: what it does is not known until the next.
+    /// Events were lost, possibly of this producer: its work is unknown until its next event.
     pub(super) fn may_miss_events(&mut self) {
         self.misses = Misses::Events;
     }
@@ -105,7 +105,7 @@ impl Watch {
         self.out_of_use = Some(printable(why).into_owned());
     }
 
-    /// How long it worked up to now, of how long that is known.
+    /// Returns its working time, and the known time that it is part of.
     pub(super) fn busy(&self, at: Duration) -> (Duration, Duration) {
         let open = match self.misses {
             Misses::Nothing => at.saturating_sub(self.counted),
@@ -115,7 +115,7 @@ impl Watch {
         (self.busy + if working { open } else { Duration::ZERO }, self.known + open)
     }
 
-    /// What it does, in words.
+    /// Describes its current work.
     pub(super) fn doing(&self, at: Duration) -> String {
         match (&self.out_of_use, &self.doing) {
             (Some(why), _) => why.clone(),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_counts_neither_as_work_nor_as_waiting() {
+    fn unknown_time_counts_neither_as_work_nor_as_waiting() {
         let mut watch = Watch::new("cpu");
         watch.starts(s(0), 0, None, 1);
         watch.finishes(s(1));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn times_out_of_order_do_no_harm() {
+    fn times_out_of_order_are_harmless() {
         let mut watch = Watch::new("cpu");
         watch.starts(s(5), 0, None, 1);
         assert_eq!(watch.doing(s(4)), "item 0, 0.0 s");

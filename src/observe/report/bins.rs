@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// Rows of bins of one width, which doubles when time goes past the last of them.
+/// Rows of equal bins; their width doubles when time passes the last bin.
 ///
-/// Widths are powers of two of nanoseconds: the bin of a moment is a shift, and no division.
+/// Widths are powers of two of nanoseconds, so that the bin of a moment is a shift and not a division.
 #[derive(Debug, Clone)]
 pub(super) struct Bins {
     shift: u32,
@@ -12,28 +12,28 @@ pub(super) struct Bins {
     rows: Vec<Vec<u64>>,
 }
 
-/// About a microsecond, so that short runs are seen too.
+/// About a microsecond, so that short runs show detail too.
 const FIRST_SHIFT: u32 = 10;
 
-/// 67 ms: with narrower ones, what is counted every 50 ms would be a comb.
+/// 67 ms: in narrower bins, counts taken every 50 ms would leave every other bin empty.
 const FIRST_SHIFT_OF_COUNTS: u32 = 26;
 
-/// 36 years: what is later counts as then, so that no sum of times overflows.
+/// 36 years. Later moments are counted as this one, so that no sum of times overflows.
 const LATEST: u64 = 1 << 60;
 
-/// Nanoseconds, as far as they are told apart here.
+/// Nanoseconds, capped at `LATEST`.
 pub(super) fn nanos(time: Duration) -> u64 {
     let nanos = time.as_secs().saturating_mul(1_000_000_000);
     nanos.saturating_add(u64::from(time.subsec_nanos())).min(LATEST)
 }
 
 impl Bins {
-    /// Rows of at most so many bins, which is a power of two.
+    /// Returns rows of at most `most` bins, a power of two.
     pub(super) fn new(rows: usize, most: usize) -> Self {
         Self::with_shift(FIRST_SHIFT, rows, most)
     }
 
-    /// The same, for what is counted now and then.
+    /// Returns rows for amounts that are counted every 50 ms.
     pub(super) fn of_counts(rows: usize, most: usize) -> Self {
         Self::with_shift(FIRST_SHIFT_OF_COUNTS, rows, most)
     }
@@ -47,7 +47,7 @@ impl Bins {
         Duration::from_nanos(1 << self.shift)
     }
 
-    /// Shares an amount out evenly among the bins from one moment to another, each of which gets a whole number.
+    /// Shares an amount evenly among the bins of a time span; each bin gets a whole number.
     pub(super) fn spread(&mut self, row: usize, from: u64, to: u64, amount: u64) {
         self.reach(to);
         let (mut moment, mut shared) = (from, 0);
@@ -61,7 +61,7 @@ impl Bins {
         *self.bin(row, to >> self.shift) += amount - shared;
     }
 
-    /// Adds the time from one moment to another to the bins that it is in.
+    /// Adds a time span to the bins that it overlaps.
     pub(super) fn add_time(&mut self, row: usize, from: u64, to: u64) {
         self.reach(to);
         let mut from = from;
@@ -73,7 +73,7 @@ impl Bins {
         }
     }
 
-    /// The bins of all rows, as many in each as it takes to come to a moment.
+    /// Returns the bins of all rows, up to the one that contains `end`.
     pub(super) fn until(mut self, end: u64) -> (Duration, Vec<Vec<u64>>) {
         self.reach(end);
         let longest = self.rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -127,7 +127,7 @@ mod tests {
         );
         bins.spread(0, 4_096, 4_096, 1);
         assert_eq!(bins.clone().until(4_097), (Duration::from_nanos(2_048), vec![vec![2, 1, 1]]));
-        assert_eq!(bins.clone().until(1 << 30).1[0].len(), 2, "nothing happened for long");
+        assert_eq!(bins.clone().until(1 << 30).1[0].len(), 2, "bins without amounts are kept");
         bins.spread(0, LATEST, LATEST, 1);
         assert_eq!((bins.sum(0), bins.rows[0].len()), (5, 3));
     }

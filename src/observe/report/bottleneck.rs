@@ -1,4 +1,4 @@
-//! What limited a run: a decision about the shares of its time.
+//! The bottleneck of a run, decided from shares of its time.
 
 use std::time::Duration;
 
@@ -13,49 +13,49 @@ use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Bottleneck {
-    /// That cannot be said: the run is in progress, had nothing to do, or was too short.
+    /// Unknown: the run is in progress, had no work, or was too short.
     #[default]
     Unknown,
-    /// The source: it was at work most of the time. In a pipeline also the stage before.
+    /// The source: it was at work most of the time. In a pipeline, also the stage before.
     Source,
     /// The producers: they were at work most of the time.
     Producers,
-    /// The consumer: it was at work most of the time. Also whoever asks a stream for results, and the next
-    /// stage of a pipeline.
+    /// The consumer: it was at work most of the time. Also the caller of `outputs`, and the next stage of a
+    /// pipeline.
     Consumer,
-    /// The window: it was full while producers waited, and the consumer kept up.
+    /// The window: it was full while producers waited, and the consumer was not the cause.
     Window,
-    /// Backoff: producers had nothing but items to try again, later.
+    /// Backoff: producers waited for items that were due for a retry later.
     Backoff,
-    /// The order: the consumer waited for single items with the window full of later ones.
+    /// The order: the head of line was blocked and the window full of later results.
     Head,
-    /// Uneven work: one producer was at work most of the time and the others had nothing left.
+    /// Uneven work: one producer was at work most of the time while the others ran out of items.
     Uneven,
-    /// Nothing alone: no part was at work most of the time.
+    /// No single part: none was at work most of the time.
     Mixed,
 }
 
-/// What is said of a run that is not over.
-pub(super) const IN_PROGRESS: &str = "The run is in progress: what limits it is known at its end.";
+/// The sentence of a report of a run in progress.
+pub(super) const IN_PROGRESS: &str = "The run is in progress: its bottleneck is known at the end.";
 
-/// From this share of the time on a part is at work most of it: below, another could take over.
+/// At work for less than this share of the time, a part leaves room for another bottleneck.
 const MOST: f64 = 0.75;
 
-/// From this share of the time on a wait is worth a word.
-const WORTH_A_WORD: f64 = 0.2;
+/// Waits below this share of the time are not considered.
+const LEAST_WAIT: f64 = 0.2;
 
-/// Shares that are no further apart than this may change places in the next run.
+/// Shares that differ by at most this may swap in the next run.
 const CLOSE: f64 = 0.1;
 
-/// What is shorter is mostly the beginning and the end of threads.
+/// A shorter run consists mostly of starting and ending threads.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// With fewer items for each producer, how they were shared out is chance.
+/// With fewer items per producer, their distribution is chance.
 const FEWEST_EACH: u64 = 2;
 
-/// What limited a run, and a sentence about it.
-pub(super) fn judge(totals: &Totals) -> (Bottleneck, String) {
-    if let Some(sentence) = nothing_to_judge(totals) {
+/// Decides the bottleneck of a run, and describes it in a sentence.
+pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
+    if let Some(sentence) = nothing_to_decide(totals) {
         return (Bottleneck::Unknown, sentence);
     }
     let shares = Shares::of(totals);
@@ -70,20 +70,20 @@ struct Shares {
     origin: Origin,
     destination: Destination,
     source: f64,
-    /// The window was full.
+    /// Time with a full window.
     full: f64,
-    /// The producers worked, on average.
+    /// Time that producers worked, on average.
     producers: f64,
-    /// The producer that worked the most, and its number.
+    /// The share of the busiest producer, and its number.
     busiest: (f64, usize),
-    /// The producers found nothing, on average.
+    /// Time that producers found no item, on average.
     starved: f64,
-    /// Of that, with the window full.
+    /// The part of `starved` with the window full.
     held_up: f64,
-    /// Of that, with items there to try again, later.
+    /// The part of `starved` with items waiting for a retry.
     backing_off: f64,
     consumer: f64,
-    /// The consumer waited for one item, with later ones there.
+    /// Time that the head of line was blocked.
     stalled: f64,
 }
 
@@ -107,23 +107,24 @@ impl Shares {
         }
     }
 
-    /// Who is at work all the time sets the pace. Where nobody is, somebody waits for a reason.
+    /// The part that works all the time sets the pace. If there is none, a wait is the cause.
     fn bottleneck(&self) -> Bottleneck {
         let (busiest, share) = self.parts()[0];
-        let is_held_up = self.held_up >= WORTH_A_WORD;
+        let is_held_up = self.held_up >= LEAST_WAIT;
         let is_backing_off =
-            self.backing_off >= WORTH_A_WORD && self.backing_off >= self.starved / 2.0;
+            self.backing_off >= LEAST_WAIT && self.backing_off >= self.starved / 2.0;
         match () {
             () if share >= MOST => busiest,
             () if is_backing_off => Bottleneck::Backoff,
             () if is_held_up && self.stalled >= self.full / 2.0 => Bottleneck::Head,
             () if is_held_up && self.consumer < self.full => Bottleneck::Window,
-            () if self.busiest.0 >= MOST && self.starved >= WORTH_A_WORD => Bottleneck::Uneven,
+            () if self.busiest.0 >= MOST && self.starved >= LEAST_WAIT => Bottleneck::Uneven,
             () => Bottleneck::Mixed,
         }
     }
 
-    /// The parts that work, the busiest first; of equals that which the others wait for in the end.
+    /// The working parts, busiest first. Of equals, the one downstream comes first, since the others wait for
+    /// it.
     fn parts(&self) -> [(Bottleneck, f64); 3] {
         let mut parts = [
             (Bottleneck::Consumer, self.consumer),
@@ -168,7 +169,7 @@ impl Shares {
 
     fn stage_before_clause(&self, totals: &Totals) -> String {
         format!(
-            "the stage before limited the run: nothing came out of it for {} of the time, while {} \
+            "the stage before limited the run: it delivered nothing for {} of the time, while {} \
              found nothing for {} of it{}; see what limits that stage, since more producers here \
              would only wait",
             Percent(self.source),
@@ -180,9 +181,9 @@ impl Shares {
 
     fn producers_clause(&self, totals: &Totals) -> String {
         format!(
-            "the devices limited the run: {} worked {} of the time{}; use more producers or faster \
-             devices, or, where a device is faster with many items at once, larger batches (`batch`, and a \
-             runner that has `producer_work_batch`)",
+            "the producers limited the run: {} worked {} of the time{}; use more producers or faster \
+             devices; if a device is faster with many items at once, use larger batches (`batch`, with a \
+             runner that implements `producer_work_batch`)",
             producers(totals),
             Percent(self.producers),
             self.runner_up(),
@@ -192,7 +193,7 @@ impl Shares {
     fn consumer_clause(&self) -> String {
         format!(
             "the consumer limited the run: it was at work {} of the time, and the window was full \
-             for {}{}; do less in `consumer_work` (what needs no order belongs into \
+             for {}{}; do less in `consumer_work` (move work that needs no order to \
              `producer_work`), since more producers would only wait",
             Percent(self.consumer),
             Percent(self.full),
@@ -202,9 +203,9 @@ impl Shares {
 
     fn caller_clause(&self) -> String {
         format!(
-            "whoever asks the stream for results limited the run: they were at work on something \
-             else {} of the time{}; do less between one result and the next (what needs no order \
-             belongs into `producer_work`), since more producers would only wait",
+            "the caller of `outputs` limited the run: it was at work on something \
+             else {} of the time{}; do less between one result and the next (move work that needs no \
+             order to `producer_work`), since more producers would only wait",
             Percent(self.consumer),
             self.runner_up(),
         )
@@ -221,7 +222,7 @@ impl Shares {
 
     fn window_clause(&self, totals: &Totals) -> String {
         format!(
-            "the window limited the run: it was full for {} of the time, and {} had nothing to do \
+            "the window limited the run: it was full for {} of the time, and {} found nothing \
              meanwhile for {} of it; make `window(n)` larger than {}",
             Percent(self.full),
             producers(totals),
@@ -232,9 +233,9 @@ impl Shares {
 
     fn backoff_clause(&self, totals: &Totals) -> String {
         format!(
-            "the wait before items are tried again limited the run: {} had nothing else for {} of the \
-             time; find out why items fail at all, make `backoff` shorter, or `window(n)` larger than {}, so \
-             that others are there meanwhile",
+            "the backoff before retries limited the run: {} had no other items for {} of the \
+             time; find out why items fail, make `backoff` shorter, or make `window(n)` larger than {}, so \
+             that there are other items to work on meanwhile",
             producers(totals),
             Percent(self.backing_off),
             Count(totals.window),
@@ -243,9 +244,9 @@ impl Shares {
 
     fn head_clause(&self, totals: &Totals) -> String {
         format!(
-            "the order limited the run: the consumer waited {} ({}) for single items with later \
-             ones there{}, and {} found nothing for {} of the time; make `window(n)` larger than {}, \
-             take results in completion order, or let a second producer try slow items \
+            "the order limited the run: the consumer waited {} ({}) for single items with later results \
+             ready{}, and {} found nothing for {} of the time; make `window(n)` larger than {}, \
+             take results in completion order, or let a second producer copy slow items \
              (`speculate()`)",
             Time(totals.head_stalled),
             Percent(self.stalled),
@@ -260,7 +261,7 @@ impl Shares {
         let (share, producer) = self.busiest;
         format!(
             "uneven work limited the run: producer {producer} ({}) worked {} of the time, and {} \
-             {} on average; put long items first, make batches smaller, or let a second producer try \
+             {} on average; put long items first, make batches smaller, or let a second producer copy \
              slow items (`speculate()`)",
             totals.producers[producer].place,
             Percent(share),
@@ -271,7 +272,7 @@ impl Shares {
 
     fn mixed_clause(&self) -> String {
         format!(
-            "nothing alone limited the run: {} was at work {} of the time, the producers {}, {} {}, \
+            "no single part limited the run: {} was at work {} of the time, the producers {}, {} {}, \
              and the window was full for {}; a larger `window(n)` evens out parts that are slow in turns",
             self.source_name(),
             Percent(self.source),
@@ -292,12 +293,12 @@ impl Shares {
     fn consumer_name(&self) -> &'static str {
         match self.destination {
             Destination::Consumer => "the consumer",
-            Destination::Outputs => "whoever asks for results",
+            Destination::Outputs => "the caller of `outputs`",
             Destination::NextStage => "the next stage",
         }
     }
 
-    /// What would limit the run next.
+    /// Names the second busiest part if it is about as busy.
     fn runner_up(&self) -> String {
         let [(_, first), (second, share), _] = self.parts();
         let name = match second {
@@ -313,7 +314,7 @@ impl Shares {
     }
 }
 
-/// Over the producers that lasted; over all where none did.
+/// The mean over the producers that were not lost, or over all if every one was.
 fn mean(totals: &Totals, of: impl Fn(&ProducerTotals) -> f64) -> f64 {
     let lasted = totals.producers.iter().filter(|producer| !is_lost(producer));
     let all = || totals.producers.iter();
@@ -328,7 +329,7 @@ fn is_lost(producer: &ProducerTotals) -> bool {
     producer.quarantined.is_some() || producer.abandoned
 }
 
-fn nothing_to_judge(totals: &Totals) -> Option<String> {
+fn nothing_to_decide(totals: &Totals) -> Option<String> {
     let account = totals.account;
     let worked = account.ok + account.failed + account.cancelled;
     let lasted = Time(totals.lasted);
@@ -350,8 +351,8 @@ fn nothing_to_judge(totals: &Totals) -> Option<String> {
             _ => "No item was read: the input had none, or the run was ended before.".to_owned(),
         }),
         _ if worked == 0 => {
-            let skipped = Many(account.already_done, "item");
-            Some(format!("There was nothing to do: an earlier run was done with {skipped}."))
+            let done = Many(account.already_done, "item");
+            Some(format!("There was nothing to do: an earlier run had already done {done}."))
         }
         _ if too_few || totals.lasted < SHORTEST => {
             let ended = ended.map_or(String::new(), |ended| format!(", and {ended}"));
@@ -378,8 +379,8 @@ fn lost(totals: &Totals) -> String {
     let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
     match lost {
         0 => String::new(),
-        1 => format!("; 1 of {} was lost on the way", all_producers(totals)),
-        _ => format!("; {} of {} were lost on the way", lost, all_producers(totals)),
+        1 => format!("; 1 of {} was lost during the run", all_producers(totals)),
+        _ => format!("; {} of {} were lost during the run", lost, all_producers(totals)),
     }
 }
 
@@ -390,12 +391,12 @@ fn worst_head(totals: &Totals) -> String {
     }
 }
 
-/// Those that averages are of.
+/// Names the producers that averages are taken over.
 fn producers(totals: &Totals) -> String {
     let all = totals.producers.len();
     let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
     match all - lost {
-        // The averages are then of all.
+        // If every producer was lost, averages are over all.
         0 if all > 1 => format!("the {all} producers"),
         0 => "the producer".to_owned(),
         1 if lost == 0 => "the producer".to_owned(),
@@ -423,7 +424,7 @@ mod tests {
 
     const SECOND: f64 = 1.0;
 
-    /// A run of 10 s, with shares of it that producers worked; they waited for the rest.
+    /// A run of 10 s: the share that each producer worked; it waited for the rest.
     fn totals(working: &[f64]) -> Totals {
         let share = |share: f64| Duration::from_secs_f64(10.0 * share);
         let producer = |&working: &f64| ProducerTotals {
@@ -446,15 +447,15 @@ mod tests {
     }
 
     #[test]
-    fn who_works_most_of_the_time_is_the_limit() {
+    fn the_part_at_work_most_of_the_time_is_the_bottleneck() {
         let devices = Totals { source_working: time(0.5), ..totals(&[0.98, 0.96]) };
-        let (bottleneck, sentence) = judge(&devices);
+        let (bottleneck, sentence) = decide(&devices);
         assert_eq!(bottleneck, Bottleneck::Producers);
-        assert!(sentence.starts_with("The devices limited the run: the 2 producers worked 97 %"));
+        assert!(sentence.starts_with("The producers limited the run: the 2 producers worked 97 %"));
         assert!(sentence.contains("more producers"), "{sentence}");
 
         let source = Totals { source_working: time(9.2), ..totals(&[0.2]) };
-        let (bottleneck, sentence) = judge(&source);
+        let (bottleneck, sentence) = decide(&source);
         assert_eq!(bottleneck, Bottleneck::Source);
         assert!(
             sentence
@@ -466,13 +467,13 @@ mod tests {
             source_waiting: time(9.0),
             ..totals(&[0.4, 0.4])
         };
-        let (bottleneck, sentence) = judge(&consumer);
+        let (bottleneck, sentence) = decide(&consumer);
         assert_eq!(bottleneck, Bottleneck::Consumer);
         assert!(sentence.contains("95 %") && sentence.contains("`consumer_work`"), "{sentence}");
     }
 
     #[test]
-    fn what_is_no_consumer_or_no_iterator_is_not_called_one() {
+    fn callers_and_stages_have_names_of_their_own() {
         let behind = |destination| Totals {
             consumer_working: time(9.5),
             source_working: time(9.0),
@@ -481,37 +482,37 @@ mod tests {
             ..totals(&[0.1])
         };
         for (destination, says) in [
-            (Destination::Outputs, "Whoever asks the stream for results limited the run: "),
+            (Destination::Outputs, "The caller of `outputs` limited the run: "),
             (Destination::NextStage, "The next stage limited the run: "),
         ] {
-            let (bottleneck, sentence) = judge(&behind(destination));
+            let (bottleneck, sentence) = decide(&behind(destination));
             assert_eq!(bottleneck, Bottleneck::Consumer);
             assert!(sentence.starts_with(says) && !sentence.contains("consumer"), "{sentence}");
             assert!(sentence.contains("followed by the stage before (90 %)"), "{sentence}");
         }
         let slow = Totals { consumer_working: time(0.1), ..behind(Destination::Outputs) };
-        let (bottleneck, sentence) = judge(&slow);
+        let (bottleneck, sentence) = decide(&slow);
         assert_eq!(bottleneck, Bottleneck::Source);
         assert!(sentence.starts_with("The stage before limited the run: "), "{sentence}");
         assert!(!sentence.contains("iterator"), "{sentence}");
         let mixed = Totals { source_working: time(5.0), ..slow };
-        assert!(judge(&mixed).1.contains("whoever asks for results 1 %"), "{}", judge(&mixed).1);
+        assert!(decide(&mixed).1.contains("the caller of `outputs` 1 %"), "{}", decide(&mixed).1);
     }
 
     #[test]
-    fn who_is_next_is_named_where_it_is_close() {
+    fn a_close_second_is_named() {
         let both = Totals { source_working: time(9.0), ..totals(&[0.95]) };
-        assert!(judge(&both).1.contains("closely followed by the source (90 %)"));
+        assert!(decide(&both).1.contains("closely followed by the source (90 %)"));
         let one = Totals { source_working: time(7.6), ..totals(&[0.95]) };
-        assert!(!judge(&one).1.contains("closely"));
+        assert!(!decide(&one).1.contains("closely"));
     }
 
     #[test]
     fn a_full_window_limits_where_producers_wait_and_the_consumer_does_not_work() {
         let mut narrow = Totals { source_waiting: time(6.0), ..totals(&[0.5, 0.5]) };
-        assert_eq!(judge(&narrow).0, Bottleneck::Mixed, "the producers waited at other times");
+        assert_eq!(decide(&narrow).0, Bottleneck::Mixed, "the producers waited at other times");
         narrow.producers.iter_mut().for_each(|producer| producer.held_up = time(4.0));
-        let (bottleneck, sentence) = judge(&narrow);
+        let (bottleneck, sentence) = decide(&narrow);
         assert_eq!(bottleneck, Bottleneck::Window);
         assert!(sentence.contains("larger than 64"), "{sentence}");
 
@@ -520,22 +521,22 @@ mod tests {
             worst_heads: vec![(17, time(3.1))],
             ..narrow.clone()
         };
-        let (bottleneck, sentence) = judge(&head);
+        let (bottleneck, sentence) = decide(&head);
         assert_eq!(bottleneck, Bottleneck::Head);
         assert!(sentence.contains("waited 5.00 s (50 %)"), "{sentence}");
         assert!(sentence.contains("the longest 3.10 s for item 17"), "{sentence}");
 
         let busy = Totals { head_stalled: time(9.0), source_waiting: time(9.0), ..totals(&[0.97]) };
-        assert_eq!(judge(&busy).0, Bottleneck::Producers, "nobody lacked anything");
+        assert_eq!(decide(&busy).0, Bottleneck::Producers, "no producer lacked items");
         let behind = Totals { consumer_working: time(7.0), ..narrow };
-        assert_eq!(judge(&behind).0, Bottleneck::Mixed, "the window is full since it is slow");
+        assert_eq!(decide(&behind).0, Bottleneck::Mixed, "the window is full since it is slow");
     }
 
     #[test]
-    fn a_wait_before_items_are_tried_again_is_no_matter_of_devices_or_window() {
+    fn backoff_is_blamed_neither_on_devices_nor_on_the_window() {
         let mut slow = Totals { source_waiting: time(9.0), ..totals(&[0.03]) };
         (slow.producers[0].held_up, slow.producers[0].backing_off) = (time(0.3), time(9.4));
-        let (bottleneck, sentence) = judge(&slow);
+        let (bottleneck, sentence) = decide(&slow);
         assert_eq!(bottleneck, Bottleneck::Backoff);
         let has = |words| sentence.contains(words);
         assert!(has("94 %") && has("why items fail") && has("`backoff` shorter"), "{sentence}");
@@ -543,24 +544,24 @@ mod tests {
 
     #[test]
     fn one_producer_that_works_on_alone_is_uneven_work() {
-        let (bottleneck, sentence) = judge(&totals(&[0.3, 0.99, 0.3]));
+        let (bottleneck, sentence) = decide(&totals(&[0.3, 0.99, 0.3]));
         assert_eq!(bottleneck, Bottleneck::Uneven);
         let says = "producer 1 (cpu) worked 99 % of the time, and the 3 producers 53 % on average";
         assert!(sentence.contains(says), "{sentence}");
     }
 
     #[test]
-    fn parts_that_are_slow_in_turns_are_no_ones_limit() {
+    fn parts_that_are_slow_in_turns_are_no_single_bottleneck() {
         let mixed = Totals { source_working: time(5.0), ..totals(&[0.5, 0.5]) };
-        let (bottleneck, sentence) = judge(&mixed);
+        let (bottleneck, sentence) = decide(&mixed);
         assert_eq!(bottleneck, Bottleneck::Mixed);
         assert!(sentence.contains("the source was at work 50 %"), "{sentence}");
     }
 
     #[test]
-    fn nothing_is_said_of_runs_that_say_nothing() {
+    fn runs_that_are_empty_or_short_have_no_bottleneck() {
         let said = |totals: &Totals| {
-            let (bottleneck, sentence) = judge(totals);
+            let (bottleneck, sentence) = decide(totals);
             assert_eq!(bottleneck, Bottleneck::Unknown, "{sentence}");
             sentence
         };
@@ -582,7 +583,7 @@ mod tests {
         let skipped = Totals { account: skipped, ..empty };
         assert_eq!(
             said(&skipped),
-            "There was nothing to do: an earlier run was done with 3 items."
+            "There was nothing to do: an earlier run had already done 3 items."
         );
 
         let few = Account { ok: 3, ..Account::default() };
@@ -596,12 +597,14 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_did_not_come_to_its_end_is_judged_up_to_there() {
+    fn a_run_that_ended_early_is_decided_up_to_its_end() {
         let failed = Totals { error: Some("bad".to_owned()), ..totals(&[0.98]) };
-        assert!(judge(&failed).1.starts_with("Until it failed after 10.0 s, the devices limited"));
+        assert!(
+            decide(&failed).1.starts_with("Until it failed after 10.0 s, the producers limited")
+        );
         let cancelled = Totals { cancelled: true, ..failed };
         assert!(
-            judge(&cancelled).1.starts_with("Until it was cancelled after 10.0 s, the devices")
+            decide(&cancelled).1.starts_with("Until it was cancelled after 10.0 s, the producers")
         );
     }
 
@@ -609,12 +612,12 @@ mod tests {
     fn producers_that_were_lost_do_not_count_as_idle() {
         let mut totals = totals(&[0.95, 0.1]);
         totals.producers[1].quarantined = Some("gone".to_owned());
-        let (bottleneck, sentence) = judge(&totals);
+        let (bottleneck, sentence) = decide(&totals);
         assert_eq!(bottleneck, Bottleneck::Producers);
-        assert!(sentence.ends_with("; 1 of 2 producers was lost on the way."), "{sentence}");
+        assert!(sentence.ends_with("; 1 of 2 producers was lost during the run."), "{sentence}");
         assert!(sentence.contains("the remaining producer worked 95 %"), "{sentence}");
         totals.producers[0].abandoned = true;
-        assert!(judge(&totals).1.ends_with("; 2 of 2 producers were lost on the way."));
+        assert!(decide(&totals).1.ends_with("; 2 of 2 producers were lost during the run."));
     }
 
     proptest! {
@@ -636,7 +639,7 @@ mod tests {
                 window,
                 ..totals(&working)
             };
-            let (bottleneck, sentence) = judge(&totals);
+            let (bottleneck, sentence) = decide(&totals);
             prop_assert!(sentence.ends_with('.') && !sentence.contains("NaN"), "{}", sentence);
             prop_assert!(sentence.starts_with(|c: char| c.is_ascii_uppercase()));
             let is_short = ok < 2 * working.len() as u64 || times[0] < 0.01 || ok == 0;

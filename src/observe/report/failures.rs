@@ -1,14 +1,14 @@
-//! The failures that stood, as many as are kept.
+//! The final failures of a run, in bounded memory.
 
 use std::sync::Arc;
 
 use crate::observe::failure::Failure;
 
-/// At most so many are kept, with at most so many bytes of text: one alone may have a hundred thousand.
+/// Both are bounded, since the text of one failure alone may have a hundred thousand bytes.
 pub(super) const MOST: usize = 10_000;
 const MOST_TEXT: usize = 16 * 1_024 * 1_024;
 
-/// The first that were told.
+/// The first failures that were reported.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     kept: Vec<Arc<Failure>>,
@@ -19,7 +19,7 @@ pub(super) struct Failures {
 impl Failures {
     pub(super) fn keep(&mut self, failure: &Arc<Failure>) {
         let text = self.text + text_of(failure);
-        // Those after one that was left out are too, so that what is missing is the end.
+        // After the first that does not fit, none is kept, so that only the end of the list is missing.
         if self.left_out == 0 && self.kept.len() < MOST && text <= MOST_TEXT {
             self.text = text;
             self.kept.push(Arc::clone(failure));
@@ -28,14 +28,14 @@ impl Failures {
         }
     }
 
-    /// In the order of the input; those of no item come last.
+    /// In input order; failures without an item come last.
     pub(super) fn in_order(&self) -> Vec<Failure> {
         let mut kept: Vec<&Arc<Failure>> = self.kept.iter().collect();
         kept.sort_by_key(|failure| (failure.item.is_none(), failure.item));
         kept.into_iter().map(|failure| Failure::clone(failure)).collect()
     }
 
-    /// The key of an item, if it is among them.
+    /// The key of a failed item, if that failure is kept.
     pub(super) fn key(&self, item: u64) -> Option<&str> {
         self.kept.iter().find(|failure| failure.item == Some(item))?.key.as_deref()
     }
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_many_nor_long_ones_take_more_memory_than_there_may_be() {
+    fn neither_many_nor_long_ones_exceed_the_bound() {
         let mut many = Failures::default();
         (0..MOST as u64 + 3).for_each(|item| many.keep(&failure(Some(item), "e")));
         assert_eq!((many.kept.len(), many.left_out, many.count()), (MOST, 3, MOST as u64 + 3));

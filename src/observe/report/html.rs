@@ -1,4 +1,4 @@
-//! A report as a page.
+//! The report as an HTML page.
 
 mod busy;
 mod failures;
@@ -13,11 +13,11 @@ use super::terminal::{headline, item, lack_of_events, lack_of_keys, losses, retr
 use super::text::{Count, Html, Percent, Time};
 use super::{Ending, Latencies, ProducerReport, RunReport, left_out};
 
-/// So many producers and items that were tried again are shown.
+/// Rows beyond these are only counted.
 const MOST_PRODUCERS: usize = 256;
 const MOST_RETRIED: usize = 1_000;
 
-/// Nothing but its own style: even a text that were not escaped could load and run nothing.
+/// Allows only the page's own style: even unescaped text could load and run nothing.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
@@ -120,7 +120,7 @@ fn producers(report: &RunReport) -> String {
     if report.has_item_events() {
         heads.extend(["p50", "p90", "p99", "max"]);
     }
-    let mut table = Table::new("What each producer came to", &heads);
+    let mut table = Table::new("Items and times of each producer", &heads);
     for (index, producer) in report.producers.iter().enumerate().take(MOST_PRODUCERS) {
         table.row(producer_row(index, producer, report.has_item_events()));
     }
@@ -132,7 +132,7 @@ fn producers(report: &RunReport) -> String {
         push(&mut section, format_args!("<p class=\"note\">{}</p>\n", with_code(&lack)));
     }
     section.push_str(
-        "<p class=\"note\">Waiting is the time with no item there: for the source, or for room in \
+        "<p class=\"note\">Waiting is the time without an item: for the source, or for room in \
          the window.</p>\n</section>\n",
     );
     section
@@ -169,11 +169,11 @@ fn latencies(latency: Option<Latencies>) -> [String; 4] {
     }
 }
 
-/// What is said below the table, in a word.
+/// The tag of a lost producer; a sentence below the table has the reason.
 fn tag(producer: &ProducerReport) -> &'static str {
     match producer {
-        ProducerReport { abandoned: true, .. } => " <span class=\"tag\">written off</span>",
-        ProducerReport { quarantined: Some(_), .. } => " <span class=\"tag\">out of use</span>",
+        ProducerReport { abandoned: true, .. } => " <span class=\"tag\">abandoned</span>",
+        ProducerReport { quarantined: Some(_), .. } => " <span class=\"tag\">out of service</span>",
         _ => "",
     }
 }
@@ -186,8 +186,10 @@ fn window(report: &RunReport) -> String {
     let list = list(waits.iter().map(String::as_str));
     let mut window = section("Source, window and consumer", &list);
     if !report.stalls.is_empty() {
-        let mut table =
-            Table::new("The items that the order waited for the longest", &["<item", "waited"]);
+        let mut table = Table::new(
+            "The items that blocked the head of line for the longest",
+            &["<item", "waited"],
+        );
         for stall in &report.stalls {
             let item = Html(&item(stall.item, stall.key.as_deref())).to_string();
             table.row(vec![item, Time(stall.lasted).to_string()]);
@@ -222,7 +224,7 @@ fn slowest(report: &RunReport) -> String {
 fn tried_again(report: &RunReport) -> String {
     let Some(summary) = retries(report) else { return String::new() };
     let heads = ["<item", "failed attempts", "<outcome", "<<last error"];
-    let mut table = Table::new("Items that were tried again", &heads);
+    let mut table = Table::new("Items that were retried", &heads);
     let list = &report.retries.list;
     for retried in list.iter().take(MOST_RETRIED) {
         table.row(vec![
@@ -232,18 +234,18 @@ fn tried_again(report: &RunReport) -> String {
             failures::text(&retried.error),
         ]);
     }
-    let mut section = section("Tried again", &format!("<p>{summary}</p>\n{}", table.end()));
+    let mut section = section("Retries", &format!("<p>{summary}</p>\n{}", table.end()));
     more(&mut section, left_out(MOST_RETRIED, list.len(), report.retries.left_out), "items");
     section + "</section>\n"
 }
 
-/// Texts as a list.
+/// A list of texts.
 fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     let items: String = texts.map(|text| format!("<li>{}</li>\n", Html(text))).collect();
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }
 
-/// The beginning of a section.
+/// The start of a section.
 fn section(title: &str, content: &str) -> String {
     format!("<section>\n<h2>{title}</h2>\n{content}")
 }
@@ -254,7 +256,7 @@ fn more(section: &mut String, more: u64, nouns: &str) {
     }
 }
 
-/// Names of the API stand in backquotes in sentences.
+/// Marks names of the API, which sentences have in backquotes, as code.
 fn with_code(html: &str) -> String {
     let mut text = String::new();
     for (index, part) in html.split('`').enumerate() {
@@ -276,18 +278,18 @@ mod tests {
     use crate::observe::report::samples::{HOSTILE, Told, eventful};
 
     #[test]
-    fn a_page_has_what_the_report_has() {
+    fn a_page_shows_the_whole_report() {
         let page = eventful(2).to_html();
         for text in [
             "<title>gangline: Denoising &lt;micrographs&gt;: finished in 12.0 s",
             "<code>window(n)</code>",
             "<h2>Timeline</h2>",
             "<h2>Items consumed over time</h2>",
-            "producer 1 (cuda:1) was written off with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
+            "producer 1 (cuda:1) was abandoned with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
             "item 17 (key 17)",
             "threads abandoned",
             "<h2>Slowest items</h2>",
-            "<h2>Tried again</h2>",
+            "<h2>Retries</h2>",
             "the file is empty",
             "<details><summary>long long",
         ] {
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_needs_nothing_but_itself() {
+    fn a_page_loads_nothing() {
         let page = eventful(2).to_html();
         for other in
             ["<script", "http:", "https:", "src=x ", "@import", "url(", "<link", "javascript:"]
@@ -309,10 +311,10 @@ mod tests {
 
     #[test]
     fn a_page_of_a_run_without_item_events_says_how_to_have_them() {
-        let mut told = Told::new(1);
-        told.consume(500_000, 10);
-        let page = told.end(1_000_000).to_html();
-        assert!(page.contains("No item events: <code>.timeline()</code>"));
+        let mut played = Told::new(1);
+        played.consume(500_000, 10);
+        let page = played.end(1_000_000).to_html();
+        assert!(page.contains("No item events: call <code>.timeline()</code>"));
         assert!(!page.contains("<h2>Timeline</h2>") && page.contains("consumed over time"));
     }
 
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_that_is_hardly_there_is_no_markup() {
+    fn a_share_below_one_per_cent_is_escaped() {
         let mut report = eventful(1);
         report.producers[0].busy = 0.001;
         let page = report.to_html();

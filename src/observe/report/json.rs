@@ -1,4 +1,4 @@
-//! JSON that is laid out for people: each field of a report on a line, and each element of a list.
+//! A readable JSON layout: one line per field of a report, and per element of a list.
 
 use std::io::{self, Write};
 
@@ -6,10 +6,10 @@ use serde::Serialize;
 use serde_json::Serializer;
 use serde_json::ser::Formatter;
 
-/// What is deeper than this stays on one line: a list of ten thousand numbers would else be as many lines.
+/// Deeper values stay on one line: a list of ten thousand numbers would otherwise take as many lines.
 const DEEPEST: usize = 2;
 
-/// A value as JSON text.
+/// Returns a value as JSON text.
 pub(super) fn to_text(value: &impl Serialize) -> String {
     let mut text = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut text, Layout::default());

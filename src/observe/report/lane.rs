@@ -1,4 +1,4 @@
-//! What one producer has in hand, as item events tell it.
+//! What one producer is working on, as item events report it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ pub(super) struct Work {
     pub(super) attempt: u32,
     /// In nanoseconds from the beginning of the run.
     pub(super) start: u64,
-    /// How many items its batch has, once the first of them has ended.
+    /// The size of its batch, set once the first of the items has ended.
     pub(super) together: u64,
 }
 
-/// One producer: what it has in hand is one batch, whose items begin, and then end.
+/// One producer's current batch. Its items begin first and end later.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) place: String,
@@ -28,9 +28,9 @@ pub(super) struct Lane {
     pub(super) failed: u64,
     pub(super) quarantined: Option<Arc<str>>,
     pub(super) is_abandoned: bool,
-    /// When nobody waited any more for what it had in hand, until that was measured.
+    /// When the run gave up on the items in hand, until that has been measured.
     pub(super) cut_off_at: Option<u64>,
-    /// Made with the first attempt that is measured: there may be many producers.
+    /// Allocated with the first attempt that is measured, since there may be many producers.
     pub(super) latency: Option<Distribution>,
     in_hand: VecDeque<Work>,
     batch: u64,
@@ -38,10 +38,10 @@ pub(super) struct Lane {
     busy_until: u64,
 }
 
-/// Items that begin further apart are not of one batch: 1 ms.
+/// Items that begin further apart than 1 ms are not of one batch.
 const SAME_BATCH: u64 = 1_000_000;
 
-/// No more is looked at. A batch may be larger, but then nobody looks at single items.
+/// Bounds the search. In a batch larger than this, single items are not interesting.
 const MOST_IN_HAND: usize = 65_536;
 
 impl Lane {
@@ -51,7 +51,7 @@ impl Lane {
 
     pub(super) fn begin(&mut self, mut work: Work) {
         let is_old = |first: &Work| work.start.saturating_sub(first.start) > SAME_BATCH;
-        // The ends of what is still in hand were lost, and when that was is not known.
+        // The ends of these items were lost, and their times are unknown.
         if self.is_ending || self.in_hand.front().is_some_and(is_old) {
             self.in_hand.clear();
         }
@@ -65,7 +65,7 @@ impl Lane {
         }
     }
 
-    /// `None` if its beginning was lost.
+    /// Returns `None` if the item's beginning was lost.
     pub(super) fn end(&mut self, item: u64) -> Option<Work> {
         self.items += 1;
         self.is_ending = true;
@@ -74,20 +74,20 @@ impl Lane {
         Some(work)
     }
 
-    /// From when on the time up to `until` is not known yet to be busy, if it was so from `from` on.
+    /// The start of the time up to `until` that is not yet counted as busy, if it was busy from `from` on.
     pub(super) fn busy_since(&mut self, from: u64, until: u64) -> u64 {
         let since = from.max(self.busy_until);
         self.busy_until = self.busy_until.max(until);
         since
     }
 
-    /// What it is at work on, and since when that is not known yet to be busy.
+    /// The items in hand, and the start of the time not yet counted as busy.
     pub(super) fn open(&self) -> Option<(&VecDeque<Work>, u64)> {
         let first = self.in_hand.front().filter(|_| !self.is_ending)?;
         Some((&self.in_hand, first.start.max(self.busy_until)))
     }
 
-    /// What it was at work on when it was cut off, and when that was: once.
+    /// Takes the items that were cut off, and the time of it: at most once.
     pub(super) fn cut_off(&mut self) -> Option<(Vec<Work>, u64)> {
         let at = self.cut_off_at.take()?;
         let in_hand = self.open().into_iter().flat_map(|(works, _)| works);
@@ -99,7 +99,7 @@ impl Lane {
         self.in_hand.iter().find(|work| work.item == item)?.key.as_ref()
     }
 
-    /// Batches end in the order in which they begin, or about so.
+    /// Batches end about in the order in which they begin.
     fn take(&mut self, item: u64) -> Option<Work> {
         if self.in_hand.front()?.item == item {
             return self.in_hand.pop_front();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_a_batch_know_how_many_they_are() {
+    fn items_of_a_batch_know_its_size() {
         let mut lane = Lane::default();
         [3, 4, 5].into_iter().for_each(|item| lane.begin(work(item, 100)));
         let ended = [4, 3, 5].map(|item| lane.end(item).unwrap().together);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_hand_when_the_next_batch_begins_has_ended_unseen() {
+    fn a_new_batch_replaces_items_whose_ends_were_lost() {
         let mut lane = Lane::default();
         [0, 1].into_iter().for_each(|item| lane.begin(work(item, 0)));
         assert!(lane.end(0).is_some());
@@ -142,12 +142,12 @@ mod tests {
         assert_eq!(in_hand(&lane), [2, 3]);
         assert_eq!(lane.in_hand[1].start, 10, "a batch begins as one");
         lane.begin(work(4, 11 + SAME_BATCH));
-        assert_eq!(in_hand(&lane), [4], "no end was told of those before");
-        assert!(lane.end(9).is_none(), "no beginning was told of it");
+        assert_eq!(in_hand(&lane), [4], "the ends of the earlier items were lost");
+        assert!(lane.end(9).is_none(), "its beginning was lost");
     }
 
     #[test]
-    fn time_is_not_busy_twice() {
+    fn busy_time_is_counted_once() {
         let mut lane = Lane::default();
         assert_eq!(lane.busy_since(100, 200), 100);
         assert_eq!(lane.busy_since(100, 200), 200);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_progress_is_open_since_it_began() {
+    fn an_item_is_open_from_its_beginning() {
         let mut lane = Lane::default();
         assert!(lane.open().is_none());
         [0, 1].into_iter().for_each(|item| lane.begin(work(item, 70)));

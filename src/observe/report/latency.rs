@@ -1,4 +1,4 @@
-//! How long producers worked on items.
+//! Latencies: how long producers worked on items.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use serde::{Deserialize, Serialize};
 
 use super::seconds;
 
-/// How long producers worked on items, from the beginning of an attempt to its end.
+/// Percentiles of the time from the beginning of an attempt to its end.
 ///
-/// Items of a batch count with the time of the whole batch, and each attempt counts by itself. Percentiles
-/// are right to one per cent.
+/// An item of a batch counts with the time of the whole batch, and each attempt counts by itself. Percentiles
+/// are accurate to one per cent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Latencies {
     /// How many attempts were measured.
     pub count: u64,
-    /// Half of them took no longer.
+    /// The median.
     #[serde(with = "seconds")]
     pub p50: Duration,
-    /// 90 % of them took no longer.
+    /// The 90th percentile.
     #[serde(with = "seconds")]
     pub p90: Duration,
-    /// 99 % of them took no longer.
+    /// The 99th percentile.
     #[serde(with = "seconds")]
     pub p99: Duration,
-    /// The longest.
+    /// The maximum.
     #[serde(with = "seconds")]
     pub max: Duration,
 }
 
-/// What latencies are made of, in some 40 KB at most.
+/// A histogram of latencies, in at most about 40 KB.
 #[derive(Debug)]
 pub(super) struct Distribution {
     histogram: Histogram<u64>,
@@ -40,7 +40,7 @@ pub(super) struct Distribution {
 
 impl Default for Distribution {
     fn default() -> Self {
-        let histogram = Histogram::new(2).expect("two digits are within what there can be");
+        let histogram = Histogram::new(2).expect("two significant digits are a valid precision");
         Distribution { histogram, max: 0 }
     }
 }
@@ -56,10 +56,10 @@ impl Distribution {
         self.max = self.max.max(other.max);
     }
 
-    /// `None` if nothing was measured.
+    /// Returns `None` if nothing was measured.
     pub(super) fn latencies(&self) -> Option<Latencies> {
         let count = self.histogram.len();
-        // What is told of a value is the upper end of its step, which the exact maximum may be below.
+        // The histogram reports the upper end of a step, which may exceed the exact maximum.
         let at = |quantile| self.histogram.value_at_quantile(quantile).min(self.max);
         let at = |quantile| Duration::from_nanos(at(quantile));
         let max = Duration::from_nanos(self.max);
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_right_to_one_per_cent() {
+    fn percentiles_are_accurate_to_one_per_cent() {
         let mut distribution = Distribution::default();
         assert_eq!(distribution.latencies(), None);
         (1..=1_000).for_each(|ms| distribution.record(ms * 1_000_000));

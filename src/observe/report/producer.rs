@@ -1,4 +1,4 @@
-//! What one producer came to.
+//! The part of a report about one producer.
 
 use std::time::Duration;
 
@@ -8,42 +8,42 @@ use super::latency::Latencies;
 use super::seconds;
 use crate::observe::event::ProducerTotals;
 
-/// What one producer came to.
+/// Items, times and failures of one producer.
 ///
-/// A producer never waits for the consumer: where that is behind, the window is full, the source is not
-/// asked, and the producer finds nothing. So that is in `waiting`, and
-/// [`source_waiting`](super::RunReport::source_waiting) says how much of it there can be.
+/// A producer never waits for the consumer itself. If the consumer is slow, the window is full, the feeder
+/// stops asking the source, and the producer finds no item. That time is part of `waiting`;
+/// [`source_waiting`](super::RunReport::source_waiting) is an upper bound of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct ProducerReport {
-    /// Its place, as text: `cuda:0+cuda:1`.
+    /// Its place as text: `cuda:0+cuda:1`.
     pub place: String,
-    /// How many items it was done with, well or not.
+    /// How many items it finished, whether they succeeded or failed.
     pub items: u64,
-    /// How many attempts at items failed on it.
+    /// How many attempts failed on it.
     pub failed: u64,
-    /// The share of the run, from 0 to 1, that it worked.
+    /// The share of the run that it worked, from 0 to 1.
     pub busy: f64,
-    /// How long it worked on items, or looked for them.
+    /// How long it worked on items or looked for them.
     #[serde(with = "seconds")]
     pub working: Duration,
-    /// How long it waited with no item there for it.
+    /// How long it waited without an item.
     #[serde(with = "seconds")]
     pub waiting: Duration,
     /// How long its last `producer_init` took.
     #[serde(with = "seconds")]
     pub init: Duration,
-    /// How long it worked on items, each. `None` without item events, and for producers from the 256th on.
+    /// Latency of its items. `None` without item events, and for producers from the 256th on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latencies>,
-    /// The extent of the largest batch that its device has memory for, if it ran out of it.
+    /// The largest batch that fits into its device's memory, if it ran out of memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub batch_ceiling: Option<u64>,
-    /// Why it takes no more items, if so.
+    /// Why it was quarantined, if it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quarantined: Option<String>,
-    /// Whether its thread was abandoned, since it did not return in time.
+    /// Whether its thread was abandoned because it did not return in time.
     pub abandoned: bool,
 }
 
@@ -65,7 +65,7 @@ impl ProducerReport {
     }
 }
 
-/// Which share of a time another is, from 0 to 1.
+/// The share of `whole` that `of` is, from 0 to 1.
 pub(super) fn share(of: Duration, whole: Duration) -> f64 {
     if whole.is_zero() { 0.0 } else { (of.as_secs_f64() / whole.as_secs_f64()).min(1.0) }
 }

@@ -1,4 +1,4 @@
-//! Laws of reports, of any run.
+//! Properties that hold for the report of any run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::span::{MOST_INCIDENTS, MOST_SPANS};
 use crate::observe::event::Event;
 use crate::observe::failure::Failure;
 
-/// What happens to one producer next.
+/// One batch of one producer.
 #[derive(Debug, Clone)]
 struct Step {
     producer: usize,
-    /// Microseconds before it begins with a batch, and for how long it is at it.
+    /// Microseconds until the batch begins, and how long it takes.
     idle: u64,
     took: u64,
     items: u64,
@@ -34,7 +34,7 @@ enum Fate {
     Open,
 }
 
-/// What was told, counted apart from the recorder.
+/// Counts of the events, kept independently of the recorder.
 #[derive(Debug, Default)]
 struct Tally {
     ended: u64,
@@ -48,7 +48,7 @@ struct Tally {
 
 const PRODUCERS: usize = 3;
 
-/// In every text that is the user's, wherever it comes out.
+/// Part of every user text, so that unescaped output can be found.
 const MARK: &str = "<zz \u{1b}\"zz 'zz &zz;";
 
 fn texts() -> impl Strategy<Value = String> {
@@ -72,7 +72,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (0..PRODUCERS, times, 1u64..6, fate, texts());
     let step = step.prop_map(|(producer, (idle, took), items, fate, text)| Step {
         producer,
-        // Items of different batches would else be one.
+        // The gap keeps items of different batches from being taken for one batch.
         idle: idle + 1_001,
         took,
         items,
@@ -82,17 +82,17 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..40)
 }
 
-/// Tells a run, and gives its report in the middle and at its end.
-fn tell(steps: &[Step]) -> (RunReport, RunReport, Tally) {
-    let mut told = Told::on(vec![MARK.to_owned(); PRODUCERS], None);
+/// Plays a run to a recorder; returns its report half way and at its end.
+fn play(steps: &[Step]) -> (RunReport, RunReport, Tally) {
+    let mut played = Told::on(vec![MARK.to_owned(); PRODUCERS], None);
     let (mut tally, mut now, mut item) = (Tally::default(), [0u64; PRODUCERS], 0);
-    let mut middle = told.recorder.report();
+    let mut middle = played.recorder.report();
     let last = |producer| steps.iter().rposition(|step| step.producer == producer);
     for (index, step) in steps.iter().enumerate() {
         let producer = step.producer;
         let start = now[producer] + step.idle;
         let end = start + step.took;
-        // Only what a producer does last can be in progress.
+        // Only the last step of a producer can be in progress.
         let fate = match step.fate {
             Fate::Open if last(producer) != Some(index) => Fate::Consumed,
             fate => fate,
@@ -102,32 +102,32 @@ fn tell(steps: &[Step]) -> (RunReport, RunReport, Tally) {
         item += step.items;
         for item in items.clone().filter(|_| fate != Fate::LostBeginning) {
             let key = Some(format!("{item} {}", step.text).into());
-            told.tell(start, &Event::ItemStarted { item, key, producer, attempt: 1 });
+            played.tell(start, &Event::ItemStarted { item, key, producer, attempt: 1 });
         }
         if matches!(fate, Fate::Open) {
             tally.open += step.items;
             continue;
         }
         for item in items.clone().filter(|_| fate != Fate::LostEnd) {
-            told.finish(end, producer, item);
+            played.finish(end, producer, item);
             tally.ended += 1;
             tally.measured += u64::from(fate != Fate::LostBeginning);
         }
-        settle(&mut told, &mut tally, end, step, fate, items);
+        settle(&mut played, &mut tally, end, step, fate, items);
         if index == steps.len() / 2 {
-            middle = told.recorder.report();
+            middle = played.recorder.report();
         }
     }
     let end = now.into_iter().max().unwrap_or(0);
-    told.totals.account.cancelled = tally.open;
-    // Where ends were lost, it is not known of any item that it had none.
+    played.totals.account.cancelled = tally.open;
+    // Where ends were lost, no item is known to lack one.
     tally.open = if tally.lost > 0 { 0 } else { tally.open };
-    told.totals.error = steps.first().map(|step| step.text.clone());
-    (middle, told.end(end), tally)
+    played.totals.error = steps.first().map(|step| step.text.clone());
+    (middle, played.end(end), tally)
 }
 
 fn settle(
-    told: &mut Told,
+    played: &mut Told,
     tally: &mut Tally,
     at: u64,
     step: &Step,
@@ -141,30 +141,30 @@ fn settle(
     };
     match fate {
         Fate::Consumed => {
-            told.consume(at, step.items);
+            played.consume(at, step.items);
             tally.consumed += step.items;
         }
         Fate::Failed => {
-            items.clone().for_each(|item| told.fail(at, failed(item, 1)));
+            items.clone().for_each(|item| played.fail(at, failed(item, 1)));
             tally.failed += step.items;
         }
         Fate::RetriedThenFailed => {
             for item in items {
-                told.retry(at, failed(item, 1));
-                told.fail(at, failed(item, 2));
+                played.retry(at, failed(item, 1));
+                played.fail(at, failed(item, 2));
             }
             tally.failed += step.items;
             tally.retried += step.items;
         }
         Fate::LostBeginning | Fate::LostEnd => {
-            told.tell(at, &Event::EventsLost { events: step.items });
+            played.tell(at, &Event::EventsLost { events: step.items });
             tally.lost += step.items;
         }
         Fate::Open => {}
     }
 }
 
-/// Every tag of a page is one that we write, and is closed where it has to be.
+/// Checks that every tag of a page is one that we write, and is closed if it has to be.
 fn check_markup(page: &str) {
     let known = [
         "html", "head", "meta", "title", "style", "body", "main", "header", "section", "h1", "h2",
@@ -186,7 +186,7 @@ fn check_markup(page: &str) {
     assert!(open.is_empty(), "{open:?}");
 }
 
-/// Spans of a thread follow each other; what was told at the same time is one span.
+/// Checks that spans of a thread do not overlap; batches are one span.
 fn check_trace(text: &str, ended: u64) {
     let trace: Value = serde_json::from_str(text).unwrap();
     let mut threads = BTreeMap::<u64, Vec<(f64, f64)>>::new();
@@ -212,7 +212,7 @@ proptest! {
 
     #[test]
     fn counts_add_up(steps in steps()) {
-        let (_, report, tally) = tell(&steps);
+        let (_, report, tally) = play(&steps);
         let account = report.account;
         prop_assert_eq!((account.ok, account.failed), (tally.consumed, tally.failed));
         prop_assert_eq!(report.producers.iter().map(|producer| producer.items).sum::<u64>(), tally.ended);
@@ -232,7 +232,7 @@ proptest! {
 
     #[test]
     fn json_and_back_is_the_same(steps in steps()) {
-        let (middle, report, _) = tell(&steps);
+        let (middle, report, _) = play(&steps);
         for report in [middle, report] {
             let back = RunReport::from_json(&report.to_json()).unwrap();
             prop_assert_eq!(back, report);
@@ -240,8 +240,8 @@ proptest! {
     }
 
     #[test]
-    fn pages_hold_no_text_of_the_users_as_it_is(steps in steps()) {
-        let (middle, report, _) = tell(&steps);
+    fn pages_escape_every_text_of_the_user(steps in steps()) {
+        let (middle, report, _) = play(&steps);
         for mut report in [middle, report] {
             report.description = steps.first().map(|step| step.text.clone());
             let page = report.to_html();
@@ -254,8 +254,8 @@ proptest! {
     }
 
     #[test]
-    fn terminals_have_nothing_to_act_upon(steps in steps()) {
-        let (middle, report, _) = tell(&steps);
+    fn terminal_text_has_no_control_characters(steps in steps()) {
+        let (middle, report, _) = play(&steps);
         for report in [middle, report] {
             let text = report.to_string();
             prop_assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
@@ -265,25 +265,25 @@ proptest! {
 
     #[test]
     fn traces_hold_every_span_once(steps in steps()) {
-        let (_, report, tally) = tell(&steps);
+        let (_, report, tally) = play(&steps);
         check_trace(&report.to_trace(), tally.measured + tally.open);
     }
 }
 
 #[test]
-fn a_million_items_take_no_more_room_than_there_is() {
-    let mut told = Told::new(2);
+fn a_million_items_stay_within_the_bounds() {
+    let mut played = Told::new(2);
     let text = "e".repeat(100);
     for item in 0..500_000u64 {
         let producer = item as usize % 2;
-        told.start(item * 10, producer, item, 1);
-        told.finish(item * 10 + 9, producer, item);
+        played.start(item * 10, producer, item, 1);
+        played.finish(item * 10 + 9, producer, item);
         if item.is_multiple_of(20) {
-            told.fail(item * 10 + 9, failure(item, producer, 1, &text));
+            played.fail(item * 10 + 9, failure(item, producer, 1, &text));
         }
-        told.consume(item * 10 + 9, 1);
+        played.consume(item * 10 + 9, 1);
     }
-    let report = told.end(5_000_000);
+    let report = played.end(5_000_000);
     assert_eq!((report.spans.len(), report.spans_left_out), (MOST_SPANS, 400_000));
     assert_eq!((report.failures.len(), report.failures_left_out), (10_000, 15_000));
     assert_eq!((report.incidents.len(), report.incidents_left_out), (MOST_INCIDENTS, 15_000));

@@ -1,4 +1,4 @@
-//! Makes a report out of the events of a run.
+//! Builds a report from the events of a run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,16 +18,16 @@ use crate::observe::account::Account;
 use crate::observe::event::{Event, Observer, Totals};
 use crate::observe::failure::Failure;
 
-/// Sees the events of a run, and has its report at any moment. The next run's `RunStarted` forgets it.
+/// Observes the events of a run, and returns a report at any moment. `RunStarted` clears it.
 ///
-/// Its size is bounded for any run, apart from the length of places and keys that are in progress.
+/// Its size is bounded for any run, apart from the length of places and of keys in progress.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     description: Option<String>,
     order: Order,
     items: Option<u64>,
     fallbacks: Vec<String>,
-    /// When the last event was.
+    /// The time of the last event.
     now: Duration,
     so_far: Account,
     lanes: Vec<Lane>,
@@ -35,9 +35,9 @@ pub(crate) struct Recorder {
     events_lost: u64,
     busy: Bins,
     consumed: Bins,
-    /// Up to when it is known what was consumed.
+    /// The time up to which consumed items are counted.
     counted: u64,
-    /// Of producers without latencies of their own.
+    /// Latencies of producers that have no histogram of their own.
     other_latencies: Distribution,
     slowest: Slowest,
     spans: Spans,
@@ -48,18 +48,18 @@ pub(crate) struct Recorder {
     totals: Option<Arc<Totals>>,
 }
 
-/// How fine time is seen: so many bins, and so many for all producers together, 1 MB.
+/// The resolution of the timeline: bins per producer, and over all producers (1 MB).
 const MOST_BINS: usize = 512;
 const MOST_BINS_OF_ALL: usize = 131_072;
 const LEAST_BINS: usize = 8;
 
-/// So many producers have latencies of their own, of 40 KB each.
+/// Producers with a latency histogram of their own, of 40 KB each.
 const MOST_MEASURED: usize = 256;
 
 const MOST_STALLS: usize = 20;
 
 impl Recorder {
-    /// What the user calls the work goes into each report.
+    /// Returns a recorder; every report carries the description of the work.
     pub(crate) fn new(description: Option<String>) -> Self {
         Recorder {
             description,
@@ -85,7 +85,7 @@ impl Recorder {
         }
     }
 
-    /// The report of the run as far as it has been told.
+    /// Returns the report up to the last event.
     pub(crate) fn report(&self) -> RunReport {
         let mut report = match &self.totals {
             Some(totals) => self.report_of_ended(totals),
@@ -104,14 +104,14 @@ impl Recorder {
         report
     }
 
-    /// What was consumed until now has been told: what is told of next was consumed later.
+    /// States that later events report items consumed after `at`.
     pub(crate) fn is_counted(&mut self, at: Duration) {
         self.counted = nanos(at);
         self.measure_what_was_cut_off();
     }
 
     fn report_of_ended(&self, totals: &Totals) -> RunReport {
-        let (bottleneck, conclusion) = bottleneck::judge(totals);
+        let (bottleneck, conclusion) = bottleneck::decide(totals);
         RunReport {
             ending: match (&totals.error, totals.cancelled) {
                 (_, true) => Ending::Cancelled,
@@ -223,7 +223,7 @@ impl Recorder {
         all
     }
 
-    /// When a run is over, nothing is in progress but what was abandoned: of others, the end was lost.
+    /// After the run, only abandoned producers have items in progress; of other items, the end was lost.
     fn may_be_open(&self, lane: &Lane) -> bool {
         self.totals.is_none() || self.events_lost == 0 || lane.is_abandoned
     }
@@ -243,7 +243,7 @@ impl Recorder {
         Stall { item, key: self.key(item), lasted }
     }
 
-    /// The key of an item, if it is still known.
+    /// The key of an item, if it is still kept.
     fn key(&self, item: u64) -> Option<String> {
         let stalled = self.stalls.iter().find(|stall| stall.0 == item);
         let key = stalled.and_then(|stall| stall.2.as_deref());
@@ -291,8 +291,8 @@ impl Recorder {
         self.slowest.see(producer, work, took);
     }
 
-    /// Nobody waits any more for what the producer has in hand. It goes on with that, but for the items it is over.
-    /// What that is their own events say, which come later.
+    /// The run has given up on the items in hand. The producer may continue, but the items are over. How they
+    /// ended is in later events.
     fn cut_off(&mut self, at: u64, producer: usize) {
         let lane = self.lanes.get_mut(producer).filter(|lane| !lane.is_abandoned);
         lane.into_iter().for_each(|lane| lane.cut_off_at = Some(at));
@@ -320,7 +320,7 @@ impl Recorder {
         lane.into_iter().for_each(|lane| lane.failed += 1);
     }
 
-    /// The same stall is told several times, longer each time.
+    /// One stall is reported several times, each time longer.
     fn head_stalled(&mut self, item: u64, lasted: Duration) {
         match self.stalls.iter_mut().find(|stall| stall.0 == item) {
             Some(stall) => stall.1 = stall.1.max(lasted),
@@ -379,7 +379,7 @@ impl Observer for Recorder {
             }
             Event::ItemFailed { failure } => self.failed(at, failure),
             Event::ItemAlreadyDone { .. } => self.so_far.already_done += 1,
-            // How long that was in all is in the totals.
+            // The total is known at the end of the run.
             Event::WindowFull { .. } => {}
             Event::HeadOfLineBlocked { item, lasted } => self.head_stalled(*item, *lasted),
             Event::ProducerQuarantined { producer, reason } => {
@@ -413,12 +413,12 @@ mod tests {
     }
 
     #[test]
-    fn items_of_a_batch_are_busy_once_and_measured_each() {
-        let mut told = Told::new(2);
-        (0..8).for_each(|item| told.start(1_000, 0, item, 1));
-        (0..8).for_each(|item| told.finish(5_000, 0, item));
-        told.consume(5_100, 8);
-        let report = told.end(6_000);
+    fn a_batch_is_busy_once_and_measured_per_item() {
+        let mut played = Told::new(2);
+        (0..8).for_each(|item| played.start(1_000, 0, item, 1));
+        (0..8).for_each(|item| played.finish(5_000, 0, item));
+        played.consume(5_100, 8);
+        let report = played.end(6_000);
         assert_eq!(busy(&report), [ms(4), ms(0)]);
         let latency = report.producers[0].latency.unwrap();
         assert_eq!((latency.count, latency.max), (8, ms(4)));
@@ -431,47 +431,47 @@ mod tests {
 
     #[test]
     fn each_attempt_counts_by_itself() {
-        let mut told = Told::new(2);
-        told.start(0, 0, 0, 1);
-        told.finish(2_000, 0, 0);
-        told.retry(2_000, failure(0, 0, 1, "busy"));
-        told.start(3_000, 1, 0, 2);
-        told.finish(4_000, 1, 0);
-        told.consume(4_000, 1);
-        let report = told.end(5_000);
+        let mut played = Told::new(2);
+        played.start(0, 0, 0, 1);
+        played.finish(2_000, 0, 0);
+        played.retry(2_000, failure(0, 0, 1, "busy"));
+        played.start(3_000, 1, 0, 2);
+        played.finish(4_000, 1, 0);
+        played.consume(4_000, 1);
+        let report = played.end(5_000);
         let attempts: Vec<_> =
             report.spans.iter().map(|span| (span.producer, span.attempt)).collect();
         assert_eq!(attempts, [(0, 1), (1, 2)]);
         assert_eq!((report.retries.items, report.retries.succeeded), (1, 1));
         assert_eq!(report.retries.list[0].outcome, RetryOutcome::Succeeded);
         assert_eq!(report.incidents[0].kind, IncidentKind::Retried);
-        assert!(report.failures.is_empty(), "it does not stand");
+        assert!(report.failures.is_empty(), "the failure is not final");
     }
 
     #[test]
     fn a_run_that_ends_with_items_in_progress_has_their_time() {
-        let mut told = Told::new(1);
-        told.start(0, 0, 0, 1);
-        told.finish(1_000, 0, 0);
-        told.start(2_000, 0, 1, 1);
-        let report = told.end(10_000);
+        let mut played = Told::new(1);
+        played.start(0, 0, 0, 1);
+        played.finish(1_000, 0, 0);
+        played.start(2_000, 0, 1, 1);
+        let report = played.end(10_000);
         assert_eq!(busy(&report), [ms(9)]);
-        assert_eq!(report.latency.unwrap().count, 1, "how long it takes is not known");
+        assert_eq!(report.latency.unwrap().count, 1, "an unfinished item has no latency");
         let open = &report.spans[1];
         assert_eq!((open.is_open, open.start, open.took), (true, ms(2), ms(8)));
     }
 
     #[test]
-    fn events_that_were_lost_make_no_time_up() {
-        let mut told = Told::new(1);
-        told.start(0, 0, 0, 1);
-        // The end of 0 and the beginning of 1 are lost.
-        told.finish(20_000, 0, 1);
-        told.start(30_000, 0, 2, 1);
-        told.finish(31_000, 0, 2);
-        told.tell(31_000, &Event::EventsLost { events: 2 });
-        told.start(32_000, 0, 3, 1);
-        let report = told.end(40_000);
+    fn lost_events_add_no_time() {
+        let mut played = Told::new(1);
+        played.start(0, 0, 0, 1);
+        // The end of item 0 and the beginning of item 1 are lost.
+        played.finish(20_000, 0, 1);
+        played.start(30_000, 0, 2, 1);
+        played.finish(31_000, 0, 2);
+        played.tell(31_000, &Event::EventsLost { events: 2 });
+        played.start(32_000, 0, 3, 1);
+        let report = played.end(40_000);
         assert_eq!(busy(&report), [ms(1)]);
         assert_eq!((report.latency.unwrap().count, report.events_lost), (1, 2));
         assert_eq!(
@@ -483,20 +483,20 @@ mod tests {
 
     #[test]
     fn a_run_without_item_events_has_no_latencies_and_no_timeline() {
-        let mut told = Told::new(1);
-        told.consume(500_000, 10);
-        let report = told.end(1_000_000);
+        let mut played = Told::new(1);
+        played.consume(500_000, 10);
+        let report = played.end(1_000_000);
         assert!(!report.has_item_events());
         assert_eq!((report.timeline.as_ref(), report.latency, report.spans.len()), (None, None, 0));
         assert_eq!(report.throughput.items.iter().sum::<u64>(), 10);
     }
 
-    /// Items that are counted every 50 ms were not consumed every 50 ms.
+    /// Items counted every 50 ms were consumed at any time in between.
     #[test]
     fn a_steady_pace_is_a_flat_line() {
-        let mut told = Told::new(1);
-        (1..=61).for_each(|look| told.consume(look * 50_000 - 700, 5));
-        let report = told.end(3_060_000);
+        let mut played = Told::new(1);
+        (1..=61).for_each(|look| played.consume(look * 50_000 - 700, 5));
+        let report = played.end(3_060_000);
         let rates = report.throughput.rates(120, report.lasted);
         assert!(rates.len() > 40, "{rates:?}");
         assert!(rates.iter().all(|&(_, rate)| (80.0..=120.0).contains(&rate)), "{rates:?}");
@@ -504,22 +504,22 @@ mod tests {
 
     #[test]
     fn items_after_a_pause_were_not_consumed_in_it() {
-        let mut told = Told::new(1);
-        (1..=40).for_each(|look| told.recorder.is_counted(ms(50 * look)));
-        told.consume(2_050_000, 100);
-        let items = told.end(2_050_000).throughput.items;
+        let mut played = Told::new(1);
+        (1..=40).for_each(|look| played.recorder.is_counted(ms(50 * look)));
+        played.consume(2_050_000, 100);
+        let items = played.end(2_050_000).throughput.items;
         let (last, before) =
             items.split_last_chunk::<2>().map(|(rest, last)| (last, rest)).unwrap();
         assert_eq!((last.iter().sum(), before.iter().sum()), (100_u64, 0_u64), "{items:?}");
     }
 
     #[test]
-    fn a_run_in_progress_is_told_as_far_as_it_is_known() {
-        let mut told = Told::new(2);
-        told.start(0, 1, 7, 1);
-        told.tell(3_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(2) });
-        told.tell(4_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(3) });
-        let report = told.recorder.report();
+    fn a_run_in_progress_is_reported_up_to_the_last_event() {
+        let mut played = Told::new(2);
+        played.start(0, 1, 7, 1);
+        played.tell(3_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(2) });
+        played.tell(4_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(3) });
+        let report = played.recorder.report();
         assert_eq!(report.ending, Ending::InProgress);
         assert_eq!(report.bottleneck, Bottleneck::Unknown);
         assert!(report.conclusion.contains("in progress"));
@@ -528,20 +528,20 @@ mod tests {
             report.stalls,
             [Stall { item: 7, key: Some("key 7".to_owned()), lasted: ms(3) }]
         );
-        told.finish(5_000, 1, 7);
-        told.totals.worst_heads = vec![(7, ms(4))];
-        let report = told.end(6_000);
-        assert_eq!(report.stalls[0].key.as_deref(), Some("key 7"), "the key is remembered");
+        played.finish(5_000, 1, 7);
+        played.totals.worst_heads = vec![(7, ms(4))];
+        let report = played.end(6_000);
+        assert_eq!(report.stalls[0].key.as_deref(), Some("key 7"), "the key is kept");
         assert_eq!(report.stalls[0].lasted, ms(4));
     }
 
     #[test]
-    fn what_ended_a_run_is_told() {
+    fn the_report_says_what_ended_the_run() {
         let ending = |error: Option<&str>, cancelled| {
-            let mut told = Told::new(1);
-            told.totals.error = error.map(str::to_owned);
-            told.totals.cancelled = cancelled;
-            told.end(1_000).ending
+            let mut played = Told::new(1);
+            played.totals.error = error.map(str::to_owned);
+            played.totals.cancelled = cancelled;
+            played.end(1_000).ending
         };
         assert_eq!(ending(None, false), Ending::Finished);
         assert_eq!(ending(Some("bad"), false), Ending::Failed);
@@ -549,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_run_starts_anew_with_the_same_description() {
+    fn the_next_run_starts_empty_with_the_same_description() {
         let mut recorder = Recorder::new(Some("work".to_owned()));
         let started = Event::RunStarted {
             items: Some(3),
@@ -569,13 +569,13 @@ mod tests {
     }
 
     #[test]
-    fn producers_that_are_lost_are_told_once() {
-        let mut told = Told::new(2);
+    fn lost_producers_are_reported_once() {
+        let mut played = Told::new(2);
         let quarantined = Event::ProducerQuarantined { producer: 1, reason: "gone".into() };
-        told.tell(1_000, &quarantined);
-        told.tell(2_000, &quarantined);
-        told.tell(3_000, &Event::ProducerAbandoned { producer: 1 });
-        let report = told.recorder.report();
+        played.tell(1_000, &quarantined);
+        played.tell(2_000, &quarantined);
+        played.tell(3_000, &Event::ProducerAbandoned { producer: 1 });
+        let report = played.recorder.report();
         assert_eq!(report.producers[1].quarantined.as_deref(), Some("gone"));
         assert_eq!(report.threads_abandoned(), 1);
         let kinds: Vec<_> = report.incidents.iter().map(|incident| incident.kind).collect();
@@ -583,17 +583,17 @@ mod tests {
     }
 
     #[test]
-    fn attempts_that_a_limit_cut_off_took_at_least_so_long() {
-        let mut told = Told::new(1);
-        told.start(0, 0, 7, 1);
-        told.finish(10, 0, 7);
-        told.tell(3_020, &Event::ProducerAbandoned { producer: 0 });
-        // What came before is told later.
-        [8, 9].into_iter().for_each(|item| told.start(20, 0, item, 1));
-        told.recorder.is_counted(ms(4));
-        // And its end, which may come for all that, is no news.
-        told.finish(4_500, 0, 8);
-        let report = told.end(5_000);
+    fn a_timed_out_attempt_counts_up_to_its_timeout() {
+        let mut played = Told::new(1);
+        played.start(0, 0, 7, 1);
+        played.finish(10, 0, 7);
+        played.tell(3_020, &Event::ProducerAbandoned { producer: 0 });
+        // Earlier events arrive late.
+        [8, 9].into_iter().for_each(|item| played.start(20, 0, item, 1));
+        played.recorder.is_counted(ms(4));
+        // The end, which may still arrive, changes nothing.
+        played.finish(4_500, 0, 8);
+        let report = played.end(5_000);
         let slow: Vec<_> = report.slowest.iter().map(|slow| (slow.item, slow.took)).collect();
         assert_eq!(slow[..2], [(8, ms(3)), (9, ms(3))]);
         assert_eq!(report.latency.unwrap().count, 3);
@@ -601,12 +601,12 @@ mod tests {
 
     #[test]
     fn producers_without_latencies_of_their_own_count_in_those_of_all() {
-        let mut told = Told::new(MOST_MEASURED + 1);
+        let mut played = Told::new(MOST_MEASURED + 1);
         for producer in [0, MOST_MEASURED] {
-            told.start(0, producer, producer as u64, 1);
-            told.finish(1_000 + producer as u64, producer, producer as u64);
+            played.start(0, producer, producer as u64, 1);
+            played.finish(1_000 + producer as u64, producer, producer as u64);
         }
-        let report = told.end(2_000);
+        let report = played.end(2_000);
         let latency = report.latency.unwrap();
         assert_eq!((latency.count, latency.max), (2, Duration::from_micros(1_256)));
         assert!(report.producers[0].latency.is_some());
@@ -614,11 +614,11 @@ mod tests {
     }
 
     #[test]
-    fn a_producer_that_nobody_knows_is_passed_over() {
-        let mut told = Told::new(1);
-        told.start(0, 5, 0, 1);
-        told.tell(10, &Event::ItemFinished { item: 0, producer: 5 });
-        told.tell(10, &Event::ProducerAbandoned { producer: 5 });
-        assert_eq!(busy(&told.end(1_000)), [Duration::ZERO]);
+    fn an_unknown_producer_is_ignored() {
+        let mut played = Told::new(1);
+        played.start(0, 5, 0, 1);
+        played.tell(10, &Event::ItemFinished { item: 0, producer: 5 });
+        played.tell(10, &Event::ProducerAbandoned { producer: 5 });
+        assert_eq!(busy(&played.end(1_000)), [Duration::ZERO]);
     }
 }

@@ -1,4 +1,4 @@
-//! What was tried again.
+//! The retried items of a run.
 
 use std::collections::BTreeMap;
 
@@ -7,55 +7,55 @@ use serde::{Deserialize, Serialize};
 use super::text::clipped;
 use crate::observe::failure::Failure;
 
-/// What was tried again.
+/// Counts of retries, and the items that were retried.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct RetryReport {
-    /// How many attempts failed that were to be followed by another.
+    /// How many failed attempts were followed by another.
     pub attempts: u64,
-    /// How many items had such attempts.
+    /// How many items were retried.
     pub items: u64,
-    /// How many of these items are known to have succeeded after all.
+    /// How many of these items are known to have succeeded.
     pub succeeded: u64,
-    /// How many of these items failed in the end.
+    /// How many of these items failed.
     pub failed: u64,
-    /// The items, in the order of the input: the first 1,000 that were told.
+    /// The items, in input order: the first 1,000 reported.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub list: Vec<Retried>,
     /// How many items are not in `list`.
     pub left_out: u64,
 }
 
-/// An item that was tried again.
+/// An item that was retried.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Retried {
     /// The item's index in the input.
     pub item: u64,
-    /// Its key, if [keys](crate::Builder::key) were asked for; the first 200 characters of it.
+    /// Its key, if the builder has a [key](crate::Builder::key); at most 200 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// How many attempts at it failed.
+    /// How many attempts failed.
     pub failed_attempts: u32,
-    /// What became of it.
+    /// How the item ended.
     pub outcome: RetryOutcome,
-    /// What the last attempt that failed did so with; the first 200 characters of it.
+    /// The error of the last failed attempt; at most 200 characters.
     pub error: String,
 }
 
-/// What became of an item that was tried again.
+/// How a retried item ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RetryOutcome {
-    /// The run is in progress, or ended before it was known.
+    /// The run is in progress, or ended before the item did.
     #[default]
     Unknown,
-    /// It succeeded after all.
+    /// The item succeeded.
     Succeeded,
-    /// It failed in the end.
+    /// The item failed.
     Failed,
 }
 
@@ -69,18 +69,18 @@ impl RetryOutcome {
     }
 }
 
-/// Which items have been consumed, of those that did not fail.
+/// Which items have been consumed, apart from failed ones.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Consumed {
     All,
-    /// Those with a lower index.
+    /// All items with a lower index.
     Before(u64),
 }
 
 const MOST: usize = 1_000;
 const LONGEST: usize = 200;
 
-/// What has been tried again so far.
+/// The retries seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
     kept: BTreeMap<u64, Retried>,
@@ -90,10 +90,10 @@ pub(super) struct Retries {
 }
 
 impl Retries {
-    /// An attempt failed, and there will be another.
+    /// Records a failed attempt that another one follows.
     pub(super) fn retried(&mut self, failure: &Failure) {
         self.attempts += 1;
-        // Each item has one first attempt: they are counted without being remembered.
+        // Each item has exactly one first attempt, so they are counted without a set of items.
         self.items += u64::from(failure.attempts <= 1);
         let Some(item) = failure.item else { return };
         if self.kept.len() < MOST || self.kept.contains_key(&item) {
@@ -101,7 +101,7 @@ impl Retries {
         }
     }
 
-    /// An item failed, and its error stands.
+    /// Records a final failure.
     pub(super) fn failed(&mut self, failure: &Failure) {
         let kept = failure.item.and_then(|item| self.kept.get_mut(&item));
         self.failed += u64::from(failure.attempts > 1 || kept.is_some());
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_fail_in_a_whole_run_has_succeeded() {
+    fn in_a_complete_run_every_item_that_did_not_fail_succeeded() {
         let mut retries = Retries::default();
         [(7, 1), (3, 1), (3, 2)]
             .into_iter()
@@ -171,11 +171,11 @@ mod tests {
         assert_eq!((report.succeeded, report.failed), (1, 1));
         let expected = [(3, 3, RetryOutcome::Failed), (7, 1, RetryOutcome::Succeeded)];
         assert_eq!(outcomes(&report), expected);
-        assert_eq!(report.list[0].error, "3", "what the last attempt failed with");
+        assert_eq!(report.list[0].error, "3", "the error of the last attempt");
     }
 
     #[test]
-    fn of_a_run_that_ended_early_only_what_was_consumed_is_known() {
+    fn of_an_incomplete_run_only_consumed_items_are_known() {
         let mut retries = Retries::default();
         [3, 7].into_iter().for_each(|item| retries.retried(&failure(item, 1)));
         let report = retries.report(Consumed::Before(5));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_are_not_remembered_are_counted() {
+    fn items_beyond_the_bound_are_counted() {
         let mut retries = Retries::default();
         let items = MOST as u64 + 5;
         (0..items).for_each(|item| retries.retried(&failure(item, 1)));

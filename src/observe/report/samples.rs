@@ -8,7 +8,7 @@ use crate::base::Order;
 use crate::observe::event::{Event, Observer, ProducerTotals, Totals};
 use crate::observe::failure::Failure;
 
-/// A run that is told to a recorder. Times are in microseconds.
+/// A run played to a recorder. Times are in microseconds.
 pub(super) struct Told {
     pub(super) recorder: Recorder,
     pub(super) totals: Totals,
@@ -63,7 +63,7 @@ impl Told {
         self.tell(at, &Event::ItemFailed { failure: Arc::new(failure) });
     }
 
-    /// The run ends, with the totals as they are now.
+    /// Ends the run with the current totals.
     pub(super) fn end(&mut self, at: u64) -> RunReport {
         self.totals.lasted = Duration::from_micros(at);
         let totals = Arc::new(self.totals.clone());
@@ -90,42 +90,41 @@ pub(super) fn failure(item: u64, producer: usize, attempts: u32, error: &str) ->
     }
 }
 
-/// What no page and no terminal may take for its own.
+/// Text that attacks pages and terminals.
 pub(super) const HOSTILE: &str =
     "</td><script>alert('x')</script>\"><img src=x onerror=alert(1)>\u{1b}[31m\u{0}\u{202e}&amp;";
 
-/// Everything that a report can hold: work of all producers, two of which are lost, a slow item, items that
-/// fail with hostile texts, and items that are tried again.
+/// A run with every kind of entry: two lost producers, a slow item, failures with hostile texts, and retries.
 pub(super) fn eventful(producers: usize) -> RunReport {
-    let mut told = Told::on(places(producers), Some("Denoising <micrographs>"));
+    let mut run = Told::on(places(producers), Some("Denoising <micrographs>"));
     let long = "long ".repeat(1_600);
     let mut item = 0;
     for round in 0..300 {
         for producer in 0..producers {
             let start = round * 40_000 + producer as u64 * 100;
             let took = took(round, producer);
-            (item..item + 4).for_each(|item| told.start(start, producer, item, 1));
-            (item..item + 4).for_each(|item| told.finish(start + took, producer, item));
+            (item..item + 4).for_each(|item| run.start(start, producer, item, 1));
+            (item..item + 4).for_each(|item| run.finish(start + took, producer, item));
             if round.is_multiple_of(29) && producer < 3 {
-                told.retry(start + took, failure(item, producer, 1, "out of memory"));
+                run.retry(start + took, failure(item, producer, 1, "out of memory"));
             }
             if round.is_multiple_of(17) && producer.is_multiple_of(2) {
                 let error = [HOSTILE, "the file is empty", &long][round as usize % 3];
-                told.fail(
+                run.fail(
                     start + took,
                     Failure { key: Some(HOSTILE.to_owned()), ..failure(item, producer, 1, error) },
                 );
             }
             item += 4;
         }
-        told.consume(round * 40_000 + 39_500, 4 * producers as u64);
+        run.consume(round * 40_000 + 39_500, 4 * producers as u64);
     }
-    lose_producers(&mut told);
-    measure(&mut told.totals);
-    told.end(12_000_000)
+    lose_producers(&mut run);
+    measure(&mut run.totals);
+    run.end(12_000_000)
 }
 
-/// Busy at the beginning, in turns in the middle, and hardly at the end.
+/// Busy at the beginning, alternating in the middle, and almost idle at the end.
 fn took(round: u64, producer: usize) -> u64 {
     match round {
         0..100 => 39_000,
@@ -152,15 +151,15 @@ fn measure(totals: &mut Totals) {
     totals.window = 64;
 }
 
-fn lose_producers(told: &mut Told) {
-    let last = told.totals.producers.len() - 1;
+fn lose_producers(run: &mut Told) {
+    let last = run.totals.producers.len() - 1;
     let reason: Arc<str> = "CUDA_ERROR_ECC_UNCORRECTABLE <b>".into();
-    told.tell(
+    run.tell(
         9_000_000,
         &Event::ProducerQuarantined { producer: last, reason: Arc::clone(&reason) },
     );
-    told.tell(11_000_000, &Event::ProducerAbandoned { producer: last });
-    told.totals.producers[last].quarantined = Some(reason.to_string());
-    told.totals.producers[last].abandoned = true;
-    told.totals.producers[0].batch_ceiling = Some(12);
+    run.tell(11_000_000, &Event::ProducerAbandoned { producer: last });
+    run.totals.producers[last].quarantined = Some(reason.to_string());
+    run.totals.producers[last].abandoned = true;
+    run.totals.producers[0].batch_ceiling = Some(12);
 }

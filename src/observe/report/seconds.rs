@@ -1,4 +1,4 @@
-//! Times as numbers of seconds, for serde: what other programs read without a word about it.
+//! Serde for durations as numbers of seconds, which other programs read without our documentation.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serializer};
 
 pub(super) fn serialize<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
-    // One rounding, and no more: 2.345 s stay 2.345.
+    // Rounded once, so that 2.345 s stay 2.345.
     to.serialize_f64(time.as_nanos() as f64 / 1e9)
 }
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     let seconds = f64::deserialize(from)?;
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| D::Error::custom(format_args!("{seconds} seconds are no time")))
+        .map_err(|_| D::Error::custom(format_args!("{seconds} is not a valid number of seconds")))
 }

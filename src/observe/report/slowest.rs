@@ -1,4 +1,4 @@
-//! The items that were worked on for the longest.
+//! The attempts that took the longest.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,31 +9,31 @@ use super::lane::Work;
 use super::seconds;
 use super::span::short;
 
-/// An item that was worked on for long.
+/// An attempt that took long.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct SlowItem {
     /// The item's index in the input.
     pub item: u64,
-    /// Its key, if [keys](crate::Builder::key) were asked for.
+    /// Its key, if the builder has a [key](crate::Builder::key).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The producer's number.
     pub producer: usize,
-    /// 1 for the first attempt.
+    /// The attempt; the first is 1.
     pub attempt: u32,
-    /// How many items there were in its batch, itself among them: they all took this long. 1 without batches.
+    /// The size of its batch. All items of a batch took this long. 1 without batches.
     pub together: u64,
-    /// How long it was worked on.
+    /// How long the attempt took.
     #[serde(with = "seconds")]
     pub took: Duration,
 }
 
-/// At most so many are kept.
+/// The number of attempts that are kept.
 pub(super) const MOST: usize = 20;
 
-/// The slowest so far, the slowest first.
+/// The slowest attempts so far, slowest first.
 #[derive(Debug, Default)]
 pub(super) struct Slowest(Vec<(u64, Slow)>);
 
@@ -47,7 +47,7 @@ struct Slow {
 }
 
 impl Slowest {
-    /// Looks at an attempt that took so many nanoseconds.
+    /// Considers an attempt that took `took` nanoseconds.
     pub(super) fn see(&mut self, producer: usize, work: &Work, took: u64) {
         if self.0.len() == MOST && self.0[MOST - 1].0 >= took {
             return;
@@ -68,7 +68,7 @@ impl Slowest {
         self.0.iter().map(|(took, slow)| slow.report(Duration::from_nanos(*took))).collect()
     }
 
-    /// The key of an item, if it is among them.
+    /// The key of an item, if it is among the slowest.
     pub(super) fn key(&self, item: u64) -> Option<&Arc<str>> {
         self.0.iter().find(|(_, slow)| slow.item == item)?.1.key.as_ref()
     }
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowest_are_kept_and_of_equals_the_first() {
+    fn the_slowest_are_kept_and_the_first_of_equals() {
         let mut slowest = Slowest::default();
         for item in 0..1_000 {
             let work = Work { item, key: Some(format!("k{item}").into()), ..Work::default() };

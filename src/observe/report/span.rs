@@ -1,4 +1,4 @@
-//! What happened when: attempts at items, and what went wrong.
+//! Attempts and failures over time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,57 +17,57 @@ use crate::observe::failure::Failure;
 pub struct Span {
     /// The item's index in the input.
     pub item: u64,
-    /// Its key, if [keys](crate::Builder::key) were asked for; the first 200 characters of it.
+    /// Its key, if the builder has a [key](crate::Builder::key); at most 200 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The producer's number.
     pub producer: usize,
-    /// 1 for the first attempt.
+    /// The attempt; the first is 1.
     pub attempt: u32,
-    /// When it began, from the beginning of the run.
+    /// When the attempt began, from the start of the run.
     #[serde(with = "seconds")]
     pub start: Duration,
-    /// How long it took. The items of a batch begin and end together.
+    /// How long the attempt took. Items of a batch begin and end together.
     #[serde(with = "seconds")]
     pub took: Duration,
-    /// Whether it had not ended when the report was made, or the run ended.
+    /// Whether the attempt had not ended when the report was made or the run ended.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_open: bool,
 }
 
-/// Something that went wrong.
+/// A failure, a retry, or the loss of a producer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Incident {
-    /// When, from the beginning of the run.
+    /// When it happened, from the start of the run.
     #[serde(with = "seconds")]
     pub at: Duration,
-    /// What.
+    /// The kind.
     pub kind: IncidentKind,
-    /// The number of the producer on which, if on one.
+    /// The number of the producer, if it happened on one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub producer: Option<usize>,
-    /// The item's index in the input, if it is of an item.
+    /// The item's index in the input, if it concerns an item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<u64>,
-    /// What the error says, or why the producer was quarantined; the first 200 characters of it.
+    /// The error, or the reason for the quarantine; at most 200 characters.
     pub text: String,
 }
 
-/// What went wrong.
+/// The kind of an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum IncidentKind {
-    /// An item failed, and its error stands.
+    /// An item failed for good.
     #[default]
     Failed,
-    /// An attempt at an item failed, and there was to be another.
+    /// An attempt failed and was followed by another.
     Retried,
-    /// A producer takes no more items: its device failed.
+    /// A producer was quarantined because its device failed.
     Quarantined,
-    /// A producer that did not return in time was written off.
+    /// A producer was abandoned because it did not return in time.
     Abandoned,
 }
 
@@ -82,14 +82,14 @@ impl IncidentKind {
     }
 }
 
-/// At most so many spans are kept, and so many incidents with items.
+/// The bounds on kept spans, and on incidents with items.
 pub(super) const MOST_SPANS: usize = 100_000;
 pub(super) const MOST_INCIDENTS: usize = 10_000;
 
-/// So many characters are kept of a text that is there as often as there are items.
+/// The bound on texts of which there may be one per item, in characters.
 const LONGEST: usize = 200;
 
-/// The spans so far. As many as there may be of them take 6 MB, and their keys.
+/// The spans so far. At the bound they take 6 MB and the space of their keys.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     kept: Vec<(usize, Work, u64)>,
@@ -97,7 +97,7 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    /// Keeps an attempt that took so many nanoseconds, if there is room.
+    /// Keeps an attempt that took `took` nanoseconds, if there is room.
     pub(super) fn keep(&mut self, producer: usize, mut work: Work, took: u64) {
         if self.kept.len() < MOST_SPANS {
             work.key = work.key.as_ref().map(short);
@@ -116,7 +116,7 @@ impl Spans {
     }
 }
 
-/// The span of an attempt that took so many nanoseconds.
+/// Returns the span of an attempt that took `took` nanoseconds.
 pub(super) fn span(producer: usize, work: &Work, took: u64) -> Span {
     Span {
         item: work.item,
@@ -129,7 +129,7 @@ pub(super) fn span(producer: usize, work: &Work, took: u64) -> Span {
     }
 }
 
-/// What went wrong so far.
+/// The incidents so far.
 #[derive(Debug, Default)]
 pub(super) struct Incidents {
     pub(super) kept: Vec<Incident>,
@@ -150,7 +150,7 @@ impl Incidents {
         self.kept.push(Incident { at, kind, producer, item, text: clipped(said, LONGEST) });
     }
 
-    /// Keeps what became of a producer. That happens once to each.
+    /// Keeps the loss of a producer, which happens at most once to each.
     pub(super) fn keep_loss(
         &mut self,
         at: Duration,
@@ -163,9 +163,9 @@ impl Incidents {
     }
 }
 
-/// A key of a length that many of can be kept.
+/// Clips a key to a length of which many can be kept.
 pub(super) fn short(key: &Arc<str>) -> Arc<str> {
-    // In bytes, since that is known: few keys are as long.
+    // Counts bytes, since their number is stored; few keys are as long.
     if key.len() <= LONGEST { Arc::clone(key) } else { clipped(key, LONGEST).into() }
 }
 
@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_have_a_bound_and_so_have_their_keys() {
+    fn spans_and_their_keys_are_bounded() {
         let mut spans = Spans::default();
         let work = Work { key: Some("ä".repeat(100_000).into()), ..Work::default() };
         (0..MOST_SPANS + 5).for_each(|_| spans.keep(0, work.clone(), 1));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_have_a_bound_and_lost_producers_come_on_top() {
+    fn failures_are_bounded_and_lost_producers_are_kept_beyond() {
         let mut incidents = Incidents::default();
         let failure = Failure { error: "e".repeat(10_000), ..Failure::default() };
         for _ in 0..MOST_INCIDENTS + 5 {

@@ -1,4 +1,4 @@
-//! A report as text for a terminal.
+//! The report as text for a terminal.
 
 use std::fmt;
 
@@ -6,16 +6,16 @@ use super::text::{Count, Many, Percent, Plain, Time, clipped};
 use super::{Ending, RunReport, left_out};
 use crate::observe::failure::Failure;
 
-/// So many producers and failures are shown.
+/// Entries beyond these are only counted.
 const MOST_PRODUCERS: usize = 32;
 const MOST_FAILURES: usize = 10;
 const MOST_STALLS: usize = 3;
 
-/// So many characters of a text are shown: about two lines.
+/// Texts are clipped to this many characters: about two lines.
 const LONGEST: usize = 160;
 
-/// The report in short, for a terminal: the account, what limited the run, a line for each of the first 32
-/// producers, and the first ten failures. Control characters in texts are written out.
+/// Formats the report in short: the account, the bottleneck, the first 32 producers and ten failures. Control
+/// characters in texts are escaped.
 impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", Plain(&headline(self)))?;
@@ -36,7 +36,7 @@ impl fmt::Display for RunReport {
     }
 }
 
-/// How the run ended, and its account.
+/// How the run ended, and its item counts.
 pub(super) fn headline(report: &RunReport) -> String {
     let description = report.description.as_ref();
     let description =
@@ -76,7 +76,7 @@ fn account(report: &RunReport) -> String {
     text
 }
 
-/// What is said of how long the source and the consumer were at work, and who waited for whom.
+/// One line each for the source, the consumer and the order.
 pub(super) fn waits(report: &RunReport) -> Vec<String> {
     let mut waits = vec![
         format!(
@@ -86,27 +86,27 @@ pub(super) fn waits(report: &RunReport) -> Vec<String> {
             Many(report.window, "item"),
         ),
         format!(
-            "consumer: worked {}, waited {} with nothing there",
+            "consumer: worked {}, waited {} without a result",
             Time(report.consumer_working),
             Time(report.consumer_waiting),
         ),
     ];
     if report.consumer_abandoned {
-        waits.push("the consumer did not return: its thread was abandoned".to_owned());
+        waits.push("the consumer did not return in time: its thread was abandoned".to_owned());
     }
     if !report.head_stalled.is_zero() {
         let stalled = Time(report.head_stalled);
-        waits.push(format!("order: stood still for {stalled} while one item was missing"));
+        waits.push(format!("order: later results waited {stalled} for one missing item"));
     }
     waits
 }
 
-/// What became of items that were tried again.
+/// Summarises the retried items.
 pub(super) fn retries(report: &RunReport) -> Option<String> {
     let retries = &report.retries;
     (retries.attempts > 0).then(|| {
         format!(
-            "{} tried again after {}: {} succeeded after all, {} failed",
+            "{} retried after {}: {} succeeded, {} failed",
             Many(retries.items, "item"),
             Many(retries.attempts, "failed attempt"),
             Count(retries.succeeded),
@@ -115,30 +115,30 @@ pub(super) fn retries(report: &RunReport) -> Option<String> {
     })
 }
 
-/// Why there is nothing that is measured per item, or not all of it.
+/// Explains missing measurements per item.
 pub(super) fn lack_of_events(report: &RunReport) -> Option<String> {
     if !report.has_item_events() {
         return Some(
-            "No item events: `.timeline()` on the builder brings latencies, slowest items and a timeline."
+            "No item events: call `.timeline()` on the builder to get latencies, slowest items and a timeline."
                 .to_owned(),
         );
     }
     (report.events_lost > 0).then(|| {
         format!(
-            "{} came too fast to be told: latencies, slowest items and the timeline lack them.",
+            "{} came too fast to be recorded: latencies, slowest items and the timeline lack them.",
             Many(report.events_lost, "item event"),
         )
     })
 }
 
-/// Why some of the items that the order waited for are without a key.
+/// Explains missing keys in the list of stalls.
 pub(super) fn lack_of_keys(report: &RunReport) -> Option<&'static str> {
     let with_key = report.stalls.iter().filter(|stall| stall.key.is_some()).count();
     let is_mixed = (1..report.stalls.len()).contains(&with_key);
-    is_mixed.then_some("Keys are remembered of the longest waits and the slowest items only.")
+    is_mixed.then_some("Keys are kept for the longest waits and the slowest items only.")
 }
 
-/// An item, with its key if it has one.
+/// Names an item, with its key if it has one.
 pub(super) fn item(item: u64, key: Option<&str>) -> String {
     match key {
         Some(key) => format!("item {item} ({})", clipped(key, LONGEST)),
@@ -146,7 +146,7 @@ pub(super) fn item(item: u64, key: Option<&str>) -> String {
     }
 }
 
-/// Where an item failed: on which device, in which hook, at which attempt.
+/// Names the device, hook and attempts of a failure.
 pub(super) fn site(failure: &Failure) -> String {
     let mut site = failure.hook.clone().unwrap_or_else(|| "input".to_owned());
     if let Some(device) = &failure.device {
@@ -196,7 +196,7 @@ fn row(report: &RunReport, index: usize) -> Vec<String> {
     row
 }
 
-/// Numbers to the right, places to the left.
+/// Aligns numbers to the right and places to the left.
 fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..rows[0].len()).filter_map(width).collect();
@@ -213,21 +213,21 @@ fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result 
     Ok(())
 }
 
-/// What befell producers, the first `most` of them.
+/// Describes at most `most` lost producers.
 pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
     let mut losses = Vec::new();
     for (index, producer) in report.producers.iter().enumerate().take(most) {
         let name = format!("producer {index} ({})", producer.place);
         let why = producer.quarantined.as_ref().map_or(String::new(), |reason| why(report, reason));
         if producer.abandoned {
-            losses.push(format!("{name} was written off with its thread{why}"));
+            losses.push(format!("{name} was abandoned with its thread{why}"));
         } else if producer.quarantined.is_some() {
-            losses.push(format!("{name} takes no more items{why}"));
+            losses.push(format!("{name} was taken out of service{why}"));
         }
         if let Some(ceiling) = producer.batch_ceiling {
             losses.push(format!(
-                "{name} had memory for batches of {} at most, in items, or in cost or padded size where \
-                 that is bounded",
+                "{name} had memory for batches of at most {} (items, or cost or padded size if \
+                 that is bounded)",
                 Count(ceiling)
             ));
         }
@@ -235,7 +235,7 @@ pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
     losses
 }
 
-/// Why a producer was lost: at which item, where the list of failures says the rest.
+/// Gives the reason, or names the item if the list of failures has the reason.
 fn why(report: &RunReport, reason: &str) -> String {
     let failure = report.failures.iter().find(|failure| failure.error == reason);
     match failure.and_then(|failure| failure.item) {
@@ -273,7 +273,7 @@ fn write_failures(f: &mut fmt::Formatter<'_>, report: &RunReport) -> fmt::Result
     write_more(f, more, "failure")
 }
 
-/// What failed, and the causes that are not in the texts before them.
+/// The failure, and its causes unless an earlier text contains them.
 fn line(failure: &Failure) -> String {
     let mut line = match failure.item {
         Some(index) => item(index, failure.key.as_deref()),
@@ -283,7 +283,7 @@ fn line(failure: &Failure) -> String {
     line
 }
 
-/// The innermost cause, which says the most in the fewest words.
+/// The innermost cause, which is the most specific one.
 fn reason(failure: &Failure) -> &str {
     failure.causes.last().unwrap_or(&failure.error)
 }
@@ -299,7 +299,7 @@ mod tests {
     use crate::observe::report::samples::{Told, eventful, failure};
 
     #[test]
-    fn a_report_is_a_page_of_lines_without_anything_to_act_upon() {
+    fn a_report_is_lines_without_control_characters() {
         let text = eventful(64).to_string();
         assert!(text.lines().count() < 70, "{text}");
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
@@ -326,13 +326,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_and_what_is_not_known_is_said() {
+    fn lost_producers_and_missing_measurements_are_stated() {
         let text = eventful(2).to_string();
-        let lost = "producer 1 (cuda:1) was written off with its thread: CUDA_ERROR";
+        let lost = "producer 1 (cuda:1) was abandoned with its thread: CUDA_ERROR";
         assert!(text.contains(lost), "{text}");
         assert!(!text.contains("No item events"));
         let quiet = Told::new(1).end(1_000).to_string();
-        assert!(quiet.contains("No item events: `.timeline()`"), "{quiet}");
+        assert!(quiet.contains("No item events: call `.timeline()`"), "{quiet}");
         assert!(!quiet.contains("p99") && !quiet.contains("failures:"), "{quiet}");
     }
 
@@ -344,12 +344,12 @@ mod tests {
     }
 
     #[test]
-    fn the_account_is_what_it_is() {
-        let mut told = Told::new(1);
-        told.totals.account.cancelled = 2;
-        told.totals.account.unread = Some(1_000);
-        told.consume(10, 5);
-        let report = told.end(1_000);
+    fn the_account_has_every_count() {
+        let mut played = Told::new(1);
+        played.totals.account.cancelled = 2;
+        played.totals.account.unread = Some(1_000);
+        played.consume(10, 5);
+        let report = played.end(1_000);
         let expected = "finished in 1.00 ms: 5 ok, 0 failed, 2 cancelled, 1,000 unread";
         assert_eq!(headline(&report), expected);
         assert_eq!(RunReport::default().to_string(), "no run yet\n");

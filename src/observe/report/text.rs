@@ -1,4 +1,4 @@
-//! How a report writes numbers, times, and texts that are the user's.
+//! Formats numbers, times and the user's texts for reports.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -6,19 +6,19 @@ use std::time::Duration;
 pub(super) use crate::base::plain::Plain;
 use crate::base::plain::write_seen;
 
-/// A text of the user's, for a page: neither markup nor, unseen, anything else.
+/// A text of the user's, escaped for a page; invisible characters are written out.
 pub(super) struct Html<'a>(pub(super) &'a str);
 
-/// A number with its thousands apart: `12,345`.
+/// A number with thousands separators: `12,345`.
 pub(super) struct Count(pub(super) u64);
 
 /// A time in three digits: `1.25 s`.
 pub(super) struct Time(pub(super) Duration);
 
-/// A share from 0 to 1, in per cent: `97 %`.
+/// A share from 0 to 1 in per cent: `97 %`.
 pub(super) struct Percent(pub(super) f64);
 
-/// So many of something: `1 item`, `2 items`.
+/// A number with its noun: `1 item`, `2 items`.
 pub(super) struct Many(pub(super) u64, pub(super) &'static str);
 
 impl fmt::Display for Html<'_> {
@@ -52,7 +52,7 @@ impl fmt::Display for Time {
         let seconds = self.0.as_secs_f64();
         match seconds {
             0.0 => f.write_str("0 s"),
-            // From where on the next unit is what three digits are rounded to.
+            // Values from here on round to the next unit at three digits.
             ..0.999_5e-6 => write!(f, "{} ns", self.0.subsec_nanos()),
             ..0.999_5e-3 => write!(f, "{} µs", Digits(seconds * 1e6)),
             ..0.999_5 => write!(f, "{} ms", Digits(seconds * 1e3)),
@@ -87,7 +87,7 @@ impl fmt::Display for Many {
     }
 }
 
-/// Three digits of a number from 1 to 1,000.
+/// A number from 1 to 1,000 in three digits.
 struct Digits(f64);
 
 impl fmt::Display for Digits {
@@ -113,14 +113,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_sees_no_markup() {
+    fn markup_is_escaped() {
         let text = "<script>'\"&amp;\u{0}</script>";
         let escaped = "&lt;script&gt;&#39;&quot;&amp;amp;\\u{0}&lt;/script&gt;";
         assert_eq!(Html(text).to_string(), escaped);
     }
 
     #[test]
-    fn numbers_have_their_thousands_apart() {
+    fn numbers_have_thousands_separators() {
         let texts = [0, 999, 1_000, 12_345, 1_234_567].map(|n| Count(n).to_string());
         assert_eq!(texts, ["0", "999", "1,000", "12,345", "1,234,567"]);
     }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_share_is_not_none() {
+    fn a_small_share_is_not_shown_as_zero() {
         let texts = [0.0, 0.001, 0.5, 0.999, 1.0].map(|share| Percent(share).to_string());
         assert_eq!(texts, ["0 %", "<1 %", "50 %", "100 %", "100 %"]);
     }

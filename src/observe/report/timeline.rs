@@ -1,4 +1,4 @@
-//! What a run did over time.
+//! A run over time.
 
 use std::time::Duration;
 
@@ -6,39 +6,37 @@ use serde::{Deserialize, Serialize};
 
 use super::seconds;
 
-/// When each producer worked on items.
+/// Working time of each producer, in bins.
 ///
-/// There are up to 512 bins, fewer where there are more than 256 producers; they get wider as a run gets
-/// longer.
+/// There are up to 512 bins, fewer for more than 256 producers. Bins widen as the run gets longer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Timeline {
-    /// How much time each bin is. The first begins with the run.
+    /// The width of a bin. The first begins with the run.
     #[serde(with = "seconds")]
     pub bin: Duration,
-    /// For each producer, how many nanoseconds of each bin it worked.
+    /// For each producer and bin, the working time in nanoseconds.
     pub busy_ns: Vec<Vec<u64>>,
 }
 
-/// How many items were consumed when.
+/// Items consumed over time.
 ///
-/// They are counted every 50 ms, and so many are taken to be spread evenly over that time; a bin is no
-/// narrower than 67 ms.
+/// Items are counted every 50 ms and spread evenly over that time; a bin is at least 67 ms wide.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Throughput {
-    /// How much time each bin is. The first begins with the run.
+    /// The width of a bin. The first begins with the run.
     #[serde(with = "seconds")]
     pub bin: Duration,
-    /// How many items were consumed in each bin. At most 512.
+    /// Items consumed in each bin. At most 512 bins.
     pub items: Vec<u64>,
 }
 
 impl Timeline {
-    /// The shares of time, from 0 to 1, that a producer worked, in at most so many columns of equally
-    /// many bins. The last counts as far as the run lasted.
+    /// Returns the shares of time that a producer worked, from 0 to 1, in at most `columns` columns. Columns
+    /// have equally many bins; the last is cut at the end of the run.
     pub(super) fn shares(&self, producer: usize, columns: usize, lasted: Duration) -> Vec<f64> {
         let bins = &self.busy_ns[producer];
         let bins_each = bins.len().div_ceil(columns).max(1);
@@ -51,7 +49,7 @@ impl Timeline {
         bins.chunks(bins_each).enumerate().map(share).collect()
     }
 
-    /// How much time the columns of [`shares`](Self::shares) come to together.
+    /// The total time that the columns of [`shares`](Self::shares) cover.
     pub(super) fn extent(&self, columns: usize) -> Duration {
         let bins = self.busy_ns.iter().map(Vec::len).max().unwrap_or(0);
         let bins = bins.next_multiple_of(bins.div_ceil(columns).max(1));
@@ -60,9 +58,9 @@ impl Timeline {
 }
 
 impl Throughput {
-    /// Items per second, in at most so many columns of equally many bins, as pairs of where a column ends,
-    /// in seconds, and the rate in it. What of the run is no whole column is part of the one before, or a
-    /// single result at the end would look like a burst.
+    /// Returns items per second, in at most `columns` columns of equally many bins. Each pair has the end of
+    /// the column in seconds, and its rate. An incomplete last column joins the one before, since a single
+    /// result in it would look like a burst.
     pub(super) fn rates(&self, columns: usize, lasted: Duration) -> Vec<(f64, f64)> {
         let bins_each = self.items.len().div_ceil(columns).max(1);
         let column = self.bin.as_secs_f64() * bins_each as f64;
@@ -83,7 +81,7 @@ impl Throughput {
     }
 }
 
-/// As a number that does not overflow: a report may come from a file.
+/// Sums as floats, which do not overflow: a report may come from a file.
 fn sum(bins: &[u64]) -> f64 {
     bins.iter().map(|&bin| bin as f64).sum()
 }
@@ -93,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_of_the_time_that_the_run_had() {
+    fn shares_are_of_the_duration_of_the_run() {
         let busy_ns = vec![vec![500_000_000, 1_000_000_000, 250_000_000]];
         let timeline = Timeline { bin: Duration::from_secs(1), busy_ns };
         let lasted = Duration::from_millis(2_500);
@@ -104,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_not_made_of_a_sliver_of_time() {
+    fn an_incomplete_column_has_no_rate_of_its_own() {
         let throughput = Throughput { bin: Duration::from_secs(1), items: vec![4, 10, 1] };
         let rates = |millis, columns| throughput.rates(columns, Duration::from_millis(millis));
         assert_eq!(rates(3_000, 10), [(1.0, 4.0), (2.0, 10.0), (3.0, 1.0)]);

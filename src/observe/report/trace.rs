@@ -1,4 +1,4 @@
-//! A report as a trace that Perfetto opens.
+//! The report as a trace for Perfetto.
 
 use std::time::Duration;
 
@@ -25,18 +25,18 @@ struct Other<'a> {
 #[derive(Default, Serialize)]
 struct Event<'a> {
     name: String,
-    /// `M` names something, `X` lasted, `i` is a moment.
+    /// `M` names something, `X` is a span, `i` is an instant.
     ph: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cat: Option<&'static str>,
     pid: u32,
     tid: usize,
-    /// In microseconds, and so is `dur`.
+    /// In microseconds, like `dur`.
     #[serde(skip_serializing_if = "Option::is_none")]
     ts: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     dur: Option<f64>,
-    /// How far a moment is drawn: its `t`hread, or its `p`rocess.
+    /// The extent of an instant: its `t`hread or its `p`rocess.
     #[serde(rename = "s", skip_serializing_if = "Option::is_none")]
     scope: Option<&'static str>,
     args: Args<'a>,
@@ -78,7 +78,7 @@ impl Default for Args<'_> {
 
 pub(super) fn to_text(report: &RunReport) -> String {
     let mut trace_events = names(report);
-    // Attempts of several producers may have been told in turns.
+    // Attempts of different producers may be interleaved.
     let mut spans: Vec<&Span> = report.spans.iter().collect();
     spans.sort_by_key(|span| batch_of(span));
     let batches = spans.chunk_by(|one, other| batch_of(one) == batch_of(other));
@@ -96,7 +96,7 @@ pub(super) fn to_text(report: &RunReport) -> String {
     serde_json::to_string(&trace).expect("texts and finite numbers are JSON")
 }
 
-/// The number of a producer's thread: 0 is for what is of none.
+/// The thread number of a producer; 0 is for events of no producer.
 fn thread(producer: Option<usize>) -> usize {
     producer.map_or(0, |producer| producer.saturating_add(1))
 }
@@ -125,7 +125,7 @@ fn names<'a>(report: &RunReport) -> Vec<Event<'a>> {
     names
 }
 
-/// What is the same for attempts that were worked on together.
+/// Attempts with the same value were one batch.
 fn batch_of(span: &Span) -> (usize, Duration, Duration, bool) {
     (span.producer, span.start, span.took, span.is_open)
 }
@@ -189,11 +189,11 @@ mod tests {
     }
 
     #[test]
-    fn items_are_spans_in_microseconds_on_their_producers_threads() {
-        let mut told = Told::new(2);
-        told.start(1_500, 1, 7, 2);
-        told.finish(4_000, 1, 7);
-        let report = told.end(5_000);
+    fn items_are_spans_on_their_producers_threads() {
+        let mut played = Told::new(2);
+        played.start(1_500, 1, 7, 2);
+        played.finish(4_000, 1, 7);
+        let report = played.end(5_000);
         let expected = json!([{
             "name": "key 7", "ph": "X", "cat": "item", "pid": 1, "tid": 2, "ts": 1500.0, "dur": 2500.0,
             "args": {"item": 7, "key": "key 7", "attempt": 2},
@@ -205,37 +205,37 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_one_span_also_where_others_end_in_between() {
-        let mut told = Told::new(2);
+    fn a_batch_is_one_span_although_other_items_end_in_between() {
+        let mut played = Told::new(2);
         for producer in [0, 1] {
             [0, 2]
                 .into_iter()
-                .for_each(|item| told.start(100, producer, item + producer as u64, 1));
+                .for_each(|item| played.start(100, producer, item + producer as u64, 1));
         }
         [(0, 0), (1, 1), (0, 2), (1, 3)]
             .into_iter()
-            .for_each(|(producer, item)| told.finish(900, producer, item));
-        let spans = events(&told.end(1_000), "X");
-        let told: Vec<_> =
+            .for_each(|(producer, item)| played.finish(900, producer, item));
+        let spans = events(&played.end(1_000), "X");
+        let played: Vec<_> =
             spans.iter().map(|span| (&span["name"], &span["args"]["items"])).collect();
         assert_eq!(
-            told,
+            played,
             [(&json!("batch of 2"), &json!([0, 2])), (&json!("batch of 2"), &json!([1, 3]))]
         );
     }
 
     #[test]
-    fn what_went_wrong_is_a_moment() {
-        let mut told = Told::new(1);
-        told.fail(2_000, failure(3, 0, 1, "\u{1b} bad \"x\""));
-        told.tell(
+    fn failures_are_instants() {
+        let mut played = Told::new(1);
+        played.fail(2_000, failure(3, 0, 1, "\u{1b} bad \"x\""));
+        played.tell(
             3_000,
             &crate::observe::event::Event::ProducerQuarantined {
                 producer: 0,
                 reason: "gone".into(),
             },
         );
-        let moments = events(&told.end(4_000), "i");
+        let moments = events(&played.end(4_000), "i");
         let expected = json!([
             {
                 "name": "failed", "ph": "i", "cat": "incident", "pid": 1, "tid": 1, "ts": 2000.0, "s": "t",
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_says_what_is_missing_in_it() {
+    fn a_trace_states_what_it_lacks() {
         let trace: Value = serde_json::from_str(&eventful(2).to_trace()).unwrap();
         assert_eq!(trace["otherData"]["spans_left_out"], 0);
         assert!(trace["otherData"]["conclusion"].as_str().unwrap().starts_with("The order"));

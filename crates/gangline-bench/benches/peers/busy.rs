@@ -1,4 +1,4 @@
-//! Beside programs that never wait: does a run get its share of the cores?
+//! Measures the share of processor time that a run gets beside busy programs.
 
 use std::hint::black_box;
 use std::io;
@@ -50,7 +50,7 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     check(options, &slowdowns, report);
     report.table(&table);
     report.paragraph(&format!(
-        "With {LOOPS_PER_CORE} loops for each core, a thread that is always at work has one part in {} of it.",
+        "With {LOOPS_PER_CORE} loops for each core, a thread that always works gets one part in {} of the time.",
         LOOPS_PER_CORE + 1
     ));
     Ok(())
@@ -86,7 +86,7 @@ fn takes_part(kind: Kind) -> bool {
     )
 }
 
-/// Of each subject the median.
+/// The median of each subject.
 fn rounds(options: &Options, subjects: &mut [Box<dyn Subject>], work: Work) -> Vec<f64> {
     let span = Duration::from_millis(options.effort.pick(0, 100, 250));
     let rounds = options.rounds.min(options.effort.pick(1, 3, 5));
@@ -99,7 +99,7 @@ fn rounds(options: &Options, subjects: &mut [Box<dyn Subject>], work: Work) -> V
     times.into_iter().map(median).collect()
 }
 
-/// Of so many items that they last for a while: nobody knows beforehand how slow a subject will be.
+/// Uses enough items for a measurable time, since the speed of a subject is unknown beforehand.
 fn time_per_item(subject: &mut dyn Subject, work: Work, span: Duration) -> f64 {
     let mut items = FEWEST_ITEMS;
     loop {
@@ -111,10 +111,10 @@ fn time_per_item(subject: &mut dyn Subject, work: Work, span: Duration) -> f64 {
     }
 }
 
-/// A program that computes until its input ends. So none is left behind, whatever becomes of the one that started it.
+/// A program that computes until its input ends, so that it ends with the process that started it.
 pub fn compute_until_input_ends() -> ! {
     thread::spawn(|| {
-        // Also where it fails there is nobody left to compute for.
+        // A read error means that the parent is gone too.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         process::exit(0);
     });
@@ -123,7 +123,7 @@ pub fn compute_until_input_ends() -> ! {
     }
 }
 
-/// Ends when it is dropped.
+/// A busy program; dropping this ends it.
 struct BusyLoop(Child);
 
 impl BusyLoop {

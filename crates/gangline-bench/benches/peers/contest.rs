@@ -1,17 +1,17 @@
-//! Runs subjects against each other.
+//! Compares subjects by interleaved runs.
 
 use crate::subject::Subject;
 use crate::work::Work;
 
-/// What several subjects took, side by side: of each, a time of each round.
+/// The times of several subjects, one per round each.
 ///
-/// They take turns, so that whatever else the machine does in a round hits all alike.
+/// Subjects take turns, so that other load on the machine affects all alike.
 pub struct Heats {
     times: Vec<Vec<f64>>,
 }
 
 impl Heats {
-    /// Nanoseconds for an item.
+    /// In nanoseconds per item.
     pub fn of_items(
         subjects: &mut [Box<dyn Subject>],
         items: u64,
@@ -60,7 +60,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     (values[low] + values[middle]) / 2.0
 }
 
-/// Nanoseconds for an item.
+/// In nanoseconds per item.
 pub fn once(subject: &mut dyn Subject, items: u64, work: Work) -> f64 {
     let items = subject.capacity(items);
     let outcome = subject.run(items, work);

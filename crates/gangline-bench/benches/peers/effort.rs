@@ -1,4 +1,4 @@
-//! How much is measured.
+//! The extent of the measurements.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::work::Work;
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Effort {
-    /// Milliseconds: it only shows that everything runs. What `cargo test --benches` gets.
+    /// Milliseconds, to check that everything runs: the default of `cargo test --benches`.
     Smoke,
     /// Under a minute, for work on the engine.
     Quick,
@@ -19,15 +19,15 @@ impl Effort {
         self.pick(1, 5, 9)
     }
 
-    /// How many items of this much work make one measurement.
+    /// Items per measurement, for this amount of work.
     pub fn items(self, work: Duration) -> u64 {
         let span = Duration::from_millis(self.pick(0, 60, 300)).as_nanos();
-        // What peers take for an item without work, so that those rows last no longer than the others.
+        // Peers' typical times for an item without work, so that those rows take no longer than others.
         let overhead = 150;
         (span / (work.as_nanos() + overhead)).max(100) as u64
     }
 
-    /// Calibrated, except where the time means nothing.
+    /// Calibrates the work, unless times are not significant.
     pub fn work(self, time: Duration) -> Work {
         match self {
             Self::Smoke => Work::of_steps(1),
@@ -35,7 +35,7 @@ impl Effort {
         }
     }
 
-    /// The number of items of a section that has a number of its own.
+    /// The number of items of a section that sets its own.
     pub fn part_of(self, items: u64) -> u64 {
         (items / self.pick(1_000, 5, 1)).max(10)
     }

@@ -1,10 +1,10 @@
-//! Ganglines: the settings that are measured, and the runner that sums.
+//! The settings of gangline that are measured, and the runner that sums.
 
 use gangline::{AnyOrderRunner, ConsumerContext, Error, Order, ProducerContext, Result, Runner};
 
 use crate::work::Work;
 
-/// A setting.
+/// The settings of one pool.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Gang {
     order: Order,
@@ -13,7 +13,7 @@ pub struct Gang {
 
 #[derive(Clone, Copy, PartialEq)]
 pub enum Window {
-    /// Left alone.
+    /// The default window.
     Default,
     Of64,
 }
@@ -55,7 +55,7 @@ impl Gang {
     }
 }
 
-/// Sums the results of work on numbers.
+/// Sums the results of the work on numbers.
 pub struct Sum(pub Work);
 
 impl Runner for Sum {

@@ -1,4 +1,4 @@
-//! A run that waits for its source: does it cost anything?
+//! Measures the processor time of a run that waits for its source.
 
 use std::iter;
 use std::thread;
@@ -12,7 +12,7 @@ use crate::processor::process_time;
 use crate::report::{Promise, Report, Table, time};
 use crate::work::Work;
 
-/// What a clock of the system shows for nothing.
+/// The resolution of the system's processor clock.
 const UNMEASURABLE: Duration = Duration::from_millis(1);
 const ITEMS: u64 = 5;
 
@@ -23,7 +23,7 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
         Table::new([format!("processor time in a pause of {}", time(pause)), String::new()]);
     for gang in Gang::DEFAULTS {
         let Some(used) = used_in_a_pause(gang, options.threads, pause)? else {
-            report.paragraph("Left out: this system does not say.");
+            report.paragraph("Skipped: this system does not report processor time.");
             return Ok(());
         };
         table.row([gang.name().to_owned(), time(used)]);

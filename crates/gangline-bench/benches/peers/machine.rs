@@ -1,4 +1,4 @@
-//! Where the figures come from.
+//! Describes the machine that is measured.
 
 use std::fs;
 use std::process::Command;
@@ -22,14 +22,14 @@ pub fn describe(options: &Options, report: &mut Report) {
     report.paragraph(&settings(options));
 }
 
-/// Those that this process may use.
+/// The CPUs that this process may use.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn settings(options: &Options) -> String {
     let effort = match options.effort {
-        Effort::Smoke => "A smoke run: the figures mean nothing. ",
+        Effort::Smoke => "A smoke run: the figures are not significant. ",
         Effort::Quick => "A quick run. ",
         Effort::Full => "",
     };

@@ -1,5 +1,5 @@
-//! Measures gangline beside its peers, in one run on one machine: `cargo bench -p gangline-bench --bench peers`,
-//! and with `-- --help` what else it can do. docs/performance.md says how to read what it prints.
+//! Compares gangline with its peers in one run on one machine: `cargo bench -p gangline-bench --bench peers`. With
+//! `-- --help` it prints its options. docs/performance.md explains the output.
 //!
 //! Timings are printed and never asserted; a wrong sum panics.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the figures are for its user")]
@@ -39,8 +39,8 @@ use crate::effort::Effort;
 use crate::options::{Command, Options, Section};
 use crate::report::Report;
 
-/// Counts what is allocated, for all subjects alike. It costs next to nothing: the busiest of them, the
-/// channels' map, allocates for one item in seven, and on one thread only.
+/// Counts allocations, for all subjects alike, at little cost. The channels' map, which allocates most, does
+/// so for one item in seven, on one thread only.
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -78,7 +78,7 @@ fn measure(options: &Options) -> Result<(), BoxError> {
             Section::Memory => memory::measure(options, &mut report)?,
         }
     }
-    // A smoke run can keep no promise and break none.
+    // A smoke run neither keeps nor breaks promises.
     if options.effort != Effort::Smoke {
         report.conclude();
     }

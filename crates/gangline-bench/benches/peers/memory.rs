@@ -1,4 +1,4 @@
-//! Peak memory, by the number of items, while the first one is slow and all others wait for it.
+//! Measures peak memory by the number of items, while all others wait for the slow first one.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -12,15 +12,15 @@ use crate::options::Options;
 use crate::report::{Promise, Report, Table, Verdict, grouped};
 
 const STRAGGLER: Duration = Duration::from_millis(200);
-/// In KiB. Beside the straggler the window stays small; behind it, it may grow, which is what the room is
-/// for. Memory that grew with the number of items would be hundreds of times that.
+/// In KiB. The window stays small until the slow item ends, and may then grow; this is the allowance for it.
+/// Memory that grew with the number of items would be hundreds of times more.
 const ROOM: u64 = 4 << 10;
 const STATUS: &str = "/proc/self/status";
 
 pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     report.heading("Peak memory");
     if fs::metadata(STATUS).is_err() {
-        report.paragraph("Left out: this system does not say.");
+        report.paragraph("Skipped: this system does not report peak memory.");
         return Ok(());
     }
     let most = options.effort.pick(4, 7, 8);
@@ -35,7 +35,7 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The child: a process of its own, so that its peak is that of this one run.
+/// The child process, so that the peak is that of one run.
 pub fn report_own_peak(items: u64) -> Result<(), BoxError> {
     let sum = run(items)?;
     assert_eq!(sum, items * (items - 1) / 2, "the sum of {}", Gang::ORDERED.name());

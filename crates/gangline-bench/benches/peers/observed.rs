@@ -1,4 +1,4 @@
-//! What it costs that somebody is told of every item.
+//! Measures the cost of observing every item.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +14,16 @@ use crate::processor::{process_time, thread_time};
 use crate::report::{Promise, Report, Table, Verdict, number};
 use crate::work::Work;
 
-/// Nanoseconds that an item may take its producer longer. A look at the clock takes a third of it, on the machines
-/// that this was first measured on.
+/// The allowed extra time of a producer per item, in nanoseconds. Reading the clock took a third of it on the
+/// first machines measured.
 const PROMISED: f64 = 60.0;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Told {
     Nobody,
-    /// The report has its timeline.
+    /// The report has a timeline.
     Report,
-    /// One that does nothing.
+    /// An observer that does nothing.
     Observer,
 }
 
@@ -39,7 +39,7 @@ impl Told {
     }
 }
 
-/// What one item costs, in nanoseconds of processor time.
+/// The cost of one item, in nanoseconds of processor time.
 #[derive(Clone, Copy)]
 struct Cost {
     producer: f64,
@@ -57,7 +57,7 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
             match cost_of_an_item(told, options.threads, work, items)? {
                 Some(cost) => costs.push(cost),
                 None => {
-                    report.paragraph("Left out: this system does not say.");
+                    report.paragraph("Skipped: this system does not report processor time.");
                     return Ok(());
                 }
             }
@@ -69,7 +69,7 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
 
 fn tell(costs: &[Vec<Cost>; Told::ALL.len()], report: &mut Report) {
     let mut table = Table::new([
-        "processor time of an item of 1 µs in ns; who is told of it",
+        "processor time of an item of 1 µs in ns; by observer",
         "its producer",
         "more",
         "all threads",
@@ -77,7 +77,7 @@ fn tell(costs: &[Vec<Cost>; Told::ALL.len()], report: &mut Report) {
     ]);
     for (told, told_costs) in Told::ALL.into_iter().zip(costs) {
         let least = |of: fn(&Cost) -> f64| told_costs.iter().map(of).fold(f64::INFINITY, f64::min);
-        // Rounds are compared with themselves: whatever else the machine does hits all alike.
+        // Ratios are taken within a round, since other load on the machine affects all subjects alike.
         let more = |of: fn(&Cost) -> f64| {
             let rounds = told_costs.iter().zip(&costs[0]);
             median(rounds.map(|(cost, unobserved)| of(cost) - of(unobserved)).collect())
@@ -114,7 +114,7 @@ fn cost_of_an_item(
     let before = process_time();
     let sum = runner.run(0..items)?;
     let used = process_time().zip(before).map(|(after, before)| after - before);
-    assert_eq!(sum, work.sum(items), "the sum of items that {} is told of", told.name());
+    assert_eq!(sum, work.sum(items), "the sum of items observed by {}", told.name());
     runner.close()?;
     let each = |nanos: u64| nanos as f64 / items as f64;
     let producer = each(producers.load(Ordering::Relaxed));
@@ -123,7 +123,7 @@ fn cost_of_an_item(
 
 fn promise(told: Told, nanos: f64) -> Promise {
     Promise {
-        what: format!("what an item costs its producer more if {} is told of it", told.name()),
+        what: format!("extra cost of an item to its producer, with {}", told.name()),
         promised: format!("at most {PROMISED} ns"),
         aim: None,
         measured: format!("{nanos:.1} ns"),
@@ -131,7 +131,7 @@ fn promise(told: Told, nanos: f64) -> Promise {
     }
 }
 
-/// Adds up what the producers' threads use.
+/// Adds up the processor time of the producers' threads.
 struct Clocked {
     sum: Sum,
     producers: Arc<AtomicU64>,

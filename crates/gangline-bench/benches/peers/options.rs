@@ -22,11 +22,11 @@ cargo bench -p gangline-bench --bench peers -- [OPTIONS]
 
 pub enum Command {
     Measure(Options),
-    /// Hidden: what the memory section starts as child processes.
+    /// Hidden: the child process of the memory section.
     PeakMemory(u64),
-    /// Hidden too: what runs beside the subjects of a section.
+    /// Hidden: the program that runs beside the subjects of a section.
     BusyLoop,
-    /// A test runner asks for a list of tests; there are none.
+    /// A test runner asks for a list of tests; the list is empty.
     Nothing,
     Help,
 }
@@ -106,7 +106,7 @@ impl Typed {
         }
     }
 
-    /// `cargo bench` says `--bench`, `cargo test --benches` says nothing.
+    /// `cargo bench` passes `--bench`, `cargo test --benches` passes nothing.
     fn effort(&self) -> Effort {
         match (self.bench && !self.test, self.quick) {
             (false, _) => Effort::Smoke,

@@ -1,4 +1,4 @@
-//! Payloads that own memory: are they moved, and is anything allocated for an item?
+//! Checks that payloads that own memory are moved, and counts allocations per item.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const SIZES: [(&str, usize); 5] = [
     ("1 MiB", 1 << 20),
     ("8 MiB", 8 << 20),
 ];
-/// That of `Gang::NARROW`: so many payloads are enough, since a credit is taken before one is needed.
+/// The window of `Gang::NARROW`. As many payloads suffice, since a permit is taken before a payload.
 const WINDOW: usize = 64;
 
 pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
@@ -49,7 +49,8 @@ fn move_payloads(options: &Options, report: &mut Report) {
     report.table(&table);
 }
 
-/// A copy of the largest takes more than a millisecond, and of the smallest some 20 ns; the rest is noise.
+/// A copy of the largest takes over a millisecond and of the smallest some 20 ns; other differences are
+/// noise.
 fn independence(gang: Gang, times: &[f64]) -> Promise {
     let spread = times[times.len() - 1] / times[0];
     Promise {
@@ -61,8 +62,8 @@ fn independence(gang: Gang, times: &[f64]) -> Promise {
     }
 }
 
-/// The payloads are made before the clock starts and go round: the source takes one that the consumer
-/// has given back. Nobody looks into them, so what depends on their size is the framework's doing.
+/// Payloads are allocated before the clock starts and reused: the source takes one that the consumer has
+/// returned. No hook reads them, so a cost that depends on their size is the framework's.
 fn pass_payloads(gang: Gang, threads: usize, size: usize, items: u64) -> Duration {
     let spare: Vec<Vec<u8>> = (0..WINDOW).map(|_| vec![0; size]).collect();
     let outcome = pass_around(gang, threads, spare, items);
@@ -77,12 +78,12 @@ fn pass_around(gang: Gang, threads: usize, spare: Vec<Vec<u8>>, items: u64) -> O
         |_| Ok(0),
         move |_, bytes, payload| {
             *bytes += payload.len() as u64;
-            given_back.lock().expect("nobody panics in it").push(payload);
+            given_back.lock().expect("no code panics with the lock held").push(payload);
             Ok(())
         },
     );
-    let take = |_| spare.lock().expect("nobody panics in it").pop();
-    let source = (0..items).map(take).map(|payload| payload.expect("one for each credit"));
+    let take = |_| spare.lock().expect("no code panics with the lock held").pop();
+    let source = (0..items).map(take).map(|payload| payload.expect("one for each permit"));
     let mut pool = gang.build(runner, threads).expect("no hook of it fails");
     Outcome::of(|| pool.run(source).expect("no hook of it fails"))
 }
@@ -91,7 +92,7 @@ fn count_allocations(options: &Options, report: &mut Report) -> Result<(), BoxEr
     let items = options.effort.part_of(100_000);
     let mut table = Table::new(["allocations per item, once the run is under way", ""]);
     for mut subject in subjects::all(options)? {
-        // Those of another process are not counted.
+        // Allocations of another process are not counted.
         if subject.kind() != Kind::Easycore {
             let per_item = per_item(items, |items| pass_numbers(subject.as_mut(), items));
             let what = format!("`u64`, {}", subject.kind().name());
@@ -118,7 +119,7 @@ fn pass_numbers(subject: &mut dyn Subject, items: u64) {
     assert_eq!(outcome.sum, work.sum(items), "the sum of {}", subject.kind().name());
 }
 
-/// What a long run allocates and a short one does not.
+/// The allocations of a long run less those of a short one.
 fn per_item(items: u64, mut pass: impl FnMut(u64)) -> f64 {
     let mut counted = |items| {
         let before = ALLOCATOR.stats();

@@ -1,4 +1,4 @@
-//! A source that yields a few items and pauses: is everything delivered meanwhile?
+//! Checks that all items are delivered while the source pauses.
 
 use std::iter;
 use std::thread;
@@ -38,7 +38,7 @@ fn verdict(gang: Gang, most: Duration, pause: Duration) -> Promise {
     Promise { promised, ..Promise::at_most(what, pause, most) }
 }
 
-/// From the moment the last item before the pause was read to the moment when the consumer had all.
+/// The time from reading the last item before the pause until the consumer has all items.
 fn delay(gang: Gang, threads: usize, work: Work, pause: Duration) -> Result<Duration, BoxError> {
     let runner = map(|_| Ok(()), move |_, _, x: u64| Ok(work.on(x))).fold(
         |_| Ok(Vec::new()),

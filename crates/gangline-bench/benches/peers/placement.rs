@@ -1,11 +1,10 @@
-//! Where the peers' threads start: apart.
-//!
-//! A system that puts two of them on one CPU leaves them there for a while, and that is then measured
-//! instead: `par_bridge` looks four times as fast without work, since its threads never meet at its
+//! Starts the peers' threads on different CPUs, as gangline's producers are.
+//! A system that starts two of them on one CPU leaves them there for a while, which would distort the result.
+//! Without work, `par_bridge` looks four times as fast, since its threads never contend for its lock; with
+//! work it looks half as fast.
 //! lock, and half as fast with work.
 
-/// Moves this thread to one of the CPUs that it may run on, without binding it. Where that cannot be
-/// done it stays where it is.
+/// Moves this thread to one of its allowed CPUs without binding it there. If that fails, the thread stays.
 pub fn start_on(nth: usize) {
     #[cfg(target_os = "linux")]
     let _ = linux::move_to(nth);

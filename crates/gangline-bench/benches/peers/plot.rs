@@ -22,7 +22,7 @@ const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(40, 40, 40);
 const PALE: RGBColor = RGBColor(225, 225, 225);
 
-// The colours of Okabe and Ito, which colour-blind people can tell apart.
+// The Okabe-Ito palette, which is safe for colour-blind readers.
 const BLACK: RGBColor = RGBColor(0, 0, 0);
 const ORANGE: RGBColor = RGBColor(230, 159, 0);
 const SKY: RGBColor = RGBColor(86, 180, 233);
@@ -115,7 +115,7 @@ fn lines_of_times(throughput: &Throughput) -> Vec<Line> {
         points: amounts.iter().filter_map(|&amount| point(kind, amount)).collect(),
     };
     let mut lines: Vec<Line> = throughput.kinds.iter().map(line).collect();
-    // The legend lists them from top to bottom as they begin at the left.
+    // The legend lists series from top to bottom by their left ends.
     lines.sort_by(|a, b| b.points[0].1.total_cmp(&a.points[0].1));
     lines
 }
@@ -197,7 +197,7 @@ fn draw<'a, C>(chart: &mut Chart<'a, C>, lines: &[Line]) -> Result<(), BoxError>
 where
     C: CoordTranslate<From = (f64, f64)>,
 {
-    // The first to be named is the last to be drawn: on top of the others.
+    // The first series is drawn last, on top of the others.
     for Line { pen, points, .. } in lines.iter().rev() {
         chart.draw_series(LineSeries::new(points.clone(), pen.stroke()))?;
         chart.draw_series(points.iter().map(|&point| Circle::new(point, 4, WHITE.filled())))?;
@@ -231,7 +231,7 @@ impl Pen {
     }
 }
 
-/// What the lines need of an axis, and a little more.
+/// The range of an axis: that of the lines, with a margin.
 fn reach(lines: &[Line], coordinate: impl Fn(&(f64, f64)) -> f64) -> Range<f64> {
     let values = || lines.iter().flat_map(|line| &line.points).map(&coordinate);
     let least = values().fold(f64::INFINITY, f64::min);
@@ -248,7 +248,7 @@ fn duration(nanoseconds: &f64) -> String {
     }
 }
 
-/// Without the digits that a logarithm leaves behind.
+/// Rounds off the digits that a logarithm introduces.
 fn rounded(value: f64) -> f64 {
     (value * 100.0).round() / 100.0
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 #[cfg(unix)]
 use rustix::time::{ClockId, clock_gettime};
 
-/// What all threads of this process have used. `None` where the system does not say.
+/// The processor time of all threads of this process. `None` if the system does not report it.
 pub fn process_time() -> Option<Duration> {
     #[cfg(unix)]
     return Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).ok();
@@ -13,7 +13,7 @@ pub fn process_time() -> Option<Duration> {
     None
 }
 
-/// What this thread has used. `None` where the system does not say.
+/// The processor time of this thread. `None` if the system does not report it.
 pub fn thread_time() -> Option<Duration> {
     #[cfg(unix)]
     return Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).ok();

@@ -1,4 +1,4 @@
-//! What is printed, as Markdown.
+//! Prints results as Markdown.
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl Report {
         self.promises.push(promise);
     }
 
-    /// Says what became of the promises.
+    /// Prints whether promises were kept.
     pub fn conclude(&mut self) {
         if self.promises.is_empty() {
             return;
@@ -64,7 +64,7 @@ pub struct Promise {
 pub enum Verdict {
     Kept,
     Missed,
-    /// Missed, where the threads did not even have cores of their own.
+    /// Missed, although the threads had no cores of their own.
     NotJudged,
 }
 
@@ -178,7 +178,7 @@ pub fn time(time: Duration) -> String {
     }
 }
 
-/// Two digits for what is small, separators for what is large.
+/// Two digits for small numbers, separators for large ones.
 pub fn number(value: f64) -> String {
     if value < 10.0 { format!("{value:.1}") } else { grouped(value.round() as u64) }
 }

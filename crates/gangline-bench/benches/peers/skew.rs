@@ -1,4 +1,4 @@
-//! Items of very different length: are the producers busy until the end?
+//! Measures how busy producers stay if items differ greatly in length.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,10 +18,10 @@ use crate::report::{Promise, Report, Table, grouped, time};
 use crate::subject::Outcome;
 use crate::work::Work;
 
-/// The exponent of the distribution: a few items make up much of the whole.
+/// The exponent of the distribution: a few items make up much of the total.
 const SHAPE: f64 = 1.5;
 const SHORTEST: Duration = Duration::from_micros(10);
-/// The places of the peers among the subjects; gangline's runs follow.
+/// The positions of the peers among the subjects; gangline's runs follow.
 const LOOP: usize = 0;
 const COUNTER: usize = 1;
 
@@ -63,8 +63,8 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The best that pull scheduling can do, of what the plain loop takes: each item goes to the producer
-/// that is free first, and nothing else takes time. The works' own times are their share of the whole.
+/// The best result of pull scheduling, as a share of the plain loop's time. Each item goes to the first free
+/// producer, at no other cost, and takes its share of the total.
 fn best_share(works: &[Work], threads: usize) -> f64 {
     let mut free_at: BinaryHeap<Reverse<u64>> = (0..threads).map(|_| Reverse(0)).collect();
     for work in works {
@@ -76,8 +76,8 @@ fn best_share(works: &[Work], threads: usize) -> f64 {
     last as f64 / all as f64
 }
 
-/// The best that pull scheduling does on this machine at this moment: threads that draw the index of
-/// the next item from a counter, and hand nothing over.
+/// The best result of pull scheduling on this machine now: threads that draw indices from a counter, without
+/// handing anything over.
 fn draw_from_a_counter(works: &[Work], threads: usize) -> u64 {
     let next = AtomicUsize::new(0);
     let draw = &|thread| {
@@ -103,8 +103,8 @@ fn makespan(gang: Gang, threads: usize, works: &Arc<[Work]>, expected: u64) -> D
             Ok(())
         },
     );
-    let mut pool = gang.build(runner, threads).expect("no hook of it fails");
-    let outcome = Outcome::of(|| pool.run(items).expect("no hook of it fails"));
+    let mut pool = gang.build(runner, threads).expect("the hooks never fail");
+    let outcome = Outcome::of(|| pool.run(items).expect("the hooks never fail"));
     assert_eq!(outcome.sum, expected, "the sum of {}", gang.name());
     outcome.elapsed
 }
@@ -113,10 +113,10 @@ fn sum_in_a_loop(works: &[Work]) -> u64 {
     works.iter().zip(0..).fold(0, |sum: u64, (work, x)| sum.wrapping_add(work.on(x)))
 }
 
-/// The same at every run.
+/// Deterministic.
 fn pareto(items: u64, shortest: Work) -> Vec<Work> {
     let shortest = shortest.steps() as f64;
-    // Twice, with a mix between: the multiples of a number alone would be spread too evenly.
+    // Hashed twice: multiples of a number alone would be spread too evenly.
     let draw = Work::of_steps(1);
     let mixed = |x| draw.on(x) ^ (draw.on(x) >> 32);
     let uniform = |x| (draw.on(mixed(x)) >> 11) as f64 / (1_u64 << 53) as f64;

@@ -1,4 +1,4 @@
-//! One slow item among many quick ones: does it keep others back?
+//! Measures whether one slow item delays the quick ones.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::report::{Promise, Report, Table, grouped, time};
 use crate::work::{Amount, Work};
 
-/// Which one is slow: the window has had time to grow.
+/// The index of the slow item: late enough for the window to have grown.
 const SLOW: u64 = 1_000;
 const SLOW_TIME: Duration = Duration::from_millis(200);
 
@@ -24,7 +24,7 @@ struct Trial {
 pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     report.heading("One slow item");
     if options.threads < 2 {
-        report.paragraph("Left out: with one producer, everything waits for it.");
+        report.paragraph("Skipped: with one producer, every item waits for it.");
         return Ok(());
     }
     let slow = options.effort.pick(Duration::from_millis(2), SLOW_TIME, SLOW_TIME);
@@ -48,7 +48,7 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
 }
 
 impl Trial {
-    /// Until the consumer has all but the slow one.
+    /// The time until the consumer has all items but the slow one.
     fn time_of_others(&self) -> Duration {
         let Self { items, threads, quick, slow } = *self;
         let work = move |x| {
@@ -68,9 +68,9 @@ impl Trial {
                 Ok(())
             },
         );
-        let mut pool = Gang::UNORDERED.build(runner, threads).expect("no hook of it fails");
+        let mut pool = Gang::UNORDERED.build(runner, threads).expect("the hooks never fail");
         let start = Instant::now();
-        let (_, end) = pool.run(0..items).expect("no hook of it fails");
+        let (_, end) = pool.run(0..items).expect("the hooks never fail");
         end.expect("all items came") - start
     }
 }

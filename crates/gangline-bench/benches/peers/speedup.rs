@@ -1,4 +1,4 @@
-//! How much faster more producers are.
+//! Measures the speed-up by the number of producers.
 
 use gangline::BoxError;
 
@@ -16,7 +16,7 @@ use crate::work::Amount;
 pub const AMOUNTS: [Amount; 2] = [Amount::US_1, Amount::US_10];
 pub const KINDS: [Kind; 2] = [Kind::Gangline(Gang::ORDERED), Kind::ParBridge];
 
-/// Of one kind, at one amount of work: with 1, 2, 3, ... threads.
+/// The times of one subject at one amount of work, with 1, 2, 3, ... threads.
 pub struct Curve {
     pub kind: Kind,
     pub amount: Amount,

@@ -1,15 +1,15 @@
-//! Whom the benchmark compares.
+//! The implementations that the benchmark compares.
 
 use std::time::{Duration, Instant};
 
 use crate::gangs::Gang;
 use crate::work::Work;
 
-/// Does work on the items 0, 1, 2, ... and sums the results.
+/// Works on the items 0, 1, 2, ... and sums the results.
 pub trait Subject {
     fn kind(&self) -> Kind;
 
-    /// How many of these items it can be asked to do in a reasonable time.
+    /// The largest number of these items that takes a reasonable time.
     fn capacity(&self, items: u64) -> u64 {
         items
     }
@@ -64,7 +64,7 @@ impl Kind {
         }
     }
 
-    /// What it gives for what it takes.
+    /// The guarantees on order and memory.
     pub fn manner(self) -> &'static str {
         match self {
             Self::PlainLoop => "one thread",

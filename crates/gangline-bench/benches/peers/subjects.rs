@@ -40,7 +40,7 @@ pub fn all(options: &Options) -> Result<Vec<Box<dyn Subject>>, BoxError> {
     for gang in Gang::DEFAULTS.into_iter().chain(Gang::NARROW) {
         all.push(Box::new(Gangline { gang, threads }));
     }
-    // Starting Python alone takes longer than a smoke run.
+    // Starting Python takes longer than a smoke run.
     if options.effort != Effort::Smoke && Easycore::is_installed() {
         all.push(Box::new(Easycore { threads }));
     }

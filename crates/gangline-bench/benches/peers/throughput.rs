@@ -1,4 +1,4 @@
-//! The cost of an item, by the work on it, for all subjects.
+//! Measures the time per item of all subjects, by the work on it.
 
 use gangline::BoxError;
 
@@ -11,11 +11,11 @@ use crate::subjects;
 use crate::work::Amount;
 use crate::{plot, promises};
 
-/// Nanoseconds for an item.
+/// In nanoseconds per item.
 pub struct Throughput {
     pub amounts: Vec<Amount>,
     pub kinds: Vec<Kind>,
-    /// For each amount, of all kinds.
+    /// For each amount of work, the times of all subjects.
     heats: Vec<Heats>,
     threads: usize,
 }
@@ -36,14 +36,14 @@ impl Throughput {
         Some(self.heats(amount)?.ratio(self.column(kind)?, self.column(peer)?))
     }
 
-    /// Whether the threads had no cores of their own, so that nothing parallel can be judged.
+    /// Whether threads lacked cores of their own, so that parallel subjects cannot be judged.
     pub fn is_disturbed(&self, amount: Amount) -> bool {
         let ratio = self.ratio(Kind::SplitLoop, Kind::PlainLoop, amount);
-        // With less work starting the threads counts too.
+        // With less work, the time to start threads matters.
         amount.time >= Amount::NS_60.time && ratio.is_some_and(|free| free < self.wanted())
     }
 
-    /// Plain loops on all threads are so many times as fast as one, where they have cores of their own.
+    /// Plain loops on all threads must be this many times as fast as one; otherwise they share cores.
     fn wanted(&self) -> f64 {
         0.9 * self.threads as f64
     }
@@ -96,7 +96,7 @@ fn explain(throughput: &Throughput, report: &mut Report) {
          rounds.",
     );
     if !throughput.kinds.contains(&Kind::Easycore) {
-        report.paragraph("Left out: easycore, which is measured where `python3` can import it.");
+        report.paragraph("Skipped: easycore, which is measured if `python3` can import it.");
     }
 }
 

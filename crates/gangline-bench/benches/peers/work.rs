@@ -1,4 +1,4 @@
-//! What is done with an item: chains of multiply-adds, each of which needs the one before.
+//! The work on an item: chains of multiply-adds, each dependent on the one before.
 
 use std::hint::black_box;
 use std::ops::Range;
@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use gangline::BoxError;
 
-/// So many chains side by side keep the processor's multiplier busy. With one chain it would work on
-/// several items of a plain loop at once, and the loop's time for an item would not be an item's time.
+/// This number of parallel chains saturates the processor's multiplier. With one chain, the plain loop would
+/// overlap several items, and its time per item would not be the time of an item.
 const LANES: usize = 4;
 
-/// How long the work on an item lasts.
+/// The duration of the work on an item.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Amount {
     pub name: &'static str,
@@ -24,7 +24,7 @@ impl Amount {
     pub const US_1: Self = Self::new("1 µs", 1_000);
     pub const US_10: Self = Self::new("10 µs", 10_000);
     pub const US_100: Self = Self::new("100 µs", 100_000);
-    /// Those that something is promised for, and further points of the plot.
+    /// The amounts with promises, and further points of the plot.
     pub const ALL: [Self; 8] = [
         Self::NONE,
         Self::NS_60,
@@ -44,7 +44,7 @@ impl Amount {
 impl FromStr for Amount {
     type Err = BoxError;
 
-    /// As it is named, or as it can be typed without a shell in the way: `1us`.
+    /// Parses a name as printed, or in a form without special characters: `1us`.
     fn from_str(text: &str) -> Result<Self, BoxError> {
         let typed = |amount: &Self| amount.name.replace(' ', "").replace('µ', "u");
         let named =
@@ -62,14 +62,14 @@ pub struct Work {
 }
 
 impl Work {
-    /// Work that the plain loop takes this long for, on this machine, now.
+    /// Returns work that takes the plain loop this long, on this machine at this time.
     pub fn calibrated(time: Duration) -> Self {
         if time.is_zero() {
             return Self::of_steps(0);
         }
         let seconds = time.as_secs_f64();
         let mut steps = (seconds * 1e9).max(1.0);
-        // The chains are not the whole of an item, so the second guess is not right yet either.
+        // The chains are not the whole cost of an item, so the second guess is not exact either.
         for _ in 0..4 {
             let measured = Self::of_steps(steps as u64).seconds_in_a_loop(1e-3 / seconds);
             steps = (steps * seconds / measured).max(1.0);
@@ -87,7 +87,7 @@ impl Work {
         self.steps
     }
 
-    /// What it was calibrated to take.
+    /// The duration it was calibrated for.
     pub fn time(self) -> Duration {
         self.time
     }
@@ -99,7 +99,7 @@ impl Work {
         black_box(lanes.into_iter().fold(0, u64::wrapping_add))
     }
 
-    /// The plain loop, which all others have to give the sum of.
+    /// The plain loop. All other subjects must have the same sum.
     pub fn sum_in_a_loop(self, items: u64) -> u64 {
         self.sum_of(0..black_box(items))
     }
@@ -108,7 +108,7 @@ impl Work {
         items.fold(0, |sum: u64, x| sum.wrapping_add(self.on(x)))
     }
 
-    /// The same sum, computed: the chains as a whole are `factor * x + addend`.
+    /// The same sum in closed form: a chain as a whole is `factor * x + addend`.
     pub fn sum(self, items: u64) -> u64 {
         let (factor, addend) = self.as_one_step();
         let below = u128::from(items) * u128::from(items.saturating_sub(1)) / 2;
@@ -123,7 +123,7 @@ impl Work {
         (factor.wrapping_mul(LANES as u64), addend.wrapping_mul(LANES as u64))
     }
 
-    /// For an item; the least of many short measurements, of which some are undisturbed.
+    /// The time per item: the least of many short measurements, some of which are undisturbed.
     fn seconds_in_a_loop(self, items: f64) -> f64 {
         let items = items.max(1.0) as u64;
         let measure = |_| {

@@ -1,4 +1,4 @@
-//! What holds for every command and every input.
+//! Properties that hold for every command and every input.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,12 +6,12 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use super::{GpuMark, Mark, Marks, Part, Template, Values, Word, Words};
 use crate::mark::InputMarks;
 
-/// Reads the lines of any bytes as the words of a command, the first as its input, and checks that an input
-/// only ever stands where a mark is. For tests that make bytes up.
+/// Parses lines of any bytes as a command, the first as its input, and checks that the input only replaces
+/// marks. For property tests.
 ///
 /// # Panics
 ///
-/// If it does not.
+/// If the check fails.
 #[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "the fuzzer alone reaches it"))]
 pub fn fill_any_bytes(bytes: &[u8]) {
     let mut lines = bytes.split(|byte| *byte == b'\n');
@@ -46,7 +46,7 @@ fn check(words: &[OsString], input: &OsStr) {
 
 fn check_template(template: &Template, input: &OsStr) {
     let (filled, empty) = (fill(template, input), fill(template, OsStr::new("")));
-    assert_eq!(filled.program, empty.program, "what is started is no input's to say");
+    assert_eq!(filled.program, empty.program, "an input never changes the program");
     assert_eq!(filled.arguments.len(), empty.arguments.len(), "an input adds no word");
     let arguments = template.words[1..].iter().zip(filled.arguments.iter().zip(&empty.arguments));
     let variables = template.variables.iter().map(|(_, word)| word);
@@ -58,7 +58,7 @@ fn check_template(template: &Template, input: &OsStr) {
     check_quoted(&filled);
 }
 
-/// The input as it is, wherever the mark for all of it stands, and the rest as if there were none.
+/// The whole input replaces each of its marks, and the rest is unchanged.
 fn check_word(word: &Word, input: &OsStr, filled: &OsStr, empty: &OsStr) {
     let takes_part = |mark: &Mark| !matches!(mark, Mark::Input | Mark::Column(_));
     let marks: Vec<&Mark> = word.parts.iter().filter_map(Part::mark).collect();
@@ -71,21 +71,21 @@ fn check_word(word: &Word, input: &OsStr, filled: &OsStr, empty: &OsStr) {
         }
         _ => {}
     }
-    assert!(!filled.as_bytes().contains(&0), "no program can be given that");
+    assert!(!filled.as_bytes().contains(&0), "a NUL cannot be passed to a program");
 }
 
 fn is_of_path(mark: &Mark) -> bool {
     matches!(mark, Mark::WithoutExtension | Mark::Base | Mark::Directory | Mark::Stem)
 }
 
-/// The script is what was typed, and the input a word behind it.
+/// The script is unchanged, and the input is a word after it.
 fn check_script(template: &Template, input: &OsStr) {
     let (filled, empty) = (fill(template, input), fill(template, OsStr::new("")));
     assert_eq!(filled.arguments[..3], empty.arguments[..3]);
     assert_eq!(filled.arguments[3..], [input; 2], "a word for each column");
 }
 
-/// What is shown is one line, and can be typed where it is text.
+/// The shown command is one line, and the shell parses it back if it is text.
 fn check_quoted(words: &Words) {
     let quoted = words.quoted();
     assert!(!quoted.chars().any(char::is_control), "{quoted:?}");
@@ -111,7 +111,7 @@ mod tests {
 
     use super::*;
 
-    /// Any bytes that a program can be given.
+    /// Any bytes that can be passed to a program.
     fn text() -> impl Strategy<Value = OsString> {
         let bytes = prop_oneof![any::<u8>(), prop::sample::select(&b"{}%(GPU)s#/.$'\" \\"[..])];
         let bytes = bytes.prop_filter("NUL", |byte| *byte != 0);
@@ -200,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Whether there may be a mark's own text in it, of which one half goes.
+    /// Whether the text may contain an escaped mark, which loses one half.
     fn contains_doubled(word: &OsStr) -> bool {
         let has = |part: &[u8]| word.as_bytes().windows(part.len()).any(|window| window == part);
         has(b"{{") || has(b"%%(")

@@ -1,4 +1,4 @@
-//! `gangline devices`, on machines with GPUs of NVIDIA.
+//! `gangline devices`, on machines with NVIDIA GPUs.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::nvml::{
     VERSION_MISMATCH, gpu,
 };
 
-/// What is told of GPUs: all but the line of the CPU.
+/// Checks the lines about GPUs, without the line of the CPU.
 #[track_caller]
 fn check(machine: &Machine, expected: &[&str]) {
     let text = machine.prints("devices");
@@ -16,7 +16,7 @@ fn check(machine: &Machine, expected: &[&str]) {
     assert_eq!(gpus.lines().collect::<Vec<_>>(), expected, "{text}");
 }
 
-/// The same for programs.
+/// The same as JSON.
 #[track_caller]
 fn json(machine: &Machine) -> Value {
     serde_json::from_str(&machine.prints("devices --json")).unwrap()
@@ -47,7 +47,7 @@ fn each_gpu_has_its_memory_load_temperature_and_uuid() {
     assert_eq!(json.get("no_gpus"), None);
 }
 
-/// By their places on the bus, as `CUDA_DEVICE_ORDER=PCI_BUS_ID` and locks do, whatever the driver's order is today.
+/// In PCI order, as for `CUDA_DEVICE_ORDER=PCI_BUS_ID` and locks, whatever the order of the driver.
 #[test]
 fn gpus_are_counted_as_cuda_counts_them() {
     let machine = Machine::with([gpu(SECOND, 0x43), busy()]);
@@ -62,7 +62,7 @@ fn gpus_are_counted_as_cuda_counts_them() {
 }
 
 #[test]
-fn what_a_gpu_on_the_chip_does_not_tell_is_left_out() {
+fn values_that_an_integrated_gpu_lacks_are_omitted() {
     let name = "NVIDIA Thor";
     let on_chip = Gpu { name, bus: None, total: None, busy: None, mig: None, ..gpu(FIRST, 0) };
     let machine = Machine::with([on_chip]);
@@ -73,7 +73,7 @@ fn what_a_gpu_on_the_chip_does_not_tell_is_left_out() {
 
 #[test]
 fn a_gpu_that_is_lost_hides_no_other() {
-    let lost = "cuda:0   cannot be asked: it is lost: it fell off the bus, or cannot be reached for another reason";
+    let lost = "cuda:0   cannot be queried: it is lost: it fell off the bus or cannot be reached";
     let other = format!("cuda:1   NVIDIA H200, 0.0 of 140.4 GiB used, 0 % busy, 30 C, {SECOND}");
     let at_once = Gpu { handle: GPU_IS_LOST, ..gpu(FIRST, 0x1b) };
     let meanwhile = Gpu { answer: GPU_IS_LOST, ..gpu(FIRST, 0x1b) };
@@ -93,7 +93,7 @@ fn a_gpu_of_others_hides_no_own() {
     check(
         &Machine::with([theirs, gpu(SECOND, 0x43)]),
         &[
-            "cuda:0   cannot be asked: the current user does not have permission to perform this operation",
+            "cuda:0   cannot be queried: the current user does not have permission to perform this operation",
             &format!("cuda:1   NVIDIA H200, 0.0 of 140.4 GiB used, 0 % busy, 30 C, {SECOND}"),
         ],
     );
@@ -119,7 +119,7 @@ fn a_driver_without_gpus_has_none() {
 
 #[track_caller]
 fn fails(machine: &Machine, reason: &str) {
-    check(machine, &[&format!("no GPU of NVIDIA can be seen: {reason}")]);
+    check(machine, &[&format!("no NVIDIA GPU is visible: {reason}")]);
     let json = json(machine);
     assert_eq!((&json["gpus"], &json["no_gpus"]), (&json!([]), &json!(reason)));
 }
@@ -128,25 +128,25 @@ fn fails(machine: &Machine, reason: &str) {
 fn a_driver_that_does_not_start_says_why() {
     fails(
         &Machine::that_fails(VERSION_MISMATCH),
-        "its driver does not start: its library and its kernel module are of different versions, as after an \
+        "the driver does not start: the versions of its library and its kernel module differ, as after an \
          update without a restart",
     );
     fails(
         &Machine::that_fails(DRIVER_NOT_LOADED),
-        "its driver does not start: NVIDIA driver is not loaded",
+        "the driver does not start: NVIDIA driver is not loaded",
     );
     fails(
         &Machine::that_fails(NOT_READY),
-        "its driver does not start: error 27 of its library NVML",
+        "the driver does not start: error 27 of the library NVML",
     );
 }
 
-/// As images of containers have it that were made of a running one.
+/// Images of a container committed while it ran contain such a file.
 #[test]
 fn an_empty_file_is_not_taken_for_no_driver() {
     let machine = Machine::with([]);
     machine.place.write("lib/libnvidia-ml.so.1", "");
     let text = machine.prints("devices");
-    let reason = "no GPU of NVIDIA can be seen: its driver does not load: ";
+    let reason = "no NVIDIA GPU is visible: the driver does not load: ";
     assert!(text.lines().any(|line| line.starts_with(reason) && line.contains("short")), "{text}");
 }

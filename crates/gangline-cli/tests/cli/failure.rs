@@ -1,9 +1,9 @@
-//! Jobs that fail, are tried again, take too long, or end the others.
+//! Jobs that fail, are retried, time out, or end the run.
 
 use crate::output::WAIT;
 use crate::support::Place;
 
-/// What one job that fails comes to, and what is said of it.
+/// Runs one failing job, and checks its messages.
 #[track_caller]
 fn fails(options: &str, job: &str, said: &str) {
     let place = Place::new();
@@ -14,7 +14,7 @@ fn fails(options: &str, job: &str, said: &str) {
 }
 
 #[test]
-fn a_job_that_fails_is_told_of() {
+fn a_failed_job_is_reported() {
     fails("", "exit 7", "job 1 exited with 7: sh -c '. ./job' x");
     fails("", "kill -9 $$", "job 1 was killed by SIGKILL");
     fails("", "kill -SEGV $$", "job 1 was killed by SIGSEGV");
@@ -50,7 +50,7 @@ fn the_status_is_the_number_of_failed_jobs() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_options_are_refused() {
     for line in [
         "--no-such-option -- echo ::: x",
         "::: x",
@@ -74,7 +74,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_job_is_tried_again() {
+fn a_job_is_retried() {
     let place = Place::new();
     let line = "-j1 --retries 3 -- sh -c 'echo $1 >> tried; [ $1 = 3 ]' sh {attempt} ::: x";
     place.run_typed(line).check(0, "");
@@ -93,7 +93,7 @@ fn a_job_is_tried_as_often_as_is_said() {
 }
 
 #[test]
-fn a_job_that_is_tried_again_keeps_its_slot() {
+fn a_retried_job_keeps_its_slot() {
     let place = Place::new();
     let job = "echo $1 $2 $3 >> tried.$1; [ $4 = 4 ] && cat tried.$1 && rm tried.$1";
     let line = format!(
@@ -109,14 +109,14 @@ fn a_job_that_is_tried_again_keeps_its_slot() {
 }
 
 #[test]
-fn a_program_that_cannot_be_started_is_tried_again() {
+fn a_program_that_cannot_be_started_is_retried() {
     let place = Place::new();
     let ran = place.run_typed("--retries 2 --retry-delay 10ms --joblog log -- ./missing ::: x");
     ran.check(1, "");
     assert!(place.read("log").contains("\t127\t0\t./missing x\n"));
 }
 
-/// Jobs `a` to `f`, of which some fail, one after the other: those that ran.
+/// Runs jobs `a` to `f` one after the other, of which `fail` fail, and checks which ran.
 #[track_caller]
 fn halts(halt: &str, fail: &str, status: i32, stdout: &str) {
     let place = Place::new();
@@ -179,7 +179,7 @@ fn what_a_job_printed_before_it_was_ended_is_given() {
 #[test]
 fn a_job_may_take_a_multiple_of_the_median() {
     let place = Place::new();
-    // One that began before there was a median is ended too.
+    // Job a, which began before there was a median, is ended too.
     let script = "case $1 in a|e) sleep 60;; *) sleep .1; echo $1;; esac";
     let ran = place.run_typed(&format!("-j2 --timeout 20x --shell -- '{script}' ::: a b c d e"));
     ran.check(2, "b\nc\nd\n");
@@ -213,7 +213,7 @@ fn a_grandchild_that_holds_the_streams_is_not_waited_for() {
     }
 }
 
-/// It has left the job's group, and is nobody's business: but nothing waits for it either.
+/// It has left the job's group, so it is neither killed nor waited for.
 #[test]
 fn a_daemon_that_holds_the_streams_is_not_waited_for() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Runs on machines with GPUs: which GPU an id is, and who has it.
+//! Runs on machines with GPUs: which GPU an id means, and locks.
 
 use crate::nvml::{FIRST, GPU_IS_LOST, Gpu, Machine, SECOND, VERSION_MISMATCH, gpu};
 use crate::support::Running;
@@ -6,12 +6,12 @@ use crate::support::Running;
 const WAIT: &str = "--shell -- 'touch held; until [ -e go ]; do sleep .02; done' ::: x";
 const SHOW: &str = "--shell -- 'echo $CUDA_VISIBLE_DEVICES' ::: x";
 
-/// Two of a kind. The driver counts them the other way round than CUDA does.
+/// Two GPUs of one model. The driver and CUDA order them differently.
 fn two() -> Machine {
     Machine::with([gpu(SECOND, 0x43), gpu(FIRST, 0x1b)])
 }
 
-/// A run that has the lock of its GPUs, until `go` is written.
+/// A run that holds the lock of its GPUs until `go` is written.
 #[track_caller]
 fn holder(machine: &Machine, visible: Option<&str>, list: &str) -> Running {
     let running = machine
@@ -26,7 +26,7 @@ fn let_go(machine: &Machine, holder: Running) {
     holder.ran().check(0, "");
 }
 
-/// That a run that asks for a lock is refused with these words, and has started nothing.
+/// Checks that a run that asks for a lock is refused with this text, and starts no job.
 #[track_caller]
 fn refuses(machine: &Machine, visible: Option<&str>, list: &str, parts: &[&str]) {
     let line = format!("--lock-gpus --gpu-list '{list}' -- touch ::: started");
@@ -49,7 +49,7 @@ fn both_gpus_are_locked_and_used() {
     assert!(locks.iter().all(|lock| names.contains(lock)), "{names:?}");
 }
 
-/// One process counts all GPUs, the others what they are shown, in whatever order and by whatever name.
+/// One process counts all GPUs, the others only visible ones, in any order and under any name.
 #[test]
 fn runs_meet_on_a_gpu_by_whatever_id() {
     let machine = two();
@@ -66,7 +66,7 @@ fn runs_meet_on_a_gpu_by_whatever_id() {
     meets(Some("0,GPU-5a56"), "1", 1);
     meets(None, "GPU-5A56a4bc", 1);
     meets(Some("1,0"), SECOND, 0);
-    // The other one is free.
+    // The other GPU is free.
     for (visible, list) in [(None, "0"), (Some("1,0"), "1"), (Some("GPU-89"), "0"), (None, FIRST)] {
         let line = format!("--lock-gpus --gpu-list '{list}' -- echo ::: x");
         machine.start(&mut machine.locked(visible, &line)).ran().check(0, "x\n");
@@ -78,7 +78,7 @@ fn runs_meet_on_a_gpu_by_whatever_id() {
 }
 
 #[test]
-fn who_has_a_gpu_through_a_variable_is_met_too() {
+fn a_gpu_selected_by_a_variable_is_locked_too() {
     let machine = two();
     let first = holder(&machine, Some("GPU-5a56,0"), "0");
     refuses(&machine, None, "0-1", &[&format!("cuda:1 ({SECOND}) is in use")]);
@@ -87,7 +87,7 @@ fn who_has_a_gpu_through_a_variable_is_met_too() {
 }
 
 #[test]
-fn who_waits_for_a_gpu_says_for_whom() {
+fn a_wait_for_a_gpu_names_its_holder() {
     let machine = two();
     let first = holder(&machine, None, "1");
     let pid = first.engine().as_raw_pid();
@@ -116,7 +116,7 @@ fn warm_workers_wait_for_a_gpu_too() {
 }
 
 #[test]
-fn who_need_not_wait_says_nothing() {
+fn a_run_that_need_not_wait_prints_nothing() {
     let machine = two();
     let ran =
         machine.ran(&mut machine.locked(None, "--lock-gpus=wait --gpu-list '0 1' -- echo ::: x"));
@@ -152,12 +152,12 @@ fn a_driver_that_does_not_start_locks_nothing() {
     let words = ["the driver cannot be asked", "version mismatch"];
     refuses(&machine, None, "0", &words);
     refuses(&machine, Some("0,1"), "1", &words);
-    // Nobody has to ask it.
+    // The driver need not be asked.
     let mut command = machine.locked(Some(FIRST), "--lock-gpus --gpu-list 0 -- echo ::: x");
     machine.ran(&mut command).check(0, "x\n");
 }
 
-/// Nobody knows how CUDA counts beside it.
+/// CUDA's order is unknown if one GPU does not answer.
 #[test]
 fn a_lost_gpu_makes_ids_uncertain() {
     let lost = Gpu { handle: GPU_IS_LOST, ..gpu(SECOND, 0x43) };

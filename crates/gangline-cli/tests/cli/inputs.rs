@@ -1,4 +1,4 @@
-//! Where inputs come from, and what is wrong with them.
+//! Sources of inputs, and their errors.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -6,10 +6,10 @@ use std::os::unix::ffi::OsStringExt;
 
 use crate::support::Place;
 
-/// Each input as its bytes in hexadecimal.
+/// Prints the bytes of each input in hexadecimal.
 const HEX: &str = "--shell -- 'printf %s \"$1\" | od -An -v -tx1 | tr -d \" \\n\"; echo'";
 
-/// What the inputs on standard input are, and in a file.
+/// Checks the inputs read from standard input and from a file.
 #[track_caller]
 fn check(options: &str, text: &[u8], inputs: &[&[u8]]) {
     let hex = |input: &[u8]| input.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -20,7 +20,7 @@ fn check(options: &str, text: &[u8], inputs: &[&[u8]]) {
     place.run_typed(&format!("{options} --input list {HEX}")).check(0, &stdout);
 }
 
-/// That reading fails after so many jobs, and why.
+/// Checks that reading fails after the jobs that print `stdout`, and why.
 #[track_caller]
 fn fails(options: &str, text: &[u8], stdout: &str, parts: &[&str]) {
     let place = Place::new();
@@ -73,7 +73,7 @@ fn no_inputs_are_no_jobs() {
 
 #[test]
 fn a_nul_is_in_no_input() {
-    fails("", b"a\nb\0c\nd\n", "a\n", &["input 2 of list has a NUL in it", "say -0"]);
+    fails("", b"a\nb\0c\nd\n", "a\n", &["input 2 of list has a NUL in it", "use -0"]);
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn an_input_that_is_too_long_is_refused() {
     fails("", format!("a\n{long}\nb\n").as_bytes(), "a\n", &["input 2 of list is longer"]);
 }
 
-/// The system's own limit is less: it is the job that fails, and the others run.
+/// The system's limit is lower: the job fails, and the others run.
 #[test]
 fn an_input_that_no_program_takes_fails_its_job() {
     let place = Place::new();
@@ -93,7 +93,7 @@ fn an_input_that_no_program_takes_fails_its_job() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_told_of() {
+fn a_missing_file_is_reported() {
     for option in ["--input", "--csv", "--job-file"] {
         let command = if option == "--job-file" { "" } else { "-- touch started {}" };
         let place = Place::new();
@@ -117,7 +117,7 @@ fn a_list_may_come_from_a_pipe() {
     let mut command = place.typed("run -j1 --input - -- echo");
     let mut running = place.start(command.stdin(reader));
     drop(command);
-    // An input is a job before the next is there.
+    // An input becomes a job before the next one arrives.
     let mut line = [0; 2];
     std::io::Write::write_all(&mut &writer, b"a\n").unwrap();
     running.read_stdout(&mut line);
@@ -134,7 +134,7 @@ fn jobs_do_not_read_the_inputs() {
     ran.check(0, "a\nb\nc\n");
 }
 
-/// What each record of a table becomes.
+/// Checks the words that the records of a table become.
 #[track_caller]
 fn table(csv: &[u8], words: &str, stdout: &str) {
     let place = Place::new();
@@ -142,7 +142,7 @@ fn table(csv: &[u8], words: &str, stdout: &str) {
     place.run_typed(&format!("--csv t.csv -- printf '[%s]' {words}")).check(0, stdout);
 }
 
-/// That a table is refused, and how far it came.
+/// Checks that a table is refused, and which jobs ran before.
 #[track_caller]
 fn no_table(csv: &[u8], code: i32, stdout: &str, part: &str) {
     let place = Place::new();
@@ -174,7 +174,7 @@ fn an_unclosed_quote_swallows_no_rows() {
     no_table(b"a,b\n1,\"2\n3,4\n", 104, "", "line 2, column 3");
     no_table(b"a,b\n1,2\n3,\"4\n5,6\n", 104, "1\n", "line 3, column 3");
     no_table(b"a,\"b\n1,2\n", 104, "", "line 1, column 3");
-    // A later quote closes it, and takes the rows between for one field.
+    // A later quote closes it, and the rows in between become one field.
     no_table(b"a,b\n1,\"2\n3,\"4\n5,6\n", 104, "", "line 2, column 3");
     no_table(b"\xef\xbb\xbf\"a\",b\n1,\"2\n", 104, "", "line 2, column 3");
     table(b"\xef\xbb\xbf\"a\"\n\"1,\"\"2\"\n", "{a}", "[1,\"2]");
@@ -192,12 +192,12 @@ fn a_column_named_as_a_mark_is_the_column() {
 }
 
 #[test]
-fn a_table_that_is_none_is_refused() {
-    no_table(b"", 104, "", "names no columns");
+fn an_invalid_table_is_refused() {
+    no_table(b"", 104, "", "no column names");
     no_table(b"a,b,a\n1,2,3\n", 104, "", "two columns \"a\"");
-    no_table(b"b\n1\n", 102, "", "no column for {a}; there are {b}");
-    no_table(b"a,b\n1,2\n3\n", 104, "1\n", "no table");
-    no_table(b"a,b\n1,2\n3,4,5\n", 104, "1\n", "no table");
+    no_table(b"b\n1\n", 102, "", "no column for {a}; the columns are {b}");
+    no_table(b"a,b\n1,2\n3\n", 104, "1\n", "not a table");
+    no_table(b"a,b\n1,2\n3,4,5\n", 104, "1\n", "not a table");
     no_table(b"a\n1\nx\0y\n", 104, "1\n", "has a NUL in it");
 }
 
@@ -214,7 +214,7 @@ fn a_table_without_marks_warns() {
     place.write("t.csv", "a\n1\n2\n");
     let ran = place.run_typed("--csv t.csv -- echo x");
     ran.check(0, "x\nx\n");
-    ran.check_said(0, &["each job is the same command"]);
+    ran.check_said(0, &["every job runs the same command"]);
 }
 
 #[test]
@@ -222,8 +222,8 @@ fn what_was_meant_for_an_option_is_no_command() {
     for (line, part) in [
         ("--use-gpu true -- touch started ::: x", "true was taken for the command"),
         ("--gpu-list 0 1 -- touch started ::: x", "1 was taken for the command"),
-        ("-- touch started :::: x", "there is no ::::"),
-        ("-- touch started ::: x :::+ y", "there is no :::+"),
+        ("-- touch started :::: x", ":::: is not supported"),
+        ("-- touch started ::: x :::+ y", ":::+ is not supported"),
     ] {
         let place = Place::new();
         place.run_typed(line).check_said(102, &[part]);

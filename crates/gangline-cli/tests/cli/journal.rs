@@ -1,4 +1,4 @@
-//! `--journal`: what is done is not done again, and what is not done is.
+//! `--journal`: jobs that are done are not repeated, and others are run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,13 +9,13 @@ use rustix::process::{Signal, kill_process};
 
 use crate::support::{Place, Ran};
 
-/// `echo` over these inputs, with a journal.
+/// Runs `echo` over these inputs, with a journal.
 #[track_caller]
 fn echo(place: &Place, options: &str, inputs: &str) -> Ran {
     place.run_typed(&format!("-j1 --journal j {options} -- echo ::: {inputs}"))
 }
 
-/// What runs in the end, after a first run over other inputs.
+/// Checks which jobs run after a first run over other inputs.
 #[track_caller]
 fn resumes(first: &str, then: &str, stdout: &str) {
     let place = Place::new();
@@ -25,7 +25,7 @@ fn resumes(first: &str, then: &str, stdout: &str) {
 }
 
 #[test]
-fn what_is_done_is_left_out_by_its_content() {
+fn done_jobs_are_recognised_by_their_content() {
     resumes("a b", "a b", "");
     resumes("a b", "a b c", "c\n");
     resumes("a b", "x b y a z", "x\ny\nz\n");
@@ -60,7 +60,7 @@ fn a_run_that_is_refused_has_started_no_job() {
     assert!(!place.path("started").exists());
 }
 
-/// The disk is full, and nothing more comes on standard input: nobody has to wait for that.
+/// The disk is full, and standard input stays open without data: the run must not wait for it.
 #[test]
 fn a_journal_that_cannot_be_written_ends_the_run() {
     let place = Place::new();
@@ -101,7 +101,7 @@ fn a_journal_that_is_there_is_refused() {
 }
 
 #[test]
-fn a_journal_that_is_not_there_is_begun() {
+fn a_missing_journal_is_created() {
     echo(&Place::new(), "--resume", "a").check(0, "a\n");
     let place = Place::new();
     place.write("j", "");
@@ -109,7 +109,7 @@ fn a_journal_that_is_not_there_is_begun() {
 }
 
 #[test]
-fn what_is_no_journal_is_refused() {
+fn a_file_that_is_not_a_journal_is_refused() {
     for (name, said) in
         [("tmp", "tmp"), ("/dev/full", "/dev/full"), ("missing/j", "missing/j"), ("text", "text")]
     {
@@ -131,7 +131,7 @@ fn another_command_is_refused() {
         ran.check(105, "");
         ran.check_said(105, &["the journal j is of another run"]);
     }
-    // How it is run says nothing of what comes out.
+    // Options that do not change outputs may differ.
     let other = "-j4 --timeout 60 --retries 2 --gpu-list '0 1' --no-keep-order";
     place.run_typed(&format!("--journal j --resume {other} -- echo ::: a b")).check(0, "b\n");
 }
@@ -148,7 +148,7 @@ fn a_journal_in_use_is_refused() {
     running.ran().check(0, "");
 }
 
-/// A job that fails as long as there is no file that is called as its input.
+/// A job that fails unless a file is named after its input.
 const FAILS: &str = "--shell -- 'echo $1; [ -e ok.$1 ]' :::";
 
 #[test]
@@ -166,10 +166,10 @@ fn what_failed_is_not_done() {
 }
 
 #[test]
-fn the_log_is_gone_on_with() {
+fn the_log_is_continued() {
     let place = Place::new();
     echo(&place, "--joblog log", "a b").check(0, "a\nb\n");
-    // As a machine that went down left it.
+    // As after a power failure.
     place.write("log", place.read("log").trim_end());
     echo(&place, "--joblog log --resume", "a b c").check(0, "c\n");
     let log = place.read("log");
@@ -188,7 +188,7 @@ fn a_torn_journal_skips_nothing() {
     for length in first..whole.len() {
         place.write("j", &whole[..length]);
         let ran = echo(&place, "--resume", "a b c d");
-        // Without its line end the record may count, or not: what it says was done.
+        // Without its line end, the record may be used or dropped: its job was done.
         let is_whole = length == whole.len() - 1 && ran.stdout.is_empty();
         assert!(ran.code == Some(0) && (ran.stdout == "c\nd\n" || is_whole), "{length}: {ran:?}");
         echo(&place, "--resume", "a b c d").check(0, "");
@@ -209,7 +209,7 @@ fn a_torn_first_line_skips_nothing() {
     }
 }
 
-/// Kills a run when so many jobs have ended, and goes on until it comes to its end.
+/// Kills a run after these numbers of ended jobs, and resumes it until it finishes.
 #[track_caller]
 fn survives(moments: &[usize], jobs: usize) {
     let place = Place::new();
@@ -222,7 +222,7 @@ fn survives(moments: &[usize], jobs: usize) {
         let mut running = place.start_typed(line);
         let victim = if kill % 2 == 0 { running.pid() } else { running.engine() };
         let mut line = [0];
-        // Each output is one of a job that was not remembered as done.
+        // Each output belongs to a job that was not recorded as done.
         let mut text = String::new();
         while text.lines().count() < *moment || !text.ends_with('\n') {
             running.read_stdout(&mut line);
@@ -243,7 +243,7 @@ fn survives(moments: &[usize], jobs: usize) {
 }
 
 #[test]
-fn a_run_that_is_killed_is_gone_on_with() {
+fn a_killed_run_can_be_resumed() {
     survives(&[1, 1, 5, 9], 40);
     survives(&[3, 20, 2], 60);
 }

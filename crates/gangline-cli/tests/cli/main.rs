@@ -1,4 +1,4 @@
-//! The program, as a user starts it: real processes, one module for each part.
+//! The program as a user starts it: real processes, one module for each topic.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]

@@ -1,14 +1,14 @@
-//! Marks in a command, and what stands in their place.
+//! Marks in a command, and their substitution.
 
 use crate::support::Place;
 
-/// What `--dry-run` prints: the words as a shell would read them.
+/// Checks the words that `--dry-run` prints, quoted for a shell.
 #[track_caller]
 fn dry(line: &str, stdout: &str) {
     Place::new().run_typed(&format!("--dry-run {line}")).check(0, stdout);
 }
 
-/// What the arguments really are: each in brackets.
+/// Checks the real arguments, each printed in brackets.
 #[track_caller]
 fn real(line: &str, stdout: &str) {
     let place = Place::new();
@@ -16,7 +16,7 @@ fn real(line: &str, stdout: &str) {
     place.run_typed(&line.replace("ARGS", "sh args")).check(0, stdout);
 }
 
-/// That nothing is started, since a mark cannot be filled, and why.
+/// Checks that an invalid mark is refused before any job starts, and why.
 #[track_caller]
 fn refused(line: &str, part: &str) {
     let place = Place::new();
@@ -65,7 +65,7 @@ fn a_column_of_several_words_that_is_misspelt_is_not_left_in_the_command() {
     let dry = "--csv t.csv --dry-run -- prog";
     place.run_typed(&format!("{dry} '{{my col}}'")).check(0, "prog 1\n");
     let refused = place.run_typed(&format!("{dry} 'x{{my coll}}'"));
-    refused.check_said(102, &["there is no column for {my coll}; there are {my col} {b}"]);
+    refused.check_said(102, &["there is no column for {my coll}; the columns are {my col} {b}"]);
     let program = place.run_typed(&format!("{dry} '{{print $2}}' '{{ \"a\": 1 }}' {{b}}"));
     program.check(0, "prog '{print $2}' '{ \"a\": 1 }' 2\n");
 }
@@ -118,7 +118,7 @@ fn what_is_between_ids_can_be_said() {
 
 #[test]
 fn a_list_without_gpus_leaves_no_mark() {
-    let gpus = "stands for the GPUs of a slot, and not all slots have any";
+    let gpus = "stands for the GPUs of a slot, and some slots have none";
     for list in ["", "--use-gpu=false --gpu-list '0 1'", "--devices cpu*2"] {
         refused(&format!("{list} -- touch started '%(GPU)s' ::: x"), gpus);
         refused(&format!("{list} -- touch started {{gpu}} ::: x"), gpus);
@@ -147,7 +147,7 @@ fn percent_signs_are_no_marks() {
 fn an_unknown_mark_is_refused() {
     refused("touch started '%(FOO)s' ::: x", "there is no mark %(FOO)s");
     refused("touch started {foo} ::: x", "there is no mark {foo}");
-    refused("touch started {gpu} ::: x", "say --gpu-list or --devices");
+    refused("touch started {gpu} ::: x", "give --gpu-list or --devices");
     refused("touch started '{{foo' {bar} ::: x", "there is no mark {bar}");
 }
 
@@ -222,7 +222,7 @@ fn a_script_keeps_its_braces() {
 
 #[test]
 fn an_input_is_not_put_into_a_script() {
-    refused("--shell 'touch started {}' ::: x", "is not put into a script");
+    refused("--shell 'touch started {}' ::: x", "is not replaced in a script");
     refused("--shell touch started ::: x", "--shell takes one word");
 }
 

@@ -1,4 +1,4 @@
-//! Machines with GPUs: NVIDIA's driver as the program finds it, which is a library compiled for the test.
+//! Machines with GPUs: a stand-in for NVIDIA's driver library, compiled for the test.
 
 use std::fmt;
 use std::process::Command;
@@ -8,21 +8,21 @@ use crate::support::{Place, Ran, Running};
 pub(crate) const FIRST: &str = "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6";
 pub(crate) const SECOND: &str = "GPU-5a56a4bc-0184-1c1d-9ff7-0a1b2c3d4e5f";
 
-/// What the library answers instead.
+/// Error codes of the library.
 pub(crate) const NO_PERMISSION: i32 = 4;
 pub(crate) const DRIVER_NOT_LOADED: i32 = 9;
 pub(crate) const GPU_IS_LOST: i32 = 15;
 pub(crate) const VERSION_MISMATCH: i32 = 18;
 pub(crate) const NOT_READY: i32 = 27;
 
-/// A GPU as its driver tells of it; `None` is what it does not support.
+/// A GPU as the driver reports it; `None` for values it does not support.
 #[derive(Clone)]
 pub(crate) struct Gpu {
     pub(crate) name: &'static str,
     pub(crate) uuid: &'static str,
-    /// The handle is answered with that, unless it is 0.
+    /// The error for its handle, unless 0.
     pub(crate) handle: i32,
-    /// All questions about it are answered with that, unless it is 0.
+    /// The error for all queries about it, unless 0.
     pub(crate) answer: i32,
     pub(crate) bus: Option<i64>,
     pub(crate) total: Option<i64>,
@@ -32,7 +32,7 @@ pub(crate) struct Gpu {
     pub(crate) mig: Option<i64>,
 }
 
-/// As the library reads it.
+/// In the format that the stand-in reads.
 impl fmt::Display for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Gpu { name, uuid, handle, answer, used, .. } = self;
@@ -43,7 +43,7 @@ impl fmt::Display for Gpu {
     }
 }
 
-/// Idle, on the bus of that number.
+/// An idle GPU with that bus number.
 pub(crate) fn gpu(uuid: &'static str, bus: i64) -> Gpu {
     Gpu {
         name: "NVIDIA H200",
@@ -59,7 +59,7 @@ pub(crate) fn gpu(uuid: &'static str, bus: i64) -> Gpu {
     }
 }
 
-/// A directory in which the program finds a driver.
+/// A directory with the driver that the program finds.
 pub(crate) struct Machine {
     pub(crate) place: Place,
     gpus: String,
@@ -67,7 +67,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// The driver tells of these GPUs, in this order.
+    /// A driver that reports these GPUs, in this order.
     pub(crate) fn with(gpus: impl IntoIterator<Item = Gpu>) -> Machine {
         let gpus: Vec<String> = gpus.into_iter().map(|gpu| gpu.to_string()).collect();
         let place = Place::new();
@@ -82,12 +82,12 @@ impl Machine {
         machine
     }
 
-    /// The driver does not start.
+    /// A driver that does not start.
     pub(crate) fn that_fails(init: i32) -> Machine {
         Machine { init, ..Machine::with([]) }
     }
 
-    /// The program, as it would be typed.
+    /// The program with arguments as typed in a shell.
     pub(crate) fn typed(&self, line: &str) -> Command {
         let mut command = self.place.typed(line);
         command.env("LD_LIBRARY_PATH", self.place.path("lib"));
@@ -95,7 +95,7 @@ impl Machine {
         command
     }
 
-    /// What it prints, where all goes well.
+    /// The output of a successful command.
     #[track_caller]
     pub(crate) fn prints(&self, line: &str) -> String {
         let ran = self.place.ran(&mut self.typed(line));
@@ -103,7 +103,7 @@ impl Machine {
         ran.stdout
     }
 
-    /// `gangline run` with locks in a directory of the machine's own.
+    /// `gangline run` with a lock directory of the machine's own.
     pub(crate) fn locked(&self, visible: Option<&str>, line: &str) -> Command {
         let _ = std::fs::create_dir(self.place.path("locks"));
         let mut command = self.typed(&format!("run --lock-dir locks {line}"));

@@ -1,11 +1,11 @@
-//! What jobs print, and what is written down of them.
+//! Outputs, results and logs of jobs.
 
 use std::fs::File;
 use std::process::Stdio;
 
 use crate::support::Place;
 
-/// Waits until there is a file: `sh wait NAME`.
+/// Waits until a file exists: `sh wait NAME`.
 pub(crate) const WAIT: &str = "until [ -e $1 ]; do sleep .02; done";
 
 #[test]
@@ -15,7 +15,7 @@ fn outputs_come_when_jobs_end() {
     let script = "if [ $1 = a ]; then sh wait go; else touch go; fi; echo $1";
     place.run_typed(&format!("-j2 --shell -- '{script}' ::: a b")).check(0, "a\nb\n");
     std::fs::remove_file(place.path("go")).unwrap();
-    // The second output is there while the first job runs.
+    // The second output arrives while the first job runs.
     let script = "if [ $1 = a ]; then sh wait go; fi; echo $1";
     let line = format!("-j2 --no-keep-order --shell -- '{script}' ::: a b");
     let mut running = place.start_typed(&line);
@@ -60,7 +60,7 @@ fn a_line_without_end_gets_one_where_lines_are_given() {
     Place::new().run_typed("-j1 -- printf %s ::: a b").check(0, "ab");
 }
 
-/// So much that neither pipes nor memory hold it.
+/// More than pipes and memory hold.
 const MANY: usize = 10_000_000;
 
 #[test]
@@ -101,7 +101,7 @@ fn streams_are_kept_apart() {
 }
 
 #[test]
-fn what_is_printed_need_not_be_text() {
+fn outputs_need_not_be_text() {
     let place = Place::new();
     let mut command = place.typed("run --shell -- 'printf \"\\377\\000\\033[31m\"' ::: x");
     assert_eq!(command.output().unwrap().stdout, b"\xff\0\x1b[31m");
@@ -150,7 +150,7 @@ fn results_have_large_outputs_too() {
     }
 }
 
-/// The columns of the log but for those that have times.
+/// The columns of the log without times.
 fn log(place: &Place) -> Vec<String> {
     let log = place.read("log");
     let lines = log.lines().map(|line| {
@@ -210,7 +210,7 @@ fn a_job_that_prints_too_much_is_ended() {
     place.run_typed("--max-output 2 --shell -- 'echo a' ::: x").check(0, "a\n");
 }
 
-/// It has ended before it could be made to.
+/// The job has ended before it can be killed.
 #[test]
 fn a_job_that_prints_too_much_has_failed_however_quick_it_is() {
     let place = Place::new();
@@ -234,7 +234,7 @@ fn results_of_another_input_are_not_replaced() {
     assert_eq!(place.read("out/3/stdout"), "d\n");
 }
 
-/// The job ahead of the bad input has printed what nobody could have seen before it.
+/// The job before the bad input has printed output that was held back until then.
 #[test]
 fn what_ran_before_a_bad_input_is_given_in_any_order() {
     let place = Place::new();
@@ -243,7 +243,7 @@ fn what_ran_before_a_bad_input_is_given_in_any_order() {
     ran.check(104, "a\na\n");
 }
 
-/// Two jobs that wait for each other, of which the window has room for one.
+/// Two jobs that wait for each other, with room for one in the window.
 #[test]
 fn a_narrow_window_keeps_no_slot_idle() {
     let place = Place::new();
@@ -252,7 +252,7 @@ fn a_narrow_window_keeps_no_slot_idle() {
 }
 
 #[test]
-fn who_reads_no_more_ends_the_run() {
+fn a_closed_standard_output_ends_the_run() {
     for options in ["", "--no-keep-order", "--line-buffer"] {
         let place = Place::new();
         place.write("wait", WAIT);
@@ -269,7 +269,7 @@ fn who_reads_no_more_ends_the_run() {
     }
 }
 
-/// The end of a pipe of which only the first line is wanted, as a shell makes it.
+/// A pipe of which only the first line is read, as in a shell.
 #[test]
 fn the_first_line_of_a_pipe_is_enough() {
     let place = Place::new();
@@ -293,7 +293,7 @@ fn standard_error_that_is_closed_ends_nothing() {
 }
 
 #[test]
-fn a_full_disk_is_told_of() {
+fn a_full_disk_is_reported() {
     let place = Place::new();
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let mut command = place.typed("run -- echo ::: a b");
@@ -306,7 +306,7 @@ fn a_full_disk_is_told_of() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_is_told_of() {
+fn a_log_that_cannot_be_written_is_reported() {
     let place = Place::new();
     let ran = place.run_typed("--joblog /dev/full -- true ::: x");
     ran.check_said(106, &["No space left"]);

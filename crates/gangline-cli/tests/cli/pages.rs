@@ -1,11 +1,11 @@
-//! What the program says of itself, and where its options come from.
+//! Help texts, pages, and options from files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::Place;
 
-/// What a command prints, which ends well and says nothing else.
+/// The output of a command that succeeds without messages.
 #[track_caller]
 fn printed(place: &Place, line: &str) -> String {
     let mut command = place.typed(line);
@@ -18,7 +18,7 @@ fn snapshot(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/snapshots").join(format!("{name}.txt"))
 }
 
-/// That a page is the one that is kept; with GANGLINE_BLESS=1 it becomes that.
+/// Compares a page with its snapshot; GANGLINE_BLESS=1 replaces the snapshot.
 #[track_caller]
 fn check_page(name: &str, line: &str) {
     let page = printed(&Place::new(), line);
@@ -34,7 +34,7 @@ fn check_page(name: &str, line: &str) {
 }
 
 #[test]
-fn help_is_the_page_that_is_kept() {
+fn help_matches_its_snapshot() {
     check_page("help", "--help");
     check_page("run", "run --help");
     check_page("devices", "devices --help");
@@ -50,7 +50,7 @@ fn the_version_is_that_of_the_library() {
 }
 
 #[test]
-fn nothing_that_is_hidden_is_told_of() {
+fn hidden_options_are_not_mentioned() {
     for line in ["--help", "run --help", "man", "completions bash"] {
         let page = printed(&Place::new(), line);
         assert!(!page.contains("PID") && !page.contains("supervisor="), "{line}");
@@ -99,7 +99,7 @@ fn devices_are_listed() {
 }
 
 #[test]
-fn a_variable_that_hides_devices_is_told_of() {
+fn a_variable_that_hides_devices_is_mentioned() {
     let place = Place::new();
     let mut command = place.typed("devices");
     let ran = place.ran(command.env("CUDA_VISIBLE_DEVICES", "4,5"));
@@ -160,7 +160,7 @@ fn a_config_that_is_none_is_refused() {
     }
 }
 
-/// What a run prints that takes its options from a file.
+/// Checks the output of a run that takes its options from a file.
 #[track_caller]
 fn configured(config: &str, line: &str, stdout: &str) {
     let place = Place::new();
@@ -199,11 +199,11 @@ fn what_is_typed_counts_before_a_file() {
 }
 
 #[test]
-fn options_of_a_file_that_make_no_sense_are_refused() {
+fn invalid_options_of_a_file_are_refused() {
     for (config, said) in [
-        ("wrokers: 3\n", "there is no option \"wrokers\"; there are"),
-        ("dry_run: 3\n", "dry_run is true or false, and not 3"),
-        ("workers: {a: 1}\n", "workers is a text, a number or a list"),
+        ("wrokers: 3\n", "there is no option \"wrokers\"; the options are"),
+        ("dry_run: 3\n", "dry_run must be true or false, got 3"),
+        ("workers: {a: 1}\n", "workers must be a text, a number or a list"),
         ("workers: 0\n", "--workers"),
         ("gpu_list: 3-0\n", "runs backwards"),
         ("config: other.yaml\n", "there is no option \"config\""),

@@ -1,4 +1,4 @@
-//! Signals to the program, and nothing left behind whoever is killed.
+//! Signals to the program; no process outlives the run.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,13 +11,13 @@ use crate::output::WAIT;
 use crate::slots::UUID;
 use crate::support::{Place, Running, state, wait_until};
 
-/// Two of many jobs, which run until there is the file `go`: `1` and `2` say that they do.
+/// Two of several jobs, which run until the file `go` exists; the files `1` and `2` show that they run.
 const JOBS: &str =
     "-j2 --shell -- 'echo begin $1; touch $1; sh wait go; echo end $1' ::: 1 2 3 4 5 6";
 
 const ENDED: &str = "begin 1\nend 1\nbegin 2\nend 2\n";
 
-/// A run of which two jobs wait.
+/// A run with two jobs that wait.
 fn started(line: &str) -> (Place, Running) {
     let place = Place::new();
     place.write("wait", WAIT);
@@ -27,7 +27,7 @@ fn started(line: &str) -> (Place, Running) {
     (place, running)
 }
 
-/// That no job was started after the first two, and nothing is left of them.
+/// Checks that no job was started after the first two, and that no process is left.
 #[track_caller]
 fn check_rest(place: &Place) {
     assert!(!place.path("3").exists(), "a job was started after the signal");
@@ -50,7 +50,7 @@ fn ends_softly(signal: Signal, to_group: bool, said: &str, status: i32) {
 
 #[test]
 fn the_first_interrupt_lets_jobs_end() {
-    let said = "waiting for the jobs that run; press Ctrl-C again to kill them";
+    let said = "waiting for the running jobs; press Ctrl-C again to kill them";
     ends_softly(Signal::INT, false, said, 130);
     ends_softly(Signal::INT, true, said, 130);
 }
@@ -84,7 +84,7 @@ fn a_job_that_ignores_signals_is_killed_too() {
     check_rest(&place);
 }
 
-/// A signal of which nothing is said: it was heeded when the input is read no more.
+/// Sends a signal that prints no message; it was handled once the input is no longer read.
 #[track_caller]
 fn ends_reading(signal: Signal, status: i32) {
     let place = Place::new();
@@ -98,7 +98,7 @@ fn ends_reading(signal: Signal, status: i32) {
     place.wait_for("1");
     place.wait_for("2");
     running.send(signal);
-    // The program waits for a line, and for the signal; the pipe stays open.
+    // The program waits for a line and for the signal; the pipe stays open.
     place.write("go", "");
     running.ran().check(status, ENDED);
     check_rest(&place);
@@ -112,7 +112,7 @@ fn a_signal_ends_the_reading_of_a_pipe() {
     ends_reading(Signal::HUP, 129);
 }
 
-/// Of so many jobs that the signal comes before the last of them, all that began end.
+/// Enough jobs that the signal arrives before the last: all that began must end.
 #[track_caller]
 fn ends_in_time(options: &str, signal: Signal, status: i32) {
     let place = Place::new();
@@ -176,9 +176,9 @@ fn a_signal_before_anything_was_started_ends_the_run() {
     let mut command = place.typed("run -- touch started");
     let running = place.start(command.stdin(reader));
     drop(command);
-    // It attends to signals when its thread for that is there.
+    // Signals are handled once their thread exists.
     let engine = running.engine();
-    wait_until("it attends to signals", || has_thread(engine, "gangline-signal"));
+    wait_until("signals are handled", || has_thread(engine, "gangline-signal"));
     running.send(Signal::INT);
     running.ran().check(130, "");
     drop(writer);
@@ -191,7 +191,7 @@ fn has_thread(pid: Pid, name: &str) -> bool {
     names.filter_map(|path| std::fs::read_to_string(path).ok()).any(|comm| comm.trim() == name)
 }
 
-/// Whether a process has a file open that is in that directory.
+/// Whether a process has a file open in that directory.
 fn has_open(pid: Pid, directory: &Path) -> bool {
     let files = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid()));
     let targets = files.into_iter().flatten().flatten().map(|file| std::fs::read_link(file.path()));
@@ -200,8 +200,8 @@ fn has_open(pid: Pid, directory: &Path) -> bool {
 
 #[test]
 fn all_stop_together_and_go_on() {
-    // A shell that starts a program cannot stop until that has begun, which one that is stopped never does: so
-    // it waits by itself.
+    // A shell that starts a program cannot stop before the program has begun, which a stopped program never
+    // does. So the shell waits without one.
     let job = "mkfifo fifo.$1; echo $$ > pid.$1; : > $1; read line < fifo.$1; echo end $1 $line";
     let (place, running) = started(&format!("-j2 --timeout 1h --shell -- '{job}' ::: 1 2"));
     let jobs =
@@ -235,7 +235,7 @@ fn jobs_that_were_stopped_can_be_ended() {
     check_rest(&place);
 }
 
-/// What jobs may do so as not to be found.
+/// Ways in which jobs may try to escape.
 const HIDING: [&str; 5] = [
     "sleep 1000",
     "trap \"\" HUP INT TERM; while :; do sleep 1000; done",
@@ -244,7 +244,7 @@ const HIDING: [&str; 5] = [
     "exec >&- 2>&- <&-; sleep 1000",
 ];
 
-/// Kills a process of the run with no warning: nothing lives on.
+/// Kills a process of the run without warning, and checks that no other survives.
 #[track_caller]
 fn kill_leaves_nothing(job: &str, victim: fn(&Running) -> Pid, status: Option<i32>) {
     let place = Place::new();
@@ -304,7 +304,7 @@ fn a_session_of_its_own_does_not_outlive_the_process_that_is_seen() {
     place.check_no_process_is_left();
 }
 
-/// A job has the files that the program was started with, and none that it has opened.
+/// A job inherits the program's own files, and none that the program has opened.
 #[test]
 fn jobs_inherit_nothing() {
     const FILES: &str = "cd /proc/$$/fd; echo *";
@@ -334,12 +334,12 @@ fn a_run_that_was_interrupted_is_written_down() {
     assert_eq!(place.names("res"), ["1", "2"]);
     serde_json::from_str::<serde_json::Value>(&place.read("r.json")).unwrap();
     check_rest(&place);
-    // And is gone on with.
+    // And can be resumed.
     let rest = "begin 3\nend 3\nbegin 4\nend 4\nbegin 5\nend 5\nbegin 6\nend 6\n";
     place.run_typed(&format!("--resume {records} {JOBS}")).check(0, rest);
 }
 
-/// While it begins, works, ends, or writes what it has to write at its end.
+/// At any time: while it begins, works, ends, or writes its records.
 #[test]
 fn whenever_an_interrupt_comes_nothing_is_lost_and_nothing_is_torn() {
     let line = "--joblog log --journal j --report r.json -j2 -- echo ::: 1 2 3 4 5 6 7 8";
@@ -364,7 +364,7 @@ fn whenever_an_interrupt_comes_nothing_is_lost_and_nothing_is_torn() {
     }
 }
 
-/// Starts the program with signals that are ignored from the beginning.
+/// Starts the program with these signals ignored.
 fn start_ignoring(place: &Place, signals: &str, line: &str) -> Running {
     let program = env!("CARGO_BIN_EXE_gangline");
     let mut command = Command::new("env");
@@ -392,9 +392,9 @@ fn an_interrupt_counts_whatever_else_is_ignored() {
     assert_eq!(running.ran().code, Some(130));
 }
 
-/// Its output is more than a pipe has room for, and nobody reads it, so nothing can be said either.
+/// The output exceeds the capacity of a pipe without a reader, so no message can be printed either.
 #[test]
-fn a_run_whose_output_nobody_reads_can_be_killed() {
+fn a_run_without_a_reader_can_be_killed() {
     let place = Place::new();
     let mut running = place.start_typed("-j1 --shell -- 'head -c 1000000 /dev/zero' ::: a b");
     let engine = running.engine();
@@ -409,7 +409,7 @@ fn a_run_whose_output_nobody_reads_can_be_killed() {
 }
 
 #[test]
-fn a_request_to_end_is_met_also_where_nobody_reads_the_output() {
+fn a_run_without_a_reader_can_be_terminated() {
     let place = Place::new();
     let job = "'head -c 1000000 /dev/zero'";
     let mut running =
@@ -423,9 +423,9 @@ fn a_request_to_end_is_met_also_where_nobody_reads_the_output() {
     place.check_no_process_is_left();
 }
 
-/// Who has the job is held up at its output.
+/// The thread of the job is blocked on its output.
 #[test]
-fn a_job_whose_lines_nobody_reads_ends_with_the_run() {
+fn a_job_without_a_reader_ends_with_the_run() {
     let place = Place::new();
     let job = "'trap \"\" PIPE TERM; yes; sleep 1000'";
     let options = "-j1 --line-buffer --grace 0.1s --kill-after 0.1s --shell";
@@ -439,15 +439,15 @@ fn a_job_whose_lines_nobody_reads_ends_with_the_run() {
     place.check_no_process_is_left();
 }
 
-/// To open it is to wait for somebody who writes to it.
+/// Opening it waits for a writer.
 #[test]
-fn a_named_pipe_that_nobody_writes_to_is_not_waited_for() {
+fn a_named_pipe_without_a_writer_is_not_waited_for() {
     let place = Place::new();
     let made = Command::new("mkfifo").arg(place.path("list")).status().unwrap();
     assert!(made.success());
     let running = place.start_typed("--input list -- echo");
     let engine = running.engine();
-    wait_until("signals are attended to", || has_thread(engine, "gangline-signal"));
+    wait_until("signals are handled", || has_thread(engine, "gangline-signal"));
     running.send(Signal::TERM);
     assert_eq!(running.ran().code, Some(143));
     place.check_no_process_is_left();

@@ -1,12 +1,12 @@
-//! Which GPUs a slot has, and how its jobs learn of them.
+//! The GPUs of slots, and how jobs are given them.
 
 use crate::support::{Place, Ran};
 
-/// Waits until so many jobs run at once: `sh meet COUNT`.
+/// Waits until COUNT jobs run at once: `sh meet COUNT`.
 const MEET: &str =
     r#"touch "here.$$"; until [ "$(ls here.* | wc -l)" -ge "$1" ]; do sleep .02; done"#;
 
-/// One of the jobs that meet, of so many, which says what it was given.
+/// The words that `count` jobs print, which all run at once.
 #[track_caller]
 fn met(options: &str, count: usize, says: &str) -> Vec<String> {
     let place = Place::new();
@@ -18,7 +18,7 @@ fn met(options: &str, count: usize, says: &str) -> Vec<String> {
     ran.sorted().into_iter().map(str::to_owned).collect()
 }
 
-/// That all of these slots run jobs at once, each with its own GPUs: by a mark, and by the variable.
+/// Checks that all of these slots run jobs at once, each with its own GPUs, by a mark and by the variable.
 #[track_caller]
 fn have(options: &str, slots: &[&str]) {
     let numbered = |slots: &[String]| -> Vec<String> {
@@ -30,7 +30,7 @@ fn have(options: &str, slots: &[&str]) {
     let by_variable: Vec<String> = slots.iter().map(|gpus| gpus.replace(' ', ",")).collect();
     let shown = met(options, slots.len(), "{worker} $CUDA_VISIBLE_DEVICES");
     assert_eq!(shown, numbered(&by_variable), "{options}");
-    // And there are no more of them.
+    // There are no further slots.
     let again =
         format!("run {options} --dry-run -- echo {{worker}} {{gpu}} ::: {}", "x ".repeat(9));
     let ran = Place::new().typed(&again).output().unwrap();
@@ -38,7 +38,7 @@ fn have(options: &str, slots: &[&str]) {
     assert!(last.starts_with(&format!("echo {} ", slots.len() - 1)), "{options}: {last}");
 }
 
-/// A row of the table: workers and a list, and what each worker has if they share, and what slots there are.
+/// A row of the table: workers and a list; the GPUs of each worker if they share, and the slots.
 #[track_caller]
 fn row(workers: usize, list: &str, share: &[&str], slots: &[&str]) {
     have(&format!("-j{workers} --gpu-list '{list}' --share"), share);
@@ -68,7 +68,7 @@ fn more_workers_than_gpus_share_them_or_wait() {
 
 #[test]
 fn fewer_workers_than_gpus_have_several() {
-    // A worker owns a GPU that it would get twice.
+    // A worker would get the same GPU twice, and owns it.
     row(2, "0 0 1 1", &["0", "1"], &["0", "1"]);
     row(2, "0 1 2 3", &["0 1", "2 3"], &["0 1", "2 3"]);
     row(2, "0 1 2", &["0", "1"], &["0 1", "2"]);
@@ -82,7 +82,7 @@ fn what_is_left_over_goes_to_the_first_slots() {
 }
 
 #[test]
-fn void_entries_are_kept_by_those_who_share() {
+fn void_entries_are_kept_by_jobs_that_share() {
     row(2, "0 1 2 99", &["0 1", "2 99"], &["0 1", "2"]);
     row(2, "0 99 1 2", &["0 99", "1 2"], &["0", "1 2"]);
     row(2, "99 99 1 2", &["99", "1 2"], &["1 2"]);
@@ -90,7 +90,7 @@ fn void_entries_are_kept_by_those_who_share() {
 }
 
 #[test]
-fn slots_are_what_there_is_without_a_word() {
+fn without_options_slots_are_the_devices() {
     have("--gpu-list '0 1 2'", &["0", "1", "2"]);
     have("-j2 --gpu-list '0 1 2'", &["0 1", "2"]);
     have("-j3 --gpu-list '2,4'", &["2", "4"]);
@@ -140,7 +140,7 @@ fn six_jobs_share_two_workers() {
     assert_eq!(ran.stdout.lines().count(), 6);
 }
 
-/// Two jobs that each take a slot, give it back and take one again lose none of them.
+/// Two jobs that repeatedly take and return a slot lose none.
 #[test]
 fn no_slot_is_ever_lost() {
     let place = Place::new();
@@ -157,11 +157,11 @@ fn no_slot_is_ever_lost() {
     assert_eq!((ran.code, ran.sorted()), (Some(0), vec!["0", "1"]), "{ran:?}");
 }
 
-/// However jobs end: no two of them have one slot at the same time, and in the end all slots are there.
+/// However jobs end, no two share a slot at the same time, and in the end every slot is free.
 #[test]
 fn a_thousand_jobs_leave_every_slot_in_its_place() {
     let place = Place::new();
-    // One in five fails both times, one in five is killed the first time.
+    // One in five fails both times; one in five is killed the first time.
     place.write(
         "job",
         "mkdir slot.$2 || { touch met; exit 0; }; rmdir slot.$2; case $(($1 % 5))$3 in 1*) exit 3;; \
@@ -204,7 +204,7 @@ fn a_job_without_a_gpu_has_no_mark_for_one() {
     let place = Place::new();
     place.write("jobs", "touch started\necho {gpu}\n--no-gpu echo {gpu}\n");
     let ran = place.run_typed("--gpu-list 3 --job-file jobs");
-    ran.check_said(102, &["line 3 of jobs is no command", "{gpu}"]);
+    ran.check_said(102, &["line 3 of jobs is not a command", "{gpu}"]);
     assert!(!place.path("started").exists());
 }
 
@@ -215,12 +215,14 @@ fn a_job_file_is_checked_before_anything_starts() {
     {
         let place = Place::new();
         place.write("jobs", format!("touch started\n{line}\n"));
-        place.run_typed("--job-file jobs").check_said(102, &["line 2 of jobs is no command", part]);
+        place
+            .run_typed("--job-file jobs")
+            .check_said(102, &["line 2 of jobs is not a command", part]);
         assert!(!place.path("started").exists());
     }
 }
 
-/// What a job sees in a run that is started with these variables.
+/// Checks what a job sees in a run with these variables.
 #[track_caller]
 fn sees(variables: &[(&str, &str)], options: &str, says: &str, stdout: &str) {
     let place = Place::new();

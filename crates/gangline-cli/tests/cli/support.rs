@@ -1,4 +1,4 @@
-//! Starting the program, and what it left.
+//! Starts the program, and inspects the result.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,11 +15,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tempfile::TempDir;
 
-/// Far more than anything takes that ends at all, on a machine that has much else to do.
+/// Much longer than any test that ends, on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A directory of its own, in which the program is started. Its processes are known by their TMPDIR, and none
-/// of them outlives this.
+/// A directory in which the program is started. Its processes are recognised by their TMPDIR, and dropping
+/// this kills them.
 pub(crate) struct Place(TempDir);
 
 impl Place {
@@ -47,7 +47,7 @@ impl Place {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
 
-    /// The names in a directory, in order.
+    /// The sorted names in a directory.
     pub(crate) fn names(&self, directory: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.path(directory)).unwrap();
         let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name();
@@ -57,7 +57,7 @@ impl Place {
         names
     }
 
-    /// The program with these arguments, without the variables of GPUs that this process may have.
+    /// The program with these arguments, without the GPU variables of this process.
     pub(crate) fn gangline<S: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = S>,
@@ -69,12 +69,12 @@ impl Place {
         command
     }
 
-    /// The same, as it would be typed into a shell: quotes and all, with nothing expanded.
+    /// The same, split as by a shell: with quotes, without expansion.
     pub(crate) fn typed(&self, line: &str) -> Command {
         self.gangline(shlex::split(line).unwrap())
     }
 
-    /// What `gangline run` with these arguments did.
+    /// Runs `gangline run` with these arguments.
     #[track_caller]
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Ran {
         let mut command = self.gangline(["run"]);
@@ -82,20 +82,20 @@ impl Place {
         self.ran(&mut command)
     }
 
-    /// What `gangline run` did with these arguments, as they would be typed.
+    /// Runs `gangline run` with arguments as typed.
     #[track_caller]
     pub(crate) fn run_typed(&self, line: &str) -> Ran {
         self.run(shlex::split(line).unwrap())
     }
 
-    /// The same with something on standard input.
+    /// The same with standard input.
     #[track_caller]
     pub(crate) fn run_typed_on(&self, line: &str, stdin: impl AsRef<[u8]>) -> Ran {
         let stdin = File::open(self.write("stdin", stdin)).unwrap();
         self.ran(self.typed(&format!("run {line}")).stdin(stdin))
     }
 
-    /// What the program did, of which no process is left.
+    /// Runs the program, and checks that no process is left.
     #[track_caller]
     pub(crate) fn ran(&self, command: &mut Command) -> Ran {
         let ran = self.start(command).ran();
@@ -103,7 +103,7 @@ impl Place {
         ran
     }
 
-    /// Starts the program, in a group of its own, as a shell would.
+    /// Starts the program in a group of its own, as a shell does.
     pub(crate) fn start(&self, command: &mut Command) -> Running {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         Running(Some(command.spawn().unwrap()))
@@ -114,7 +114,7 @@ impl Place {
         self.start(&mut self.typed(&format!("run {line}")))
     }
 
-    /// Waits until a job has made a file of that name.
+    /// Waits until a job has created a file with that name.
     #[track_caller]
     pub(crate) fn wait_for(&self, name: &str) {
         wait_until(&format!("there is {name}"), || self.path(name).exists());
@@ -125,7 +125,7 @@ impl Place {
         wait_until("no process is left", || self.living().is_empty());
     }
 
-    /// The processes that were started here and live: a zombie has no environment any more.
+    /// Live processes that were started here: a zombie has no environment.
     pub(crate) fn living(&self) -> Vec<Pid> {
         let mark = format!("TMPDIR={}\0", self.path("tmp").display()).into_bytes();
         let is_marked = |pid: &Pid| {
@@ -145,16 +145,16 @@ impl Drop for Place {
     }
 }
 
-/// The program while it runs: killed when this is dropped.
+/// The running program; dropping this kills it.
 pub(crate) struct Running(Option<Child>);
 
 impl Running {
-    /// The process that a user sees.
+    /// The supervisor.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(self.0.as_ref().unwrap())
     }
 
-    /// The process that has the jobs.
+    /// The process that runs the jobs.
     #[track_caller]
     pub(crate) fn engine(&self) -> Pid {
         let mut engine = None;
@@ -169,12 +169,12 @@ impl Running {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    /// As a terminal does it: to all processes of the group, of which jobs are none.
+    /// Signals all processes of the group, as a terminal does; jobs are not in it.
     pub(crate) fn send_to_group(&self, signal: Signal) {
         kill_process_group(self.pid(), signal).unwrap();
     }
 
-    /// Waits until it has said something on standard error that has `part` in it.
+    /// Waits until standard error contains `part`.
     #[track_caller]
     pub(crate) fn wait_for_stderr(&mut self, part: &str) {
         let stderr = self.0.as_mut().unwrap().stderr.as_mut().unwrap();
@@ -189,7 +189,7 @@ impl Running {
         }
     }
 
-    /// Nobody reads its output any more.
+    /// Closes the reading end of its output.
     pub(crate) fn close_stdout(&mut self) {
         self.0.as_mut().unwrap().stdout = None;
     }
@@ -213,7 +213,7 @@ impl Running {
         let waiting = thread::spawn(move || drop(sender.send(child.wait_with_output())));
         let output = receiver.recv_timeout(DEADLINE);
         if output.is_err() {
-            // The other may be what does not end, and holds the streams.
+            // The other process may be the one that hangs, and it holds the streams.
             let all = processes().filter(|other| *other == pid || parent(*other) == Some(pid));
             all.collect::<Vec<_>>().into_iter().for_each(|pid| {
                 let _ = kill_process(pid, Signal::KILL);
@@ -233,7 +233,7 @@ impl Drop for Running {
     }
 }
 
-/// How the program ended, and what it printed.
+/// The exit status and output of the program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -254,7 +254,7 @@ impl Ran {
         assert_eq!((self.code, &*self.stdout), (Some(code), stdout), "{self:?}");
     }
 
-    /// That it ended so, and said all of this on standard error.
+    /// Checks the exit status, and that standard error contains all of `parts`.
     #[track_caller]
     pub(crate) fn check_said(&self, code: i32, parts: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -271,7 +271,7 @@ impl Ran {
     }
 }
 
-/// Waits until there is something to read, or the end.
+/// Waits until data or the end of the stream is available.
 #[track_caller]
 fn wait_to_read(file: &impl AsFd, what: &str) {
     let mut fds = [PollFd::new(file, PollFlags::IN)];
@@ -280,7 +280,7 @@ fn wait_to_read(file: &impl AsFd, what: &str) {
     assert_eq!(ready, 1, "it has not {what} before the deadline");
 }
 
-/// Waits for what nobody tells of. What never comes fails the test.
+/// Polls a condition without a notification; at the deadline the test fails.
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + DEADLINE;
@@ -290,7 +290,7 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The letter of what a process does; `None` if there is none of that number.
+/// The state letter of a process; `None` if it does not exist.
 pub(crate) fn state(pid: Pid) -> Option<char> {
     stat(pid)?.first()?.chars().next()
 }
@@ -299,7 +299,7 @@ fn parent(pid: Pid) -> Option<Pid> {
     Pid::from_raw(stat(pid)?.get(1)?.parse().ok()?)
 }
 
-/// What `/proc` has behind the name of a process.
+/// The text after the name of a process in `/proc`.
 fn stat(pid: Pid) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?;
     Some(stat.rsplit_once(") ")?.1.split_ascii_whitespace().map(str::to_owned).collect())

@@ -1,4 +1,4 @@
-//! Workers that are started once, and asked many times.
+//! Warm workers: processes that are started once and receive many inputs.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use crate::support::Place;
 
-/// A worker in sh. What it does with an input is the first word of that.
+/// A worker in sh. The first word of an input selects the reaction.
 const WORKER: &str = r#"
 echo start >> starts.$1
 read -r hello
@@ -50,7 +50,7 @@ fn place() -> Place {
     place
 }
 
-/// What becomes of these inputs on one slot.
+/// Runs these inputs on one slot, and checks outputs and messages.
 #[track_caller]
 fn check(options: &str, inputs: &str, status: i32, stdout: &str, said: &[&str]) {
     let place = place();
@@ -144,9 +144,9 @@ fn a_worker_that_fails_is_started_anew() {
     with("exit", "exited with 3 before it answered");
     with("leave", "exited with 0 before it answered");
     with("half", "was killed by SIGKILL");
-    with("garbage", "printed what is no line of the protocol");
+    with("garbage", "printed a line that is not of the protocol");
     with("garbage", "Loading model...");
-    with("other", "answered to another item than 2");
+    with("other", " instead of 2");
     with("close", "closed its standard output");
 }
 
@@ -172,7 +172,7 @@ fn an_item_is_tried_again_with_a_new_worker() {
     check("-j2", "a once b", 0, "a\nonce\nb\n", &[]);
 }
 
-/// Workers that never get ready, on so many slots.
+/// Workers that never get ready, on several slots.
 #[track_caller]
 fn is_given_up(slots: usize) {
     for worker in [
@@ -193,12 +193,12 @@ fn is_given_up(slots: usize) {
 }
 
 #[test]
-fn who_waits_for_a_program_that_is_no_worker_is_told_what_for() {
+fn a_program_that_is_not_a_worker_is_announced() {
     let place = Place::new();
     place.write("worker", "cat > /dev/null");
     let options = "-j2 --warm --start-timeout 400ms --max-restarts 1";
     let ran = place.run_typed(&format!("{options} -- sh worker ::: a b c"));
-    let told = "still no worker after 100ms: with --warm a command has to answer its first line with {\"gangline\":1}";
+    let told = "still no worker after 100ms: with --warm a command must answer its first line with {\"gangline\":1}";
     ran.check_said(103, &[told, "was not ready within 400ms"]);
     assert_eq!(ran.stderr.matches("still no worker").count(), 1, "{ran:?}");
 }
@@ -241,7 +241,7 @@ fn a_worker_is_started_anew_so_often() {
     assert_eq!(place.read("starts").lines().count(), 7);
 }
 
-/// Of several slots all but the last are broken in this way.
+/// All slots but the last are broken in this way.
 #[track_caller]
 fn one_works(slots: usize, broken: &str) {
     let place = place();
@@ -293,7 +293,7 @@ fn items_are_written_down() {
     assert!(!ran.stdout.contains('a') && !ran.stdout.contains('b'), "{ran:?}");
 }
 
-/// It has closed its standard input when it is sent the next.
+/// It has closed its standard input before the next item is sent.
 #[test]
 fn a_worker_that_hears_no_more_is_started_again() {
     let place = Place::new();
@@ -316,7 +316,7 @@ sleep 1000
     assert_eq!(place.read("starts").lines().count(), 3);
 }
 
-/// There is no answer, and no end.
+/// The worker neither answers nor exits.
 #[test]
 fn a_worker_that_closes_its_input_in_the_middle_of_an_item_is_not_waited_for() {
     let long = "x".repeat(300_000);
@@ -348,7 +348,7 @@ echo "gone after $item" >&2
     let running = place.start_typed("-j1 --warm --input list -- sh worker");
     let mut list = File::options().write(true).open(place.path("list")).unwrap();
     list.write_all(b"a\n").unwrap();
-    // Who is asked as it ends is taken to have ended at what it was asked.
+    // A worker that receives an item while it exits counts as ended at that item.
     place.wait_for("gone.1");
     list.write_all(b"b\n").unwrap();
     drop(list);

@@ -1,4 +1,4 @@
-//! When each producer worked, as a chart: a row for each, the darker the busier.
+//! A chart of when each producer worked: one row each, darker is busier.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,19 +9,19 @@ use super::{MOST_PRODUCERS, more, push, section as begin};
 use crate::observe::report::text::{Html, Many, Percent, clipped};
 use crate::observe::report::{IncidentKind, RunReport, Timeline, left_out};
 
-/// Narrower columns could not be told apart.
+/// Narrower columns could not be distinguished.
 const MOST_COLUMNS: usize = 256;
 
-/// Shares are drawn in so many shades, from none to full.
+/// The number of shades from idle to fully busy.
 const SHADES: u32 = 8;
 
-/// The height of rows: few are easy to hit, many fit on a screen.
+/// Rows are tall if they are few, and shrink to fit on a screen.
 const TALLEST: f64 = 22.0;
 const LOWEST: f64 = 4.0;
 const HEIGHT: f64 = 480.0;
 const TEXT: f64 = 13.0;
 
-/// The first label may stand out of its row.
+/// Room for the first label, which may be taller than its row.
 const ABOVE: f64 = 6.0;
 
 pub(super) fn section(report: &RunReport) -> String {
@@ -94,7 +94,7 @@ fn push_row(svg: &mut String, row: &Row, report: &RunReport, timeline: &Timeline
     }
 }
 
-/// A path for each shade: columns of one shade that touch are one rectangle.
+/// One path per shade: adjacent columns of one shade form one rectangle.
 fn shades(
     row: &Row,
     report: &RunReport,
@@ -122,12 +122,12 @@ fn shades(
     paths
 }
 
-/// A little is not nothing.
+/// A small share is not drawn as none.
 fn shade(share: f64) -> u32 {
     (share * f64::from(SHADES) - 0.01).ceil().clamp(0.0, f64::from(SHADES)) as u32
 }
 
-/// What went wrong there, one mark for each place that can be told apart.
+/// Marks failures, at most one per distinguishable position.
 fn marks(row: &Row, report: &RunReport, producer: usize) -> String {
     let here = report.incidents.iter().filter(|incident| {
         incident.producer == Some(producer) && incident.kind != IncidentKind::Retried

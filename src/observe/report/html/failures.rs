@@ -9,14 +9,14 @@ use crate::observe::report::{RunReport, left_out};
 
 const MOST: usize = 1_000;
 
-/// What is longer is shown when it is asked for.
+/// Longer texts are collapsed.
 const LONGEST: usize = 200;
 
 pub(super) fn section(report: &RunReport) -> String {
     if report.failures.is_empty() && report.failures_left_out == 0 {
         return String::new();
     }
-    let mut table = Table::new("The failures that stood", &["<item", "<where", "<<error"]);
+    let mut table = Table::new("Final failures", &["<item", "<where", "<<error"]);
     for failure in report.failures.iter().take(MOST) {
         table.row(row(failure));
     }
@@ -25,7 +25,7 @@ pub(super) fn section(report: &RunReport) -> String {
     section + "</section>\n"
 }
 
-/// A text of the user's, as HTML; a long one opens.
+/// Escapes a text of the user's; a long one is collapsed.
 pub(super) fn text(text: &str) -> String {
     let short = clipped(text, LONGEST);
     if short.len() == text.len() {

@@ -1,19 +1,19 @@
-//! What the charts of a page share: their frame in user units, and the axis of time.
+//! What the charts share: their frame in user units, and the time axis.
 
 use std::time::Duration;
 
 use super::push;
 use crate::observe::report::text::{Count, Time};
 
-/// The width of a chart, and where its time begins and ends.
+/// The width of a chart, and the positions where its time begins and ends.
 pub(super) const WIDTH: f64 = 960.0;
 pub(super) const LEFT: f64 = 120.0;
 pub(super) const RIGHT: f64 = 940.0;
 
-/// The room below a chart for its axis.
+/// The height that the axis needs below a chart.
 pub(super) const BELOW: f64 = 22.0;
 
-/// The beginning of a chart whose text says what it shows.
+/// Begins a chart; `text` describes it for screen readers.
 pub(super) fn begin(id: &str, height: f64, title: &str, text: &str) -> String {
     format!(
         "<div class=\"scroll\">\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
@@ -22,7 +22,7 @@ pub(super) fn begin(id: &str, height: f64, title: &str, text: &str) -> String {
     )
 }
 
-/// Adds the axis of time, from the beginning of the run.
+/// Adds the time axis, which begins with the run.
 pub(super) fn push_time_axis(svg: &mut String, y: f64, lasted: Duration) {
     push(svg, format_args!("<path class=\"axis\" d=\"M{LEFT} {y}H{RIGHT}\"/>\n"));
     for quarter in 0..=4 {
@@ -40,7 +40,7 @@ pub(super) fn push_time_axis(svg: &mut String, y: f64, lasted: Duration) {
     }
 }
 
-/// A number of items per second in three digits.
+/// Formats items per second in three digits.
 pub(super) fn rate(rate: f64) -> String {
     match rate {
         0.0 => "0".to_owned(),

@@ -1,15 +1,15 @@
-//! A table of a page.
+//! A table of an HTML page.
 
 use super::push;
 
-/// Each row has a cell for each head. The first column says what its row is of.
+/// Each row has one cell per head; the first cell names the row.
 pub(super) struct Table {
     html: String,
     classes: Vec<&'static str>,
 }
 
 impl Table {
-    /// Columns are of numbers, unless their heads begin with `<`, for text, or `<<`, for long text.
+    /// Columns hold numbers, unless their heads begin with `<` (text) or `<<` (long text).
     pub(super) fn new(title: &str, heads: &[&str]) -> Self {
         let classes: Vec<_> = heads.iter().map(|head| class(head)).collect();
         let mut html =
@@ -22,7 +22,7 @@ impl Table {
         Table { html, classes }
     }
 
-    /// Adds a row of cells that are HTML.
+    /// Adds a row of cells, each of them HTML.
     pub(super) fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.classes.len());
         self.html.push_str("<tr>");

@@ -1,4 +1,4 @@
-//! How many items were consumed per second over time, as a chart.
+//! A chart of items consumed per second over time.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::{push, section as begin};
 use crate::observe::report::RunReport;
 use crate::observe::report::text::Time;
 
-/// With more, what is seen is how the ends of batches fall into them.
+/// More columns would show how the ends of batches fall into them.
 const MOST_COLUMNS: usize = 120;
 
 const TOP: f64 = 10.0;
@@ -34,7 +34,7 @@ pub(super) fn section(report: &RunReport) -> String {
     begin("Items consumed over time", &format!("{svg}</svg>\n</div>\n")) + "</section>\n"
 }
 
-/// A step for each rate.
+/// One step per rate.
 fn line(rates: &[(f64, f64)], most: f64, lasted: f64) -> String {
     let mut line = String::new();
     for (until, rate) in rates {

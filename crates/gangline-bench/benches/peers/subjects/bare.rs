@@ -1,9 +1,8 @@
-//! Threads that hand over 64 items at most, and do nothing else: what it costs at least to have a feeder
-//! and a consumer of their own with so small a window.
+//! A lower bound: threads that hand over at most 64 items, without any other feature. It shows the least cost
+//! of a separate feeder and consumer with so small a window.
 //!
-//! Items go round the producers by number, so nobody has to agree with anybody on anything. Nobody sleeps, and so
-//! nobody has to be woken; a slow item stops all; there are no errors, no cancel, and no end but that of a
-//! known number.
+//! Items go to producers round robin, without coordination. No thread sleeps, so none is woken. A slow item
+//! stops all; there are no errors, no cancellation, and the number of items is fixed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -15,7 +14,7 @@ use crate::subject::{Kind, Outcome, Subject};
 use crate::work::Work;
 
 const WINDOW: u64 = 64;
-/// So many neighbours go to the same producer, and so many credits come back at once.
+/// Consecutive items go to one producer in groups of this size, and permits return in groups of it.
 const BLOCK: u64 = WINDOW / 4;
 
 pub struct Bare {
@@ -37,7 +36,7 @@ struct Line {
     items: u64,
     inlets: Vec<Ring>,
     outlets: Vec<Ring>,
-    /// How many items the consumer is done with.
+    /// The number of consumed items.
     consumed: Count,
 }
 
@@ -100,7 +99,7 @@ impl Line {
         sum
     }
 
-    /// Who works on an item, as its how-manieth.
+    /// The producer of an item, and the item's position there.
     fn place(&self, item: u64) -> (usize, u64) {
         let producers = self.inlets.len() as u64;
         let (block, place) = (item / BLOCK, item % BLOCK);
@@ -113,7 +112,7 @@ impl Line {
     }
 }
 
-/// Has room for a whole window, so it is never full.
+/// It has room for a whole window, so it is never full.
 struct Ring {
     values: [AtomicU64; WINDOW as usize],
     put: Count,
@@ -134,7 +133,7 @@ impl Ring {
     }
 }
 
-/// Written by one thread and waited for by another.
+/// Written by one thread and awaited by another.
 #[derive(Default)]
 struct Count(CachePadded<AtomicU64>);
 
@@ -143,7 +142,7 @@ impl Count {
         self.0.store(count, Ordering::Release);
     }
 
-    /// Waits until it is past that.
+    /// Waits until the value exceeds this.
     fn past(&self, count: u64) -> u64 {
         loop {
             match self.0.load(Ordering::Acquire) {

@@ -1,5 +1,5 @@
-//! What people write without a framework: a channel of items, a channel of results, and a map that puts
-//! the results back in order.
+//! The usual hand-written solution: a channel of items, a channel of results, and a map that restores the
+//! order.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, bounded};
 use crate::subject::{Kind, Outcome, Subject};
 use crate::work::Work;
 
+/// Large enough to avoid waits, small enough to count as bounded.
 pub struct Channels {
     threads: usize,
     /// Of each of the two channels.
@@ -53,7 +54,7 @@ fn sum(threads: usize, capacity: usize, items: u64, work: Work) -> u64 {
                 }
             });
         }
-        // Its end of the channel has to go, or the consumer would wait for it.
+        // The consumer waits until every sender is dropped.
         drop(deliver);
         sum_in_order(&collect)
     })

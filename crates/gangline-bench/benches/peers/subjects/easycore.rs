@@ -1,4 +1,4 @@
-//! The parallel runner of easycore, in a Python process that measures itself.
+//! The parallel runner of easycore, in a Python process that times itself.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Subject for Easycore {
         Kind::Easycore
     }
 
-    /// It does some 30,000 items a second; its time for an item does not depend on how many there are.
+    /// It handles some 30,000 items a second; its time per item does not depend on their number.
     fn capacity(&self, items: u64) -> u64 {
         items.min(5_000)
     }

@@ -1,4 +1,4 @@
-//! gangline. Producers are hired before the clock starts, as rayon's threads are.
+//! gangline. Producers are started before the clock, as rayon's threads are.
 
 use crate::gangs::{Gang, Sum};
 use crate::subject::{Kind, Outcome, Subject};
@@ -15,7 +15,7 @@ impl Subject for Gangline {
     }
 
     fn run(&mut self, items: u64, work: Work) -> Outcome {
-        let mut pool = self.gang.build(Sum(work), self.threads).expect("no hook of it fails");
-        Outcome::of(|| pool.run(0..items).expect("no hook of it fails"))
+        let mut pool = self.gang.build(Sum(work), self.threads).expect("the hooks never fail");
+        Outcome::of(|| pool.run(0..items).expect("the hooks never fail"))
     }
 }

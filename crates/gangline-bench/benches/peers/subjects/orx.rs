@@ -1,4 +1,4 @@
-//! orx-parallel, with everything in memory. The time includes collecting the input.
+//! orx-parallel, with all items in memory. The time includes collecting the input.
 
 use orx_parallel::*;
 

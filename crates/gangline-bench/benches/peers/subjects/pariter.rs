@@ -1,4 +1,4 @@
-//! pariter, with its own window of two items for each thread.
+//! pariter, with its default window of two items per thread.
 
 use pariter::IteratorExt;
 

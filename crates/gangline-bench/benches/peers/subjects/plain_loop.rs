@@ -1,4 +1,4 @@
-//! No threads at all.
+//! A loop on one thread.
 
 use crate::subject::{Kind, Outcome, Subject};
 use crate::work::Work;

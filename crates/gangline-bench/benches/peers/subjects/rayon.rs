@@ -1,4 +1,4 @@
-//! rayon, as a bridge from an iterator, and with everything in memory.
+//! rayon, as a bridge from an iterator, and with all items in memory.
 
 use gangline::BoxError;
 use rayon::prelude::*;
@@ -8,12 +8,12 @@ use crate::placement;
 use crate::subject::{Kind, Outcome, Subject};
 use crate::work::Work;
 
-/// It reduces on its own threads, which is its best: there is no consumer to hand results to.
+/// Reduces on its own threads, the fastest way: there is no consumer that takes results.
 pub struct ParBridge {
     pool: ThreadPool,
 }
 
-/// The time includes collecting the input, as a stream has to be.
+/// The time includes collecting the input, which a stream requires.
 pub struct ParCollect {
     pool: ThreadPool,
 }

@@ -1,5 +1,5 @@
-//! A plain loop on each thread, each over its share, with nothing handed over: the most that the machine
-//! has to give at that moment.
+//! A plain loop on each thread, each over its share, without any hand-over: the maximum that the machine can
+//! currently reach.
 
 use std::thread;
 
