@@ -123,14 +123,14 @@ fn collect(
 
 fn run(order: Order, producers: usize, window: usize, items: u64) {
     let hub = Arc::new(Hub::new(producers, window, None, None));
-    let threads = producers(&hub, producers);
+    let threads = self::producers(&hub, producers);
     run_with(&hub, threads, order, window, items);
 }
 
 /// Items of weights 1, 2, 3, 1, 2, ... where those that are out may weigh 3.
 fn run_weighed(producers: usize, window: usize, items: u64) {
     let hub = Arc::new(Hub::new(producers, window, None, Some(3)));
-    let threads = producers(&hub, producers);
+    let threads = self::producers(&hub, producers);
     let measured = |seq| Measured { size: Size::ONE, weight: 1 + seq % 3 };
     run_measured(&hub, threads, window, items, measured);
 }
