@@ -1,5 +1,9 @@
 //! The arguments of the command line.
 
+pub(crate) mod halt;
+pub(crate) mod limit;
+pub(crate) mod options;
+
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, IsTerminal};
@@ -9,9 +13,9 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use super::exit;
-use super::halt::Halt;
-use super::limit::{Timeout, duration};
+use crate::args::halt::Halt;
+use crate::args::limit::{Timeout, duration};
+use crate::exit;
 use gangline::Devices;
 use gangline::error::DeviceError;
 use gangline::gpu::GpuList;
@@ -23,16 +27,16 @@ use gangline::gpu::GpuList;
     about = "Runs any program over many inputs, on CPUs and GPUs",
     after_help = exit::HELP
 )]
-pub(super) struct Cli {
+pub(crate) struct Cli {
     /// The internal process that does the work under the supervisor.
     #[arg(long, hide = true, value_name = "PID")]
-    pub(super) supervisor: Option<i32>,
+    pub(crate) supervisor: Option<i32>,
     #[command(subcommand)]
-    pub(super) command: Subcommands,
+    pub(crate) command: Subcommands,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum Subcommands {
+pub(crate) enum Subcommands {
     Run(Box<Run>),
     Devices(DevicesArgs),
     Config(ConfigArgs),
@@ -44,34 +48,34 @@ pub(super) enum Subcommands {
 /// Run a command for each input, on a GPU or a core of its own
 #[derive(Debug, Args)]
 #[command(after_help = MARKS, args_override_self = true)]
-pub(super) struct Run {
+pub(crate) struct Run {
     /// The command, and its arguments with marks; inputs may follow after :::
     #[arg(
         value_name = "COMMAND",
         trailing_var_arg = true,
         value_parser = clap::value_parser!(OsString)
     )]
-    pub(super) command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
     /// Read options from FILE (YAML, TOML, JSON); the command line overrides them
     #[arg(long, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
-    pub(super) inputs: Inputs,
+    pub(crate) inputs: Inputs,
     #[command(flatten)]
-    pub(super) placement: Placement,
+    pub(crate) placement: Placement,
     #[command(flatten)]
-    pub(super) output: Output,
+    pub(crate) output: Output,
     #[command(flatten)]
-    pub(super) failure: Failure,
+    pub(crate) failure: Failure,
     #[command(flatten)]
-    pub(super) record: Record,
+    pub(crate) record: Record,
     #[command(flatten)]
-    pub(super) warm: WarmArgs,
+    pub(crate) warm: WarmArgs,
 }
 
 impl Run {
     /// Whether a user types the inputs at a terminal.
-    pub(super) fn reads_terminal(&self) -> bool {
+    pub(crate) fn reads_terminal(&self) -> bool {
         let Inputs { input, csv, job_file, .. } = &self.inputs;
         if job_file.is_some() || self.command.iter().any(|word| word == ":::") {
             return false;
@@ -85,27 +89,27 @@ impl Run {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Inputs (default: the lines of standard input)")]
-pub(super) struct Inputs {
+pub(crate) struct Inputs {
     /// Read one input from each line of FILE
     #[arg(long, value_name = "FILE", group = "source")]
-    pub(super) input: Option<PathBuf>,
+    pub(crate) input: Option<PathBuf>,
     /// Read one input from each record of FILE; {name} is the column of that name
     #[arg(long, value_name = "FILE", group = "source")]
-    pub(super) csv: Option<PathBuf>,
+    pub(crate) csv: Option<PathBuf>,
     /// Read one command from each line of FILE; commands after --no-gpu need no GPU and may overtake
     #[arg(long, value_name = "FILE", group = "source")]
-    pub(super) job_file: Option<PathBuf>,
+    pub(crate) job_file: Option<PathBuf>,
     /// Separate inputs by NUL instead of line ends
     #[arg(short = '0', long, action = ArgAction::SetTrue, conflicts_with_all = ["csv", "job_file"])]
-    pub(super) null: bool,
+    pub(crate) null: bool,
     /// Run COMMAND as a script of sh, with the input as "$1"
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
-    pub(super) shell: bool,
+    pub(crate) shell: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Devices")]
-pub(super) struct Placement {
+pub(crate) struct Placement {
     /// Run one slot on each of these devices: cuda:0-3, cuda:0*2, cuda:0+cuda:1, cpu*4
     #[arg(
         long,
@@ -113,10 +117,10 @@ pub(super) struct Placement {
         value_parser = devices,
         conflicts_with_all = ["gpu_list", "workers"]
     )]
-    pub(super) devices: Option<Devices>,
+    pub(crate) devices: Option<Devices>,
     /// Use these GPUs: "0 1", 0-3, "0 0 1 1"
     #[arg(long, value_name = "LIST")]
-    pub(super) gpu_list: Option<GpuList>,
+    pub(crate) gpu_list: Option<GpuList>,
     /// Whether to use the list of GPUs
     #[arg(
         long,
@@ -127,7 +131,7 @@ pub(super) struct Placement {
         default_missing_value = "true",
         action = ArgAction::Set
     )]
-    pub(super) use_gpu: bool,
+    pub(crate) use_gpu: bool,
     /// Run N jobs at once [default: one per GPU, or per core without GPUs]
     #[arg(
         short = 'j',
@@ -137,25 +141,25 @@ pub(super) struct Placement {
         value_parser = at_least_one,
         conflicts_with = "per_gpu"
     )]
-    pub(super) workers: Option<usize>,
+    pub(crate) workers: Option<usize>,
     /// Make each GPU of the list, or each part of it, one slot, and run no more jobs at once [default]
     #[arg(long, action = ArgAction::SetTrue, requires = "gpu_list", conflicts_with = "share")]
-    pub(super) slots: bool,
+    pub(crate) slots: bool,
     /// Share the GPUs of the list among jobs if there are more jobs than GPUs
     #[arg(long, action = ArgAction::SetTrue, requires = "gpu_list")]
-    pub(super) share: bool,
+    pub(crate) share: bool,
     /// Run N jobs at once on each GPU
     #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub(super) per_gpu: Option<usize>,
+    pub(crate) per_gpu: Option<usize>,
     /// Run N jobs of a job file that need no GPU beside the slots
     #[arg(long, value_name = "N", requires = "job_file", value_parser = at_least_one)]
-    pub(super) cpu_workers: Option<usize>,
+    pub(crate) cpu_workers: Option<usize>,
     /// Set CUDA_VISIBLE_DEVICES even if the command has a GPU mark, which then counts from 0
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) visible: bool,
+    pub(crate) visible: bool,
     /// Write several ids as separate words, or joined into one
     #[arg(long, value_name = "HOW", value_enum)]
-    pub(super) gpu_separator: Option<Separator>,
+    pub(crate) gpu_separator: Option<Separator>,
     /// Lock these GPUs against other runs that lock them; if one is taken, fail or wait
     #[arg(
         long,
@@ -165,143 +169,143 @@ pub(super) struct Placement {
         require_equals = true,
         default_missing_value = "fail"
     )]
-    pub(super) lock_gpus: Option<InUse>,
+    pub(crate) lock_gpus: Option<InUse>,
     /// Keep the locks of GPUs in DIR, which all users of the machine share
     #[arg(long, value_name = "DIR", requires = "lock_gpus", hide = true)]
-    pub(super) lock_dir: Option<PathBuf>,
+    pub(crate) lock_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Separator {
+pub(crate) enum Separator {
     Space,
     Comma,
     Colon,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum InUse {
+pub(crate) enum InUse {
     Fail,
     Wait,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
-pub(super) struct Output {
+pub(crate) struct Output {
     /// Print the outputs in the order of the inputs [default]
     #[arg(short = 'k', long, action = ArgAction::SetTrue, overrides_with = "no_keep_order")]
-    pub(super) keep_order: bool,
+    pub(crate) keep_order: bool,
     /// Print each job's output when the job ends
     #[arg(long, action = ArgAction::SetTrue, overrides_with = "keep_order")]
-    pub(super) no_keep_order: bool,
+    pub(crate) no_keep_order: bool,
     /// Print each line when it is complete
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "keep_order")]
-    pub(super) line_buffer: bool,
+    pub(crate) line_buffer: bool,
     /// Keep stdout, stderr, exit status and time of each job in a directory of its own
     #[arg(long, value_name = "DIR")]
-    pub(super) results: Option<PathBuf>,
+    pub(crate) results: Option<PathBuf>,
     /// End a job that prints more than SIZE bytes (or 10k, 5M, 1G)
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "warm")]
-    pub(super) max_output: Option<u64>,
+    pub(crate) max_output: Option<u64>,
     /// Pass control characters of jobs to the terminal unchanged
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) raw: bool,
+    pub(crate) raw: bool,
     /// Let N outputs wait for the output of an earlier job
     #[arg(long, value_name = "N", value_parser = at_least_one)]
-    pub(super) window: Option<usize>,
+    pub(crate) window: Option<usize>,
     /// Print the words of every command, and start none
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "journal")]
-    pub(super) dry_run: bool,
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Failure")]
-pub(super) struct Failure {
+pub(crate) struct Failure {
     /// Retry a failed job up to N times, on its slot
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(super) retries: u32,
+    pub(crate) retries: u32,
     /// Wait TIME before the first retry, and twice as long before each further one
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration)]
-    pub(super) retry_delay: Duration,
+    pub(crate) retry_delay: Duration,
     /// End a job that takes longer: 30s, or 3x the median of all jobs
     #[arg(long, value_name = "TIME")]
-    pub(super) timeout: Option<Timeout>,
+    pub(crate) timeout: Option<Timeout>,
     /// Wait TIME between SIGTERM and SIGKILL to a job
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
-    pub(super) kill_after: Duration,
+    pub(crate) kill_after: Duration,
     /// On SIGTERM, let running jobs continue for TIME
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
-    pub(super) grace: Duration,
+    pub(crate) grace: Duration,
     /// End the run on failures: never, soon (finish running jobs) or now: soon,fail=1 now,fail=10%
     #[arg(long, value_name = "WHEN", default_value = "never")]
-    pub(super) halt: Halt,
+    pub(crate) halt: Halt,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Record")]
-pub(super) struct Record {
+pub(crate) struct Record {
     /// Write a line for each job, in the columns of GNU parallel's log
     #[arg(long, value_name = "FILE")]
-    pub(super) joblog: Option<PathBuf>,
+    pub(crate) joblog: Option<PathBuf>,
     /// Record in FILE which jobs are done
     #[arg(long, value_name = "FILE")]
-    pub(super) journal: Option<PathBuf>,
+    pub(crate) journal: Option<PathBuf>,
     /// Skip the jobs that the journal records as done
     #[arg(long, action = ArgAction::SetTrue, requires = "journal")]
-    pub(super) resume: bool,
+    pub(crate) resume: bool,
     /// Run only the jobs that the journal records as failed
     #[arg(long, action = ArgAction::SetTrue, requires = "journal", conflicts_with = "resume")]
-    pub(super) resume_failed: bool,
+    pub(crate) resume_failed: bool,
     /// Show progress and the current job of each slot on standard error; keeps all inputs in memory
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) bar: bool,
+    pub(crate) bar: bool,
     /// Show progress on one line of standard error
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "bar")]
-    pub(super) eta: bool,
+    pub(crate) eta: bool,
     /// Write a report: FILE.html, FILE.json, FILE.trace or FILE.txt; may be repeated
     #[arg(long, value_name = "FILE", action = ArgAction::Append)]
-    pub(super) report: Vec<PathBuf>,
+    pub(crate) report: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Warm workers")]
-pub(super) struct WarmArgs {
+pub(crate) struct WarmArgs {
     /// Start COMMAND once for each slot, and send it a line of JSON for each input
     #[arg(long, action = ArgAction::SetTrue, conflicts_with_all = ["shell", "job_file", "line_buffer"])]
-    pub(super) warm: bool,
+    pub(crate) warm: bool,
     /// Wait TIME at most until a worker is ready
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration, requires = "warm")]
-    pub(super) start_timeout: Duration,
+    pub(crate) start_timeout: Duration,
     /// Restart a worker at most N times without a result in between
     #[arg(long, value_name = "N", default_value_t = 3, requires = "warm")]
-    pub(super) max_restarts: u32,
+    pub(crate) max_restarts: u32,
 }
 
 /// List the devices of this machine
 #[derive(Debug, Args)]
-pub(super) struct DevicesArgs {
+pub(crate) struct DevicesArgs {
     /// Print JSON
     #[arg(long, action = ArgAction::SetTrue)]
-    pub(super) json: bool,
+    pub(crate) json: bool,
 }
 
 /// Print a config file with everything it is based on, and the origin of each value
 #[derive(Debug, Args)]
-pub(super) struct ConfigArgs {
+pub(crate) struct ConfigArgs {
     /// The file, in YAML, TOML or JSON
     #[arg(value_name = "FILE")]
-    pub(super) file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Change a value: a.b=1; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
-    pub(super) set: Vec<String>,
+    pub(crate) set: Vec<String>,
     /// Take values from environment variables that begin with PREFIX
     #[arg(long, value_name = "PREFIX")]
-    pub(super) env: Option<String>,
+    pub(crate) env: Option<String>,
 }
 
 /// Write a shell completion script
 #[derive(Debug, Args)]
-pub(super) struct Completions {
-    pub(super) shell: clap_complete::Shell,
+pub(crate) struct Completions {
+    pub(crate) shell: clap_complete::Shell,
 }
 
 const MARKS: &str = "\

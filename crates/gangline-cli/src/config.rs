@@ -4,15 +4,15 @@ use std::fmt::Write;
 
 use gangline::config::{Map, Source, Value, ValueKind};
 
-use super::args::ConfigArgs;
-use super::error::{CliError, Context};
-use super::exit;
+use crate::args::ConfigArgs;
+use crate::error::{CliError, Context};
+use crate::exit;
 use gangline::BoxError;
 use gangline::CfgNode;
 
 /// Writes a file's config node as YAML, with a comment that gives the origin of each value. If several
 /// origins set it, the last counts: files with their bases, the environment, `--set`.
-pub(super) fn show(args: &ConfigArgs) -> Result<Vec<u8>, CliError> {
+pub(crate) fn show(args: &ConfigArgs) -> Result<Vec<u8>, CliError> {
     let mut node = CfgNode::load(&args.file).map_err(|error| refused("the file", error))?;
     if let Some(prefix) = &args.env {
         node = node.with_env(prefix).map_err(|error| refused("the environment", error))?;

@@ -8,8 +8,8 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 use serde::Serialize;
 
-use super::error::CliError;
-use super::exit;
+use crate::error::CliError;
+use crate::exit;
 
 /// The devices of this machine.
 #[derive(Debug, Serialize)]
@@ -79,7 +79,7 @@ impl Mig {
 /// The PCI address of a GPU: domain, bus and device.
 type PciAddress = (u32, u32, u32);
 
-pub(super) fn show(json: bool) -> Result<Vec<u8>, CliError> {
+pub(crate) fn show(json: bool) -> Result<Vec<u8>, CliError> {
     let inventory = Inventory::of_machine();
     let text = match json {
         true => serde_json::to_string_pretty(&inventory).map(|text| text + "\n"),

@@ -7,13 +7,13 @@ use gangline::BoxError;
 
 /// A failure, and the exit status that it leads to.
 #[derive(Debug)]
-pub(super) struct CliError {
-    pub(super) exit: u8,
+pub(crate) struct CliError {
+    pub(crate) exit: u8,
     source: BoxError,
 }
 
 impl CliError {
-    pub(super) fn new(exit: u8, source: impl Into<BoxError>) -> CliError {
+    pub(crate) fn new(exit: u8, source: impl Into<BoxError>) -> CliError {
         CliError { exit, source: source.into() }
     }
 }
@@ -39,13 +39,13 @@ impl Error for CliError {}
 
 /// Says what failed, with the reason as its source.
 #[derive(Debug)]
-pub(super) struct Context {
-    pub(super) what: String,
-    pub(super) source: BoxError,
+pub(crate) struct Context {
+    pub(crate) what: String,
+    pub(crate) source: BoxError,
 }
 
 impl Context {
-    pub(super) fn new(what: impl Into<String>, source: impl Into<BoxError>) -> Context {
+    pub(crate) fn new(what: impl Into<String>, source: impl Into<BoxError>) -> Context {
         Context { what: what.into(), source: source.into() }
     }
 }

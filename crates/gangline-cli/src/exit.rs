@@ -1,36 +1,36 @@
 //! The exit statuses.
 
 /// Success.
-pub(super) const OK: u8 = 0;
+pub(crate) const OK: u8 = 0;
 /// More than 100 jobs failed. Up to 100, the status is their number.
-pub(super) const MORE_THAN_100_FAILED: u8 = 101;
+pub(crate) const MORE_THAN_100_FAILED: u8 = 101;
 /// The request is invalid or cannot be done: an option, a mark, a file of options.
-pub(super) const USAGE: u8 = 102;
+pub(crate) const USAGE: u8 = 102;
 /// A device is missing, hidden, or in use.
-pub(super) const DEVICES: u8 = 103;
+pub(crate) const DEVICES: u8 = 103;
 /// The input could not be read to its end.
-pub(super) const INPUT: u8 = 104;
+pub(crate) const INPUT: u8 = 104;
 /// The journal could not be resumed or written.
-pub(super) const JOURNAL: u8 = 105;
+pub(crate) const JOURNAL: u8 = 105;
 /// Output, a report, or a file of results could not be written.
-pub(super) const OUTPUT: u8 = 106;
+pub(crate) const OUTPUT: u8 = 106;
 /// A bug in the program.
-pub(super) const INTERNAL: u8 = 107;
+pub(crate) const INTERNAL: u8 = 107;
 /// SIGHUP: no further job was started.
-pub(super) const HANGUP: u8 = 129;
+pub(crate) const HANGUP: u8 = 129;
 /// SIGINT, as Ctrl-C sends it.
-pub(super) const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 /// The reader of the output is gone.
-pub(super) const BROKEN_PIPE: u8 = 141;
+pub(crate) const BROKEN_PIPE: u8 = 141;
 /// SIGQUIT, as Ctrl-\ sends it: everything was killed.
-pub(super) const QUIT: u8 = 131;
+pub(crate) const QUIT: u8 = 131;
 /// The supervisor was killed.
-pub(super) const KILLED: u8 = 137;
+pub(crate) const KILLED: u8 = 137;
 /// SIGTERM.
-pub(super) const TERMINATED: u8 = 143;
+pub(crate) const TERMINATED: u8 = 143;
 
 /// The status for this number of failed jobs.
-pub(super) fn of_failures(failed: u64) -> u8 {
+pub(crate) fn of_failures(failed: u64) -> u8 {
     match u8::try_from(failed) {
         Ok(failed @ 0..=100) => failed,
         _ => MORE_THAN_100_FAILED,
@@ -38,7 +38,7 @@ pub(super) fn of_failures(failed: u64) -> u8 {
 }
 
 /// The description in `--help`.
-pub(super) const HELP: &str = "\
+pub(crate) const HELP: &str = "\
 Exit status:
   0        every job succeeded
   1 - 100  this number of jobs failed

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 /// A text on one line, with what a terminal would act upon written out, as the library's errors have it.
-pub(super) struct Plain<'a>(pub(super) &'a str);
+pub(crate) struct Plain<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,33 +1,44 @@
 //! Turns the arguments into lanes: the source of jobs, their commands and their devices.
 
+pub(crate) mod gate;
+pub(crate) mod gated;
+pub(crate) mod inputs;
+pub(crate) mod job;
+pub(crate) mod job_file;
+pub(crate) mod mark;
+pub(crate) mod path;
+pub(crate) mod quotes;
+pub(crate) mod slot;
+pub(crate) mod template;
+
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::args::Run;
-use super::error::{CliError, Context};
-use super::exit;
-use super::gate::Gate;
-use super::inputs::{self, Jobs, Lines, Separator, Table};
-use super::job::Needs;
-use super::job_file::{JobFile, JobFileError};
-use super::mark::{GpuMark, InputMarks, Marks};
-use super::slot::Slots;
-use super::template::{Template, TemplateError};
+use crate::args::Run;
+use crate::error::{CliError, Context};
+use crate::exit;
+use crate::plan::gate::Gate;
+use crate::plan::inputs::{Jobs, Lines, Separator, Table};
+use crate::plan::job::Needs;
+use crate::plan::job_file::{JobFile, JobFileError};
+use crate::plan::mark::{GpuMark, InputMarks, Marks};
+use crate::plan::slot::Slots;
+use crate::plan::template::{Template, TemplateError};
 
 /// One lane.
-pub(super) struct Plan {
-    pub(super) source: Source,
-    pub(super) slots: Slots,
-    pub(super) gate: Arc<Gate>,
-    pub(super) needs: Needs,
+pub(crate) struct Plan {
+    pub(crate) source: Source,
+    pub(crate) slots: Slots,
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) needs: Needs,
     /// Whether inputs are sent to warm workers, instead of substituted into commands.
     sends_inputs: bool,
 }
 
 /// The source of its jobs.
-pub(super) enum Source {
+pub(crate) enum Source {
     Given(Vec<OsString>, Arc<Template>),
     Lines(Lines, Arc<Template>),
     Table(Table, Arc<Template>),
@@ -39,7 +50,7 @@ const INPUTS_FOLLOW: &str = ":::";
 
 impl Plan {
     /// The lanes of a run: one, or two for a job file with jobs that need no GPU.
-    pub(super) fn all(args: &Run) -> Result<Vec<Plan>, CliError> {
+    pub(crate) fn all(args: &Run) -> Result<Vec<Plan>, CliError> {
         let slots = Slots::new(&args.placement)?;
         let gate = new_gate()?;
         match &args.inputs.job_file {
@@ -117,7 +128,7 @@ impl Plan {
     }
 
     /// The jobs, which are read during the run.
-    pub(super) fn jobs(&mut self) -> Result<Jobs, CliError> {
+    pub(crate) fn jobs(&mut self) -> Result<Jobs, CliError> {
         let nothing = Source::Given(Vec::new(), Arc::new(Template::default()));
         match std::mem::replace(&mut self.source, nothing) {
             Source::Given(given, command) => Ok(inputs::arguments(given, command)),
@@ -128,7 +139,7 @@ impl Plan {
     }
 
     /// The columns of a table; empty for other sources.
-    pub(super) fn columns(&self) -> Vec<OsString> {
+    pub(crate) fn columns(&self) -> Vec<OsString> {
         match &self.source {
             Source::Table(table, _) => table.columns().to_vec(),
             _ => Vec::new(),
@@ -136,7 +147,7 @@ impl Plan {
     }
 
     /// Whether jobs differ at all: otherwise the command lacks a mark for the input.
-    pub(super) fn differs_by_job(&self) -> bool {
+    pub(crate) fn differs_by_job(&self) -> bool {
         match &self.source {
             Source::Given(_, command) | Source::Lines(_, command) | Source::Table(_, command) => {
                 command.differs_by_job() || self.sends_inputs
@@ -146,12 +157,12 @@ impl Plan {
     }
 
     /// Whether it reads what a user types.
-    pub(super) fn reads_terminal(&self) -> bool {
+    pub(crate) fn reads_terminal(&self) -> bool {
         matches!(&self.source, Source::Lines(lines, _) if lines.are_typed())
     }
 
     /// The numbers of its jobs, if several lanes share a file.
-    pub(super) fn numbers(&self) -> Result<Box<dyn Iterator<Item = u64> + Send>, CliError> {
+    pub(crate) fn numbers(&self) -> Result<Box<dyn Iterator<Item = u64> + Send>, CliError> {
         match &self.source {
             Source::JobFile(file) => {
                 // Read without the gate, since jobs that never start have a place in the order too.
@@ -253,6 +264,6 @@ fn of_job_file(error: JobFileError) -> CliError {
     CliError::new(exit, error)
 }
 
-pub(super) fn usage(text: &str) -> CliError {
+pub(crate) fn usage(text: &str) -> CliError {
     CliError::new(exit::USAGE, text)
 }

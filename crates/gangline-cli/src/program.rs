@@ -8,10 +8,13 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use super::args::{Cli, Run, Subcommands};
-use super::error::{CliError, Context};
-use super::supervisor::Inputs;
-use super::{config, devices, exit, options, report, run, supervisor};
+use crate::args::options;
+use crate::args::{Cli, Run, Subcommands};
+use crate::error::{CliError, Context};
+use crate::execute::supervisor::Inputs;
+use crate::execute::{run, supervisor};
+use crate::output::report;
+use crate::{config, devices, exit};
 
 /// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
 /// status.

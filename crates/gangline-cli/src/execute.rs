@@ -1,0 +1,17 @@
+//! Runs the jobs: lanes, processes, signals.
+
+pub(crate) mod commands;
+pub(crate) mod conversation;
+pub(crate) mod failure;
+pub(crate) mod groups;
+pub(crate) mod job_runner;
+pub(crate) mod lane;
+pub(crate) mod process;
+pub(crate) mod protocol;
+pub(crate) mod readiness;
+pub(crate) mod run;
+pub(crate) mod sequence;
+pub(crate) mod shared;
+pub(crate) mod signals;
+pub(crate) mod supervisor;
+pub(crate) mod warm;

@@ -1,0 +1,327 @@
+//! The pipe to a warm worker: lines to it, lines from it.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+
+use crate::execute::groups::{Groups, Wish};
+use crate::execute::process::{End, Leader, end_of};
+use crate::execute::readiness::ready;
+use crate::output::capture::{Captured, Spill};
+
+/// A worker. Dropping it kills the worker's whole process group.
+pub(crate) struct Conversation {
+    groups: Arc<Groups>,
+    worker: usize,
+    leader: Leader,
+    /// `None` once the worker is known to have ended.
+    process: Option<OwnedFd>,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    /// Bytes after the last complete line, and how many of them are known to have no line end.
+    read: Vec<u8>,
+    searched: usize,
+}
+
+/// Why no line was received.
+#[derive(Debug)]
+pub(crate) enum Silence {
+    /// The worker ended.
+    Ended(End),
+    /// The worker closed its standard output and did not end.
+    Closed,
+    /// The worker closed its standard input before it had read its line, and did not end.
+    Deaf,
+    /// The worker exceeded this time.
+    TimedOut(Duration),
+    /// The line exceeded the allowed length.
+    TooLong,
+    /// The run is ending.
+    Halted,
+    Failed(io::Error),
+}
+
+/// How to end a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Close its input.
+    OfInput,
+    /// Signal it.
+    Asked,
+}
+
+/// The destination of what the worker prints outside the protocol.
+pub(crate) struct Aside<'a> {
+    pub(crate) stderr: &'a mut Captured,
+    pub(crate) spill: &'a Arc<Spill>,
+}
+
+/// The maximum size of a result in bytes.
+const LONGEST: usize = 64 << 20;
+
+/// How long standard error is read after the worker has ended: its last messages arrive late.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+impl Conversation {
+    pub(crate) fn start(
+        groups: &Arc<Groups>,
+        worker: usize,
+        mut command: Command,
+    ) -> io::Result<Conversation> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let place = groups.place(worker);
+        let mut child = command.process_group(0).spawn()?;
+        let pid = Pid::from_child(&child);
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let leader = Leader::new(place, child);
+        let conversation = Conversation {
+            groups: Arc::clone(groups),
+            worker,
+            leader,
+            process: Some(pidfd_open(pid, PidfdFlags::empty())?),
+            stdin,
+            stdout,
+            stderr,
+            read: Vec::new(),
+            searched: 0,
+        };
+        // A worker that writes before it has read would deadlock with a blocking write.
+        let unblocked =
+            conversation.stdin.as_ref().map(|stdin| rustix::io::ioctl_fionbio(stdin, true));
+        unblocked.transpose()?;
+        Ok(conversation)
+    }
+
+    /// Sends a line and waits for one.
+    pub(crate) fn ask(
+        &mut self,
+        line: &[u8],
+        limit: &dyn Fn() -> Option<Duration>,
+        aside: Aside<'_>,
+    ) -> Result<Vec<u8>, Silence> {
+        let Aside { stderr, spill } = aside;
+        let (started, stopped) = (Instant::now(), self.groups.stopped());
+        let mut unsaid = line;
+        let mut deaf_at = None;
+        loop {
+            if let Some(line) = self.line() {
+                return Ok(line);
+            }
+            if self.read.len() > LONGEST {
+                return Err(Silence::TooLong);
+            }
+            if self.groups.wish() != Wish::GoOn {
+                return Err(Silence::Halted);
+            }
+            let running = started.elapsed().saturating_sub(self.groups.stopped() - stopped);
+            let left = match limit() {
+                Some(limit) if running >= limit => return Err(Silence::TimedOut(limit)),
+                limit => limit.map(|limit| limit - running),
+            };
+            // The worker may be about to end and to say why.
+            let patience = deaf_at.map(|since: Instant| LAST_WORDS.saturating_sub(since.elapsed()));
+            if patience.is_some_and(|patience| patience.is_zero()) {
+                return Err(Silence::Deaf);
+            }
+            let left = left.into_iter().chain(patience).min();
+            let ready = self.wait(!unsaid.is_empty(), left).map_err(Silence::Failed)?;
+            if ready.bell {
+                self.groups.bell(self.worker).silence();
+            }
+            if ready.stderr {
+                self.listen(stderr, spill).map_err(Silence::Failed)?;
+            }
+            if ready.stdin {
+                unsaid = self.say(unsaid).map_err(Silence::Failed)?;
+                if self.stdin.is_none() {
+                    deaf_at.get_or_insert_with(Instant::now);
+                }
+            }
+            let read =
+                if ready.stdout { self.hear().map_err(Silence::Failed)? } else { Heard::Some };
+            // Its remaining output is read to the end.
+            let is_over = read == Heard::End || ready.process && !ready.stdout;
+            if is_over && !self.read[self.searched..].contains(&b'\n') {
+                return Err(self.last_words(stderr, spill));
+            }
+        }
+    }
+
+    /// Whether it can take an item: it has not ended, and has not written anything unasked.
+    pub(crate) fn is_fit(&self) -> bool {
+        let ready = self.wait(false, Some(Duration::ZERO));
+        let is_silent = ready.is_ok_and(|ready| !ready.process && !ready.stdout);
+        self.read.is_empty() && is_silent && self.is_heard()
+    }
+
+    /// Whether its standard input is open.
+    fn is_heard(&self) -> bool {
+        // With no events requested, `poll` reports only that the reader of a pipe is gone.
+        let stdin = self.stdin.as_ref().map(|stdin| (stdin.as_fd(), PollFlags::empty()));
+        stdin.is_some() && ready([stdin], Some(Duration::ZERO)).is_ok_and(|[deaf]| !deaf)
+    }
+
+    /// Ends the worker: waits for it after its input ended, else signals it, and kills it after the grace
+    /// period. Returns its status, and forwards its output until then.
+    pub(crate) fn end(mut self, how: Ending, patience: Duration) -> (Option<End>, Captured) {
+        self.stdin = None;
+        let (mut said, spill) = (Captured::default(), Arc::new(Spill::default()));
+        let ended = match how {
+            Ending::OfInput => {
+                self.watch_for(patience, &mut said, &spill)
+                    || self.terminate(patience, &mut said, &spill)
+            }
+            Ending::Asked => self.terminate(patience, &mut said, &spill),
+        };
+        let status = self.leader.end().ok().map(end_of).filter(|_| ended);
+        (status, said)
+    }
+
+    fn terminate(&mut self, patience: Duration, said: &mut Captured, spill: &Arc<Spill>) -> bool {
+        let Some(member) = self.leader.member() else { return true };
+        member.send(Signal::TERM);
+        // A stopped process cannot react to a signal.
+        member.send(Signal::CONT);
+        self.watch_for(patience, said, spill)
+    }
+
+    /// Reads its output, so that it can end. Returns whether it ended in that time.
+    fn watch_for(&mut self, patience: Duration, said: &mut Captured, spill: &Arc<Spill>) -> bool {
+        let until = Instant::now() + patience;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            let Ok(ready) = self.wait(false, Some(left)) else { return false };
+            if ready.bell {
+                self.groups.bell(self.worker).silence();
+            }
+            if ready.stdout && !self.hear().is_ok_and(|heard| heard == Heard::Some) {
+                self.stdout = None;
+            }
+            if ready.stderr && self.listen(said, spill).is_err() {
+                self.stderr = None;
+            }
+            self.read.clear();
+            if ready.process {
+                return true;
+            }
+            if self.groups.wish() == Wish::Kill {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Takes a line if a complete one has arrived.
+    fn line(&mut self) -> Option<Vec<u8>> {
+        let end = self.read[self.searched..].iter().position(|byte| *byte == b'\n');
+        let Some(end) = end else {
+            self.searched = self.read.len();
+            return None;
+        };
+        let rest = self.read.split_off(self.searched + end + 1);
+        self.searched = 0;
+        Some(std::mem::replace(&mut self.read, rest))
+    }
+
+    fn say<'l>(&mut self, line: &'l [u8]) -> io::Result<&'l [u8]> {
+        let Some(stdin) = &mut self.stdin else { return Ok(line) };
+        match stdin.write(line) {
+            Ok(written) => Ok(&line[written..]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(line),
+            // It no longer reads. The exit is detected elsewhere.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.stdin = None;
+                Ok(line)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn hear(&mut self) -> io::Result<Heard> {
+        let Some(stdout) = &mut self.stdout else { return Ok(Heard::End) };
+        let mut buffer = [0; 16 * 1_024];
+        let read = stdout.read(&mut buffer)?;
+        self.read.extend_from_slice(&buffer[..read]);
+        Ok(if read == 0 { Heard::End } else { Heard::Some })
+    }
+
+    fn listen(&mut self, captured: &mut Captured, spill: &Arc<Spill>) -> io::Result<()> {
+        let Some(stderr) = &mut self.stderr else { return Ok(()) };
+        let mut buffer = [0; 16 * 1_024];
+        let read = stderr.read(&mut buffer)?;
+        if read == 0 {
+            self.stderr = None;
+        }
+        captured.push(spill, &buffer[..read])
+    }
+
+    /// Standard output has ended. Returns why, with what standard error has.
+    fn last_words(&mut self, captured: &mut Captured, spill: &Arc<Spill>) -> Silence {
+        self.stdout = None;
+        let until = Instant::now() + LAST_WORDS;
+        let mut ended = false;
+        while let Some(left) = until.checked_duration_since(Instant::now()) {
+            let ready = match self.wait(false, Some(left)) {
+                Ok(ready) => ready,
+                Err(error) => return Silence::Failed(error),
+            };
+            if ready.bell {
+                self.groups.bell(self.worker).silence();
+            }
+            if ready.stderr && self.listen(captured, spill).is_err() {
+                break;
+            }
+            ended |= ready.process;
+            if ended && self.stderr.is_none() {
+                break;
+            }
+            if ended {
+                // Otherwise it would be readable from now on, and the wait would spin.
+                self.process = None;
+            }
+        }
+        if !ended {
+            return Silence::Closed;
+        }
+        match self.leader.end() {
+            Ok(status) => Silence::Ended(end_of(status)),
+            Err(error) => Silence::Failed(error),
+        }
+    }
+
+    fn wait(&self, speaking: bool, longest: Option<Duration>) -> io::Result<Ready> {
+        let reads = |fd| (fd, PollFlags::IN);
+        let stdin = self.stdin.as_ref().filter(|_| speaking);
+        let watched = [
+            Some(reads(self.groups.bell(self.worker).as_fd())),
+            self.process.as_ref().map(|fd| reads(fd.as_fd())),
+            stdin.map(|fd| (fd.as_fd(), PollFlags::OUT)),
+            self.stdout.as_ref().map(|fd| reads(fd.as_fd())),
+            self.stderr.as_ref().map(|fd| reads(fd.as_fd())),
+        ];
+        let [bell, process, stdin, stdout, stderr] = ready(watched, longest)?;
+        Ok(Ready { bell, process, stdin, stdout, stderr })
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    Some,
+    End,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Ready {
+    bell: bool,
+    process: bool,
+    stdin: bool,
+    stdout: bool,
+    stderr: bool,
+}

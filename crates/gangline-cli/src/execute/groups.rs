@@ -1,0 +1,184 @@
+//! The running process groups, and signals to them.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::bell::Bell;
+
+/// The process groups of running jobs, at most one per slot.
+///
+/// A group is removed before its leader is reaped. Until then its number cannot be reused, so a signal cannot
+/// reach a stranger.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    state: Mutex<State>,
+    /// Notified when a group leaves.
+    left: Condvar,
+    /// One per slot, rung when the orders for its job may have changed.
+    bells: Vec<Bell>,
+}
+
+#[derive(Debug)]
+struct State {
+    slots: Vec<GroupSlot>,
+    wish: Wish,
+    stopped_at: Option<Instant>,
+    /// How long all groups were stopped.
+    stopped: Duration,
+}
+
+/// The process of a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GroupSlot {
+    Free,
+    /// A process is being started; its number is not known yet.
+    Starting,
+    Taken(Pid),
+}
+
+/// The order that applies to running jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wish {
+    GoOn,
+    /// Ask them to end, and kill them after a while.
+    End,
+    /// They were killed, and every process that is added is killed too.
+    Kill,
+}
+
+/// A place for a process that is being started; dropping it frees the place.
+#[derive(Debug)]
+pub(crate) struct Place {
+    groups: Arc<Groups>,
+    worker: usize,
+}
+
+/// A running group; dropping it removes the group.
+#[derive(Debug)]
+pub(crate) struct Member {
+    _place: Place,
+    pid: Pid,
+}
+
+impl Groups {
+    pub(crate) fn new(workers: usize) -> io::Result<Arc<Groups>> {
+        let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
+        let slots = vec![GroupSlot::Free; workers];
+        let state = State { slots, wish: Wish::GoOn, stopped_at: None, stopped: Duration::ZERO };
+        Ok(Arc::new(Groups { state: Mutex::new(state), left: Condvar::new(), bells: bells? }))
+    }
+
+    /// To be called before a process is started, so that a wait for all groups includes it.
+    pub(crate) fn place(self: &Arc<Self>, worker: usize) -> Place {
+        self.state().slots[worker] = GroupSlot::Starting;
+        Place { groups: Arc::clone(self), worker }
+    }
+
+    pub(crate) fn bell(&self, worker: usize) -> &Bell {
+        &self.bells[worker]
+    }
+
+    pub(crate) fn wish(&self) -> Wish {
+        self.state().wish
+    }
+
+    /// Ends every job: each slot signals its own, and escalates.
+    pub(crate) fn end_all(&self) {
+        let mut state = self.state();
+        state.wish = state.wish.max(Wish::End);
+        drop(state);
+        self.ring();
+    }
+
+    /// Kills every job, including those that are being started.
+    pub(crate) fn kill_all(&self) {
+        let mut state = self.state();
+        state.wish = Wish::Kill;
+        state.send(Signal::KILL);
+    }
+
+    /// Stops all jobs, as a terminal does with Ctrl-Z.
+    pub(crate) fn stop_all(&self) {
+        let mut state = self.state();
+        state.stopped_at.get_or_insert_with(Instant::now);
+        state.send(Signal::STOP);
+    }
+
+    pub(crate) fn continue_all(&self) {
+        let mut state = self.state();
+        if let Some(since) = state.stopped_at.take() {
+            state.stopped += since.elapsed();
+        }
+        state.send(Signal::CONT);
+    }
+
+    /// How long all jobs have been stopped so far.
+    pub(crate) fn stopped(&self) -> Duration {
+        let state = self.state();
+        state.stopped + state.stopped_at.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Waits until all killed groups are gone, at most `longest`.
+    pub(crate) fn wait_until_empty(&self, longest: Duration) {
+        let is_left = |state: &mut State| state.slots.iter().any(|slot| *slot != GroupSlot::Free);
+        let waited = self.left.wait_timeout_while(self.state(), longest, is_left);
+        drop(waited.expect("nothing panics with the lock held"));
+    }
+
+    /// Wakes every slot to check its orders.
+    pub(crate) fn ring(&self) {
+        self.bells.iter().for_each(Bell::ring);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics with the lock held")
+    }
+}
+
+impl State {
+    fn send(&self, signal: Signal) {
+        for slot in &self.slots {
+            if let GroupSlot::Taken(pid) = slot {
+                send(*pid, signal);
+            }
+        }
+    }
+}
+
+impl Place {
+    /// Adds a process that was just started as the leader of a group.
+    pub(crate) fn enter(self, pid: Pid) -> Member {
+        let mut state = self.groups.state();
+        state.slots[self.worker] = GroupSlot::Taken(pid);
+        // Applies the orders given before it was added.
+        if state.wish == Wish::Kill {
+            send(pid, Signal::KILL);
+        }
+        if state.stopped_at.is_some() {
+            send(pid, Signal::STOP);
+        }
+        drop(state);
+        Member { _place: self, pid }
+    }
+}
+
+impl Member {
+    pub(crate) fn send(&self, signal: Signal) {
+        send(self.pid, signal);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.groups.state().slots[self.worker] = GroupSlot::Free;
+        self.groups.left.notify_all();
+    }
+}
+
+fn send(group: Pid, signal: Signal) {
+    // The group may have ended, or a set-user-id program may have changed its user.
+    let _ = kill_process_group(group, signal);
+}

@@ -1,0 +1,163 @@
+//! The program's runner: a producer executes a job, the consumer writes its output.
+
+use std::sync::Arc;
+use std::thread;
+
+use crate::execute::lane::{Lane, Lanes};
+use crate::execute::shared::Output;
+use crate::output::outcome::{JobFailed, Outcome};
+use crate::plan::gate::{Admission, Gate};
+use crate::plan::job::Job;
+use gangline::{ConsumerContext, ProducerContext, Runner};
+use gangline::{Error, Result};
+
+/// The jobs of one lane, and how to execute them.
+pub(crate) struct JobRunner<W> {
+    pub(crate) lanes: Lanes,
+    pub(crate) lane: Lane,
+    pub(crate) work: W,
+}
+
+/// Executes a job on a slot, given by its number in the lane.
+pub(crate) trait Work: Send + Sync {
+    /// The state that a slot keeps between jobs.
+    type State;
+
+    fn begin(&self) -> Self::State;
+
+    /// Executes a job, with retries.
+    fn work(&self, slot: usize, state: &mut Self::State, job: &Job) -> Outcome;
+
+    /// Ends the slot: no job is left for it.
+    fn end(&self, slot: usize, state: Self::State);
+}
+
+impl<W: Work> Runner for JobRunner<W> {
+    type Input = Job;
+    type Output = Arc<Outcome>;
+    type ProducerState = W::State;
+    type ConsumerState = Writing;
+    type Summary = ();
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<W::State> {
+        Ok(self.work.begin())
+    }
+
+    fn producer_work(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut W::State,
+        job: Job,
+    ) -> Result<Arc<Outcome>> {
+        let _hold = Hold(&self.lanes);
+        self.lanes.spare_results(&job);
+        if job.start() == Admission::Refused {
+            return Err(NOT_STARTED.into());
+        }
+        let outcome = Arc::new(self.work.work(cx.producer(), state, &job));
+        self.lanes.obey(self.lanes.shared.record(&outcome));
+        match outcome.result.is_ok() {
+            true => Ok(outcome),
+            false => Err(Box::new(JobFailed(outcome))),
+        }
+    }
+
+    fn producer_end(&self, cx: &ProducerContext<'_>, state: W::State) -> Result<()> {
+        self.work.end(cx.producer(), state);
+        Ok(())
+    }
+
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Writing> {
+        self.lanes.begin_one();
+        Ok(Writing(Arc::clone(&self.lane.gate)))
+    }
+
+    fn consumer_work(
+        &self,
+        _: &ConsumerContext<'_>,
+        _: &mut Writing,
+        outcome: Arc<Outcome>,
+    ) -> Result<()> {
+        self.write(&outcome)
+    }
+
+    fn consumer_skipped(
+        &self,
+        _: &ConsumerContext<'_>,
+        _: &mut Writing,
+        error: &Error,
+    ) -> Result<()> {
+        let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+        let Some(JobFailed(outcome)) = source else { return Ok(()) };
+        self.write(outcome)?;
+        let Outcome { number, command, result, .. } = &**outcome;
+        self.lanes.shared.terminal.tell(&format!("job {number} {result}: {command}"));
+        Ok(())
+    }
+
+    fn consumer_flush(&self, _: &ConsumerContext<'_>, _: &mut Writing) -> Result<()> {
+        match &self.lanes.shared.results {
+            None => Ok(()),
+            Some(results) => results.sync().map_err(|error| {
+                let text = error.to_string();
+                self.lanes
+                    .shared
+                    .fail_output("the results of jobs cannot be put on the disk", error);
+                text.into()
+            }),
+        }
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, _: Writing) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl<W> JobRunner<W> {
+    /// Writes the output of a job when its turn comes.
+    fn write(&self, outcome: &Outcome) -> Result<()> {
+        let shared = &self.lanes.shared;
+        let printed = outcome.take_printed();
+        if let Some(turns) = &self.lane.turns {
+            turns.wait_for(outcome.number);
+        }
+        let written = match shared.rules.showing {
+            Output::Whole => shared.terminal.write_captured(&printed.stdout, &printed.stderr),
+            Output::Lines => Ok(()),
+        };
+        if let Some(turns) = &self.lane.turns {
+            turns.done(outcome.number);
+        }
+        self.lane.end_one();
+        written.map_err(|error| {
+            let text = error.to_string();
+            shared.fail_output("the outputs of jobs cannot be written", error);
+            self.lanes.give_up();
+            text.into()
+        })
+    }
+}
+
+/// Held by the consumer, which writes outputs. After it is gone, as when the journal cannot be written, no
+/// job waits for its turn and no thread for input.
+pub(crate) struct Writing(Arc<Gate>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+/// The error of a job that was taken when the run was ending.
+const NOT_STARTED: &str = "it was not started because the run was ending";
+
+/// Closes the gate on a panic: the reader of jobs would otherwise wait for the lost job.
+struct Hold<'a>(&'a Lanes);
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.give_up();
+        }
+    }
+}

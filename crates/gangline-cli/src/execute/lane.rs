@@ -1,0 +1,119 @@
+//! A lane: one run of the library, with its own slots.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::args::halt;
+use crate::error::CliError;
+use crate::execute::groups::Groups;
+use crate::execute::sequence::Turns;
+use crate::execute::shared::Shared;
+use crate::exit;
+use crate::plain::Plain;
+use crate::plan::gate::{Gate, Rest};
+use crate::plan::job::Job;
+use gangline::CancelToken;
+
+/// State that the hooks and the signal thread of one lane share.
+#[derive(Clone)]
+pub(crate) struct Lane {
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) token: CancelToken,
+    /// The number of its first slot among those of all lanes.
+    pub(crate) first_worker: usize,
+    /// Set if outputs are in input order and there are several lanes.
+    pub(crate) turns: Option<Turns>,
+}
+
+impl Lane {
+    /// Lets no further job start in this lane.
+    pub(crate) fn close(&self) {
+        self.follow(self.gate.close());
+    }
+
+    /// A job of the lane has ended, and its output was written.
+    pub(crate) fn end_one(&self) {
+        self.follow(self.gate.end());
+    }
+
+    fn follow(&self, rest: Rest) {
+        match rest {
+            Rest::Some => {}
+            // In this order: a refused job then belongs to a cancelled run, and does not count as failed.
+            Rest::None => {
+                self.token.cancel();
+                self.gate.abandon();
+            }
+        }
+    }
+}
+
+/// All lanes of a run; one that ends early ends the others.
+#[derive(Clone)]
+pub(crate) struct Lanes {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) lanes: Arc<[Lane]>,
+    /// The number of lanes that have begun.
+    begun: Arc<AtomicUsize>,
+}
+
+impl Lanes {
+    pub(crate) fn new(shared: Shared, lanes: Vec<Lane>) -> Lanes {
+        Lanes { shared: Arc::new(shared), lanes: lanes.into(), begun: Arc::default() }
+    }
+
+    /// A lane has its journal and the locks of its GPUs. No job starts before all lanes have begun, so that a
+    /// refused run has no effect.
+    pub(crate) fn begin_one(&self) {
+        if self.begun.fetch_add(1, Ordering::SeqCst) + 1 == self.lanes.len() {
+            self.lanes.iter().for_each(|lane| lane.gate.open());
+        }
+    }
+
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.shared.groups
+    }
+
+    /// Lets no further job start.
+    pub(crate) fn close(&self) {
+        self.lanes.iter().for_each(Lane::close);
+    }
+
+    /// Stops the run if the results of another job are in this job's place.
+    pub(crate) fn spare_results(&self, job: &Job) {
+        let Some(results) = &self.shared.results else { return };
+        if let Some(other) = results.other_in_place_of(job) {
+            let (place, other) = (results.place(job.number), Plain(&other));
+            let text = format!(
+                "{} has the results of another input, {other}: other inputs have changed the numbers of \
+                 jobs, so give this run a --results directory of its own",
+                place.display()
+            );
+            self.shared.fail(CliError::new(exit::OUTPUT, text));
+            self.close();
+        }
+    }
+
+    /// Applies the action that a failed job asks for.
+    pub(crate) fn obey(&self, order: halt::Order) {
+        match order {
+            halt::Order::GoOn if self.shared.has_failed() => self.close(),
+            halt::Order::GoOn => {}
+            halt::Order::StartNoMore => {
+                self.shared.halt();
+                self.close();
+            }
+            halt::Order::EndAll => {
+                self.shared.halt();
+                self.close();
+                self.groups().end_all();
+            }
+        }
+    }
+
+    /// Outputs are no longer wanted, or cannot be written.
+    pub(crate) fn give_up(&self) {
+        self.lanes.iter().for_each(|lane| lane.gate.abandon());
+        self.groups().end_all();
+    }
+}

@@ -1,0 +1,301 @@
+//! One process in a group of its own: started, read until it ends, and ended early if necessary.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
+
+use crate::execute::groups::{Groups, Member, Place, Wish};
+use crate::execute::readiness::ready;
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Exited(i32),
+    Signalled(i32),
+    /// It was ended because it exceeded this time.
+    TimedOut(Duration),
+    /// It was ended because it printed more than this.
+    PrintedTooMuch(u64),
+    /// It was ended with the run.
+    Halted,
+}
+
+/// The stream that a process printed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Channel {
+    Stdout,
+    Stderr,
+}
+
+/// The state that a slot uses for all of its processes.
+pub(crate) struct Nursery<'a> {
+    pub(crate) groups: &'a Arc<Groups>,
+    pub(crate) worker: usize,
+    /// The time between SIGTERM and SIGKILL.
+    pub(crate) kill_after: Duration,
+    pub(crate) buffer: &'a mut Vec<u8>,
+}
+
+/// The limits that end a process early.
+pub(crate) struct Limits<'a> {
+    /// Evaluated again whenever the slot's bell rings.
+    pub(crate) time: &'a dyn Fn() -> Option<Duration>,
+    pub(crate) output: Option<u64>,
+}
+
+impl Limits<'_> {
+    fn passed_by(&self, printed: u64) -> Option<End> {
+        self.output.filter(|most| printed > *most).map(End::PrintedTooMuch)
+    }
+}
+
+/// How long streams are read after the job ended: a grandchild may still hold them.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// More than the capacity of a pipe.
+const BUFFER: usize = 64 * 1_024;
+
+/// Starts a process and passes its output to `sink`. Returns when the process and its whole group have ended.
+///
+/// The outer error is one of starting; an error of `sink` ends the process.
+pub(crate) fn run(
+    nursery: Nursery<'_>,
+    mut command: Command,
+    limits: &Limits<'_>,
+    sink: &mut dyn FnMut(Channel, &[u8]) -> io::Result<()>,
+) -> io::Result<(End, io::Result<()>)> {
+    let Nursery { groups, worker, kill_after, buffer } = nursery;
+    buffer.resize(BUFFER, 0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    let place = groups.place(worker);
+    let mut child = command.spawn()?;
+    let pid = Pid::from_child(&child);
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let mut leader = Leader::new(place, child);
+    let mut watch = Watch {
+        started: Instant::now(),
+        stopped_before: groups.stopped(),
+        groups,
+        worker,
+        process: pidfd_open(pid, PidfdFlags::empty())?,
+        stdout: stdout.map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
+        stderr: stderr.map(|pipe| Box::new(pipe) as Box<dyn Pipe>),
+        exited: None,
+        ending: None,
+        printed: 0,
+        kill_after,
+    };
+    let member = leader.member().expect("it has not been waited for");
+    let read = watch.attend(member, limits, buffer, sink);
+    let (ending, printed) = (watch.ending, watch.printed);
+    drop(watch);
+    let end = match (ending, end_of(leader.end()?)) {
+        (Some(ending), _) => ending.why,
+        // It ended before it could be killed.
+        (None, end) => limits.passed_by(printed).unwrap_or(match end {
+            End::Signalled(_) if groups.wish() == Wish::Kill => End::Halted,
+            end => end,
+        }),
+    };
+    Ok((end, read))
+}
+
+/// The leader of a group. Dropping it kills the rest of the group.
+pub(crate) struct Leader {
+    child: Child,
+    /// `None` once it has been reaped.
+    member: Option<Member>,
+}
+
+impl Leader {
+    pub(crate) fn new(place: Place, child: Child) -> Leader {
+        let member = place.enter(Pid::from_child(&child));
+        Leader { child, member: Some(member) }
+    }
+
+    /// `None` once it has been reaped.
+    pub(crate) fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
+    }
+
+    /// Kills the rest of the group, and reaps the leader.
+    pub(crate) fn end(&mut self) -> io::Result<ExitStatus> {
+        if let Some(member) = self.member.take() {
+            // The process number is not reused before it is reaped.
+            member.send(Signal::KILL);
+        }
+        self.child.wait()
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        if self.member.is_some() {
+            let _ = self.end();
+        }
+    }
+}
+
+pub(crate) fn end_of(status: ExitStatus) -> End {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => End::Exited(code),
+        (None, signal) => End::Signalled(signal.unwrap_or_default()),
+    }
+}
+
+trait Pipe: Read + AsFd {}
+
+impl<P: Read + AsFd> Pipe for P {}
+
+struct Watch<'a> {
+    started: Instant,
+    /// How long all jobs had been stopped when it was started.
+    stopped_before: Duration,
+    groups: &'a Arc<Groups>,
+    worker: usize,
+    process: OwnedFd,
+    stdout: Option<Box<dyn Pipe>>,
+    stderr: Option<Box<dyn Pipe>>,
+    exited: Option<Instant>,
+    ending: Option<Ending>,
+    printed: u64,
+    kill_after: Duration,
+}
+
+/// The process was asked to end.
+#[derive(Debug, Clone, Copy)]
+struct Ending {
+    why: End,
+    /// When it will be killed; `None` once it was.
+    kill_at: Option<Instant>,
+}
+
+/// The descriptors to watch.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ready {
+    process: bool,
+    stdout: bool,
+    stderr: bool,
+    bell: bool,
+}
+
+impl Watch<'_> {
+    fn attend(
+        &mut self,
+        member: &Member,
+        limits: &Limits<'_>,
+        buffer: &mut [u8],
+        sink: &mut dyn FnMut(Channel, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut told = Ok(());
+        while !self.is_over() {
+            self.judge(member, limits, told.is_err());
+            let ready = self.wait(self.next_look(limits))?;
+            if ready.bell {
+                self.groups.bell(self.worker).silence();
+            }
+            if ready.process {
+                self.exited.get_or_insert_with(Instant::now);
+            }
+            for (is_ready, channel) in
+                [(ready.stdout, Channel::Stdout), (ready.stderr, Channel::Stderr)]
+            {
+                if is_ready {
+                    let room = limits.output.map(|most| most.saturating_sub(self.printed));
+                    let read = self.read(channel, buffer)?;
+                    let wanted =
+                        room.map_or(read, |room| read.min(usize::try_from(room).unwrap_or(read)));
+                    // After the first failure, no more output is passed on.
+                    told = told.and_then(|()| sink(channel, &buffer[..wanted]));
+                }
+            }
+        }
+        told
+    }
+
+    /// Whether it has ended and its streams are closed.
+    fn is_over(&self) -> bool {
+        let silent = self.stdout.is_none() && self.stderr.is_none();
+        self.exited.is_some_and(|exited| silent || exited.elapsed() >= LAST_WORDS)
+    }
+
+    /// Asks it to end, or kills it, if that is due.
+    fn judge(&mut self, member: &Member, limits: &Limits<'_>, untold: bool) {
+        if self.exited.is_some() {
+            return;
+        }
+        if let Some(ending) = &mut self.ending {
+            if ending.kill_at.is_some_and(|at| at <= Instant::now()) {
+                ending.kill_at = None;
+                member.send(Signal::KILL);
+            }
+            return;
+        }
+        let why = match (self.groups.wish(), (limits.time)()) {
+            (Wish::End | Wish::Kill, _) => End::Halted,
+            (Wish::GoOn, Some(limit)) if self.running() >= limit => End::TimedOut(limit),
+            _ => match limits.passed_by(self.printed) {
+                Some(end) => end,
+                None if untold => End::Halted,
+                None => return,
+            },
+        };
+        self.ending = Some(Ending { why, kill_at: Some(Instant::now() + self.kill_after) });
+        member.send(Signal::TERM);
+        // A stopped process cannot react to a signal.
+        member.send(Signal::CONT);
+    }
+
+    /// Its running time, without the time that all jobs were stopped.
+    fn running(&self) -> Duration {
+        self.started.elapsed().saturating_sub(self.groups.stopped() - self.stopped_before)
+    }
+
+    /// The time until the next deadline.
+    fn next_look(&self, limits: &Limits<'_>) -> Option<Duration> {
+        if let Some(exited) = self.exited {
+            return Some(LAST_WORDS.saturating_sub(exited.elapsed()));
+        }
+        match &self.ending {
+            Some(ending) => ending.kill_at.map(|at| at.saturating_duration_since(Instant::now())),
+            None => (limits.time)().map(|limit| limit.saturating_sub(self.running())),
+        }
+    }
+
+    fn wait(&self, longest: Option<Duration>) -> io::Result<Ready> {
+        let watched = [
+            Some(self.groups.bell(self.worker).as_fd()),
+            Some(self.process.as_fd()).filter(|_| self.exited.is_none()),
+            self.stdout.as_ref().map(|pipe| pipe.as_fd()),
+            self.stderr.as_ref().map(|pipe| pipe.as_fd()),
+        ];
+        let watched = watched.map(|fd| fd.map(|fd| (fd, PollFlags::IN)));
+        let [bell, process, stdout, stderr] = ready(watched, longest)?;
+        Ok(Ready { process, stdout, stderr, bell })
+    }
+
+    /// Reads the available bytes; none means the end of the stream.
+    fn read(&mut self, channel: Channel, buffer: &mut [u8]) -> io::Result<usize> {
+        let pipe = match channel {
+            Channel::Stdout => &mut self.stdout,
+            Channel::Stderr => &mut self.stderr,
+        };
+        let Some(stream) = pipe else { return Ok(0) };
+        let read = match stream.read(buffer) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
+            Err(error) => return Err(error),
+        };
+        if read == 0 {
+            *pipe = None;
+        }
+        self.printed += read as u64;
+        Ok(read)
+    }
+}

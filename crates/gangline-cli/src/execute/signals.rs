@@ -1,0 +1,351 @@
+//! Signals: start no further job, wait, and finally kill.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process, pidfd_open, set_child_subreaper,
+};
+use signal_hook::SigId;
+use signal_hook::consts::{
+    SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM,
+};
+use signal_hook::low_level::{pipe, unregister};
+
+use crate::args::Failure;
+use crate::bell::Bell;
+use crate::execute::lane::Lanes;
+use crate::execute::readiness::timespec;
+use crate::execute::supervisor::kill_children;
+use crate::exit;
+
+/// The thread that handles signals, until this is dropped.
+pub(crate) struct Attendant {
+    quit: Arc<Bell>,
+    thread: Option<JoinHandle<()>>,
+    /// The exit status caused by a signal; 0 for none.
+    exit: Arc<AtomicU8>,
+    lanes: Arc<OnceLock<Lanes>>,
+    /// Messages about signals have a thread of their own. Their reader may block, and the signal thread may
+    /// be the only one that can end the process.
+    teller: Option<JoinHandle<()>>,
+    words: Sender<Option<String>>,
+}
+
+/// The meaning of signals to this process.
+///
+/// A signal from the terminal, or to the whole group, reaches both this process and its supervisor, which
+/// forwards it. To count it once, this process obeys only the forwarded signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// The first time no further job starts; the second time all jobs are killed.
+    Interrupt,
+    Terminate,
+    HangUp,
+    /// All jobs are killed.
+    Quit,
+    /// Stop, with all jobs, until SIGCONT.
+    Stop,
+    Continue,
+    Nothing,
+}
+
+/// The signals that the supervisor sends for SIGINT, SIGTERM, SIGQUIT and SIGTSTP.
+pub(crate) const INTERRUPT: Signal = Signal::USR1;
+pub(crate) const TERMINATE: Signal = Signal::VTALARM;
+pub(crate) const QUIT: Signal = Signal::PROF;
+pub(crate) const STOP: Signal = Signal::USR2;
+
+const MEANINGS: [(i32, Meaning); 10] = [
+    (SIGINT, Meaning::Nothing),
+    (SIGTERM, Meaning::Nothing),
+    (SIGQUIT, Meaning::Nothing),
+    (SIGTSTP, Meaning::Nothing),
+    (SIGUSR1, Meaning::Interrupt),
+    (SIGVTALRM, Meaning::Terminate),
+    (SIGPROF, Meaning::Quit),
+    (SIGUSR2, Meaning::Stop),
+    (SIGHUP, Meaning::HangUp),
+    (SIGCONT, Meaning::Continue),
+];
+
+struct Watch {
+    lanes: Arc<OnceLock<Lanes>>,
+    quit: Arc<Bell>,
+    signals: Vec<(Meaning, UnixStream)>,
+    /// Readable when the supervisor has died.
+    supervisor: Option<OwnedFd>,
+    exit: Arc<AtomicU8>,
+    words: Sender<Option<String>>,
+    interrupted: bool,
+    /// When the jobs that still run are ended.
+    patience: Option<Instant>,
+    /// When the process exits, whether or not the run has ended.
+    last_moment: Option<Instant>,
+    grace: Duration,
+    kill_after: Duration,
+}
+
+/// How long to wait for killed jobs to disappear.
+const AFTER_KILL: Duration = Duration::from_secs(1);
+
+/// How long the run has to end after its jobs were killed: to reap them, write their output, and commit. A
+/// reader of the output that blocks could otherwise delay it for ever.
+const LAST_WORDS: Duration = Duration::from_millis(400);
+
+impl Attendant {
+    /// Before it knows of lanes, a signal that ends the run ends the process.
+    pub(crate) fn start(supervisor: Option<i32>, failure: &Failure) -> io::Result<Attendant> {
+        let (quit, exit) = (Arc::new(Bell::new()?), Arc::new(AtomicU8::new(0)));
+        let mut ids = Vec::new();
+        let signals = signals(&mut ids)?;
+        let lanes: Arc<OnceLock<Lanes>> = Arc::default();
+        let (words, said) = channel();
+        let teller = thread::Builder::new().name("gangline-words".into()).spawn({
+            let lanes = Arc::clone(&lanes);
+            move || tell(&said, &lanes)
+        })?;
+        let watch = Watch {
+            lanes: Arc::clone(&lanes),
+            quit: Arc::clone(&quit),
+            signals,
+            supervisor: supervisor.and_then(Pid::from_raw).map(watched).transpose()?,
+            exit: Arc::clone(&exit),
+            words: words.clone(),
+            interrupted: false,
+            patience: None,
+            last_moment: None,
+            grace: failure.grace,
+            kill_after: failure.kill_after,
+        };
+        let thread = thread::Builder::new().name("gangline-signal".into()).spawn(move || {
+            watch.attend();
+            for id in ids {
+                unregister(id);
+            }
+        })?;
+        Ok(Attendant { quit, thread: Some(thread), exit, lanes, teller: Some(teller), words })
+    }
+
+    /// From now on signals apply to the jobs of these lanes.
+    pub(crate) fn attend_to(&self, lanes: &Lanes) {
+        self.lanes.get_or_init(|| lanes.clone());
+    }
+
+    /// The exit status that a signal causes.
+    pub(crate) fn exit(&self) -> Option<u8> {
+        Some(self.exit.load(Ordering::SeqCst)).filter(|exit| *exit != 0)
+    }
+}
+
+impl Drop for Attendant {
+    fn drop(&mut self) {
+        // First: while it writes, a signal may have to end the process.
+        let _ = self.words.send(None);
+        if let Some(teller) = self.teller.take() {
+            teller.join().expect("the thread does not panic");
+        }
+        self.quit.ring();
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the thread does not panic");
+        }
+    }
+}
+
+/// Prints messages until the channel closes.
+fn tell(said: &Receiver<Option<String>>, lanes: &OnceLock<Lanes>) {
+    while let Ok(Some(text)) = said.recv() {
+        if let Some(lanes) = lanes.get() {
+            lanes.shared.terminal.tell(&text);
+        }
+    }
+}
+
+/// Signals that were ignored when this process started, as by `nohup`, stay ignored.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+/// The supervisor, as a descriptor to wait for.
+fn watched(pid: Pid) -> io::Result<OwnedFd> {
+    let watched = pidfd_open(pid, PidfdFlags::empty());
+    // After its death, another process may have its number.
+    match (watched, getppid()) {
+        (Ok(fd), Some(parent)) if parent == pid => Ok(fd),
+        _ => Err(io::Error::other("the supervisor has ended")),
+    }
+}
+
+fn signals(ids: &mut Vec<SigId>) -> io::Result<Vec<(Meaning, UnixStream)>> {
+    let register = |(signal, meaning)| {
+        let (reader, writer) = UnixStream::pair()?;
+        reader.set_nonblocking(true)?;
+        ids.push(pipe::register(signal, writer)?);
+        Ok((meaning, reader))
+    };
+    MEANINGS
+        .into_iter()
+        .filter(|(signal, meaning)| meaning.is_private() || !is_ignored(*signal))
+        .map(register)
+        .collect()
+}
+
+impl Meaning {
+    /// Only the supervisor sends it, so it is never meant to be ignored; but the setting may be inherited.
+    fn is_private(self) -> bool {
+        matches!(self, Meaning::Interrupt | Meaning::Terminate | Meaning::Quit | Meaning::Stop)
+    }
+}
+
+impl Watch {
+    fn attend(mut self) {
+        loop {
+            let ready = self.wait();
+            if ready.quit {
+                return;
+            }
+            if ready.orphaned {
+                self.supervisor = None;
+                // Processes that jobs started in other sessions become children of this process when their
+                // parent dies.
+                let _ = set_child_subreaper(Some(getpid()));
+                self.kill(exit::KILLED);
+                self.lanes().groups().wait_until_empty(AFTER_KILL);
+                kill_children();
+                // A blocked reader of the output may hold this process up, and no other process can end it.
+                std::process::exit(i32::from(exit::KILLED));
+            }
+            for meaning in ready.meanings {
+                self.obey(meaning);
+            }
+            if self.patience.is_some_and(|until| until <= Instant::now()) {
+                self.patience = None;
+                self.lanes().groups().end_all();
+                self.last_moment.get_or_insert(Instant::now() + self.kill_after + LAST_WORDS);
+            }
+            if self.last_moment.is_some_and(|until| until <= Instant::now()) {
+                // A job's reader may block, so the run has not ended the job.
+                self.lanes().groups().kill_all();
+                std::process::exit(i32::from(self.exit.load(Ordering::SeqCst)));
+            }
+        }
+    }
+
+    fn obey(&mut self, meaning: Meaning) {
+        match meaning {
+            Meaning::Interrupt if self.interrupted => self.kill(exit::INTERRUPTED),
+            Meaning::Interrupt => {
+                self.interrupted = true;
+                self.end(exit::INTERRUPTED);
+                // Printed only once it is true, since a program may read it.
+                self.tell("waiting for the running jobs; press Ctrl-C again to kill them");
+            }
+            // `timeout`, for one, signals a process and its group.
+            Meaning::Terminate if self.patience.is_some() => {}
+            Meaning::Terminate => {
+                self.patience = Some(Instant::now() + self.grace);
+                self.end(exit::TERMINATED);
+                let grace = humantime::format_duration(self.grace);
+                self.tell(&format!("SIGTERM: the running jobs have {grace} to end"));
+            }
+            Meaning::HangUp => self.end(exit::HANGUP),
+            Meaning::Quit => self.kill(exit::QUIT),
+            Meaning::Stop => {
+                if let Some(lanes) = self.lanes.get() {
+                    lanes.groups().stop_all();
+                }
+                // Until SIGCONT.
+                let _ = kill_process(getpid(), Signal::STOP);
+            }
+            Meaning::Continue => {
+                if let Some(lanes) = self.lanes.get() {
+                    lanes.groups().continue_all();
+                }
+            }
+            Meaning::Nothing => {}
+        }
+    }
+
+    /// Starts no further job; the first signal decides the exit status.
+    fn end(&self, exit: u8) {
+        let Some(lanes) = self.lanes.get() else { std::process::exit(i32::from(exit)) };
+        let _ = self.exit.compare_exchange(0, exit, Ordering::SeqCst, Ordering::SeqCst);
+        lanes.close();
+    }
+
+    /// Kills all jobs; the run then has little time to end.
+    fn kill(&mut self, exit: u8) {
+        self.end(exit);
+        self.lanes().groups().kill_all();
+        self.last_moment.get_or_insert(Instant::now() + LAST_WORDS);
+    }
+
+    fn tell(&self, text: &str) {
+        // The thread lives until it is asked to end.
+        let _ = self.words.send(Some(text.to_owned()));
+    }
+
+    fn lanes(&self) -> &Lanes {
+        self.lanes.get().expect("without lanes the first signal has ended the process")
+    }
+
+    fn wait(&self) -> Ready {
+        let quit = (Source::Quit, self.quit.as_fd());
+        let supervisor = self.supervisor.as_ref().map(|fd| (Source::Supervisor, fd.as_fd()));
+        let signals =
+            self.signals.iter().map(|(meaning, stream)| (Source::Signal(*meaning), stream.as_fd()));
+        let sources: Vec<(Source, BorrowedFd<'_>)> =
+            std::iter::once(quit).chain(supervisor).chain(signals).collect();
+        let mut fds: Vec<PollFd<'_>> =
+            sources.iter().map(|(_, fd)| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+        let until = self.patience.into_iter().chain(self.last_moment).min();
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        // It fails when a signal arrives, which the next iteration handles.
+        if poll(&mut fds, left.map(timespec).as_ref()).is_err() {
+            return Ready::default();
+        }
+        let mut ready = Ready::default();
+        for ((source, _), _) in sources.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty())
+        {
+            match source {
+                Source::Quit => ready.quit = true,
+                Source::Supervisor => ready.orphaned = true,
+                Source::Signal(meaning) => ready.meanings.push(*meaning),
+            }
+        }
+        self.signals
+            .iter()
+            .filter(|(meaning, _)| ready.meanings.contains(meaning))
+            .for_each(|(_, stream)| empty(stream));
+        ready
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Quit,
+    Supervisor,
+    Signal(Meaning),
+}
+
+#[derive(Debug, Default)]
+struct Ready {
+    quit: bool,
+    orphaned: bool,
+    meanings: Vec<Meaning>,
+}
+
+fn empty(mut stream: &UnixStream) {
+    while matches!(stream.read(&mut [0; 64]), Ok(1..)) {}
+}

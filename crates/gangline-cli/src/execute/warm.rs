@@ -1,0 +1,466 @@
+//! Jobs for warm workers: one process per slot, which receives one input after the other.
+
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::args::WarmArgs;
+use crate::error::CliError;
+use crate::execute::commands;
+use crate::execute::conversation::{Aside, Conversation, Ending, Silence};
+use crate::execute::job_runner::Work;
+use crate::execute::lane::{Lane, Lanes};
+use crate::execute::process::End;
+use crate::execute::protocol::{self, Answer, Hello, Item, VERSION};
+use crate::exit;
+use crate::output::capture::{Captured, Spill};
+use crate::output::outcome::{JobResult, Outcome, Printed};
+use crate::plain::Plain;
+use crate::plan::job::Job;
+use crate::plan::slot::{Given, Slot};
+
+/// The warm workers on the slots of one lane.
+pub(crate) struct Warm {
+    lanes: Lanes,
+    lane: Lane,
+    slots: Vec<Slot>,
+    /// The columns of a table; `None` if an input is a text.
+    columns: Vec<OsString>,
+    start_timeout: Duration,
+    max_restarts: u32,
+    workers: WorkerSlots,
+    /// Whether a slow start has been reported.
+    has_told_of_wait: AtomicBool,
+}
+
+/// The workers, each with its slot. A slot that is given up takes no more jobs; its producer shares another
+/// slot's worker.
+struct WorkerSlots {
+    slots: Mutex<Vec<WorkerSlot>>,
+    changed: Condvar,
+}
+
+enum WorkerSlot {
+    Free(Worker),
+    Taken,
+    GivenUp,
+}
+
+/// The state of one slot.
+#[derive(Default)]
+struct Worker {
+    conversation: Option<Conversation>,
+    spill: Arc<Spill>,
+    /// Consecutive starts that failed.
+    unready: u32,
+    /// Items at which it ended, without a result in between.
+    deaths: u32,
+}
+
+/// When a slow start is reported.
+const LONG_WAIT: Duration = Duration::from_secs(15);
+
+/// An item at which this many workers ended is itself at fault.
+const DEATHS_OF_ITEM: u32 = 3;
+
+impl Warm {
+    pub(crate) fn new(
+        lanes: Lanes,
+        lane: Lane,
+        slots: Vec<Slot>,
+        columns: Vec<OsString>,
+        args: &WarmArgs,
+    ) -> Warm {
+        let &WarmArgs { start_timeout, max_restarts, .. } = args;
+        let workers = WorkerSlots::new(slots.len());
+        let has_told_of_wait = AtomicBool::new(false);
+        Warm { lanes, lane, slots, columns, start_timeout, max_restarts, workers, has_told_of_wait }
+    }
+}
+
+impl Work for Warm {
+    /// Workers are stored by slot, since other threads may borrow them.
+    type State = ();
+
+    fn begin(&self) {}
+
+    fn work(&self, slot: usize, (): &mut (), job: &Job) -> Outcome {
+        self.attempts(slot, job)
+    }
+
+    fn end(&self, slot: usize, (): ()) {
+        if let Some(worker) = self.workers.leave(slot) {
+            self.dismiss(slot, worker);
+        }
+    }
+}
+
+impl Warm {
+    /// Runs a job until it succeeds or has no attempts left. After its worker ended during it, the job moves
+    /// to another slot if possible; giving up a slot is not an attempt.
+    fn attempts(&self, slot: usize, job: &Job) -> Outcome {
+        let rules = &self.lanes.shared.rules;
+        let (mut attempt, mut deaths, mut delay) = (1, 0, rules.retry_delay);
+        let mut ended_at = None;
+        loop {
+            let Some((index, mut worker)) = self.workers.take(slot, ended_at) else {
+                return self.outcome(slot, job, attempt, JobResult::WorkerFailed(GIVEN_UP.into()));
+            };
+            let outcome = self.attempt(index, &mut worker, job, attempt);
+            let was_ready = worker.unready == 0;
+            let fate = match self.is_to_be_given_up(&worker) {
+                true => self.give_up(index, &outcome),
+                false => self.workers.give_back(index, worker),
+            };
+            match (&outcome.result, fate) {
+                (JobResult::WorkerFailed(_), Fate::GivenUp) => continue,
+                // The worker has not seen the item.
+                (JobResult::WorkerFailed(_), Fate::GoesOn) if !was_ready => {
+                    if !self.lane.gate.pause(delay) {
+                        return outcome;
+                    }
+                    commands::tell_of_retry(&self.lanes, &outcome);
+                    ended_at = Some(index);
+                    continue;
+                }
+                (JobResult::WorkerFailed(_), Fate::GoesOn) => {
+                    deaths += 1;
+                    ended_at = Some(index);
+                }
+                _ => {}
+            }
+            let most = match outcome.result.blames_worker() {
+                true => deaths < DEATHS_OF_ITEM || attempt <= rules.retries,
+                false => attempt <= rules.retries,
+            };
+            let is_last = !most
+                || outcome.result.is_ok()
+                || matches!(outcome.result, JobResult::Ended(End::Halted))
+                || !self.lane.gate.pause(delay);
+            if is_last {
+                return outcome;
+            }
+            commands::tell_of_retry(&self.lanes, &outcome);
+            attempt += 1;
+            delay = delay.saturating_mul(2).min(commands::LONGEST_DELAY.max(rules.retry_delay));
+        }
+    }
+
+    fn attempt(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
+        let (started, clock) = (SystemTime::now(), Instant::now());
+        let mut printed = Printed::default();
+        let result =
+            self.answer(slot, worker, job, attempt, &mut printed).unwrap_or_else(|end| end);
+        if matches!(result, JobResult::Ended(End::Exited(_)) | JobResult::Refused(_)) {
+            worker.deaths = 0;
+        }
+        let took = clock.elapsed();
+        Outcome {
+            started,
+            took,
+            printed: Mutex::new(printed),
+            ..self.outcome(slot, job, attempt, result)
+        }
+    }
+
+    fn outcome(&self, slot: usize, job: &Job, attempts: u32, result: JobResult) -> Outcome {
+        let words = job.words(&self.given(slot, job).ids, self.number(slot), 1);
+        Outcome {
+            number: job.number,
+            key: job.key(),
+            command: format!("{} < {}", words.quoted(), job.key()),
+            attempts,
+            result,
+            started: SystemTime::now(),
+            took: Duration::ZERO,
+            printed: Mutex::default(),
+        }
+    }
+
+    /// The worker's answer for a job; the error is what came instead.
+    fn answer(
+        &self,
+        slot: usize,
+        worker: &mut Worker,
+        job: &Job,
+        attempt: u32,
+        printed: &mut Printed,
+    ) -> Result<JobResult, JobResult> {
+        let Some(input) = protocol::input(&job.fields, &self.columns) else {
+            return Ok(JobResult::Refused("the input is not UTF-8, which JSON requires".into()));
+        };
+        self.start(slot, worker, job, printed)?;
+        let item = protocol::line(&Item { item: job.number, attempt, input });
+        let limit = || self.lanes.shared.limit();
+        let answer = self.ask(worker, &item, &limit, printed).inspect_err(|result| {
+            worker.deaths += u32::from(result.blames_worker());
+        })?;
+        match protocol::read_answer(&answer, job.number) {
+            Ok(Answer::Output(output)) => {
+                let text = protocol::printed(&output);
+                printed.received = text.len() as u64;
+                printed.stdout.push(&worker.spill, &text).map_err(JobResult::NotKept)?;
+                Ok(JobResult::Ended(End::Exited(0)))
+            }
+            Ok(Answer::Error(error)) => Ok(JobResult::Refused(error)),
+            Err(violation) => {
+                worker.deaths += 1;
+                Err(self.fail(worker, violation.to_string(), printed))
+            }
+        }
+    }
+
+    /// Makes sure that a worker is ready.
+    fn start(
+        &self,
+        slot: usize,
+        worker: &mut Worker,
+        job: &Job,
+        printed: &mut Printed,
+    ) -> Result<(), JobResult> {
+        match worker.conversation.take_if(|conversation| !conversation.is_fit()) {
+            // It has ended since its answer, or has written more: not the fault of this item.
+            Some(conversation) => {
+                let kill_after = self.lanes.shared.rules.kill_after;
+                let (_, said) = conversation.end(Ending::Asked, kill_after);
+                printed.stderr.append(&worker.spill, &said).map_err(JobResult::NotKept)?;
+                let number = self.number(slot);
+                self.lanes.shared.terminal.tell(&format!(
+                    "the worker of slot {number} ended, closed its input, or wrote an unexpected line \
+                     between two items: it is restarted"
+                ));
+            }
+            None if worker.conversation.is_some() => return Ok(()),
+            None => {}
+        }
+        worker.unready += 1;
+        let given = self.given(slot, job);
+        let command = commands::command(job.words(&given.ids, self.number(slot), 1), given);
+        let started = Conversation::start(&self.lanes.shared.groups, self.number(slot), command);
+        worker.conversation =
+            Some(started.map_err(|error| {
+                JobResult::WorkerFailed(format!("could not be started: {error}"))
+            })?);
+        let hello = Hello { gangline: VERSION, worker: self.number(slot), gpus: &given.ids };
+        let ready = self.greet(worker, &protocol::line(&hello), printed);
+        let ready = ready.map_err(|result| unready(result, self.start_timeout))?;
+        protocol::read_ready(&ready)
+            .map_err(|violation| self.fail(worker, violation.to_string(), printed))?;
+        worker.unready = 0;
+        Ok(())
+    }
+
+    /// Sends the first line and waits for the answer. A slow start is announced on the terminal: a program
+    /// that is not a worker never answers.
+    fn greet(
+        &self,
+        worker: &mut Worker,
+        line: &[u8],
+        printed: &mut Printed,
+    ) -> Result<Vec<u8>, JobResult> {
+        let soon = LONG_WAIT.min(self.start_timeout / 4);
+        let conversation = worker.conversation.as_mut().expect("the worker was started above");
+        let aside = Aside { stderr: &mut printed.stderr, spill: &worker.spill };
+        match conversation.ask(line, &|| Some(soon), aside) {
+            Err(Silence::TimedOut(_)) => {}
+            Ok(line) => return Ok(line),
+            Err(silence) => return Err(self.end_worker(worker, result_of(silence), printed)),
+        }
+        if !self.has_told_of_wait.swap(true, Ordering::Relaxed) {
+            let (soon, all) =
+                (humantime::format_duration(soon), humantime::format_duration(self.start_timeout));
+            self.lanes.shared.terminal.tell(&format!(
+                "still no worker after {soon}: with --warm a command must answer its first line with \
+                 {{\"gangline\":1}}, for which it has {all} (--start-timeout)"
+            ));
+        }
+        let left = self.start_timeout.saturating_sub(soon);
+        // The line was printed.
+        self.ask(worker, b"", &|| Some(left), printed)
+    }
+
+    fn ask(
+        &self,
+        worker: &mut Worker,
+        line: &[u8],
+        limit: &dyn Fn() -> Option<Duration>,
+        printed: &mut Printed,
+    ) -> Result<Vec<u8>, JobResult> {
+        let aside = Aside { stderr: &mut printed.stderr, spill: &worker.spill };
+        let conversation = worker.conversation.as_mut().expect("the worker was started above");
+        match conversation.ask(line, limit, aside) {
+            Ok(line) => Ok(line),
+            Err(silence) => Err(self.end_worker(worker, result_of(silence), printed)),
+        }
+    }
+
+    /// The worker cannot continue.
+    fn fail(&self, worker: &mut Worker, why: String, printed: &mut Printed) -> JobResult {
+        self.end_worker(worker, JobResult::WorkerFailed(why), printed)
+    }
+
+    fn end_worker(
+        &self,
+        worker: &mut Worker,
+        result: JobResult,
+        printed: &mut Printed,
+    ) -> JobResult {
+        let Some(conversation) = worker.conversation.take() else { return result };
+        let (_, said) = conversation.end(Ending::Asked, self.lanes.shared.rules.kill_after);
+        match printed.stderr.append(&worker.spill, &said) {
+            Ok(()) => result,
+            Err(error) => JobResult::NotKept(error),
+        }
+    }
+
+    fn is_to_be_given_up(&self, worker: &Worker) -> bool {
+        let deaths = self.max_restarts.saturating_mul(DEATHS_OF_ITEM);
+        worker.unready > self.max_restarts || worker.deaths > deaths
+    }
+
+    /// The slot starts no worker any more. If no slot does, the run is over.
+    fn give_up(&self, index: usize, outcome: &Outcome) -> Fate {
+        let printed = outcome.printed.lock().expect("nothing panics with the lock held");
+        let said = match String::from_utf8_lossy(&printed.stderr.tail(200)).trim() {
+            "" => String::new(),
+            said => format!("; it said: {}", Plain(said)),
+        };
+        drop(printed);
+        let number = self.number(index);
+        let text =
+            format!("slot {number} is given up: job {} {}{said}", outcome.number, outcome.result);
+        self.lanes.shared.terminal.tell(&text);
+        if self.workers.give_up(index) == 0 {
+            self.lanes.shared.fail(CliError::new(exit::DEVICES, NONE_LEFT));
+            self.lanes.close();
+        }
+        Fate::GivenUp
+    }
+
+    /// Ends a worker that is no longer needed, and reports its failure.
+    fn dismiss(&self, slot: usize, worker: Worker) {
+        let Some(conversation) = worker.conversation else { return };
+        let shared = &self.lanes.shared;
+        let (end, said) = conversation.end(Ending::OfInput, shared.rules.kill_after);
+        if let Err(error) = shared.terminal.write_captured(&Captured::default(), &said) {
+            shared.fail_output("the messages of workers cannot be written", error);
+        }
+        let slot = self.number(slot);
+        match end {
+            Some(End::Exited(0)) => {}
+            Some(end) => {
+                shared
+                    .terminal
+                    .tell(&format!("the worker of slot {slot} {end} when its input ended"));
+            }
+            None => {
+                shared.terminal.tell(&format!("the worker of slot {slot} did not end by itself"));
+            }
+        }
+    }
+
+    fn given(&self, slot: usize, job: &Job) -> &Given {
+        self.slots[slot].given(&job.command)
+    }
+
+    /// The number of a slot among those of all lanes.
+    fn number(&self, slot: usize) -> usize {
+        self.lane.first_worker + slot
+    }
+}
+
+const NONE_LEFT: &str = "no worker is left that could be started";
+const GIVEN_UP: &str = "was given up, like all others";
+
+/// The state of a worker that was borrowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    GoesOn,
+    GivenUp,
+}
+
+impl WorkerSlots {
+    fn new(slots: usize) -> WorkerSlots {
+        let slots = (0..slots).map(|_| WorkerSlot::Free(Worker::default())).collect();
+        WorkerSlots { slots: Mutex::new(slots), changed: Condvar::new() }
+    }
+
+    /// Waits for the worker of a slot, or for any other if that one is given up or to be avoided. Returns
+    /// `None` if there is none.
+    fn take(&self, slot: usize, avoided: Option<usize>) -> Option<(usize, Worker)> {
+        let mut slots = self.slots();
+        loop {
+            let is_here = |index: usize| !matches!(slots[index], WorkerSlot::GivenUp);
+            let has_other = (0..slots.len()).any(|index| Some(index) != avoided && is_here(index));
+            let avoided = avoided.filter(|_| has_other);
+            let only_own = is_here(slot) && avoided.is_none();
+            let wanted = |index: &usize| {
+                matches!(slots[*index], WorkerSlot::Free(_))
+                    && Some(*index) != avoided
+                    && (!only_own || *index == slot)
+            };
+            let free = (0..slots.len()).find(wanted);
+            if let Some(index) = free
+                && let WorkerSlot::Free(worker) =
+                    std::mem::replace(&mut slots[index], WorkerSlot::Taken)
+            {
+                return Some((index, worker));
+            }
+            if slots.iter().all(|index| matches!(index, WorkerSlot::GivenUp)) {
+                return None;
+            }
+            slots = self.changed.wait(slots).expect("nothing panics with the lock held");
+        }
+    }
+
+    fn give_back(&self, index: usize, worker: Worker) -> Fate {
+        self.slots()[index] = WorkerSlot::Free(worker);
+        self.changed.notify_all();
+        Fate::GoesOn
+    }
+
+    /// The number of slots that are left.
+    fn give_up(&self, index: usize) -> usize {
+        let mut slots = self.slots();
+        slots[index] = WorkerSlot::GivenUp;
+        self.changed.notify_all();
+        slots.iter().filter(|index| !matches!(index, WorkerSlot::GivenUp)).count()
+    }
+
+    /// The worker of a slot, which is no longer used.
+    fn leave(&self, slot: usize) -> Option<Worker> {
+        match std::mem::replace(&mut self.slots()[slot], WorkerSlot::GivenUp) {
+            WorkerSlot::Free(worker) => Some(worker),
+            WorkerSlot::Taken | WorkerSlot::GivenUp => None,
+        }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Vec<WorkerSlot>> {
+        self.slots.lock().expect("nothing panics with the lock held")
+    }
+}
+
+/// The result of a job if its worker gave no answer.
+fn result_of(silence: Silence) -> JobResult {
+    JobResult::WorkerFailed(match silence {
+        Silence::Halted => return JobResult::Ended(End::Halted),
+        Silence::TimedOut(limit) => return JobResult::Ended(End::TimedOut(limit)),
+        Silence::Ended(end) => format!("{end} before it answered"),
+        Silence::Closed => "closed its standard output".into(),
+        Silence::Deaf => "closed its standard input".into(),
+        Silence::TooLong => "printed a line that is too long".into(),
+        Silence::Failed(error) => format!("could not be reached: {error}"),
+    })
+}
+
+/// Replaces an exceeded time limit of a job by that of the start.
+fn unready(result: JobResult, limit: Duration) -> JobResult {
+    match result {
+        JobResult::Ended(End::TimedOut(_)) => {
+            let limit = humantime::format_duration(limit);
+            JobResult::WorkerFailed(format!("was not ready within {limit}"))
+        }
+        other => other,
+    }
+}

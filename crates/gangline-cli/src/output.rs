@@ -1,0 +1,9 @@
+//! Writes what jobs print, and what is recorded about them.
+
+pub(crate) mod capture;
+pub(crate) mod joblog;
+pub(crate) mod lines;
+pub(crate) mod outcome;
+pub(crate) mod report;
+pub(crate) mod results;
+pub(crate) mod terminal;

@@ -1,0 +1,131 @@
+//! The outcome of a job.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use crate::execute::process::End;
+use crate::output::capture::Captured;
+use crate::plain::Plain;
+
+/// The result of the last attempt at a job.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) number: u64,
+    /// The identity of the job across runs.
+    pub(crate) key: String,
+    /// The command, quoted for a shell.
+    pub(crate) command: String,
+    pub(crate) attempts: u32,
+    pub(crate) result: JobResult,
+    pub(crate) started: SystemTime,
+    pub(crate) took: Duration,
+    /// Taken when it is written: an error that is kept must not keep the output.
+    pub(crate) printed: Mutex<Printed>,
+}
+
+/// The output of a job.
+#[derive(Debug, Default)]
+pub(crate) struct Printed {
+    pub(crate) stdout: Captured,
+    pub(crate) stderr: Captured,
+    /// The size of standard output in bytes, kept or not.
+    pub(crate) received: u64,
+}
+
+#[derive(Debug)]
+pub(crate) enum JobResult {
+    Ended(End),
+    NotStarted(io::Error),
+    /// Its output could not be kept.
+    NotKept(io::Error),
+    /// A warm worker's answer that rejects its input.
+    Refused(String),
+    /// The fault of a warm worker that did not answer.
+    WorkerFailed(String),
+}
+
+impl Outcome {
+    pub(crate) fn take_printed(&self) -> Printed {
+        std::mem::take(&mut *self.printed.lock().expect("nothing panics with the lock held"))
+    }
+}
+
+impl JobResult {
+    pub(crate) fn is_ok(&self) -> bool {
+        matches!(self, JobResult::Ended(End::Exited(0)))
+    }
+
+    /// Whether the worker may be broken, and not the job.
+    pub(crate) fn blames_worker(&self) -> bool {
+        matches!(self, JobResult::WorkerFailed(_))
+    }
+
+    /// The exit status and the signal, as a shell and the log of `parallel` record them.
+    pub(crate) fn codes(&self) -> (i32, i32) {
+        match self {
+            JobResult::Ended(End::Exited(code)) => (*code, 0),
+            JobResult::Ended(End::Signalled(signal)) => (0, *signal),
+            JobResult::Ended(End::TimedOut(_) | End::Halted | End::PrintedTooMuch(_)) => (-1, 15),
+            JobResult::NotStarted(error) if error.kind() == io::ErrorKind::NotFound => (127, 0),
+            JobResult::NotStarted(_) => (126, 0),
+            JobResult::NotKept(_) | JobResult::Refused(_) | JobResult::WorkerFailed(_) => (-1, 0),
+        }
+    }
+}
+
+impl fmt::Display for JobResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JobResult::Ended(end) => end.fmt(f),
+            JobResult::NotStarted(error) => write!(f, "could not be started: {error}"),
+            JobResult::NotKept(error) => {
+                write!(f, "was ended: its output could not be kept: {error}")
+            }
+            JobResult::Refused(why) => write!(f, "failed: {}", Plain(why)),
+            JobResult::WorkerFailed(why) => write!(f, "failed with its worker, which {why}"),
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Exited(code) => write!(f, "exited with {code}"),
+            End::Signalled(signal) => match signal_hook::low_level::signal_name(*signal) {
+                Some(name) => write!(f, "was killed by {name}"),
+                None => write!(f, "was killed by signal {signal}"),
+            },
+            End::TimedOut(limit) => {
+                // To the millisecond: a multiple of a median has nanoseconds.
+                let limit = Duration::from_millis(limit.as_millis().try_into().unwrap_or(u64::MAX));
+                write!(f, "was ended: it took longer than {}", humantime::format_duration(limit))
+            }
+            End::PrintedTooMuch(most) => write!(f, "was ended: it printed more than {most} bytes"),
+            End::Halted => f.write_str("was ended with the run"),
+        }
+    }
+}
+
+/// A failed job, as an error for the library.
+#[derive(Debug, Clone)]
+pub(crate) struct JobFailed(pub(crate) Arc<Outcome>);
+
+/// The end of its standard error, if it has any.
+const TAIL: usize = 400;
+
+impl fmt::Display for JobFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = &*self.0;
+        write!(f, "{} {}", outcome.command, outcome.result)?;
+        let tail =
+            outcome.printed.lock().map(|printed| printed.stderr.tail(TAIL)).unwrap_or_default();
+        match String::from_utf8_lossy(&tail).trim() {
+            "" => Ok(()),
+            text => write!(f, "; it ended with: {}", Plain(text)),
+        }
+    }
+}
+
+impl std::error::Error for JobFailed {}

@@ -1,0 +1,82 @@
+//! An input that is read only when a job is wanted.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::plan::gate::Gate;
+use crate::plan::inputs::{InputError, Jobs};
+use crate::plan::job::Job;
+
+/// The jobs of a lane, until its gate closes.
+pub(crate) struct Gated {
+    jobs: Jobs,
+    gate: Arc<Gate>,
+}
+
+impl Gated {
+    pub(crate) fn new(jobs: Jobs, gate: Arc<Gate>) -> Gated {
+        Gated { jobs, gate }
+    }
+}
+
+impl Iterator for Gated {
+    type Item = Result<Job, InputError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let turn = self.gate.next_turn()?;
+        match self.jobs.next()? {
+            Ok(job) => Some(Ok(Job { turn: Some(turn), ..job })),
+            // A read error ends the run, and outputs without an order are dropped. A run that is ending
+            // ignores the error: its input was cut off in the middle.
+            Err(error) => self.gate.drain().then_some(Err(error)),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.jobs.size_hint()
+    }
+}
+
+/// A file that ends when a gate closes, so that no thread waits for a pipe or a terminal.
+pub(crate) struct UntilClosed {
+    file: File,
+    gate: Arc<Gate>,
+}
+
+impl UntilClosed {
+    /// `None`, or `-`, is standard input.
+    pub(crate) fn open(path: Option<&Path>, gate: &Arc<Gate>) -> io::Result<UntilClosed> {
+        let file = match path.filter(|path| *path != Path::new("-")) {
+            Some(path) => File::open(path)?,
+            None => File::from(io::stdin().as_fd().try_clone_to_owned()?),
+        };
+        Ok(UntilClosed { file, gate: Arc::clone(gate) })
+    }
+}
+
+impl UntilClosed {
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.file.is_terminal()
+    }
+}
+
+impl Read for UntilClosed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let mut fds =
+                [PollFd::new(&*self.gate, PollFlags::IN), PollFd::new(&self.file, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Ok(_) if !fds[0].revents().is_empty() => return Ok(0),
+                Ok(_) => return self.file.read(buffer),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! One job: an input and its command.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use crate::plan::gate::{Admission, Turn};
+use crate::plan::template::{Template, Values, Words, quoted};
+
+/// One input and the command that it is substituted into.
+#[derive(Debug, Clone)]
+pub(crate) struct Job {
+    /// From 1, in the order of the input.
+    pub(crate) number: u64,
+    /// The input: one piece, the columns of a record, or the text of a line of a job file.
+    pub(crate) fields: Arc<[OsString]>,
+    /// Shared by all jobs, except those of a job file.
+    pub(crate) command: Arc<Template>,
+    pub(crate) needs: Needs,
+    /// Set once the job is part of a run.
+    pub(crate) turn: Option<Arc<Turn>>,
+}
+
+/// The device that a job needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// A slot, with its GPUs.
+    Slot,
+    /// No GPU: the job may overtake those that wait for one.
+    NoGpu,
+}
+
+impl Job {
+    /// The identity of the job across runs: its content, not its number.
+    pub(crate) fn key(&self) -> String {
+        self.fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Asks whether the job may start.
+    pub(crate) fn start(&self) -> Admission {
+        self.turn.as_ref().map_or(Admission::Started, |turn| turn.start())
+    }
+
+    /// The words of one attempt.
+    pub(crate) fn words(&self, gpus: &[String], worker: usize, attempt: u32) -> Words {
+        let (fields, number) = (&*self.fields, self.number);
+        self.command.fill(&Values { fields, number, gpus, worker, attempt })
+    }
+}

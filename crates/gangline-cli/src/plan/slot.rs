@@ -1,0 +1,205 @@
+//! Slots: the GPUs of each, and how its jobs are given them.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+
+use crate::args::{InUse, Placement, Separator};
+use crate::error::CliError;
+use crate::exit;
+use crate::plan::mark::GpuMark;
+use crate::plan::template::Template;
+use gangline::error::DeviceError;
+use gangline::gpu::{GpuList, GpuLock};
+use gangline::{Device, Devices};
+
+/// The slots of a run. A slot is a producer of the library and keeps its GPUs for the whole run, so that no
+/// GPU is handed back and forth.
+#[derive(Debug, Clone)]
+pub(crate) struct Slots {
+    pub(crate) devices: Devices,
+    /// The GPU ids of each slot, as this process counts them.
+    gpus: Vec<Vec<usize>>,
+    showing: Showing,
+    /// Whether the order of GPUs is set too, because the environment does not set it.
+    sets_order: bool,
+}
+
+/// How a job is given its GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Showing {
+    /// By its marks, with the environment unchanged, if its command has GPU marks; otherwise by the variable.
+    Fitting,
+    /// CUDA_VISIBLE_DEVICES shows only these, which then count from 0.
+    Variable,
+}
+
+/// The environment and marks for the jobs of one slot.
+#[derive(Debug, Clone)]
+pub(crate) struct Slot {
+    /// Jobs of a command with a GPU mark.
+    with_marks: Given,
+    /// Other jobs.
+    without: Given,
+}
+
+/// The environment and marks for one job.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// The values of the GPU marks.
+    pub(crate) ids: Vec<String>,
+    pub(crate) variables: Vec<(&'static str, OsString)>,
+}
+
+impl Slot {
+    pub(crate) fn given(&self, command: &Template) -> &Given {
+        match command.has_gpus() {
+            true => &self.with_marks,
+            false => &self.without,
+        }
+    }
+}
+
+const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+const ORDER: &str = "CUDA_DEVICE_ORDER";
+
+impl Slots {
+    /// The slots that the options ask for; by default one per core.
+    pub(crate) fn new(placement: &Placement) -> Result<Slots, CliError> {
+        let refused = |error| CliError::new(exit::DEVICES, error);
+        let devices = devices(placement)?;
+        let devices =
+            repeated(&devices, placement.per_gpu.unwrap_or(1)).map_err(refused)?.names_only();
+        let gpus: Vec<Vec<usize>> =
+            devices.places().map(|place| place.iter().filter_map(index).collect()).collect();
+        let sets_order = env::var_os(ORDER).is_none();
+        let showing = match placement.visible {
+            true => Showing::Variable,
+            false => Showing::Fitting,
+        };
+        Ok(Slots { devices, gpus, showing, sets_order })
+    }
+
+    /// Slots without a GPU, which see none.
+    pub(crate) fn without_gpu(workers: usize) -> Result<Slots, CliError> {
+        let refused = |error| CliError::new(exit::DEVICES, error);
+        let devices = Devices::from_places(vec![vec![Device::Cpu]; workers]).map_err(refused)?;
+        let gpus = vec![Vec::new(); workers];
+        Ok(Slots { devices, gpus, showing: Showing::Variable, sets_order: false })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.gpus.len()
+    }
+
+    pub(crate) fn have_gpus(&self) -> bool {
+        self.gpus.iter().any(|gpus| !gpus.is_empty())
+    }
+
+    /// The form of GPUs that every slot supports, so that marks are valid in each.
+    pub(crate) fn mark(&self, separator: Option<Separator>) -> GpuMark {
+        match separator {
+            _ if self.gpus.iter().any(Vec::is_empty) => GpuMark::None,
+            None => GpuMark::Fitting,
+            Some(Separator::Space) => GpuMark::Separated(" "),
+            Some(Separator::Comma) => GpuMark::Separated(","),
+            Some(Separator::Colon) => GpuMark::Separated(":"),
+        }
+    }
+
+    /// The environment and marks for the jobs of each slot. If `hidden` is set, other jobs of the run have
+    /// GPUs, and a slot without one sees none.
+    pub(crate) fn given(&self, hidden: Hidden) -> Result<Vec<Slot>, CliError> {
+        self.gpus.iter().map(|gpus| self.slot(gpus, hidden)).collect()
+    }
+
+    fn slot(&self, gpus: &[usize], hidden: Hidden) -> Result<Slot, CliError> {
+        let without = self.job(gpus, hidden, Showing::Variable)?;
+        let with_marks = self.job(gpus, hidden, self.showing)?;
+        Ok(Slot { with_marks, without })
+    }
+
+    fn job(&self, gpus: &[usize], hidden: Hidden, showing: Showing) -> Result<Given, CliError> {
+        let ids = |ids: &mut dyn Iterator<Item = usize>| ids.map(|id| id.to_string()).collect();
+        if gpus.is_empty() {
+            let variables = match hidden {
+                Hidden::Others => vec![(VISIBLE, OsString::new())],
+                Hidden::Nothing => Vec::new(),
+            };
+            return Ok(Given { ids: Vec::new(), variables });
+        }
+        match showing {
+            Showing::Fitting => {
+                Ok(Given { ids: ids(&mut gpus.iter().copied()), variables: Vec::new() })
+            }
+            Showing::Variable => {
+                let list: Vec<String> = ids(&mut gpus.iter().copied());
+                let list: GpuList = list.join(" ").parse().map_err(refused)?;
+                let on_machine = list.on_machine().map_err(refused)?;
+                let mut variables = vec![(VISIBLE, OsString::from(format!("{on_machine:#}")))];
+                if self.sets_order {
+                    variables.push((ORDER, OsStr::new("PCI_BUS_ID").to_owned()));
+                }
+                Ok(Given { ids: ids(&mut (0..gpus.len())), variables })
+            }
+        }
+    }
+}
+
+/// The variables that are hidden from a slot without a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hidden {
+    /// The GPUs of other slots.
+    Others,
+    Nothing,
+}
+
+/// How the library locks the GPUs, if it should, given that some may be in use.
+pub(crate) fn lock(placement: &Placement, in_use: InUse) -> Option<GpuLock> {
+    placement.lock_gpus?;
+    let lock = match in_use {
+        InUse::Fail => GpuLock::or_fail(),
+        InUse::Wait => GpuLock::or_wait(),
+    };
+    Some(match &placement.lock_dir {
+        Some(directory) => lock.in_dir(directory),
+        None => lock,
+    })
+}
+
+fn devices(placement: &Placement) -> Result<Devices, CliError> {
+    if let Some(devices) = placement.devices.as_ref().filter(|_| placement.use_gpu) {
+        return Ok(devices.clone());
+    }
+    let Some(list) = placement.gpu_list.as_ref().filter(|_| placement.use_gpu) else {
+        let workers = placement.workers.unwrap_or_else(num_cpus::get);
+        return Devices::from_places(vec![vec![Device::Cpu]; workers]).map_err(refused);
+    };
+    let list = list.visible().map_err(refused)?;
+    let workers = placement.workers.unwrap_or(list.len().max(1));
+    let devices = match placement.share {
+        true => list.share(workers),
+        false => list.slots(workers),
+    };
+    devices.map_err(refused)
+}
+
+/// Repeats each place `times` times, one copy after the other.
+fn repeated(devices: &Devices, times: usize) -> Result<Devices, DeviceError> {
+    let copies = |place: &[Device]| vec![place.to_vec(); if has_gpu(place) { times } else { 1 }];
+    Devices::from_places(devices.places().flat_map(copies))
+}
+
+fn has_gpu(place: &[Device]) -> bool {
+    place.iter().any(|device| index(device).is_some())
+}
+
+fn index(device: &Device) -> Option<usize> {
+    match device {
+        Device::Cuda(index) | Device::Metal(index) => Some(*index),
+        _ => None,
+    }
+}
+
+fn refused(error: DeviceError) -> CliError {
+    CliError::new(exit::DEVICES, error)
+}

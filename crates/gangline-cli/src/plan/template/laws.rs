@@ -1,0 +1,208 @@
+//! Properties that hold for every command and every input.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use super::{GpuMark, Mark, Marks, Part, Template, Values, Word, Words};
+use crate::plan::mark::InputMarks;
+
+/// Parses lines of any bytes as a command, the first as its input, and checks that the input only replaces
+/// marks. For property tests.
+///
+/// # Panics
+///
+/// If the check fails.
+#[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "the fuzzer alone reaches it"))]
+pub fn fill_any_bytes(bytes: &[u8]) {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let input: Vec<u8> =
+        lines.next().unwrap_or_default().iter().copied().filter(|byte| *byte != 0).collect();
+    let words: Vec<OsString> = lines.map(|line| OsString::from_vec(line.to_vec())).collect();
+    check(&words, &OsString::from_vec(input));
+}
+
+fn check(words: &[OsString], input: &OsStr) {
+    let columns = [OsString::from("a"), OsString::from("b")];
+    let inputs = [
+        InputMarks::Line,
+        InputMarks::Columns(&columns),
+        InputMarks::Nothing,
+        InputMarks::Parameters(&columns),
+        InputMarks::Sent,
+    ];
+    let gpus = [GpuMark::None, GpuMark::Fitting, GpuMark::Separated(":")];
+    for marks in inputs.iter().flat_map(|input| gpus.map(|gpus| Marks { input: *input, gpus })) {
+        if let Ok(template) = Template::new(words, &marks) {
+            check_template(&template, input);
+        }
+        if let [script] = words
+            && matches!(marks.input, InputMarks::Parameters(_))
+            && let Ok(template) = Template::script(script, &marks)
+        {
+            check_script(&template, input);
+        }
+    }
+}
+
+fn check_template(template: &Template, input: &OsStr) {
+    let (filled, empty) = (fill(template, input), fill(template, OsStr::new("")));
+    assert_eq!(filled.program, empty.program, "an input never changes the program");
+    assert_eq!(filled.arguments.len(), empty.arguments.len(), "an input adds no word");
+    let arguments = template.words[1..].iter().zip(filled.arguments.iter().zip(&empty.arguments));
+    let variables = template.variables.iter().map(|(_, word)| word);
+    let values = filled.variables.iter().map(|(_, value)| value);
+    let values = values.zip(empty.variables.iter().map(|(_, value)| value));
+    for (word, (filled, empty)) in arguments.chain(variables.zip(values)) {
+        check_word(word, input, filled, empty);
+    }
+    check_quoted(&filled);
+}
+
+/// The whole input replaces each of its marks, and the rest is unchanged.
+fn check_word(word: &Word, input: &OsStr, filled: &OsStr, empty: &OsStr) {
+    let takes_part = |mark: &Mark| !matches!(mark, Mark::Input | Mark::Column(_));
+    let marks: Vec<&Mark> = word.parts.iter().filter_map(Part::mark).collect();
+    let whole = marks.iter().filter(|mark| !takes_part(mark)).count();
+    match &*word.parts {
+        [Part::Mark(Mark::Input | Mark::Column(_))] => assert_eq!(filled, input),
+        _ if whole == 0 && !marks.iter().any(|mark| is_of_path(mark)) => assert_eq!(filled, empty),
+        _ if !marks.iter().any(|mark| is_of_path(mark)) => {
+            assert_eq!(filled.len(), empty.len() + whole * input.len(), "nothing but the input");
+        }
+        _ => {}
+    }
+    assert!(!filled.as_bytes().contains(&0), "a NUL cannot be passed to a program");
+}
+
+fn is_of_path(mark: &Mark) -> bool {
+    matches!(mark, Mark::WithoutExtension | Mark::Base | Mark::Directory | Mark::Stem)
+}
+
+/// The script is unchanged, and the input is a word after it.
+fn check_script(template: &Template, input: &OsStr) {
+    let (filled, empty) = (fill(template, input), fill(template, OsStr::new("")));
+    assert_eq!(filled.arguments[..3], empty.arguments[..3]);
+    assert_eq!(filled.arguments[3..], [input; 2], "a word for each column");
+}
+
+/// The shown command is one line, and the shell parses it back if it is text.
+fn check_quoted(words: &Words) {
+    let quoted = words.quoted();
+    assert!(!quoted.chars().any(char::is_control), "{quoted:?}");
+    if !quoted.contains("$'") {
+        let variables = words.variables.iter().map(|(name, value)| {
+            OsString::from_vec([name.as_bytes(), b"=", value.as_bytes()].concat())
+        });
+        let typed = variables.chain([words.program.clone()]).chain(words.arguments.iter().cloned());
+        let typed: Option<Vec<String>> = typed.map(|word| word.into_string().ok()).collect();
+        assert_eq!(shlex::split(&quoted), typed, "{quoted}");
+    }
+}
+
+fn fill(template: &Template, input: &OsStr) -> Words {
+    let fields = [input.to_owned(), input.to_owned()];
+    let gpus = ["3".to_owned()];
+    template.fill(&Values { fields: &fields, number: 1, gpus: &gpus, worker: 0, attempt: 1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Any bytes that can be passed to a program.
+    fn text() -> impl Strategy<Value = OsString> {
+        let bytes = prop_oneof![any::<u8>(), prop::sample::select(&b"{}%(GPU)s#/.$'\" \\"[..])];
+        let bytes = bytes.prop_filter("NUL", |byte| *byte != 0);
+        prop::collection::vec(bytes, 0..20).prop_map(OsString::from_vec)
+    }
+
+    fn word() -> impl Strategy<Value = OsString> {
+        let pieces = [
+            "{}",
+            "{.}",
+            "{/}",
+            "{//}",
+            "{/.}",
+            "{#}",
+            "{gpu}",
+            "%(GPU)s",
+            "{worker}",
+            "{attempt}",
+            "{a}",
+            "{{}}",
+            "%%(GPU)s",
+            "{{",
+            "}}",
+            "A=",
+            "CUDA_VISIBLE_DEVICES=",
+            "text",
+            " ",
+        ];
+        let piece =
+            prop_oneof![prop::sample::select(pieces.to_vec()).prop_map(OsString::from), text()];
+        prop::collection::vec(piece, 0..4).prop_map(|pieces| {
+            pieces.iter().fold(OsString::new(), |mut word, piece| {
+                word.push(piece);
+                word
+            })
+        })
+    }
+
+    fn line() -> Marks<'static> {
+        Marks { input: InputMarks::Line, gpus: GpuMark::Fitting }
+    }
+
+    proptest! {
+        #[test]
+        fn an_input_is_one_argument_byte_for_byte(input in text(), before in text(), after in text()) {
+            let words = ["prog".into(), before.clone(), "{}".into(), after.clone()];
+            if let Ok(template) = Template::new(&words, &line()) {
+                let filled = fill(&template, &input);
+                prop_assert_eq!(filled.arguments.len(), 3);
+                prop_assert_eq!(&filled.arguments[1], &input);
+            }
+            let template = Template::new(&["prog".into()], &line()).unwrap();
+            prop_assert_eq!(fill(&template, &input).arguments, [input]);
+        }
+
+        #[test]
+        fn an_input_in_a_word_leaves_the_rest(input in text()) {
+            let template = Template::new(&["prog".into(), "x{}y{#}".into()], &line()).unwrap();
+            let expected = [b"x", input.as_bytes(), b"y1"].concat();
+            let filled = fill(&template, &input).arguments;
+            prop_assert_eq!(filled, [OsString::from_vec(expected)]);
+        }
+
+        #[test]
+        fn what_holds_for_all_holds_for_any(words in prop::collection::vec(word(), 0..5), input in text()) {
+            check(&words, &input);
+        }
+
+        #[test]
+        fn bytes_are_a_command_or_none(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            fill_any_bytes(&bytes);
+        }
+
+        #[test]
+        fn a_template_without_marks_says_what_was_typed(words in prop::collection::vec(text(), 1..5)) {
+            let marks = Marks { input: InputMarks::Nothing, gpus: GpuMark::None };
+            if let Ok(template) = Template::without_input(&words, &marks)
+                && template.variables.is_empty()
+                && !template.has_marks()
+                && !words.iter().any(|word| contains_doubled(word))
+            {
+                let filled = fill(&template, OsStr::new("x"));
+                prop_assert_eq!(&filled.program, &words[0]);
+                prop_assert_eq!(&filled.arguments, &words[1..]);
+            }
+        }
+    }
+
+    /// Whether the text may contain an escaped mark, which loses one half.
+    fn contains_doubled(word: &OsStr) -> bool {
+        let has = |part: &[u8]| word.as_bytes().windows(part.len()).any(|window| window == part);
+        has(b"{{") || has(b"%%(")
+    }
+}
