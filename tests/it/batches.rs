@@ -8,12 +8,12 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use gangline::{
     AnyOrderRunner, Batch, CancelToken, ConsumerContext, Error, Hook, Order, OrderedRunner,
-    OutputCount, ProducerContext, Result, Runner, map,
+    OutputCount, ProducerContext, Result, Runner,
 };
 use proptest::prelude::*;
 
 use crate::hooks::{both_orders, sorted};
-use crate::support::{Counter, Gate, no_hang};
+use crate::support::{Counter, Gate, map, no_hang};
 
 both_orders! {
     every_rule_gives_what_single_items_give,

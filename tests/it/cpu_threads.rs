@@ -9,12 +9,12 @@ use std::thread;
 
 use gangline::{
     AnyOrderRunner, CpuThreads, Device, Devices, Error, Hook, Order, OrderedRunner,
-    ProducerContext, Result, Runner, map,
+    ProducerContext, Result, Runner,
 };
 use rayon::prelude::*;
 
 use crate::probe::{Probe, output};
-use crate::support::{Gate, no_hang};
+use crate::support::{Gate, map, no_hang};
 
 /// A hook that sees its pool.
 type Look<T> = fn(&ProducerContext<'_>) -> T;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use gangline::report::RetryOutcome;
-use gangline::{Batch, Error, Event, Hook, OnError, OrderedRunner, UnorderedRunner, map};
+use gangline::{Batch, Error, Event, Hook, OnError, OrderedRunner, UnorderedRunner};
 
-use crate::support::{Counter, Gate, no_hang};
+use crate::support::{Counter, Gate, map, no_hang};
 
 const SOON: Duration = Duration::from_millis(60);
 

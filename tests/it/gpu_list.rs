@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use gangline::{
     AnyOrderRunner, CfgNode, Device, DeviceError, Devices, Error, GpuList, Order, OrderedRunner,
-    map,
 };
 use proptest::prelude::*;
 
-use crate::support::no_hang;
+use crate::support::{map, no_hang};
 
 #[track_caller]
 fn list(text: &str) -> GpuList {

@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 use gangline::{
-    AnyOrderRunner, Batch, Builder, CancelToken, Error, Hook, Order, Result, RuntimeOrder, map,
+    AnyOrderRunner, Batch, Builder, CancelToken, Error, Hook, Order, Result, RuntimeOrder,
 };
 
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::pipelines::{check_row, pairs};
 use crate::probe::Fault;
-use crate::support::{Counter, Gate};
+use crate::support::{Counter, Gate, map};
 
 both_orders!(
     an_item_that_fails_in_any_stage,

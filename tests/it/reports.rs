@@ -6,10 +6,10 @@ use std::time::Duration;
 use gangline::report::Ending;
 use gangline::{
     AnyOrderRunner, Batch, Device, Error, Event, Journal, OnError, Order, OrderedRunner, RunReport,
-    UnorderedRunner, map,
+    UnorderedRunner,
 };
 
-use crate::support::{Gate, no_hang};
+use crate::support::{Gate, map, no_hang};
 
 #[test]
 fn ag1_four_tasks_with_names_of_which_one_fails() {

@@ -4,8 +4,10 @@ use std::error::Error as StdError;
 
 use gangline::testing::{Script, Simulated};
 use gangline::{
-    Batch, CfgNode, Devices, GpuList, Journal, OnError, OrderedRunner, OutOfMemory, Verdict, map,
+    Batch, CfgNode, Devices, GpuList, Journal, OnError, OrderedRunner, OutOfMemory, Verdict,
 };
+
+use crate::support::map;
 
 /// What `fn main() -> Result<(), Box<dyn Error>>` prints behind `Error: `.
 fn from_main(error: impl Into<Box<dyn StdError>>) -> String {
