@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use gangline::{
-    AnyOrderRunner, Batch, Error, Hook, Journal, OnError, Order, OrderedRunner, Verdict, map,
+    AnyOrderRunner, Batch, Error, Hook, Journal, OnError, Order, OrderedRunner, Verdict,
 };
 
 use crate::hooks::Hooks;
-use crate::support::{Counter, Gate, no_hang};
+use crate::support::{Counter, Gate, map, no_hang};
 
 const SOON: Duration = Duration::from_millis(60);
 

@@ -10,12 +10,12 @@ use gangline::error::BuildError;
 use gangline::error::OutputCount;
 use gangline::{
     AnyOrderRunner, Batch, CancelToken, ConsumerContext, Error, Hook, Order, OrderedRunner,
-    ProducerContext, Result, Runner, map,
+    ProducerContext, Result, Runner,
 };
 use proptest::prelude::*;
 
 use crate::hooks::{both_orders, sorted};
-use crate::support::{Counter, Gate, no_hang};
+use crate::support::{Counter, Gate, map, no_hang};
 
 both_orders! {
     every_rule_gives_what_single_items_give,

@@ -3,9 +3,9 @@
 use std::error::Error as _;
 
 use gangline::error::CfgError;
-use gangline::{AnyOrderRunner, CfgNode, Hook, OrderedRunner, UnorderedRunner, map};
+use gangline::{AnyOrderRunner, CfgNode, Hook, OrderedRunner, UnorderedRunner};
 
-use crate::support::no_hang;
+use crate::support::{map, no_hang};
 
 fn cube() -> CfgNode {
     CfgNode::new().with("exponent", 3).unwrap()

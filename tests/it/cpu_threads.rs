@@ -11,12 +11,12 @@ use gangline::device::CpuThreads;
 use gangline::error::BuildError;
 use gangline::{
     AnyOrderRunner, Device, Devices, Error, Hook, Order, OrderedRunner, ProducerContext, Result,
-    Runner, map,
+    Runner,
 };
 use rayon::prelude::*;
 
 use crate::probe::{Probe, output};
-use crate::support::{Gate, no_hang};
+use crate::support::{Gate, map, no_hang};
 
 /// A hook that sees its pool.
 type Look<T> = fn(&ProducerContext<'_>) -> T;

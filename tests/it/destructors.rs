@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
 use gangline::event::Event;
-use gangline::{AnyOrderRunner, Hook, Order, ProducerContext, Result, map};
+use gangline::{AnyOrderRunner, Hook, Order, ProducerContext, Result};
 
 use crate::probe::{Alive, Census, Fault, Item, Probe, both_orders, check_afterwards, three};
-use crate::support::{Counter, Gate};
+use crate::support::{Counter, Gate, map};
 
 both_orders!(
     a7_every_text_of_a_panic_is_kept,

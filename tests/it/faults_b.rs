@@ -13,12 +13,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
-use gangline::{AnyOrderRunner, CancelToken, Error, Hook, Order, OrderedRunner, map};
+use gangline::{AnyOrderRunner, CancelToken, Error, Hook, Order, OrderedRunner};
 
 use crate::probe::{
     Alive, Census, Item, Probe, both_orders, check_afterwards, check_summary, output, three,
 };
-use crate::support::{Counter, Gate};
+use crate::support::{Counter, Gate, map};
 
 both_orders!(
     b1_the_input_panics_at_any_item,

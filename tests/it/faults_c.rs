@@ -7,10 +7,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use gangline::{AnyOrderRunner, CfgNode, Hook, Order, OrderedRunner, UnorderedRunner, map};
+use gangline::{AnyOrderRunner, CfgNode, Hook, Order, OrderedRunner, UnorderedRunner};
 
 use crate::probe::{Fault, Probe, both_orders, check_afterwards, check_summary, output};
-use crate::support::{Counter, Gate};
+use crate::support::{Counter, Gate, map};
 
 both_orders!(
     c1_a_stream_dropped_at_its_third_output_ends_its_run,

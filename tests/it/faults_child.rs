@@ -9,10 +9,10 @@ use std::process::{Command, Output};
 #[cfg(unix)]
 use std::time::Duration;
 
-use gangline::{AnyOrderRunner, Error, Hook, Order, OrderedRunner, ProducerContext, map};
+use gangline::{AnyOrderRunner, Error, Hook, Order, OrderedRunner, ProducerContext};
 
 use crate::probe::Probe;
-use crate::support::no_hang;
+use crate::support::{map, no_hang};
 
 /// Set in a child: what it is to do.
 const PART: &str = "GANGLINE_TEST_PART";

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use gangline::event::Event;
 use gangline::report::RetryOutcome;
-use gangline::{Batch, Error, Hook, OnError, OrderedRunner, UnorderedRunner, map};
+use gangline::{Batch, Error, Hook, OnError, OrderedRunner, UnorderedRunner};
 
-use crate::support::{Counter, Gate, no_hang};
+use crate::support::{Counter, Gate, map, no_hang};
 
 const SOON: Duration = Duration::from_millis(60);
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use gangline::error::DeviceError;
 use gangline::gpu::GpuList;
-use gangline::{AnyOrderRunner, CfgNode, Device, Devices, Error, Order, OrderedRunner, map};
+use gangline::{AnyOrderRunner, CfgNode, Device, Devices, Error, Order, OrderedRunner};
 use proptest::prelude::*;
 
-use crate::support::no_hang;
+use crate::support::{map, no_hang};
 
 #[track_caller]
 fn list(text: &str) -> GpuList {

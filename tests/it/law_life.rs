@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use gangline::{AnyOrderRunner, Hook, Order, OrderedRunner, UnorderedRunner, map};
+use gangline::{AnyOrderRunner, Hook, Order, OrderedRunner, UnorderedRunner};
 
 use crate::hooks::{Hooks, both_orders};
-use crate::support::{Counter, Gate, no_hang};
+use crate::support::{Counter, Gate, map, no_hang};
 
 both_orders!(
     states_are_ended_once_each,

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use gangline::{
     AnyOrderRunner, Batch, ConsumerContext, Order, OrderedRunner, Pipeline, ProducerContext,
-    Result, Runner, UnorderedRunner, map,
+    Result, Runner, UnorderedRunner,
 };
 
 use crate::hooks::{Gauge, Hooks, both_orders, sorted};
-use crate::support::{Counter, Gate, no_hang};
+use crate::support::{Counter, Gate, map, no_hang};
 
 both_orders!(
     stages_compose,

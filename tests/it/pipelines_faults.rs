@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
 use gangline::order::RuntimeOrder;
-use gangline::{AnyOrderRunner, Batch, Builder, CancelToken, Error, Hook, Order, Result, map};
+use gangline::{AnyOrderRunner, Batch, Builder, CancelToken, Error, Hook, Order, Result};
 
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::pipelines::{check_row, pairs};
 use crate::probe::Fault;
-use crate::support::{Counter, Gate};
+use crate::support::{Counter, Gate, map};
 
 both_orders!(
     an_item_that_fails_in_any_stage,

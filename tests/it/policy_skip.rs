@@ -8,13 +8,13 @@ use gangline::order::RuntimeOrder;
 use gangline::testing::{Script, Simulated};
 use gangline::{
     AnyOrderRunner, Batch, Builder, ConsumerContext, Error, Hook, MaxFailures, OnError, Order,
-    ProducerContext, Result, Runner, Verdict, map,
+    ProducerContext, Result, Runner, Verdict,
 };
 use proptest::prelude::*;
 
 use crate::echo::{Echo, Together};
 use crate::hooks::{Hooks, both_orders, sorted};
-use crate::support::no_hang;
+use crate::support::{map, no_hang};
 
 both_orders! {
     items_that_fail_are_left_out,

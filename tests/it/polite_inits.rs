@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use gangline::{Batch, CancelToken, Error, OnError, OrderedRunner, ProducerContext, map};
+use gangline::{Batch, CancelToken, Error, OnError, OrderedRunner, ProducerContext};
 
-use crate::support::{Gate, no_hang};
+use crate::support::{Gate, map, no_hang};
 
 /// Two go well, the third ends the run and gives up, the others go well.
 fn third_ends(

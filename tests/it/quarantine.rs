@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use gangline::{Batch, Device, Devices, Error, Hook, OnError, OrderedRunner, UnorderedRunner, map};
+use gangline::{Batch, Device, Devices, Error, Hook, OnError, OrderedRunner, UnorderedRunner};
 
-use crate::support::{Counter, no_hang};
+use crate::support::{Counter, map, no_hang};
 
 #[test]
 fn d6_a_device_that_fails_at_everything_is_quarantined_off_and_its_items_go_elsewhere() {

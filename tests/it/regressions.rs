@@ -8,11 +8,11 @@ use std::thread;
 
 use gangline::{
     AnyOrderRunner, Batch, CancelToken, ConsumerContext, Order, ProducerContext, Result, Runner,
-    UnorderedRunner, map,
+    UnorderedRunner,
 };
 
 use crate::hooks::{Hooks, both_orders};
-use crate::support::{Counter, Gate, no_hang};
+use crate::support::{Counter, Gate, map, no_hang};
 
 both_orders!(
     a_guarded_input_that_blocks_ends_with_a_run_that_fails,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gangline::{Batch, Error, MaxFailures, OnError, OrderedRunner, Pool, RunReport, Runner, map};
+use gangline::{Batch, Error, MaxFailures, OnError, OrderedRunner, Pool, RunReport, Runner};
 
 use crate::hooks::Hooks;
-use crate::support::{Gate, no_hang};
+use crate::support::{Gate, map, no_hang};
 
 /// Far more than a producer that is not stuck is kept from its processor.
 pub(crate) const SOON: Duration = Duration::from_millis(500);

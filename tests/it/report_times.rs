@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gangline::report::Bottleneck;
-use gangline::{Batch, OnError, OrderedRunner, map};
+use gangline::{Batch, OnError, OrderedRunner};
 
 use crate::hooks::Hooks;
 use crate::report_counts::{SOON, consumer_stuck_at};
-use crate::support::{Counter, Gate, no_hang};
+use crate::support::{Counter, Gate, map, no_hang};
 
 #[test]
 fn a_producer_that_is_stuck_was_at_work_until_the_end() {

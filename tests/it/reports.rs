@@ -7,10 +7,10 @@ use gangline::event::Event;
 use gangline::report::Ending;
 use gangline::{
     AnyOrderRunner, Batch, Device, Error, Journal, OnError, Order, OrderedRunner, RunReport,
-    UnorderedRunner, map,
+    UnorderedRunner,
 };
 
-use crate::support::{Gate, no_hang};
+use crate::support::{Gate, map, no_hang};
 
 #[test]
 fn ag1_four_tasks_with_names_of_which_one_fails() {

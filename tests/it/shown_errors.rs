@@ -5,7 +5,9 @@ use std::error::Error as StdError;
 use gangline::error::OutOfMemory;
 use gangline::gpu::GpuList;
 use gangline::testing::{Script, Simulated};
-use gangline::{Batch, CfgNode, Devices, Journal, OnError, OrderedRunner, Verdict, map};
+use gangline::{Batch, CfgNode, Devices, Journal, OnError, OrderedRunner, Verdict};
+
+use crate::support::map;
 
 /// What `fn main() -> Result<(), Box<dyn Error>>` prints behind `Error: `.
 fn from_main(error: impl Into<Box<dyn StdError>>) -> String {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use gangline::event::Event;
 use gangline::{
-    AnyOrderRunner, CancelToken, Device, Devices, Error, OnError, Order, OrderedRunner, Runner, map,
+    AnyOrderRunner, CancelToken, Device, Devices, Error, OnError, Order, OrderedRunner, Runner,
 };
 
-use crate::support::{Counter, Gate, no_hang};
+use crate::support::{Counter, Gate, map, no_hang};
 
 #[test]
 fn an_item_that_is_stuck_is_started_elsewhere_and_the_run_does_not_wait() {

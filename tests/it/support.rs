@@ -1,9 +1,12 @@
-//! Helpers that force an order of events, and turn a hang into a failure.
+//! Forces an order of events, turns a hang into a failure, and keeps the crate quick to compile.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
+
+use gangline::closures::Map;
+use gangline::{ProducerContext, Result};
 
 /// Generous, since it only tells a hang from a slow machine.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -11,19 +14,58 @@ pub const LIMIT: Duration = Duration::from_secs(120);
 /// Runs `f` on a thread of its own, and fails if it takes longer than [`LIMIT`].
 #[track_caller]
 pub fn no_hang<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
+    let result = Arc::new(Mutex::new(None));
+    let place = result.clone();
+    finish_in_time(Box::new(move || {
+        let value = f();
+        *place.lock().unwrap() = Some(value);
+    }));
+    result.lock().unwrap().take().expect("it is set before the thread ends")
+}
+
+/// Compiled once: hundreds of tests call [`no_hang`], and `thread::spawn` is large.
+#[track_caller]
+fn finish_in_time(f: Box<dyn FnOnce() + Send>) {
     let (done, result) = channel();
     let thread = thread::spawn(move || {
-        // The test has failed already if the receiver is gone.
-        let _ = done.send(f());
+        f();
+        // The receiver is gone if the test has failed already.
+        let _ = done.send(());
     });
     match result.recv_timeout(LIMIT) {
-        Ok(value) => value,
+        Ok(()) => {}
         Err(RecvTimeoutError::Timeout) => panic!("it hangs"),
         Err(RecvTimeoutError::Disconnected) => match thread.join() {
             Err(payload) => std::panic::resume_unwind(payload),
             Ok(()) => unreachable!("it ended without sending"),
         },
     }
+}
+
+/// A runner of closures with one type per input and output, whatever the closures are.
+pub type Tasks<'a, I, O> = Map<Init<'a, I, O>, Work<'a, I, O>, State<'a, I, O>, I, O>;
+type Init<'a, I, O> =
+    Box<dyn Fn(&ProducerContext<'_>) -> Result<State<'a, I, O>> + Send + Sync + 'a>;
+/// Owns the test's state, so that both are dropped at the same time on the same thread.
+type State<'a, I, O> = Box<dyn FnMut(&ProducerContext<'_>, I) -> Result<O> + 'a>;
+type Work<'a, I, O> = fn(&ProducerContext<'_>, &mut State<'a, I, O>, I) -> Result<O>;
+
+/// Does what [`gangline::map`] does, with closures and states behind pointers. Each further type of runner
+/// compiles the engine once more, which takes about a second.
+pub fn map<'a, S, I, O, F, G>(init: F, work: G) -> Tasks<'a, I, O>
+where
+    S: 'a,
+    I: 'a,
+    O: 'a,
+    F: Fn(&ProducerContext<'_>) -> Result<S> + Send + Sync + 'a,
+    G: Fn(&ProducerContext<'_>, &mut S, I) -> Result<O> + Send + Sync + 'a,
+{
+    let work = Arc::new(work);
+    let init: Init<'a, I, O> = Box::new(move |cx| {
+        let (mut state, work) = (init(cx)?, work.clone());
+        Ok(Box::new(move |cx: &ProducerContext<'_>, input| work(cx, &mut state, input)))
+    });
+    gangline::map(init, |cx, state, input| state(cx, input))
 }
 
 /// Closed until a thread opens it, then open for ever.

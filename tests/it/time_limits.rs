@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gangline::{Batch, Error, Hook, OnError, OrderedRunner, ProducerContext, map};
+use gangline::{Batch, Error, Hook, OnError, OrderedRunner, ProducerContext};
 
-use crate::support::{Gate, no_hang};
+use crate::support::{Gate, map, no_hang};
 
 const SOON: Duration = Duration::from_millis(60);
 
