@@ -310,7 +310,7 @@ mod system {
         (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu))
     }
 
-    /// Goes round the CPUs of a set.
+    /// NextStep round the CPUs of a set.
     fn nth(set: &CpuSet, place: usize) -> Option<usize> {
         cpus(set).nth(place.checked_rem(cpus(set).count())?)
     }

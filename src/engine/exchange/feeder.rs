@@ -25,7 +25,7 @@ const PAUSES: usize = 10;
 /// The feeder's end.
 #[derive(Debug)]
 pub(crate) struct Feeder<I, T> {
-    /// Credits that it took and has not yet used.
+    /// Permits that it took and has not yet used.
     credits: usize,
     ends: FeederEnds<I, T>,
     /// An item that was pulled, and that there is no room for yet.
@@ -204,7 +204,7 @@ impl<I, T> Exchange<I, T> {
     fn wait_for_credits(&self, since: Instant) -> usize {
         let least = self.lot();
         let credits = self.free_credits(least);
-        if credits > 0 || !self.wait_for(Want::Credits { least }, since) {
+        if credits > 0 || !self.wait_for(Want::Permits { least }, since) {
             return credits;
         }
         // Nobody else takes any.
@@ -217,7 +217,7 @@ impl<I, T> Exchange<I, T> {
             return true;
         }
         self.starve();
-        if matches!(want, Want::Credits { .. }) {
+        if matches!(want, Want::Permits { .. }) {
             self.note_idleness();
         }
         if !self.look_for(want, since) {

@@ -351,7 +351,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         self.exchange.placement.rest(self.lane);
     }
 
-    /// Goes round all lanes: with very many producers only some are looked at each time.
+    /// NextStep round all lanes: with very many producers only some are looked at each time.
     fn watch_next(&mut self) {
         self.watched_from = self.watched(self.seen.len());
         for i in 0..self.seen.len() {
@@ -424,7 +424,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     pub(super) fn lack(&self, turn: Turn) -> Lack {
         match turn {
             Turn::At(_) => Lack::Retries,
-            _ if self.exchange.is_starving() => Lack::Credits,
+            _ if self.exchange.is_starving() => Lack::Permits,
             _ => Lack::Items,
         }
     }
