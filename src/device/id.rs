@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// also its form in serde. Parsing does not ask the machine whether the device exists: that is
 /// checked when a runner is built.
 ///
-/// There is one CPU, without an index. How many producers share it is a matter of [`Devices`]:
+/// There is one CPU, without an index. How many producers share it is a matter of [`Devices`](super::Devices):
 /// `cpu*4`.
 ///
 /// ```
