@@ -26,10 +26,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::error::{CfgError, PathProblem};
 
+use self::error::MAX_DEPTH;
 use self::format::Format;
 use self::path::Path;
 use self::ser::{Tree, TreeSeed};
-use self::tree::{MAX_DEPTH, Table};
+use self::tree::Table;
 
 /// A configuration: a tree of values with dotted paths.
 ///

@@ -8,8 +8,10 @@ mod cpu_threads;
 mod detect;
 mod error;
 mod from_cfg;
+mod gpu;
 mod gpu_list;
 mod gpu_lock;
+mod id;
 mod into;
 mod inventory;
 #[cfg(target_os = "linux")]
@@ -42,87 +44,10 @@ pub use error::{DeviceError, GpuHolder};
 pub use gpu_list::GpuList;
 pub use gpu_lock::GpuLock;
 pub(crate) use gpu_lock::HeldGpus;
+pub use id::Device;
 pub use into::IntoDevices;
+use place::MAX_PLACES;
 pub(crate) use place::Place;
-
-/// The most places that a list of devices can have: enough for every machine, and few enough that a typing
-/// error does not start a million threads.
-const MAX_PLACES: usize = 65_536;
-
-/// One device: what a producer computes on.
-///
-/// As text it is `cpu`, `cuda:N` or `metal:N`; `cuda` and `metal` alone mean the first one. This is
-/// also its form in serde. Parsing does not ask the machine whether the device exists: that is
-/// checked when a runner is built.
-///
-/// There is one CPU, without an index. How many producers share it is a matter of [`Devices`]:
-/// `cpu*4`.
-///
-/// ```
-/// use gangline::Device;
-///
-/// assert_eq!("cuda:1".parse::<Device>()?, Device::Cuda(1));
-/// assert_eq!("metal".parse::<Device>()?, Device::Metal(0));
-/// assert_eq!(Device::Cpu.to_string(), "cpu");
-/// # Ok::<(), gangline::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Device {
-    /// The processor.
-    Cpu,
-    /// The CUDA device with this index, in the order that the CUDA driver gives them (which
-    /// `CUDA_VISIBLE_DEVICES` changes).
-    Cuda(usize),
-    /// The Metal device with this index.
-    Metal(usize),
-}
-
-impl Device {
-    fn index_on(self, accelerator: Accelerator) -> Option<usize> {
-        match (self, accelerator) {
-            (Device::Cuda(index), Accelerator::Cuda)
-            | (Device::Metal(index), Accelerator::Metal) => Some(index),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Device::Cpu => f.write_str("cpu"),
-            Device::Cuda(index) => write!(f, "cuda:{index}"),
-            Device::Metal(index) => write!(f, "metal:{index}"),
-        }
-    }
-}
-
-/// Reads exactly one device.
-///
-/// # Errors
-///
-/// [`DeviceError`] if the text is no device, or stands for several (`cuda:0-3`, `cpu*2`): those
-/// are [`Devices`].
-impl FromStr for Device {
-    type Err = DeviceError;
-
-    fn from_str(text: &str) -> Result<Self, DeviceError> {
-        text::parse_device(text)
-    }
-}
-
-impl Serialize for Device {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Device {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
 
 /// The places of a runner's producers, each with the devices that it owns.
 ///

@@ -3,6 +3,7 @@
 mod build;
 mod out_of_memory;
 mod site;
+mod text;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,9 +12,7 @@ use std::time::Duration;
 pub use self::build::BuildError;
 pub use self::out_of_memory::OutOfMemory;
 pub(crate) use self::out_of_memory::is_out_of_memory;
-use self::site::Key;
 pub use self::site::Site;
-use crate::base::causes::write_causes;
 use crate::base::debug_with_causes;
 pub use crate::base::{BoxError, Hook, MaxFailures, Measure, PanicMessage, Result, TimeLimit};
 pub use crate::cfg::{CfgError, PathProblem};
@@ -397,95 +396,6 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::HookFailed { hook, site, .. } => write!(f, "{hook} failed{site}"),
-            Error::HookPanicked { hook, site, .. } => write!(f, "{hook} panicked{site}"),
-            Error::InputFailed { item, .. } => write!(f, "the input failed at item {item}"),
-            Error::InputPanicked { item, .. } => write!(f, "the input panicked at item {item}"),
-            Error::BatchFailed { item, first, key } => {
-                let key = Key(key.as_deref());
-                write!(f, "item {item}{key} failed in a batch with item {first}")
-            }
-            Error::TooManyFailures { failed, items, most, .. } => {
-                write!(f, "too many failures: {failed} of {items} items; at most {most} may fail")
-            }
-            Error::ClassifyPanicked { message, .. } => {
-                write!(f, "classifying an error panicked with {:?}", message.to_string())
-            }
-            Error::TooFewProducers { here, least, .. } => {
-                write!(f, "too few producers are left: {here}; min_producers is {least}")
-            }
-            Error::TimedOut { hook, site, limit } => {
-                write!(
-                    f,
-                    "{hook} took longer than {}{site}; its thread was abandoned",
-                    Exact(*limit)
-                )
-            }
-            Error::RunTimedOut { limit } => write!(f, "the run took longer than {}", Exact(*limit)),
-            Error::Cancelled { .. } => f.write_str("cancelled"),
-            Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
-            Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
-            Error::OwnThread { .. } => f.write_str("a runner cannot be run by a hook of its own"),
-            Error::Build(source) => write!(f, "{source}"),
-            Error::Devices { source } => write!(f, "{source}"),
-            Error::TooLarge { item, measure, amount, most, key } => {
-                let key = Key(key.as_deref());
-                write!(
-                    f,
-                    "item {item}{key} has a {measure} of {amount}; a batch may have {most} at most"
-                )
-            }
-            Error::MeasurePanicked { item, measure, key, .. } => {
-                write!(f, "measuring the {measure} of item {item}{} panicked", Key(key.as_deref()))
-            }
-            Error::KeyPanicked { item, .. } => write!(f, "the key of item {item} panicked"),
-            Error::Journal { source } => write!(f, "{source}"),
-            Error::JournalUnsupported {} => {
-                f.write_str("a journal works with `run`, not with `outputs` or a pipeline")
-            }
-            Error::Report { .. } => f.write_str("this is not the report of a run"),
-            Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
-        }?;
-        if f.alternate() { write_causes(f, self) } else { Ok(()) }
-    }
-}
-
-debug_with_causes!(Error);
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::HookFailed { source, .. }
-            | Error::InputFailed { source, .. }
-            | Error::Report { source } => Some(source.as_ref()),
-            Error::HookPanicked { source, .. }
-            | Error::InputPanicked { source, .. }
-            | Error::MeasurePanicked { source, .. }
-            | Error::KeyPanicked { source, .. } => Some(source),
-            Error::Devices { source } => source.source(),
-            Error::Journal { source } => source.source(),
-            Error::Thread { source, .. } => Some(source),
-            Error::TooManyFailures { source, .. } | Error::TooFewProducers { source, .. } => {
-                source.as_deref().map(|error| error as &(dyn std::error::Error + 'static))
-            }
-            Error::ClassifyPanicked { source, .. } => Some(source.as_ref()),
-            Error::BatchFailed { .. }
-            | Error::TimedOut { .. }
-            | Error::RunTimedOut { .. }
-            | Error::JournalUnsupported {}
-            | Error::Cancelled {}
-            | Error::Closed {}
-            | Error::Active {}
-            | Error::OwnThread {}
-            | Error::TooLarge { .. }
-            | Error::Build(_) => None,
-        }
-    }
-}
-
 impl From<SpawnError> for Error {
     fn from(SpawnError { name, source }: SpawnError) -> Self {
         Error::Thread { name, source }
@@ -531,14 +441,3 @@ impl fmt::Display for OutputCount {
 debug_with_causes!(OutputCount);
 
 impl std::error::Error for OutputCount {}
-
-/// A time in the unit that it was given in: `150 ms`.
-struct Exact(Duration);
-
-impl fmt::Display for Exact {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = format!("{:?}", self.0);
-        let unit = text.find(char::is_alphabetic).unwrap_or(text.len());
-        write!(f, "{} {}", &text[..unit], &text[unit..])
-    }
-}

@@ -5,7 +5,7 @@ mod context;
 use std::sync::Arc;
 
 pub use self::context::{ConsumerContext, ProducerContext};
-pub(crate) use self::context::{RunControl, Station, Wanted};
+pub(crate) use self::context::{ProducerSetup, RunControl, Wanted};
 
 use crate::error::{Error, Result};
 

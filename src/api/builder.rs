@@ -18,7 +18,7 @@ use crate::device::CpuThreads;
 use crate::device::{DeviceError, Devices, GpuLock, IntoDevices};
 use crate::engine::limits::Limits as TimeLimits;
 use crate::engine::measures::{Amount, Measures};
-use crate::engine::run_settings::{CopyFn, HashFn, NameFn, Terms};
+use crate::engine::run_settings::{CopyFn, HashFn, NameFn, RunSettings};
 use crate::engine::run_totals::Told;
 use crate::engine::session::{Engine, Settings};
 use crate::error::{BuildError, Error};
@@ -422,7 +422,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             token: self.token,
         };
         let measures = self.measures.is_some().then_some(self.measures);
-        let terms = Terms {
+        let terms = RunSettings {
             measures,
             policy: self.policy,
             places,

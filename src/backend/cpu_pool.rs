@@ -11,7 +11,7 @@ use rayon::{ThreadBuilder, ThreadPool, ThreadPoolBuilder};
 
 use crate::concurrency::spawn::spawn;
 use crate::error::Error;
-use crate::runner::Station;
+use crate::runner::ProducerSetup;
 
 /// A pool whose first thread is the producer's own.
 ///
@@ -41,7 +41,7 @@ pub(crate) fn producer_thread() -> ThreadId {
 
 impl CpuPool {
     /// The pool of the producer there, whose thread has this name.
-    pub(crate) fn of(station: &Station, name: &str, stack_size: Option<usize>) -> Self {
+    pub(crate) fn of(station: &ProducerSetup, name: &str, stack_size: Option<usize>) -> Self {
         CpuPool { threads: station.cpu_threads, name: name.to_owned(), stack_size }
     }
 

@@ -3,7 +3,7 @@
 use std::thread::{self, ThreadId};
 
 use crate::error::Error;
-use crate::runner::Station;
+use crate::runner::ProducerSetup;
 
 /// No pool.
 pub(crate) struct CpuPool;
@@ -14,7 +14,7 @@ pub(crate) fn producer_thread() -> ThreadId {
 }
 
 impl CpuPool {
-    pub(crate) fn of(_: &Station, _: &str, _: Option<usize>) -> Self {
+    pub(crate) fn of(_: &ProducerSetup, _: &str, _: Option<usize>) -> Self {
         CpuPool
     }
 

@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::base::BoxError;
 use crate::base::debug_with_causes;
 
-use super::tree::MAX_DEPTH;
+/// How deeply nodes and lists may be nested, the top included.
+///
+/// All formats can be read this deeply (the TOML parser stops at 80 levels, the one for JSON at
+/// 127), and every walk over a tree may recurse without a thought for the stack.
+pub(super) const MAX_DEPTH: usize = 64;
 
 /// Why a [`CfgNode`](crate::CfgNode) could not be read, changed, loaded or saved.
 ///

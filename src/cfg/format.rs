@@ -5,9 +5,10 @@ use std::path::Path;
 use config::{Value, ValueKind};
 
 use super::error::CfgError;
+use super::error::MAX_DEPTH;
 use super::json::{self, Json};
 use super::toml::{self, Toml};
-use super::tree::{self, MAX_DEPTH};
+use super::tree;
 use super::yaml::{self, Yaml};
 
 /// The largest text that is read, in bytes. A configuration is written by hand: whatever is larger

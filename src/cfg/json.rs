@@ -5,8 +5,8 @@ use std::error::Error;
 use config::{Map, Value, ValueKind};
 use serde::de::DeserializeSeed;
 
+use super::error::MAX_DEPTH;
 use super::ser::{Tree, TreeSeed};
-use super::tree::MAX_DEPTH;
 
 /// JSON as one of `config`'s formats: its own keeps the last of two equal keys and rounds integers
 /// of more than 64 bits, both in silence.

@@ -3,8 +3,8 @@
 use config::{Config, ConfigError, Map, Source, Value};
 
 use super::CfgNode;
-use super::error::CfgError;
-use super::tree::{self, MAX_DEPTH};
+use super::error::{CfgError, MAX_DEPTH};
+use super::tree;
 
 /// A configuration as one layer of several, with the case and the order of its keys.
 ///

@@ -2,8 +2,8 @@
 
 use config::{Value, ValueKind};
 
-use super::error::{CfgError, PathProblem};
-use super::tree::{Fault, FaultKind, MAX_DEPTH, Table, describe};
+use super::error::{CfgError, MAX_DEPTH, PathProblem};
+use super::tree::{Table, describe, segment_problem};
 
 /// A path that names something: no segment is empty.
 #[derive(Debug)]
@@ -124,33 +124,6 @@ impl<'p> Path<'p> {
             found: describe(value),
         }
     }
-}
-
-/// Refuses a key that a path could not name.
-pub(super) fn check_key(key: &str) -> Result<(), Fault> {
-    let problem = if key.is_empty() {
-        Some(PathProblem::Empty)
-    } else if key.contains('.') {
-        Some(PathProblem::Dot)
-    } else {
-        segment_problem(key)
-    };
-    problem.map_or(Ok(()), |problem| Err(Fault::new(FaultKind::Key(key.to_owned(), problem))))
-}
-
-fn segment_problem(segment: &str) -> Option<PathProblem> {
-    if segment.is_empty() {
-        return Some(PathProblem::EmptySegment);
-    }
-    has_index(segment).then_some(PathProblem::Brackets)
-}
-
-/// Whether a segment reads like `layers[0]`. Other brackets are ordinary characters.
-fn has_index(segment: &str) -> bool {
-    let Some((name, index)) = segment.strip_suffix(']').and_then(|s| s.rsplit_once('[')) else {
-        return false;
-    };
-    !name.is_empty() && !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit())
 }
 
 fn index(segment: &str) -> Option<usize> {

@@ -6,8 +6,8 @@ use config::{Value, ValueKind};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{self, Impossible, Serialize, SerializeMap, Serializer};
 
-use super::path::check_key;
 use super::scalar;
+use super::tree::check_key;
 use super::tree::{Fault, FaultKind, Table, inner, integer};
 
 /// The key of the node that serde_json makes of a number when any crate of the program turns its

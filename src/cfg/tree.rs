@@ -4,14 +4,7 @@ use std::fmt;
 
 use config::{Map, Value, ValueKind};
 
-use super::error::{CfgError, PathProblem};
-use super::path;
-
-/// How deeply nodes and lists may be nested, the top included.
-///
-/// All formats can be read this deeply (the TOML parser stops at 80 levels, the one for JSON at
-/// 127), and every walk over a tree may recurse without a thought for the stack.
-pub(super) const MAX_DEPTH: usize = 64;
+use super::error::{CfgError, MAX_DEPTH, PathProblem};
 
 pub(super) type Table = Map<String, Value>;
 
@@ -114,7 +107,7 @@ pub(super) fn adopt(value: Value, room: usize) -> Result<Value, Fault> {
 }
 
 fn adopt_entry((key, value): (String, Value), room: usize) -> Result<(String, Value), Fault> {
-    path::check_key(&key)?;
+    check_key(&key)?;
     let value = adopt(value, room).map_err(|fault| fault.under(&key))?;
     Ok((key, value))
 }
@@ -213,4 +206,31 @@ pub(super) fn find_unfit(
             .find_map(|(i, v)| find_unfit(v, &join(path, &i.to_string()), unfit)),
         _ => None,
     }
+}
+
+/// Refuses a key that a path could not name.
+pub(super) fn check_key(key: &str) -> Result<(), Fault> {
+    let problem = if key.is_empty() {
+        Some(PathProblem::Empty)
+    } else if key.contains('.') {
+        Some(PathProblem::Dot)
+    } else {
+        segment_problem(key)
+    };
+    problem.map_or(Ok(()), |problem| Err(Fault::new(FaultKind::Key(key.to_owned(), problem))))
+}
+
+pub(super) fn segment_problem(segment: &str) -> Option<PathProblem> {
+    if segment.is_empty() {
+        return Some(PathProblem::EmptySegment);
+    }
+    has_index(segment).then_some(PathProblem::Brackets)
+}
+
+/// Whether a segment reads like `layers[0]`. Other brackets are ordinary characters.
+fn has_index(segment: &str) -> bool {
+    let Some((name, index)) = segment.strip_suffix(']').and_then(|s| s.rsplit_once('[')) else {
+        return false;
+    };
+    !name.is_empty() && !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit())
 }

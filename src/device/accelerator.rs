@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Device;
+use super::id::Device;
 
 /// A kind of device that needs a feature of this crate, a driver and a card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +25,15 @@ impl Accelerator {
     /// The kind with this name.
     pub(super) fn named(name: &str) -> Option<Accelerator> {
         Self::ALL.into_iter().find(|accelerator| accelerator.name() == name)
+    }
+
+    /// The index of the device, if it is of this kind.
+    pub(super) fn index_of(self, device: Device) -> Option<usize> {
+        match (device, self) {
+            (Device::Cuda(index), Accelerator::Cuda)
+            | (Device::Metal(index), Accelerator::Metal) => Some(index),
+            _ => None,
+        }
     }
 
     /// Its device with this index.

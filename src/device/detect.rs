@@ -5,9 +5,11 @@ use std::env;
 use std::fmt;
 use std::num::NonZero;
 
+use super::accelerator::Accelerator;
+use super::error::DeviceError;
+use super::id::Device;
 use super::inventory::{Asked, CountingOrder, Inventory, MachineGpu};
 use super::place::Place;
-use super::{Accelerator, Device, DeviceError};
 use crate::base::BoxError;
 
 /// The state of one kind of device on this machine.
@@ -48,7 +50,7 @@ impl Found {
         mut wanted: impl Iterator<Item = Device>,
     ) -> Result<(), DeviceError> {
         let count = self.usable(accelerator, first)?;
-        let exists = |device: &Device| device.index_on(accelerator).is_some_and(|n| n < count);
+        let exists = |device: &Device| accelerator.index_of(*device).is_some_and(|n| n < count);
         match wanted.find(|device| !exists(device)) {
             Some(device) => Err(DeviceError::Missing { device, found: count }),
             None => Ok(()),
@@ -103,7 +105,7 @@ pub(super) fn check_places(
 ) -> Result<(), DeviceError> {
     Accelerator::ALL.into_iter().try_for_each(|accelerator| {
         let devices = places.iter().flat_map(Place::devices).copied();
-        let mut wanted = devices.filter(|it| it.index_on(accelerator).is_some()).peekable();
+        let mut wanted = devices.filter(|it| accelerator.index_of(*it).is_some()).peekable();
         // Only the wanted kinds are asked for: opening a driver takes time.
         match wanted.peek() {
             Some(first) => found(accelerator).check(accelerator, *first, wanted),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use super::Device;
+use super::id::Device;
 use crate::base::BoxError;
 use crate::base::debug_with_causes;
 use crate::cfg::CfgError;
@@ -476,5 +476,14 @@ fn unnamed(variable: &Option<String>) -> String {
     match variable {
         Some(value) => format!("is {value:?}, which does not name it"),
         None => "is not set, which would have to name it".to_owned(),
+    }
+}
+
+/// The beginning of a text, short enough for an error.
+pub(super) fn clip(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
     }
 }

@@ -6,8 +6,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::error::clip;
+use super::gpu::Gpu;
 use super::machine::Machine;
-use super::text::{Number, clip, number};
+use super::text::{Number, number};
 use super::uuid::Uuid;
 use super::visible::Visible;
 use super::{Device, DeviceError, Devices, MAX_PLACES, Place, detect};
@@ -63,31 +65,6 @@ const VOID: usize = 99;
 pub struct GpuList {
     // At most MAX_PLACES, so that a short text with a long range takes little memory.
     gpus: Vec<Gpu>,
-}
-
-/// One entry of a list.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Gpu {
-    Index(usize),
-    Uuid(Uuid),
-}
-
-impl Gpu {
-    fn precedes(&self, other: &Gpu) -> bool {
-        match (self, other) {
-            (Gpu::Index(a), Gpu::Index(b)) => a.checked_add(1) == Some(*b),
-            _ => false,
-        }
-    }
-}
-
-impl fmt::Display for Gpu {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Gpu::Index(index) => write!(f, "{index}"),
-            Gpu::Uuid(uuid) => write!(f, "{uuid}"),
-        }
-    }
 }
 
 impl GpuList {

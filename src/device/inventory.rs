@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::DeviceError;
-use super::text::clip;
+use super::error::clip;
 use super::uuid::Uuid;
 use crate::base::BoxError;
 

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use super::gpu_list::Gpu;
+use super::gpu::Gpu;
 use super::inventory::{Asked, Inventory};
 use super::uuid::Uuid;
 use super::visible::Visible;

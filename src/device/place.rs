@@ -5,7 +5,12 @@ use std::fmt;
 use std::ops::RangeFrom;
 use std::sync::Arc;
 
-use super::{Device, DeviceError};
+use super::error::DeviceError;
+use super::id::Device;
+
+/// The most places that a list of devices can have: enough for every machine, and few enough that
+/// a slip of the keyboard does not start a million threads.
+pub(super) const MAX_PLACES: usize = 65_536;
 
 /// The most devices that one place can have. Without a bound, a few kilobytes of text with ranges
 /// joined by `+` would take gigabytes of memory.

@@ -15,10 +15,13 @@
 use std::fmt;
 use std::iter;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 
+use super::accelerator::Accelerator;
 use super::detect::{Found, Memo, check_places};
-use super::place::{MAX_DEVICES, Place};
-use super::{Accelerator, Device, DeviceError, MAX_PLACES};
+use super::error::{DeviceError, clip};
+use super::id::Device;
+use super::place::{MAX_DEVICES, MAX_PLACES, Place};
 
 /// A text with more fallbacks than this was not written by hand. Only the first ones are reported.
 const MAX_FALLBACKS: usize = 32;
@@ -34,6 +37,20 @@ pub(super) struct Parsed {
     pub(super) places: Vec<Place>,
     /// The fallbacks in use, each as a sentence, without repeats.
     pub(super) fallbacks: Vec<String>,
+}
+
+/// Reads exactly one device.
+///
+/// # Errors
+///
+/// [`DeviceError`] if the text is no device, or stands for several (`cuda:0-3`, `cpu*2`): those
+/// are [`Devices`](super::Devices).
+impl FromStr for Device {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        parse_device(text)
+    }
 }
 
 /// Reads a list; `found` is called only if the text has `all` or `|`.
@@ -314,15 +331,6 @@ pub(super) fn number(text: &str) -> Number {
 fn is_bare_index(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
         && text.chars().all(|c| c.is_ascii_digit() || c == '-' || c.is_whitespace())
-}
-
-/// Returns the beginning of a text, short enough for an error.
-pub(super) fn clip(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
-    }
 }
 
 #[cfg(test)]

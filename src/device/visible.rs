@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use super::DeviceError;
-use super::gpu_list::Gpu;
-use super::text::clip;
+use super::error::clip;
+use super::gpu::Gpu;
 use super::uuid::Uuid;
 
 /// The GPUs that CUDA shows, in its order, as far as the variable tells.

@@ -6,14 +6,14 @@ use super::call::call;
 use super::exchange::{Gathered, Gatherer, Taker, take_those};
 use super::losses::in_vain;
 use super::post::{Call, Post};
-use super::producer::{Goes, Producer, site};
+use super::producer::{NextStep, Producer, site};
 use super::run::Run;
 use crate::base::panic::{catch, drop_quietly};
 use crate::batch::{Batching, Limits, Load};
 use crate::concurrency::now;
 use crate::error::is_out_of_memory;
 use crate::error::{Error, Hook, OutputCount, Result};
-use crate::observe::event_log::Pen;
+use crate::observe::event_log::EventWriter;
 use crate::runner::{ProducerContext, Runner};
 
 /// The outcomes of a batch, one for each input.
@@ -70,7 +70,7 @@ enum Prepared<I> {
 }
 
 impl<R: Runner> Producer<R> {
-    pub(super) fn work_on_batches(&mut self, run: &Run<R>, batching: Batching) -> Goes {
+    pub(super) fn work_on_batches(&mut self, run: &Run<R>, batching: Batching) -> NextStep {
         let mut gatherer =
             Gatherer::new(Taker::new(&run.exchange, self.station.producer), batching);
         let mut pen = run.chronicle.pen(self.station.producer);
@@ -83,12 +83,12 @@ impl<R: Runner> Producer<R> {
                 continue;
             }
             let goes = self.work_on_batch(run, &mut gatherer, gathered, &mut pen);
-            if goes != Goes::On {
+            if goes != NextStep::On {
                 return goes;
             }
             gatherer.keep_below(&self.ceiling);
         }
-        Goes::On
+        NextStep::On
     }
 
     /// Works on a batch until each of its items has a result. One that fails with its inputs still
@@ -99,8 +99,8 @@ impl<R: Runner> Producer<R> {
         run: &Run<R>,
         gatherer: &mut Gatherer<'_, R::Input, R::Output>,
         whole: Gathered<R::Input>,
-        pen: &mut Option<Pen>,
-    ) -> Goes {
+        pen: &mut Option<EventWriter>,
+    ) -> NextStep {
         let limits = gatherer.limits();
         let mut parts = vec![Part { gathered: whole, cut: Cut::Blame }];
         while let Some(mut part) = self.next_part(limits, &mut parts) {
@@ -118,7 +118,7 @@ impl<R: Runner> Producer<R> {
                     let error = error.expect("nothing else fails");
                     return self.go_away(run, gatherer, parts, error);
                 }
-                Prepared::Left => return Goes::Left,
+                Prepared::Left => return NextStep::Left,
             }
             let extent = limits.extent(Load::of(part.sizes()));
             let copies = part.inputs.iter().map(|input| run.terms.copy_of(input)).collect();
@@ -128,7 +128,7 @@ impl<R: Runner> Producer<R> {
                 self.call_in_time(run, &mut part, (copies, &mut parts), since)
             else {
                 drop_inputs(part);
-                return Goes::Left;
+                return NextStep::Left;
             };
             if let Some(pen) = pen {
                 pen.finished_all(&part.items);
@@ -138,18 +138,18 @@ impl<R: Runner> Producer<R> {
                     self.learn(|ceiling| ceiling.went_well(extent));
                     self.deliver_batch(run, gatherer, &part, (outputs, copies), since);
                     drop_inputs(part);
-                    Goes::On
+                    NextStep::On
                 }
                 Err(error) => {
                     let failed = Failed { part, extent, error, copies };
                     self.split_or_fail(run, gatherer, failed, &mut parts)
                 }
             };
-            if goes != Goes::On {
+            if goes != NextStep::On {
                 return goes;
             }
         }
-        Goes::On
+        NextStep::On
     }
 
     /// What comes of a part that failed: it is tried again in smaller ones, if it is whole, or fails.
@@ -159,7 +159,7 @@ impl<R: Runner> Producer<R> {
         gatherer: &mut Gatherer<'_, R::Input, R::Output>,
         failed: Failed<R>,
         parts: &mut Parts<R>,
-    ) -> Goes {
+    ) -> NextStep {
         let Failed { mut part, extent, error, mut copies } = failed;
         // The texts and causes are the user's code too.
         let wants_memory = catch(|| is_out_of_memory(&error)).unwrap_or(false);
@@ -171,7 +171,7 @@ impl<R: Runner> Producer<R> {
         // It may have failed because it saw that.
         if part.is_whole() && self.drop_won(run, &mut part, &mut copies) == Remains::Nothing {
             drop_quietly(error);
-            return Goes::On;
+            return NextStep::On;
         }
         let prepared = match is_split {
             true => self.prepare_to_split(run, part, parts),
@@ -186,18 +186,18 @@ impl<R: Runner> Producer<R> {
                     false => Cut::Blame,
                 };
                 split(part, cut, parts);
-                Goes::On
+                NextStep::On
             }
             Prepared::Failed(part, why) => {
                 drop_quietly(why);
                 self.fail_batch(run, gatherer, &part, error, copies);
                 drop_inputs(part);
-                Goes::On
+                NextStep::On
             }
             Prepared::Left => {
                 drop_quietly(error);
                 copies.into_iter().for_each(drop_quietly);
-                Goes::Left
+                NextStep::Left
             }
         }
     }
@@ -230,18 +230,18 @@ impl<R: Runner> Producer<R> {
         gatherer: &mut Gatherer<'_, R::Input, R::Output>,
         parts: Vec<Part<R::Input>>,
         error: Error,
-    ) -> Goes {
+    ) -> NextStep {
         let mut parts = parts.into_iter().rev().map(|part| part.gathered).peekable();
         let first = parts.peek().and_then(|part| part.items.first().copied());
         if run.wanted.gave_up_on(first) {
             drop_quietly(error);
             parts.for_each(drop_inputs);
-            return Goes::On;
+            return NextStep::On;
         }
         match run.lose(self.station.producer, error) {
             Ok(()) => {
                 parts.for_each(|part| hand_on(run, part));
-                Goes::Away
+                NextStep::Away
             }
             // What waits and comes before is wanted, and nobody else may be there to have it fail.
             Err(error) => {
@@ -256,7 +256,7 @@ impl<R: Runner> Producer<R> {
                     fault.into_iter().for_each(|fault| gatherer.deliver(first, Err(fault)));
                     drop_inputs(part);
                 }
-                Goes::On
+                NextStep::On
             }
         }
     }
@@ -492,7 +492,7 @@ fn split<I>(mut part: Gathered<I>, cut: Cut, parts: &mut Vec<Part<I>>) {
     parts.push(Part { gathered: part, cut });
 }
 
-fn begin<R: Runner>(run: &Run<R>, pen: &mut Option<Pen>, part: &Gathered<R::Input>) {
+fn begin<R: Runner>(run: &Run<R>, pen: &mut Option<EventWriter>, part: &Gathered<R::Input>) {
     if let Some(pen) = pen {
         pen.started_all(&part.items, |item| run.name_of(item), part.attempt());
     }

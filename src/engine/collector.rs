@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::exchange::{Exchange, News, Patience};
-use super::ordered_merge::Outlet;
+use super::exchange::{Exchange, Patience, WakeReason};
+use super::ordered_merge::OrderedMerge;
 use super::outbox::Outcome;
 use super::pace::{MANY, Pace};
 use super::weights::Weights;
@@ -15,11 +15,11 @@ use crate::observe::run_stats::CollectorTime;
 /// Takes results out of an exchange and gives the credits back.
 #[derive(Debug)]
 pub(crate) struct Collector<T> {
-    outlet: Outlet<T>,
+    outlet: OrderedMerge<T>,
     window: Window,
     /// Results handed out.
     consumed: u64,
-    /// Credits of consumed items, not yet given back.
+    /// Permits of consumed items, not yet given back.
     owed: usize,
     /// From how many on they are given back.
     quarter: usize,
@@ -142,7 +142,7 @@ impl<T> Collector<T> {
         exchange: &Exchange<I, T>,
         total: Option<u64>,
         due: Option<Instant>,
-    ) -> News {
+    ) -> WakeReason {
         // What ran dry before was waiting for this collector, not for credits.
         self.forget_dryness(exchange);
         let (since, head) = (now(), self.outlet.awaited());
@@ -160,7 +160,7 @@ impl<T> Collector<T> {
         &mut self,
         exchange: &Exchange<I, T>,
         due: Option<Instant>,
-    ) -> News {
+    ) -> WakeReason {
         self.forget_dryness(exchange);
         exchange.starve_as_collector();
         let (since, head) = (now(), self.outlet.awaited());
@@ -254,7 +254,7 @@ impl Scales {
 }
 
 /// How a collector sleeps whose results have come at this pace, and which gives back a quarter of the window at once.
-fn patience<T>(pace: &mut Pace, quarter: usize) -> impl FnOnce(&Outlet<T>) -> Patience {
+fn patience<T>(pace: &mut Pace, quarter: usize) -> impl FnOnce(&OrderedMerge<T>) -> Patience {
     move |outlet| {
         if pace.is_high(outlet.seen().sum(), now()) && quarter >= MANY {
             Patience::For { results: quarter }

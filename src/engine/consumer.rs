@@ -132,14 +132,14 @@ pub(crate) struct Consumer<R: Runner> {
     collector: Collector<R::Output>,
     taken: Taken,
     failures: Vec<Error>,
-    books: Books,
+    books: JournalState,
     /// Whether anybody wants to know of each item that is consumed.
     is_watched: bool,
 }
 
 /// Whether what the consumer has consumed may be committed to the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Books {
+enum JournalState {
     Sound,
     /// Nothing is committed any more: a hook of the consumer panicked, so that its state is not to be trusted, or
     /// a commit failed. A second `sync` may report success although the first has lost what there was.
@@ -162,7 +162,7 @@ impl<R: Runner> Consumer<R> {
         window: Window,
     ) -> Self {
         let collector = Collector::new(&run.exchange, order, window, Instant::now());
-        let (taken, failures, books) = (Taken::default(), vec![], Books::Sound);
+        let (taken, failures, books) = (Taken::default(), vec![], JournalState::Sound);
         let is_watched = run.is_watched();
         Consumer { runner, cfg, run, collector, is_watched, taken, failures, books }
     }
@@ -223,7 +223,7 @@ impl<R: Runner> Consumer<R> {
                 self.consume_one(state, seq, outcome)?;
             }
             match self.run.wait_before(&mut self.collector, &mut total, due) {
-                Pause::News => {}
+                Pause::WakeReason => {}
                 Pause::Due => self.commit(state)?,
                 Pause::Over => break,
             }
@@ -323,7 +323,7 @@ impl<R: Runner> Consumer<R> {
         error: Error,
     ) -> Result<(), Error> {
         if error.is_panic() {
-            self.books = Books::Spoilt;
+            self.books = JournalState::Spoilt;
         }
         let mut error = self.run.named(error);
         // One that returns an error since it saw the run end, or ended it, is not left out.
@@ -369,7 +369,7 @@ impl<R: Runner> Consumer<R> {
         let told = self.call(Hook::ConsumerSkipped, Some(seq), tell);
         if let Err(failed) = told {
             if failed.is_panic() {
-                self.books = Books::Spoilt;
+                self.books = JournalState::Spoilt;
             }
             // The item itself is counted already.
             let failed = self.fail(Failure { seq, items: 0 }, *failed);
@@ -402,7 +402,7 @@ impl<R: Runner> Consumer<R> {
             .map_err(|error| *error)
             .and_then(|()| Ok(ledger.commit()?));
         committed.map_err(|error| {
-            self.books = Books::Spoilt;
+            self.books = JournalState::Spoilt;
             let seq = self.collector.consumed();
             self.fail(Failure { seq, items: 0 }, error)
         })
@@ -412,7 +412,7 @@ impl<R: Runner> Consumer<R> {
     /// the journal.
     fn save(&mut self, state: &mut R::ConsumerState, error: Option<&Error>) {
         let is_of_other_input = matches!(error, Some(Error::Journal { .. }));
-        if self.books == Books::Spoilt || is_of_other_input {
+        if self.books == JournalState::Spoilt || is_of_other_input {
             return;
         }
         let failure = self.taken.failure;

@@ -19,7 +19,7 @@ use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Hook, Site};
-use crate::runner::{Runner, Station, Wanted};
+use crate::runner::{ProducerSetup, Runner, Wanted};
 
 /// One thread for each place, each with a producer that is ready.
 pub(crate) struct Crew<R: Runner> {
@@ -177,7 +177,7 @@ impl<R: Runner + 'static> Crew<R> {
     /// `least`: how many have to be ready; the others are [lost](Crew::losses).
     pub(crate) fn hire(
         runner: &Arc<R>,
-        stations: Vec<Station>,
+        stations: Vec<ProducerSetup>,
         stack_size: Option<usize>,
         building: &Arc<Building>,
         least: usize,
@@ -213,7 +213,7 @@ impl<R: Runner + 'static> Crew<R> {
     fn start_all(
         &mut self,
         runner: &Arc<R>,
-        stations: Vec<Station>,
+        stations: Vec<ProducerSetup>,
         stack_size: Option<usize>,
         building: &Arc<Building>,
         limit: Option<Duration>,
@@ -276,7 +276,7 @@ impl<R: Runner + 'static> Crew<R> {
     fn start(
         &mut self,
         runner: &Arc<R>,
-        station: Station,
+        station: ProducerSetup,
         stack_size: Option<usize>,
         building: &Arc<Building>,
         ready: Sender<(usize, Result<(), Error>)>,

@@ -55,7 +55,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use super::ordered_merge::Outlet;
+use super::ordered_merge::OrderedMerge;
 use super::outbox::{Outbox, Outcome, Results, outbox};
 use super::post::Post;
 use super::shares::Shares;
@@ -66,14 +66,14 @@ use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::event_count::EventCount;
 use crate::concurrency::queue::{Receiver, queue};
 use crate::concurrency::{Condvar, Inbox, Mutex, Stealer, lock, now};
-use crate::observe::run_stats::Timesheet;
+use crate::observe::run_stats::RunStats;
 use crate::policy::{Retries, Roster};
 
 pub(crate) use self::feeder::Feeder;
 use self::feeder::FeederEnds;
 pub(crate) use self::gatherer::{Gathered, Gatherer, take_those};
 pub(crate) use self::leftovers::Leftovers;
-use self::permits::Credits;
+use self::permits::Permits;
 pub(crate) use self::races::Finish;
 use self::races::Races;
 pub(crate) use self::taker::Taker;
@@ -103,7 +103,7 @@ pub(crate) struct Exchange<I, T> {
     total: AtomicU64,
     /// The collector, when it found nothing.
     waiting: CachePadded<EventCount>,
-    credits: CachePadded<Mutex<Credits>>,
+    credits: CachePadded<Mutex<Permits>>,
     returned: Condvar,
     /// What the feeder takes with it.
     feeding: Mutex<Option<FeederEnds<I, T>>>,
@@ -135,7 +135,7 @@ pub(crate) struct Exchange<I, T> {
     /// line of its own, since producers look for each item, and the flags below change all the time where
     /// the window is narrow.
     retrying: CachePadded<AtomicUsize>,
-    pub(crate) timesheet: Timesheet,
+    pub(crate) timesheet: RunStats,
     flags: CachePadded<Flags>,
     hints: CachePadded<Hints>,
 }
@@ -223,7 +223,7 @@ pub(crate) enum Patience {
 
 /// What a collector that waited was woken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum WakeReason {
     /// Results may be there.
     Results,
     /// The run was aborted.
@@ -264,7 +264,7 @@ impl<I, T> Exchange<I, T> {
             idle: CachePadded::new(EventCount::new()),
             total: AtomicU64::new(UNKNOWN),
             waiting: CachePadded::new(EventCount::new()),
-            credits: CachePadded::new(Mutex::new(Credits {
+            credits: CachePadded::new(Mutex::new(Permits {
                 free: window,
                 weight: 0,
                 awaited: None,
@@ -295,7 +295,7 @@ impl<I, T> Exchange<I, T> {
                 roster: Roster::new(producers, None, []),
             }),
             retrying: CachePadded::new(AtomicUsize::new(0)),
-            timesheet: Timesheet::new(producers),
+            timesheet: RunStats::new(producers),
             flags: CachePadded::default(),
             hints: CachePadded::default(),
         }
@@ -442,12 +442,12 @@ impl<I> Intake<I> {
 
 impl<I, T> Exchange<I, T> {
     /// Where the results come out, for the collector, of which there is one.
-    pub(crate) fn outlet(&self, order: Order) -> Outlet<T> {
-        Outlet::new(order, std::mem::take(&mut *lock(&self.collecting)))
+    pub(crate) fn outlet(&self, order: Order) -> OrderedMerge<T> {
+        OrderedMerge::new(order, std::mem::take(&mut *lock(&self.collecting)))
     }
 
     /// The collector has left. What it held back for order.
-    pub(crate) fn bring_back(&self, outlet: Outlet<T>) -> Vec<Outcome<T>> {
+    pub(crate) fn bring_back(&self, outlet: OrderedMerge<T>) -> Vec<Outcome<T>> {
         let (early, lanes) = outlet.into_parts();
         *lock(&self.collecting) = lanes;
         early
@@ -504,12 +504,12 @@ impl<I, T> Exchange<I, T> {
     /// sign of how fast results come.
     pub(crate) fn wait(
         &self,
-        outlet: &mut Outlet<T>,
+        outlet: &mut OrderedMerge<T>,
         since: Instant,
         total: Option<u64>,
-        patience: impl FnOnce(&Outlet<T>) -> Patience,
+        patience: impl FnOnce(&OrderedMerge<T>) -> Patience,
         due: Option<Instant>,
-    ) -> News {
+    ) -> WakeReason {
         self.hints.collector_waits.store(true, Ordering::Release);
         if self.copies_stragglers {
             self.wake_helpers_if_still();
@@ -521,10 +521,10 @@ impl<I, T> Exchange<I, T> {
             }
         }
         self.hints.collector_waits.store(false, Ordering::Release);
-        if self.is_aborted() { News::Aborted } else { News::Results }
+        if self.is_aborted() { WakeReason::Aborted } else { WakeReason::Results }
     }
 
-    fn wait_for_one(&self, outlet: &mut Outlet<T>, total: Option<u64>, due: Option<Instant>) {
+    fn wait_for_one(&self, outlet: &mut OrderedMerge<T>, total: Option<u64>, due: Option<Instant>) {
         self.wake_collector_at(1, outlet);
         let mut has_news = || self.has_news(total) || outlet.has_new();
         match due {
@@ -538,7 +538,7 @@ impl<I, T> Exchange<I, T> {
 
     /// There is no fence here, errors do not count, and a producer that falls silent in a slow item
     /// tells nobody: what nobody wakes the collector for is seen when the time is over.
-    fn wait_for_several(&self, outlet: &mut Outlet<T>, total: Option<u64>, results: usize) {
+    fn wait_for_several(&self, outlet: &mut OrderedMerge<T>, total: Option<u64>, results: usize) {
         let each = results.div_ceil(self.producers()).max(1);
         self.wake_collector_at(each as u64, outlet);
         self.waiting
@@ -548,7 +548,7 @@ impl<I, T> Exchange<I, T> {
 
     /// Has each producer wake the collector when it has delivered so many results more than were
     /// seen.
-    fn wake_collector_at(&self, more: u64, outlet: &Outlet<T>) {
+    fn wake_collector_at(&self, more: u64, outlet: &OrderedMerge<T>) {
         for (lane, seen) in self.lanes.iter().zip(outlet.seen()) {
             lane.seen.store(seen, Ordering::Relaxed);
             lane.wake_at.store(seen + more, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use crate::journal::{Key, Names};
 
 /// What items are called and known by, from being pulled until the collector is done with them.
 #[derive(Debug, Default)]
-pub(crate) struct Roll {
+pub(crate) struct ItemNames {
     names: Names,
     /// By index. No queue: behind a slow item any number may come and go.
     entries: HashMap<u64, Entry>,
@@ -21,7 +21,7 @@ pub(crate) struct Entry {
     pub(crate) key: Key,
 }
 
-impl Roll {
+impl ItemNames {
     /// What an item is called that comes next.
     pub(crate) fn call(&mut self, name: &str) -> Entry {
         let occurrence = self.names.number(name);
@@ -60,12 +60,12 @@ mod tests {
 
     #[test]
     fn items_are_called_what_they_are_until_they_are_done_with() {
-        let mut roll = Roll::default();
+        let mut roll = ItemNames::default();
         for (seq, name) in [(0, "a"), (1, "b"), (4, "a")] {
             let entry = roll.call(name);
             roll.enter(seq, entry);
         }
-        let called = |roll: &Roll, seq| roll.shown(seq).map(|name| name.to_string());
+        let called = |roll: &ItemNames, seq| roll.shown(seq).map(|name| name.to_string());
         assert_eq!(called(&roll, 1).as_deref(), Some("b"));
         assert_eq!(called(&roll, 3), None);
         assert_eq!(called(&roll, 4).as_deref(), Some("a#2"));

@@ -1,11 +1,11 @@
 //! Who is told of the items that a producer works on without care.
 
 use super::run::Run;
-use crate::observe::event_log::Pen;
+use crate::observe::event_log::EventWriter;
 use crate::runner::Runner;
 
 /// Who is told of plain items.
-pub(super) trait Witness {
+pub(super) trait ItemObserver {
     fn started<R: Runner>(&mut self, run: &Run<R>, item: u64);
     fn finished(&mut self, item: u64);
     /// The producer has waited, or done something else, since it was done with its last item.
@@ -13,9 +13,9 @@ pub(super) trait Witness {
 }
 
 /// Of nothing, at no cost.
-pub(super) struct Nobody;
+pub(super) struct NoObserver;
 
-impl Witness for Nobody {
+impl ItemObserver for NoObserver {
     #[inline]
     fn started<R: Runner>(&mut self, _: &Run<R>, _: u64) {}
 
@@ -26,19 +26,19 @@ impl Witness for Nobody {
     fn pause(&mut self) {}
 }
 
-impl Witness for Pen {
+impl ItemObserver for EventWriter {
     #[inline]
     fn started<R: Runner>(&mut self, run: &Run<R>, item: u64) {
-        Pen::started(self, item, run.name_of(item), 1);
+        EventWriter::started(self, item, run.name_of(item), 1);
     }
 
     #[inline]
     fn finished(&mut self, item: u64) {
-        Pen::finished(self, item);
+        EventWriter::finished(self, item);
     }
 
     #[inline]
     fn pause(&mut self) {
-        Pen::pause(self);
+        EventWriter::pause(self);
     }
 }

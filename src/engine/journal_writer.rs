@@ -14,7 +14,7 @@ use crate::runner::Runner;
 
 /// What a run knows of earlier ones, and what it writes down for later ones.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct JournalWriter {
     /// The feeder's, but for what fails.
     past: Mutex<Past>,
     last_note: Option<Vec<u8>>,
@@ -31,7 +31,7 @@ struct Book {
     note: Option<Vec<u8>>,
 }
 
-impl Ledger {
+impl JournalWriter {
     /// Opens a journal, for a run with that configuration, of items that are known like that.
     pub(crate) fn open(
         journal: &Journal,
@@ -41,7 +41,7 @@ impl Ledger {
         let (file, past) = JournalFile::open(journal, Fingerprint::new(journal, cfg, keys))?;
         let last_note = past.last_note().map(<[u8]>::to_vec);
         let book = Book { file, draft: None, note: None };
-        Ok(Ledger { past: Mutex::new(past), last_note, book: Mutex::new(Some(book)) })
+        Ok(JournalWriter { past: Mutex::new(past), last_note, book: Mutex::new(Some(book)) })
     }
 
     pub(crate) fn plan(&self, key: &Key) -> Result<Plan, JournalError> {
@@ -140,7 +140,7 @@ impl<R: Runner> Run<R> {
         self.key_of(seq).is_some_and(|key| ledger.record(key, outcome))
     }
 
-    pub(crate) fn ledger(&self) -> Option<&Arc<Ledger>> {
+    pub(crate) fn ledger(&self) -> Option<&Arc<JournalWriter>> {
         self.ledger.as_ref()
     }
 }

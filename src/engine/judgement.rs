@@ -9,7 +9,7 @@ use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::now;
 use crate::error::Error;
 use crate::observe::event::Event;
-use crate::observe::event_log::Chronicle;
+use crate::observe::event_log::EventLog;
 use crate::observe::failure::Failure;
 use crate::policy::{self, Retry, Trial, Verdict};
 use crate::runner::Runner;
@@ -217,12 +217,12 @@ impl<R: Runner> Run<R> {
 
     /// What is told of an attempt that is not the last.
     fn tell_of_retry(&self, error: &Error) {
-        self.chronicle.tell(Event::ItemRetried { failure: Chronicle::failure(error) });
+        self.chronicle.tell(Event::ItemRetried { failure: EventLog::failure(error) });
     }
 
     /// The same, of an item of a batch that failed together.
     fn tell_of_retry_of(&self, item: u64, error: &Error) {
-        let mut failure = Failure::clone(&Chronicle::failure(error));
+        let mut failure = Failure::clone(&EventLog::failure(error));
         failure.item = Some(item);
         failure.key = self.name_of(item).map(|name| name.to_string());
         self.chronicle.tell(Event::ItemRetried { failure: Arc::new(failure) });
@@ -230,6 +230,6 @@ impl<R: Runner> Run<R> {
 
     /// An error stands.
     pub(crate) fn tell_of_failure(&self, error: &Error) {
-        self.chronicle.tell(Event::ItemFailed { failure: Chronicle::failure(error) });
+        self.chronicle.tell(Event::ItemFailed { failure: EventLog::failure(error) });
     }
 }

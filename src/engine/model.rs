@@ -15,7 +15,7 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::collector::Collector;
-use super::exchange::{Exchange, Feeder, Gatherer, News, Taker};
+use super::exchange::{Exchange, Feeder, Gatherer, Taker, WakeReason};
 use super::fault::Fault;
 use super::measures::Measured;
 use super::window::Window;
@@ -113,7 +113,7 @@ fn collect(
             break;
         }
         collector.settle(hub);
-        if collector.wait(&hub, total, None) == News::Aborted {
+        if collector.wait(&hub, total, None) == WakeReason::Aborted {
             break;
         }
     }

@@ -17,7 +17,7 @@ use crate::base::Order;
 /// Without this a consumer that was busy would see all results of one producer, and after them all
 /// of the next.
 #[derive(Debug)]
-pub(crate) struct Outlet<T> {
+pub(crate) struct OrderedMerge<T> {
     order: Order,
     /// One for each producer; the last is the feeder's own, for what comes from the input itself.
     lanes: Vec<Results<T>>,
@@ -28,9 +28,9 @@ pub(crate) struct Outlet<T> {
     left: usize,
 }
 
-impl<T> Outlet<T> {
+impl<T> OrderedMerge<T> {
     pub(crate) fn new(order: Order, lanes: Vec<Results<T>>) -> Self {
-        Outlet { order, lanes, early: Reorder::new(), current: 0, left: 0 }
+        OrderedMerge { order, lanes, early: Reorder::new(), current: 0, left: 0 }
     }
 
     /// The next result, when it is here.
@@ -43,24 +43,24 @@ impl<T> Outlet<T> {
         Some(self.lanes[self.current].pop())
     }
 
-    /// Whether results are held back for order. To be asked when [`pop`](Outlet::pop) found nothing.
+    /// Whether results are held back for order. To be asked when [`pop`](OrderedMerge::pop) found nothing.
     pub(crate) fn holds_back(&self) -> bool {
         self.early.held() > 0 || self.lanes.iter().any(Results::holds_back)
     }
 
-    /// The item that others are held back for, if any are. To be asked when [`pop`](Outlet::pop) found
+    /// The item that others are held back for, if any are. To be asked when [`pop`](OrderedMerge::pop) found
     /// nothing.
     pub(crate) fn awaited(&self) -> Option<u64> {
         (self.order == Order::Input && self.holds_back()).then(|| self.early.next())
     }
 
-    /// Whether something has come since [`pop`](Outlet::pop) found nothing. Never `false` when
+    /// Whether something has come since [`pop`](OrderedMerge::pop) found nothing. Never `false` when
     /// something has that `pop` can find.
     pub(crate) fn has_new(&mut self) -> bool {
         self.lanes.iter_mut().any(Results::has_new)
     }
 
-    /// As [`has_new`](Outlet::has_new), but about so many outputs of one producer; errors do not
+    /// As [`has_new`](OrderedMerge::has_new), but about so many outputs of one producer; errors do not
     /// count.
     pub(crate) fn has_many_new(&mut self, outputs: usize) -> bool {
         self.lanes.iter_mut().any(|lane| lane.has_many_new(outputs))
@@ -74,7 +74,7 @@ impl<T> Outlet<T> {
 
     /// What is held back for order, and the lanes, in which there may be more.
     pub(crate) fn into_parts(self) -> (Vec<Outcome<T>>, Vec<Results<T>>) {
-        let Outlet { mut early, lanes, .. } = self;
+        let OrderedMerge { mut early, lanes, .. } = self;
         (early.drain().collect(), lanes)
     }
 
@@ -156,11 +156,11 @@ mod tests {
     }
 
     impl Crew {
-        fn new(lanes: usize, order: Order) -> (Self, Outlet<u64>) {
+        fn new(lanes: usize, order: Order) -> (Self, OrderedMerge<u64>) {
             let (outboxes, results) = (0..lanes).map(|_| outbox(8)).unzip();
             let inboxes = vec![VecDeque::new(); lanes];
             let crew = Crew { inboxes, outboxes, next: 0, delivered: BTreeSet::new() };
-            (crew, Outlet::new(order, results))
+            (crew, OrderedMerge::new(order, results))
         }
 
         fn take(&mut self, lane: usize, count: u64) {
@@ -206,7 +206,12 @@ mod tests {
         proptest::collection::vec(step, 0..300)
     }
 
-    fn pop(outlet: &mut Outlet<u64>, crew: &Crew, popped: &mut Vec<u64>, order: Order) -> bool {
+    fn pop(
+        outlet: &mut OrderedMerge<u64>,
+        crew: &Crew,
+        popped: &mut Vec<u64>,
+        order: Order,
+    ) -> bool {
         let Some((item, outcome)) = outlet.pop() else {
             let next = popped.len() as u64;
             let is_here = match order {
@@ -258,7 +263,7 @@ mod tests {
     #[test]
     fn an_item_behind_the_failure_of_a_later_one_is_found() {
         let (mut outbox, results) = outbox(8);
-        let mut outlet = Outlet::new(Order::Input, vec![results]);
+        let mut outlet = OrderedMerge::new(Order::Input, vec![results]);
         outbox.push(0, Ok(0));
         outbox.push(2, Err(Fault::ending(Error::Closed {})));
         outbox.push(1, Ok(10));

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, SendError, Sender};
 use super::attendance::Attendance;
 use super::call::call;
 use super::exchange::Taker;
-use super::item_observer::{Nobody, Witness};
+use super::item_observer::{ItemObserver, NoObserver};
 use super::losses::in_vain;
 use super::post::{Call, Leave, Post};
 use super::run::{Run, RunOutcome};
@@ -18,9 +18,9 @@ use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::now;
 use crate::error::{Error, Hook, Site};
 use crate::observe::event::Event;
-use crate::observe::event_log::Pen;
+use crate::observe::event_log::EventWriter;
 use crate::policy::Trial;
-use crate::runner::{ProducerContext, Runner, Station, Wanted};
+use crate::runner::{ProducerContext, ProducerSetup, Runner, Wanted};
 
 /// What a producer is asked to do. A closed channel asks it to end.
 pub(crate) struct Join<R: Runner> {
@@ -41,12 +41,12 @@ enum Cared<R: Runner> {
     Deliver(RunOutcome<R>),
     /// Nothing that is this producer's to deliver.
     Nothing,
-    Leave(Goes),
+    Leave(NextStep),
 }
 
 /// What a producer does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Goes {
+pub(super) enum NextStep {
     On,
     /// It takes part in no run any more.
     Away,
@@ -57,7 +57,7 @@ pub(super) enum Goes {
 /// A producer between its `producer_init` and its `producer_end`.
 pub(crate) struct Producer<R: Runner> {
     pub(super) runner: Arc<R>,
-    pub(super) station: Station,
+    pub(super) station: ProducerSetup,
     /// `None` after a panic, until it is made anew.
     pub(super) state: Option<R::ProducerState>,
     /// What running out of memory has taught about its device.
@@ -88,7 +88,7 @@ impl<R: Runner> Producer<R> {
     /// Calls `producer_init`; `wanted` says when nobody waits for it any more.
     pub(crate) fn new(
         runner: Arc<R>,
-        station: Station,
+        station: ProducerSetup,
         shared: Shared,
         wanted: &Wanted,
     ) -> Result<Self, Error> {
@@ -117,12 +117,12 @@ impl<R: Runner> Producer<R> {
             if let Err(error) = self.report(&run, ready, unless_over(&run, outcome)) {
                 run.lose(producer, error).unwrap_or_else(|error| run.end_as(error));
             }
-            let goes = if is_ready { self.work_on(&run) } else { Goes::On };
+            let goes = if is_ready { self.work_on(&run) } else { NextStep::On };
             std::mem::forget(bug);
             // Whoever waits for this producer to leave wants to be the last that holds the run.
             drop(run);
             drop(present);
-            if let Goes::Left = goes {
+            if let NextStep::Left = goes {
                 break;
             }
         }
@@ -192,14 +192,14 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    fn work_on(&mut self, run: &Run<R>) -> Goes {
+    fn work_on(&mut self, run: &Run<R>) -> NextStep {
         match run.exchange.batching() {
             Some(batching) => self.work_on_batches(run, batching),
             None => self.work_on_items(run),
         }
     }
 
-    fn work_on_items(&mut self, run: &Run<R>) -> Goes {
+    fn work_on_items(&mut self, run: &Run<R>) -> NextStep {
         let producer = self.station.producer;
         let mut taker = Taker::new(&run.exchange, producer);
         let mut pen = run.chronicle.pen(producer);
@@ -210,7 +210,7 @@ impl<R: Runner> Producer<R> {
         while let Some((seq, input)) = next {
             if is_plain && !taker.has_trial() && self.state.is_some() {
                 next = match &mut pen {
-                    None => self.work_on_plain_items(run, seq, input, &mut taker, &mut Nobody),
+                    None => self.work_on_plain_items(run, seq, input, &mut taker, &mut NoObserver),
                     Some(pen) => self.work_on_plain_items(run, seq, input, &mut taker, pen),
                 };
                 continue;
@@ -227,14 +227,14 @@ impl<R: Runner> Producer<R> {
                 Cared::Leave(goes) => return goes,
             }
         }
-        Goes::On
+        NextStep::On
     }
 
     /// Works on items that are nothing special, from this one on. The next may be, and there may be none.
     ///
     /// The item is in variables of its own, never in one with whether there is one: that would be written in
     /// parts and read as a whole, for which a processor waits longer than for all else here.
-    fn work_on_plain_items<W: Witness>(
+    fn work_on_plain_items<W: ItemObserver>(
         &mut self,
         run: &Run<R>,
         mut seq: u64,
@@ -288,7 +288,7 @@ impl<R: Runner> Producer<R> {
         input: R::Input,
         trial: Option<Box<Trial>>,
         taker: &mut Taker<'_, R::Input, R::Output>,
-        pen: &mut Option<Pen>,
+        pen: &mut Option<EventWriter>,
     ) -> Cared<R> {
         let producer = self.station.producer;
         if trial.is_some() && run.exchange.is_won(seq) {
@@ -299,7 +299,7 @@ impl<R: Runner> Producer<R> {
             Some(_) => input,
             None => match self.prepare_for(run, seq, input, &trial, taker) {
                 Ok(input) => input,
-                Err(Goes::On) => return Cared::Nothing,
+                Err(NextStep::On) => return Cared::Nothing,
                 Err(goes) => return Cared::Leave(goes),
             },
         };
@@ -313,7 +313,7 @@ impl<R: Runner> Producer<R> {
         let Some((outcome, (copy, trial))) =
             self.work_in_time(run, seq, input, (copy, trial), since)
         else {
-            return Cared::Leave(Goes::Left);
+            return Cared::Leave(NextStep::Left);
         };
         if let Some(pen) = pen {
             pen.finished(seq);
@@ -349,7 +349,7 @@ impl<R: Runner> Producer<R> {
         input: R::Input,
         trial: &Option<Box<Trial>>,
         taker: &mut Taker<'_, R::Input, R::Output>,
-    ) -> Result<R::Input, Goes> {
+    ) -> Result<R::Input, NextStep> {
         let producer = self.station.producer;
         let describe = |input| {
             let call = Call::new(Hook::ProducerInit, vec![seq], vec![Some(input)]);
@@ -363,7 +363,7 @@ impl<R: Runner> Producer<R> {
         };
         let prepare = || self.prepare(run);
         let prepared = run.in_time(producer, input, describe, unpack, prepare);
-        let (outcome, input) = prepared.map_err(drop_quietly).map_err(|()| Goes::Left)?;
+        let (outcome, input) = prepared.map_err(drop_quietly).map_err(|()| NextStep::Left)?;
         let Err(error) = outcome else {
             self.tell_if_ready(run);
             return Ok(input);
@@ -372,23 +372,23 @@ impl<R: Runner> Producer<R> {
             // It may have given up because it saw that.
             drop_quietly(error);
             drop_quietly(input);
-            return Err(Goes::On);
+            return Err(NextStep::On);
         }
         if let Err(error) = run.lose(producer, error) {
             drop_quietly(input);
             // The item may have been delivered by another.
             if run.exchange.is_raced(seq) {
                 run.end_as(error);
-                return Err(Goes::On);
+                return Err(NextStep::On);
             }
             let fault = run.end_with(seq, error);
             fault.into_iter().for_each(|fault| taker.deliver(seq, Err(fault)));
             // What comes before and waits to be tried again is wanted, and nobody else may be there to have
             // it fail.
-            return Err(Goes::On);
+            return Err(NextStep::On);
         }
         run.hand_on(seq, input, trial.clone());
-        Err(Goes::Away)
+        Err(NextStep::Away)
     }
 
     /// Calls the hook for an item, of which `held` is kept. `None` when the producer was abandoned.
@@ -485,7 +485,7 @@ fn unless_over<R: Runner>(run: &Run<R>, outcome: Result<(), Error>) -> Result<()
     }
 }
 
-pub(super) fn site(station: &Station, items: &[u64], attempt: Option<u32>) -> Site {
+pub(super) fn site(station: &ProducerSetup, items: &[u64], attempt: Option<u32>) -> Site {
     Site {
         items: items.to_vec(),
         device: station.place.devices().first().copied(),
@@ -514,12 +514,12 @@ mod tests {
     use crate::cfg::CfgNode;
     use crate::device::Devices;
     use crate::engine::run::Shape;
-    use crate::engine::run_settings::Terms;
-    use crate::observe::event_log::{Chronicle, Detail};
+    use crate::engine::run_settings::RunSettings;
+    use crate::observe::event_log::{Detail, EventLog};
 
-    fn station(devices: &Devices) -> Station {
+    fn station(devices: &Devices) -> ProducerSetup {
         let place = devices.place(0).expect("there is one").clone();
-        Station {
+        ProducerSetup {
             producer: 0,
             cfg: Arc::new(CfgNode::default()),
             said_one_by_one: Arc::default(),
@@ -551,8 +551,8 @@ mod tests {
         let mut producer = Producer::new(runner, station, shared(), &Wanted::all()).unwrap();
         producer.lose_state();
         let shape = Shape { order: Order::Input, producers: 1, window: 4, batching: None };
-        let chronicle = Arc::new(Chronicle::new(1, None, Detail::Run));
-        let run = Run::new(shape, Arc::new(Terms::default()), [], None, chronicle, None);
+        let chronicle = Arc::new(EventLog::new(1, None, Detail::Run));
+        let run = Run::new(shape, Arc::new(RunSettings::default()), [], None, chronicle, None);
         let run = Arc::new(run);
         let attendance = Attendance::new([AtomicBool::new(false)].into());
         let (sender, runs) = crossbeam_channel::bounded(1);

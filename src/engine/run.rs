@@ -7,13 +7,13 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::collector::Collector;
 use super::consumer::Taken;
-use super::exchange::{Exchange, Leftovers, News};
-use super::item_names::{Entry, Roll};
-use super::journal_writer::Ledger;
+use super::exchange::{Exchange, Leftovers, WakeReason};
+use super::item_names::{Entry, ItemNames};
+use super::journal_writer::JournalWriter;
 use super::losses::Loss;
 use super::outbox::Outcome;
-use super::run_settings::Terms;
-use super::source::Unfit;
+use super::run_settings::RunSettings;
+use super::source::Rejected;
 use crate::base::Measure;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
@@ -24,7 +24,7 @@ use crate::concurrency::{Mutex, lock, now};
 use crate::error::{Error, Result};
 use crate::journal::{Key, Plan};
 use crate::observe::event::Event;
-use crate::observe::event_log::Chronicle;
+use crate::observe::event_log::EventLog;
 use crate::policy::{Policy, Roster, Stragglers};
 use crate::runner::{RunControl, Runner, Wanted};
 
@@ -37,7 +37,7 @@ pub(crate) type RunOutcome<R> = Outcome<<R as Runner>::Output>;
 /// One run or stream: made at its start, dropped at its end.
 pub(crate) struct Run<R: Runner> {
     pub(crate) exchange: Exchange<R::Input, R::Output>,
-    pub(crate) terms: Arc<Terms<R::Input>>,
+    pub(crate) terms: Arc<RunSettings<R::Input>>,
     /// What producers still need to work on.
     pub(crate) wanted: Wanted,
     /// What the consumer will still get to see. Differs from `wanted` after a stop, when the result
@@ -57,11 +57,11 @@ pub(crate) struct Run<R: Runner> {
     doom: Mutex<Option<Error>>,
     is_doomed: AtomicBool,
     pub(crate) tally: Tally,
-    pub(crate) chronicle: Arc<Chronicle>,
+    pub(crate) chronicle: Arc<EventLog>,
     /// `None` where items have no names.
-    pub(super) roll: Option<Mutex<Roll>>,
+    pub(super) roll: Option<Mutex<ItemNames>>,
     /// `None` where nothing is written down.
-    pub(super) ledger: Option<Arc<Ledger>>,
+    pub(super) ledger: Option<Arc<JournalWriter>>,
     /// Dropped when nobody waits for the consumer any more.
     awaiting: Mutex<Option<Sender<()>>>,
     pub(crate) consumer_left: Receiver<()>,
@@ -70,7 +70,7 @@ pub(crate) struct Run<R: Runner> {
 /// Why a collector's wait has ended.
 pub(crate) enum Pause {
     /// There may be a result.
-    News,
+    WakeReason,
     /// The time has come that it was to wait for.
     Due,
     /// There is no more, or nobody wants more.
@@ -104,11 +104,11 @@ impl Tally {
 impl<R: Runner> Run<R> {
     pub(crate) fn new(
         shape: Shape,
-        terms: Arc<Terms<R::Input>>,
+        terms: Arc<RunSettings<R::Input>>,
         gone: impl IntoIterator<Item = usize>,
         upstream: Option<Arc<dyn RunControl>>,
-        chronicle: Arc<Chronicle>,
-        ledger: Option<Arc<Ledger>>,
+        chronicle: Arc<EventLog>,
+        ledger: Option<Arc<JournalWriter>>,
     ) -> Self {
         let Shape { order, producers, window, batching } = shape;
         let roster = Roster::new(producers, terms.policy.quarantine_after, gone);
@@ -174,15 +174,15 @@ impl<R: Runner> Run<R> {
     }
 
     /// An item was pulled. Whether it is to be worked on.
-    pub(crate) fn admit(&self, seq: u64, item: &R::Input) -> Result<Plan, Unfit> {
+    pub(crate) fn admit(&self, seq: u64, item: &R::Input) -> Result<Plan, Rejected> {
         let Some(roll) = &self.roll else { return self.plan(&Key::Position(seq)) };
         let entry = match (&self.terms.name, &self.terms.hash) {
             (Some(name), _) => {
-                let name = catch(|| name(item)).map_err(Unfit::KeyPanicked)?;
+                let name = catch(|| name(item)).map_err(Rejected::KeyPanicked)?;
                 lock(roll).call(&name)
             }
             (None, Some(hash)) => {
-                let hash = catch(|| hash(item)).map_err(Unfit::KeyPanicked)?;
+                let hash = catch(|| hash(item)).map_err(Rejected::KeyPanicked)?;
                 Entry { shown: None, key: Key::HashedPosition { position: seq, hash } }
             }
             (None, None) => Entry { shown: None, key: Key::Position(seq) },
@@ -194,9 +194,9 @@ impl<R: Runner> Run<R> {
         Ok(plan)
     }
 
-    fn plan(&self, key: &Key) -> Result<Plan, Unfit> {
+    fn plan(&self, key: &Key) -> Result<Plan, Rejected> {
         let Some(ledger) = &self.ledger else { return Ok(Plan::Run) };
-        ledger.plan(key).map_err(Unfit::Journal)
+        ledger.plan(key).map_err(Rejected::Journal)
     }
 
     /// What an item is called that is out.
@@ -298,7 +298,7 @@ impl<R: Runner> Run<R> {
                 return Some(result);
             }
             match self.wait_before(collector, total, || None) {
-                Pause::News => {}
+                Pause::WakeReason => {}
                 Pause::Due | Pause::Over => return None,
             }
         }
@@ -347,7 +347,7 @@ impl<R: Runner> Run<R> {
         let news = collector.wait(&self.exchange, *total, due);
         self.tell_of_head(collector);
         self.check(news);
-        Pause::News
+        Pause::WakeReason
     }
 
     /// Whether no result is wanted any more.
@@ -394,8 +394,8 @@ impl<R: Runner> Run<R> {
     /// # Panics
     ///
     /// When the run was aborted by nobody: a thread of ours has died.
-    pub(crate) fn check(&self, news: News) {
-        if let News::Aborted = news {
+    pub(crate) fn check(&self, news: WakeReason) {
+        if let WakeReason::Aborted = news {
             let expected = self.is_cancelled() || self.is_stopped() || self.is_doomed();
             assert!(expected, "another thread died of a bug in gangline; its panic tells more");
         }

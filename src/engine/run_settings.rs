@@ -10,7 +10,7 @@ use crate::journal::{Journal, KeyKind};
 use crate::policy::Policy;
 
 /// How items are measured, and what becomes of those that fail.
-pub(crate) struct Terms<I> {
+pub(crate) struct RunSettings<I> {
     /// `None` where nothing is measured.
     pub(crate) measures: Option<Measures<I>>,
     pub(crate) policy: Policy,
@@ -36,9 +36,9 @@ pub(crate) type HashFn<I> = dyn Fn(&I) -> u64 + Send + Sync;
 /// How a value is copied. `Clone` is asked of inputs only where this is made.
 pub(crate) type CopyFn<I> = fn(&I) -> I;
 
-impl<I> Default for Terms<I> {
+impl<I> Default for RunSettings<I> {
     fn default() -> Self {
-        Terms {
+        RunSettings {
             measures: None,
             policy: Policy::default(),
             places: None,
@@ -51,7 +51,7 @@ impl<I> Default for Terms<I> {
     }
 }
 
-impl<I> Terms<I> {
+impl<I> RunSettings<I> {
     /// What items are known by from one run to the next.
     pub(crate) fn key_kind(&self) -> KeyKind {
         match (&self.name, &self.hash) {

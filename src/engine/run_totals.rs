@@ -10,9 +10,9 @@ use super::session::Engine;
 use crate::concurrency::lock;
 use crate::error::Error;
 use crate::observe::event::{Destination, Event, ProducerTotals, Totals};
-use crate::observe::event_log::{Chronicle, Detail};
+use crate::observe::event_log::{Detail, EventLog};
 use crate::observe::report::RunReport;
-use crate::observe::run_stats::{CollectorTime, ProducerTime, Timesheet};
+use crate::observe::run_stats::{CollectorTime, ProducerTime, RunStats};
 use crate::runner::Runner;
 
 /// What is told of runs.
@@ -23,7 +23,7 @@ pub(crate) struct Told {
 }
 
 impl<R: Runner> Engine<R> {
-    pub(super) fn tell_of_start(&self, chronicle: &Chronicle) {
+    pub(super) fn tell_of_start(&self, chronicle: &EventLog) {
         let devices = &self.settings.devices;
         let place =
             |producer| devices.place(producer).map_or_else(String::new, ToString::to_string);
@@ -93,7 +93,7 @@ impl<R: Runner> Engine<R> {
         }
     }
 
-    fn producer_totals(&self, timesheet: &Timesheet, producer: usize) -> ProducerTotals {
+    fn producer_totals(&self, timesheet: &RunStats, producer: usize) -> ProducerTotals {
         let ProducerTime { items, failed, present, waited, .. } = timesheet.producer(producer);
         let of_crew = |known: fn(&Crew<R>) -> Vec<Option<u64>>| {
             self.crew.as_ref().and_then(|crew| known(crew).get(producer).copied().flatten())

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::attendance::Attendance;
 use super::consumer::{Consumed, Consumer, Taken};
 use super::crew::{Building, Crew, cancelled_or};
-use super::journal_writer::Ledger;
+use super::journal_writer::JournalWriter;
 use super::losses::Loss;
 use super::run::{Run, Shape};
-use super::run_settings::Terms;
+use super::run_settings::RunSettings;
 use super::run_totals::Told;
 use super::source::Source;
 use super::streaming::{Streaming, Yield};
@@ -27,8 +27,8 @@ use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::observe::event::Event;
-use crate::observe::event_log::{Chronicle, Detail, Observers, Observing};
-use crate::runner::{RunControl, Runner, Station};
+use crate::observe::event_log::{Detail, EventLog, Observers, Observing};
+use crate::runner::{ProducerSetup, RunControl, Runner};
 
 /// What a handle is built with, beside its runner and its configuration.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ pub(crate) struct Engine<R: Runner> {
     runner: Option<Arc<R>>,
     cfg: Arc<CfgNode>,
     pub(super) settings: Settings,
-    terms: Arc<Terms<R::Input>>,
+    terms: Arc<RunSettings<R::Input>>,
     /// Which requests of the token are spent for this handle.
     seen: Seen,
     /// `None` while closed.
@@ -69,7 +69,7 @@ pub(crate) struct Engine<R: Runner> {
     observers: Mutex<Observers>,
     pub(super) told: Told,
     /// What is written down of the last run.
-    pub(super) chronicle: Arc<Chronicle>,
+    pub(super) chronicle: Arc<EventLog>,
 }
 
 /// A run that producers take part in.
@@ -94,7 +94,7 @@ impl<R: Runner + 'static> Engine<R> {
         runner: R,
         cfg: CfgNode,
         settings: Settings,
-        terms: Terms<R::Input>,
+        terms: RunSettings<R::Input>,
         told: Told,
         observers: Mutex<Observers>,
     ) -> Result<Self, Error> {
@@ -102,7 +102,7 @@ impl<R: Runner + 'static> Engine<R> {
         for fallback in settings.devices.fallbacks() {
             tracing::warn!("{fallback}");
         }
-        let chronicle = Arc::new(Chronicle::new(0, told.description.clone(), Detail::Run));
+        let chronicle = Arc::new(EventLog::new(0, told.description.clone(), Detail::Run));
         let seen = settings.token.seen();
         let mut engine = Engine {
             runner: Some(Arc::new(runner)),
@@ -167,14 +167,14 @@ impl<R: Runner + 'static> Engine<R> {
         held.map(|held| Some(Arc::new(held))).ok_or(Error::Cancelled {})
     }
 
-    fn stations(&self, gpus: Option<Arc<HeldGpus>>) -> Vec<Station> {
+    fn stations(&self, gpus: Option<Arc<HeldGpus>>) -> Vec<ProducerSetup> {
         let devices = &self.settings.devices;
         #[cfg(feature = "rayon")]
         let cpu_threads = self.settings.cpu_threads.each(devices);
         let said_one_by_one = Arc::default();
         let station = |producer| {
             let place = devices.place(producer).expect("there are as many places as that").clone();
-            Station {
+            ProducerSetup {
                 producer,
                 cfg: self.cfg.clone(),
                 said_one_by_one: Arc::clone(&said_one_by_one),
@@ -249,12 +249,12 @@ impl<R: Runner + 'static> Engine<R> {
     }
 
     /// The journal, opened for a run, if there is one. A closed runner leaves it alone.
-    fn open_journal(&self) -> Result<Option<Arc<Ledger>>, Error> {
+    fn open_journal(&self) -> Result<Option<Arc<JournalWriter>>, Error> {
         let Some(journal) = self.terms.journal.as_ref().filter(|_| self.is_active()) else {
             return Ok(None);
         };
         let cfg = serde_json::to_value(&*self.cfg).expect("a tree of values is one in JSON");
-        Ok(Some(Arc::new(Ledger::open(journal, cfg, self.terms.key_kind())?)))
+        Ok(Some(Arc::new(JournalWriter::open(journal, cfg, self.terms.key_kind())?)))
     }
 
     /// The producers that take no part in the next run: those that are gone, and, if there are others, those
@@ -282,7 +282,7 @@ impl<R: Runner + 'static> Engine<R> {
     }
 
     /// Begins a run: every producer takes part in it, and has a state.
-    fn begin(&mut self, ledger: Option<Arc<Ledger>>) -> Result<Session<R>, Error> {
+    fn begin(&mut self, ledger: Option<Arc<JournalWriter>>) -> Result<Session<R>, Error> {
         let (run, session) = self.enter(ledger).inspect_err(|error| self.refuse(error))?;
         // A request made before the run ends it at its start: no producer is needed, nor a state
         // made anew for it.
@@ -300,7 +300,10 @@ impl<R: Runner + 'static> Engine<R> {
         }
     }
 
-    fn enter(&mut self, ledger: Option<Arc<Ledger>>) -> Result<(Arc<Run<R>>, Session<R>), Error> {
+    fn enter(
+        &mut self,
+        ledger: Option<Arc<JournalWriter>>,
+    ) -> Result<(Arc<Run<R>>, Session<R>), Error> {
         let run = self.new_run(None, ledger)?;
         let session = self.watch(run.clone(), &run)?;
         Ok((run, session))
@@ -310,7 +313,7 @@ impl<R: Runner + 'static> Engine<R> {
     pub(super) fn new_run(
         &mut self,
         upstream: Option<Arc<dyn RunControl>>,
-        ledger: Option<Arc<Ledger>>,
+        ledger: Option<Arc<JournalWriter>>,
     ) -> Result<Arc<Run<R>>, Error> {
         let crew = self.crew.as_ref().ok_or(Error::Closed {})?;
         if crew.is_own_thread() {
@@ -324,7 +327,7 @@ impl<R: Runner + 'static> Engine<R> {
         let (window, terms) = (self.window().size(), self.terms.clone());
         let gone = self.absent(crew);
         let (producers, description) = (crew.len(), self.told.description.clone());
-        let chronicle = Arc::new(Chronicle::new(producers, description, self.told.detail));
+        let chronicle = Arc::new(EventLog::new(producers, description, self.told.detail));
         self.chronicle = chronicle.clone();
         self.tell_of_start(&chronicle);
         let shape = Shape { order, producers, window, batching };
@@ -450,7 +453,7 @@ impl<R: Runner> Engine<R> {
     pub(super) fn reset(&mut self, unread: Option<u64>) {
         self.end_stream();
         self.account = Account::new(0, 0, 0, 0, unread);
-        self.chronicle = Arc::new(Chronicle::new(0, self.told.description.clone(), Detail::Run));
+        self.chronicle = Arc::new(EventLog::new(0, self.told.description.clone(), Detail::Run));
         std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
     }
 

@@ -41,16 +41,16 @@ pub(crate) enum Pulled {
 /// Why pulling paused or ended.
 enum Pause {
     /// As many items were given out as there were credits, or as were asked for.
-    Credits,
+    Permits,
     /// There is no more.
     End,
     Failed(BoxError),
     Panicked(PanicMessage),
-    Unfit(Unfit),
+    Rejected(Rejected),
 }
 
 /// Why an item that was pulled is not given out.
-pub(crate) enum Unfit {
+pub(crate) enum Rejected {
     /// It is more than a batch may be.
     TooLarge(TooLarge),
     /// What measures it panicked.
@@ -63,19 +63,21 @@ pub(crate) enum Unfit {
     LeftOut,
 }
 
-impl Unfit {
+impl Rejected {
     /// The failure of `item`.
     pub(super) fn into_error(self, item: u64) -> Error {
         match self {
-            Unfit::TooLarge(TooLarge { measure, amount, most }) => {
+            Rejected::TooLarge(TooLarge { measure, amount, most }) => {
                 Error::TooLarge { item, measure, amount, most, key: None }
             }
-            Unfit::MeasurePanicked(measure, source) => {
+            Rejected::MeasurePanicked(measure, source) => {
                 Error::MeasurePanicked { item, measure, key: None, source }
             }
-            Unfit::KeyPanicked(source) => Error::KeyPanicked { item, source },
-            Unfit::Journal(source) => Error::Journal { source },
-            Unfit::LeftOut => unreachable!("its place is taken before anybody asks for an error"),
+            Rejected::KeyPanicked(source) => Error::KeyPanicked { item, source },
+            Rejected::Journal(source) => Error::Journal { source },
+            Rejected::LeftOut => {
+                unreachable!("its place is taken before anybody asks for an error")
+            }
         }
     }
 }
@@ -141,7 +143,7 @@ impl<I, T> Source<I, T> {
             let pause = self.pull_while_credited(run, feeder, &next, end);
             let item = self.pulled;
             let mut error = match pause {
-                Pause::Credits => return Pulled::Items,
+                Pause::Permits => return Pulled::Items,
                 Pause::End => match self.broken.take() {
                     None => {
                         match check_length(run, item) {
@@ -161,17 +163,17 @@ impl<I, T> Source<I, T> {
                     return Pulled::End;
                 }
                 Pause::Failed(source) => Error::InputFailed { item, source },
-                Pause::Unfit(Unfit::LeftOut) => {
+                Pause::Rejected(Rejected::LeftOut) => {
                     run.chronicle.tell(Event::ItemAlreadyDone { item });
                     feeder.leave_gap(&run.exchange, item, Err(Fault::left_out()));
                     self.pulled += 1;
                     continue;
                 }
-                Pause::Unfit(Unfit::Journal(source)) => {
+                Pause::Rejected(Rejected::Journal(source)) => {
                     self.fail(run, feeder, Error::Journal { source });
                     return Pulled::End;
                 }
-                Pause::Unfit(unfit) => run.named(unfit.into_error(item)),
+                Pause::Rejected(unfit) => run.named(unfit.into_error(item)),
             };
             match run.verdict(&mut error) {
                 Verdict::Skip => self.skip(run, feeder, error),
@@ -205,14 +207,14 @@ impl<I, T> Source<I, T> {
                     Some(Ok(item)) if is_plain => feeder.push(&run.exchange, item),
                     Some(Ok(item)) => match look_and_push(run, feeder, *pulled, item) {
                         Ok(()) => {}
-                        Err(unfit) => return Pause::Unfit(unfit),
+                        Err(unfit) => return Pause::Rejected(unfit),
                     },
                     Some(Err(source)) => return Pause::Failed(source),
                     None => return Pause::End,
                 }
                 *pulled += 1;
             }
-            Pause::Credits
+            Pause::Permits
         };
         catch_theirs(&in_iterator, pull).unwrap_or_else(Pause::Panicked)
     }
@@ -330,10 +332,10 @@ pub(super) fn look_and_push<R: Runner>(
     feeder: &mut Feeder<R::Input, R::Output>,
     seq: u64,
     item: R::Input,
-) -> Result<(), Unfit> {
+) -> Result<(), Rejected> {
     let admitted = run.admit(seq, &item).and_then(|plan| match plan {
         Plan::Run => Ok(()),
-        Plan::LeaveOut => Err(Unfit::LeftOut),
+        Plan::LeaveOut => Err(Rejected::LeftOut),
     });
     let measured = admitted.and_then(|()| {
         run.terms.measures.as_ref().map_or(Ok(None), |measures| measure(measures, &item))
@@ -358,14 +360,14 @@ fn check_length<R: Runner>(run: &Run<R>, items: u64) -> Result<(), JournalError>
     }
 }
 
-fn measure<I>(measures: &Measures<I>, item: &I) -> Result<Option<Measured>, Unfit> {
+fn measure<I>(measures: &Measures<I>, item: &I) -> Result<Option<Measured>, Rejected> {
     let measuring = Cell::new(None);
     match catch(|| measures.measure(item, &measuring)) {
         Ok(Ok(measured)) => Ok(Some(measured)),
-        Ok(Err(too_large)) => Err(Unfit::TooLarge(too_large)),
+        Ok(Err(too_large)) => Err(Rejected::TooLarge(too_large)),
         Err(message) => {
             let measure = measuring.get().expect("nothing else in there can panic");
-            Err(Unfit::MeasurePanicked(measure, message))
+            Err(Rejected::MeasurePanicked(measure, message))
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::runner::Runner;
 ///
 /// A credit of the second is taken before a result of the first, as a feeder takes it before it asks
 /// its input; so what the relay holds is within the window of either.
-pub(crate) struct Relay<A: Runner, B: Runner<Input = A::Output>> {
+pub(crate) struct StageLink<A: Runner, B: Runner<Input = A::Output>> {
     from: Arc<Run<A>>,
     order: Order,
     window: Window,
@@ -55,7 +55,7 @@ enum Ended {
     Unwanted,
     Failed(Failure, Box<Fault>),
     /// The second run cannot take what the first made.
-    Unfit(Error),
+    Rejected(Error),
 }
 
 /// How far a relay has come.
@@ -83,9 +83,9 @@ impl Progress {
     }
 }
 
-impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
+impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
     pub(crate) fn new(from: Arc<Run<A>>, order: Order, window: Window, to: Arc<Run<B>>) -> Self {
-        Relay { from, order, window, to }
+        StageLink { from, order, window, to }
     }
 
     /// Hands everything on, and ends both: the first run altogether, the input of the second.
@@ -180,7 +180,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
                     let fault = Err(Fault::skipped(error));
                     feeder.leave_gap(&to.exchange, progress.places, fault);
                 }
-                Verdict::Retry | Verdict::Stop => return Err(Ended::Unfit(error)),
+                Verdict::Retry | Verdict::Stop => return Err(Ended::Rejected(error)),
             }
         }
         progress.handed += 1;
@@ -248,7 +248,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> Relay<A, B> {
                 given.passed_on = Some(places);
                 Some(Box::new(Fault { fate: Fate::EndEarlier, ..*fault }))
             }
-            Ended::Unfit(error) => {
+            Ended::Rejected(error) => {
                 taken.ok += 1;
                 given.items += 1;
                 Some(Fault::ending(error))
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use crate::api::map::map;
     use crate::engine::run::Shape;
-    use crate::observe::event_log::{Chronicle, Detail};
+    use crate::observe::event_log::{Detail, EventLog};
     use crate::runner::RunControl;
 
     fn run_of<R: Runner>(_: &R, upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<R>> {
@@ -283,7 +283,7 @@ mod tests {
             Arc::default(),
             [],
             upstream,
-            Arc::new(Chronicle::new(1, None, Detail::Run)),
+            Arc::new(EventLog::new(1, None, Detail::Run)),
             None,
         ))
     }
@@ -295,7 +295,7 @@ mod tests {
         let from = run_of(&runner, None);
         let to = run_of(&runner, Some(from.clone()));
         let _feeder = Feeder::new(&to.exchange);
-        let relay = Relay::new(from.clone(), Order::Input, Window::fixed(4), to.clone());
+        let relay = StageLink::new(from.clone(), Order::Input, Window::fixed(4), to.clone());
         assert!(catch_unwind(AssertUnwindSafe(|| relay.run())).is_err());
         assert!(from.is_stopped());
 

@@ -8,7 +8,7 @@ use super::crew::cancelled_or;
 use super::run::Run;
 use super::session::{Engine, Session};
 use super::source::Source;
-use super::stage_link::{Given, Relay, Relayed};
+use super::stage_link::{Given, Relayed, StageLink};
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Result};
@@ -239,7 +239,7 @@ where
     let (order, stack_size) = (engine.settings().order, engine.settings().stack_size);
     let window = engine.window();
     Box::new(move |to| {
-        let relay = Relay::new(run, order, window, to);
+        let relay = StageLink::new(run, order, window, to);
         Between { work: Box::new(move || relay.run()), stack_size }
     })
 }

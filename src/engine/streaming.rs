@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::collector::Collector;
-use super::exchange::{Feeder, News};
+use super::exchange::{Feeder, WakeReason};
 use super::fault::{Fate, Fault};
 use super::run::Run;
 use super::session::Session;
@@ -180,7 +180,7 @@ impl<R: Runner> Streaming<R> {
         true
     }
 
-    fn wait(&mut self, run: &Run<R>) -> News {
+    fn wait(&mut self, run: &Run<R>) -> WakeReason {
         self.time.end();
         let collector = &mut unlocked(&mut self.ends).collector;
         let due = run.news_due(collector);

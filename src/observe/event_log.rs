@@ -22,7 +22,7 @@ use crate::error::Error;
 /// What happens seldom goes to the recorder of the report at once, under a lock. What happens for every item is
 /// written down only where somebody asked for it: each producer into a ring of its own, which the observing
 /// thread reads.
-pub(crate) struct Chronicle {
+pub(crate) struct EventLog {
     begun: Instant,
     recorder: Mutex<Recorder>,
     /// `None` where nobody observes.
@@ -32,7 +32,7 @@ pub(crate) struct Chronicle {
 /// What goes to the observing thread.
 struct Feed {
     news: Mutex<News>,
-    pens: Box<[Mutex<Option<Pen>>]>,
+    pens: Box<[Mutex<Option<EventWriter>>]>,
     lanes: Box<[Arc<CachePadded<Lane>>]>,
     pages: Mutex<Vec<Receiver<Entry>>>,
     consumed: CachePadded<AtomicU64>,
@@ -59,7 +59,7 @@ struct Lane {
 
 /// Where one producer writes what happens to its items.
 #[derive(Debug)]
-pub(crate) struct Pen {
+pub(crate) struct EventWriter {
     begun: Instant,
     page: Sender<Entry>,
     written: u64,
@@ -101,11 +101,11 @@ pub(crate) enum Detail {
     Items,
 }
 
-impl Chronicle {
+impl EventLog {
     pub(crate) fn new(producers: usize, description: Option<String>, detail: Detail) -> Self {
         let begun = now();
         let feed = (detail == Detail::Items).then(|| Feed::new(producers, begun));
-        Chronicle { begun, recorder: Mutex::new(Recorder::new(description)), feed }
+        EventLog { begun, recorder: Mutex::new(Recorder::new(description)), feed }
     }
 
     pub(crate) fn elapsed(&self) -> Duration {
@@ -127,7 +127,7 @@ impl Chronicle {
     }
 
     /// Where the producer `producer` writes, if somebody reads that. It has only one.
-    pub(crate) fn pen(&self, producer: usize) -> Option<Pen> {
+    pub(crate) fn pen(&self, producer: usize) -> Option<EventWriter> {
         lock(&self.feed.as_ref()?.pens[producer]).take()
     }
 
@@ -160,7 +160,14 @@ impl Feed {
                 let (page, entries) = queue(usize::MAX);
                 let (lane, wake) = (lane.clone(), wake.clone());
                 (
-                    Mutex::new(Some(Pen { begun, page, written: 0, done_at: None, lane, wake })),
+                    Mutex::new(Some(EventWriter {
+                        begun,
+                        page,
+                        written: 0,
+                        done_at: None,
+                        lane,
+                        wake,
+                    })),
                     entries,
                 )
             })
@@ -188,7 +195,7 @@ impl Feed {
     }
 }
 
-impl Pen {
+impl EventWriter {
     /// The producer begins with an item.
     #[inline]
     pub(crate) fn started(&mut self, item: u64, key: Option<Arc<str>>, attempt: u32) {
@@ -210,7 +217,7 @@ impl Pen {
         self.done_at = None;
     }
 
-    /// As [`started`](Pen::started), for all items of a batch.
+    /// As [`started`](EventWriter::started), for all items of a batch.
     pub(crate) fn started_all(
         &mut self,
         items: &[u64],
@@ -263,7 +270,7 @@ pub(crate) const NAME: &str = "gangline-o";
 impl Observing {
     /// Starts the thread if there is something to be told.
     pub(crate) fn start(
-        chronicle: &Arc<Chronicle>,
+        chronicle: &Arc<EventLog>,
         observers: Observers,
     ) -> Result<Option<Self>, Error> {
         if chronicle.feed.is_none() {
@@ -301,7 +308,7 @@ impl Observing {
 }
 
 struct Teller<'a> {
-    chronicle: &'a Chronicle,
+    chronicle: &'a EventLog,
     feed: &'a Feed,
     pages: Vec<Receiver<Entry>>,
     observers: Observers,
@@ -310,7 +317,7 @@ struct Teller<'a> {
 }
 
 impl<'a> Teller<'a> {
-    fn new(chronicle: &'a Chronicle, feed: &'a Feed, observers: Observers) -> Self {
+    fn new(chronicle: &'a EventLog, feed: &'a Feed, observers: Observers) -> Self {
         let pages = std::mem::take(&mut *lock(&feed.pages));
         Teller { chronicle, feed, pages, observers, consumed: 0, batch: vec![] }
     }
@@ -401,7 +408,7 @@ mod tests {
 
     #[test]
     fn news_that_there_is_no_room_for_is_not_lost_without_a_word() {
-        let chronicle = Arc::new(Chronicle::new(1, None, Detail::Items));
+        let chronicle = Arc::new(EventLog::new(1, None, Detail::Items));
         for item in 0..MOST_NEWS as u64 + 10 {
             chronicle.tell(Event::ItemAlreadyDone { item });
         }

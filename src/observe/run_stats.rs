@@ -11,7 +11,7 @@ use crate::concurrency::{Mutex, lock, now};
 
 /// What is known of one run when everybody has left it.
 #[derive(Debug)]
-pub(crate) struct Timesheet {
+pub(crate) struct RunStats {
     /// How long the feeder was there, and how long of that it had no credit, in nanoseconds.
     source_present: AtomicU64,
     source_waited: AtomicU64,
@@ -47,7 +47,7 @@ pub(crate) struct Waits {
 pub(crate) enum Lack {
     Items,
     /// The source has no credit for more.
-    Credits,
+    Permits,
     /// What there is is to be tried again later.
     Retries,
 }
@@ -57,7 +57,7 @@ impl Waits {
         self.all += waited;
         match lack {
             Lack::Items => {}
-            Lack::Credits => self.for_credits += waited,
+            Lack::Permits => self.for_credits += waited,
             Lack::Retries => self.for_retries += waited,
         }
     }
@@ -138,9 +138,9 @@ impl Heads {
     }
 }
 
-impl Timesheet {
+impl RunStats {
     pub(crate) fn new(producers: usize) -> Self {
-        Timesheet {
+        RunStats {
             source_present: AtomicU64::new(0),
             source_waited: AtomicU64::new(0),
             producers: (0..producers).map(|_| CachePadded::default()).collect(),
@@ -215,7 +215,7 @@ impl Timesheet {
         (noted.came, noted.window) = (Some(came), window);
     }
 
-    /// As [`producer_waited`](Timesheet::producer_waited).
+    /// As [`producer_waited`](RunStats::producer_waited).
     pub(crate) fn collector_waited(&self, time: &CollectorTime, window: u64) {
         let mut noted = lock(&self.collector);
         (noted.waited, noted.stalled, noted.window) = (time.waited, time.stalled, window);

@@ -10,7 +10,7 @@ use crate::engine::post::Leave;
 /// The context of a producer's hook: the device, the configuration, the items.
 #[derive(Debug, Clone, Copy)]
 pub struct ProducerContext<'a> {
-    station: &'a Station,
+    station: &'a ProducerSetup,
     items: &'a [u64],
     attempt: u32,
     wanted: &'a Wanted,
@@ -19,7 +19,7 @@ pub struct ProducerContext<'a> {
 }
 
 impl<'a> ProducerContext<'a> {
-    pub(crate) fn new(station: &'a Station, wanted: &'a Wanted, items: &'a [u64]) -> Self {
+    pub(crate) fn new(station: &'a ProducerSetup, wanted: &'a Wanted, items: &'a [u64]) -> Self {
         ProducerContext { station, items, attempt: 1, wanted, leave: None }
     }
 
@@ -222,7 +222,7 @@ pub(crate) trait RunControl: Send + Sync {
 
 /// One producer's place in the device list, with its resources.
 #[derive(Debug)]
-pub(crate) struct Station {
+pub(crate) struct ProducerSetup {
     /// The position in the list.
     pub(crate) producer: usize,
     pub(crate) place: Place,

@@ -14,7 +14,7 @@ use crate::engine::outbox::{Outbox, Outcome};
 /// The feeder's end.
 #[derive(Debug)]
 pub(crate) struct Feeder<I, T> {
-    /// Credits that it took and has not yet used.
+    /// Permits that it took and has not yet used.
     credits: usize,
     ends: FeederEnds<I, T>,
     /// An item that was pulled, and that there is no room for yet.
@@ -193,7 +193,7 @@ impl<I, T> Exchange<I, T> {
     fn wait_for_credits(&self, since: Instant) -> usize {
         let least = self.lot();
         let credits = self.free_credits(least);
-        if credits > 0 || !self.wait_for(Want::Credits { least }, since) {
+        if credits > 0 || !self.wait_for(Want::Permits { least }, since) {
             return credits;
         }
         // Nobody else takes any.
@@ -206,7 +206,7 @@ impl<I, T> Exchange<I, T> {
             return true;
         }
         self.starve();
-        if matches!(want, Want::Credits { .. }) {
+        if matches!(want, Want::Permits { .. }) {
             self.note_idleness();
         }
         if !spin_until(since, || self.has(want) || self.is_halted()) {

@@ -1,7 +1,7 @@
 //! How many items may still be given out, and what those that are out weigh.
 
 #[derive(Debug)]
-pub(super) struct Credits {
+pub(super) struct Permits {
     pub(super) free: usize,
     /// What the items that are out weigh.
     pub(super) weight: u64,
@@ -13,7 +13,7 @@ pub(super) struct Credits {
 /// What a feeder waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
-    Credits {
+    Permits {
         least: usize,
     },
     /// For an item of so much weight, where all that are out may have so much. One that has more goes
@@ -24,10 +24,10 @@ pub(super) enum Want {
     },
 }
 
-impl Credits {
+impl Permits {
     pub(super) fn has(&self, want: Want) -> bool {
         match want {
-            Want::Credits { least } => self.free >= least,
+            Want::Permits { least } => self.free >= least,
             Want::Room { weight, most } => {
                 self.weight == 0 || self.weight.checked_add(weight).is_some_and(|sum| sum <= most)
             }

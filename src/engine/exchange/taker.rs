@@ -385,7 +385,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     pub(super) fn lack(&self, turn: Turn) -> Lack {
         match turn {
             Turn::At(_) => Lack::Retries,
-            _ if self.exchange.is_starving() => Lack::Credits,
+            _ if self.exchange.is_starving() => Lack::Permits,
             _ => Lack::Items,
         }
     }

@@ -12,10 +12,10 @@ use crate::concurrency::now;
 use crate::engine::collector::Collector;
 use crate::engine::exchange::Taker;
 use crate::engine::run::{Run, Shape};
-use crate::engine::stage_link::Relay;
+use crate::engine::stage_link::StageLink;
 use crate::engine::window::Window;
 use crate::error::{Error, Result};
-use crate::observe::event_log::{Chronicle, Detail};
+use crate::observe::event_log::{Detail, EventLog};
 use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
 
 /// Numbers that go through; its hooks are not called here.
@@ -86,7 +86,7 @@ enum End {
 fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let stage = |producers, window, upstream| {
         let shape = Shape { order, producers, window, batching: None };
-        let chronicle = Arc::new(Chronicle::new(producers, None, Detail::Run));
+        let chronicle = Arc::new(EventLog::new(producers, None, Detail::Run));
         Arc::new(Run::<Pass>::new(shape, Arc::default(), [], upstream, chronicle, None))
     };
     let first = stage(2, windows[0], None);
@@ -99,7 +99,7 @@ fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let mut threads = stage_producers(&first, 2, fails(0));
     threads.extend(stage_producers(&second, 1, fails(1)));
     let window = Window::fixed(windows[0]);
-    let relay = Relay::new(first.clone(), order, window, second.clone());
+    let relay = StageLink::new(first.clone(), order, window, second.clone());
     let relay = thread::spawn(move || relay.run());
     let given = Arc::new(AtomicU64::new(0));
     let consumer = {

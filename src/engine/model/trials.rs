@@ -20,13 +20,13 @@ use crate::engine::limits::Limits;
 use crate::engine::post::{Call, Post};
 use crate::engine::producer::{Join, NO_CEILING, Producer, Shared};
 use crate::engine::run::{Run, Shape};
-use crate::engine::run_settings::Terms;
+use crate::engine::run_settings::RunSettings;
 use crate::engine::timekeeper::Watch;
 use crate::engine::window::Window;
 use crate::error::{Hook, Result};
-use crate::observe::event_log::{Chronicle, Detail};
+use crate::observe::event_log::{Detail, EventLog};
 use crate::policy::{Backoff, OnError, Policy, Stragglers};
-use crate::runner::{ConsumerContext, ProducerContext, Runner, Station, Wanted};
+use crate::runner::{ConsumerContext, ProducerContext, ProducerSetup, Runner, Wanted};
 
 const SCHEDULES: usize = 3_000;
 
@@ -231,12 +231,12 @@ impl Scene {
             ..Policy::default()
         };
         let item = (self.looks > 0).then(|| Duration::from_millis(1));
-        let terms = Terms {
+        let terms = RunSettings {
             policy,
             places: self.gpus.and_then(places),
             copy: copies.then_some(u64::clone as fn(&u64) -> u64),
             limits: Limits { item, ..Limits::default() },
-            ..Terms::default()
+            ..RunSettings::default()
         };
         let shape = Shape {
             order: Order::Input,
@@ -244,7 +244,7 @@ impl Scene {
             window: self.window,
             batching: self.batch.map(Batching::new),
         };
-        let chronicle = Arc::new(Chronicle::new(self.producers, None, Detail::Run));
+        let chronicle = Arc::new(EventLog::new(self.producers, None, Detail::Run));
         Arc::new(Run::new(shape, Arc::new(terms), [], None, chronicle, None))
     }
 
@@ -294,8 +294,8 @@ impl Scene {
     }
 }
 
-fn station(devices: &Devices, producer: usize) -> Station {
-    Station {
+fn station(devices: &Devices, producer: usize) -> ProducerSetup {
+    ProducerSetup {
         producer,
         cfg: Arc::new(CfgNode::default()),
         said_one_by_one: Arc::default(),

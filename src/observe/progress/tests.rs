@@ -380,7 +380,7 @@ fn on_a_terminal_lines_move_along_and_one_is_left() {
         return run_as_child();
     }
     let program = std::env::current_exe().unwrap();
-    let test = "progress::tests::on_a_terminal_lines_move_along_and_one_is_left";
+    let test = "observe::progress::tests::on_a_terminal_lines_move_along_and_one_is_left";
     let command = format!(
         "stty rows 24 cols 80; exec '{}' --exact {test} --nocapture --color never",
         program.display()
