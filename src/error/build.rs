@@ -109,7 +109,7 @@ impl fmt::Display for BuildError {
             }
             BuildError::NoneSkipped {} => f.write_str(
                 "max_failures has no effect while the first failure ends the run; call \
-                 `on_error(OnError::Skip)` too",
+                 `on_error(OnError::Skip)` or `classify` too",
             ),
             BuildError::CpuThreads {} => f.write_str("cpu_threads must be at least 1, got 0"),
         }

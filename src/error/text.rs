@@ -39,7 +39,9 @@ impl fmt::Display for Error {
             Error::Cancelled { .. } => f.write_str("cancelled"),
             Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
-            Error::OwnThread { .. } => f.write_str("a runner cannot be run by a hook of its own"),
+            Error::OwnThread { .. } => {
+                f.write_str("a runner cannot be run by one of its own hooks")
+            }
             Error::Build(source) => write!(f, "{source}"),
             Error::Devices { source } => write!(f, "{source}"),
             Error::TooLarge { item, measure, amount, most, key } => {
@@ -57,7 +59,9 @@ impl fmt::Display for Error {
             Error::JournalUnsupported {} => {
                 f.write_str("a journal works with `run`, not with `outputs` or a pipeline")
             }
-            Error::Report { .. } => f.write_str("this is not the report of a run"),
+            Error::Report { .. } => {
+                f.write_str("not a run report; give the JSON that `RunReport::to_json` writes")
+            }
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
         if f.alternate() { write_causes(f, self) } else { Ok(()) }

@@ -208,13 +208,13 @@ fn a_measure_that_panics_fails_its_item(order: Order) {
 fn limits_that_make_no_sense_are_refused() {
     let builder = || AnyOrderRunner::builder(Echo::new()).devices(1);
     let error = builder().max_batch_cost(5u64, |&x| x).build().unwrap_err();
-    assert_eq!(error.to_string(), "a limit on the cost needs a rule for batches; call `batch` too");
-    assert!(matches!(error, Error::Build(BuildError::NoBatch { measure: Measure::Cost, .. })));
-    let error = builder().batch(Batch::of(4)).max_padded_size(0u32, |_| 1).build().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the limit on the padded size of items must be at least 1, got 0"
+        "max_batch_cost needs a rule for batches; call `batch` too, such as `batch(Batch::up_to(32))`"
     );
+    assert!(matches!(error, Error::Build(BuildError::NoBatch { measure: Measure::Cost, .. })));
+    let error = builder().batch(Batch::of(4)).max_padded_size(0u32, |_| 1).build().unwrap_err();
+    assert_eq!(error.to_string(), "max_padded_size must be at least 1, got 0");
     let error = builder().window_weight(0u64, |&x| x).build().unwrap_err();
     assert!(matches!(error, Error::Build(BuildError::Limit { measure: Measure::Weight, .. })));
 }

@@ -411,7 +411,7 @@ fn pointers_to_runners_forward_batches() {
 fn impossible_batches_are_refused() {
     let builder = || OrderedRunner::builder(Doubler::good()).devices(1);
     let error = builder().batch(Batch::up_to(0)).build().unwrap_err();
-    assert_eq!(error.to_string(), "a batch must have at least 1 item, got 0");
+    assert_eq!(error.to_string(), "batch must have room for at least 1 item, got 0");
     let error = builder().batch(Batch::of(8)).window(7).build().unwrap_err();
     assert!(
         matches!(error, Error::Build(BuildError::Window { window: 7, least: 8, .. })),

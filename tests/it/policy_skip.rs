@@ -253,7 +253,7 @@ fn a_share_that_is_none_is_refused() {
     let builder =
         AnyOrderRunner::builder(Hooks::new()).devices(1).max_failures(MaxFailures::share(5.0));
     let error = builder.build().unwrap_err();
-    assert_eq!(error.to_string(), "a share must be between 0 and 1, got 5");
+    assert_eq!(error.to_string(), "the share of max_failures must be between 0 and 1, got 5");
 }
 
 fn a_consumer_that_fails_ends_the_run(order: Order) {

@@ -47,7 +47,7 @@ fn an_error_says_what_is_allowed_and_for_what() {
     let squares = || map(|_| Ok(()), |_, (), x: u64| Ok(x * x));
     let builder = || OrderedRunner::builder(squares()).devices(1).window(4);
     let error = builder().batch(Batch::of(32)).build().unwrap_err();
-    let says = "the window must be at least 32 items, the largest batch, got 4";
+    let says = "window must be at least 32 items for batches of up to 32, got 4";
     assert_eq!(error.to_string(), says);
     let error = builder().journal("").build().and_then(|mut runner| runner.run([1])).unwrap_err();
     assert!(error.to_string().starts_with(r#"the journal "" could not be opened: "#), "{error}");

@@ -207,6 +207,6 @@ fn a_limit_of_no_time_is_refused() {
     let error = OrderedRunner::builder(echo).item_timeout(Duration::ZERO).build().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "item_timeout must be longer than zero; leave it unset for no limit"
+        "item_timeout must be more than 0 s, got 0 s; leave it out for no limit"
     );
 }
