@@ -168,7 +168,7 @@ pub trait Runner: Send + Sync {
     ///   halving takes two more calls, so one guilty item of 16 takes at most eight. A hook that changed
     ///   inputs in place must not leave them all there when it fails.
     /// - The same after inputs were taken out: the items fail together, with an error that names them all.
-    ///   The cause of a wrong number of outputs is [`OutputCount`](crate::OutputCount).
+    ///   The cause of a wrong number of outputs is [`OutputCount`](crate::error::OutputCount).
     /// - `Err` or panic because the device is out of memory, with all inputs still in `inputs`: no item is
     ///   marked as failed. The batch is tried again in parts of half the size, and of half of that, down to
     ///   single items; only an item that does not fit alone fails. Later batches of this producer are

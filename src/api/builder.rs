@@ -173,7 +173,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// lock is taken, and no other run's lock is looked at.
     ///
     /// ```
-    /// use gangline::{GpuLock, OrderedRunner, map};
+    /// use gangline::gpu::GpuLock;
+    /// use gangline::{OrderedRunner, map};
     ///
     /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x))).devices(2);
     /// let mut pool = builder.lock_gpus(GpuLock::or_fail()).build()?; // no GPU among two CPU producers

@@ -136,7 +136,7 @@ pub enum DeviceError {
         /// The device.
         device: Device,
     },
-    /// A part of a [`GpuList`](crate::GpuList) is not a GPU.
+    /// A part of a [`GpuList`](crate::gpu::GpuList) is not a GPU.
     #[error(
         "{text:?} is no GPU of a list; write ids as in 0 1, ranges without spaces as in 0-3, \
          or UUIDs as in GPU-8932f937"
@@ -146,7 +146,7 @@ pub enum DeviceError {
         /// What was written.
         text: String,
     },
-    /// A range of a [`GpuList`](crate::GpuList) ends before it starts.
+    /// A range of a [`GpuList`](crate::gpu::GpuList) ends before it starts.
     #[error("the range {text:?} runs backwards; write {last}-{first}")]
     #[non_exhaustive]
     BackwardGpus {
@@ -157,7 +157,7 @@ pub enum DeviceError {
         /// The smaller id that it ends with.
         last: usize,
     },
-    /// A [`GpuList`](crate::GpuList) has too many entries.
+    /// A [`GpuList`](crate::gpu::GpuList) has too many entries.
     #[error("a list of {least} GPUs or more; at most {most} are allowed")]
     #[non_exhaustive]
     TooManyGpus {
@@ -166,7 +166,7 @@ pub enum DeviceError {
         /// The entries allowed.
         most: usize,
     },
-    /// A [`GpuList`](crate::GpuList) to be shared among workers has no GPU: it is empty, or has only void
+    /// A [`GpuList`](crate::gpu::GpuList) to be shared among workers has no GPU: it is empty, or has only void
     /// entries.
     #[error(
         "the list of GPUs {list:?} has none; name at least one, as in 0 (99 is a void entry), \
@@ -293,7 +293,7 @@ pub enum DeviceError {
         /// The device.
         device: Device,
     },
-    /// Another runner holds the [lock](crate::GpuLock) of a GPU.
+    /// Another runner holds the [lock](crate::gpu::GpuLock) of a GPU.
     #[error("{device} ({uuid}) is in use: {holder} has its lock {}", .path.display())]
     #[non_exhaustive]
     InUse {
@@ -306,7 +306,7 @@ pub enum DeviceError {
         /// The lock file.
         path: PathBuf,
     },
-    /// The [lock](crate::GpuLock) file of a GPU cannot be used.
+    /// The [lock](crate::gpu::GpuLock) file of a GPU cannot be used.
     #[error("the lock {} cannot be used", .path.display())]
     #[non_exhaustive]
     LockFile {
@@ -322,7 +322,7 @@ pub enum DeviceError {
     )]
     #[non_exhaustive]
     NoLockDirectory {},
-    /// This operating system does not support [locks](crate::GpuLock) on GPUs.
+    /// This operating system does not support [locks](crate::gpu::GpuLock) on GPUs.
     #[error("GPUs can be locked on Linux only")]
     #[non_exhaustive]
     NoLocks {},
@@ -412,7 +412,7 @@ impl DeviceError {
 
 debug_with_causes!(DeviceError);
 
-/// The holder of the [lock](crate::GpuLock) of a GPU.
+/// The holder of the [lock](crate::gpu::GpuLock) of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GpuHolder {

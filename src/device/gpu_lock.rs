@@ -47,7 +47,7 @@ type HeldLock = std::convert::Infallible;
 ///
 /// CUDA devices, real or [names only](Devices::names_only). Each must have a UUID: an entry of
 /// `CUDA_VISIBLE_DEVICES`, as `nvidia-smi -L` shows it, or what the driver says with the feature `nvml`,
-/// under the conditions of [`GpuList::visible`](crate::GpuList::visible). A MIG device is locked by its own
+/// under the conditions of [`GpuList::visible`](crate::gpu::GpuList::visible). A MIG device is locked by its own
 /// UUID, which only that variable gives. A GPU without a known UUID fails the building, and so does Metal.
 /// The CPU needs no lock.
 ///

@@ -18,7 +18,8 @@ use super::{Device, DeviceError, Devices, MAX_PLACES, Place};
 ///
 /// ```
 /// use gangline::device::IntoDevices;
-/// use gangline::{Device, Devices, Error};
+/// use gangline::error::DeviceError;
+/// use gangline::{Device, Devices};
 ///
 /// fn places(devices: impl IntoDevices) -> Result<usize, DeviceError> {
 ///     Ok(devices.into_devices()?.len())
@@ -30,7 +31,7 @@ use super::{Device, DeviceError, Devices, MAX_PLACES, Place};
 /// assert_eq!(places(vec![Device::Cpu, Device::Cuda(0)])?, 2);
 /// assert_eq!(places(Devices::from_places([vec![Device::Cpu]])?)?, 1);
 /// assert!(places(0).is_err());
-/// # Ok::<(), Error>(())
+/// # Ok::<(), DeviceError>(())
 /// ```
 ///
 /// A list of numbers could mean counts or indices, so it is refused:

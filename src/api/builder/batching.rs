@@ -25,10 +25,12 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// use gangline::{Batch, OrderedRunner};
     ///
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/common/lengths.rs"));
+    /// # fn main() -> gangline::Result<()> {
     /// // `Lengths` is a type that implements `producer_work_batch`.
     /// let mut pool = OrderedRunner::builder(Lengths).devices(2).batch(Batch::up_to(32)).build()?;
     /// assert_eq!(pool.run(["one", "three"].map(String::from))?, [3, 5]);
-    /// # Ok::<(), gangline::BoxError>(())
+    /// # Ok(())
+    /// # }
     /// ```
     pub fn batch(mut self, batch: Batch) -> Self {
         self.batch = Some(batch);

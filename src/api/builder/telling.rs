@@ -31,7 +31,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// ```
     ///
     /// Observers are called on a thread of their own, so a slow one does not slow the run down. Events of
-    /// items that it does not keep up with are [dropped](crate::Event::EventsLost). At its end a run waits
+    /// items that it does not keep up with are [dropped](crate::event::Event::EventsLost). At its end a run waits
     /// one second for an observer that has not returned; then the observer is abandoned with its thread.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         let observers = self.observers.get_mut();
