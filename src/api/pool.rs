@@ -21,7 +21,7 @@ pub type OrderedRunner<R> = Pool<R, InputOrder>;
 /// A pool whose consumer sees results in the order in which they are finished.
 pub type UnorderedRunner<R> = Pool<R, CompletionOrder>;
 
-/// A pool whose order is chosen when it is built, with [`Builder::order`]. The default is input order.
+/// A pool whose order is chosen when it is built, with [`Builder::order`](crate::Builder::order). The default is input order.
 pub type AnyOrderRunner<R> = Pool<R, RuntimeOrder>;
 
 /// A runner with its running producers.
@@ -167,7 +167,7 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     /// # Errors
     ///
     /// As for [`run`](Pool::run). In addition an `Err` of the iterator ends the run, unless errors are
-    /// [skipped](Builder::on_error). Its error has the item's index and the cause, and
+    /// [skipped](crate::Builder::on_error). Its error has the item's index and the cause, and
     /// [`is_input`](Error::is_input) is true for it.
     pub fn try_run<E: Into<BoxError>>(
         &mut self,
@@ -313,7 +313,7 @@ impl<R: Runner, O> Pool<R, O> {
         self.engine.report()
     }
 
-    /// Returns the errors of the items that the last run [skipped](Builder::on_error): the first 10,000.
+    /// Returns the errors of the items that the last run [skipped](crate::Builder::on_error): the first 10,000.
     ///
     /// They are in the order in which the consumer met them. [`account`](Pool::account) counts them all.
     ///
@@ -339,8 +339,8 @@ impl<R: Runner, O> Pool<R, O> {
     /// closed.
     ///
     /// The number counts what limits a batch: the padded size if
-    /// [`max_padded_size`](Builder::max_padded_size) was given, else the cost if
-    /// [`max_batch_cost`](Builder::max_batch_cost) was, else items. It falls to a size that fits in memory,
+    /// [`max_padded_size`](crate::Builder::max_padded_size) was given, else the cost if
+    /// [`max_batch_cost`](crate::Builder::max_batch_cost) was, else items. It falls to a size that fits in memory,
     /// and rises slowly while batches of that size succeed: see
     /// [`producer_work_batch`](Runner::producer_work_batch).
     ///
@@ -380,7 +380,7 @@ impl<R: Runner, O> Pool<R, O> {
     ///
     /// The first failure of a `producer_end`, in the order of the places. [`Error::TimedOut`] for a
     /// producer whose item another producer finished first, and which did not return from it in time: see
-    /// [`speculate`](Builder::speculate). The runner is closed all the same.
+    /// [`speculate`](crate::Builder::speculate). The runner is closed all the same.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

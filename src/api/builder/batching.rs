@@ -42,8 +42,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// An incomplete batch counts as full if the next item would exceed the limit.
     ///
     /// `cost` is called once for each item, on the feeding thread, after the item was pulled. An item that
-    /// alone costs more than `most` fails with [`Error::TooLarge`] before any hook sees it. An item for
-    /// which `cost` panics fails with [`Error::MeasurePanicked`].
+    /// alone costs more than `most` fails with [`Error::TooLarge`](crate::Error::TooLarge) before any hook sees it. An item for
+    /// which `cost` panics fails with [`Error::MeasurePanicked`](crate::Error::MeasurePanicked).
     ///
     /// ```
     /// use gangline::{Batch, OrderedRunner};
@@ -119,7 +119,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// that alone weighs more than `most` is handed to a producer when all others are consumed.
     ///
     /// `weight` is called once for each item, on the feeding thread. An item for which it panics fails with
-    /// [`Error::MeasurePanicked`]. [`build`](Builder::build) refuses a `most` of 0.
+    /// [`Error::MeasurePanicked`](crate::Error::MeasurePanicked). [`build`](Builder::build) refuses a `most` of 0.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
