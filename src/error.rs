@@ -248,7 +248,7 @@ impl Error {
         }
     }
 
-    /// Returns the device of the producer whose hook failed; the first if it has several.
+    /// Returns the device of the producer in which a hook failed; the first if it has several.
     pub fn device(&self) -> Option<&Device> {
         self.call()?.1.device.as_ref()
     }
@@ -296,7 +296,7 @@ impl Error {
         }
     }
 
-    /// Returns the number of the producer whose hook failed.
+    /// Returns the number of the producer in which a hook failed.
     pub fn producer(&self) -> Option<usize> {
         self.call()?.1.producer
     }

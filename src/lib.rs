@@ -75,7 +75,7 @@ pub use candle_core;
 #[cfg(feature = "candle")]
 pub use candle_nn;
 
-/// The pages of the manual, whose examples are tests.
+/// The pages of the manual. Their examples are tests.
 #[cfg(doctest)]
 mod manual {
     #[doc = include_str!("../README.md")]

@@ -193,9 +193,8 @@ pub trait Runner: Send + Sync {
     /// Ends one producer. The default drops the state.
     ///
     /// Called exactly once per state that is alive when the runner is closed or dropped, on the producer's
-    /// thread, after its last item; also after runs that failed or were cancelled. Not called for a
-    /// producer whose [`producer_init`](Runner::producer_init) failed, nor for a state that was lost to a
-    /// panic.
+    /// thread, after its last item; also after runs that failed or were cancelled. Not called if
+    /// [`producer_init`](Runner::producer_init) failed, nor for a state that was lost to a panic.
     ///
     /// - `Ok`: nothing more happens.
     /// - `Err` or panic: [`close`](crate::Pool::close) returns it, after all producers have ended. Results

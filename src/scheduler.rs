@@ -1,4 +1,4 @@
-//! Which producer works on which items, and what becomes of items that fail: decisions of one run.
+//! Decides which producer works on which items of a run, and whether a failed item is retried.
 //!
 //! [`Scheduler`] is a value without threads, clocks, channels or files. Its backend holds the users' values,
 //! calls the hooks, and keeps the scheduler under a lock of its own. Every call returns at once. After each,
@@ -339,7 +339,7 @@ impl Scheduler {
         Together::Failed(failed.map(|item| item.index).collect())
     }
 
-    /// What becomes of items whose failure counts. They failed together, or there is one.
+    /// Decides about items with a failure that counts. They failed together, or there is one.
     pub(crate) fn decide(&mut self, items: &[u64], failure: Failure, now: RunTime) -> Decision {
         let (&first, others) = items.split_first().expect("an item has failed");
         if first >= self.bound {
@@ -413,7 +413,7 @@ impl Scheduler {
         }
     }
 
-    /// Has everything expire whose time is over.
+    /// Expires leases, absent producers and the run, if they are past their deadlines.
     pub(crate) fn handle_timeout(&mut self, now: RunTime) {
         match self.deadlines.run_timeout(now) {
             RunTimeout::NotYet => {}

@@ -33,7 +33,7 @@ use crate::error::OutOfMemory;
 use crate::error::{Error, Result};
 use crate::runner::{ConsumerContext, ProducerContext, Runner};
 
-/// A runner whose producers are on simulated devices, each with a [`Script`] of faults.
+/// A runner with producers on simulated devices, each with a [`Script`] of faults.
 ///
 /// A fault replaces the call of the runner's own hook, so the inputs of a batch stay as they were.
 /// Producers without a script work as usual.

@@ -491,7 +491,7 @@ fn parameters(text: &str) -> usize {
     count + usize::from(!is_empty)
 }
 
-/// Types whose inherent `impl` blocks are in too many files. `Builder` has a file a topic.
+/// Types with inherent `impl` blocks in too many files. `Builder` has a file a topic.
 fn spread_impls(code: &Files, found: &mut BTreeSet<String>) {
     let mut homes: BTreeMap<(String, &str), BTreeSet<&String>> = BTreeMap::new();
     for (file, text) in code {

@@ -4,7 +4,7 @@ use std::iter::FusedIterator;
 
 /// Groups the items of an iterator into lists, which are handed over as one input each.
 ///
-/// For runners whose `Input` is a `Vec`. A runner that works on single items is better given a
+/// For runners with a `Vec` as `Input`. A runner that works on single items is better given a
 /// [`Batch`](crate::Batch): then a failure is that of one item, and the consumer sees single outputs.
 pub trait Batches: Iterator + Sized {
     /// Groups the items into lists of `items`, in order; the last may be shorter, none is empty. A list is

@@ -64,8 +64,8 @@ use crate::runner::Runner;
 ///
 /// # Accounts
 ///
-/// Each pool has the [`account`](Pool::account) of its own stage. There `ok` counts the items whose results
-/// were passed on to the next stage. `unread` of the stages after the first is 0 if everything came
+/// Each pool has the [`account`](Pool::account) of its own stage. There `ok` counts the results
+/// that were passed on to the next stage. `unread` of the stages after the first is 0 if everything came
 /// through, and otherwise unknown.
 #[must_use = "a pipeline does nothing until it is run"]
 pub struct Pipeline<'h, R: Runner, S: Runner> {
@@ -73,8 +73,8 @@ pub struct Pipeline<'h, R: Runner, S: Runner> {
 }
 
 impl<R: Runner + 'static, O> Pool<R, O> {
-    /// Makes this runner the first stage of a [`Pipeline`], and `next` the second, whose inputs are this
-    /// runner's outputs.
+    /// Makes this runner the first stage of a [`Pipeline`], and `next` the second. The second takes this
+    /// runner's outputs as its inputs.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

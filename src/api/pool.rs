@@ -15,13 +15,13 @@ use crate::observe::account::Account;
 use crate::observe::report::RunReport;
 use crate::runner::Runner;
 
-/// A pool whose consumer sees results in input order.
+/// A pool that gives its consumer the results in input order.
 pub type OrderedRunner<R> = Pool<R, InputOrder>;
 
-/// A pool whose consumer sees results in the order in which they are finished.
+/// A pool that gives its consumer the results in the order in which they are finished.
 pub type UnorderedRunner<R> = Pool<R, CompletionOrder>;
 
-/// A pool whose order is chosen when it is built, with [`Builder::order`](crate::Builder::order). The default is input order.
+/// A pool with an order that is chosen when it is built: see [`Builder::order`](crate::Builder::order). The default is input order.
 pub type AnyOrderRunner<R> = Pool<R, RuntimeOrder>;
 
 /// A runner with its running producers.
@@ -378,9 +378,9 @@ impl<R: Runner, O> Pool<R, O> {
     ///
     /// # Errors
     ///
-    /// The first failure of a `producer_end`, in the order of the places. [`Error::TimedOut`] for a
-    /// producer whose item another producer finished first, and which did not return from it in time: see
-    /// [`speculate`](crate::Builder::speculate). The runner is closed all the same.
+    /// The first failure of a `producer_end`, in the order of the places. [`Error::TimedOut`] if
+    /// another producer finished a producer's item first, and the producer did not return from it in time:
+    /// see [`speculate`](crate::Builder::speculate). The runner is closed all the same.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

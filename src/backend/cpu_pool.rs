@@ -13,7 +13,7 @@ use crate::concurrency::spawn::spawn;
 use crate::error::Error;
 use crate::runner::ProducerSetup;
 
-/// A pool whose first thread is the producer's own.
+/// A pool with the producer's own thread as its first.
 ///
 /// rayon offers `use_current_thread` for that, which leaks the pool for the sake of callers that
 /// return from under it, and leaves its other threads to end when they like. The thread of a
@@ -40,7 +40,7 @@ pub(crate) fn producer_thread() -> ThreadId {
 }
 
 impl CpuPool {
-    /// The pool of the producer there, whose thread has this name.
+    /// The pool of the producer at this place. `name` is the name of its thread.
     pub(crate) fn of(station: &ProducerSetup, name: &str, stack_size: Option<usize>) -> Self {
         CpuPool { threads: station.cpu_threads, name: name.to_owned(), stack_size }
     }

@@ -52,7 +52,7 @@ impl MaxFailures {
     }
 }
 
-/// So many items.
+/// At most this number of items.
 impl From<u64> for MaxFailures {
     fn from(items: u64) -> Self {
         MaxFailures(Most::Number(items))

@@ -26,8 +26,8 @@ pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, PanicMessage> {
     catch_unwind(AssertUnwindSafe(f)).map_err(message)
 }
 
-/// As [`catch`], where user code and ours take turns: `theirs` says whose turn it is. A panic of ours
-/// goes on.
+/// As [`catch`], where user code and ours take turns: `theirs` is true while user code runs. A panic of
+/// ours goes on.
 pub(crate) fn catch_theirs<T>(
     theirs: &Cell<bool>,
     f: impl FnOnce() -> T,

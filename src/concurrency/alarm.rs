@@ -3,7 +3,7 @@
 use std::io::{self, PipeReader, PipeWriter};
 use std::sync::{Mutex, MutexGuard};
 
-/// Rings at most once, and is heard by whoever listens before or after that.
+/// Rings at most once. Threads that listen before or after that hear it.
 ///
 /// A wait for the operating system cannot have a channel among what it waits for, but the end of a
 /// pipe.
@@ -15,7 +15,7 @@ pub(crate) struct Alarm {
 #[derive(Debug, Default)]
 struct State {
     has_rung: bool,
-    /// The writing ends, whose closing is the ringing.
+    /// The writing ends. To ring is to close them.
     listeners: Vec<PipeWriter>,
 }
 

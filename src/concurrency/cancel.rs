@@ -80,7 +80,7 @@ impl CancelToken {
             requests.made.cancels += 1;
             (requests.targets(), std::mem::take(&mut requests.guards))
         };
-        // The runs first: a run whose guarded input ended before it was cancelled would return its summary.
+        // The runs first. If its guarded input ended before it was cancelled, a run would return its summary.
         targets.iter().for_each(|target| target.cancel());
         drop(guards);
     }

@@ -8,14 +8,14 @@ use super::{Barrier, Condvar, Mutex, lock, wait};
 /// How long a sleeper sleeps at a time where the operating system cannot promise that it is woken.
 const UNFENCED: Duration = Duration::from_millis(10);
 
-/// Wakes those who found nothing to do.
+/// Wakes threads that found nothing to do.
 ///
 /// The publisher makes work visible, then calls [`notify`](EventCount::notify), which costs a load
-/// while nobody sleeps. A sleeper is counted first and looks for work a last time afterwards. Between
+/// while no thread sleeps. A sleeper is counted first and looks for work a last time afterwards. Between
 /// the two steps of either side there is a full fence, so at least one of them sees the other's.
 #[derive(Debug)]
 pub(crate) struct EventCount {
-    /// Sleepers that nobody has told to wake. Written under the lock of `told` only.
+    /// Sleepers that have not been told to wake. Written under the lock of `told` only.
     untold: AtomicUsize,
     barrier: Barrier,
     told: Mutex<Told>,
@@ -72,7 +72,7 @@ impl EventCount {
         self.woken.notify_all();
     }
 
-    /// Whether somebody sleeps whom nobody has told to wake. A hint.
+    /// Whether a thread sleeps that has not been told to wake. A hint.
     #[inline]
     pub(crate) fn has_sleeper(&self) -> bool {
         self.untold.load(Ordering::Relaxed) > 0

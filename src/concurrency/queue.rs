@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::atomic::{AtomicUsize, Ordering};
 use super::{Mutex, Reader, Writer, lock, ring};
 
-/// Room for at most so many values at first. What bounds a queue is the window of its run, so a queue
-/// never grows beyond twice the window, and one that is collected often stays small.
+/// The largest number of values that a new queue has room for. The window of the run bounds a queue: it
+/// never grows beyond twice the window, and a queue that is collected often stays small.
 const FIRST_CAPACITY: usize = 64;
-/// And for at most so many bytes of them, unless one takes more.
+/// The largest size of that room in bytes. One value may exceed it.
 const FIRST_BYTES: usize = 4_096;
 
 #[derive(Debug)]

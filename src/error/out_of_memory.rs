@@ -10,8 +10,8 @@ use crate::base::debug_with_causes;
 ///
 /// A [batch](crate::Runner::producer_work_batch) that fails for this reason is tried again in smaller
 /// parts, and the batches of its producer stay smaller for a while. The allocation errors of CUDA, cuBLAS
-/// and cuDNN are recognised anywhere in the chain of causes. So is an error whose text says that a GPU, or
-/// Metal, is out of memory. A runner can mark other errors:
+/// and cuDNN are recognised anywhere in the chain of causes. So is an error that says in its
+/// text that a GPU, or Metal, is out of memory. A runner can mark other errors:
 ///
 /// ```
 /// use gangline::error::OutOfMemory;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Account {
     /// Items for which `consumer_work` returned `Ok`, or that [`Outputs`](crate::Outputs) yielded.
     pub ok: u64,
-    /// Items that failed, and were not saved by a retry. An item whose input failed counts here.
+    /// Items that failed, and were not saved by a retry. An item with a failed input counts here.
     pub failed: u64,
     /// Items that were not worked on, since an earlier run with the same
     /// [journal](crate::Builder::journal) had done them.

@@ -17,15 +17,15 @@ use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock, now};
 use crate::error::Error;
 
-/// What is written down of a run.
+/// Records the events of a run.
 ///
-/// What happens seldom goes to the recorder of the report at once, under a lock. What happens for every item is
-/// written down only where somebody asked for it: each producer into a ring of its own, which the observing
-/// thread reads.
+/// Rare events go to the recorder of the report at once, under a lock. Events of every item are recorded only
+/// if there are observers. Each producer writes them into a ring of its own, and the observing thread reads
+/// the rings.
 pub(crate) struct EventLog {
     begun: Instant,
     recorder: Mutex<Recorder>,
-    /// `None` where nobody observes.
+    /// `None` if there are no observers.
     feed: Option<Feed>,
 }
 
@@ -81,14 +81,13 @@ struct Entry {
     attempt: u32,
 }
 
-/// So many entries of one producer wait to be read at most: 1.3 MB, a tenth of a second of items of a
-/// microsecond.
+/// The largest number of unread entries of one producer: 1.3 MB.
 const MOST_UNREAD: u64 = 32_768;
-/// The observing thread is woken for so many; otherwise it looks by itself.
+/// The observing thread is woken each time that a producer has written this number of entries.
 const MANY: u64 = 4_096;
-/// So much seldom news waits at most.
+/// The largest number of unread rare events.
 const MOST_NEWS: usize = 65_536;
-/// How often the observing thread looks: observers show things to people.
+/// The interval at which the observing thread looks. It is short enough for a display.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long the end of a run waits for observers that do not return.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -126,17 +125,17 @@ impl EventLog {
         Arc::new(catch(|| Failure::of(error)).unwrap_or_default())
     }
 
-    /// Where the producer `producer` writes, if somebody reads that. It has only one.
+    /// Takes the writer of the producer `producer`, if there are observers. Each producer has only one.
     pub(crate) fn pen(&self, producer: usize) -> Option<EventWriter> {
         lock(&self.feed.as_ref()?.pens[producer]).take()
     }
 
-    /// Whether somebody looks on, at each item too.
+    /// Whether there are observers, which see each item too.
     pub(crate) fn is_observed(&self) -> bool {
         self.feed.is_some()
     }
 
-    /// So many items were consumed.
+    /// Sets the number of consumed items.
     #[inline]
     pub(crate) fn consumed(&self, items: u64) {
         if let Some(feed) = &self.feed {
@@ -151,7 +150,7 @@ impl EventLog {
 
 impl Feed {
     fn new(producers: usize, begun: Instant) -> Self {
-        // One word is enough: whoever is woken looks at everything.
+        // One message is enough: the observing thread looks at everything when it is woken.
         let (wake, woken) = bounded(1);
         let lanes: Box<[Arc<CachePadded<Lane>>]> = (0..producers).map(|_| Arc::default()).collect();
         let (pens, pages) = lanes
@@ -276,14 +275,14 @@ impl Observing {
         if chronicle.feed.is_none() {
             return Ok(None);
         }
-        // Without room: observers that nobody waits for any more would be dropped with the channel.
+        // Without room: abandoned observers in the channel would be dropped with it.
         let (sender, done) = bounded(0);
         let chronicle = chronicle.clone();
         let thread = spawn(NAME.to_owned(), None, move || {
             let feed = chronicle.feed.as_ref().expect("it was looked at above");
             let mut teller = Teller::new(&chronicle, feed, observers);
             teller.tell_all();
-            // Nobody waits any more where observers took too long.
+            // If the observers took too long, the run does not wait for them any more.
             sender
                 .send(teller.observers)
                 .unwrap_or_else(|unsent| unsent.into_inner().into_iter().for_each(drop_quietly));

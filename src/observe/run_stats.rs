@@ -48,7 +48,7 @@ pub(crate) enum Lack {
     Items,
     /// The source has no credit for more.
     Permits,
-    /// What there is is to be tried again later.
+    /// All items that are left are to be tried again later.
     Retries,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct CollectorTime {
     pub(crate) heads: Heads,
 }
 
-/// So many of the items that the collector waited for are told.
+/// The largest number of reported items that the collector waited for.
 const MOST_HEADS: usize = 20;
 
 /// The items that the collector waited for the longest.
@@ -87,7 +87,7 @@ pub(crate) struct Heads {
     current: Option<(u64, Duration)>,
     /// By the time, so that the shortest is found; at most [`MOST_HEADS`].
     worst: BTreeMap<(Duration, u64), ()>,
-    /// What was told of the current one.
+    /// How long the wait for the current item was when it was last reported.
     told: Duration,
 }
 
@@ -162,7 +162,7 @@ impl RunStats {
         *lock(&self.ends)
     }
 
-    /// Nobody waits for the consumer any more, which is in a hook.
+    /// The consumer is abandoned in a hook.
     pub(crate) fn leave_consumer_behind(&self) {
         self.consumer_abandoned.store(true, Ordering::Relaxed);
     }
@@ -189,7 +189,7 @@ impl RunStats {
         lock(&self.producers[producer]).came = Some(came);
     }
 
-    /// So long in all, up to now. Who never leaves does not say it later.
+    /// Sets the total wait up to now. A producer that never leaves does not report it later.
     pub(crate) fn producer_waited(&self, producer: usize, waited: Waits) {
         lock(&self.producers[producer]).waited = waited;
     }
@@ -203,7 +203,7 @@ impl RunStats {
         lock(&self.producers[producer]).failed += items;
     }
 
-    /// Who has not left is there until now.
+    /// The times of a producer. One that has not left is present until now.
     pub(crate) fn producer(&self, producer: usize) -> ProducerTime {
         let mut time = *lock(&self.producers[producer]);
         time.present = time.came.map_or(time.present, |came| now() - came);

@@ -87,8 +87,8 @@ impl<'a> ProducerContext<'a> {
 
     /// Returns whether the result of this call is no longer wanted.
     ///
-    /// It turns true if the run was cancelled, was stopped or has failed elsewhere, if its
-    /// [`Outputs`](crate::Outputs) was dropped, if the call exceeded its
+    /// It turns true if the run was cancelled, was stopped or has failed elsewhere, or if its
+    /// [`Outputs`](crate::Outputs) was dropped. It also turns true if the call exceeded its
     /// [timeout](crate::Builder::item_timeout), or if [another producer](crate::Builder::speculate)
     /// finished the item first. The result of the call is then dropped, so a computation of seconds or more
     /// should check this and give up.
@@ -154,7 +154,7 @@ impl<'a> ConsumerContext<'a> {
         self.cfg
     }
 
-    /// Returns the index in the run of the item whose output this is.
+    /// Returns the index in the run of the item that this output belongs to.
     ///
     /// `None` in [`consumer_init`](crate::Runner::consumer_init) and
     /// [`consumer_end`](crate::Runner::consumer_end).

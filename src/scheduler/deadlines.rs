@@ -62,7 +62,7 @@ impl Deadlines {
         Deadlines { timeouts, absent: vec![None; producers], run }
     }
 
-    /// When a lease of `items` items expires whose phase begins now.
+    /// When a lease of `items` items expires if its phase begins now.
     pub(super) fn of_lease(&self, phase: Phase, items: usize, now: RunTime) -> Option<RunTime> {
         match phase {
             Phase::Preparing => self.end(self.timeouts.init, 1, now),

@@ -20,7 +20,7 @@ pub(super) struct ProducerHealth {
     places: Option<Arc<[Place]>>,
     /// How many suspects all producers have.
     suspects: usize,
-    /// Changes with every change of who is live and available.
+    /// Changes whenever the answers of [`may_try`](ProducerHealth::may_try) may change.
     version: u64,
 }
 
@@ -35,7 +35,7 @@ struct Producer {
 enum Presence {
     #[default]
     Available,
-    /// It is in a hook whose result does not count, so nothing may wait for it.
+    /// It is in a hook, and the result of that does not count. So nothing may wait for it.
     Detached,
     Lost,
 }
@@ -106,8 +106,8 @@ impl ProducerHealth {
 
     /// Whether a producer may try an item that `tried` have failed.
     ///
-    /// It has to be another one, if there is one. With quarantine, it has to be among those whose attempt
-    /// shows the most. Some available producer always may.
+    /// It has to be another one, if there is one. With quarantine, no available producer
+    /// may have better [`Evidence`]. Some available producer always may.
     pub(super) fn may_try(&self, producer: ProducerId, tried: &[ProducerId]) -> bool {
         if self.quarantine_after.is_none() {
             return !tried.contains(&producer) || !self.has_another_than(tried);
@@ -237,7 +237,7 @@ impl ProducerHealth {
         self.suspects > 0
     }
 
-    /// The producer is in a hook whose result does not count.
+    /// The producer is in a hook, and the result of that does not count.
     pub(super) fn detach(&mut self, producer: ProducerId) {
         self.change(producer, Presence::Detached);
     }

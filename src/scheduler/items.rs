@@ -82,7 +82,7 @@ pub(super) enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settlement {
     pub(super) standing: Standing,
-    /// Other leases cover it, whose results do not count any more.
+    /// Other leases cover it. Their results do not count any more.
     pub(super) has_losers: bool,
     /// It had failed before, or another producer works on it.
     pub(super) was_special: bool,
@@ -201,7 +201,7 @@ impl Items {
     }
 }
 
-/// Spreads indices over the buckets. They are ours, so nobody can choose them to collide.
+/// Spreads indices over the buckets. They are ours, so no input can make them collide.
 #[derive(Debug, Default)]
 struct IndexHasher(u64);
 

@@ -1,4 +1,4 @@
-//! Who works on what: the leases that producers hold.
+//! The leases that producers hold: which producer works on which items.
 
 use super::config::Readiness;
 use super::time::RunTime;

@@ -26,9 +26,9 @@ struct Class {
     /// By producer; as of `version` of the producers' health.
     may_try: Vec<bool>,
     version: Option<u64>,
-    /// Items whose time has come.
+    /// Items that may be tried now.
     ready: BTreeSet<u64>,
-    /// Items that wait for theirs.
+    /// Items that wait, with the time from which they may be tried.
     timed: BTreeSet<(RunTime, u64)>,
 }
 
@@ -153,7 +153,7 @@ impl Class {
         self.ready.is_empty() && self.timed.is_empty()
     }
 
-    /// Moves the items whose time has come.
+    /// Moves the items that are due to `ready`.
     fn promote(&mut self, now: RunTime) {
         while let Some(&(due, index)) = self.timed.first().filter(|(due, _)| *due <= now) {
             self.timed.remove(&(due, index));
@@ -204,12 +204,12 @@ pub(crate) struct Failure {
     pub(crate) inputs: Inputs,
 }
 
-/// What becomes of items that failed.
+/// The decision about items that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// Each is tried again by itself, at that time or later.
     Retry(RunTime),
-    /// Each is left out, and the run goes on.
+    /// Each is skipped, and the run goes on.
     Skip,
     /// The first of them ends the run. The scheduler has given up what comes after it.
     Fail,
@@ -226,7 +226,7 @@ pub(super) struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// What becomes of an item that is to blame for its failures, the last of them in attempt `attempt`.
+    /// Decides about an item that is to blame for its failures, the last of them in attempt `attempt`.
     pub(super) fn decide(&self, attempt: u32, verdict: Verdict, now: RunTime) -> Decision {
         match verdict {
             Verdict::Retry if attempt <= self.retries => {

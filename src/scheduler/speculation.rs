@@ -34,7 +34,7 @@ impl Speculation {
         self.least.is_some()
     }
 
-    /// A call whose result counted took this long. One that lost is no measure of the others.
+    /// Adds the duration of a call with a result that counted. A call that lost says nothing about the others.
     pub(super) fn note(&mut self, took: Duration) {
         self.calls = self.calls.saturating_add(1);
         self.took = self.took.saturating_add(took);

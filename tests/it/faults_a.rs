@@ -6,9 +6,13 @@
 //! - The hanging half of A15: `producer_end` has no limit.
 //! - A11, A12: values that travel to another process.
 //!
-//! Elsewhere: A1, A5 and A22 with policies in `faults_survival`, A3, A9 and A20 in `time_limits`, A6 with
-//! other policies in `policy_skip` and `policy_retries`, A24 in `destructors` and `faults_survival`, A13, A14 and
-//! what else ends the process in `faults_child`.
+//! Elsewhere:
+//!
+//! - A1, A5 and A22 with policies: `faults_survival`.
+//! - A3, A9 and A20: `time_limits`.
+//! - A6 with other policies: `policy_skip` and `policy_retries`.
+//! - A24: `destructors` and `faults_survival`.
+//! - A13, A14 and other ends of the process: `faults_child`.
 
 use std::sync::{Arc, Barrier};
 

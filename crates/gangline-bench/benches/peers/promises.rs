@@ -7,7 +7,7 @@ use crate::subject::Kind;
 use crate::throughput::Throughput;
 use crate::work::Amount;
 
-/// So many times as fast as the fastest of some peers.
+/// The promise that gangs are at least `promised` times as fast as the fastest of the peers.
 struct Bound {
     gangs: [Gang; 2],
     amount: Amount,
