@@ -65,9 +65,9 @@ fn items_by_window(criterion: &mut Criterion) -> Result<()> {
 fn streams(criterion: &mut Criterion) -> Result<()> {
     let mut runner = OrderedRunner::new(sum(), PRODUCERS)?;
     let mut group = criterion.benchmark_group("stream");
-    group.bench_function("no items", |bencher| bencher.iter(|| runner.stream(0..0).count()));
+    group.bench_function("no items", |bencher| bencher.iter(|| runner.outputs(0..0).count()));
     group.throughput(Throughput::Elements(ITEMS));
-    group.bench_function("next", |bencher| bencher.iter(|| runner.stream(0..ITEMS).count()));
+    group.bench_function("next", |bencher| bencher.iter(|| runner.outputs(0..ITEMS).count()));
     group.finish();
     Ok(())
 }

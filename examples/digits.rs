@@ -110,7 +110,12 @@ impl Runner for Reader {
         let busy = start.elapsed();
         let readings =
             digits.into_iter().zip(read).map(|(digit, read_as)| Reading { digit, read_as });
-        Ok(Answer { worker: cx.worker(), device: *cx.device(), readings: readings.collect(), busy })
+        Ok(Answer {
+            worker: cx.producer(),
+            device: *cx.device(),
+            readings: readings.collect(),
+            busy,
+        })
     }
 
     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Tally> {

@@ -165,7 +165,7 @@ fn run(
         builder = builder.batch(rule);
     }
     if let Mode::Padded = mode {
-        builder = builder.padded(most * model.most_tokens, |tokens| tokens.len());
+        builder = builder.max_padded_size(most * model.most_tokens, |tokens| tokens.len());
     }
     let mut runner = builder.build()?;
     let start = Instant::now();

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gangline::{
-    Batch, ConsumerContext, Devices, Handle, Kind, OrderedRunner, ProducerContext, Result, Runner,
-    map,
+    Batch, ConsumerContext, Devices, OrderKind, OrderedRunner, Pool, ProducerContext, Result,
+    Runner, map,
 };
 
 const ITEMS: usize = 400;
@@ -72,7 +72,7 @@ fn scorer<I: Send + 'static>(
     devices: &str,
     decode: fn(I) -> Result<Vec<f32>>,
 ) -> Result<OrderedRunner<Scorer<I>>> {
-    let devices: Devices = devices.parse::<Devices>()?.as_labels();
+    let devices: Devices = devices.parse::<Devices>()?.names_only();
     let builder = OrderedRunner::builder(Scorer { decode }).devices(devices);
     Ok(builder.batch(Batch::up_to(8)).build()?)
 }
@@ -107,6 +107,6 @@ fn timed<T>(run: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     Ok((result, ITEMS as f64 / start.elapsed().as_secs_f64()))
 }
 
-fn report<R: Runner, O: Kind>(done: &str, stage: &Handle<R, O>) {
+fn report<R: Runner, O: OrderKind>(done: &str, stage: &Pool<R, O>) {
     println!("{done} on {}: {}", stage.devices(), stage.account().ok);
 }

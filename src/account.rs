@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// What became of the items of a run or stream.
 ///
-/// Every item pulled from the input is exactly one of ok, failed, skipped or cancelled, also when
+/// Every item pulled from the input is exactly one of ok, failed, already_done or cancelled, also when
 /// the run failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -15,7 +15,7 @@ pub struct Account {
     pub failed: u64,
     /// Items left out on purpose, without being worked on: an earlier run with the same
     /// [journal](crate::Builder::journal) was done with them.
-    pub skipped: u64,
+    pub already_done: u64,
     /// Items that were pulled and then dropped, because the run was cancelled, stopped or failed at
     /// another item.
     pub cancelled: u64,
@@ -29,11 +29,11 @@ impl Account {
         pulled: u64,
         ok: u64,
         failed: u64,
-        skipped: u64,
+        already_done: u64,
         unread: Option<u64>,
     ) -> Self {
-        let others = pulled.checked_sub(ok + failed + skipped);
+        let others = pulled.checked_sub(ok + failed + already_done);
         let cancelled = others.expect("an item is accounted once");
-        Account { ok, failed, skipped, cancelled, unread }
+        Account { ok, failed, already_done, cancelled, unread }
     }
 }

@@ -8,7 +8,7 @@ use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, bounded};
 
 /// Ends what is in progress, from any thread: a run, a stream, the building of a runner.
 ///
-/// Clones are the same token. Every runner has one ([`cancel_token`](crate::Handle::cancel_token));
+/// Clones are the same token. Every runner has one ([`cancel_token`](crate::Pool::cancel_token));
 /// a token given to several [builders](crate::Builder::cancel_token) ends them all.
 ///
 /// A request ends what is in progress. Where nothing is, it waits and ends the next run at its
@@ -36,14 +36,14 @@ pub(crate) trait Interrupt: Send + Sync {
     /// Drop everything.
     fn cancel(&self);
     /// Take no more input.
-    fn finish(&self);
+    fn drain(&self);
 }
 
 /// How many requests of each kind were made, or were seen by somebody.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     cancels: u64,
-    finishes: u64,
+    drains: u64,
 }
 
 #[derive(Default)]
@@ -88,14 +88,14 @@ impl CancelToken {
     /// [`cancel`](CancelToken::cancel) for the second.
     ///
     /// It does not end the building of a runner; the first run of that runner then takes no input.
-    pub fn finish(&self) {
+    pub fn drain(&self) {
         let (targets, guards) = {
             let mut requests = self.lock();
-            requests.made.finishes += 1;
+            requests.made.drains += 1;
             (requests.targets(), std::mem::take(&mut requests.guards))
         };
         // The runs first: to one whose guarded input ended before that, it would seem to have no more.
-        targets.iter().for_each(|target| target.finish());
+        targets.iter().for_each(|target| target.drain());
         drop(guards);
     }
 
@@ -123,7 +123,7 @@ impl CancelToken {
     /// let (sender, receiver) = crossbeam_channel::unbounded();
     /// sender.send(3)?;
     /// let input = token.guard(receiver);
-    /// token.finish();
+    /// token.drain();
     /// // The sender is still alive, so without the guard this would wait for ever.
     /// assert!(runner.run(input)?.len() <= 1);
     /// # Ok(())
@@ -159,8 +159,8 @@ impl CancelToken {
         requests.in_progress.push((id, weak));
         let made = requests.made;
         drop(requests);
-        if made.finishes > seen.finishes {
-            target.finish();
+        if made.drains > seen.drains {
+            target.drain();
         }
         if made.cancels > seen.cancels {
             target.cancel();

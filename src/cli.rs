@@ -6,7 +6,7 @@
 //!   mark, template     the words of a command and what is put into them; pure
 //!   inputs, job_file   jobs, lazily
 //!   slot               which GPUs a worker has, and how its jobs learn of them
-//!   run                a lane is one run of a `Pool`, with a runner that starts commands
+//!   run                a lane is one run of a `AnyOrderRunner`, with a runner that starts commands
 //!   job_runner         that runner; what is done for each job it leaves to one of the next two
 //!   commands, process  a command for each job: started in a group of its own, read, reaped
 //!   warm, conversation, protocol   one process for each slot, a line of JSON for each job

@@ -4,7 +4,7 @@
 ///
 /// ```
 /// let mut runner = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
-/// let stream = runner.stream(0..10);
+/// let stream = runner.outputs(0..10);
 /// drop(stream);
 /// runner.run(0..10)?;
 /// # Ok::<(), gangline::BoxError>(())
@@ -12,7 +12,7 @@
 ///
 /// ```compile_fail,E0499
 /// let mut runner = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
-/// let stream = runner.stream(0..10);
+/// let stream = runner.outputs(0..10);
 /// runner.run(0..10)?;
 /// drop(stream);
 /// # Ok::<(), gangline::BoxError>(())

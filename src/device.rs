@@ -178,7 +178,7 @@ impl<'de> Deserialize<'de> for Device {
 ///
 /// Building a runner checks every device against this build and this machine. Reading a text and
 /// [`from_places`](Devices::from_places) do not, so that a text can be read on one machine for
-/// another. [`as_labels`](Devices::as_labels) turns the check off.
+/// another. [`names_only`](Devices::names_only) turns the check off.
 ///
 /// # Equality
 ///
@@ -251,11 +251,11 @@ impl Devices {
     /// ```
     /// use gangline::Devices;
     ///
-    /// let devices = "cuda:0-7".parse::<Devices>()?.as_labels();
+    /// let devices = "cuda:0-7".parse::<Devices>()?.names_only();
     /// assert!(devices.is_labels());
     /// # Ok::<(), gangline::Error>(())
     /// ```
-    pub fn as_labels(self) -> Self {
+    pub fn names_only(self) -> Self {
         Devices { meaning: Meaning::Labels, ..self }
     }
 
@@ -275,7 +275,7 @@ impl Devices {
         Devices { places, ..self.clone() }
     }
 
-    /// Whether the devices are [only names](Devices::as_labels).
+    /// Whether the devices are [only names](Devices::names_only).
     pub fn is_labels(&self) -> bool {
         self.meaning == Meaning::Labels
     }
@@ -485,7 +485,7 @@ mod tests {
             &two_gpus,
             Some(
                 "metal:1 needs a build with the feature `metal`; \
-                 as a mere name for the hooks, take it with `Devices::as_labels`",
+                 as a mere name for the hooks, take it with `Devices::names_only`",
             ),
         );
     }
@@ -503,7 +503,7 @@ mod tests {
     #[test]
     fn labels_pass() {
         let devices: Devices = "cuda:999,metal:999".parse().unwrap();
-        assert!(devices.clone().as_labels().check().is_ok());
+        assert!(devices.clone().names_only().check().is_ok());
         assert!(devices.check().is_err());
     }
 

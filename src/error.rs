@@ -72,7 +72,7 @@ pub enum Error {
     /// An item of a batch that failed together, where errors are
     /// [skipped over](crate::OnError::Skip). The error of the first of them names them all.
     #[non_exhaustive]
-    FailedTogether {
+    BatchFailed {
         /// The item's index in the run.
         item: u64,
         /// The index of the batch's first item.
@@ -89,7 +89,7 @@ pub enum Error {
         items: u64,
         /// How many may fail.
         most: MaxFailures,
-        /// The last of them, which [`failures`](crate::Handle::failures) then lacks; `None` where it was
+        /// The last of them, which [`failures`](crate::Pool::failures) then lacks; `None` where it was
         /// given out or not kept.
         source: Option<Box<Error>>,
     },
@@ -102,8 +102,8 @@ pub enum Error {
         /// What was to be classified.
         source: Box<Error>,
     },
-    /// Too few producers are left: the devices of the others failed. [`close`](crate::Handle::close) and
-    /// [`activate`](crate::Handle::activate) start all anew.
+    /// Too few producers are left: the devices of the others failed. [`close`](crate::Pool::close) and
+    /// [`activate`](crate::Pool::activate) start all anew.
     #[non_exhaustive]
     TooFewProducers {
         /// How many are left.
@@ -113,7 +113,7 @@ pub enum Error {
         /// What the last of the others failed with, where that was no failure of an item.
         source: Option<Box<Error>>,
     },
-    /// A hook took longer than it [may](crate::Builder::item_limit). Its thread was left behind.
+    /// A hook took longer than it [may](crate::Builder::item_timeout). Its thread was abandoned.
     #[non_exhaustive]
     TimedOut {
         /// The hook.
@@ -123,13 +123,13 @@ pub enum Error {
         /// How long it was let.
         limit: Duration,
     },
-    /// The run took longer than it [may](crate::Builder::run_limit).
+    /// The run took longer than it [may](crate::Builder::run_timeout).
     #[non_exhaustive]
     RunTimedOut {
         /// How long it may take.
         limit: Duration,
     },
-    /// A producer cannot be fenced off after no failure.
+    /// A producer cannot be quarantined after no failure.
     #[non_exhaustive]
     FenceAfter {},
     /// A number of producers that there cannot be.
@@ -142,7 +142,7 @@ pub enum Error {
     },
     /// A limit of no time at all.
     #[non_exhaustive]
-    NoTime {
+    ZeroTimeout {
         /// What would have no time.
         limit: TimeLimit,
     },
@@ -241,7 +241,7 @@ pub enum Error {
     },
     /// A journal is for runs, with a consumer whose work it can write down, and not for streams and pipelines.
     #[non_exhaustive]
-    JournalOfRuns {},
+    JournalUnsupported {},
     /// A text is not the report of a run, as [`RunReport::to_json`](crate::RunReport::to_json) writes it.
     #[non_exhaustive]
     Report {
@@ -283,7 +283,7 @@ impl Error {
             | Error::TooLarge { item, .. }
             | Error::MeasurePanicked { item, .. }
             | Error::KeyPanicked { item, .. }
-            | Error::FailedTogether { item, .. } => std::slice::from_ref(item),
+            | Error::BatchFailed { item, .. } => std::slice::from_ref(item),
             Error::TooManyFailures { source: Some(source), .. }
             | Error::ClassifyPanicked { source, .. } => source.items(),
             _ => self.call().map_or(&[], |(_, site)| &site.items),
@@ -306,7 +306,7 @@ impl Error {
         match self {
             Error::TooLarge { key, .. }
             | Error::MeasurePanicked { key, .. }
-            | Error::FailedTogether { key, .. } => key.as_deref(),
+            | Error::BatchFailed { key, .. } => key.as_deref(),
             Error::TooManyFailures { source: Some(source), .. }
             | Error::ClassifyPanicked { source, .. } => source.key(),
             _ => self.call()?.1.key.as_deref(),
@@ -329,7 +329,7 @@ impl Error {
         match self {
             Error::TooLarge { key, .. }
             | Error::MeasurePanicked { key, .. }
-            | Error::FailedTogether { key, .. } => Some(key),
+            | Error::BatchFailed { key, .. } => Some(key),
             Error::HookFailed { site, .. }
             | Error::HookPanicked { site, .. }
             | Error::TimedOut { site, .. } => Some(&mut site.key),
@@ -339,8 +339,8 @@ impl Error {
     }
 
     /// The number of the producer whose hook failed.
-    pub fn worker(&self) -> Option<usize> {
-        self.call()?.1.worker
+    pub fn producer(&self) -> Option<usize> {
+        self.call()?.1.producer
     }
 
     /// Whether user code panicked: a hook, the caller's iterator, or a function that measures items or classifies errors.
@@ -355,7 +355,7 @@ impl Error {
         )
     }
 
-    /// Whether a [limit on time](crate::Builder::item_limit) ended it.
+    /// Whether a [limit on time](crate::Builder::item_timeout) ended it.
     pub fn is_timeout(&self) -> bool {
         match self {
             Error::TimedOut { .. } | Error::RunTimedOut { .. } => true,
@@ -444,7 +444,7 @@ impl fmt::Display for Error {
             Error::HookPanicked { hook, site, .. } => write!(f, "{hook} panicked{site}"),
             Error::InputFailed { item, .. } => write!(f, "the input failed at item {item}"),
             Error::InputPanicked { item, .. } => write!(f, "the input panicked at item {item}"),
-            Error::FailedTogether { item, first, key } => {
+            Error::BatchFailed { item, first, key } => {
                 let key = Key(key.as_deref());
                 write!(f, "item {item}{key} failed in a batch with item {first}")
             }
@@ -463,20 +463,19 @@ impl fmt::Display for Error {
             Error::TimedOut { hook, site, limit } => {
                 write!(
                     f,
-                    "{hook} took longer than {}{site}; its thread was left behind",
+                    "{hook} took longer than {}{site}; its thread was abandoned",
                     Exact(*limit)
                 )
             }
             Error::RunTimedOut { limit } => write!(f, "the run took longer than {}", Exact(*limit)),
-            Error::FenceAfter {} => {
-                f.write_str("a producer can be fenced off after 1 failure or more, not after 0")
-            }
+            Error::FenceAfter {} => f.write_str("quarantine_after must be at least 1, got 0"),
             Error::MinProducers { least, producers } => write!(
                 f,
-                "{least} producers cannot be the least; write a number from 1 to {producers}, \
-                 which is how many there are"
+                "min_producers must be from 1 to {producers}, the number of producers; got {least}"
             ),
-            Error::NoTime { limit } => write!(f, "the limit for {limit} must be more than no time"),
+            Error::ZeroTimeout { limit } => {
+                write!(f, "the limit for {limit} must be more than no time")
+            }
             Error::Share { share } => {
                 write!(f, "a share of {share} is none; write one from 0 to 1")
             }
@@ -516,7 +515,7 @@ impl fmt::Display for Error {
             }
             Error::KeyPanicked { item, .. } => write!(f, "the key of item {item} panicked"),
             Error::Journal { source } => write!(f, "{source}"),
-            Error::JournalOfRuns {} => {
+            Error::JournalUnsupported {} => {
                 f.write_str("a journal is for `run`, and not for streams and pipelines")
             }
             Error::Report { .. } => f.write_str("this is not the report of a run"),
@@ -546,13 +545,13 @@ impl std::error::Error for Error {
                 source.as_deref().map(|error| error as &(dyn std::error::Error + 'static))
             }
             Error::ClassifyPanicked { source, .. } => Some(source.as_ref()),
-            Error::FailedTogether { .. }
+            Error::BatchFailed { .. }
             | Error::TimedOut { .. }
             | Error::RunTimedOut { .. }
             | Error::FenceAfter {}
-            | Error::JournalOfRuns {}
+            | Error::JournalUnsupported {}
             | Error::MinProducers { .. }
-            | Error::NoTime { .. }
+            | Error::ZeroTimeout { .. }
             | Error::Share { .. }
             | Error::NoneSkipped {}
             | Error::Cancelled {}

@@ -77,7 +77,7 @@ pub enum Event {
     },
     /// An item was left out, since an earlier run was done with it.
     #[non_exhaustive]
-    ItemSkipped {
+    ItemAlreadyDone {
         /// The item.
         item: u64,
     },
@@ -89,7 +89,7 @@ pub enum Event {
     },
     /// The consumer waited for one item, with results of later ones there.
     #[non_exhaustive]
-    HeadStalled {
+    HeadOfLineBlocked {
         /// The item that it waited for.
         item: u64,
         /// How long, up to now.
@@ -97,15 +97,15 @@ pub enum Event {
     },
     /// A producer takes no more items: its device failed.
     #[non_exhaustive]
-    ProducerFenced {
+    ProducerQuarantined {
         /// The producer.
         producer: usize,
         /// Why.
         reason: Arc<str>,
     },
-    /// A producer that did not return in time was written off. Its thread is left behind.
+    /// A producer that did not return in time was written off. Its thread is abandoned.
     #[non_exhaustive]
-    ProducerLeftBehind {
+    ProducerAbandoned {
         /// The producer.
         producer: usize,
     },
@@ -158,9 +158,9 @@ pub struct Totals {
     pub head_stalled: Duration,
     /// The items that it waited for the longest, and how long: the first is the worst. At most 20.
     pub worst_heads: Vec<(u64, Duration)>,
-    /// Whether the consumer's thread was left behind, since it did not return in time.
+    /// Whether the consumer's thread was abandoned, since it did not return in time.
     #[serde(default)]
-    pub consumer_left_behind: bool,
+    pub consumer_abandoned: bool,
 }
 
 /// Where the items of a run come from.
@@ -184,7 +184,7 @@ pub enum Destination {
     #[default]
     Consumer,
     /// Whoever asks a stream for them.
-    Stream,
+    Outputs,
     /// The next stage, in a pipeline.
     NextStage,
 }
@@ -214,9 +214,9 @@ pub struct ProducerTotals {
     /// The extent of the largest batch that its device has memory for, if it ran out of it.
     pub batch_ceiling: Option<u64>,
     /// Why it takes no more items, if so.
-    pub fenced: Option<String>,
-    /// Whether its thread was left behind.
-    pub left_behind: bool,
+    pub quarantined: Option<String>,
+    /// Whether its thread was abandoned.
+    pub abandoned: bool,
 }
 
 /// Sees what happens in runs. Made for [`Builder::observer`](crate::Builder::observer).

@@ -42,7 +42,7 @@ impl Failure {
         Failure {
             item: error.item(),
             key: error.key().map(str::to_owned),
-            producer: error.worker(),
+            producer: error.producer(),
             device: error.device().map(ToString::to_string),
             hook: error.hook().map(|hook| hook.to_string()),
             attempts: error.attempt().unwrap_or(1),

@@ -85,7 +85,7 @@
 //! ```
 //!
 //! Building the runner calls `producer_init` on all devices at the same time. The producers live until
-//! [`close`](Handle::close) or drop: any number of runs uses the same loaded models.
+//! [`close`](Pool::close) or drop: any number of runs uses the same loaded models.
 //!
 //! # Devices
 //!
@@ -103,7 +103,7 @@
 //! assert!(error.to_string().contains("cpu*N"), "it says what to write instead: {error}");
 //! ```
 //!
-//! A list such as Scipion's `0 1` or `0-3`, to be shared out among a number of workers, is a [`GpuList`];
+//! A list such as Scipion's `0 1` or `0-3`, to be shared out among a number of producers, is a [`GpuList`];
 //! [`Devices::from_cfg`] takes it from the keys `use_gpu` and `gpu_list` of a configuration.
 //!
 //! With the feature `candle`, which is on by default, [`ProducerContext`] has `candle_device()`.
@@ -111,7 +111,7 @@
 //! # Order
 //!
 //! [`OrderedRunner`] gives the consumer the results 0, 1, 2, ... as the input had them.
-//! [`UnorderedRunner`] gives them as they are finished. With [`Pool`] you choose when you build it.
+//! [`UnorderedRunner`] gives them as they are finished. With [`AnyOrderRunner`] you choose when you build it.
 //!
 //! # Batches
 //!
@@ -159,8 +159,8 @@
 //!
 //! A batch that fails while all inputs are still in `inputs` is split and tried again until the guilty
 //! item stands alone: the error names that one, and in input order those before it are consumed. One that
-//! the device has no memory for is split without blame. [`cost`](Builder::cost) and
-//! [`padded`](Builder::padded) bound batches of items of many sizes, and [`testing`] simulates devices.
+//! the device has no memory for is split without blame. [`max_batch_cost`](Builder::max_batch_cost) and
+//! [`max_padded_size`](Builder::max_padded_size) bound batches of items of many sizes, and [`testing`] simulates devices.
 //!
 //! # What bounds memory
 //!
@@ -195,7 +195,7 @@
 //! ```
 //!
 //! To go on after a bad item, say so with [`on_error`](Builder::on_error): it is left out, and
-//! [`failures`](Handle::failures) has its error. [`classify`](Builder::classify) decides for each error, and
+//! [`failures`](Pool::failures) has its error. [`classify`](Builder::classify) decides for each error, and
 //! [`max_failures`](Builder::max_failures) says how many are too many. With
 //! [`retries`](Builder::retries) an item is tried again first. The consumer is told in the item's
 //! place, by [`consumer_skipped`](Runner::consumer_skipped). Or make the failure part of the output:
@@ -204,7 +204,7 @@
 //! # Ending early
 //!
 //! The consumer ends a run with [`ConsumerContext::stop`]; anybody else with a [`CancelToken`]. `cancel`
-//! drops what is in progress; `finish` takes no more input and completes what was given out.
+//! drops what is in progress; `drain` takes no more input and completes what was given out.
 //!
 //! ```
 //! use gangline::{OrderedRunner, map};
@@ -228,8 +228,8 @@
 //!
 //! # Streams
 //!
-//! [`stream`](Handle::stream) gives the outputs as an iterator, without the consumer hooks.
-//! [`try_run`](Handle::try_run) and [`try_stream`](Handle::try_stream) take inputs that can fail, such as
+//! [`outputs`](Pool::outputs) gives the outputs as an iterator, without the consumer hooks.
+//! [`try_run`](Pool::try_run) and [`try_outputs`](Pool::try_outputs) take inputs that can fail, such as
 //! the stream of another runner.
 //!
 //! ```
@@ -239,7 +239,7 @@
 //! # fn main() -> gangline::Result<()> {
 //! let mut lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, line: String| Ok(line.len())), 2)?;
 //! let file: &[u8] = b"one\nthree\n";
-//! for length in lengths.try_stream(file.lines()) {
+//! for length in lengths.try_outputs(file.lines()) {
 //!     println!("{}", length?);
 //! }
 //! # Ok(())
@@ -249,7 +249,7 @@
 //! # Stages
 //!
 //! Work that takes several kinds of devices, such as decoding on the CPU and inference on a GPU, is a
-//! runner for each kind, one [`then`](Handle::then) the next. All work at the same time, each with its own
+//! runner for each kind, one [`then`](Pool::then) the next. All work at the same time, each with its own
 //! producers, batches and window. The last consumer gets the results, in order.
 //!
 //! ```
@@ -303,6 +303,7 @@ mod limits;
 mod measures;
 mod order;
 mod out_of_memory;
+mod outputs;
 mod pipeline;
 mod plain;
 mod policy;
@@ -313,7 +314,6 @@ pub mod report;
 mod runner;
 #[cfg_attr(not(test), expect(dead_code, reason = "the engine does not use it yet"))]
 mod scheduler;
-mod stream;
 mod sync;
 mod task_results;
 pub mod testing;
@@ -338,18 +338,18 @@ pub use crate::limits::TimeLimit;
 pub use crate::measures::{Amount, Measure};
 pub use crate::order::Order;
 pub use crate::out_of_memory::OutOfMemory;
+pub use crate::outputs::Outputs;
 pub use crate::pipeline::Pipeline;
 pub use crate::policy::{MaxFailures, OnError, Verdict};
 pub use crate::pool::{
-    Builder, Handle, InChosenOrder, InCompletionOrder, InInputOrder, Kind, OrderedRunner, Pool,
-    UnorderedRunner,
+    AnyOrderRunner, Builder, CompletionOrder, InputOrder, OrderKind, OrderedRunner, Pool,
+    RuntimeOrder, UnorderedRunner,
 };
 #[cfg(feature = "progress")]
 #[cfg_attr(docsrs, doc(cfg(feature = "progress")))]
 pub use crate::progress::Progress;
 pub use crate::report::RunReport;
 pub use crate::runner::{ConsumerContext, ProducerContext, Runner};
-pub use crate::stream::Stream;
 pub use crate::task_results::{TaskResult, TaskResults};
 
 /// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.

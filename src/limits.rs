@@ -15,11 +15,11 @@ pub(crate) struct Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimeLimit {
-    /// [`Builder::item_limit`](crate::Builder::item_limit).
+    /// [`Builder::item_timeout`](crate::Builder::item_timeout).
     Item,
-    /// [`Builder::init_limit`](crate::Builder::init_limit).
+    /// [`Builder::init_timeout`](crate::Builder::init_timeout).
     Init,
-    /// [`Builder::run_limit`](crate::Builder::run_limit).
+    /// [`Builder::run_timeout`](crate::Builder::run_timeout).
     Run,
 }
 

@@ -9,9 +9,9 @@ use crate::batch::Size;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Measure {
-    /// What it adds to a batch: [`Builder::cost`](crate::Builder::cost).
+    /// What it adds to a batch: [`Builder::max_batch_cost`](crate::Builder::max_batch_cost).
     Cost,
-    /// What the items of a batch are padded to: [`Builder::padded`](crate::Builder::padded).
+    /// What the items of a batch are padded to: [`Builder::max_padded_size`](crate::Builder::max_padded_size).
     Padded,
     /// What it adds to the window: [`Builder::window_weight`](crate::Builder::window_weight).
     Weight,

@@ -5,12 +5,12 @@ use std::fmt;
 use crate::engine::line::Line;
 use crate::engine::source::Source;
 use crate::error::{BoxError, Error};
-use crate::pool::{Handle, fallible, sound};
+use crate::pool::{Pool, fallible, sound};
 use crate::runner::Runner;
 
 /// Runners in a row, each fed by the one before: from the inputs of `R` to the summary of `S`.
 ///
-/// Made by [`Handle::then`]; [`then`](Pipeline::then) adds another stage. The caller feeds the first
+/// Made by [`Pool::then`]; [`then`](Pipeline::then) adds another stage. The caller feeds the first
 /// stage. Each stage works on producers of its own, with its own window, order, and batches, and all
 /// stages work at the same time. Of the consumer's hooks those of the *last* stage are called, and
 /// their summary is what the run returns; the outputs of the others go to the next stage instead.
@@ -48,23 +48,23 @@ use crate::runner::Runner;
 /// A failure of an item goes on through the later stages in the item's place, so in input order
 /// everything before it is consumed, and of several failures the first in order is the run's error.
 /// From that moment no input is pulled. The error is the one of the stage where it happened, and in that
-/// stage's [`account`](Handle::account) the item has `failed`; in all others it has not.
+/// stage's [`account`](Pool::account) the item has `failed`; in all others it has not.
 ///
 /// Each stage has its own [policy](crate::Builder::on_error). An item that one leaves out leaves a gap in
 /// those that follow, and the last consumer is told by
-/// [`consumer_skipped`](Runner::consumer_skipped). The last handle's [`failures`](Handle::failures) has
+/// [`consumer_skipped`](Runner::consumer_skipped). The last handle's [`failures`](Pool::failures) has
 /// the errors of all stages.
 ///
 /// # Ending early
 ///
 /// A [`cancel`](crate::CancelToken::cancel) of any stage's token ends all of them. After a
-/// [`finish`](crate::CancelToken::finish) of any the first stage takes no more input, and what it was
+/// [`finish`](crate::CancelToken::drain) of any the first stage takes no more input, and what it was
 /// given flows through to the end. When the last consumer [stops](crate::ConsumerContext::stop) the
 /// run, what the stages before it have in hand is dropped too.
 ///
 /// # Accounts
 ///
-/// Each handle has the [`account`](Handle::account) of its own stage. There `ok` are the items whose
+/// Each handle has the [`account`](Pool::account) of its own stage. There `ok` are the items whose
 /// results were handed on to the next stage. `unread` of the stages after the first is 0 when
 /// everything came through, and otherwise not known.
 #[must_use = "a pipeline does nothing until it is run"]
@@ -72,7 +72,7 @@ pub struct Pipeline<'h, R: Runner, S: Runner> {
     line: Line<'h, R, S>,
 }
 
-impl<R: Runner + 'static, O> Handle<R, O> {
+impl<R: Runner + 'static, O> Pool<R, O> {
     /// Makes this runner the first stage of a [`Pipeline`], and `next` the second, whose inputs are
     /// this one's outputs.
     ///
@@ -88,7 +88,7 @@ impl<R: Runner + 'static, O> Handle<R, O> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn then<'h, S, P>(&'h mut self, next: &'h mut Handle<S, P>) -> Pipeline<'h, R, S>
+    pub fn then<'h, S, P>(&'h mut self, next: &'h mut Pool<S, P>) -> Pipeline<'h, R, S>
     where
         S: Runner<Input = R::Output> + 'static,
     {
@@ -98,7 +98,7 @@ impl<R: Runner + 'static, O> Handle<R, O> {
 
 impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// Adds `next` as the last stage, whose inputs are the outputs of the one that was the last so far.
-    pub fn then<T, P>(self, next: &'h mut Handle<T, P>) -> Pipeline<'h, R, T>
+    pub fn then<T, P>(self, next: &'h mut Pool<T, P>) -> Pipeline<'h, R, T>
     where
         T: Runner<Input = S::Output> + 'static,
     {
@@ -107,7 +107,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
 
     /// Runs all of `items` through all stages, and returns the summary of the last.
     ///
-    /// As [`Handle::run`]: the calling thread pulls the iterator, lazily and no further ahead than the
+    /// As [`Pool::run`]: the calling thread pulls the iterator, lazily and no further ahead than the
     /// window of the first stage, and not before `consumer_init` of the last stage returned.
     ///
     /// # Errors

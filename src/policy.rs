@@ -78,8 +78,8 @@ pub(crate) struct Policy {
     pub(crate) backoff: Backoff,
     pub(crate) classify: Option<Arc<Classify>>,
     pub(crate) max_failures: Option<MaxFailures>,
-    /// How many failures in a row fence a producer off, and how many producers blame an item.
-    pub(crate) fence_after: Option<usize>,
+    /// How many failures in a row quarantine a producer, and how many producers blame an item.
+    pub(crate) quarantine_after: Option<usize>,
     pub(crate) stragglers: Stragglers,
     /// How many producers there have to be. `None`: all at the beginning, and then one.
     pub(crate) min_producers: Option<usize>,
@@ -218,7 +218,7 @@ impl fmt::Debug for Policy {
             .field("backoff", &self.backoff)
             .field("classifies", &self.classify.is_some())
             .field("max_failures", &self.max_failures)
-            .field("fence_after", &self.fence_after)
+            .field("quarantine_after", &self.quarantine_after)
             .field("stragglers", &self.stragglers)
             .field("min_producers", &self.min_producers)
             .finish()

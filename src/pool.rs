@@ -14,25 +14,25 @@ use crate::engine::session::Engine;
 use crate::engine::source::Source;
 use crate::error::{BoxError, Error};
 use crate::order::Order;
+use crate::outputs::Outputs;
 use crate::report::RunReport;
 use crate::runner::Runner;
-use crate::stream::Stream;
 
 /// A runner with its producers, whose consumer sees results in input order.
-pub type OrderedRunner<R> = Handle<R, InInputOrder>;
+pub type OrderedRunner<R> = Pool<R, InputOrder>;
 
 /// A runner with its producers, whose consumer sees results in the order in which they are finished.
-pub type UnorderedRunner<R> = Handle<R, InCompletionOrder>;
+pub type UnorderedRunner<R> = Pool<R, CompletionOrder>;
 
 /// A runner with its producers, whose order is chosen when it is built, with
 /// [`Builder::order`]; input order if it is not.
-pub type Pool<R> = Handle<R, InChosenOrder>;
+pub type AnyOrderRunner<R> = Pool<R, RuntimeOrder>;
 
-/// A runner with its producers: what [`OrderedRunner`], [`UnorderedRunner`] and [`Pool`] are.
+/// A runner with its producers: what [`OrderedRunner`], [`UnorderedRunner`] and [`AnyOrderRunner`] are.
 ///
 /// Building it starts one thread for each place of the device list and calls
 /// [`producer_init`](Runner::producer_init) on all of them at the same time. The producers and
-/// their states live until [`close`](Handle::close) or drop, through any number of runs.
+/// their states live until [`close`](Pool::close) or drop, through any number of runs.
 ///
 /// On Linux, where there are no more CPUs than producers, a run moves its own threads (producers and the
 /// consumer, never the caller's) to other CPUs when two are on one for long. It leaves none bound there: a
@@ -49,47 +49,47 @@ pub type Pool<R> = Handle<R, InChosenOrder>;
 /// # Ok(())
 /// # }
 /// ```
-pub struct Handle<R: Runner, O> {
+pub struct Pool<R: Runner, O> {
     engine: Engine<R>,
     order: PhantomData<fn() -> O>,
 }
 
 /// Marks [`OrderedRunner`].
 #[derive(Debug)]
-pub enum InInputOrder {}
+pub enum InputOrder {}
 
 /// Marks [`UnorderedRunner`].
 #[derive(Debug)]
-pub enum InCompletionOrder {}
+pub enum CompletionOrder {}
 
-/// Marks [`Pool`].
+/// Marks [`AnyOrderRunner`].
 #[derive(Debug)]
-pub enum InChosenOrder {}
+pub enum RuntimeOrder {}
 
 /// The order that a kind of handle starts with.
-pub trait Kind: sealed::Sealed {
+pub trait OrderKind: sealed::Sealed {
     #[doc(hidden)]
     const ORDER: Order;
 }
 
-impl Kind for InInputOrder {
+impl OrderKind for InputOrder {
     const ORDER: Order = Order::Input;
 }
-impl Kind for InCompletionOrder {
+impl OrderKind for CompletionOrder {
     const ORDER: Order = Order::Completion;
 }
-impl Kind for InChosenOrder {
+impl OrderKind for RuntimeOrder {
     const ORDER: Order = Order::Input;
 }
 
 mod sealed {
     pub trait Sealed {}
-    impl Sealed for super::InInputOrder {}
-    impl Sealed for super::InCompletionOrder {}
-    impl Sealed for super::InChosenOrder {}
+    impl Sealed for super::InputOrder {}
+    impl Sealed for super::CompletionOrder {}
+    impl Sealed for super::RuntimeOrder {}
 }
 
-impl<R: Runner + 'static, O: Kind> Handle<R, O> {
+impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     /// Builds a runner on `devices`, with an empty configuration.
     ///
     /// `devices` is a number of CPU producers, a text such as `"cuda:0,cuda:1"`, a
@@ -107,7 +107,7 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
     ///
     /// # Errors
     ///
-    /// As [`new`](Handle::new).
+    /// As [`new`](Pool::new).
     pub fn with_cfg(runner: R, devices: impl IntoDevices, cfg: CfgNode) -> Result<Self, Error> {
         Self::builder(runner).devices(devices).cfg(cfg).build()
     }
@@ -129,17 +129,17 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
     ///
     /// When a hook fails or panics, when the iterator panics, when the run is cancelled, or when the
     /// runner is closed. Of several failures in input order the first in order; otherwise the one
-    /// noticed first. [`account`](Handle::account) says what became of the items. The runner
+    /// noticed first. [`account`](Pool::account) says what became of the items. The runner
     /// stays usable, and nothing of this run reaches the next.
     pub fn run(&mut self, items: impl IntoIterator<Item = R::Input>) -> Result<R::Summary, Error> {
         self.engine.run(Source::new(items, sound), sound)
     }
 
-    /// As [`run`](Handle::run), with the [report](Handle::report) beside what came of it.
+    /// As [`run`](Pool::run), with the [report](Pool::report) beside what came of it.
     ///
     /// # Errors
     ///
-    /// In the first of the two, as [`run`](Handle::run).
+    /// In the first of the two, as [`run`](Pool::run).
     pub fn run_with_report(
         &mut self,
         items: impl IntoIterator<Item = R::Input>,
@@ -148,13 +148,13 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
         (result, self.report())
     }
 
-    /// As [`run`](Handle::run), for an input that can fail, such as the lines of a file or the
-    /// [`Stream`] of another runner: an `Err` of the iterator takes an item's place. (From one runner
-    /// straight to the next there is [`then`](Handle::then), which does not wait with the source.)
+    /// As [`run`](Pool::run), for an input that can fail, such as the lines of a file or the
+    /// [`Outputs`] of another runner: an `Err` of the iterator takes an item's place. (From one runner
+    /// straight to the next there is [`then`](Pool::then), which does not wait with the source.)
     ///
     /// # Errors
     ///
-    /// As [`run`](Handle::run); in addition an `Err` of the iterator ends the run, unless errors are
+    /// As [`run`](Pool::run); in addition an `Err` of the iterator ends the run, unless errors are
     /// [skipped](Builder::on_error), with an error for which [`is_input`](Error::is_input) is true, and which has the item's index and the cause.
     pub fn try_run<E: Into<BoxError>>(
         &mut self,
@@ -169,35 +169,35 @@ impl<R: Runner + 'static, O: Kind> Handle<R, O> {
     /// made anew.
     ///
     /// Errors come out of the iterator: also that the runner is closed.
-    pub fn stream<I>(&mut self, items: I) -> Stream<'_, R, I::IntoIter>
+    pub fn outputs<I>(&mut self, items: I) -> Outputs<'_, R, I::IntoIter>
     where
         I: IntoIterator<Item = R::Input>,
     {
-        Stream::new(&mut self.engine, Source::new(items, sound))
+        Outputs::new(&mut self.engine, Source::new(items, sound))
     }
 
-    /// As [`stream`](Handle::stream), for an input that can fail: an `Err` of the iterator takes an
+    /// As [`outputs`](Pool::outputs), for an input that can fail: an `Err` of the iterator takes an
     /// item's place, and comes out as an error for which [`is_input`](Error::is_input) is true.
-    pub fn try_stream<I, E>(&mut self, items: I) -> Stream<'_, R, I::IntoIter>
+    pub fn try_outputs<I, E>(&mut self, items: I) -> Outputs<'_, R, I::IntoIter>
     where
         I: IntoIterator<Item = Result<R::Input, E>>,
         E: Into<BoxError>,
     {
-        Stream::new(&mut self.engine, Source::new(items, fallible))
+        Outputs::new(&mut self.engine, Source::new(items, fallible))
     }
 
     /// Starts the producers of a closed runner again, each with a new `producer_init`, which sees the
-    /// configuration that [`set_cfg`](Handle::set_cfg) gave. Does nothing when the runner is active.
+    /// configuration that [`set_cfg`](Pool::set_cfg) gave. Does nothing when the runner is active.
     ///
     /// # Errors
     ///
-    /// As [`new`](Handle::new); the runner then stays closed.
+    /// As [`new`](Pool::new); the runner then stays closed.
     pub fn activate(&mut self) -> Result<(), Error> {
         self.engine.activate()
     }
 }
 
-impl<R: Runner, O> Handle<R, O> {
+impl<R: Runner, O> Pool<R, O> {
     /// The runner value.
     pub fn runner(&self) -> &R {
         self.engine.runner()
@@ -240,9 +240,9 @@ impl<R: Runner, O> Handle<R, O> {
     }
 
     /// The errors of the items that the last run [skipped over](Builder::on_error), in the order in which
-    /// the consumer met them: the first 10,000. [`account`](Handle::account) counts them all.
+    /// the consumer met them: the first 10,000. [`account`](Pool::account) counts them all.
     ///
-    /// Not those of a stream, which yields them. After a [pipeline](Handle::then) the handle of its last
+    /// Not those of a stream, which yields them. After a [pipeline](Pool::then) the handle of its last
     /// stage has those of all stages.
     pub fn failures(&self) -> &[Error] {
         self.engine.failures()
@@ -251,11 +251,11 @@ impl<R: Runner, O> Handle<R, O> {
     /// For each producer, how large its batches are at most since its device ran out of memory: `None` if
     /// it never did since the runner was built or activated. Empty while the runner is closed.
     ///
-    /// The number counts what limits a batch: the padded size if [`padded`](Builder::padded) was given,
-    /// else the cost if [`cost`](Builder::cost) was, else items. It falls to what there is memory for, and
+    /// The number counts what limits a batch: the padded size if [`max_padded_size`](Builder::max_padded_size) was given,
+    /// else the cost if [`max_batch_cost`](Builder::max_batch_cost) was, else items. It falls to what there is memory for, and
     /// rises slowly when batches of that size go well; see
     /// [`producer_work_batch`](Runner::producer_work_batch).
-    pub fn batch_ceilings(&self) -> Vec<Option<u64>> {
+    pub fn learned_batch_limits(&self) -> Vec<Option<u64>> {
         self.engine.ceilings()
     }
 
@@ -264,7 +264,7 @@ impl<R: Runner, O> Handle<R, O> {
         self.engine.settings().token.clone()
     }
 
-    /// Whether the producers are there: true from building until [`close`](Handle::close).
+    /// Whether the producers are there: true from building until [`close`](Pool::close).
     pub fn is_active(&self) -> bool {
         self.engine.is_active()
     }
@@ -276,12 +276,12 @@ impl<R: Runner, O> Handle<R, O> {
     ///
     /// The first failure of a `producer_end`, in the order of the places, or [`Error::TimedOut`] for a
     /// producer that has lost an item to another and did not return from it in time: see
-    /// [`idempotent`](Builder::idempotent). The runner is closed all the same.
+    /// [`speculate`](Builder::speculate). The runner is closed all the same.
     pub fn close(&mut self) -> Result<(), Error> {
         self.engine.close()
     }
 
-    /// Replaces the configuration of a closed runner; the next [`activate`](Handle::activate) uses
+    /// Replaces the configuration of a closed runner; the next [`activate`](Pool::activate) uses
     /// it.
     ///
     /// # Errors
@@ -296,12 +296,12 @@ impl<R: Runner, O> Handle<R, O> {
     }
 }
 
-/// What [`run`](Handle::run) asks its iterator for.
+/// What [`run`](Pool::run) asks its iterator for.
 pub(crate) fn sound<I: Iterator>(items: &mut I) -> Option<Result<I::Item, BoxError>> {
     items.next().map(Ok)
 }
 
-/// What [`try_run`](Handle::try_run) asks its iterator for.
+/// What [`try_run`](Pool::try_run) asks its iterator for.
 pub(crate) fn fallible<I, T, E>(items: &mut I) -> Option<Result<T, BoxError>>
 where
     I: Iterator<Item = Result<T, E>>,
@@ -310,9 +310,9 @@ where
     items.next().map(|item| item.map_err(E::into))
 }
 
-impl<R: Runner, O> fmt::Debug for Handle<R, O> {
+impl<R: Runner, O> fmt::Debug for Pool<R, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
+        f.debug_struct("Pool")
             .field("order", &self.order())
             .field("devices", self.devices())
             .field("is_active", &self.is_active())

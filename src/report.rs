@@ -100,8 +100,8 @@ pub struct RunReport {
     pub head_stalled: Duration,
     /// The items that it waited for the longest, the worst first. At most 20.
     pub stalls: Vec<Stall>,
-    /// Whether the consumer's thread was left behind, since it did not return in time.
-    pub consumer_left_behind: bool,
+    /// Whether the consumer's thread was abandoned, since it did not return in time.
+    pub consumer_abandoned: bool,
     /// The producers, in the order of their numbers.
     pub producers: Vec<ProducerReport>,
     /// How long producers worked on items, over all producers. `None` without item events.
@@ -143,7 +143,7 @@ pub enum Ending {
     /// It has not: the report is of a run in progress, or of none.
     #[default]
     InProgress,
-    /// Its input was consumed, or as much of it as the consumer or a [token](crate::CancelToken::finish)
+    /// Its input was consumed, or as much of it as the consumer or a [token](crate::CancelToken::drain)
     /// wanted.
     Finished,
     /// An error ended it.
@@ -210,11 +210,11 @@ impl RunReport {
         trace::to_text(self)
     }
 
-    /// How many threads were left behind: those of producers that did not return in time, and that of the
+    /// How many threads were abandoned: those of producers that did not return in time, and that of the
     /// consumer if it did not.
-    pub fn threads_left_behind(&self) -> u64 {
-        let producers = self.producers.iter().filter(|producer| producer.left_behind).count();
-        producers as u64 + u64::from(self.consumer_left_behind)
+    pub fn threads_abandoned(&self) -> u64 {
+        let producers = self.producers.iter().filter(|producer| producer.abandoned).count();
+        producers as u64 + u64::from(self.consumer_abandoned)
     }
 
     /// Whether there were item events, so that latencies and the timeline can be known.
@@ -260,7 +260,7 @@ mod tests {
     fn a_report_that_no_run_wrote_is_shown_all_the_same() {
         let most = u64::MAX;
         let json = format!(
-            r#"{{"lasted": 1e19, "account": {{"ok": {most}, "failed": 0, "skipped": 0, "cancelled": 0}},
+            r#"{{"lasted": 1e19, "account": {{"ok": {most}, "failed": 0, "already_done": 0, "cancelled": 0}},
             "producers": [{{"busy": 7e300}}], "failures_left_out": {most}, "spans_left_out": {most},
             "timeline": {{"bin": 1e19, "busy_ns": [[{most}, {most}], [1]]}},
             "throughput": {{"bin": 1e-9, "items": [{most}, {most}]}},

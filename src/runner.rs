@@ -94,9 +94,9 @@ use crate::error::{Error, Result};
 /// [`consumer_skipped`]: Runner::consumer_skipped
 /// [`consumer_flush`]: Runner::consumer_flush
 /// [`consumer_end`]: Runner::consumer_end
-/// [`activate`]: crate::Handle::activate
-/// [`close`]: crate::Handle::close
-/// [`run`]: crate::Handle::run
+/// [`activate`]: crate::Pool::activate
+/// [`close`]: crate::Pool::close
+/// [`run`]: crate::Pool::run
 /// [`Error`]: crate::Error
 pub trait Runner: Send + Sync {
     /// One item, as the caller's iterator yields it.
@@ -174,7 +174,7 @@ pub trait Runner: Send + Sync {
     ///   with [`OutOfMemory`](crate::OutOfMemory)), with all inputs still in `inputs`: nobody is blamed. The
     ///   batch is tried again in parts of half the size, and of half of that, down to single items; only one
     ///   that does not fit by itself fails. Later batches of this producer are no larger than what worked,
-    ///   and grow back slowly: see [`batch_ceilings`](crate::Handle::batch_ceilings).
+    ///   and grow back slowly: see [`learned_batch_limits`](crate::Pool::learned_batch_limits).
     /// - Panic: in addition `state` is dropped, and made anew before the next call.
     /// - When the run is cancelled, stopped or has failed: as for `producer_work`; nothing is tried
     ///   again.
@@ -199,7 +199,7 @@ pub trait Runner: Send + Sync {
     /// that was lost to a panic.
     ///
     /// - `Ok`: nothing more happens.
-    /// - `Err` or panic: [`close`](crate::Handle::close) returns it, after all producers have ended;
+    /// - `Err` or panic: [`close`](crate::Pool::close) returns it, after all producers have ended;
     ///   results are not affected. Dropping the runner only logs it.
     fn producer_end(&self, cx: &ProducerContext<'_>, state: Self::ProducerState) -> Result<()> {
         let _ = cx;
@@ -209,7 +209,7 @@ pub trait Runner: Send + Sync {
 
     /// Makes the state of one run's consumer.
     ///
-    /// Called once per [`run`](crate::Handle::run), also for empty input, on the run's own thread,
+    /// Called once per [`run`](crate::Pool::run), also for empty input, on the run's own thread,
     /// before the first item is pulled. Streams have no consumer.
     ///
     /// - `Ok`: the run begins.
@@ -280,7 +280,7 @@ pub trait Runner: Send + Sync {
     ///
     /// Called once per run, on the run's own thread, when everything was consumed, or when the run
     /// was ended by [`stop`](ConsumerContext::stop) or
-    /// [`CancelToken::finish`](crate::CancelToken::finish). Not called when the run failed or was
+    /// [`CancelToken::drain`](crate::CancelToken::drain). Not called when the run failed or was
     /// cancelled: then the state is dropped.
     ///
     /// - `Ok`: the run returns it.

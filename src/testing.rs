@@ -18,7 +18,7 @@
 //!
 //! let sizes: Vec<_> = runner.runner().calls().iter().map(|call| call.items.len()).collect();
 //! assert_eq!(sizes, [8, 4, 2, 2, 2, 2], "8 and 4 were too many");
-//! assert_eq!(runner.batch_ceilings(), [Some(2)]);
+//! assert_eq!(runner.learned_batch_limits(), [Some(2)]);
 //! # Ok(())
 //! # }
 //! ```
@@ -62,7 +62,7 @@ pub struct Script {
 #[non_exhaustive]
 pub struct Call {
     /// The producer's number.
-    pub worker: usize,
+    pub producer: usize,
     /// The indices in the run of the call's items.
     pub items: Vec<u64>,
     /// The fault that came in place of the runner's hook.
@@ -114,8 +114,8 @@ impl Script {
 
     /// Calls with more than `items` items are [out of memory](OutOfMemory).
     ///
-    /// It is items that are counted, however large they are. Where batches are [padded](crate::Builder::padded) or
-    /// have a [cost](crate::Builder::cost), what the runner learns of it is a padded size or a cost: that of the
+    /// It is items that are counted, however large they are. Where batches are [padded](crate::Builder::max_padded_size) or
+    /// have a [cost](crate::Builder::max_batch_cost), what the runner learns of it is a padded size or a cost: that of the
     /// batches that had no more items.
     pub fn out_of_memory_above(mut self, items: usize) -> Self {
         self.most_items = Some(items);
@@ -167,8 +167,8 @@ impl<R> Simulated<R> {
     }
 
     /// What the device of this producer does wrong.
-    pub fn on(mut self, worker: usize, script: Script) -> Self {
-        self.scripts.insert(worker, script);
+    pub fn on(mut self, producer: usize, script: Script) -> Self {
+        self.scripts.insert(producer, script);
         self
     }
 
@@ -188,13 +188,13 @@ impl<R> Simulated<R> {
         self.log().calls.clone()
     }
 
-    fn script(&self, worker: usize) -> &Script {
-        self.scripts.get(&worker).unwrap_or(&self.others)
+    fn script(&self, producer: usize) -> &Script {
+        self.scripts.get(&producer).unwrap_or(&self.others)
     }
 
     /// What comes before a hook that works.
     fn before_work(&self, cx: &ProducerContext<'_>) -> Result<()> {
-        let script = self.script(cx.worker());
+        let script = self.script(cx.producer());
         let fault = self.log().note(cx, script);
         std::thread::sleep(script.delay);
         match fault {
@@ -212,11 +212,11 @@ impl<R> Simulated<R> {
 
 impl Log {
     fn note(&mut self, cx: &ProducerContext<'_>, script: &Script) -> Option<Fault> {
-        let count = self.counts.entry(cx.worker()).or_default();
+        let count = self.counts.entry(cx.producer()).or_default();
         *count += 1;
         let items = cx.items().to_vec();
         let fault = script.fault(*count, items.len());
-        self.calls.push(Call { worker: cx.worker(), items, fault });
+        self.calls.push(Call { producer: cx.producer(), items, fault });
         fault
     }
 }
@@ -244,8 +244,8 @@ impl<R: Runner> Runner for Simulated<R> {
     type Summary = R::Summary;
 
     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<R::ProducerState> {
-        let calls = self.log().counts.get(&cx.worker()).copied().unwrap_or(0);
-        match self.script(cx.worker()).dying {
+        let calls = self.log().counts.get(&cx.producer()).copied().unwrap_or(0);
+        match self.script(cx.producer()).dying {
             Some(call) if calls >= call => Err(Fault::Dead { call }.into()),
             _ => self.runner.producer_init(cx),
         }

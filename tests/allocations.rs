@@ -3,7 +3,7 @@
 
 use std::alloc::System;
 
-use gangline::{ConsumerContext, Order, Pool, ProducerContext, Result, Runner, map};
+use gangline::{AnyOrderRunner, ConsumerContext, Order, ProducerContext, Result, Runner, map};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -28,7 +28,7 @@ fn nothing_is_allocated_or_copied_for_an_item() {
 }
 
 fn allocations_of_a_run(order: Order, window: Option<usize>) -> usize {
-    let builder = Pool::builder(Count).devices(2).order(order);
+    let builder = AnyOrderRunner::builder(Count).devices(2).order(order);
     let builder = match window {
         Some(items) => builder.window(items),
         None => builder,
@@ -41,18 +41,23 @@ fn allocations_of_a_run(order: Order, window: Option<usize>) -> usize {
 
 fn allocations_of_a_stream(order: Order) -> usize {
     let runner = map(|_| Ok(()), |_, (), x: u64| Ok(x));
-    let mut pool = Pool::builder(runner).devices(2).order(order).build().expect("it cannot fail");
+    let mut pool =
+        AnyOrderRunner::builder(runner).devices(2).order(order).build().expect("it cannot fail");
     let region = Region::new(ALLOCATOR);
-    let sum: u64 = pool.stream(0..ITEMS).map(|output| output.expect("no hook of it fails")).sum();
+    let sum: u64 = pool.outputs(0..ITEMS).map(|output| output.expect("no hook of it fails")).sum();
     assert_eq!(sum, ITEMS * (ITEMS - 1) / 2);
     region.change().allocations
 }
 
 fn allocations_of_a_pipeline(order: Order) -> usize {
     let pass = map(|_| Ok(()), |_, (), x: u64| Ok(x));
-    let mut first = Pool::builder(pass).devices(2).order(order).build().expect("it cannot fail");
-    let mut second =
-        Pool::builder(Count).devices(2).order(order).build().expect("no hook of it fails");
+    let mut first =
+        AnyOrderRunner::builder(pass).devices(2).order(order).build().expect("it cannot fail");
+    let mut second = AnyOrderRunner::builder(Count)
+        .devices(2)
+        .order(order)
+        .build()
+        .expect("no hook of it fails");
     let region = Region::new(ALLOCATOR);
     assert_eq!(first.then(&mut second).run(0..ITEMS).expect("no hook of it fails"), ITEMS);
     region.change().allocations
@@ -60,7 +65,7 @@ fn allocations_of_a_pipeline(order: Order) -> usize {
 
 fn payloads_stay_where_they_are() {
     let runner = map(|_| Ok(()), |_, (), payload: Vec<u8>| Ok(payload));
-    let mut pool = Pool::builder(runner).devices(2).build().expect("it cannot fail");
+    let mut pool = AnyOrderRunner::builder(runner).devices(2).build().expect("it cannot fail");
     let payloads: Vec<Vec<u8>> = (0..200).map(|_| vec![0; 1 << 10]).collect();
     let places = |payloads: &[Vec<u8>]| payloads.iter().map(|p| p.as_ptr() as usize).collect();
     let before: Vec<usize> = places(&payloads);

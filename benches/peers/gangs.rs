@@ -1,6 +1,6 @@
 //! Ganglines: the settings that are measured, and the runner that sums.
 
-use gangline::{ConsumerContext, Error, Order, Pool, ProducerContext, Result, Runner};
+use gangline::{AnyOrderRunner, ConsumerContext, Error, Order, ProducerContext, Result, Runner};
 
 use crate::work::Work;
 
@@ -42,8 +42,12 @@ impl Gang {
         }
     }
 
-    pub fn build<R: Runner + 'static>(self, runner: R, threads: usize) -> Result<Pool<R>, Error> {
-        let builder = Pool::builder(runner).order(self.order).devices(threads);
+    pub fn build<R: Runner + 'static>(
+        self,
+        runner: R,
+        threads: usize,
+    ) -> Result<AnyOrderRunner<R>, Error> {
+        let builder = AnyOrderRunner::builder(runner).order(self.order).devices(threads);
         match self.window {
             Window::Default => builder.build(),
             Window::Of64 => builder.window(64).build(),

@@ -54,7 +54,7 @@ impl<W: Work> Runner for JobRunner<W> {
         if job.start() == Admission::Refused {
             return Err(NOT_STARTED.into());
         }
-        let outcome = Arc::new(self.work.work(cx.worker(), state, &job));
+        let outcome = Arc::new(self.work.work(cx.producer(), state, &job));
         self.lanes.obey(self.lanes.shared.record(&outcome));
         match outcome.result.is_ok() {
             true => Ok(outcome),
@@ -63,7 +63,7 @@ impl<W: Work> Runner for JobRunner<W> {
     }
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: W::State) -> Result<()> {
-        self.work.end(cx.worker(), state);
+        self.work.end(cx.producer(), state);
         Ok(())
     }
 

@@ -35,7 +35,7 @@ use crate::error::Error;
 use crate::journal::{Journal, JournalError};
 use crate::order::Order;
 use crate::policy::{OnError, Verdict};
-use crate::pool::{Builder, InChosenOrder, Pool};
+use crate::pool::{AnyOrderRunner, Builder, RuntimeOrder};
 use crate::progress::Progress;
 use crate::report::RunReport;
 
@@ -272,7 +272,7 @@ fn drive<W: Work + 'static>(
     Ok(End { result, report })
 }
 
-type JobPool<W> = Pool<JobRunner<W>>;
+type JobPool<W> = AnyOrderRunner<JobRunner<W>>;
 
 /// Builds it. Who is to wait for a GPU tries without waiting first, to know whether there is something to tell.
 fn built<W: Work + 'static>(
@@ -290,7 +290,7 @@ fn built<W: Work + 'static>(
     }
 }
 
-type JobBuilder<W> = Builder<JobRunner<W>, InChosenOrder>;
+type JobBuilder<W> = Builder<JobRunner<W>, RuntimeOrder>;
 
 fn builder<W: Work + 'static>(
     args: &Run,
@@ -299,7 +299,7 @@ fn builder<W: Work + 'static>(
 ) -> Result<JobBuilder<W>, CliError> {
     let slots = plan.slots.len();
     let token = runner.lane.token.clone();
-    let mut builder = Pool::builder(runner)
+    let mut builder = AnyOrderRunner::builder(runner)
         .devices(plan.slots.devices.clone())
         .order(order(args))
         // In the library's window is also what runs.

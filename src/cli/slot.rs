@@ -66,7 +66,7 @@ impl Slots {
         let refused = |error| CliError::new(exit::DEVICES, error);
         let devices = devices(placement)?;
         let devices =
-            repeated(&devices, placement.per_gpu.unwrap_or(1)).map_err(refused)?.as_labels();
+            repeated(&devices, placement.per_gpu.unwrap_or(1)).map_err(refused)?.names_only();
         let gpus: Vec<Vec<usize>> =
             devices.places().map(|place| place.iter().filter_map(index).collect()).collect();
         let sets_order = env::var_os(ORDER).is_none();

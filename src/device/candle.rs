@@ -84,11 +84,11 @@ mod tests {
 
     #[test]
     fn labels_do_not_open() {
-        let devices = candle_devices(&"cpu".parse::<Devices>().unwrap().as_labels());
+        let devices = candle_devices(&"cpu".parse::<Devices>().unwrap().names_only());
         let error = devices.get().unwrap_err().to_string();
         assert_eq!(
             error,
-            "cpu is only a name here: the devices were taken with `Devices::as_labels`"
+            "cpu is only a name here: the devices were taken with `Devices::names_only`"
         );
     }
 

@@ -342,7 +342,7 @@ pub enum DeviceError {
     /// This build cannot use such devices.
     #[error(
         "{wanted} needs a build with the feature `{feature}`; \
-         as a mere name for the hooks, take it with `Devices::as_labels`"
+         as a mere name for the hooks, take it with `Devices::names_only`"
     )]
     #[non_exhaustive]
     NotBuilt {
@@ -379,7 +379,7 @@ pub enum DeviceError {
         found: usize,
     },
     /// A candle device was asked for, and the devices are only names.
-    #[error("{device} is only a name here: the devices were taken with `Devices::as_labels`")]
+    #[error("{device} is only a name here: the devices were taken with `Devices::names_only`")]
     #[non_exhaustive]
     Label {
         /// The device.

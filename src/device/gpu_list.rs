@@ -227,7 +227,7 @@ impl GpuList {
     /// - With more workers than GPUs they take turns: with two GPUs, the third worker shares the
     ///   first GPU with the first.
     /// - A void entry is an id like any other, as those versions had it: it is kept, as `cuda:99`. A runner refuses that as a device that is not there,
-    ///   unless it gets the devices [as labels](Devices::as_labels).
+    ///   unless it gets the devices [as labels](Devices::names_only).
     ///
     /// Scipion's number of threads counts the main thread, which does no work: five threads are four
     /// workers. One thread is one worker, which gets all GPUs.

@@ -37,7 +37,7 @@ type HeldLock = std::convert::Infallible;
 /// # When
 ///
 /// All locks are taken before the first `producer_init` of [`build`](crate::Builder::build) and
-/// [`activate`](crate::Handle::activate), one after the other in the order of the UUIDs, so that two
+/// [`activate`](crate::Pool::activate), one after the other in the order of the UUIDs, so that two
 /// runs that want the same GPUs never wait for each other. A GPU in several places is locked once. The
 /// locks are given back when the producers have ended, at close or drop, or by the operating system
 /// when the process ends in whatever way. Another runner is another user of a GPU, also in the same
@@ -45,7 +45,7 @@ type HeldLock = std::convert::Infallible;
 ///
 /// # Which GPUs
 ///
-/// Those of CUDA, be they real or [labels](Devices::as_labels), of which each must have a UUID: an
+/// Those of CUDA, be they real or [labels](Devices::names_only), of which each must have a UUID: an
 /// entry of `CUDA_VISIBLE_DEVICES`, as `nvidia-smi -L` shows it, or what the driver says with the
 /// feature `nvml`, under the conditions of [`GpuList::visible`](crate::GpuList::visible). A MIG device
 /// is locked by its own UUID, which only that variable gives. A GPU without a known UUID is an error of

@@ -37,7 +37,7 @@ pub(crate) type Away = Arc<[AtomicBool]>;
 #[derive(Debug)]
 pub(crate) struct Present {
     attendance: Arc<Attendance>,
-    worker: usize,
+    producer: usize,
 }
 
 impl Attendance {
@@ -47,26 +47,26 @@ impl Attendance {
     }
 
     /// A producer takes part from now on. `None` when the run is over already.
-    pub(crate) fn enter(self: &Arc<Self>, worker: usize) -> Option<Present> {
+    pub(crate) fn enter(self: &Arc<Self>, producer: usize) -> Option<Present> {
         let mut state = lock(&self.state);
         if state.is_over {
             return None;
         }
-        state.producers[worker] = Presence::In;
-        Some(Present { attendance: self.clone(), worker })
+        state.producers[producer] = Presence::In;
+        Some(Present { attendance: self.clone(), producer })
     }
 
     /// Nobody waits for this producer any more.
-    pub(crate) fn excuse(&self, worker: usize) {
-        self.excuse_under(&mut lock(&self.state), worker);
+    pub(crate) fn excuse(&self, producer: usize) {
+        self.excuse_under(&mut lock(&self.state), producer);
         self.left.notify_all();
     }
 
     /// Under the lock, as its return is: else it could be taken for away that has come back.
-    fn excuse_under(&self, state: &mut State, worker: usize) {
-        if state.producers[worker] == Presence::In {
-            state.producers[worker] = Presence::Excused;
-            self.away[worker].store(true, Ordering::Relaxed);
+    fn excuse_under(&self, state: &mut State, producer: usize) {
+        if state.producers[producer] == Presence::In {
+            state.producers[producer] = Presence::Excused;
+            self.away[producer].store(true, Ordering::Relaxed);
         }
     }
 
@@ -81,8 +81,8 @@ impl Attendance {
         state.is_over = true;
         loop {
             // Each time: whoever makes another lose is in the run until then.
-            let losers = state.present().into_iter().filter(|&worker| has_lost(worker));
-            losers.for_each(|worker| self.excuse_under(&mut state, worker));
+            let losers = state.present().into_iter().filter(|&producer| has_lost(producer));
+            losers.for_each(|producer| self.excuse_under(&mut state, producer));
             if !state.producers.contains(&Presence::In) {
                 return;
             }
@@ -90,10 +90,10 @@ impl Attendance {
         }
     }
 
-    fn leave(&self, worker: usize) {
+    fn leave(&self, producer: usize) {
         let mut state = lock(&self.state);
-        state.producers[worker] = Presence::Out;
-        self.away[worker].store(false, Ordering::Relaxed);
+        state.producers[producer] = Presence::Out;
+        self.away[producer].store(false, Ordering::Relaxed);
         drop(state);
         self.left.notify_all();
     }
@@ -101,14 +101,14 @@ impl Attendance {
 
 impl State {
     fn present(&self) -> Vec<usize> {
-        let workers = 0..self.producers.len();
-        workers.filter(|&worker| self.producers[worker] == Presence::In).collect()
+        let producers = 0..self.producers.len();
+        producers.filter(|&producer| self.producers[producer] == Presence::In).collect()
     }
 }
 
 impl Drop for Present {
     fn drop(&mut self) {
-        self.attendance.leave(self.worker);
+        self.attendance.leave(self.producer);
     }
 }
 
@@ -146,9 +146,9 @@ mod tests {
         let ((looked, looks), (over, is_over)) = (channel(), channel());
         let (ending, is_lost) = (attendance.clone(), lost.clone());
         thread::spawn(move || {
-            ending.end(|worker| {
-                looked.send(worker).unwrap();
-                worker == 0 && is_lost.load(Ordering::Relaxed)
+            ending.end(|producer| {
+                looked.send(producer).unwrap();
+                producer == 0 && is_lost.load(Ordering::Relaxed)
             });
             over.send(()).unwrap();
         });

@@ -70,8 +70,9 @@ enum Prepared<I> {
 
 impl<R: Runner> Producer<R> {
     pub(super) fn work_on_batches(&mut self, run: &Run<R>, batching: Batching) -> Goes {
-        let mut gatherer = Gatherer::new(Taker::new(&run.exchange, self.station.worker), batching);
-        let mut pen = run.chronicle.pen(self.station.worker);
+        let mut gatherer =
+            Gatherer::new(Taker::new(&run.exchange, self.station.producer), batching);
+        let mut pen = run.chronicle.pen(self.station.producer);
         gatherer.keep_below(&self.ceiling);
         // Also without a state, and in a run that has failed: what comes before may be on the shelf, or fail on
         // another producer and wait for this one. A state is made anew for that, and for nothing else.
@@ -211,7 +212,7 @@ impl<R: Runner> Producer<R> {
             let won: Vec<_> = part.items.iter().map(|&item| run.exchange.is_won(item)).collect();
             take_those(copies, &won).into_iter().for_each(drop_quietly);
             for (item, input) in part.take_out(&won) {
-                run.leave_won_race(item, self.station.worker, input);
+                run.leave_won_race(item, self.station.producer, input);
             }
         }
         match part.items.is_empty() {
@@ -236,7 +237,7 @@ impl<R: Runner> Producer<R> {
             parts.for_each(drop_inputs);
             return Goes::On;
         }
-        match run.lose(self.station.worker, error) {
+        match run.lose(self.station.producer, error) {
             Ok(()) => {
                 parts.for_each(|part| hand_on(run, part));
                 Goes::Away
@@ -319,14 +320,14 @@ impl<R: Runner> Producer<R> {
             Call { sizes, trial, since, rest, ..call }
         };
         let unpack = |call: Call<R::Input>| (call.copies, call.rest);
-        let worker = self.station.worker;
+        let producer = self.station.producer;
         let held = (copies, std::mem::take(parts));
         let call = || match part.items.iter().all(|&item| run.exchange.is_won(item)) {
             // Who won before the call had begun could not tell it so.
             true => Err(*in_vain()),
             false => self.call_batch(run, part),
         };
-        match run.in_time(worker, held, describe, unpack, call) {
+        match run.in_time(producer, held, describe, unpack, call) {
             Ok((outcome, (copies, rest))) => {
                 *parts = rest;
                 Some((outcome, copies))
@@ -360,9 +361,10 @@ impl<R: Runner> Producer<R> {
         };
         let unpack =
             |call: Call<R::Input>| (call.copies.into_iter().flatten().collect(), call.rest);
-        let worker = self.station.worker;
+        let producer = self.station.producer;
         let prepare = || self.prepare(run);
-        let (outcome, (inputs, rest)) = match run.in_time(worker, held, describe, unpack, prepare) {
+        let (outcome, (inputs, rest)) = match run.in_time(producer, held, describe, unpack, prepare)
+        {
             Ok(prepared) => prepared,
             Err(outcome) => {
                 drop_quietly(outcome);
@@ -389,7 +391,7 @@ impl<R: Runner> Producer<R> {
         let site = || site(&self.station, items, Some(attempt));
         let cx = ProducerContext::new(&self.station, &run.wanted, items)
             .with_attempt(attempt)
-            .with_leave(run.post(self.station.worker).map(Post::leave));
+            .with_leave(run.post(self.station.producer).map(Post::leave));
         let state = self.state.as_mut().expect("a producer has a state when it takes a batch");
         match call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs)) {
             Ok(outputs) if outputs.len() == items.len() => Ok(outputs),
@@ -415,14 +417,15 @@ impl<R: Runner> Producer<R> {
         (outputs, copies): (Outputs<R>, Copies<R>),
         mut since: Option<Instant>,
     ) {
-        let worker = self.station.worker;
+        let producer = self.station.producer;
         for ((&item, output), copy) in part.items.iter().zip(outputs).zip(copies) {
             let came = output.map_err(|source| {
                 let site = Box::new(site(&self.station, &[item], Some(part.attempt())));
                 Box::new(Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source })
             });
             // The call is measured once, and not for each of its items.
-            let Some((came, copy)) = run.leave_race(item, worker, came, copy, since.take()) else {
+            let Some((came, copy)) = run.leave_race(item, producer, came, copy, since.take())
+            else {
                 gatherer.be_careful();
                 continue;
             };
@@ -431,14 +434,14 @@ impl<R: Runner> Producer<R> {
                     drop_quietly(copy);
                     if part.trial.is_some() || gatherer.is_careful() {
                         gatherer.be_careful();
-                        run.succeeded(item, worker);
+                        run.succeeded(item, producer);
                     }
                     gatherer.deliver(item, Ok(output));
                 }
                 Err(error) => {
                     gatherer.be_careful();
                     let trial = part.trial.clone();
-                    if let Some(fault) = run.judge(item, *error, worker, trial, copy) {
+                    if let Some(fault) = run.judge(item, *error, producer, trial, copy) {
                         gatherer.deliver(item, Err(fault));
                     }
                 }
@@ -456,14 +459,14 @@ impl<R: Runner> Producer<R> {
         copies: Copies<R>,
     ) {
         gatherer.be_careful();
-        let (worker, trial) = (self.station.worker, part.trial.clone());
-        let (items, mut copies) = run.leave_races(part.items.clone(), worker, copies);
+        let (producer, trial) = (self.station.producer, part.trial.clone());
+        let (items, mut copies) = run.leave_races(part.items.clone(), producer, copies);
         if items.is_empty() {
             drop_quietly(error);
             return;
         }
         let error = error.of_items(&items);
-        for (seq, fault) in run.fail_together(&items, error, worker, trial, &mut copies) {
+        for (seq, fault) in run.fail_together(&items, error, producer, trial, &mut copies) {
             gatherer.deliver(seq, Err(fault));
         }
         copies.into_iter().flatten().for_each(drop_quietly);

@@ -125,9 +125,9 @@ impl Chronicle {
         Arc::new(catch(|| Failure::of(error)).unwrap_or_default())
     }
 
-    /// Where the producer `worker` writes, if somebody reads that. It has only one.
-    pub(crate) fn pen(&self, worker: usize) -> Option<Pen> {
-        lock(&self.feed.as_ref()?.pens[worker]).take()
+    /// Where the producer `producer` writes, if somebody reads that. It has only one.
+    pub(crate) fn pen(&self, producer: usize) -> Option<Pen> {
+        lock(&self.feed.as_ref()?.pens[producer]).take()
     }
 
     /// Whether somebody looks on, at each item too.
@@ -288,7 +288,7 @@ impl Observing {
     pub(crate) fn join(self) -> Observers {
         match self.done.recv_timeout(PATIENCE) {
             Err(RecvTimeoutError::Timeout) => {
-                tracing::warn!("an observer did not return; it and its thread are left behind");
+                tracing::warn!("an observer did not return; it and its thread are abandoned");
                 vec![]
             }
             told => {
@@ -402,14 +402,14 @@ mod tests {
     fn news_that_there_is_no_room_for_is_not_lost_without_a_word() {
         let chronicle = Arc::new(Chronicle::new(1, None, Detail::Items));
         for item in 0..MOST_NEWS as u64 + 10 {
-            chronicle.tell(Event::ItemSkipped { item });
+            chronicle.tell(Event::ItemAlreadyDone { item });
         }
         let seen = Arc::new(std::sync::Mutex::new((0, 0)));
         let sink = seen.clone();
         let observer = move |_: Duration, event: &Event| {
             let mut seen = sink.lock().unwrap();
             match event {
-                Event::ItemSkipped { .. } => seen.0 += 1,
+                Event::ItemAlreadyDone { .. } => seen.0 += 1,
                 Event::EventsLost { events } => seen.1 += events,
                 _ => {}
             }

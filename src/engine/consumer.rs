@@ -89,7 +89,7 @@ impl<S> Consuming<S> {
         }
     }
 
-    /// Waits until everything is consumed. `None` when the consumer was left behind in a hook.
+    /// Waits until everything is consumed. `None` when the consumer was abandoned in a hook.
     pub(crate) fn join(self) -> thread::Result<Option<Consumed<S>>> {
         // In this order: who has returned was not left behind, however late that is asked.
         select_biased! {
@@ -110,8 +110,8 @@ impl<S> Consumed<S> {
         self.failures.into_iter().for_each(drop_quietly);
     }
 
-    /// Of a consumer that was left behind.
-    pub(crate) fn left_behind<R: Runner>(run: &Run<R>) -> Self {
+    /// Of a consumer that was abandoned.
+    pub(crate) fn abandoned<R: Runner>(run: &Run<R>) -> Self {
         run.exchange.timesheet.leave_consumer_behind();
         let taken = run.tally.get();
         // `None` where the consumer took it with it, and is stuck since.

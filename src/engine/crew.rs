@@ -10,7 +10,7 @@ use super::alarm::Alarm;
 use super::attendance::{Attendance, Away};
 use super::call::drop_quietly;
 use super::cpu_pool::{CpuPool, producer_thread};
-use super::losses::{LeftBehind, Loss};
+use super::losses::{Abandoned, Loss};
 use super::placement::spread;
 use super::producer::{Join, NO_CEILING, Producer, Shared, site};
 use super::run::{Run, text_of};
@@ -34,7 +34,7 @@ pub(crate) struct Crew<R: Runner> {
 
 /// One producer's thread.
 struct Seat<R: Runner> {
-    /// `None` where it was left behind.
+    /// `None` where it was abandoned.
     thread: Option<JoinHandle<Ended>>,
     /// A closed channel is what ends it.
     runs: Option<Sender<Join<R>>>,
@@ -86,11 +86,11 @@ struct Muster {
 
 impl Muster {
     /// The next of them that is ready, has failed, or has taken too long.
-    fn next(&mut self) -> Option<(usize, Result<(), Error>, LeftBehind)> {
+    fn next(&mut self) -> Option<(usize, Result<(), Error>, Abandoned)> {
         loop {
             let Some(limit) = self.limit else {
-                let (worker, outcome) = self.outcomes.recv().ok()?;
-                return Some((worker, outcome, LeftBehind::No));
+                let (producer, outcome) = self.outcomes.recv().ok()?;
+                return Some((producer, outcome, Abandoned::No));
             };
             if let Some(late) = self.late(limit) {
                 return Some(late);
@@ -101,9 +101,9 @@ impl Muster {
             }
             // Ticks, and no clock: while the process is stopped there are none.
             match self.outcomes.recv_timeout(tick_of(limit)) {
-                Ok((worker, outcome)) => {
-                    self.waiting.retain(|site| site.worker != Some(worker));
-                    return Some((worker, outcome, LeftBehind::No));
+                Ok((producer, outcome)) => {
+                    self.waiting.retain(|site| site.producer != Some(producer));
+                    return Some((producer, outcome, Abandoned::No));
                 }
                 Err(RecvTimeoutError::Timeout) => self.ticks += 1,
                 Err(RecvTimeoutError::Disconnected) => return None,
@@ -111,14 +111,14 @@ impl Muster {
         }
     }
 
-    fn late(&mut self, limit: Duration) -> Option<(usize, Result<(), Error>, LeftBehind)> {
+    fn late(&mut self, limit: Duration) -> Option<(usize, Result<(), Error>, Abandoned)> {
         if self.ticks <= ticks_in(limit, tick_of(limit)) {
             return None;
         }
         let site = Box::new(self.waiting.pop()?);
-        let worker = site.worker.expect("a producer has a number");
+        let producer = site.producer.expect("a producer has a number");
         let error = Error::TimedOut { hook: Hook::ProducerInit, site, limit };
-        Some((worker, Err(error), LeftBehind::Yes))
+        Some((producer, Err(error), Abandoned::Yes))
     }
 }
 
@@ -167,7 +167,7 @@ impl Interrupt for Building {
     }
 
     /// The first run then takes no input.
-    fn finish(&self) {}
+    fn drain(&self) {}
 }
 
 impl<R: Runner + 'static> Crew<R> {
@@ -244,9 +244,9 @@ impl<R: Runner + 'static> Crew<R> {
         least: usize,
     ) -> Option<Error> {
         let producers = self.away.len();
-        while let Some((worker, outcome, left_behind)) = muster.next() {
-            if left_behind == LeftBehind::Yes {
-                self.leave_behind(worker);
+        while let Some((producer, outcome, abandoned)) = muster.next() {
+            if abandoned == Abandoned::Yes {
+                self.abandon(producer);
             }
             match cancelled_or(building.is_cancelled(), outcome) {
                 Ok(()) => {}
@@ -256,7 +256,7 @@ impl<R: Runner + 'static> Crew<R> {
                         && !building.is_cancelled()
                         && producers - self.losses.len() > least =>
                 {
-                    self.lose(worker, error, left_behind);
+                    self.lose(producer, error, abandoned);
                 }
                 Err(error) => {
                     building.give_up();
@@ -267,10 +267,10 @@ impl<R: Runner + 'static> Crew<R> {
         failure
     }
 
-    fn lose(&mut self, worker: usize, error: Error, left_behind: LeftBehind) {
+    fn lose(&mut self, producer: usize, error: Error, abandoned: Abandoned) {
         let reason = text_of(&error);
-        tracing::warn!(producer = worker, %reason, "a producer is not ready, and is left out");
-        self.losses.push(Loss { worker, reason, left_behind });
+        tracing::warn!(producer = producer, %reason, "a producer is not ready, and is left out");
+        self.losses.push(Loss { producer, reason, abandoned });
         drop_quietly(error);
     }
 
@@ -283,8 +283,8 @@ impl<R: Runner + 'static> Crew<R> {
         building: &Arc<Building>,
         ready: Sender<(usize, Result<(), Error>)>,
     ) -> Result<(), Error> {
-        let (worker, site) = (station.worker, site(&station, &[], None));
-        let name = format!("gangline-p{worker}");
+        let (producer, site) = (station.producer, site(&station, &[], None));
+        let name = format!("gangline-p{producer}");
         let (runner, building) = (runner.clone(), building.clone());
         let shared = self.shared.clone();
         // One that is away takes no run that it is offered, and nobody waits for that.
@@ -293,17 +293,17 @@ impl<R: Runner + 'static> Crew<R> {
         let pool = CpuPool::of(&station, &name, stack_size);
         let work = move |pooled: Result<(), Error>| {
             spread(producers);
-            let producer =
+            let made =
                 pooled.and_then(|()| Producer::new(runner, station, shared, &building.wanted));
-            let (producer, outcome) = match producer {
-                Ok(producer) => (Some(producer), Ok(())),
+            let (made, outcome) = match made {
+                Ok(made) => (Some(made), Ok(())),
                 Err(error) => (None, Err(error)),
             };
             // Nobody listens to one that took too long.
-            let unheard = ready.send((worker, outcome)).err();
+            let unheard = ready.send((producer, outcome)).err();
             unheard.into_iter().for_each(|unsent| drop_quietly(unsent.into_inner()));
             drop(ready);
-            Ended(producer.map(|producer| producer.serve(&runs)))
+            Ended(made.map(|producer| producer.serve(&runs)))
         };
         let thread = spawn(name, stack_size, move || {
             let ended = pool.run(work);
@@ -325,11 +325,11 @@ impl<R: Runner + 'static> Crew<R> {
         let lost = self.shared.stateless.swap(0, Ordering::Relaxed) > 0;
         // Without room: what comes too late is its sender's to drop, and not the channel's.
         let (ready, outcomes) = bounded(0);
-        for (worker, seat) in self.seats.iter().enumerate() {
-            let Some(runs) = seat.runs.as_ref().filter(|_| !is_gone(worker)) else { continue };
-            let is_away = self.away[worker].load(Ordering::Relaxed);
+        for (producer, seat) in self.seats.iter().enumerate() {
+            let Some(runs) = seat.runs.as_ref().filter(|_| !is_gone(producer)) else { continue };
+            let is_away = self.away[producer].load(Ordering::Relaxed);
             if is_away {
-                run.expect_back(worker);
+                run.expect_back(producer);
             }
             let ready = (lost && !is_away).then(|| ready.clone());
             let join = Join { run: run.clone(), ready, attendance: attendance.clone() };
@@ -378,8 +378,8 @@ impl<R: Runner> Crew<R> {
     }
 
     /// Whether a producer has a state.
-    pub(crate) fn is_ready(&self, worker: usize) -> bool {
-        self.shared.ready[worker].load(Ordering::Relaxed)
+    pub(crate) fn is_ready(&self, producer: usize) -> bool {
+        self.shared.ready[producer].load(Ordering::Relaxed)
     }
 
     /// How long each `producer_init` took.
@@ -389,9 +389,9 @@ impl<R: Runner> Crew<R> {
     }
 
     /// Nobody waits for a producer any more. It ends when its hook returns.
-    pub(crate) fn leave_behind(&mut self, worker: usize) {
-        self.shared.left[worker].store(true, Ordering::Relaxed);
-        let seat = &mut self.seats[worker];
+    pub(crate) fn abandon(&mut self, producer: usize) {
+        self.shared.left[producer].store(true, Ordering::Relaxed);
+        let seat = &mut self.seats[producer];
         (seat.thread, seat.runs) = (None, None);
     }
 

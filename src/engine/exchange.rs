@@ -107,7 +107,7 @@ pub(crate) struct Exchange<I, T> {
     returned: Condvar,
     /// What the feeder takes with it.
     feeding: Mutex<Option<FeederEnds<I, T>>>,
-    /// Where the results of items go in whose producers were left behind; `None` where none is.
+    /// Where the results of items go in whose producers were abandoned; `None` where none is.
     late: Mutex<Option<Outbox<T>>>,
     /// What the collector takes with it, and brings back.
     collecting: Mutex<Vec<Results<T>>>,

@@ -15,15 +15,15 @@ use crate::runner::Runner;
 use crate::sync::now;
 
 impl<R: Runner> Run<R> {
-    /// What comes of an item that failed with this error on the producer `worker`. `None` when nobody asks
+    /// What comes of an item that failed with this error on the producer `producer`. `None` when nobody asks
     /// any more, and the error is dropped: the run was ended, or has failed already, and a hook may have
     /// returned it because it saw that. `None` also when there is another attempt, with the copy: on another
-    /// producer than `worker`, where there is one.
+    /// producer than `producer`, where there is one.
     pub(crate) fn judge(
         &self,
         seq: u64,
         error: Error,
-        worker: usize,
+        producer: usize,
         trial: Option<Box<Trial>>,
         copy: Option<R::Input>,
     ) -> Option<Box<Fault>> {
@@ -32,14 +32,14 @@ impl<R: Runner> Run<R> {
             drop_quietly(copy);
             return None;
         }
-        self.exchange.timesheet.producer_failed(worker, 1);
+        self.exchange.timesheet.producer_failed(producer, 1);
         let mut error = self.named(error);
         let asked = self.ask(&mut error);
         let Some(copy) = copy else {
             self.close_trial(seq, &trial);
             return self.settle(seq, error, asked);
         };
-        match self.trial(seq, &error, worker, trial, asked) {
+        match self.trial(seq, &error, producer, trial, asked) {
             Ok(again) => {
                 self.tell_of_retry(&error);
                 self.retry(seq, copy, again);
@@ -53,13 +53,13 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// The next attempt at an item that `worker` has failed, and when that is due, if there is one; else what
+    /// The next attempt at an item that `producer` has failed, and when that is due, if there is one; else what
     /// becomes of it.
     fn trial(
         &self,
         seq: u64,
         error: &Error,
-        worker: usize,
+        producer: usize,
         trial: Option<Box<Trial>>,
         asked: Verdict,
     ) -> Result<(Box<Trial>, Instant), Verdict> {
@@ -70,15 +70,15 @@ impl<R: Runner> Run<R> {
             return Err(asked);
         }
         let is_open = trial.fault == policy::Fault::Open
-            && self.exchange.failed(seq, worker, &mut trial) == policy::Fault::Open;
+            && self.exchange.failed(seq, producer, &mut trial) == policy::Fault::Open;
         if is_open {
-            return Ok((trial.next(worker), now()));
+            return Ok((trial.next(producer), now()));
         }
         trial.fault = policy::Fault::Item;
         match self.policy().judge(error, asked) {
             Verdict::Retry => {
                 let due = now() + self.policy().backoff.after(trial.attempt);
-                Ok((trial.next(worker), due))
+                Ok((trial.next(producer), due))
             }
             verdict => Err(verdict),
         }
@@ -121,7 +121,7 @@ impl<R: Runner> Run<R> {
         items: &[u64],
         error: &Error,
         asked: Verdict,
-        worker: usize,
+        producer: usize,
         trial: Option<Box<Trial>>,
         copies: &mut [Option<R::Input>],
     ) -> Result<(), Verdict> {
@@ -130,10 +130,10 @@ impl<R: Runner> Run<R> {
             return Err(asked);
         }
         let (&first, others) = items.split_first().expect("a batch is never empty");
-        let again = self.trial(first, error, worker, trial.clone(), asked)?;
+        let again = self.trial(first, error, producer, trial.clone(), asked)?;
         // The others fare as the first, whatever has changed meanwhile.
         let others = others.iter().map(|&item| {
-            let other = self.trial(item, error, worker, trial.clone(), asked);
+            let other = self.trial(item, error, producer, trial.clone(), asked);
             (item, other.unwrap_or_else(|_| again.clone()))
         });
         let others: Vec<_> = others.collect();
@@ -149,14 +149,14 @@ impl<R: Runner> Run<R> {
         self.exchange.retry_later(seq, Retry { input, due, trial });
     }
 
-    /// What comes of items that failed together on the producer `worker`, unless each is tried again by
+    /// What comes of items that failed together on the producer `producer`, unless each is tried again by
     /// itself. The error takes the place of the first. Where it ends the run, that is all; where items are
     /// left out, each of the others has to be.
     pub(crate) fn fail_together(
         &self,
         items: &[u64],
         error: Error,
-        worker: usize,
+        producer: usize,
         trial: Option<Box<Trial>>,
         copies: &mut [Option<R::Input>],
     ) -> Vec<(u64, Box<Fault>)> {
@@ -165,10 +165,10 @@ impl<R: Runner> Run<R> {
             drop_quietly(error);
             return vec![];
         }
-        self.exchange.timesheet.producer_failed(worker, items.len() as u64);
+        self.exchange.timesheet.producer_failed(producer, items.len() as u64);
         let mut error = self.named(error);
         let asked = self.ask(&mut error);
-        let verdict = match self.retry_all(items, &error, asked, worker, trial, copies) {
+        let verdict = match self.retry_all(items, &error, asked, producer, trial, copies) {
             Ok(()) => {
                 drop_quietly(error);
                 return vec![];
@@ -180,22 +180,22 @@ impl<R: Runner> Run<R> {
         let mut faults = vec![(first, fault)];
         let others = others.iter().filter(|&&item| !is_end && !self.wanted.gave_up_on(Some(item)));
         faults.extend(others.map(|&item| {
-            let error = Error::FailedTogether { item, first, key: self.name_of(item) };
+            let error = Error::BatchFailed { item, first, key: self.name_of(item) };
             (item, Fault::skipped(error))
         }));
         faults
     }
 
-    /// Items failed together on a producer that was left behind.
+    /// Items failed together on a producer that was abandoned.
     pub(crate) fn fail_from_aside(
         &self,
         items: &[u64],
         error: Error,
-        worker: usize,
+        producer: usize,
         trial: Option<Box<Trial>>,
         copies: &mut [Option<R::Input>],
     ) {
-        for (seq, fault) in self.fail_together(items, error, worker, trial, copies) {
+        for (seq, fault) in self.fail_together(items, error, producer, trial, copies) {
             self.exchange.deliver_aside(seq, Err(fault));
         }
     }

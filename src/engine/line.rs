@@ -89,9 +89,9 @@ impl Interrupt for AllRuns {
     }
 
     /// What the first has given out flows through all others.
-    fn finish(&self) {
+    fn drain(&self) {
         if let Some(first) = self.0.first() {
-            first.finish();
+            first.drain();
         }
     }
 }
@@ -341,7 +341,7 @@ fn flow<S: Runner + 'static>(
             if consuming.has_started() {
                 feed();
             }
-            consuming.join().map(|consumed| consumed.unwrap_or_else(|| Consumed::left_behind(last)))
+            consuming.join().map(|consumed| consumed.unwrap_or_else(|| Consumed::abandoned(last)))
         });
     drop(over);
     // A bug of ours is not to be hidden. It ends the stages after its own in the same way, so the

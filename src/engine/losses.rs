@@ -17,15 +17,15 @@ use crate::sync::{lock, now};
 /// A producer that takes part in no run any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Loss {
-    pub(crate) worker: usize,
+    pub(crate) producer: usize,
     /// Why, as text.
     pub(crate) reason: Arc<str>,
-    pub(crate) left_behind: LeftBehind,
+    pub(crate) abandoned: Abandoned,
 }
 
 /// Whether the thread of a producer is still in a hook that nobody waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LeftBehind {
+pub(crate) enum Abandoned {
     Yes,
     No,
 }
@@ -35,17 +35,17 @@ type Raced<R> = (Result<<R as Runner>::Output, Box<Error>>, Option<<R as Runner>
 
 impl<R: Runner> Run<R> {
     /// A producer was done with an item that others have failed, or after items that it failed itself.
-    pub(crate) fn succeeded(&self, seq: u64, worker: usize) {
-        if self.policy().fence_after.is_none() {
+    pub(crate) fn succeeded(&self, seq: u64, producer: usize) {
+        if self.policy().quarantine_after.is_none() {
             return;
         }
-        let guilty = self.exchange.succeeded(seq, worker);
+        let guilty = self.exchange.succeeded(seq, producer);
         if guilty.is_empty() {
             return;
         }
-        for worker in guilty {
+        for producer in guilty {
             let reason = "it failed items in a row that other producers were done with".into();
-            self.note_loss(Loss { worker, reason, left_behind: LeftBehind::No });
+            self.note_loss(Loss { producer, reason, abandoned: Abandoned::No });
         }
         let (here, least) = (self.exchange.producers_here(), self.least_producers());
         if here < least {
@@ -60,12 +60,12 @@ impl<R: Runner> Run<R> {
 
     /// A producer takes part no more, since it failed with this error that is no item's. Not where too few
     /// would be left: then the error is what the run fails with.
-    pub(crate) fn lose(&self, worker: usize, error: Error) -> Result<(), Error> {
+    pub(crate) fn lose(&self, producer: usize, error: Error) -> Result<(), Error> {
         let least = self.least_producers();
-        match self.exchange.remove(worker, least) {
+        match self.exchange.remove(producer, least) {
             Ok(()) => {
                 let reason = text_of(&error);
-                self.note_loss(Loss { worker, reason, left_behind: LeftBehind::No });
+                self.note_loss(Loss { producer, reason, abandoned: Abandoned::No });
                 drop_quietly(error);
                 Ok(())
             }
@@ -75,12 +75,12 @@ impl<R: Runner> Run<R> {
 
     /// A producer is in a hook that nobody waits for any more. If too few others are left, what makes the
     /// run's error of that of the hook, if it has one.
-    pub(crate) fn leave_behind(
+    pub(crate) fn abandon(
         &self,
         loss: Loss,
     ) -> Result<(), impl FnOnce(Option<Error>) -> Error + use<R>> {
         let least = self.least_producers();
-        let left = self.exchange.leave(loss.worker);
+        let left = self.exchange.leave(loss.producer);
         self.note_loss(loss);
         if left >= least.max(1) {
             return Ok(());
@@ -98,12 +98,12 @@ impl<R: Runner> Run<R> {
     }
 
     fn note_loss(&self, loss: Loss) {
-        let Loss { worker, reason, .. } = &loss;
-        tracing::warn!(producer = worker, %reason, "a producer takes no more items");
-        let (producer, reason) = (*worker, reason.clone());
-        self.chronicle.tell(match loss.left_behind {
-            LeftBehind::Yes => Event::ProducerLeftBehind { producer },
-            LeftBehind::No => Event::ProducerFenced { producer, reason },
+        let Loss { producer, reason, .. } = &loss;
+        tracing::warn!(producer = producer, %reason, "a producer takes no more items");
+        let (producer, reason) = (*producer, reason.clone());
+        self.chronicle.tell(match loss.abandoned {
+            Abandoned::Yes => Event::ProducerAbandoned { producer },
+            Abandoned::No => Event::ProducerQuarantined { producer, reason },
         });
         lock(&self.losses).push(loss);
     }
@@ -115,7 +115,7 @@ impl<R: Runner> Run<R> {
     pub(crate) fn leave_race(
         &self,
         seq: u64,
-        worker: usize,
+        producer: usize,
         came: Result<R::Output, Box<Error>>,
         copy: Option<R::Input>,
         since: Option<Instant>,
@@ -124,7 +124,7 @@ impl<R: Runner> Run<R> {
             since.into_iter().for_each(|since| self.exchange.note_call(now() - since));
             return Some((came, copy));
         }
-        match self.exchange.finish(seq, worker, came, copy, since) {
+        match self.exchange.finish(seq, producer, came, copy, since) {
             Finish::Counts(came, copy) => Some((came, copy)),
             Finish::Nothing(came, copy) => {
                 drop_quietly(came);
@@ -135,18 +135,19 @@ impl<R: Runner> Run<R> {
     }
 
     /// As [`leave_race`](Run::leave_race), for an item that another producer was done with first.
-    pub(crate) fn leave_won_race(&self, seq: u64, worker: usize, input: R::Input) {
-        if let Some((_, input)) = self.leave_race(seq, worker, Err(in_vain()), Some(input), None) {
+    pub(crate) fn leave_won_race(&self, seq: u64, producer: usize, input: R::Input) {
+        if let Some((_, input)) = self.leave_race(seq, producer, Err(in_vain()), Some(input), None)
+        {
             drop_quietly(input);
         }
     }
 
-    /// Those of some items, with their copies, of which it counts that they failed together on the producer `worker`:
+    /// Those of some items, with their copies, of which it counts that they failed together on the producer `producer`:
     /// another may be at them too.
     pub(crate) fn leave_races(
         &self,
         items: Vec<u64>,
-        worker: usize,
+        producer: usize,
         copies: Vec<Option<R::Input>>,
     ) -> (Vec<u64>, Vec<Option<R::Input>>) {
         if !self.exchange.has_races() {
@@ -156,7 +157,7 @@ impl<R: Runner> Run<R> {
         // Nobody sees the error that one of two has failed with unless it is the last, which is the one that all of
         // them share.
         let counting = each.filter_map(|(item, copy)| {
-            let (_, copy) = self.leave_race(item, worker, Err(in_vain()), copy, None)?;
+            let (_, copy) = self.leave_race(item, producer, Err(in_vain()), copy, None)?;
             Some((item, copy))
         });
         counting.unzip()
@@ -167,23 +168,23 @@ impl<R: Runner> Run<R> {
         lock(&self.losses).clone()
     }
 
-    /// Where the producer `worker` says which call it is in, if somebody asks.
-    pub(crate) fn post(&self, worker: usize) -> Option<&Post<R::Input>> {
-        self.exchange.posts.as_ref().map(|posts| &posts[worker])
+    /// Where the producer `producer` says which call it is in, if somebody asks.
+    pub(crate) fn post(&self, producer: usize) -> Option<&Post<R::Input>> {
+        self.exchange.posts.as_ref().map(|posts| &posts[producer])
     }
 
-    /// Calls a hook of the producer `worker`, under its limit on time if there is one. `describe` makes of
+    /// Calls a hook of the producer `producer`, under its limit on time if there is one. `describe` makes of
     /// `held` what is needed should the hook not return, and `unpack` the same again of that. `Err` when
     /// nobody waits any more for what came of it, which is the caller's to drop: each of the user's values by itself.
     pub(crate) fn in_time<H, T>(
         &self,
-        worker: usize,
+        producer: usize,
         held: H,
         describe: impl FnOnce(H) -> Call<R::Input>,
         unpack: impl FnOnce(Call<R::Input>) -> H,
         hook: impl FnOnce() -> T,
     ) -> Result<(T, H), T> {
-        let Some(post) = self.post(worker) else { return Ok((hook(), held)) };
+        let Some(post) = self.post(producer) else { return Ok((hook(), held)) };
         let call = describe(held);
         post.begin(self.ticks_for(&call), call);
         if self.exchange.copies_stragglers() {
@@ -196,26 +197,26 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// The producer `worker` is still in a call of an earlier run, in which it has lost a race. It has as long for
+    /// The producer `producer` is still in a call of an earlier run, in which it has lost a race. It has as long for
     /// that as for an item.
-    pub(crate) fn expect_back(&self, worker: usize) {
-        let Some(post) = self.post(worker) else { return };
-        self.exchange.note_away(worker);
+    pub(crate) fn expect_back(&self, producer: usize) {
+        let Some(post) = self.post(producer) else { return };
+        self.exchange.note_away(producer);
         let call = Call::new(Hook::ProducerWork, vec![], vec![]);
         post.begin(self.ticks_for(&call), call);
     }
 
-    /// The producer `worker` is in no call of an earlier run. Whether it takes part: one that took too long for that is
+    /// The producer `producer` is in no call of an earlier run. Whether it takes part: one that took too long for that is
     /// written off.
-    pub(crate) fn come_back(&self, worker: usize) -> bool {
-        let Some(post) = self.post(worker) else { return true };
-        self.exchange.note_back(worker);
+    pub(crate) fn come_back(&self, producer: usize) -> bool {
+        let Some(post) = self.post(producer) else { return true };
+        self.exchange.note_back(producer);
         post.come_back()
     }
 
-    /// Whether the producer `worker` is in a call for an item that another was done with first.
-    pub(crate) fn has_lost(&self, worker: usize) -> bool {
-        self.post(worker).is_some_and(Post::is_left)
+    /// Whether the producer `producer` is in a call for an item that another was done with first.
+    pub(crate) fn has_lost(&self, producer: usize) -> bool {
+        self.post(producer).is_some_and(Post::is_left)
     }
 
     fn ticks_for(&self, call: &Call<R::Input>) -> u64 {

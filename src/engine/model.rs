@@ -121,16 +121,16 @@ fn collect(
     consumed
 }
 
-fn run(order: Order, workers: usize, window: usize, items: u64) {
-    let hub = Arc::new(Hub::new(workers, window, None, None));
-    let threads = producers(&hub, workers);
+fn run(order: Order, producers: usize, window: usize, items: u64) {
+    let hub = Arc::new(Hub::new(producers, window, None, None));
+    let threads = producers(&hub, producers);
     run_with(&hub, threads, order, window, items);
 }
 
 /// Items of weights 1, 2, 3, 1, 2, ... where those that are out may weigh 3.
-fn run_weighed(workers: usize, window: usize, items: u64) {
-    let hub = Arc::new(Hub::new(workers, window, None, Some(3)));
-    let threads = producers(&hub, workers);
+fn run_weighed(producers: usize, window: usize, items: u64) {
+    let hub = Arc::new(Hub::new(producers, window, None, Some(3)));
+    let threads = producers(&hub, producers);
     let measured = |seq| Measured { size: Size::ONE, weight: 1 + seq % 3 };
     run_measured(&hub, threads, window, items, measured);
 }

@@ -51,23 +51,23 @@ impl Placement {
         Placement { began: now, producers, feeder: Note::new() }
     }
 
-    /// Moves this thread, the producer `worker`, when it has shared its CPU with another for long and
+    /// Moves this thread, the producer `producer`, when it has shared its CPU with another for long and
     /// there is one without a producer. To be called now and then.
     #[inline]
-    pub(crate) fn keep_producer_apart(&self, worker: usize, stay: &mut Stay, now: Instant) {
+    pub(crate) fn keep_producer_apart(&self, producer: usize, stay: &mut Stay, now: Instant) {
         if stay.is_to_look(now) {
-            self.look(worker, stay, now);
+            self.look(producer, stay, now);
         }
     }
 
     #[cold]
-    fn look(&self, worker: usize, stay: &mut Stay, now: Instant) {
+    fn look(&self, producer: usize, stay: &mut Stay, now: Instant) {
         let Some(cpu) = system::current() else { return };
-        let note = &self.producers[worker];
+        let note = &self.producers[producer];
         note.write(cpu, self.micros(now));
-        let is_shared = self.others(worker, now).any(|other| other == cpu);
+        let is_shared = self.others(producer, now).any(|other| other == cpu);
         if stay.is_over(is_shared, now) {
-            let taken: Vec<_> = self.others(worker, now).collect();
+            let taken: Vec<_> = self.others(producer, now).collect();
             let Some(free) = system::free_cpu(&taken) else { return };
             // Before it goes: whoever gets this CPU as soon as it is free would follow it.
             note.write(free, self.micros(now));
@@ -76,9 +76,9 @@ impl Placement {
         }
     }
 
-    /// The producer `worker` needs no CPU.
-    pub(crate) fn rest(&self, worker: usize) {
-        self.producers[worker].erase();
+    /// The producer `producer` needs no CPU.
+    pub(crate) fn rest(&self, producer: usize) {
+        self.producers[producer].erase();
     }
 
     /// This thread, the feeder, is about to give way to others.
@@ -121,9 +121,9 @@ impl Placement {
     }
 
     /// The CPUs of the other producers.
-    fn others(&self, worker: usize, now: Instant) -> impl Iterator<Item = usize> {
+    fn others(&self, producer: usize, now: Instant) -> impl Iterator<Item = usize> {
         let oldest = self.ago(LASTS, now);
-        let others = self.producers.iter().enumerate().filter(move |(other, _)| *other != worker);
+        let others = self.producers.iter().enumerate().filter(move |(other, _)| *other != producer);
         others.filter_map(move |(_, note)| note.cpu(oldest))
     }
 

@@ -49,7 +49,7 @@ pub(super) enum Goes {
     On,
     /// It takes part in no run any more.
     Away,
-    /// It was left behind, and has come back: it ends.
+    /// It was abandoned, and has come back: it ends.
     Left,
 }
 
@@ -93,7 +93,7 @@ impl<R: Runner> Producer<R> {
     ) -> Result<Self, Error> {
         let ceiling = Ceiling::new();
         let left = shared.left.clone();
-        let is_left = &left[station.worker];
+        let is_left = &left[station.producer];
         let mut producer = Producer { runner, station, state: None, ceiling, shared };
         producer.init(wanted, Some(Leave::Building { is_left }))?;
         Ok(producer)
@@ -102,9 +102,9 @@ impl<R: Runner> Producer<R> {
     /// Takes part in runs until the channel is closed, then calls `producer_end`.
     pub(crate) fn serve(mut self, runs: &Receiver<Join<R>>) -> Result<(), Error> {
         for Join { run, ready, attendance } in runs {
-            let worker = self.station.worker;
-            let Some(present) = attendance.enter(worker) else { continue };
-            if !run.come_back(worker) {
+            let producer = self.station.producer;
+            let Some(present) = attendance.enter(producer) else { continue };
+            if !run.come_back(producer) {
                 break;
             }
             let bug = AbortOnUnwind(&*run);
@@ -114,7 +114,7 @@ impl<R: Runner> Producer<R> {
             };
             let is_ready = outcome.is_ok();
             if let Err(error) = self.report(&run, ready, unless_over(&run, outcome)) {
-                run.lose(worker, error).unwrap_or_else(|error| run.end_as(error));
+                run.lose(producer, error).unwrap_or_else(|error| run.end_as(error));
             }
             let goes = if is_ready { self.work_on(&run) } else { Goes::On };
             std::mem::forget(bug);
@@ -139,7 +139,7 @@ impl<R: Runner> Producer<R> {
         let Some(ready) = ready else { return outcome };
         let outcome = match outcome {
             Err(error) if run.policy().min_producers.is_some() => {
-                run.lose(self.station.worker, error)
+                run.lose(self.station.producer, error)
             }
             outcome => outcome,
         };
@@ -152,9 +152,9 @@ impl<R: Runner> Producer<R> {
         let since = now();
         let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx));
         let took = u64::try_from((now() - since).as_nanos()).unwrap_or(u64::MAX);
-        self.shared.inits[self.station.worker].store(took, Ordering::Relaxed);
+        self.shared.inits[self.station.producer].store(took, Ordering::Relaxed);
         self.state = Some(state.map_err(|error| *error)?);
-        self.shared.ready[self.station.worker].store(true, Ordering::Relaxed);
+        self.shared.ready[self.station.producer].store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -163,21 +163,21 @@ impl<R: Runner> Producer<R> {
         if self.state.is_some() {
             return Ok(());
         }
-        let outcome = self.init(&run.wanted, run.post(self.station.worker).map(Post::leave));
+        let outcome = self.init(&run.wanted, run.post(self.station.producer).map(Post::leave));
         if outcome.is_err() {
             self.shared.stateless.fetch_add(1, Ordering::Relaxed);
         }
         outcome
     }
 
-    /// As [`prepare`](Producer::prepare), within the limit on that. `None` when the producer was left behind.
+    /// As [`prepare`](Producer::prepare), within the limit on that. `None` when the producer was abandoned.
     fn prepare_in_time(&mut self, run: &Run<R>) -> Option<Result<(), Error>> {
         if self.state.is_some() {
             return Some(Ok(()));
         }
-        let worker = self.station.worker;
+        let producer = self.station.producer;
         let describe = |()| Call::new(Hook::ProducerInit, vec![], vec![]);
-        let prepared = run.in_time(worker, (), describe, |_| (), || self.prepare(run));
+        let prepared = run.in_time(producer, (), describe, |_| (), || self.prepare(run));
         let (outcome, ()) = prepared.map_err(drop_quietly).ok()?;
         self.tell_if_ready(run);
         Some(outcome)
@@ -185,7 +185,7 @@ impl<R: Runner> Producer<R> {
 
     pub(super) fn tell_if_ready(&self, run: &Run<R>) {
         if self.state.is_some() {
-            let producer = self.station.worker;
+            let producer = self.station.producer;
             let took = Duration::from_nanos(self.shared.inits[producer].load(Ordering::Relaxed));
             run.chronicle.tell(Event::ProducerReady { producer, took });
         }
@@ -199,9 +199,9 @@ impl<R: Runner> Producer<R> {
     }
 
     fn work_on_items(&mut self, run: &Run<R>) -> Goes {
-        let worker = self.station.worker;
-        let mut taker = Taker::new(&run.exchange, worker);
-        let mut pen = run.chronicle.pen(worker);
+        let producer = self.station.producer;
+        let mut taker = Taker::new(&run.exchange, producer);
+        let mut pen = run.chronicle.pen(producer);
         // Nobody keeps the time of an item, or wants a copy: all that costs as much again as handing one over,
         // even if only to see each time that nobody does.
         let is_plain = run.terms.copy.is_none() && run.exchange.posts.is_none();
@@ -241,7 +241,7 @@ impl<R: Runner> Producer<R> {
         taker: &mut Taker<'_, R::Input, R::Output>,
         witness: &mut W,
     ) -> Option<(u64, R::Input)> {
-        let worker = self.station.worker;
+        let producer = self.station.producer;
         witness.pause();
         loop {
             if run.wanted.gave_up_on(Some(seq)) {
@@ -255,7 +255,7 @@ impl<R: Runner> Producer<R> {
                 Ok(output) => Ok(output),
                 Err(error) => {
                     taker.be_careful();
-                    let Some(fault) = run.judge(seq, *error, worker, None, None) else {
+                    let Some(fault) = run.judge(seq, *error, producer, None, None) else {
                         return taker.next();
                     };
                     Err(fault)
@@ -289,9 +289,9 @@ impl<R: Runner> Producer<R> {
         taker: &mut Taker<'_, R::Input, R::Output>,
         pen: &mut Option<Pen>,
     ) -> Cared<R> {
-        let worker = self.station.worker;
+        let producer = self.station.producer;
         if trial.is_some() && run.exchange.is_won(seq) {
-            run.leave_won_race(seq, worker, input);
+            run.leave_won_race(seq, producer, input);
             return Cared::Nothing;
         }
         let input = match self.state {
@@ -317,7 +317,7 @@ impl<R: Runner> Producer<R> {
         if let Some(pen) = pen {
             pen.finished(seq);
         }
-        let Some((outcome, copy)) = run.leave_race(seq, worker, outcome, copy, since) else {
+        let Some((outcome, copy)) = run.leave_race(seq, producer, outcome, copy, since) else {
             taker.be_careful();
             return Cared::Nothing;
         };
@@ -326,13 +326,13 @@ impl<R: Runner> Producer<R> {
                 copy.into_iter().for_each(drop_quietly);
                 if trial.is_some() || taker.is_careful() {
                     taker.be_careful();
-                    run.succeeded(seq, worker);
+                    run.succeeded(seq, producer);
                 }
                 Cared::Deliver(Ok(output))
             }
             Err(error) => {
                 taker.be_careful();
-                let fault = run.judge(seq, *error, worker, trial, copy);
+                let fault = run.judge(seq, *error, producer, trial, copy);
                 fault.map_or(Cared::Nothing, |fault| Cared::Deliver(Err(fault)))
             }
         }
@@ -349,7 +349,7 @@ impl<R: Runner> Producer<R> {
         trial: &Option<Box<Trial>>,
         taker: &mut Taker<'_, R::Input, R::Output>,
     ) -> Result<R::Input, Goes> {
-        let worker = self.station.worker;
+        let producer = self.station.producer;
         let describe = |input| {
             let call = Call::new(Hook::ProducerInit, vec![seq], vec![Some(input)]);
             Call { trial: trial.clone(), ..call }
@@ -361,7 +361,7 @@ impl<R: Runner> Producer<R> {
                 .expect("it was put there, and whoever takes it takes the call")
         };
         let prepare = || self.prepare(run);
-        let prepared = run.in_time(worker, input, describe, unpack, prepare);
+        let prepared = run.in_time(producer, input, describe, unpack, prepare);
         let (outcome, input) = prepared.map_err(drop_quietly).map_err(|()| Goes::Left)?;
         let Err(error) = outcome else {
             self.tell_if_ready(run);
@@ -373,7 +373,7 @@ impl<R: Runner> Producer<R> {
             drop_quietly(input);
             return Err(Goes::On);
         }
-        if let Err(error) = run.lose(worker, error) {
+        if let Err(error) = run.lose(producer, error) {
             drop_quietly(input);
             // The item may have been delivered by another.
             if run.exchange.is_raced(seq) {
@@ -390,7 +390,7 @@ impl<R: Runner> Producer<R> {
         Err(Goes::Away)
     }
 
-    /// Calls the hook for an item, of which `held` is kept. `None` when the producer was left behind.
+    /// Calls the hook for an item, of which `held` is kept. `None` when the producer was abandoned.
     #[inline]
     fn work_in_time(
         &mut self,
@@ -407,8 +407,8 @@ impl<R: Runner> Producer<R> {
             ..Call::new(Hook::ProducerWork, vec![seq], vec![copy])
         };
         let unpack = |mut call: Call<R::Input>| (call.copies.pop().flatten(), call.trial.take());
-        let worker = self.station.worker;
-        let leave = run.post(worker);
+        let producer = self.station.producer;
+        let leave = run.post(producer);
         let work = || match run.exchange.is_won(seq) {
             // Who won before the call had begun could not tell it so.
             true => {
@@ -417,7 +417,7 @@ impl<R: Runner> Producer<R> {
             }
             false => self.work(run, seq, input, attempt, leave.map(Post::leave)),
         };
-        run.in_time(worker, held, describe, unpack, work).map_err(drop_quietly).ok()
+        run.in_time(producer, held, describe, unpack, work).map_err(drop_quietly).ok()
     }
 
     fn work(
@@ -448,7 +448,7 @@ impl<R: Runner> Producer<R> {
         if let Some(state) = self.state.take() {
             drop_quietly(state);
         }
-        self.shared.ready[self.station.worker].store(false, Ordering::Relaxed);
+        self.shared.ready[self.station.producer].store(false, Ordering::Relaxed);
         self.shared.stateless.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -456,7 +456,7 @@ impl<R: Runner> Producer<R> {
     pub(super) fn learn(&mut self, from: impl FnOnce(&mut Ceiling)) {
         from(&mut self.ceiling);
         let extent = self.ceiling.extent().unwrap_or(NO_CEILING);
-        self.shared.ceilings[self.station.worker].store(extent, Ordering::Relaxed);
+        self.shared.ceilings[self.station.producer].store(extent, Ordering::Relaxed);
     }
 
     fn end(mut self) -> Result<(), Error> {
@@ -488,7 +488,7 @@ pub(super) fn site(station: &Station, items: &[u64], attempt: Option<u32>) -> Si
     Site {
         items: items.to_vec(),
         device: station.place.devices().first().copied(),
-        worker: Some(station.worker),
+        producer: Some(station.producer),
         attempt,
         key: None,
     }
@@ -519,7 +519,7 @@ mod tests {
     fn station(devices: &Devices) -> Station {
         let place = devices.place(0).expect("there is one").clone();
         Station {
-            worker: 0,
+            producer: 0,
             cfg: Arc::new(CfgNode::default()),
             said_one_by_one: Arc::default(),
             #[cfg(feature = "candle")]

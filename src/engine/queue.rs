@@ -23,7 +23,7 @@ pub(crate) struct Receiver<T> {
     ring: Reader<T>,
     successors: Arc<Successors<T>>,
     /// How many rings came before the present one.
-    left_behind: usize,
+    abandoned: usize,
 }
 
 /// Rings that the sender has changed to and the receiver has not.
@@ -41,7 +41,7 @@ pub(crate) fn queue<T>(window: usize) -> (Sender<T>, Receiver<T>) {
     let successors =
         Arc::new(Successors { made: AtomicUsize::new(0), rings: Mutex::new(VecDeque::new()) });
     let sender = Sender { ring: writer, successors: successors.clone() };
-    (sender, Receiver { ring: reader, successors, left_behind: 0 })
+    (sender, Receiver { ring: reader, successors, abandoned: 0 })
 }
 
 fn first_capacity(size: usize, window: usize) -> usize {
@@ -96,7 +96,7 @@ impl<T> Receiver<T> {
 
     /// Whether the sender has changed to another ring.
     pub(crate) fn has_more(&self) -> bool {
-        self.successors.made.load(Ordering::Acquire) != self.left_behind
+        self.successors.made.load(Ordering::Acquire) != self.abandoned
     }
 
     /// Changes to the next ring, if there is one. The present one may still turn out to have values:
@@ -108,7 +108,7 @@ impl<T> Receiver<T> {
         if self.ring.len() == 0 {
             let next = lock(&self.successors.rings).pop_front();
             self.ring = next.expect("a ring that was counted is here");
-            self.left_behind += 1;
+            self.abandoned += 1;
         }
         true
     }

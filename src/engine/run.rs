@@ -112,7 +112,7 @@ impl<R: Runner> Run<R> {
         ledger: Option<Arc<Ledger>>,
     ) -> Self {
         let Shape { order, producers, window, batching } = shape;
-        let roster = Roster::new(producers, terms.policy.fence_after, gone);
+        let roster = Roster::new(producers, terms.policy.quarantine_after, gone);
         let roster = match &terms.places {
             Some(places) => roster.with_places(places.clone()),
             None => roster,
@@ -376,7 +376,7 @@ impl<R: Runner> Run<R> {
 
     pub(crate) fn tell_of_head(&self, collector: &mut Collector<R::Output>) {
         if let Some((item, lasted)) = collector.news_of_head() {
-            self.chronicle.tell(Event::HeadStalled { item, lasted });
+            self.chronicle.tell(Event::HeadOfLineBlocked { item, lasted });
         }
     }
 
@@ -432,7 +432,7 @@ impl<R: Runner> Interrupt for Run<R> {
     }
 
     /// Only for a run with nothing before it: in a pipeline, the first.
-    fn finish(&self) {
+    fn drain(&self) {
         self.halt();
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct Engine<R: Runner> {
     seen: Seen,
     /// `None` while closed.
     pub(super) crew: Option<Crew<R>>,
-    /// A stream in progress. It is here, and not in the caller's `Stream`, so that one that the
+    /// A stream in progress. It is here, and not in the caller's `Outputs`, so that one that the
     /// caller leaked can still be ended.
     streaming: Option<Streaming<R>>,
     pub(super) account: Account,
@@ -176,10 +176,10 @@ impl<R: Runner + 'static> Engine<R> {
         #[cfg(feature = "rayon")]
         let cpu_threads = self.settings.cpu_threads.each(devices);
         let said_one_by_one = Arc::default();
-        let station = |worker| {
-            let place = devices.place(worker).expect("there are as many places as that").clone();
+        let station = |producer| {
+            let place = devices.place(producer).expect("there are as many places as that").clone();
             Station {
-                worker,
+                producer,
                 cfg: self.cfg.clone(),
                 said_one_by_one: Arc::clone(&said_one_by_one),
                 #[cfg(feature = "candle")]
@@ -240,7 +240,7 @@ impl<R: Runner + 'static> Engine<R> {
             source.feed(run, next);
         }
         match consuming.join() {
-            Ok(consumed) => Ok(consumed.unwrap_or_else(|| Consumed::left_behind(run))),
+            Ok(consumed) => Ok(consumed.unwrap_or_else(|| Consumed::abandoned(run))),
             // Hooks are caught, so this is a bug of ours, which is not to be hidden.
             Err(payload) => std::panic::resume_unwind(payload),
         }
@@ -264,12 +264,12 @@ impl<R: Runner + 'static> Engine<R> {
     /// The producers that take no part in the next run: those that are gone, and, if there are others, those
     /// that are still in a hook of the last.
     fn absent(&self, crew: &Crew<R>) -> Vec<usize> {
-        let is_gone = |worker: &usize| self.gone.contains_key(worker);
+        let is_gone = |producer: &usize| self.gone.contains_key(producer);
         let away = crew.away().iter().map(|away| away.load(Ordering::Relaxed));
         let absent: Vec<usize> = (0..)
             .zip(away)
-            .filter(|(worker, away)| *away || is_gone(worker))
-            .map(|(worker, _)| worker)
+            .filter(|(producer, away)| *away || is_gone(producer))
+            .map(|(producer, _)| producer)
             .collect();
         match absent.len() == crew.len() {
             true => self.gone.keys().copied().collect(),
@@ -280,7 +280,7 @@ impl<R: Runner + 'static> Engine<R> {
     /// What has no consumer has no journal.
     pub(super) fn check_no_journal(&self) -> Result<(), Error> {
         match self.terms.journal {
-            Some(_) => Err(Error::JournalOfRuns {}),
+            Some(_) => Err(Error::JournalUnsupported {}),
             None => Ok(()),
         }
     }
@@ -360,7 +360,7 @@ impl<R: Runner + 'static> Engine<R> {
             let keeper = Timekeeper::start(run.clone(), attendance.clone(), devices, tick)?;
             *timekeeper.lock().expect("nothing panics under this lock") = Some(keeper);
         }
-        crew.join(run, attendance, |worker| !run.exchange.is_here(worker))?;
+        crew.join(run, attendance, |producer| !run.exchange.is_here(producer))?;
         // It may have run out of time before it began.
         run.take_doom().map_or(Ok(()), Err)
     }
@@ -470,7 +470,7 @@ impl<R: Runner> Engine<R> {
         let Over { run, observing, seen } = over;
         self.seen = seen;
         self.take_leave(&run.losses());
-        // Also where somebody who was left behind still has the run.
+        // Also where somebody who was abandoned still has the run.
         run.ledger().into_iter().for_each(|ledger| ledger.close());
         let totals = Arc::new(self.totals(&run, error));
         run.chronicle.tell(Event::RunEnded { totals });
@@ -556,7 +556,7 @@ impl<R: Runner> Session<R> {
     /// Waits until no producer takes part any more, and drops what is left.
     pub(super) fn wind_up(&self) {
         self.run.abort();
-        self.attendance.end(|worker| self.run.has_lost(worker));
+        self.attendance.end(|producer| self.run.has_lost(producer));
         self.dismiss_timekeeper();
         self.run.discard();
     }

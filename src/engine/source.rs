@@ -161,7 +161,7 @@ impl<I, T> Source<I, T> {
                 }
                 Pause::Failed(source) => Error::InputFailed { item, source },
                 Pause::Unfit(Unfit::LeftOut) => {
-                    run.chronicle.tell(Event::ItemSkipped { item });
+                    run.chronicle.tell(Event::ItemAlreadyDone { item });
                     feeder.leave_gap(&run.exchange, item, Err(Fault::left_out()));
                     self.pulled += 1;
                     continue;

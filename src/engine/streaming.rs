@@ -78,7 +78,7 @@ impl<R: Runner> Streaming<R> {
         let collector = Collector::new(exchange, order, window, Instant::now()).on_callers_thread();
         let ends = Mutex::new(Ends { feeder, collector });
         let account = Account::new(0, 0, 0, 0, unread);
-        exchange.timesheet.goes_to(Destination::Stream);
+        exchange.timesheet.goes_to(Destination::Outputs);
         Streaming { session, ends, total: None, account, pulled: 0, time: FeedingTime::default() }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::chronicle::{Chronicle, Detail};
 use super::crew::Crew;
-use super::losses::{LeftBehind, Loss};
+use super::losses::{Abandoned, Loss};
 use super::run::{Run, text_of};
 use super::session::Engine;
 use super::timesheet::{CollectorTime, ProducerTime, Timesheet};
@@ -25,7 +25,8 @@ pub(crate) struct Told {
 impl<R: Runner> Engine<R> {
     pub(super) fn tell_of_start(&self, chronicle: &Chronicle) {
         let devices = &self.settings.devices;
-        let place = |worker| devices.place(worker).map_or_else(String::new, ToString::to_string);
+        let place =
+            |producer| devices.place(producer).map_or_else(String::new, ToString::to_string);
         chronicle.tell(Event::RunStarted {
             items: self.account.unread,
             order: self.settings.order,
@@ -38,11 +39,11 @@ impl<R: Runner> Engine<R> {
                 None if crew.is_ready(producer) => Event::ProducerReady { producer, took },
                 // It says so itself, once it is.
                 None => continue,
-                Some(Loss { left_behind: LeftBehind::Yes, .. }) => {
-                    Event::ProducerLeftBehind { producer }
+                Some(Loss { abandoned: Abandoned::Yes, .. }) => {
+                    Event::ProducerAbandoned { producer }
                 }
                 Some(Loss { reason, .. }) => {
-                    Event::ProducerFenced { producer, reason: reason.clone() }
+                    Event::ProducerQuarantined { producer, reason: reason.clone() }
                 }
             });
         }
@@ -68,7 +69,7 @@ impl<R: Runner> Engine<R> {
         let consumer_working = present.saturating_sub(waited + stalled);
         let consumer_working = match destination {
             // One thread is both.
-            Destination::Stream => consumer_working.saturating_sub(source_working),
+            Destination::Outputs => consumer_working.saturating_sub(source_working),
             _ => consumer_working,
         };
         Totals {
@@ -78,7 +79,7 @@ impl<R: Runner> Engine<R> {
             cancelled: error.is_some_and(Error::is_cancelled),
             window,
             producers: (0..self.settings.devices.len())
-                .map(|worker| self.producer_totals(timesheet, worker))
+                .map(|producer| self.producer_totals(timesheet, producer))
                 .collect(),
             origin,
             destination,
@@ -88,18 +89,18 @@ impl<R: Runner> Engine<R> {
             consumer_waiting: waited,
             head_stalled: stalled,
             worst_heads: heads.into_worst(),
-            consumer_left_behind: timesheet.is_consumer_left_behind(),
+            consumer_abandoned: timesheet.is_consumer_abandoned(),
         }
     }
 
-    fn producer_totals(&self, timesheet: &Timesheet, worker: usize) -> ProducerTotals {
-        let ProducerTime { items, failed, present, waited, .. } = timesheet.producer(worker);
+    fn producer_totals(&self, timesheet: &Timesheet, producer: usize) -> ProducerTotals {
+        let ProducerTime { items, failed, present, waited, .. } = timesheet.producer(producer);
         let of_crew = |known: fn(&Crew<R>) -> Vec<Option<u64>>| {
-            self.crew.as_ref().and_then(|crew| known(crew).get(worker).copied().flatten())
+            self.crew.as_ref().and_then(|crew| known(crew).get(producer).copied().flatten())
         };
-        let init = self.crew.as_ref().map_or(Duration::ZERO, |crew| crew.inits()[worker]);
-        let loss = self.gone.get(&worker);
-        let place = self.settings.devices.place(worker);
+        let init = self.crew.as_ref().map_or(Duration::ZERO, |crew| crew.inits()[producer]);
+        let loss = self.gone.get(&producer);
+        let place = self.settings.devices.place(producer);
         ProducerTotals {
             place: place.map_or_else(String::new, ToString::to_string),
             items,
@@ -110,8 +111,8 @@ impl<R: Runner> Engine<R> {
             held_up: waited.for_credits,
             backing_off: waited.for_retries,
             batch_ceiling: of_crew(Crew::ceilings),
-            fenced: loss.map(|loss| loss.reason.to_string()),
-            left_behind: loss.is_some_and(|loss| loss.left_behind == LeftBehind::Yes),
+            quarantined: loss.map(|loss| loss.reason.to_string()),
+            abandoned: loss.is_some_and(|loss| loss.abandoned == Abandoned::Yes),
         }
     }
 
@@ -121,11 +122,11 @@ impl<R: Runner> Engine<R> {
     }
 
     pub(super) fn take_leave(&mut self, losses: &[Loss]) {
-        for Loss { worker, left_behind, .. } in losses {
-            if let (Some(crew), LeftBehind::Yes) = (&mut self.crew, left_behind) {
-                crew.leave_behind(*worker);
+        for Loss { producer, abandoned, .. } in losses {
+            if let (Some(crew), Abandoned::Yes) = (&mut self.crew, abandoned) {
+                crew.abandon(*producer);
             }
         }
-        self.gone.extend(losses.iter().map(|loss| (loss.worker, loss.clone())));
+        self.gone.extend(losses.iter().map(|loss| (loss.producer, loss.clone())));
     }
 }

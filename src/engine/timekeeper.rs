@@ -11,7 +11,7 @@ use super::attendance::Attendance;
 use super::batch_work::{drop_inputs, hand_on};
 use super::call::drop_quietly;
 use super::crew::spawn;
-use super::losses::{LeftBehind, Loss};
+use super::losses::{Abandoned, Loss};
 use super::post::Call;
 use super::run::{Run, text_of};
 use crate::device::Devices;
@@ -87,13 +87,13 @@ impl<R: Runner> Watch<R> {
 
     pub(super) fn tick(&mut self) {
         self.ticks += 1;
-        for worker in 0..self.times.len() {
-            let Some(post) = self.run.post(worker) else { break };
+        for producer in 0..self.times.len() {
+            let Some(post) = self.run.post(producer) else { break };
             let (call, ticks) = post.current();
-            if self.times[worker].tick(call) > ticks
+            if self.times[producer].tick(call) > ticks
                 && let Some(call) = post.write_off(call)
             {
-                self.write_off(worker, call);
+                self.write_off(producer, call);
             }
         }
         if let Some(limit) = self.run.terms.limits.run {
@@ -102,30 +102,35 @@ impl<R: Runner> Watch<R> {
     }
 
     /// The producer is in a hook for too long.
-    fn write_off(&self, worker: usize, mut call: Call<R::Input>) {
-        let error = self.run.named(self.timed_out(worker, &call));
+    fn write_off(&self, producer: usize, mut call: Call<R::Input>) {
+        let error = self.run.named(self.timed_out(producer, &call));
         let reason = text_of(&error);
         // First: of an item that another producer was done with, or is at, this error is not.
-        let error = self.leave_race(worker, &mut call, error);
-        let left = self.run.leave_behind(Loss { worker, reason, left_behind: LeftBehind::Yes });
+        let error = self.leave_race(producer, &mut call, error);
+        let left = self.run.abandon(Loss { producer, reason, abandoned: Abandoned::Yes });
         match left {
-            Ok(()) => self.pass_on(worker, &mut call, error),
+            Ok(()) => self.pass_on(producer, &mut call, error),
             // Nobody is there who could work on what comes before.
             Err(too_few) => {
                 if error.is_some() && call.hook != Hook::ProducerInit {
                     let items = call.items.len() as u64;
-                    self.run.exchange.timesheet.producer_failed(worker, items);
+                    self.run.exchange.timesheet.producer_failed(producer, items);
                 }
                 self.run.end_as(too_few(error));
             }
         }
         call.rest.into_iter().for_each(|part| drop_inputs(part.gathered));
         call.copies.into_iter().flatten().for_each(drop_quietly);
-        self.attendance.excuse(worker);
+        self.attendance.excuse(producer);
     }
 
     /// The error, unless other producers are at all the same items. It is that of the others, which are left.
-    fn leave_race(&self, worker: usize, call: &mut Call<R::Input>, error: Error) -> Option<Error> {
+    fn leave_race(
+        &self,
+        producer: usize,
+        call: &mut Call<R::Input>,
+        error: Error,
+    ) -> Option<Error> {
         if call.items.is_empty() {
             return Some(error);
         }
@@ -134,7 +139,7 @@ impl<R: Runner> Watch<R> {
             Hook::ProducerInit => !call.items.iter().any(|&item| self.run.exchange.is_raced(item)),
             _ => {
                 let (items, copies) = (mem::take(&mut call.items), mem::take(&mut call.copies));
-                (call.items, call.copies) = self.run.leave_races(items, worker, copies);
+                (call.items, call.copies) = self.run.leave_races(items, producer, copies);
                 !call.items.is_empty()
             }
         };
@@ -149,7 +154,7 @@ impl<R: Runner> Watch<R> {
 
     /// What no hook has seen yet goes to the other producers; the rest has failed. Nothing has where the call is
     /// one of an earlier run.
-    fn pass_on(&self, worker: usize, call: &mut Call<R::Input>, error: Option<Error>) {
+    fn pass_on(&self, producer: usize, call: &mut Call<R::Input>, error: Option<Error>) {
         let Call { hook, items, copies, trial, rest, .. } = call;
         rest.drain(..).for_each(|part| hand_on(&self.run, part.gathered));
         if let Hook::ProducerInit = hook {
@@ -161,27 +166,27 @@ impl<R: Runner> Watch<R> {
         }
         match error {
             Some(error) if items.is_empty() => drop_quietly(error),
-            Some(error) => self.run.fail_from_aside(items, error, worker, trial.take(), copies),
+            Some(error) => self.run.fail_from_aside(items, error, producer, trial.take(), copies),
             None => {}
         }
     }
 
-    fn timed_out(&self, worker: usize, call: &Call<R::Input>) -> Error {
+    fn timed_out(&self, producer: usize, call: &Call<R::Input>) -> Error {
         let limits = self.run.terms.limits;
         let limit = match call.hook {
             Hook::ProducerInit => limits.init,
             _ => limits.item.map(|limit| limit * call.items.len().max(1) as u32),
         };
         let attempt = call.trial.as_ref().map_or(1, |trial| trial.attempt);
-        let site = Box::new(self.site(worker, &call.items, attempt));
+        let site = Box::new(self.site(producer, &call.items, attempt));
         Error::TimedOut { hook: call.hook, site, limit: limit.unwrap_or_default() }
     }
 
-    fn site(&self, worker: usize, items: &[u64], attempt: u32) -> Site {
+    fn site(&self, producer: usize, items: &[u64], attempt: u32) -> Site {
         Site {
             items: items.to_vec(),
-            device: self.devices.place(worker).and_then(|place| place.devices().first().copied()),
-            worker: Some(worker),
+            device: self.devices.place(producer).and_then(|place| place.devices().first().copied()),
+            producer: Some(producer),
             attempt: (!items.is_empty()).then_some(attempt),
             key: None,
         }
@@ -194,12 +199,12 @@ impl<R: Runner> Watch<R> {
         }
         // At each tick from then on: also who enters late is left, in a `producer_init` say.
         if self.ticks >= over.saturating_add(ticks_in(grace_of(limit), self.tick)) {
-            for worker in self.attendance.present() {
+            for producer in self.attendance.present() {
                 let reason = text_of(&Error::RunTimedOut { limit });
-                let loss = Loss { worker, reason, left_behind: LeftBehind::Yes };
+                let loss = Loss { producer, reason, abandoned: Abandoned::Yes };
                 // Too few are left for this run, which is over, in any case.
-                drop(self.run.leave_behind(loss));
-                self.attendance.excuse(worker);
+                drop(self.run.abandon(loss));
+                self.attendance.excuse(producer);
             }
             self.run.leave_consumer();
         }

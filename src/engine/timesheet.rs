@@ -17,7 +17,7 @@ pub(crate) struct Timesheet {
     source_waited: AtomicU64,
     producers: Box<[CachePadded<Mutex<ProducerTime>>]>,
     collector: CachePadded<Mutex<CollectorTime>>,
-    consumer_left_behind: AtomicBool,
+    consumer_abandoned: AtomicBool,
     ends: Mutex<(Origin, Destination)>,
 }
 
@@ -145,7 +145,7 @@ impl Timesheet {
             source_waited: AtomicU64::new(0),
             producers: (0..producers).map(|_| CachePadded::default()).collect(),
             collector: CachePadded::default(),
-            consumer_left_behind: AtomicBool::new(false),
+            consumer_abandoned: AtomicBool::new(false),
             ends: Mutex::default(),
         }
     }
@@ -164,11 +164,11 @@ impl Timesheet {
 
     /// Nobody waits for the consumer any more, which is in a hook.
     pub(crate) fn leave_consumer_behind(&self) {
-        self.consumer_left_behind.store(true, Ordering::Relaxed);
+        self.consumer_abandoned.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn is_consumer_left_behind(&self) -> bool {
-        self.consumer_left_behind.load(Ordering::Relaxed)
+    pub(crate) fn is_consumer_abandoned(&self) -> bool {
+        self.consumer_abandoned.load(Ordering::Relaxed)
     }
 
     /// The feeder was there so long, and so long of that it had no credit.
@@ -185,27 +185,27 @@ impl Timesheet {
         (present.saturating_sub(waited), waited)
     }
 
-    pub(crate) fn producer_came(&self, worker: usize, came: Instant) {
-        lock(&self.producers[worker]).came = Some(came);
+    pub(crate) fn producer_came(&self, producer: usize, came: Instant) {
+        lock(&self.producers[producer]).came = Some(came);
     }
 
     /// So long in all, up to now. Who never leaves does not say it later.
-    pub(crate) fn producer_waited(&self, worker: usize, waited: Waits) {
-        lock(&self.producers[worker]).waited = waited;
+    pub(crate) fn producer_waited(&self, producer: usize, waited: Waits) {
+        lock(&self.producers[producer]).waited = waited;
     }
 
-    pub(crate) fn producer_left(&self, worker: usize, time: ProducerTime) {
-        let mut noted = lock(&self.producers[worker]);
+    pub(crate) fn producer_left(&self, producer: usize, time: ProducerTime) {
+        let mut noted = lock(&self.producers[producer]);
         *noted = ProducerTime { failed: noted.failed, ..time };
     }
 
-    pub(crate) fn producer_failed(&self, worker: usize, items: u64) {
-        lock(&self.producers[worker]).failed += items;
+    pub(crate) fn producer_failed(&self, producer: usize, items: u64) {
+        lock(&self.producers[producer]).failed += items;
     }
 
     /// Who has not left is there until now.
-    pub(crate) fn producer(&self, worker: usize) -> ProducerTime {
-        let mut time = *lock(&self.producers[worker]);
+    pub(crate) fn producer(&self, producer: usize) -> ProducerTime {
+        let mut time = *lock(&self.producers[producer]);
         time.present = time.came.map_or(time.present, |came| now() - came);
         time
     }
@@ -221,7 +221,7 @@ impl Timesheet {
         (noted.waited, noted.stalled, noted.window) = (time.waited, time.stalled, window);
     }
 
-    /// `seen`: how many results of each producer, which one that was left behind in a hook does not say
+    /// `seen`: how many results of each producer, which one that was abandoned in a hook does not say
     /// itself.
     pub(crate) fn collector_left(&self, time: CollectorTime, seen: impl Iterator<Item = u64>) {
         *lock(&self.collector) = time;

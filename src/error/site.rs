@@ -54,7 +54,7 @@ pub struct Site {
     /// The first device of the producer; `None` for hooks of the consumer.
     pub device: Option<Device>,
     /// The producer's number, from 0; `None` for hooks of the consumer.
-    pub worker: Option<usize>,
+    pub producer: Option<usize>,
     /// 1 for the first attempt; `None` for hooks without items.
     pub attempt: Option<u32>,
     /// The key of the item, when there is exactly one and [keys](crate::Builder::key) were asked for.
@@ -73,9 +73,11 @@ impl fmt::Display for Site {
         if let Some(device) = self.device {
             write!(f, " on {device}")?;
         }
-        match (self.worker, self.attempt) {
-            (Some(worker), Some(attempt)) => write!(f, " (producer {worker}, attempt {attempt})"),
-            (Some(worker), None) => write!(f, " (producer {worker})"),
+        match (self.producer, self.attempt) {
+            (Some(producer), Some(attempt)) => {
+                write!(f, " (producer {producer}, attempt {attempt})")
+            }
+            (Some(producer), None) => write!(f, " (producer {producer})"),
             (None, Some(attempt)) if attempt > 1 => write!(f, " (attempt {attempt})"),
             (None, _) => Ok(()),
         }

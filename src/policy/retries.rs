@@ -40,19 +40,19 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// `worker` has failed it.
-    pub(crate) fn note(&mut self, worker: usize) {
-        self.tried.retain(|&other| other != worker);
-        self.tried.push(worker);
+    /// `producer` has failed it.
+    pub(crate) fn note(&mut self, producer: usize) {
+        self.tried.retain(|&other| other != producer);
+        self.tried.push(producer);
     }
 
-    /// The attempt after this one, on whoever is not `worker`.
-    pub(crate) fn next(mut self: Box<Self>, worker: usize) -> Box<Self> {
+    /// The attempt after this one, on whoever is not `producer`.
+    pub(crate) fn next(mut self: Box<Self>, producer: usize) -> Box<Self> {
         self.attempt = self.attempt.saturating_add(1);
         if self.fault == Fault::Item {
             self.tried.clear();
         }
-        self.note(worker);
+        self.note(producer);
         self
     }
 }
@@ -89,13 +89,13 @@ impl<I> Retries<I> {
         self.waiting.insert(seq, retry)
     }
 
-    /// What `worker` may try again: of what is due the first in order. An item goes to another producer
+    /// What `producer` may try again: of what is due the first in order. An item goes to another producer
     /// than those that failed it, unless there is no other.
-    pub(crate) fn turn(&self, roster: &Roster, worker: usize, now: Instant) -> Turn {
+    pub(crate) fn turn(&self, roster: &Roster, producer: usize, now: Instant) -> Turn {
         let mut next = Turn::Nothing;
         for (&seq, retry) in &self.waiting {
             let tried = &retry.trial.tried;
-            if !roster.may_try(worker, tried) {
+            if !roster.may_try(producer, tried) {
                 continue;
             }
             if retry.due <= now {
@@ -129,8 +129,8 @@ mod tests {
 
     use super::*;
 
-    fn retry(due: Instant, worker: usize) -> Retry<()> {
-        Retry { input: (), due, trial: Box::<Trial>::default().next(worker) }
+    fn retry(due: Instant, producer: usize) -> Retry<()> {
+        Retry { input: (), due, trial: Box::<Trial>::default().next(producer) }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::device::Place;
 pub(crate) struct Roster {
     /// How many producers have to fail an item, two at least, and how many items a producer, to be to blame.
     /// `None` where nobody asks.
-    fence_after: Option<usize>,
+    quarantine_after: Option<usize>,
     producers: Vec<Standing>,
     /// Where each producer is. `None` where nobody shares a GPU.
     places: Option<Arc<[Place]>>,
@@ -60,15 +60,15 @@ impl Roster {
     /// `gone`: those that do not take part.
     pub(crate) fn new(
         producers: usize,
-        fence_after: Option<usize>,
+        quarantine_after: Option<usize>,
         gone: impl IntoIterator<Item = usize>,
     ) -> Self {
         let mut roster = Roster {
-            fence_after,
+            quarantine_after,
             producers: (0..producers).map(|_| Standing::default()).collect(),
             places: None,
         };
-        gone.into_iter().for_each(|worker| roster.remove(worker));
+        gone.into_iter().for_each(|producer| roster.remove(producer));
         roster
     }
 
@@ -84,38 +84,38 @@ impl Roster {
         self.producers.iter().filter(|producer| !producer.is_gone).count()
     }
 
-    pub(crate) fn is_here(&self, worker: usize) -> bool {
-        !self.producers[worker].is_gone
+    pub(crate) fn is_here(&self, producer: usize) -> bool {
+        !self.producers[producer].is_gone
     }
 
-    /// Whether `worker` is one of those that may try an item that `tried` have failed: another producer, if
+    /// Whether `producer` is one of those that may try an item that `tried` have failed: another producer, if
     /// there is one, and where it is asked whose fault that was, the best witness there is. Somebody always may.
-    pub(crate) fn may_try(&self, worker: usize, tried: &[usize]) -> bool {
-        if self.fence_after.is_none() {
-            return !tried.contains(&worker) || !self.has_another_than(tried);
+    pub(crate) fn may_try(&self, producer: usize, tried: &[usize]) -> bool {
+        if self.quarantine_after.is_none() {
+            return !tried.contains(&producer) || !self.has_another_than(tried);
         }
-        let own = self.witness(worker, tried);
+        let own = self.witness(producer, tried);
         self.there().all(|other| own <= self.witness(other, tried))
     }
 
-    fn witness(&self, worker: usize, tried: &[usize]) -> Witness {
-        if tried.contains(&worker) {
+    fn witness(&self, producer: usize, tried: &[usize]) -> Witness {
+        if tried.contains(&producer) {
             Witness::Again
-        } else if tried.iter().all(|&other| !self.share_gpu(worker, other)) {
+        } else if tried.iter().all(|&other| !self.share_gpu(producer, other)) {
             Witness::Elsewhere
-        } else if self.lacks_a_gpu_of_all(worker, tried) {
+        } else if self.lacks_a_gpu_of_all(producer, tried) {
             Witness::NotOnAll
         } else {
             Witness::Another
         }
     }
 
-    /// Whether a GPU that is gone could be why all of `tried` have failed an item, and `worker` does not have it.
-    fn lacks_a_gpu_of_all(&self, worker: usize, tried: &[usize]) -> bool {
+    /// Whether a GPU that is gone could be why all of `tried` have failed an item, and `producer` does not have it.
+    fn lacks_a_gpu_of_all(&self, producer: usize, tried: &[usize]) -> bool {
         let (Some(places), [first, rest @ ..]) = (&self.places, tried) else { return false };
         let mut common =
             places[*first].gpus().filter(|&gpu| rest.iter().all(|&it| places[it].has(gpu)));
-        common.any(|gpu| !places[worker].has(gpu))
+        common.any(|gpu| !places[producer].has(gpu))
     }
 
     fn share_gpu(&self, one: usize, other: usize) -> bool {
@@ -124,12 +124,16 @@ impl Roster {
 
     /// Whether there is a producer that is none of `tried`, and not away.
     fn has_another_than(&self, tried: &[usize]) -> bool {
-        self.there().any(|worker| !tried.contains(&worker))
+        self.there().any(|producer| !tried.contains(&producer))
     }
 
-    /// Those who are to help `slow` before `worker` does, since it shares a GPU with it and they do not.
-    pub(crate) fn better_helpers(&self, worker: usize, slow: usize) -> impl Iterator<Item = usize> {
-        let shares = self.share_gpu(worker, slow);
+    /// Those who are to help `slow` before `producer` does, since it shares a GPU with it and they do not.
+    pub(crate) fn better_helpers(
+        &self,
+        producer: usize,
+        slow: usize,
+    ) -> impl Iterator<Item = usize> {
+        let shares = self.share_gpu(producer, slow);
         self.there().filter(move |&other| shares && other != slow && !self.share_gpu(other, slow))
     }
 
@@ -137,14 +141,14 @@ impl Roster {
     fn there(&self) -> impl Iterator<Item = usize> {
         let producers = self.producers.iter().enumerate();
         let there = producers.filter(|(_, producer)| !producer.is_gone && !producer.is_away);
-        there.map(|(worker, _)| worker)
+        there.map(|(producer, _)| producer)
     }
 
     /// The last of `tried` has failed `item`; those before it did so before.
     pub(crate) fn failed(&mut self, item: u64, tried: &[usize]) -> Fault {
-        let Some(most) = self.fence_after else { return Fault::Item };
-        let worker = *tried.last().expect("somebody has failed it");
-        let suspects = &mut self.producers[worker].suspects;
+        let Some(most) = self.quarantine_after else { return Fault::Item };
+        let producer = *tried.last().expect("somebody has failed it");
+        let suspects = &mut self.producers[producer].suspects;
         if suspects.iter().all(|suspect| suspect.item != item) {
             suspects.push(Suspect { item, is_cleared: false });
         }
@@ -167,9 +171,9 @@ impl Roster {
 
     /// A producer was done with `item`. The producers that are to blame for failures, if that shows it,
     /// which take part no more. The last one never is: there was another to show it.
-    pub(crate) fn succeeded(&mut self, item: u64, worker: usize) -> Vec<usize> {
-        self.producers[worker].suspects.clear();
-        let Some(most) = self.fence_after else { return vec![] };
+    pub(crate) fn succeeded(&mut self, item: u64, producer: usize) -> Vec<usize> {
+        self.producers[producer].suspects.clear();
+        let Some(most) = self.quarantine_after else { return vec![] };
         let mut guilty = Vec::new();
         for (number, producer) in self.producers.iter_mut().enumerate() {
             let found = producer.suspects.iter_mut().find(|suspect| suspect.item == item);
@@ -179,39 +183,40 @@ impl Roster {
                 guilty.push(number);
             }
         }
-        guilty.iter().for_each(|&worker| self.remove(worker));
+        guilty.iter().for_each(|&producer| self.remove(producer));
         guilty
     }
 
     /// Nobody asks any more whose fault a failure is.
     pub(crate) fn forgive(&mut self) {
-        self.fence_after = None;
+        self.quarantine_after = None;
     }
 
     /// Whether a producer takes no new items, since it is not known whose fault its failures are.
-    pub(crate) fn is_suspended(&self, worker: usize) -> bool {
-        let suspects = self.producers[worker].suspects.len();
-        self.fence_after.is_some_and(|most| suspects >= most) && self.has_another_than(&[worker])
+    pub(crate) fn is_suspended(&self, producer: usize) -> bool {
+        let suspects = self.producers[producer].suspects.len();
+        self.quarantine_after.is_some_and(|most| suspects >= most)
+            && self.has_another_than(&[producer])
     }
 
     /// Whether a producer has failed what it last worked on.
-    pub(crate) fn is_suspect(&self, worker: usize) -> bool {
-        !self.producers[worker].suspects.is_empty()
+    pub(crate) fn is_suspect(&self, producer: usize) -> bool {
+        !self.producers[producer].suspects.is_empty()
     }
 
     /// A producer has lost a race for an item, and is still at it.
-    pub(crate) fn leave(&mut self, worker: usize) {
-        self.producers[worker].is_away = true;
+    pub(crate) fn leave(&mut self, producer: usize) {
+        self.producers[producer].is_away = true;
     }
 
     /// It is not at it any more. Whether it was away.
-    pub(crate) fn come_back(&mut self, worker: usize) -> bool {
-        std::mem::take(&mut self.producers[worker].is_away)
+    pub(crate) fn come_back(&mut self, producer: usize) -> bool {
+        std::mem::take(&mut self.producers[producer].is_away)
     }
 
     /// A producer takes part no more.
-    pub(crate) fn remove(&mut self, worker: usize) {
-        self.producers[worker] = Standing { is_gone: true, ..Standing::default() };
+    pub(crate) fn remove(&mut self, producer: usize) {
+        self.producers[producer] = Standing { is_gone: true, ..Standing::default() };
     }
 }
 
@@ -317,7 +322,7 @@ mod tests {
     }
 
     fn may_try(roster: &Roster, tried: &[usize]) -> Vec<usize> {
-        roster.there().filter(|&worker| roster.may_try(worker, tried)).collect()
+        roster.there().filter(|&producer| roster.may_try(producer, tried)).collect()
     }
 
     #[test]
@@ -371,13 +376,13 @@ mod tests {
     proptest! {
         /// Producers that fail everything and items that everybody fails, in any schedule: somebody can
         /// always go on, every good item is done while there are good producers and few bad ones, or one GPU is
-        /// gone, and no good producer is fenced.
+        /// gone, and no good producer is quarantined.
         #[test]
         fn whoever_is_to_blame_is_found(
             producers in proptest::collection::vec((0u32..8, 0usize..8), 1..6),
             lost in 0u32..8,
             bad_items in proptest::collection::vec(any::<bool>(), 1..30),
-            fence_after in 1usize..4,
+            quarantine_after in 1usize..4,
             schedule in proptest::collection::vec(0usize..6, 0..400),
         ) {
             // The GPUs of each as bits; those that fail by themselves are one in eight.
@@ -389,7 +394,7 @@ mod tests {
             let is_one_lost = lost.count_ones() == 1 && producers.iter().all(|&(_, by_itself)| by_itself > 0);
             let is_good = |(gpus, by_itself): (u32, usize)| gpus & lost == 0 && by_itself > 0;
             let producers: Vec<bool> = producers.into_iter().map(is_good).collect();
-            let mut roster = Roster::new(producers.len(), Some(fence_after), []);
+            let mut roster = Roster::new(producers.len(), Some(quarantine_after), []);
             if let Some(places) = devices.places_with_gpus() {
                 roster = roster.with_places(places);
             }
@@ -397,28 +402,28 @@ mod tests {
             let mut again: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
             let mut done = BTreeMap::new();
             let in_turn = (0..producers.len()).cycle().take(20 * producers.len() * bad_items.len());
-            for worker in schedule.into_iter().map(|turn| turn % producers.len()).chain(in_turn) {
-                if !roster.is_here(worker) {
+            for producer in schedule.into_iter().map(|turn| turn % producers.len()).chain(in_turn) {
+                if !roster.is_here(producer) {
                     continue;
                 }
-                let retry = again.iter().find(|(_, tried)| roster.may_try(worker, tried));
+                let retry = again.iter().find(|(_, tried)| roster.may_try(producer, tried));
                 let retry = retry.map(|(&item, tried)| (item, tried.clone()));
                 let mut new = || fresh.pop_front().map(|item| (item, vec![]));
                 let next = match retry {
                     Some(retry) => Some(retry),
-                    None if roster.is_suspended(worker) => None,
+                    None if roster.is_suspended(producer) => None,
                     None => new(),
                 };
                 let Some((item, mut tried)) = next else { continue };
                 again.remove(&item);
-                if producers[worker] && !bad_items[item as usize] {
+                if producers[producer] && !bad_items[item as usize] {
                     done.insert(item, true);
-                    let guilty = roster.succeeded(item, worker);
+                    let guilty = roster.succeeded(item, producer);
                     prop_assert!(guilty.iter().all(|&guilty| !producers[guilty]));
                     continue;
                 }
-                tried.retain(|&other| other != worker);
-                tried.push(worker);
+                tried.retain(|&other| other != producer);
+                tried.push(producer);
                 match roster.failed(item, &tried) {
                     Fault::Open => _ = again.insert(item, tried),
                     Fault::Item => _ = done.insert(item, false),
@@ -428,7 +433,7 @@ mod tests {
             prop_assert_eq!(done.len(), bad_items.len(), "every item has an end");
             let bad_producers = producers.iter().filter(|&&is_good| !is_good).count();
             let has_good = bad_producers < producers.len();
-            if has_good && (is_one_lost || fence_after.max(2) > bad_producers) {
+            if has_good && (is_one_lost || quarantine_after.max(2) > bad_producers) {
                 for (item, is_bad) in bad_items.iter().enumerate() {
                     prop_assert_eq!(done[&(item as u64)], !is_bad, "item {}", item);
                 }

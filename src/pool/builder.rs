@@ -7,7 +7,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Mutex;
 
-use super::{Handle, InChosenOrder, Kind};
+use super::{OrderKind, Pool, RuntimeOrder};
 use crate::batch::{Batch, Batching};
 use crate::cancel::CancelToken;
 use crate::cfg::CfgNode;
@@ -26,17 +26,17 @@ use crate::order::Order;
 use crate::policy::Policy;
 use crate::runner::Runner;
 
-/// Builds a runner: see [`Handle::builder`].
+/// Builds a runner: see [`Pool::builder`].
 ///
 /// ```
-/// use gangline::{CfgNode, Order, Pool, map};
+/// use gangline::{CfgNode, Order, AnyOrderRunner, map};
 ///
 /// # fn main() -> gangline::Result<()> {
 /// let powers = map(
 ///     |cx| Ok(cx.cfg().get::<u32>("exponent")?),
 ///     |_, exponent: &mut u32, x: u64| Ok(x.pow(*exponent)),
 /// );
-/// let mut runner = Pool::builder(powers)
+/// let mut runner = AnyOrderRunner::builder(powers)
 ///     .devices("cpu*2")
 ///     .order(Order::Input)
 ///     .window(16)
@@ -73,7 +73,7 @@ pub struct Builder<R: Runner, O> {
     kind: PhantomData<fn() -> O>,
 }
 
-impl<R: Runner + 'static, O: Kind> Builder<R, O> {
+impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     pub(super) fn new(runner: R) -> Self {
         Builder {
             runner,
@@ -144,7 +144,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// let mut runner = OrderedRunner::builder(Lengths)
     ///     .devices(2)
     ///     .batch(Batch::up_to(32))
-    ///     .cost(4_096, |text| text.len())
+    ///     .max_batch_cost(4_096, |text| text.len())
     ///     .build()?;
     /// assert_eq!(runner.run(["mush".to_owned(), "whoa".to_owned()])?, [4, 4]);
     /// # Ok(())
@@ -152,7 +152,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// ```
     ///
     /// A `most` of 0 is refused by [`build`](Builder::build), and so is a cost without a `batch`.
-    pub fn cost<N: Amount>(
+    pub fn max_batch_cost<N: Amount>(
         mut self,
         most: N,
         cost: impl Fn(&R::Input) -> N + Send + Sync + 'static,
@@ -170,11 +170,11 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// first; before that, one that is full may overtake it. The more items the
     /// [window](Builder::window) has to choose from, the less is padded.
     ///
-    /// `size` is called like the function of [`cost`](Builder::cost), and items fail likewise. Both limits
+    /// `size` is called like the function of [`max_batch_cost`](Builder::max_batch_cost), and items fail likewise. Both limits
     /// may be given: then a batch keeps both.
     ///
     /// What a device has memory for is then learnt as a padded size too, and so are the
-    /// [ceilings](crate::Handle::batch_ceilings): a simulated device counts
+    /// [ceilings](crate::Pool::learned_batch_limits): a simulated device counts
     /// [items](crate::testing::Script::out_of_memory_above) all the same.
     ///
     /// ```
@@ -186,13 +186,13 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// let mut runner = OrderedRunner::builder(Lengths)
     ///     .devices(2)
     ///     .batch(Batch::up_to(32))
-    ///     .padded(8_192, |text| text.len())
+    ///     .max_padded_size(8_192, |text| text.len())
     ///     .build()?;
     /// assert_eq!(runner.run([3, 500, 4].map(|length| "x".repeat(length)))?, [3, 500, 4]);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn padded<N: Amount>(
+    pub fn max_padded_size<N: Amount>(
         mut self,
         most: N,
         size: impl Fn(&R::Input) -> N + Send + Sync + 'static,
@@ -234,7 +234,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// everything serial; 0 is refused.
     ///
     /// Without it the window starts with three items for each producer, or three of the largest
-    /// [batches](Builder::batch), or sixteen of those where they are [padded](Builder::padded). It grows
+    /// [batches](Builder::batch), or sixteen of those where they are [padded](Builder::max_padded_size). It grows
     /// while items are fast: to about 2 ms of work for each producer, and to 8,192 items at most, and shrinks
     /// when slow ones follow.
     pub fn window(mut self, items: usize) -> Self {
@@ -243,7 +243,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     }
 
     /// A token that ends what is in progress, also the building. Without it the runner gets one of
-    /// its own: [`Handle::cancel_token`].
+    /// its own: [`Pool::cancel_token`].
     pub fn cancel_token(mut self, token: CancelToken) -> Self {
         self.token = token;
         self
@@ -290,7 +290,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     ///
     /// A producer without the CPU in its place, such as `cuda:0`, gets no pool, and neither does
     /// the consumer: where they use rayon, it is the global pool. Names taken with
-    /// [`as_labels`](crate::Devices::as_labels) count like devices.
+    /// [`names_only`](crate::Devices::names_only) count like devices.
     ///
     /// # Threads
     ///
@@ -332,7 +332,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// When a value that was set is not allowed, when the devices cannot be used by this build on
     /// this machine or locked, when a thread cannot be started, when a `producer_init` fails or panics, or when
     /// the token cancels the building. The other producers are ended first.
-    pub fn build(mut self) -> Result<Handle<R, O>, Error> {
+    pub fn build(mut self) -> Result<Pool<R, O>, Error> {
         let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
         let most = self.batch.map_or(1, |batch| batch.most());
         if most == 0 {
@@ -372,11 +372,11 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         };
         let engine =
             Engine::new(self.runner, self.cfg, settings, terms, self.told, self.observers)?;
-        Ok(Handle { engine, order: PhantomData })
+        Ok(Pool { engine, order: PhantomData })
     }
 }
 
-impl<R: Runner + 'static> Builder<R, InChosenOrder> {
+impl<R: Runner + 'static> Builder<R, RuntimeOrder> {
     /// The order in which the consumer sees results.
     pub fn order(mut self, order: Order) -> Self {
         self.order = order;

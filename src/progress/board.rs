@@ -20,7 +20,7 @@ pub(super) struct Board {
     items: Option<u64>,
     consumed: u64,
     failed: u64,
-    skipped: u64,
+    already_done: u64,
     retried: u64,
     rate: Rate,
     producers: Vec<Watch>,
@@ -45,7 +45,7 @@ impl Board {
         self.pass(at);
         match event {
             Event::ItemsConsumed { items } => self.consume(at, *items),
-            Event::ItemSkipped { .. } => self.skipped += 1,
+            Event::ItemAlreadyDone { .. } => self.already_done += 1,
             Event::ItemRetried { .. } => self.retried += 1,
             Event::ItemFailed { failure } => return self.fail(at, failure),
             Event::EventsLost { .. } => {
@@ -55,12 +55,13 @@ impl Board {
                 return (!fallbacks.is_empty())
                     .then(|| self.named(one_line(&fallbacks.join("; "))));
             }
-            Event::RunEnded { .. } | Event::WindowFull { .. } | Event::HeadStalled { .. } => {}
+            Event::RunEnded { .. } | Event::WindowFull { .. } | Event::HeadOfLineBlocked { .. } => {
+            }
             Event::ProducerReady { .. }
             | Event::ItemStarted { .. }
             | Event::ItemFinished { .. }
-            | Event::ProducerFenced { .. }
-            | Event::ProducerLeftBehind { .. } => return self.produce(at, event),
+            | Event::ProducerQuarantined { .. }
+            | Event::ProducerAbandoned { .. } => return self.produce(at, event),
         }
         None
     }
@@ -96,7 +97,7 @@ impl Board {
     pub(super) fn result(&self, totals: &Totals) -> String {
         let account = totals.account;
         let worked_on = account.ok.saturating_add(account.failed);
-        let done = worked_on.saturating_add(account.skipped);
+        let done = worked_on.saturating_add(account.already_done);
         let mut parts = match totals {
             Totals { cancelled: true, .. } => vec!["cancelled".to_owned()],
             Totals { error: Some(_), .. } => vec!["failed".to_owned()],
@@ -108,7 +109,7 @@ impl Board {
         }
         push_count(&mut parts, self.retried, "retried");
         push_count(&mut parts, account.failed, "failed");
-        push_count(&mut parts, account.skipped, "skipped");
+        push_count(&mut parts, account.already_done, "already done");
         let text = self.named(parts.join(", "));
         match totals.error.as_deref().filter(|_| !totals.cancelled).map(one_line) {
             // It was the last thing to be told.
@@ -142,8 +143,8 @@ impl Board {
         let (Event::ProducerReady { producer, .. }
         | Event::ItemStarted { producer, .. }
         | Event::ItemFinished { producer, .. }
-        | Event::ProducerFenced { producer, .. }
-        | Event::ProducerLeftBehind { producer }) = event
+        | Event::ProducerQuarantined { producer, .. }
+        | Event::ProducerAbandoned { producer }) = event
         else {
             return None;
         };
@@ -153,11 +154,11 @@ impl Board {
                 watch.starts(at, *item, key.as_ref(), *attempt);
             }
             Event::ItemFinished { .. } => watch.finishes(at),
-            Event::ProducerFenced { reason, .. } => {
+            Event::ProducerQuarantined { reason, .. } => {
                 return self.lose(*producer, "out of use", reason);
             }
-            Event::ProducerLeftBehind { .. } => {
-                return self.lose(*producer, "left behind", "it did not return in time");
+            Event::ProducerAbandoned { .. } => {
+                return self.lose(*producer, "abandoned", "it did not return in time");
             }
             _ => watch.is_ready(at),
         }
@@ -196,7 +197,7 @@ impl Board {
         }
         push_count(&mut parts, self.retried, "retried");
         push_count(&mut parts, self.failed, "failed");
-        push_count(&mut parts, self.skipped, "skipped");
+        push_count(&mut parts, self.already_done, "already done");
         parts
     }
 
@@ -227,7 +228,7 @@ impl Board {
 
     /// Items that are done with, well or not.
     fn done(&self) -> u64 {
-        self.consumed.saturating_add(self.failed).saturating_add(self.skipped)
+        self.consumed.saturating_add(self.failed).saturating_add(self.already_done)
     }
 
     /// How many items there are, unless the input said too few.
@@ -343,14 +344,15 @@ mod tests {
         let retry = Event::ItemRetried { failure: Arc::default() };
         let board = board(&[
             (0, started(Some(10), &["cpu"])),
-            (0, Event::ItemSkipped { item: 0 }),
-            (0, Event::ItemSkipped { item: 1 }),
+            (0, Event::ItemAlreadyDone { item: 0 }),
+            (0, Event::ItemAlreadyDone { item: 1 }),
             (500, retry),
             (1_000, failed(2, "bad")),
             (1_000, consumed(1)),
         ]);
         // What is left out takes no time, so it makes no rate.
-        let line = "Segmenting: 4/10 in 1.0 s, 2.0/s, 2.9 s left, 1 retried, 1 failed, 2 skipped";
+        let line =
+            "Segmenting: 4/10 in 1.0 s, 2.0/s, 2.9 s left, 1 retried, 1 failed, 2 already done";
         assert_eq!(board.line(), line);
     }
 
@@ -413,13 +415,14 @@ mod tests {
     #[test]
     fn a_producer_that_is_lost_says_why_and_is_told_of() {
         let mut board = board(&[(0, started(None, &["cuda:0", "cuda:1"]))]);
-        let fenced = Event::ProducerFenced { producer: 1, reason: "fell off\nthe bus".into() };
-        let told = board.observe(ms(5), &fenced);
+        let quarantined =
+            Event::ProducerQuarantined { producer: 1, reason: "fell off\nthe bus".into() };
+        let told = board.observe(ms(5), &quarantined);
         let text = "Segmenting: producer 1 on cuda:1 is out of use: fell off\\nthe bus";
         assert_eq!(told.as_deref(), Some(text));
         assert!(board.lines(9)[2].ends_with("out of use: fell off\\nthe bus"));
-        let told = board.observe(ms(5), &Event::ProducerLeftBehind { producer: 0 }).unwrap();
-        assert!(told.contains("left behind"), "{told}");
+        let told = board.observe(ms(5), &Event::ProducerAbandoned { producer: 0 }).unwrap();
+        assert!(told.contains("abandoned"), "{told}");
     }
 
     #[test]
@@ -454,7 +457,7 @@ mod tests {
             any::<u64>().prop_map(|events| Event::EventsLost { events }),
             (0_u64..9, any::<String>()).prop_map(|(item, error)| failed(item, &error)),
             (producer, any::<String>()).prop_map(|(producer, reason)| {
-                Event::ProducerFenced { producer, reason: reason.into() }
+                Event::ProducerQuarantined { producer, reason: reason.into() }
             }),
             (any::<Option<u64>>(), any::<String>(), 0_usize..4)
                 .prop_map(|(items, place, n)| { started(items, &vec![place.as_str(); n]) }),

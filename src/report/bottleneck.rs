@@ -143,7 +143,7 @@ impl Shares {
             Bottleneck::Producers => self.producers_clause(totals),
             Bottleneck::Consumer => match self.destination {
                 Destination::Consumer => self.consumer_clause(),
-                Destination::Stream => self.caller_clause(),
+                Destination::Outputs => self.caller_clause(),
                 Destination::NextStage => self.next_stage_clause(),
             },
             Bottleneck::Window => self.window_clause(totals),
@@ -246,7 +246,7 @@ impl Shares {
             "the order limited the run: the consumer waited {} ({}) for single items with later \
              ones there{}, and {} found nothing for {} of the time; make `window(n)` larger than {}, \
              take results in completion order, or let a second producer try slow items \
-             (`idempotent()`)",
+             (`speculate()`)",
             Time(totals.head_stalled),
             Percent(self.stalled),
             worst_head(totals),
@@ -261,7 +261,7 @@ impl Shares {
         format!(
             "uneven work limited the run: producer {producer} ({}) worked {} of the time, and {} \
              {} on average; put long items first, make batches smaller, or let a second producer try \
-             slow items (`idempotent()`)",
+             slow items (`speculate()`)",
             totals.producers[producer].place,
             Percent(share),
             producers(totals),
@@ -292,7 +292,7 @@ impl Shares {
     fn consumer_name(&self) -> &'static str {
         match self.destination {
             Destination::Consumer => "the consumer",
-            Destination::Stream => "whoever asks for results",
+            Destination::Outputs => "whoever asks for results",
             Destination::NextStage => "the next stage",
         }
     }
@@ -325,7 +325,7 @@ fn mean(totals: &Totals, of: impl Fn(&ProducerTotals) -> f64) -> f64 {
 }
 
 fn is_lost(producer: &ProducerTotals) -> bool {
-    producer.fenced.is_some() || producer.left_behind
+    producer.quarantined.is_some() || producer.abandoned
 }
 
 fn nothing_to_judge(totals: &Totals) -> Option<String> {
@@ -339,10 +339,10 @@ fn nothing_to_judge(totals: &Totals) -> Option<String> {
     };
     let too_few = worked < FEWEST_EACH.saturating_mul(totals.producers.len() as u64);
     match ended {
-        Some(ended) if worked + account.skipped == 0 => {
+        Some(ended) if worked + account.already_done == 0 => {
             Some(format!("The run {ended} after {lasted}, before any item was read."))
         }
-        None if worked + account.skipped == 0 => Some(match account.unread {
+        None if worked + account.already_done == 0 => Some(match account.unread {
             Some(unread @ 1..) => {
                 let unread = Many(unread, "item");
                 format!("No item was read: the run was ended before, with {unread} unread.")
@@ -350,7 +350,7 @@ fn nothing_to_judge(totals: &Totals) -> Option<String> {
             _ => "No item was read: the input had none, or the run was ended before.".to_owned(),
         }),
         _ if worked == 0 => {
-            let skipped = Many(account.skipped, "item");
+            let skipped = Many(account.already_done, "item");
             Some(format!("There was nothing to do: an earlier run was done with {skipped}."))
         }
         _ if too_few || totals.lasted < SHORTEST => {
@@ -481,7 +481,7 @@ mod tests {
             ..totals(&[0.1])
         };
         for (destination, says) in [
-            (Destination::Stream, "Whoever asks the stream for results limited the run: "),
+            (Destination::Outputs, "Whoever asks the stream for results limited the run: "),
             (Destination::NextStage, "The next stage limited the run: "),
         ] {
             let (bottleneck, sentence) = judge(&behind(destination));
@@ -489,7 +489,7 @@ mod tests {
             assert!(sentence.starts_with(says) && !sentence.contains("consumer"), "{sentence}");
             assert!(sentence.contains("followed by the stage before (90 %)"), "{sentence}");
         }
-        let slow = Totals { consumer_working: time(0.1), ..behind(Destination::Stream) };
+        let slow = Totals { consumer_working: time(0.1), ..behind(Destination::Outputs) };
         let (bottleneck, sentence) = judge(&slow);
         assert_eq!(bottleneck, Bottleneck::Source);
         assert!(sentence.starts_with("The stage before limited the run: "), "{sentence}");
@@ -578,7 +578,7 @@ mod tests {
             said(&cancelled),
             "The run was cancelled after 10.0 s, before any item was read."
         );
-        let skipped = Account { skipped: 3, ..Account::default() };
+        let skipped = Account { already_done: 3, ..Account::default() };
         let skipped = Totals { account: skipped, ..empty };
         assert_eq!(
             said(&skipped),
@@ -608,12 +608,12 @@ mod tests {
     #[test]
     fn producers_that_were_lost_do_not_count_as_idle() {
         let mut totals = totals(&[0.95, 0.1]);
-        totals.producers[1].fenced = Some("gone".to_owned());
+        totals.producers[1].quarantined = Some("gone".to_owned());
         let (bottleneck, sentence) = judge(&totals);
         assert_eq!(bottleneck, Bottleneck::Producers);
         assert!(sentence.ends_with("; 1 of 2 producers was lost on the way."), "{sentence}");
         assert!(sentence.contains("the remaining producer worked 95 %"), "{sentence}");
-        totals.producers[0].left_behind = true;
+        totals.producers[0].abandoned = true;
         assert!(judge(&totals).1.ends_with("; 2 of 2 producers were lost on the way."));
     }
 

@@ -93,7 +93,7 @@ fn account(report: &RunReport) -> String {
     for (name, class, count) in [
         ("ok", " class=\"good\"", Some(account.ok)),
         ("failed", " class=\"bad\"", Some(account.failed)),
-        ("skipped", "", Some(account.skipped)),
+        ("already done", "", Some(account.already_done)),
         ("cancelled", " class=\"warn\"", Some(account.cancelled)),
         ("unread", "", account.unread),
     ] {
@@ -104,8 +104,8 @@ fn account(report: &RunReport) -> String {
     if rate.is_finite() {
         figure("ok per second", "", &plot::rate(rate));
     }
-    if report.threads_left_behind() > 0 {
-        figure("threads left behind", " class=\"bad\"", &report.threads_left_behind().to_string());
+    if report.threads_abandoned() > 0 {
+        figure("threads abandoned", " class=\"bad\"", &report.threads_abandoned().to_string());
     }
     list.push_str("</dl>\n</section>\n");
     list
@@ -172,8 +172,8 @@ fn latencies(latency: Option<Latencies>) -> [String; 4] {
 /// What is said below the table, in a word.
 fn tag(producer: &ProducerReport) -> &'static str {
     match producer {
-        ProducerReport { left_behind: true, .. } => " <span class=\"tag\">written off</span>",
-        ProducerReport { fenced: Some(_), .. } => " <span class=\"tag\">out of use</span>",
+        ProducerReport { abandoned: true, .. } => " <span class=\"tag\">written off</span>",
+        ProducerReport { quarantined: Some(_), .. } => " <span class=\"tag\">out of use</span>",
         _ => "",
     }
 }
@@ -285,7 +285,7 @@ mod tests {
             "<h2>Items consumed over time</h2>",
             "producer 1 (cuda:1) was written off with its thread: CUDA_ERROR_ECC_UNCORRECTABLE &lt;b&gt;",
             "item 17 (key 17)",
-            "threads left behind",
+            "threads abandoned",
             "<h2>Slowest items</h2>",
             "<h2>Tried again</h2>",
             "the file is empty",

@@ -26,8 +26,8 @@ pub(super) struct Lane {
     /// How many items have ended.
     pub(super) items: u64,
     pub(super) failed: u64,
-    pub(super) fenced: Option<Arc<str>>,
-    pub(super) is_left_behind: bool,
+    pub(super) quarantined: Option<Arc<str>>,
+    pub(super) is_abandoned: bool,
     /// When nobody waited any more for what it had in hand, until that was measured.
     pub(super) cut_off_at: Option<u64>,
     /// Made with the first attempt that is measured: there may be many producers.

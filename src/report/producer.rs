@@ -42,9 +42,9 @@ pub struct ProducerReport {
     pub batch_ceiling: Option<u64>,
     /// Why it takes no more items, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fenced: Option<String>,
-    /// Whether its thread was left behind, since it did not return in time.
-    pub left_behind: bool,
+    pub quarantined: Option<String>,
+    /// Whether its thread was abandoned, since it did not return in time.
+    pub abandoned: bool,
 }
 
 impl ProducerReport {
@@ -59,8 +59,8 @@ impl ProducerReport {
             init: totals.init,
             latency: None,
             batch_ceiling: totals.batch_ceiling,
-            fenced: totals.fenced.clone(),
-            left_behind: totals.left_behind,
+            quarantined: totals.quarantined.clone(),
+            abandoned: totals.abandoned,
         }
     }
 }

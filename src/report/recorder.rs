@@ -130,7 +130,7 @@ impl Recorder {
             consumer_waiting: totals.consumer_waiting,
             head_stalled: totals.head_stalled,
             stalls: totals.worst_heads.iter().map(|head| self.stall(head.0, head.1)).collect(),
-            consumer_left_behind: totals.consumer_left_behind,
+            consumer_abandoned: totals.consumer_abandoned,
             producers: totals
                 .producers
                 .iter()
@@ -167,8 +167,8 @@ impl Recorder {
             busy: share(working, self.now),
             working,
             init: lane.init,
-            fenced: lane.fenced.as_deref().map(str::to_owned),
-            left_behind: lane.is_left_behind,
+            quarantined: lane.quarantined.as_deref().map(str::to_owned),
+            abandoned: lane.is_abandoned,
             ..ProducerReport::default()
         }
     }
@@ -188,7 +188,9 @@ impl Recorder {
             (Ending::InProgress, Order::Completion) => Consumed::Before(0),
             (Ending::InProgress, Order::Input) => Consumed::Before(account.ok),
             (_, _) if account.cancelled == 0 => Consumed::All,
-            (_, Order::Input) => Consumed::Before(account.ok + account.failed + account.skipped),
+            (_, Order::Input) => {
+                Consumed::Before(account.ok + account.failed + account.already_done)
+            }
             (_, Order::Completion) => Consumed::Before(0),
         }
     }
@@ -221,9 +223,9 @@ impl Recorder {
         all
     }
 
-    /// When a run is over, nothing is in progress but what was left behind: of others, the end was lost.
+    /// When a run is over, nothing is in progress but what was abandoned: of others, the end was lost.
     fn may_be_open(&self, lane: &Lane) -> bool {
-        self.totals.is_none() || self.events_lost == 0 || lane.is_left_behind
+        self.totals.is_none() || self.events_lost == 0 || lane.is_abandoned
     }
 
     fn add_spans(&self, report: &mut RunReport, open: Vec<(usize, &Work, u64)>) {
@@ -271,7 +273,7 @@ impl Recorder {
         let Some(work) = lane.end(item) else { return };
         let took = at.saturating_sub(work.start);
         let since = lane.busy_since(work.start, at);
-        let is_measured = lane.is_left_behind && lane.cut_off_at.is_none();
+        let is_measured = lane.is_abandoned && lane.cut_off_at.is_none();
         self.busy.add_time(producer, since, at);
         if !is_measured {
             self.measure(producer, &work, took);
@@ -292,7 +294,7 @@ impl Recorder {
     /// Nobody waits any more for what the producer has in hand. It goes on with that, but for the items it is over.
     /// What that is their own events say, which come later.
     fn cut_off(&mut self, at: u64, producer: usize) {
-        let lane = self.lanes.get_mut(producer).filter(|lane| !lane.is_left_behind);
+        let lane = self.lanes.get_mut(producer).filter(|lane| !lane.is_abandoned);
         lane.into_iter().for_each(|lane| lane.cut_off_at = Some(at));
     }
 
@@ -334,8 +336,8 @@ impl Recorder {
     fn lost(&mut self, at: Duration, kind: IncidentKind, producer: usize, why: &Arc<str>) {
         let Some(lane) = self.lanes.get_mut(producer) else { return };
         let is_known = match kind {
-            IncidentKind::Fenced => lane.fenced.replace(Arc::clone(why)).is_some(),
-            _ => std::mem::replace(&mut lane.is_left_behind, true),
+            IncidentKind::Quarantined => lane.quarantined.replace(Arc::clone(why)).is_some(),
+            _ => std::mem::replace(&mut lane.is_abandoned, true),
         };
         if !is_known {
             self.incidents.keep_loss(at, kind, producer, why);
@@ -376,17 +378,17 @@ impl Observer for Recorder {
                 self.attempt_failed(at, IncidentKind::Retried, failure);
             }
             Event::ItemFailed { failure } => self.failed(at, failure),
-            Event::ItemSkipped { .. } => self.so_far.skipped += 1,
+            Event::ItemAlreadyDone { .. } => self.so_far.already_done += 1,
             // How long that was in all is in the totals.
             Event::WindowFull { .. } => {}
-            Event::HeadStalled { item, lasted } => self.head_stalled(*item, *lasted),
-            Event::ProducerFenced { producer, reason } => {
-                self.lost(at, IncidentKind::Fenced, *producer, reason);
+            Event::HeadOfLineBlocked { item, lasted } => self.head_stalled(*item, *lasted),
+            Event::ProducerQuarantined { producer, reason } => {
+                self.lost(at, IncidentKind::Quarantined, *producer, reason);
             }
-            Event::ProducerLeftBehind { producer } => {
+            Event::ProducerAbandoned { producer } => {
                 let why = Arc::from("it did not return in time");
                 self.cut_off(nanos(at), *producer);
-                self.lost(at, IncidentKind::LeftBehind, *producer, &why);
+                self.lost(at, IncidentKind::Abandoned, *producer, &why);
             }
             Event::EventsLost { events } => self.events_lost += events,
             Event::RunEnded { totals } => self.totals = Some(Arc::clone(totals)),
@@ -515,8 +517,8 @@ mod tests {
     fn a_run_in_progress_is_told_as_far_as_it_is_known() {
         let mut told = Told::new(2);
         told.start(0, 1, 7, 1);
-        told.tell(3_000, &Event::HeadStalled { item: 7, lasted: ms(2) });
-        told.tell(4_000, &Event::HeadStalled { item: 7, lasted: ms(3) });
+        told.tell(3_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(2) });
+        told.tell(4_000, &Event::HeadOfLineBlocked { item: 7, lasted: ms(3) });
         let report = told.recorder.report();
         assert_eq!(report.ending, Ending::InProgress);
         assert_eq!(report.bottleneck, Bottleneck::Unknown);
@@ -569,15 +571,15 @@ mod tests {
     #[test]
     fn producers_that_are_lost_are_told_once() {
         let mut told = Told::new(2);
-        let fenced = Event::ProducerFenced { producer: 1, reason: "gone".into() };
-        told.tell(1_000, &fenced);
-        told.tell(2_000, &fenced);
-        told.tell(3_000, &Event::ProducerLeftBehind { producer: 1 });
+        let quarantined = Event::ProducerQuarantined { producer: 1, reason: "gone".into() };
+        told.tell(1_000, &quarantined);
+        told.tell(2_000, &quarantined);
+        told.tell(3_000, &Event::ProducerAbandoned { producer: 1 });
         let report = told.recorder.report();
-        assert_eq!(report.producers[1].fenced.as_deref(), Some("gone"));
-        assert_eq!(report.threads_left_behind(), 1);
+        assert_eq!(report.producers[1].quarantined.as_deref(), Some("gone"));
+        assert_eq!(report.threads_abandoned(), 1);
         let kinds: Vec<_> = report.incidents.iter().map(|incident| incident.kind).collect();
-        assert_eq!(kinds, [IncidentKind::Fenced, IncidentKind::LeftBehind]);
+        assert_eq!(kinds, [IncidentKind::Quarantined, IncidentKind::Abandoned]);
     }
 
     #[test]
@@ -585,7 +587,7 @@ mod tests {
         let mut told = Told::new(1);
         told.start(0, 0, 7, 1);
         told.finish(10, 0, 7);
-        told.tell(3_020, &Event::ProducerLeftBehind { producer: 0 });
+        told.tell(3_020, &Event::ProducerAbandoned { producer: 0 });
         // What came before is told later.
         [8, 9].into_iter().for_each(|item| told.start(20, 0, item, 1));
         told.recorder.is_counted(ms(4));
@@ -616,7 +618,7 @@ mod tests {
         let mut told = Told::new(1);
         told.start(0, 5, 0, 1);
         told.tell(10, &Event::ItemFinished { item: 0, producer: 5 });
-        told.tell(10, &Event::ProducerLeftBehind { producer: 5 });
+        told.tell(10, &Event::ProducerAbandoned { producer: 5 });
         assert_eq!(busy(&told.end(1_000)), [Duration::ZERO]);
     }
 }

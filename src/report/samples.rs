@@ -155,9 +155,12 @@ fn measure(totals: &mut Totals) {
 fn lose_producers(told: &mut Told) {
     let last = told.totals.producers.len() - 1;
     let reason: Arc<str> = "CUDA_ERROR_ECC_UNCORRECTABLE <b>".into();
-    told.tell(9_000_000, &Event::ProducerFenced { producer: last, reason: Arc::clone(&reason) });
-    told.tell(11_000_000, &Event::ProducerLeftBehind { producer: last });
-    told.totals.producers[last].fenced = Some(reason.to_string());
-    told.totals.producers[last].left_behind = true;
+    told.tell(
+        9_000_000,
+        &Event::ProducerQuarantined { producer: last, reason: Arc::clone(&reason) },
+    );
+    told.tell(11_000_000, &Event::ProducerAbandoned { producer: last });
+    told.totals.producers[last].quarantined = Some(reason.to_string());
+    told.totals.producers[last].abandoned = true;
     told.totals.producers[0].batch_ceiling = Some(12);
 }

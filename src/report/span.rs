@@ -51,7 +51,7 @@ pub struct Incident {
     /// The item's index in the input, if it is of an item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<u64>,
-    /// What the error says, or why the producer was fenced; the first 200 characters of it.
+    /// What the error says, or why the producer was quarantined; the first 200 characters of it.
     pub text: String,
 }
 
@@ -66,9 +66,9 @@ pub enum IncidentKind {
     /// An attempt at an item failed, and there was to be another.
     Retried,
     /// A producer takes no more items: its device failed.
-    Fenced,
+    Quarantined,
     /// A producer that did not return in time was written off.
-    LeftBehind,
+    Abandoned,
 }
 
 impl IncidentKind {
@@ -76,8 +76,8 @@ impl IncidentKind {
         match self {
             IncidentKind::Failed => "failed",
             IncidentKind::Retried => "retried",
-            IncidentKind::Fenced => "fenced",
-            IncidentKind::LeftBehind => "left behind",
+            IncidentKind::Quarantined => "quarantined",
+            IncidentKind::Abandoned => "abandoned",
         }
     }
 }
@@ -190,7 +190,7 @@ mod tests {
         for _ in 0..MOST_INCIDENTS + 5 {
             incidents.keep_failure(Duration::ZERO, IncidentKind::Failed, &failure);
         }
-        incidents.keep_loss(Duration::ZERO, IncidentKind::Fenced, 1, "gone");
+        incidents.keep_loss(Duration::ZERO, IncidentKind::Quarantined, 1, "gone");
         assert_eq!((incidents.kept.len(), incidents.left_out), (MOST_INCIDENTS + 1, 5));
         assert_eq!(incidents.kept[0].text.len(), LONGEST + " ...".len());
     }

@@ -64,7 +64,8 @@ fn ending(ending: Ending) -> &'static str {
 fn account(report: &RunReport) -> String {
     let account = report.account;
     let mut text = format!("{} ok, {} failed", Count(account.ok), Count(account.failed));
-    for (count, name) in [(account.skipped, "skipped"), (account.cancelled, "cancelled")] {
+    for (count, name) in [(account.already_done, "already done"), (account.cancelled, "cancelled")]
+    {
         if count > 0 {
             text.push_str(&format!(", {} {name}", Count(count)));
         }
@@ -90,8 +91,8 @@ pub(super) fn waits(report: &RunReport) -> Vec<String> {
             Time(report.consumer_waiting),
         ),
     ];
-    if report.consumer_left_behind {
-        waits.push("the consumer did not return: its thread was left behind".to_owned());
+    if report.consumer_abandoned {
+        waits.push("the consumer did not return: its thread was abandoned".to_owned());
     }
     if !report.head_stalled.is_zero() {
         let stalled = Time(report.head_stalled);
@@ -217,10 +218,10 @@ pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
     let mut losses = Vec::new();
     for (index, producer) in report.producers.iter().enumerate().take(most) {
         let name = format!("producer {index} ({})", producer.place);
-        let why = producer.fenced.as_ref().map_or(String::new(), |reason| why(report, reason));
-        if producer.left_behind {
+        let why = producer.quarantined.as_ref().map_or(String::new(), |reason| why(report, reason));
+        if producer.abandoned {
             losses.push(format!("{name} was written off with its thread{why}"));
-        } else if producer.fenced.is_some() {
+        } else if producer.quarantined.is_some() {
             losses.push(format!("{name} takes no more items{why}"));
         }
         if let Some(ceiling) = producer.batch_ceiling {

@@ -230,7 +230,7 @@ mod tests {
         told.fail(2_000, failure(3, 0, 1, "\u{1b} bad \"x\""));
         told.tell(
             3_000,
-            &crate::event::Event::ProducerFenced { producer: 0, reason: "gone".into() },
+            &crate::event::Event::ProducerQuarantined { producer: 0, reason: "gone".into() },
         );
         let moments = events(&told.end(4_000), "i");
         let expected = json!([
@@ -239,7 +239,7 @@ mod tests {
                 "args": {"item": 3, "text": "\u{1b} bad \"x\""},
             },
             {
-                "name": "fenced", "ph": "i", "cat": "incident", "pid": 1, "tid": 1, "ts": 3000.0, "s": "t",
+                "name": "quarantined", "ph": "i", "cat": "incident", "pid": 1, "tid": 1, "ts": 3000.0, "s": "t",
                 "args": {"text": "gone"},
             },
         ]);

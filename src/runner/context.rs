@@ -28,7 +28,7 @@ impl<'a> ProducerContext<'a> {
         ProducerContext { attempt, ..self }
     }
 
-    /// The same, for a producer that may be left behind.
+    /// The same, for a producer that may be abandoned.
     pub(crate) fn with_leave(self, leave: Option<Leave<'a>>) -> Self {
         ProducerContext { leave, ..self }
     }
@@ -44,8 +44,8 @@ impl<'a> ProducerContext<'a> {
     }
 
     /// The producer's number, from 0, which is also its position in the device list.
-    pub fn worker(&self) -> usize {
-        self.station.worker
+    pub fn producer(&self) -> usize {
+        self.station.producer
     }
 
     /// The runner's configuration, as it was when the runner was built or last activated.
@@ -85,7 +85,7 @@ impl<'a> ProducerContext<'a> {
 
     /// Whether the result of this call is no longer wanted, because the run was cancelled or
     /// stopped, has failed elsewhere, or its stream was dropped, because the call took longer than it
-    /// [may](crate::Builder::item_limit), or because [another producer](crate::Builder::idempotent) was done with the item first. Whatever the call returns then is
+    /// [may](crate::Builder::item_timeout), or because [another producer](crate::Builder::speculate) was done with the item first. Whatever the call returns then is
     /// dropped, so a long computation may look here now and then and give up.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.gave_up_on(self.items.first().copied())
@@ -111,7 +111,7 @@ impl<'a> ProducerContext<'a> {
     /// # Errors
     ///
     /// When the device cannot be opened, or when the devices are only
-    /// [labels](crate::Devices::as_labels).
+    /// [labels](crate::Devices::names_only).
     #[cfg(feature = "candle")]
     #[cfg_attr(docsrs, doc(cfg(feature = "candle")))]
     pub fn candle_device(&self) -> crate::Result<candle_core::Device> {
@@ -215,7 +215,7 @@ pub(crate) trait RunControl: Send + Sync {
 #[derive(Debug)]
 pub(crate) struct Station {
     /// The position in the list.
-    pub(crate) worker: usize,
+    pub(crate) producer: usize,
     pub(crate) place: Place,
     pub(crate) cfg: Arc<CfgNode>,
     /// Whether a producer of this crew was told that batches are worked on one by one.

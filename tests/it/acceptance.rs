@@ -9,8 +9,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use gangline::{
-    CfgNode, ConsumerContext, Error, Hook, Order, OrderedRunner, Pool, ProducerContext, Result,
-    Runner, UnorderedRunner, map,
+    AnyOrderRunner, CfgNode, ConsumerContext, Error, Hook, Order, OrderedRunner, ProducerContext,
+    Result, Runner, UnorderedRunner, map,
 };
 
 use crate::probe::{Fault, Probe, both_orders, check_afterwards, check_summary, three};
@@ -165,7 +165,8 @@ fn ae6_producer_state_lives_on_and_consumer_state_begins_anew(order: Order) {
             Ok(*count)
         },
     );
-    let mut runner = Pool::builder(counts).devices(["cpu", "cpu"]).order(order).build().unwrap();
+    let mut runner =
+        AnyOrderRunner::builder(counts).devices(["cpu", "cpu"]).order(order).build().unwrap();
     assert_eq!(sorted(runner.run(['a', 'b', 'c', 'd']).unwrap()), [1, 1, 2, 2]);
     assert_eq!(sorted(runner.run(['e', 'f']).unwrap()), [3, 3]);
 }
@@ -177,7 +178,7 @@ fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
 
 fn ae7_an_empty_input_gives_the_summary_of_the_initial_state(order: Order) {
     let sum = Sum(|x| x);
-    let mut runner = Pool::builder(sum).devices(2).order(order).build().unwrap();
+    let mut runner = AnyOrderRunner::builder(sum).devices(2).order(order).build().unwrap();
     assert_eq!(runner.run([]).unwrap(), 0);
     assert_eq!(runner.run([1, 2]).unwrap(), 3);
     assert_eq!(runner.run([]).unwrap(), 0, "and nothing of the run before");
@@ -191,7 +192,7 @@ fn ae8_close_and_activate(order: Order) {
             Ok(*count)
         },
     );
-    let mut runner = Pool::builder(counts).devices(1).order(order).build().unwrap();
+    let mut runner = AnyOrderRunner::builder(counts).devices(1).order(order).build().unwrap();
     assert_eq!(runner.run([(); 3]).unwrap(), [1, 2, 3]);
     runner.close().unwrap();
     runner.close().unwrap();
@@ -252,7 +253,7 @@ fn ae10_every_producer_works_whatever_the_window(order: Order) {
             Ok(())
         });
         let tally = probe.tally();
-        let builder = Pool::builder(probe).devices(4).order(order);
+        let builder = AnyOrderRunner::builder(probe).devices(4).order(order);
         let builder = match window {
             Some(window) => builder.window(window),
             None => builder,
@@ -298,7 +299,8 @@ fn ae12_every_failure_is_named_and_ends_the_run(order: Order) {
             check_afterwards(runner);
         }
         let probe = Probe::new().failing(Hook::ProducerInit, fault, |_| true);
-        let error = Pool::builder(probe).devices(three()).order(order).build().unwrap_err();
+        let error =
+            AnyOrderRunner::builder(probe).devices(three()).order(order).build().unwrap_err();
         fault.check(&error, Hook::ProducerInit, None);
         let mut runner = Probe::new().failing(Hook::ProducerEnd, fault, |_| true).on_three(order);
         fault.check(&runner.close().unwrap_err(), Hook::ProducerEnd, None);
@@ -306,12 +308,13 @@ fn ae12_every_failure_is_named_and_ends_the_run(order: Order) {
 }
 
 fn ae13_one_init_fails_and_the_building_says_so(order: Order) {
-    let probe = Probe::new().on_producer(Hook::ProducerInit, |cx| match cx.worker() {
+    let probe = Probe::new().on_producer(Hook::ProducerInit, |cx| match cx.producer() {
         0 => Fault::Error.strike(),
         _ => Ok(()),
     });
     let tally = probe.tally();
-    let error: Error = Pool::builder(probe).devices(three()).order(order).build().unwrap_err();
+    let error: Error =
+        AnyOrderRunner::builder(probe).devices(three()).order(order).build().unwrap_err();
     assert_eq!(
         format!("{error:#}"),
         "producer_init failed on cuda:0 (producer 0): it broke",
@@ -325,7 +328,7 @@ fn ae14_a_cancelled_run_leaves_nothing_to_the_next(order: Order) {
     let wait = gate.clone();
     let work = move |_: char| wait.pass();
     let slow = map(|_| Ok(()), move |_, _, x| Ok((work(x), x).1));
-    let mut runner = Pool::builder(slow).devices(2).order(order).build().unwrap();
+    let mut runner = AnyOrderRunner::builder(slow).devices(2).order(order).build().unwrap();
     let token = runner.cancel_token();
     let input = "xyz".chars().cycle().enumerate().map(|(i, x)| {
         if i == 4 {
@@ -340,7 +343,8 @@ fn ae14_a_cancelled_run_leaves_nothing_to_the_next(order: Order) {
 
 fn ae15_any_value_is_an_item(order: Order) {
     let same = map(|_| Ok(()), |_, _, x: Option<Option<Vec<()>>>| Ok(x));
-    let mut runner = Pool::builder(same).devices(["cpu", "cpu"]).order(order).build().unwrap();
+    let mut runner =
+        AnyOrderRunner::builder(same).devices(["cpu", "cpu"]).order(order).build().unwrap();
     let items = [None, Some(None), Some(Some(vec![])), Some(Some(vec![()])), None];
     let outputs = runner.run(items.clone()).unwrap();
     assert_eq!(sorted(outputs), sorted(items.to_vec()));
@@ -348,12 +352,13 @@ fn ae15_any_value_is_an_item(order: Order) {
     let workers = Arc::new(Mutex::new(BTreeSet::new()));
     let (seen, both) = (workers.clone(), Barrier::new(2));
     let probe = Probe::new().on_producer(Hook::ProducerWork, move |cx| {
-        seen.lock().unwrap().insert((cx.worker(), cx.device().to_string()));
+        seen.lock().unwrap().insert((cx.producer(), cx.device().to_string()));
         both.wait();
         Ok(())
     });
     let twice: gangline::Devices = "cuda:0,cuda:0".parse().unwrap();
-    let mut runner = Pool::builder(probe).devices(twice.as_labels()).order(order).build().unwrap();
+    let mut runner =
+        AnyOrderRunner::builder(probe).devices(twice.names_only()).order(order).build().unwrap();
     let input = runner.runner().tally().input(0..2);
     check_summary(runner.run(input).unwrap(), 0..2, order);
     let expected = BTreeSet::from([(0, "cuda:0".into()), (1, "cuda:0".into())]);
@@ -362,7 +367,7 @@ fn ae15_any_value_is_an_item(order: Order) {
 
 fn ae16_two_threads_never_mix_their_runs(order: Order) {
     let same = map(|_| Ok(()), |_, _, x: u64| Ok(x));
-    let runner = Pool::builder(same).devices(2).order(order).build().unwrap();
+    let runner = AnyOrderRunner::builder(same).devices(2).order(order).build().unwrap();
     let (runner, begin) = (Mutex::new(runner), Barrier::new(2));
     thread::scope(|scope| {
         for first in [0, 1000] {
@@ -390,12 +395,12 @@ fn ae17_each_producer_ends_once_after_its_last_item(order: Order) {
         let probe = match hook {
             Some(hook) => Probe::new().failing(hook, Fault::Error, |_| true),
             None => Probe::new().on_producer(Hook::ProducerWork, move |cx| {
-                assert!(!at_work.lock().unwrap().contains(&cx.worker()));
+                assert!(!at_work.lock().unwrap().contains(&cx.producer()));
                 Ok(())
             }),
         };
         let probe = probe.on_producer(Hook::ProducerEnd, move |cx| {
-            at_end.lock().unwrap().push(cx.worker());
+            at_end.lock().unwrap().push(cx.producer());
             Ok(())
         });
         let mut runner = probe.on_three(order);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use gangline::{
-    Batch, Batches, ConsumerContext, Error, Order, OrderedRunner, OutputCount, Pool,
+    AnyOrderRunner, Batch, Batches, ConsumerContext, Error, Order, OrderedRunner, OutputCount,
     ProducerContext, Result, Runner, map,
 };
 
@@ -151,7 +151,7 @@ fn aw4_a_failed_section_is_an_error_that_names_it() {
 
 #[test]
 fn aw5_batches_reach_over_sections_so_that_one_at_most_is_partial() {
-    let devices = "cuda:0*4".parse::<gangline::Devices>().unwrap().as_labels();
+    let devices = "cuda:0*4".parse::<gangline::Devices>().unwrap().names_only();
     let builder = OrderedRunner::builder(Echo::new()).devices(devices).batch(Batch::of(8));
     let mut runner = builder.build().unwrap();
     let sections = [13, 7, 29, 1, 50];
@@ -169,7 +169,7 @@ fn aw7_each_patch_is_made_once_and_given_to_both_models() {
     let patches = (0..32u64).inspect(move |_| _ = counted.fetch_add(1, SeqCst));
     let both =
         map(|_| Ok((2, 3)), |_, models: &mut (u64, u64), x: u64| Ok((x * models.0, x * models.1)));
-    let mut pool = Pool::builder(both).devices(3).order(Order::Input).build().unwrap();
+    let mut pool = AnyOrderRunner::builder(both).devices(3).order(Order::Input).build().unwrap();
     let outputs = pool.run(patches).unwrap();
     assert_eq!(outputs, (0..32).map(|x| (2 * x, 3 * x)).collect::<Vec<_>>());
     assert_eq!(made.load(SeqCst), 32);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
-use gangline::{Batch, Builder, Error, Hook, InChosenOrder, Measure, Order, Pool, Runner};
+use gangline::{AnyOrderRunner, Batch, Builder, Error, Hook, Measure, Order, Runner, RuntimeOrder};
 use proptest::prelude::*;
 
 use crate::echo::Echo;
@@ -31,8 +31,8 @@ both_orders! {
     what_comes_before_a_panic_is_left_to_producers_that_have_a_state,
 }
 
-fn builder<R: Runner + 'static>(runner: R, order: Order) -> Builder<R, InChosenOrder> {
-    Pool::builder(runner).order(order).devices(2)
+fn builder<R: Runner + 'static>(runner: R, order: Order) -> Builder<R, RuntimeOrder> {
+    AnyOrderRunner::builder(runner).order(order).devices(2)
 }
 
 /// Sizes from 1 to 100, in no order.
@@ -58,7 +58,8 @@ fn batches_keep_below_a_cost(order: Order) {
     for batch in [Batch::of(8), Batch::up_to(8), Batch::of(8).within(Duration::from_micros(50))] {
         let echo = Echo::new();
         let calls = echo.calls();
-        let mut pool = builder(echo, order).batch(batch).cost(150, |&x| x).build().unwrap();
+        let mut pool =
+            builder(echo, order).batch(batch).max_batch_cost(150, |&x| x).build().unwrap();
         is_input(order, pool.run(sizes(500)).unwrap(), 500);
         let calls = calls.lock().unwrap();
         assert!(calls.iter().all(|call| call.len() <= 8 && call.iter().sum::<u64>() <= 150));
@@ -69,8 +70,8 @@ fn batches_keep_below_a_cost(order: Order) {
 fn a_fixed_batch_takes_as_much_as_the_cost_allows() {
     let echo = Echo::new();
     let calls = echo.calls();
-    let builder = Pool::builder(echo).devices(1).batch(Batch::of(4));
-    let mut pool = builder.cost(10usize, |&x| x as usize).build().unwrap();
+    let builder = AnyOrderRunner::builder(echo).devices(1).batch(Batch::of(4));
+    let mut pool = builder.max_batch_cost(10usize, |&x| x as usize).build().unwrap();
     pool.run([3, 4, 3, 9, 1, 1, 1, 1, 2]).unwrap();
     assert_eq!(*calls.lock().unwrap(), [vec![3, 4, 3], vec![9, 1], vec![1, 1, 1, 2]]);
 }
@@ -79,7 +80,8 @@ fn batches_keep_below_a_padded_size(order: Order) {
     for batch in [Batch::of(8), Batch::up_to(8), Batch::of(8).within(Duration::from_micros(50))] {
         let echo = Echo::new();
         let calls = echo.calls();
-        let mut pool = builder(echo, order).batch(batch).padded(300, |&x| x).build().unwrap();
+        let mut pool =
+            builder(echo, order).batch(batch).max_padded_size(300, |&x| x).build().unwrap();
         is_input(order, pool.run(sizes(500)).unwrap(), 500);
         let calls = calls.lock().unwrap();
         assert!(calls.iter().all(|call| call.len() <= 8 && padded(call) <= 300));
@@ -100,7 +102,8 @@ fn a_batch_of_like_sizes_goes_when_the_next_would_cost_too_much(order: Order) {
         Ok(x)
     });
     let builder = builder(hooks, order).batch(Batch::of(8)).window(100);
-    let mut pool = builder.cost(10, |_| 3u64).padded(1_000, |_| 1u64).build().unwrap();
+    let mut pool =
+        builder.max_batch_cost(10, |_| 3u64).max_padded_size(1_000, |_| 1u64).build().unwrap();
     let source = (0..5).inspect(|&x| {
         if x == 4 {
             worked.reach(3);
@@ -113,8 +116,8 @@ fn a_batch_of_like_sizes_goes_when_the_next_would_cost_too_much(order: Order) {
 fn like_sizes_save_padding() {
     let echo = Echo::new();
     let calls = echo.calls();
-    let builder = Pool::builder(echo).devices(1).batch(Batch::of(16));
-    let mut pool = builder.padded(1_000_000, |&x| x).build().unwrap();
+    let builder = AnyOrderRunner::builder(echo).devices(1).batch(Batch::of(16));
+    let mut pool = builder.max_padded_size(1_000_000, |&x| x).build().unwrap();
     is_input(Order::Input, pool.run(sizes(2_000)).unwrap(), 2_000);
     let calls = calls.lock().unwrap();
     let real: u64 = calls.iter().flatten().sum();
@@ -125,7 +128,7 @@ fn like_sizes_save_padding() {
 fn a_fixed_batch_of_many_sizes_and_a_full_window_do_not_wait_for_each_other(order: Order) {
     let echo = Echo::new();
     let builder = builder(echo, order).batch(Batch::of(8)).window(8);
-    let mut pool = builder.padded(1_000, |&x| x).build().unwrap();
+    let mut pool = builder.max_padded_size(1_000, |&x| x).build().unwrap();
     is_input(order, pool.run(sizes(300)).unwrap(), 300);
 }
 
@@ -139,9 +142,10 @@ fn batches_that_a_full_window_completes_are_worked_on_at_the_same_time(order: Or
         entering.reach((before / PRODUCERS + 1) * PRODUCERS);
         Ok(x)
     });
-    let builder = Pool::builder(hooks).order(order).devices(PRODUCERS as usize);
+    let builder = AnyOrderRunner::builder(hooks).order(order).devices(PRODUCERS as usize);
     let builder = builder.batch(Batch::of(PRODUCERS as usize)).window(PRODUCERS as usize);
-    let mut pool = builder.padded(1_000_000, |&x| 10_u64.pow(x as u32 % 6)).build().unwrap();
+    let mut pool =
+        builder.max_padded_size(1_000_000, |&x| 10_u64.pow(x as u32 % 6)).build().unwrap();
     let input: Vec<_> = (0..50 * PRODUCERS).collect();
     assert_eq!(crate::hooks::sorted(pool.run(input.clone()).unwrap()), input);
 }
@@ -152,8 +156,8 @@ fn an_item_above_the_limit_fails_before_any_hook(order: Order) {
         let calls = echo.calls();
         let builder = builder(echo, order).batch(Batch::of(4));
         let mut pool = match measure {
-            Measure::Cost => builder.cost(50, |&x| x),
-            _ => builder.padded(50, |&x| x),
+            Measure::Cost => builder.max_batch_cost(50, |&x| x),
+            _ => builder.max_padded_size(50, |&x| x),
         }
         .build()
         .unwrap();
@@ -181,8 +185,8 @@ fn a_measure_that_panics_fails_its_item(order: Order) {
         let echo = Echo::new();
         let builder = builder(echo, order).batch(Batch::up_to(4));
         let mut pool = match which {
-            Measure::Cost => builder.cost(50, measure),
-            Measure::Padded => builder.padded(50, measure),
+            Measure::Cost => builder.max_batch_cost(50, measure),
+            Measure::Padded => builder.max_padded_size(50, measure),
             _ => builder.window_weight(50, measure),
         }
         .build()
@@ -199,11 +203,11 @@ fn a_measure_that_panics_fails_its_item(order: Order) {
 
 #[test]
 fn limits_that_make_no_sense_are_refused() {
-    let builder = || Pool::builder(Echo::new()).devices(1);
-    let error = builder().cost(5u64, |&x| x).build().unwrap_err();
+    let builder = || AnyOrderRunner::builder(Echo::new()).devices(1);
+    let error = builder().max_batch_cost(5u64, |&x| x).build().unwrap_err();
     assert_eq!(error.to_string(), "a limit on the cost needs a rule for batches; call `batch` too");
     assert!(matches!(error, Error::NoBatch { measure: Measure::Cost, .. }));
-    let error = builder().batch(Batch::of(4)).padded(0u32, |_| 1).build().unwrap_err();
+    let error = builder().batch(Batch::of(4)).max_padded_size(0u32, |_| 1).build().unwrap_err();
     assert_eq!(
         error.to_string(),
         "the limit on the padded size of items must be at least 1, not 0"
@@ -283,7 +287,7 @@ fn a_stream_keeps_below_a_weight(order: Order) {
     let builder = builder(Hooks::new(), order).window(1_000);
     let mut pool = builder.window_weight(250u64, |&x| x).build().unwrap();
     let mut outputs = Vec::new();
-    for output in pool.stream(weighed.source(sizes(500)).chain([900, 7])) {
+    for output in pool.outputs(weighed.source(sizes(500)).chain([900, 7])) {
         let output = output.unwrap();
         // Ready results come before further input, so nothing is pulled while this is consumed.
         weighed.consumed.fetch_add(output, SeqCst);
@@ -296,7 +300,9 @@ fn a_stream_keeps_below_a_weight(order: Order) {
 
 /// A pool with room for 100, whose consumer waits for the gate, and a source that is told when it has
 /// given `[60, 30, 50]`: the last has to wait for room.
-fn full_window(order: Order) -> (Pool<Hooks>, Arc<Gate>, impl Iterator<Item = u64>, Arc<Counter>) {
+fn full_window(
+    order: Order,
+) -> (AnyOrderRunner<Hooks>, Arc<Gate>, impl Iterator<Item = u64>, Arc<Counter>) {
     let (gate, weighing) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
     let (passing, weighed) = (gate.clone(), weighing.clone());
     let hooks = Hooks::new().consume(move |_, _| {
@@ -316,7 +322,7 @@ fn a_finish_gives_out_what_waits_for_room(order: Order) {
     let token = pool.cancel_token();
     let finisher = std::thread::spawn(move || {
         weighing.reach(3);
-        token.finish();
+        token.drain();
         gate.open();
     });
     assert_eq!(crate::hooks::sorted(pool.run(source).unwrap()), [30, 50, 60], "what was pulled");
@@ -376,8 +382,8 @@ fn what_comes_before_a_panic_is_still_worked_on(order: Order) {
     let echo = echo.panicking_at(1_001);
     let (sender, receiver) = bounded(8);
     [1_000, 10, 1_001, 11].into_iter().for_each(|x| sender.send(x).unwrap());
-    let builder = Pool::builder(echo).order(order).devices(1).window(4);
-    let mut pool = builder.batch(Batch::of(2)).padded(10_000, |&x| x).build().unwrap();
+    let builder = AnyOrderRunner::builder(echo).order(order).devices(1).window(4);
+    let mut pool = builder.batch(Batch::of(2)).max_padded_size(10_000, |&x| x).build().unwrap();
     drop(sender);
     let left = receiver.clone();
     let error = pool.run(receiver).unwrap_err();
@@ -406,7 +412,7 @@ fn what_comes_before_a_panic_is_left_to_producers_that_have_a_state(order: Order
         x => Ok(x),
     });
     let builder = builder(hooks, order).batch(Batch::of(2)).window(8);
-    let mut pool = builder.padded(10_000, |&x| x).build().unwrap();
+    let mut pool = builder.max_padded_size(10_000, |&x| x).build().unwrap();
     // The first is of another size than the others, which make a batch.
     let source = [1_000, 10, 11, 12].into_iter().inspect(|&x| {
         if x == 12 {
@@ -456,12 +462,12 @@ proptest! {
             true => Err("bad".into()),
             false => Ok(x),
         });
-        let mut builder = Pool::builder(hooks).devices(devices).batch(batch);
+        let mut builder = AnyOrderRunner::builder(hooks).devices(devices).batch(batch);
         if let Some(cost) = cost {
-            builder = builder.cost(cost, move |&x| of(x));
+            builder = builder.max_batch_cost(cost, move |&x| of(x));
         }
         if let Some(size) = size {
-            builder = builder.padded(size, move |&x| of(x));
+            builder = builder.max_padded_size(size, move |&x| of(x));
         }
         if let Some(weight) = weight {
             builder = builder.window_weight(weight, move |&x| of(x));
@@ -485,7 +491,7 @@ proptest! {
             }
         }
         if let Some(unread) = account.unread {
-            let all = account.ok + account.failed + account.skipped + account.cancelled + unread;
+            let all = account.ok + account.failed + account.already_done + account.cancelled + unread;
             prop_assert_eq!(all, input.len() as u64);
         }
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gangline::testing::{Call, Fault, Script, Simulated};
-use gangline::{Batch, Builder, InInputOrder, Measure, Order, OrderedRunner, OutOfMemory, Pool};
+use gangline::{
+    AnyOrderRunner, Batch, Builder, InputOrder, Measure, Order, OrderedRunner, OutOfMemory,
+};
 use proptest::prelude::*;
 
 use crate::echo::Echo;
@@ -22,7 +24,7 @@ fn simulated(script: Script) -> Simulated<Echo> {
     Simulated::new(Echo::new()).everywhere(script)
 }
 
-fn builder(runner: Simulated<Echo>) -> Builder<Simulated<Echo>, InInputOrder> {
+fn builder(runner: Simulated<Echo>) -> Builder<Simulated<Echo>, InputOrder> {
     OrderedRunner::builder(runner).devices(1)
 }
 
@@ -42,7 +44,7 @@ fn d5_a_batch_that_does_not_fit_is_split_without_blame() {
     let calls = runner.runner().calls();
     assert_eq!(sizes(&calls), [10, 5, 2, 2, 2, 2, 2]);
     assert!(matches!(calls[0].fault, Some(Fault::OutOfMemory { most: 3, .. })));
-    assert_eq!(runner.batch_ceilings(), [Some(2)]);
+    assert_eq!(runner.learned_batch_limits(), [Some(2)]);
     assert_eq!(runner.account().ok, 10);
 }
 
@@ -55,9 +57,9 @@ fn the_size_that_worked_is_kept_for_later_batches_and_runs() {
     runner.run(0..6).unwrap();
     assert_eq!(sizes(&runner.runner().calls())[5..], [4, 2]);
     runner.close().unwrap();
-    assert!(runner.batch_ceilings().is_empty());
+    assert!(runner.learned_batch_limits().is_empty());
     runner.activate().unwrap();
-    assert_eq!(runner.batch_ceilings(), [None], "its memory may be another");
+    assert_eq!(runner.learned_batch_limits(), [None], "its memory may be another");
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn it_grows_back_slowly() {
     let short = calls.iter().filter(|call| call.fault.is_some()).count();
     assert!(sizes(&calls).iter().filter(|&&size| size == 5).count() > 100);
     assert!(short < 8, "{short} of {} calls were out of memory", calls.len());
-    assert!(runner.batch_ceilings()[0] >= Some(5));
+    assert!(runner.learned_batch_limits()[0] >= Some(5));
 }
 
 #[test]
@@ -81,7 +83,7 @@ fn each_device_learns_for_itself() {
     let builder = OrderedRunner::builder(runner).devices(2).batch(Batch::of(8));
     let mut runner = builder.build().unwrap();
     assert_eq!(runner.run(0..400).unwrap(), range(400));
-    let ceilings = runner.batch_ceilings();
+    let ceilings = runner.learned_batch_limits();
     assert_eq!(ceilings[0], None);
     assert!(ceilings[1].is_some_and(|extent| extent <= 3), "{ceilings:?}");
 }
@@ -115,11 +117,11 @@ fn a_guilty_item_is_found_on_a_small_device_too() {
 #[test]
 fn the_ceiling_is_one_of_what_is_limited() {
     let runner = simulated(Script::new().out_of_memory_above(3));
-    let builder = builder(runner).batch(Batch::of(8)).cost(800u64, |_| 100);
+    let builder = builder(runner).batch(Batch::of(8)).max_batch_cost(800u64, |_| 100);
     let mut runner = builder.build().unwrap();
     assert_eq!(runner.run(0..8).unwrap(), range(8));
     assert_eq!(sizes(&runner.runner().calls()), [8, 4, 2, 2, 2, 2]);
-    assert_eq!(runner.batch_ceilings(), [Some(200)]);
+    assert_eq!(runner.learned_batch_limits(), [Some(200)]);
 }
 
 #[test]
@@ -127,18 +129,18 @@ fn a_call_that_panics_once_costs_nothing_but_the_state() {
     let panicking = simulated(Script::new().panics_at(1));
     let mut runner = builder(panicking).batch(Batch::of(4)).build().unwrap();
     assert_eq!(runner.run(0..4).unwrap(), range(4), "the batch came back whole");
-    assert_eq!(runner.batch_ceilings(), [None], "a panic like any other");
+    assert_eq!(runner.learned_batch_limits(), [None], "a panic like any other");
 }
 
 /// What they cost does not say in what parts to try them.
 fn items_that_cost_nothing_run_out_of_memory_too(order: Order) {
     for measure in [Measure::Cost, Measure::Padded] {
         let runner = simulated(Script::new().out_of_memory_above(3));
-        let builder = Pool::builder(runner).order(order).devices(1).batch(Batch::of(8));
+        let builder = AnyOrderRunner::builder(runner).order(order).devices(1).batch(Batch::of(8));
         let nearly_nothing = |&x: &u64| u64::from(x == 5);
         let builder = match measure {
-            Measure::Cost => builder.cost(10, nearly_nothing),
-            _ => builder.padded(10, nearly_nothing),
+            Measure::Cost => builder.max_batch_cost(10, nearly_nothing),
+            _ => builder.max_padded_size(10, nearly_nothing),
         };
         let mut pool = builder.build().unwrap();
         assert_eq!(sorted(pool.run(0..16).unwrap()), range(16));
@@ -147,12 +149,12 @@ fn items_that_cost_nothing_run_out_of_memory_too(order: Order) {
 
 fn a_dead_device_ends_the_run(order: Order) {
     let runner = Simulated::new(Echo::new()).on(1, Script::new().dies_at(3));
-    let builder = Pool::builder(runner).order(order).devices(2).batch(Batch::of(4));
+    let builder = AnyOrderRunner::builder(runner).order(order).devices(2).batch(Batch::of(4));
     let mut pool = builder.build().unwrap();
     let error = pool.run(0..).unwrap_err();
     assert_eq!(error.source().unwrap().to_string(), "simulated: the device died at call 3");
     assert_eq!(pool.account().failed, 1);
-    let died = pool.runner().calls().iter().filter(|call| call.worker == 1).count();
+    let died = pool.runner().calls().iter().filter(|call| call.producer == 1).count();
     assert!(died >= 3);
     pool.close().unwrap();
     let error = pool.activate().unwrap_err();
@@ -172,7 +174,8 @@ fn single_items_see_the_script_too() {
 fn every_item_is_worked_on_whatever_the_memory(order: Order) {
     for most in [1, 2, 3, 7, 100] {
         let runner = simulated(Script::new().out_of_memory_above(most));
-        let builder = Pool::builder(runner).order(order).devices(3).batch(Batch::up_to(9));
+        let builder =
+            AnyOrderRunner::builder(runner).order(order).devices(3).batch(Batch::up_to(9));
         let mut pool = builder.build().unwrap();
         assert_eq!(crate::hooks::sorted(pool.run(0..300).unwrap()), range(300));
         assert_eq!(pool.account().ok, 300);
@@ -202,7 +205,7 @@ proptest! {
         }
         let mut builder = OrderedRunner::builder(simulated).devices(memory.len()).batch(batch);
         if sized {
-            builder = builder.padded(2_000u64, |&x| 1 + x % 100);
+            builder = builder.max_padded_size(2_000u64, |&x| 1 + x % 100);
         }
         let mut runner = builder.build().unwrap();
         let (result, account) = no_hang(move || (runner.run(0..items), runner.account()));

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use gangline::{
-    Batch, CancelToken, ConsumerContext, Error, Hook, Order, OrderedRunner, OutputCount, Pool,
-    ProducerContext, Result, Runner, map,
+    AnyOrderRunner, Batch, CancelToken, ConsumerContext, Error, Hook, Order, OrderedRunner,
+    OutputCount, ProducerContext, Result, Runner, map,
 };
 use proptest::prelude::*;
 
@@ -60,8 +60,8 @@ impl Doubler {
         })
     }
 
-    fn pool(self, order: Order, devices: usize, batch: Batch) -> Pool<Self> {
-        Pool::builder(self).order(order).devices(devices).batch(batch).build().unwrap()
+    fn pool(self, order: Order, devices: usize, batch: Batch) -> AnyOrderRunner<Self> {
+        AnyOrderRunner::builder(self).order(order).devices(devices).batch(batch).build().unwrap()
     }
 
     fn sizes(&self) -> Vec<usize> {
@@ -167,7 +167,7 @@ fn all_but_the_last_are_consumed_before_it_is_read(order: Order, batch: Batch) {
                 Ok(())
             },
         );
-        let builder = Pool::builder(runner).order(order).devices(2).batch(batch);
+        let builder = AnyOrderRunner::builder(runner).order(order).devices(2).batch(batch);
         let wait_at_last = |&x: &u64| {
             if x == 5 {
                 consumed.reach(5);
@@ -188,14 +188,14 @@ fn a_fixed_batch_is_completed_by_the_end_of_the_input(order: Order) {
 fn a_window_that_is_no_multiple_of_the_batch_does_not_hang(order: Order) {
     no_hang(move || {
         for (devices, batch, window) in [(1, 4, 6), (2, 4, 5), (3, 2, 3), (2, 8, 8), (3, 5, 7)] {
-            let builder = Pool::builder(Doubler::good()).order(order).devices(devices);
+            let builder = AnyOrderRunner::builder(Doubler::good()).order(order).devices(devices);
             let builder = builder.batch(Batch::of(batch)).window(window);
             assert_eq!(builder.build().unwrap().run(0..300).unwrap().len(), 300);
         }
     });
 }
 
-fn waiting_for_four(order: Order) -> (Pool<Doubler>, CancelToken) {
+fn waiting_for_four(order: Order) -> (AnyOrderRunner<Doubler>, CancelToken) {
     let pool = Doubler::good().pool(order, 2, Batch::of(4));
     let token = pool.cancel_token().clone();
     (pool, token)
@@ -238,7 +238,7 @@ fn a_finish_completes_the_batch_that_waits(order: Order) {
         let finisher = token.clone();
         let input = token.guard(receiver).inspect(move |&x| {
             if x == 2 {
-                finisher.finish();
+                finisher.drain();
             }
         });
         assert_eq!(pool.run(input).unwrap().len(), 3);
@@ -261,7 +261,7 @@ fn a_finish_completes_the_batch_that_waits_while_the_input_blocks(order: Order) 
             if x == 2 {
                 // So that producers most likely sleep.
                 (0..200).for_each(|_| std::thread::yield_now());
-                token.finish();
+                token.drain();
                 worked.reach(3 * round + 2);
             }
         });
@@ -273,7 +273,7 @@ fn a_finish_completes_the_batch_that_waits_while_the_input_blocks(order: Order) 
 fn a_stream_forms_batches_too(order: Order) {
     no_hang(move || {
         let mut pool = Doubler::good().pool(order, 2, Batch::of(4));
-        let mut outputs: Vec<_> = pool.stream(0..50).collect::<Result<_, _>>().unwrap();
+        let mut outputs: Vec<_> = pool.outputs(0..50).collect::<Result<_, _>>().unwrap();
         outputs.sort_unstable();
         assert_eq!(outputs, evens(50));
         let sizes = pool.runner().sizes();

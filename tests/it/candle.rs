@@ -35,7 +35,7 @@ fn labels_are_no_devices() {
     no_hang(|| {
         let ask = map(|cx| cx.candle_device().map(drop), |_, (), x: u64| Ok(x));
         let labels: Devices = "cuda:5".parse().unwrap();
-        let error = OrderedRunner::new(ask, labels.as_labels()).unwrap_err();
+        let error = OrderedRunner::new(ask, labels.names_only()).unwrap_err();
         assert_eq!(error.hook(), Some(Hook::ProducerInit));
         assert!(format!("{error:#}").contains("cuda:5"), "{error:#}");
     });

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 
-use gangline::{CfgError, CfgNode, Hook, OrderedRunner, Pool, UnorderedRunner, map};
+use gangline::{AnyOrderRunner, CfgError, CfgNode, Hook, OrderedRunner, UnorderedRunner, map};
 
 use crate::support::no_hang;
 
@@ -72,7 +72,7 @@ fn a_value_that_is_missing_or_wrong_fails_the_hook_that_asks_for_it() {
             (CfgNode::new(), "exponent"),
             (CfgNode::new().with("exponent", "cube").unwrap(), "exponent"),
         ] {
-            let error = Pool::builder(powers!()).devices(2).cfg(cfg).build().unwrap_err();
+            let error = AnyOrderRunner::builder(powers!()).devices(2).cfg(cfg).build().unwrap_err();
             assert_eq!(error.hook(), Some(Hook::ProducerInit));
             let cause = error.source().unwrap();
             assert!(cause.is::<CfgError>() && cause.to_string().contains(says), "{error:#}");

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use gangline::{
-    Account, Builder, CancelToken, CfgNode, ConsumerContext, Device, Devices, Error, GpuList,
-    Guard, Hook, InChosenOrder, Order, OrderedRunner, Pool, ProducerContext, Result, Runner,
-    Stream, UnorderedRunner, map,
+    Account, AnyOrderRunner, Builder, CancelToken, CfgNode, ConsumerContext, Device, Devices,
+    Error, GpuList, Guard, Hook, Order, OrderedRunner, Outputs, ProducerContext, Result, Runner,
+    RuntimeOrder, UnorderedRunner, map,
 };
 
 use crate::hooks::Hooks;
@@ -32,13 +32,13 @@ fn public_types_are_send_and_sync() {
     send_and_sync::<Devices>();
     send_and_sync::<GpuList>();
     send_and_sync::<Order>();
-    send_and_sync::<Builder<Hooks, InChosenOrder>>();
+    send_and_sync::<Builder<Hooks, RuntimeOrder>>();
     unpinned::<CancelToken>();
     // `Hooks` has states that are neither.
     send_and_sync::<OrderedRunner<Hooks>>();
     send_and_sync::<UnorderedRunner<Hooks>>();
-    send_and_sync::<Pool<Hooks>>();
-    send_and_sync::<Stream<'_, Hooks, std::ops::Range<u64>>>();
+    send_and_sync::<AnyOrderRunner<Hooks>>();
+    send_and_sync::<Outputs<'_, Hooks, std::ops::Range<u64>>>();
 }
 
 /// Also where nothing but `Send` is known of the inputs and outputs.
@@ -47,7 +47,7 @@ fn handles_are_send_and_sync_for_every_runner() {
     fn check<R: Runner + 'static>() {
         send_and_sync::<OrderedRunner<R>>();
         send_and_sync::<UnorderedRunner<R>>();
-        send_and_sync::<Pool<R>>();
+        send_and_sync::<AnyOrderRunner<R>>();
     }
     check::<Hooks>();
 }
@@ -168,10 +168,12 @@ fn pointers_forward_the_end() {
 #[test]
 fn boxed_runners_share_a_type() {
     no_hang(|| {
-        let mut runners: Vec<Pool<Boxed>> = vec![];
+        let mut runners: Vec<AnyOrderRunner<Boxed>> = vec![];
         for order in [Order::Input, Order::Completion] {
             let boxed: Boxed = Box::new(Unsendable);
-            runners.push(Pool::builder(boxed).devices("cpu*2").order(order).build().unwrap());
+            runners.push(
+                AnyOrderRunner::builder(boxed).devices("cpu*2").order(order).build().unwrap(),
+            );
         }
         assert!(runners.iter_mut().all(|runner| runner.run(0..10).unwrap() == 90));
     });
@@ -191,8 +193,8 @@ fn iterators_may_borrow_and_need_not_be_send() {
         };
         assert_eq!(pool.run(items()).unwrap(), numbers);
         assert_eq!(pool.try_run(items().map(Ok::<_, std::io::Error>)).unwrap(), numbers);
-        assert_eq!(pool.stream(items()).map(Result::unwrap).collect::<Vec<_>>(), numbers);
-        let stream = pool.try_stream(items().map(Ok::<_, String>));
+        assert_eq!(pool.outputs(items()).map(Result::unwrap).collect::<Vec<_>>(), numbers);
+        let stream = pool.try_outputs(items().map(Ok::<_, String>));
         assert_eq!(stream.map(Result::unwrap).collect::<Vec<_>>(), numbers);
         let boxed: Box<dyn Iterator<Item = u64> + '_> = Box::new(items());
         assert_eq!(pool.run(boxed).unwrap(), numbers);
@@ -204,7 +206,7 @@ fn iterators_may_borrow_and_need_not_be_send() {
 
 /// A stream has a name, so that it can be a field.
 struct Squares<'a> {
-    stream: Stream<'a, Hooks, std::vec::IntoIter<u64>>,
+    stream: Outputs<'a, Hooks, std::vec::IntoIter<u64>>,
 }
 
 #[test]
@@ -214,7 +216,7 @@ fn a_stream_is_nameable_and_fused() {
     }
     no_hang(|| {
         let mut pool = Hooks::new().pool(Order::Input, 2);
-        let mut squares = Squares { stream: fused(pool.stream(vec![1, 2])) };
+        let mut squares = Squares { stream: fused(pool.outputs(vec![1, 2])) };
         assert_eq!(squares.stream.by_ref().map(Result::unwrap).sum::<u64>(), 3);
         assert!(squares.stream.next().is_none() && squares.stream.next().is_none());
     });
@@ -227,7 +229,7 @@ fn closures_infer() -> Result<()> {
 
     let offset = 10;
     let counted = map(
-        |cx| Ok((cx.worker(), Rc::new(Cell::new(0_u64)))),
+        |cx| Ok((cx.producer(), Rc::new(Cell::new(0_u64)))),
         move |_, (_, count), word: &str| {
             count.set(count.get() + 1);
             Ok(word.len() + offset)

@@ -8,8 +8,8 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use gangline::{
-    CpuThreads, Device, Devices, Error, Hook, Order, OrderedRunner, Pool, ProducerContext, Result,
-    Runner, map,
+    AnyOrderRunner, CpuThreads, Device, Devices, Error, Hook, Order, OrderedRunner,
+    ProducerContext, Result, Runner, map,
 };
 use rayon::prelude::*;
 
@@ -24,14 +24,14 @@ fn look<T>(devices: &str, threads: CpuThreads, look: Look<T>) -> Vec<T>
 where
     T: Clone + Send + 'static,
 {
-    let devices = devices.parse::<Devices>().unwrap().as_labels();
+    let devices = devices.parse::<Devices>().unwrap().names_only();
     let all_have_one = Arc::new(Barrier::new(devices.len()));
     let count = devices.len();
     let hook = map(
         |_| Ok(()),
         move |cx, (), ()| {
             all_have_one.wait();
-            Ok((cx.worker(), look(cx)))
+            Ok((cx.producer(), look(cx)))
         },
     );
     let mut runner =
@@ -223,7 +223,7 @@ fn leaver(gone: &Arc<AtomicU64>) -> impl Runner<Input = (), Summary = Vec<()>> +
 fn threads_are_gone_after_close_each_time() {
     no_hang(|| {
         let gone = Arc::new(AtomicU64::new(0));
-        let builder = Pool::builder(leaver(&gone)).devices("cpu*2").cpu_threads(3);
+        let builder = AnyOrderRunner::builder(leaver(&gone)).devices("cpu*2").cpu_threads(3);
         let mut pool = builder.order(Order::Completion).build().unwrap();
         for round in 1..=50 {
             pool.run(vec![(); 5]).unwrap();
@@ -245,11 +245,12 @@ fn threads_are_gone_after_a_building_that_failed() {
         let hook = map(
             move |cx| {
                 rayon::broadcast(|_| LEAVES.set(Some(Leaves(count.clone()))));
-                if cx.worker() == 1 { Err("it broke".into()) } else { Ok(()) }
+                if cx.producer() == 1 { Err("it broke".into()) } else { Ok(()) }
             },
             |_, (), x: u64| Ok(x),
         );
-        let error = Pool::builder(hook).devices("cpu*3").cpu_threads(2).build().unwrap_err();
+        let error =
+            AnyOrderRunner::builder(hook).devices("cpu*3").cpu_threads(2).build().unwrap_err();
         assert_eq!(error.hook(), Some(Hook::ProducerInit));
         assert_eq!(gone.load(SeqCst), 6);
     });
@@ -286,7 +287,7 @@ fn what_was_spawned_is_done_before_close_returns() {
 #[test]
 fn a_runner_dropped_by_its_own_pool_does_not_join_itself() {
     no_hang(|| {
-        let slot = Arc::new(Mutex::new(None::<Pool<Probe>>));
+        let slot = Arc::new(Mutex::new(None::<AnyOrderRunner<Probe>>));
         let (filled, dropped) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
         let (place, wait, done) = (slot.clone(), filled.clone(), dropped.clone());
         let probe = Probe::new();
@@ -302,8 +303,9 @@ fn a_runner_dropped_by_its_own_pool_does_not_join_itself() {
             done.open();
             Ok(())
         });
-        let mut runner = Pool::builder(probe).devices("cpu*2").cpu_threads(2).build().unwrap();
-        let mut stream = runner.stream(tally.input(0..2));
+        let mut runner =
+            AnyOrderRunner::builder(probe).devices("cpu*2").cpu_threads(2).build().unwrap();
+        let mut stream = runner.outputs(tally.input(0..2));
         assert_eq!(stream.next().unwrap().unwrap().value, output(0));
         std::mem::forget(stream);
         *slot.lock().unwrap() = Some(runner);

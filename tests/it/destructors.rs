@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Sender, bounded};
-use gangline::{Event, Hook, Order, Pool, ProducerContext, Result, map};
+use gangline::{AnyOrderRunner, Event, Hook, Order, ProducerContext, Result, map};
 
 use crate::probe::{Alive, Census, Fault, Item, Probe, both_orders, check_afterwards, three};
 use crate::support::{Counter, Gate};
@@ -116,7 +116,7 @@ fn a8_a_producer_state_whose_destructor_panics(order: Order) {
         move |_| Ok((Bomb::counted(&states), Rc::new(()))),
         |_, _: &mut (Bomb, Rc<()>), x: u64| if x == 7 { panic!("it broke") } else { Ok(x) },
     );
-    let mut runner = Pool::builder(runner).devices(3).order(order).build().unwrap();
+    let mut runner = AnyOrderRunner::builder(runner).devices(3).order(order).build().unwrap();
     for made in 3..6 {
         assert_eq!(census.made(), made);
         let error = runner.run(0..20).unwrap_err();
@@ -140,7 +140,7 @@ fn a8_a_consumer_state_whose_destructor_panics(order: Order) {
         move |_| Ok(Bomb::counted(&states)),
         |_, _, x| if x == 7 { Err("it broke".into()) } else { Ok(()) },
     );
-    let mut runner = Pool::builder(runner).devices(3).order(order).build().unwrap();
+    let mut runner = AnyOrderRunner::builder(runner).devices(3).order(order).build().unwrap();
     for _ in 0..3 {
         let Err(error) = runner.run(0..20) else { panic!("it should fail") };
         assert_eq!((error.hook(), error.item()), (Some(Hook::ConsumerWork), Some(7)));
@@ -180,7 +180,8 @@ fn a8_an_output_whose_destructor_panics_is_no_matter_once_it_is_not_wanted(order
             Ok(())
         },
     );
-    let mut runner = Pool::builder(runner).devices(3).order(order).window(5).build().unwrap();
+    let mut runner =
+        AnyOrderRunner::builder(runner).devices(3).order(order).window(5).build().unwrap();
     assert_eq!(runner.run(0..20).unwrap(), 1);
     assert_eq!(census.alive(), 1, "the one that was forgotten");
     runner.close().unwrap();
@@ -274,7 +275,7 @@ fn a8_errors_of_producer_init_may_panic_when_dropped(order: Order) {
     let is_armed = Arc::new(AtomicBool::new(true));
     let probe = grudging(Hook::ProducerInit, &is_armed);
     let tally = probe.tally();
-    let build = || Pool::builder(probe).devices(three()).order(order).build();
+    let build = || AnyOrderRunner::builder(probe).devices(three()).order(order).build();
     let error = catch_unwind(AssertUnwindSafe(build)).expect("building panics").unwrap_err();
     assert_eq!(error.hook(), Some(Hook::ProducerInit), "{error:#}");
     std::mem::forget(error);
@@ -303,7 +304,7 @@ fn a8_an_error_of_producer_init_that_comes_too_late_may_panic_when_dropped(order
     let (end_of_thread, ended) = bounded::<()>(0);
     let end_of_thread = Mutex::new(Some(end_of_thread));
     let init = move |cx: &ProducerContext<'_>| {
-        if cx.worker() == 0 {
+        if cx.producer() == 0 {
             let (late, ended) = (late.clone(), ended.clone());
             return Ok(OnDrop(Box::new(move || {
                 late.open();
@@ -314,8 +315,8 @@ fn a8_an_error_of_producer_init_that_comes_too_late_may_panic_when_dropped(order
         gate.pass();
         Err(Grudge(is_armed.clone()).into())
     };
-    let builder = Pool::builder(map(init, |_, _, x: u64| Ok(x))).order(order).devices(2);
-    let build = || builder.init_limit(Duration::from_millis(250)).build();
+    let builder = AnyOrderRunner::builder(map(init, |_, _, x: u64| Ok(x))).order(order).devices(2);
+    let build = || builder.init_timeout(Duration::from_millis(250)).build();
     let error = catch_unwind(AssertUnwindSafe(build)).expect("building panics").unwrap_err();
     assert!(error.is_timeout(), "{error:#}");
 }
@@ -337,7 +338,7 @@ fn a8_what_measures_items_may_panic_when_dropped(order: Order) {
     let bomb = Bomb::new();
     let weight = move |_: &u64| u64::from(bomb._alive.is_none());
     let echo = map(|_| Ok(()), |_, (), x: u64| Ok(x));
-    let builder = Pool::builder(echo).order(order).devices(1);
+    let builder = AnyOrderRunner::builder(echo).order(order).devices(1);
     let mut pool = builder.window_weight(5, weight).build().unwrap();
     assert_eq!(pool.run([7]).unwrap(), [7]);
     catch_unwind(AssertUnwindSafe(|| drop(pool))).expect("dropping panics");
@@ -346,7 +347,7 @@ fn a8_what_measures_items_may_panic_when_dropped(order: Order) {
 /// Law 9: drop never panics, and each is dropped by itself.
 fn a8_observers_may_panic_when_dropped(order: Order) {
     let echo = map(|_| Ok(()), |_, (), x: u64| Ok(x));
-    let mut builder = Pool::builder(echo).order(order).devices(1);
+    let mut builder = AnyOrderRunner::builder(echo).order(order).devices(1);
     for _ in 0..2 {
         let bomb = Bomb::new();
         builder = builder.observer(move |_: Duration, _: &Event| {
@@ -367,9 +368,9 @@ fn a8_an_input_of_a_stream_that_waits_for_room_may_panic_when_dropped(order: Ord
         Ok(bomb.is_some())
     };
     let weigh = move |_: &Option<Bomb>| weighing.add(1).min(1);
-    let builder = Pool::builder(map(|_| Ok(()), work)).order(order).devices(1);
+    let builder = AnyOrderRunner::builder(map(|_| Ok(()), work)).order(order).devices(1);
     let mut pool = builder.window_weight(1, weigh).build().unwrap();
-    let mut stream = pool.stream([None, Some(Bomb::new())]);
+    let mut stream = pool.outputs([None, Some(Bomb::new())]);
     assert!(!stream.next().unwrap().unwrap());
     catch_unwind(AssertUnwindSafe(|| drop(stream))).expect("dropping panics");
     assert_eq!((pool.account().ok, pool.account().cancelled), (1, 1));
@@ -387,8 +388,8 @@ fn a8_an_output_that_waits_for_room_in_the_next_stage_may_panic_when_dropped(ord
         },
     );
     let weigh = move |_: &Option<Bomb>| weighing.add(1).min(1);
-    let mut first = Pool::builder(pass()).order(order).devices(1).build().unwrap();
-    let last = Pool::builder(last).order(order).devices(1).window_weight(1, weigh);
+    let mut first = AnyOrderRunner::builder(pass()).order(order).devices(1).build().unwrap();
+    let last = AnyOrderRunner::builder(last).order(order).devices(1).window_weight(1, weigh);
     let mut last = last.build().unwrap();
     let error = first.then(&mut last).run([None, Some(Bomb::new())]).unwrap_err();
     assert_eq!(error.hook(), Some(Hook::ConsumerWork));
@@ -453,7 +454,7 @@ fn b9_an_input_that_was_never_asked_may_panic_when_dropped(order: Order) {
     runner.cancel_token().cancel();
     let run = catch_unwind(AssertUnwindSafe(|| runner.run(clingy()))).expect("running panics");
     assert!(run.unwrap_err().is_cancelled());
-    let stream = AssertUnwindSafe(|| runner.stream(clingy()).next().unwrap().unwrap().value);
+    let stream = AssertUnwindSafe(|| runner.outputs(clingy()).next().unwrap().unwrap().value);
     catch_unwind(stream).expect("dropping a stream panics");
 }
 
@@ -485,7 +486,8 @@ fn a8_thousands_of_outputs_whose_destructors_panic_are_each_dropped(order: Order
             Err("no".into())
         },
     );
-    let builder = Pool::builder(refuse).order(order).devices(1).window(2 * COUNT as usize);
+    let builder =
+        AnyOrderRunner::builder(refuse).order(order).devices(1).window(2 * COUNT as usize);
     let mut pool = builder.build().unwrap();
     assert_eq!(pool.run(0..COUNT).unwrap_err().hook(), Some(Hook::ConsumerWork));
     assert_eq!((pool.account().failed, pool.account().cancelled), (1, COUNT - 1));

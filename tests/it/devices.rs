@@ -258,7 +258,7 @@ fn places_without_devices_are_refused() {
 #[test]
 #[cfg(not(feature = "cuda"))]
 fn all_needs_the_feature() {
-    let advice = "as a mere name for the hooks, take it with `Devices::as_labels`";
+    let advice = "as a mere name for the hooks, take it with `Devices::names_only`";
     refuses("cuda:all", &format!("cuda:all needs a build with the feature `cuda`; {advice}"));
     refuses(
         "cpu,cuda:all+cpu*2",
@@ -308,7 +308,7 @@ fn every_kind_of_value_is_taken() {
 
 #[test]
 fn labels_survive_being_passed_on() {
-    let labels = "cuda:5".parse::<Devices>().unwrap().as_labels();
+    let labels = "cuda:5".parse::<Devices>().unwrap().names_only();
     assert!(labels.clone().into_devices().unwrap().is_labels());
     assert!((&labels).into_devices().unwrap().is_labels());
     assert_eq!(format!("{labels:?}"), "Labels(cuda:5)");

@@ -43,7 +43,7 @@ fn a_window_that_is_full_is_told_of_in_a_run() {
 fn a_window_that_is_full_is_told_of_in_a_stream() {
     no_hang(|| {
         let (mut runner, full) = narrow();
-        assert_eq!(runner.stream(0..9).count(), 9);
+        assert_eq!(runner.outputs(0..9).count(), 9);
         assert!(full.load(SeqCst) > 0);
     });
 }

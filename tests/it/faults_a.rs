@@ -12,7 +12,7 @@
 
 use std::sync::{Arc, Barrier};
 
-use gangline::{Error, Hook, Order, Pool};
+use gangline::{AnyOrderRunner, Error, Hook, Order};
 
 use crate::probe::{Fault, Probe, both_orders, check_afterwards, check_summary, three};
 use crate::support::{Counter, Gate};
@@ -44,7 +44,7 @@ both_orders!(
 #[track_caller]
 fn build_fails(probe: Probe, order: Order) -> Error {
     let tally = probe.tally();
-    let error = Pool::builder(probe).devices(three()).order(order).build().unwrap_err();
+    let error = AnyOrderRunner::builder(probe).devices(three()).order(order).build().unwrap_err();
     tally.check_closed();
     error
 }
@@ -61,7 +61,7 @@ fn a2_an_init_that_panics_is_not_ended_and_the_others_are(order: Order) {
 fn one_init(fault: Fault, order: Order) {
     for bad in 0..3 {
         let probe = Probe::new().on_producer(Hook::ProducerInit, move |cx| {
-            if cx.worker() == bad { fault.strike() } else { Ok(()) }
+            if cx.producer() == bad { fault.strike() } else { Ok(()) }
         });
         let tally = probe.tally();
         let error = build_fails(probe, order);
@@ -226,7 +226,7 @@ fn a10_a_straggler_at_the_head_holds_no_more_than_the_window(order: Order) {
 fn a15_producer_end_fails_on_one_device(order: Order) {
     for fault in Fault::BOTH {
         let probe = Probe::new().on_producer(Hook::ProducerEnd, move |cx| {
-            if cx.worker() == 1 { fault.strike() } else { Ok(()) }
+            if cx.producer() == 1 { fault.strike() } else { Ok(()) }
         });
         let mut runner = probe.on_three(order);
         let tally = runner.runner().tally();
@@ -248,7 +248,7 @@ fn a15_producer_end_fails_everywhere_and_the_first_place_is_named(order: Order) 
         let ended = Counter::new();
         let probe = Probe::new().on_producer(Hook::ProducerEnd, move |cx| {
             // The last place is the first to fail.
-            ended.reach(2 - cx.worker() as u64);
+            ended.reach(2 - cx.producer() as u64);
             ended.add(1);
             fault.strike()
         });
@@ -292,7 +292,7 @@ fn failing_consumer(fault: Fault, bad: u64) -> Probe {
 }
 
 #[track_caller]
-fn check_failed_consumer(runner: Pool<Probe>, fault: Fault, bad: u64, error: &Error) {
+fn check_failed_consumer(runner: AnyOrderRunner<Probe>, fault: Fault, bad: u64, error: &Error) {
     let tally = runner.runner().tally();
     let item = if runner.order() == Order::Input { Some(bad) } else { error.item() };
     fault.check(error, Hook::ConsumerWork, item);

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
 
-use gangline::{CancelToken, Error, Hook, Order, OrderedRunner, Pool, map};
+use gangline::{AnyOrderRunner, CancelToken, Error, Hook, Order, OrderedRunner, map};
 
 use crate::probe::{
     Alive, Census, Item, Probe, both_orders, check_afterwards, check_summary, output, three,
@@ -52,7 +52,7 @@ fn check_input(error: &Error, item: u64, is_panic: bool, cause: &str) {
 }
 
 #[track_caller]
-fn check_failed_input(runner: Pool<Probe>, bad: u64) {
+fn check_failed_input(runner: AnyOrderRunner<Probe>, bad: u64) {
     let tally = runner.runner().tally();
     assert_eq!(tally.pulled.get(), bad + 1);
     assert_eq!(runner.account().failed, 1);
@@ -87,7 +87,7 @@ fn b1_the_input_panics_before_its_first_item(order: Order) {
     let error = runner.run(Unwilling).unwrap_err();
     check_input(&error, 0, true, "no items at all");
     assert_eq!(runner.account().failed, 1);
-    let error = runner.stream(Unwilling).next().unwrap().unwrap_err();
+    let error = runner.outputs(Unwilling).next().unwrap().unwrap_err();
     check_input(&error, 0, true, "no items at all");
     let summary = runner.run(runner_input(&Probe::new())).unwrap();
     check_summary(summary, 0..5, order);
@@ -182,7 +182,7 @@ fn b5_an_input_that_blocks_for_ever_is_left_by_its_guard(order: Order) {
         let token = CancelToken::new();
         let probe = Probe::new();
         let tally = probe.tally();
-        let mut runner = Pool::builder(probe)
+        let mut runner = AnyOrderRunner::builder(probe)
             .devices(three())
             .order(order)
             .cancel_token(token.clone())
@@ -196,7 +196,7 @@ fn b5_an_input_that_blocks_for_ever_is_left_by_its_guard(order: Order) {
         let consumed = tally.clone();
         let ender = thread::spawn(move || {
             consumed.succeeded(Hook::ConsumerWork).reach(5);
-            if finish { token.finish() } else { token.cancel() }
+            if finish { token.drain() } else { token.cancel() }
         });
         let result = runner.run(input);
         ender.join().unwrap();
@@ -252,7 +252,7 @@ fn b6_the_input_runs_another_runner(order: Order) {
 
 fn b6_the_input_is_the_stream_of_another_runner(order: Order) {
     let bad = 30;
-    let mut first = Pool::builder(map(
+    let mut first = AnyOrderRunner::builder(map(
         |_| Ok(()),
         move |_, _, x: u64| if x == bad { Err("it broke".into()) } else { Ok(x) },
     ))
@@ -260,15 +260,15 @@ fn b6_the_input_is_the_stream_of_another_runner(order: Order) {
     .order(order)
     .build()
     .unwrap();
-    let mut second = Pool::builder(map(|_| Ok(()), |_, _, x: u64| Ok(output(x))))
+    let mut second = AnyOrderRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(output(x))))
         .devices(2)
         .order(order)
         .build()
         .unwrap();
-    let mut outputs = second.try_run(first.stream(0..30)).unwrap();
+    let mut outputs = second.try_run(first.outputs(0..30)).unwrap();
     outputs.sort_unstable();
     assert_eq!(outputs, (0..30).map(output).collect::<Vec<_>>());
-    let error = second.try_run(first.stream(0..100)).unwrap_err();
+    let error = second.try_run(first.outputs(0..100)).unwrap_err();
     assert!(error.is_input());
     let cause = std::error::Error::source(&error).unwrap().downcast_ref::<Error>().unwrap();
     assert_eq!((cause.hook(), cause.item()), (Some(Hook::ProducerWork), Some(bad)));
@@ -276,7 +276,7 @@ fn b6_the_input_is_the_stream_of_another_runner(order: Order) {
         assert_eq!(error.item(), Some(bad));
         assert_eq!(first.account().ok, bad);
     }
-    let mut outputs = second.try_run(first.stream(0..30)).unwrap();
+    let mut outputs = second.try_run(first.outputs(0..30)).unwrap();
     outputs.sort_unstable();
     assert_eq!(outputs, (0..30).map(output).collect::<Vec<_>>(), "both work again");
 }
@@ -304,7 +304,7 @@ fn check_hint(says: fn() -> (usize, Option<usize>), order: Order) {
     check_summary(summary, 0..50, order);
     assert_eq!(runner.account().ok, 50);
     let items = Lying { items: tally.input(0..50), says };
-    let outputs = runner.stream(items).map(|item| item.unwrap().value);
+    let outputs = runner.outputs(items).map(|item| item.unwrap().value);
     assert_eq!(outputs.sum::<u64>(), (0..50).map(output).sum::<u64>());
     assert_eq!(runner.account().ok, 50);
     let fails = tally.input_with(0..50, |item| assert!(item < 20, "no more"));
@@ -336,7 +336,7 @@ fn b8_an_empty_input_calls_both_hooks_of_the_consumer(order: Order) {
         assert_eq!(tally.called(Hook::ConsumerEnd).get(), runs);
     }
     assert_eq!(tally.called(Hook::ConsumerWork).get(), 0);
-    assert!(runner.stream(tally.input(0..0)).next().is_none());
+    assert!(runner.outputs(tally.input(0..0)).next().is_none());
     check_afterwards(runner);
 }
 
@@ -381,7 +381,8 @@ fn b9_items_whose_destructor_panics_are_dropped_quietly(order: Order) {
             Ok(())
         },
     );
-    let mut runner = Pool::builder(runner).devices(3).order(order).window(24).build().unwrap();
+    let mut runner =
+        AnyOrderRunner::builder(runner).devices(3).order(order).window(24).build().unwrap();
     let grenades = |values: std::ops::Range<u64>| {
         let census = census.clone();
         values.map(move |value| Grenade { value, is_armed: true, _alive: Alive::new(&census) })
@@ -392,7 +393,7 @@ fn b9_items_whose_destructor_panics_are_dropped_quietly(order: Order) {
         assert_eq!(census.alive(), 0, "all are dropped");
         assert_eq!(runner.run(grenades(0..10)).unwrap(), 45, "the runner works again");
     }
-    let mut stream = runner.stream(grenades(0..15));
+    let mut stream = runner.outputs(grenades(0..15));
     let mut first = stream.next().unwrap().unwrap();
     first.is_armed = false;
     drop(stream);
@@ -406,7 +407,7 @@ fn b10_an_input_that_ended_is_not_asked_again(order: Order) {
     let tally = runner.runner().tally();
     // The probe's input says so when it is asked again.
     check_summary(runner.run(tally.input(0..40)).unwrap(), 0..40, order);
-    let mut stream = runner.stream(tally.input(0..40));
+    let mut stream = runner.outputs(tally.input(0..40));
     assert_eq!(stream.by_ref().count(), 40);
     assert!((0..5).all(|_| stream.next().is_none()), "fused");
     drop(stream);
@@ -417,7 +418,7 @@ fn b10_an_input_that_ended_is_not_asked_again(order: Order) {
 }
 
 fn b10_an_input_may_borrow_and_stay_on_its_thread(order: Order) {
-    let mut runner = Pool::builder(map(|_| Ok(()), |_, _, x: u64| Ok(output(x))))
+    let mut runner = AnyOrderRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(output(x))))
         .devices(2)
         .order(order)
         .build()

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
-use gangline::{CfgNode, Hook, Order, OrderedRunner, Pool, UnorderedRunner, map};
+use gangline::{AnyOrderRunner, CfgNode, Hook, Order, OrderedRunner, UnorderedRunner, map};
 
 use crate::probe::{Fault, Probe, both_orders, check_afterwards, check_summary, output};
 use crate::support::{Counter, Gate};
@@ -32,7 +32,7 @@ fn c1_a_stream_dropped_at_its_third_output_ends_its_run(order: Order) {
     let mut runner = Probe::new().on_three(order);
     let tally = runner.runner().tally();
     let outputs: Vec<_> =
-        runner.stream(tally.input(0..1_000_000)).take(3).map(|item| item.unwrap().value).collect();
+        runner.outputs(tally.input(0..1_000_000)).take(3).map(|item| item.unwrap().value).collect();
     if order == Order::Input {
         assert_eq!(outputs, [output(0), output(1), output(2)]);
     }
@@ -61,7 +61,7 @@ fn c1_dropping_a_stream_waits_for_the_hooks_that_run(order: Order) {
     });
     let mut runner = probe.on_three(order);
     let tally = runner.runner().tally();
-    let mut stream = runner.stream(tally.input(0..100));
+    let mut stream = runner.outputs(tally.input(0..100));
     assert_eq!(stream.next().unwrap().unwrap().value, output(0));
     // Not all of the window need be pulled by now, but one more was unless the first was quick.
     let opener = thread::spawn(move || dropping.open());
@@ -79,7 +79,7 @@ fn c1_a_forgotten_stream_is_ended_by_the_next_call(order: Order) {
     let begin = || {
         let mut runner = Probe::new().on_three(order);
         let tally = runner.runner().tally();
-        let mut stream = runner.stream(tally.input(0..1000));
+        let mut stream = runner.outputs(tally.input(0..1000));
         assert!(stream.next().unwrap().is_ok());
         std::mem::forget(stream);
         assert_eq!(runner.account().ok, 1);
@@ -91,7 +91,7 @@ fn c1_a_forgotten_stream_is_ended_by_the_next_call(order: Order) {
     runner.close().unwrap();
 
     let (mut runner, tally) = begin();
-    assert_eq!(runner.stream(tally.input(0..20)).map(Result::unwrap).count(), 20);
+    assert_eq!(runner.outputs(tally.input(0..20)).map(Result::unwrap).count(), 20);
     assert_eq!((tally.inputs.alive(), tally.outputs.alive()), (0, 0));
 
     let (mut runner, tally) = begin();
@@ -110,7 +110,7 @@ fn c1_a_stream_that_failed_is_over(order: Order) {
         let mut runner =
             Probe::new().failing(Hook::ProducerWork, fault, |item| item == 7).on_three(order);
         let tally = runner.runner().tally();
-        let mut stream = runner.stream(tally.input(0..1000));
+        let mut stream = runner.outputs(tally.input(0..1000));
         let outputs: Vec<_> = stream.by_ref().map_while(Result::ok).collect();
         assert!((0..3).all(|_| stream.next().is_none()), "the error was its last");
         drop(stream);
@@ -121,7 +121,7 @@ fn c1_a_stream_that_failed_is_over(order: Order) {
             let values: Vec<_> = outputs.iter().map(|item| item.value).collect();
             assert_eq!(values, (0..7).map(output).collect::<Vec<_>>());
         }
-        let error = runner.stream(tally.input(0..8)).find_map(Result::err).unwrap();
+        let error = runner.outputs(tally.input(0..8)).find_map(Result::err).unwrap();
         fault.check(&error, Hook::ProducerWork, Some(7));
         drop(outputs);
         tally.check_run_is_over();
@@ -133,7 +133,7 @@ fn c1_a_stream_that_failed_is_over(order: Order) {
 /// A stream is forgotten while item 1 of it is at work; the hook then drops the runner.
 fn c1_a_runner_dropped_on_its_own_thread_does_not_join_itself(order: Order) {
     for devices in [1, 2] {
-        let slot = Arc::new(Mutex::new(None::<Pool<Probe>>));
+        let slot = Arc::new(Mutex::new(None::<AnyOrderRunner<Probe>>));
         let (filled, dropped) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
         let (place, wait, done) = (slot.clone(), filled.clone(), dropped.clone());
         let probe = Probe::new();
@@ -150,8 +150,9 @@ fn c1_a_runner_dropped_on_its_own_thread_does_not_join_itself(order: Order) {
             done.open();
             Ok(())
         });
-        let mut runner = Pool::builder(probe).devices(devices).order(order).build().unwrap();
-        let mut stream = runner.stream(tally.input(0..2));
+        let mut runner =
+            AnyOrderRunner::builder(probe).devices(devices).order(order).build().unwrap();
+        let mut stream = runner.outputs(tally.input(0..2));
         assert_eq!(stream.next().unwrap().unwrap().value, output(0));
         std::mem::forget(stream);
         *slot.lock().unwrap() = Some(runner);
@@ -171,7 +172,7 @@ fn c2_closing_twice_and_running_closed(order: Order) {
     tally.check_closed();
     let error = runner.run(tally.input(0..5)).unwrap_err();
     assert!(error.is_closed() && error.to_string().contains("activate"), "{error}");
-    let mut stream = runner.stream(tally.input(0..5));
+    let mut stream = runner.outputs(tally.input(0..5));
     assert!(stream.next().unwrap().unwrap_err().is_closed());
     assert!(stream.next().is_none());
     drop(stream);
@@ -204,7 +205,7 @@ fn c2_an_activation_that_fails_leaves_it_closed(order: Order) {
     for fault in Fault::BOTH {
         let inits = Counter::new();
         let probe = Probe::new().on_producer(Hook::ProducerInit, move |cx| {
-            if inits.add(1) > 3 && cx.worker() == 1 { fault.strike() } else { Ok(()) }
+            if inits.add(1) > 3 && cx.producer() == 1 { fault.strike() } else { Ok(()) }
         });
         let mut runner = probe.on_three(order);
         let tally = runner.runner().tally();
@@ -228,7 +229,7 @@ fn c3_dropped_while_the_caller_panics(order: Order) {
         let mut runner = Probe::new().failing(Hook::ProducerEnd, fault, |_| true).on_three(order);
         let tally = runner.runner().tally();
         let caller = AssertUnwindSafe(|| {
-            let mut stream = runner.stream(tally.input(0..1000));
+            let mut stream = runner.outputs(tally.input(0..1000));
             assert!(stream.next().unwrap().is_ok());
             panic!("the caller's own");
         });
@@ -302,7 +303,7 @@ fn c7_a_runner_inside_a_hook(order: Order) {
             Ok(sum)
         },
     );
-    let mut runner = Pool::builder(nested).devices(2).order(order).build().unwrap();
+    let mut runner = AnyOrderRunner::builder(nested).devices(2).order(order).build().unwrap();
     let mut sums = runner.run(0..50).unwrap();
     sums.sort_unstable();
     assert_eq!(sums, (0..50).map(|x| 2 * x + 2).collect::<Vec<_>>());
@@ -323,7 +324,7 @@ fn c7_a_runner_inside_a_state(order: Order) {
             Ok(inner.run(input)?.iter().map(|(_, output)| output).sum::<u64>())
         },
     );
-    let mut runner = Pool::builder(nested).devices(2).order(order).build().unwrap();
+    let mut runner = AnyOrderRunner::builder(nested).devices(2).order(order).build().unwrap();
     let mut sums = runner.run(0..50).unwrap();
     sums.sort_unstable();
     assert_eq!(sums, (0..50).map(|x| 9 * x + 12).collect::<Vec<_>>());

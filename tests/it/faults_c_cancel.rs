@@ -12,7 +12,7 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use gangline::{CancelToken, Hook, Order, Pool};
+use gangline::{AnyOrderRunner, CancelToken, Hook, Order};
 
 use crate::probe::{Probe, both_orders, check_afterwards, check_summary, three};
 use crate::support::{Counter, Gate};
@@ -40,7 +40,7 @@ both_orders!(
 
 /// The next run works: a cancel is spent by what it ended.
 #[track_caller]
-fn check_cancelled(runner: Pool<Probe>, error: &gangline::Error) {
+fn check_cancelled(runner: AnyOrderRunner<Probe>, error: &gangline::Error) {
     assert!(error.is_cancelled(), "{error:#}");
     assert_eq!((error.hook(), error.item(), error.is_panic()), (None, None, false));
     let tally = runner.runner().tally();
@@ -60,7 +60,7 @@ fn c8_cancelled_before_the_start(order: Order) {
     let mut runner = Probe::new().on_three(order);
     let tally = runner.runner().tally();
     runner.cancel_token().cancel();
-    let error = runner.stream(tally.input(0..20)).next().unwrap().unwrap_err();
+    let error = runner.outputs(tally.input(0..20)).next().unwrap().unwrap_err();
     assert_eq!(tally.pulled.get(), 0);
     check_cancelled(runner, &error);
 }
@@ -111,8 +111,12 @@ fn c8_cancelled_from_any_hook(order: Order) {
                 Ok(())
             }),
         };
-        let mut runner =
-            Pool::builder(probe).devices(three()).order(order).cancel_token(token).build().unwrap();
+        let mut runner = AnyOrderRunner::builder(probe)
+            .devices(three())
+            .order(order)
+            .cancel_token(token)
+            .build()
+            .unwrap();
         let tally = runner.runner().tally();
         let error = runner.run(tally.input(0..1_000_000)).unwrap_err();
         if hook == Hook::ConsumerInit {
@@ -126,7 +130,7 @@ fn c8_cancelled_while_it_is_built(order: Order) {
     let token = CancelToken::new();
     let (ours, cancelled) = (token.clone(), Arc::new(Gate::new()));
     let probe = Probe::new().on_producer(Hook::ProducerInit, move |cx| {
-        if cx.worker() == 1 {
+        if cx.producer() == 1 {
             ours.cancel();
             cancelled.open();
         }
@@ -135,17 +139,17 @@ fn c8_cancelled_while_it_is_built(order: Order) {
         Ok(())
     });
     let tally = probe.tally();
-    let builder = Pool::builder(probe).devices(three()).order(order);
+    let builder = AnyOrderRunner::builder(probe).devices(three()).order(order);
     let error = builder.cancel_token(token.clone()).build().unwrap_err();
     assert!(error.is_cancelled(), "{error:#}");
     tally.check_closed();
     assert_eq!(tally.called(Hook::ProducerEnd).get(), 3);
     // It is spent: the same token builds another.
-    let builder = Pool::builder(Probe::new()).devices(three()).order(order);
+    let builder = AnyOrderRunner::builder(Probe::new()).devices(three()).order(order);
     check_afterwards_of_nothing(builder.cancel_token(token).build().unwrap());
 }
 
-fn check_afterwards_of_nothing(mut runner: Pool<Probe>) {
+fn check_afterwards_of_nothing(mut runner: AnyOrderRunner<Probe>) {
     let input = runner.runner().tally().input(0..0);
     assert_eq!(runner.run(input).unwrap(), []);
     check_afterwards(runner);
@@ -154,7 +158,7 @@ fn check_afterwards_of_nothing(mut runner: Pool<Probe>) {
 fn c8_finished_before_the_start(order: Order) {
     let mut runner = Probe::new().on_three(order);
     let tally = runner.runner().tally();
-    runner.cancel_token().finish();
+    runner.cancel_token().drain();
     assert_eq!(runner.run(tally.input(0..20)).unwrap(), []);
     assert_eq!(tally.pulled.get(), 0);
     assert_eq!(tally.called(Hook::ConsumerEnd).get(), 1);
@@ -167,7 +171,7 @@ fn c8_finished_in_the_middle(order: Order) {
     let (tally, token) = (runner.runner().tally(), runner.cancel_token());
     let input = tally.input_with(0..1_000_000, move |item| {
         if item == 40 {
-            token.finish();
+            token.drain();
         }
     });
     check_summary(runner.run(input).unwrap(), 0..41, order);
@@ -186,7 +190,7 @@ fn c8_one_token_ends_two_runners(order: Order) {
             }
             Ok(())
         });
-        let builder = Pool::builder(probe).devices(three()).order(order);
+        let builder = AnyOrderRunner::builder(probe).devices(three()).order(order);
         builder.cancel_token(token.clone()).build().unwrap()
     });
     let threads = runners.map(|mut runner| {
@@ -278,7 +282,7 @@ fn c9_cancelled_while_the_consumer_is_at_work(order: Order) {
         }
         Ok(())
     });
-    let builder = Pool::builder(probe).devices(three()).order(order).window(3);
+    let builder = AnyOrderRunner::builder(probe).devices(three()).order(order).window(3);
     let mut runner = builder.cancel_token(token).build().unwrap();
     let tally = runner.runner().tally();
     let error = runner.run(tally.input(0..1000)).unwrap_err();
@@ -297,7 +301,8 @@ fn c10_a_device_twice_is_two_producers(order: Order) {
         }
         Ok(())
     });
-    let mut runner = Pool::builder(probe).devices(["cpu", "cpu"]).order(order).build().unwrap();
+    let mut runner =
+        AnyOrderRunner::builder(probe).devices(["cpu", "cpu"]).order(order).build().unwrap();
     assert_eq!(runner.devices().len(), 2);
     let tally = runner.runner().tally();
     check_summary(runner.run(tally.input(0..20)).unwrap(), 0..20, order);
@@ -308,14 +313,15 @@ fn c10_a_device_twice_is_two_producers(order: Order) {
 fn c10_no_device_is_an_error(order: Order) {
     let probe = Probe::new();
     let tally = probe.tally();
-    let error = Pool::builder(probe).devices(0).order(order).build().unwrap_err();
+    let error = AnyOrderRunner::builder(probe).devices(0).order(order).build().unwrap_err();
     assert!(matches!(error, gangline::Error::Devices { .. }), "{error:#}");
     assert_eq!(tally.called(Hook::ProducerInit).get(), 0);
-    assert!(Pool::builder(Probe::new()).devices("").order(order).build().is_err());
+    assert!(AnyOrderRunner::builder(Probe::new()).devices("").order(order).build().is_err());
 }
 
 fn c10_more_producers_than_items_and_than_cores(order: Order) {
-    let mut runner = Pool::builder(Probe::new()).devices(200).order(order).build().unwrap();
+    let mut runner =
+        AnyOrderRunner::builder(Probe::new()).devices(200).order(order).build().unwrap();
     let tally = runner.runner().tally();
     check_summary(runner.run(tally.input(0..3)).unwrap(), 0..3, order);
     check_afterwards(runner);
@@ -325,7 +331,8 @@ fn c10_more_producers_than_items_and_than_cores(order: Order) {
 fn c12_a_window_of_nothing_is_an_error(order: Order) {
     let probe = Probe::new();
     let tally = probe.tally();
-    let error = Pool::builder(probe).devices(2).order(order).window(0).build().unwrap_err();
+    let error =
+        AnyOrderRunner::builder(probe).devices(2).order(order).window(0).build().unwrap_err();
     assert!(matches!(error, gangline::Error::Window { .. }), "{error:#}");
     assert_eq!(tally.called(Hook::ProducerInit).get(), 0);
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 #[cfg(unix)]
 use std::time::Duration;
 
-use gangline::{Error, Hook, Order, OrderedRunner, Pool, ProducerContext, map};
+use gangline::{AnyOrderRunner, Error, Hook, Order, OrderedRunner, ProducerContext, map};
 
 use crate::probe::Probe;
 use crate::support::no_hang;
@@ -143,7 +143,7 @@ fn c4_a_forgotten_runner_does_not_hold_the_process() {
     let output = in_child("c4_a_forgotten_runner_does_not_hold_the_process", NO_LIMIT, || {
         let mut runner = OrderedRunner::new(Probe::new(), 3).unwrap();
         let input = runner.runner().tally().input(0..1000);
-        let mut stream = runner.stream(input);
+        let mut stream = runner.outputs(input);
         assert!(stream.next().unwrap().is_ok());
         std::mem::forget(stream);
         std::mem::forget(runner);
@@ -175,7 +175,11 @@ fn c10_more_devices_than_threads_can_be_started() {
     let output = in_child(name, LITTLE_MEMORY, || {
         let probe = Probe::new();
         let tally = probe.tally();
-        let error = Pool::builder(probe).devices(1000).stack_size(LARGE_STACK).build().unwrap_err();
+        let error = AnyOrderRunner::builder(probe)
+            .devices(1000)
+            .stack_size(LARGE_STACK)
+            .build()
+            .unwrap_err();
         check_thread_error(&error, "gangline-p");
         let started = tally.called(Hook::ProducerInit).get();
         assert!((1..1000).contains(&started), "{started}");
@@ -196,7 +200,7 @@ fn c10_more_cpu_threads_than_can_be_started() {
     let output = in_child(name, LITTLE_MEMORY, || {
         let probe = Probe::new();
         let tally = probe.tally();
-        let builder = Pool::builder(probe).devices(1).stack_size(LARGE_STACK);
+        let builder = AnyOrderRunner::builder(probe).devices(1).stack_size(LARGE_STACK);
         let error = builder.cpu_threads(1000).build().unwrap_err();
         check_thread_error(&error, "gangline-p0-");
         assert_eq!(tally.called(Hook::ProducerInit).get(), 0);
@@ -215,7 +219,8 @@ fn c11_no_thread_can_be_started() {
             let probe = Probe::new();
             let tally = probe.tally();
             // More than there are addresses.
-            let builder = Pool::builder(probe).devices(3).order(order).stack_size(usize::MAX / 4);
+            let builder =
+                AnyOrderRunner::builder(probe).devices(3).order(order).stack_size(usize::MAX / 4);
             check_thread_error(&builder.build().unwrap_err(), "gangline-p0");
             assert_eq!(tally.called(Hook::ProducerInit).get(), 0);
             tally.check_closed();
@@ -230,7 +235,7 @@ fn c11_no_thread_can_be_started_for_the_consumer() {
     let name = "c11_no_thread_can_be_started_for_the_consumer";
     let output = in_child(name, LITTLE_MEMORY, || {
         let fits = |devices| {
-            let builder = Pool::builder(Probe::new()).devices(devices);
+            let builder = AnyOrderRunner::builder(Probe::new()).devices(devices);
             builder.stack_size(LARGE_STACK).build().ok()
         };
         let most = (1..).take_while(|&devices| fits(devices).is_some()).last().unwrap();
@@ -242,7 +247,7 @@ fn c11_no_thread_can_be_started_for_the_consumer() {
             assert_eq!(tally.pulled.get(), 0);
             tally.check_account(runner.account());
         }
-        let outputs = runner.stream(tally.input(0..5));
+        let outputs = runner.outputs(tally.input(0..5));
         assert_eq!(outputs.map(Result::unwrap).count(), 5, "a stream needs no thread");
         runner.close().unwrap();
         tally.check_closed();
@@ -261,7 +266,7 @@ fn works_until_told() {
         Ok(x)
     };
     let builder = OrderedRunner::builder(map(|_| Ok(()), work)).devices(1);
-    let mut runner = builder.item_limit(Duration::from_secs(1)).build().unwrap();
+    let mut runner = builder.item_timeout(Duration::from_secs(1)).build().unwrap();
     assert_eq!(runner.run([7]).unwrap(), [7]);
 }
 

@@ -3,10 +3,10 @@
 //! there (`cuda:7` of two), and which of several alternatives is used (D3), is tested beside `Devices`, on
 //! machines that are made up. That a device to fall back to is logged is in `warnings`.
 //!
-//! Elsewhere: D4 in `policy_retries`, D6 in `fencing`, D7, D8 and D9 in the middle of a run in
+//! Elsewhere: D4 in `policy_retries`, D6 in `quarantine`, D7, D8 and D9 in the middle of a run in
 //! `faults_survival`, D5 in `batch_memory`, D10 in `candle`, D11 in `cpu_threads`.
 
-use gangline::{Error, Hook, Order, Pool};
+use gangline::{AnyOrderRunner, Error, Hook, Order};
 
 use crate::probe::{Fault, Probe, both_orders, check_afterwards};
 use crate::support::Counter;
@@ -22,7 +22,7 @@ both_orders!(
 fn refused(devices: &str, order: Order) -> Error {
     let probe = Probe::new();
     let tally = probe.tally();
-    let error = Pool::builder(probe).devices(devices).order(order).build().unwrap_err();
+    let error = AnyOrderRunner::builder(probe).devices(devices).order(order).build().unwrap_err();
     assert!(matches!(error, Error::Devices { .. }), "{error:#}");
     assert_eq!(tally.called(Hook::ProducerInit).get(), 0);
     tally.check_closed();
@@ -40,7 +40,7 @@ fn d1_a_gpu_that_this_build_cannot_use_is_refused_before_anything_starts(order: 
         [("cuda:0", "cuda:0"), ("cpu,cuda:0", "cuda:0"), ("cpu+cuda:1", "cuda:1")]
     {
         let feature = "needs a build with the feature `cuda`; \
-                       as a mere name for the hooks, take it with `Devices::as_labels`";
+                       as a mere name for the hooks, take it with `Devices::names_only`";
         refused_with(devices, order, &format!("{first} {feature}"));
     }
 }
@@ -76,7 +76,7 @@ fn d2_a_list_that_cannot_be_read_is_refused_before_anything_starts(order: Order)
 fn d3_a_device_to_fall_back_to_is_used_where_it_is_asked_for_and_told_once(order: Order) {
     let probe = Probe::new();
     let tally = probe.tally();
-    let builder = Pool::builder(probe).order(order);
+    let builder = AnyOrderRunner::builder(probe).order(order);
     let mut runner = builder.devices("cuda:60000|cpu*2,cuda:60000|cpu*2").build().unwrap();
     assert_eq!(tally.called(Hook::ProducerInit).get(), 4);
     runner.run(tally.input(0..20)).unwrap();
@@ -87,7 +87,7 @@ fn d3_a_device_to_fall_back_to_is_used_where_it_is_asked_for_and_told_once(order
     runner.close().unwrap();
     tally.check_closed();
     let probe = Probe::new();
-    let several = Pool::builder(probe).order(order).devices(["cuda:60000|cpu*2", "cpu"]);
+    let several = AnyOrderRunner::builder(probe).order(order).devices(["cuda:60000|cpu*2", "cpu"]);
     let mut several = several.build().unwrap();
     several.run([]).unwrap();
     assert_eq!(&several.report().fallbacks, &report.fallbacks);

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gangline::{
-    Batch, CancelToken, ConsumerContext, Error, Journal, JournalError, KeyKind, Order, Pool,
-    ProducerContext, Result, Runner,
+    AnyOrderRunner, Batch, CancelToken, ConsumerContext, Error, Journal, JournalError, KeyKind,
+    Order, ProducerContext, Result, Runner,
 };
 use proptest::prelude::*;
 
@@ -115,7 +115,7 @@ fn hooks(leg: &Leg, paper: &Paper, token: &CancelToken) -> Hooks {
             match end {
                 End::Cancel(at) if at == count => token.cancel(),
                 End::Stop(at) if at == count => cx.stop(),
-                End::Finish(at) if at == count => token.finish(),
+                End::Finish(at) if at == count => token.drain(),
                 End::ConsumerFails(at) if at == count => return Err("the consumer fails".into()),
                 End::ConsumerPanics(at) if at == count => panic!("the consumer panics"),
                 _ => {}
@@ -162,7 +162,7 @@ fn run(leg: &Leg, order: Order, kind: KeyKind, place: &Place, paper: &Paper) {
         outcome.unwrap();
     }
     let account = pool.account();
-    let pulled = account.ok + account.failed + account.skipped + account.cancelled;
+    let pulled = account.ok + account.failed + account.already_done + account.cancelled;
     assert_eq!(pulled + account.unread.unwrap(), ITEMS, "{account:?}");
     place.counts();
 }
@@ -268,7 +268,7 @@ impl Runner for Lines {
 }
 
 fn write_lines(dir: &Path, order: Order, items: u64, journal: Journal) -> Result<(), Error> {
-    let builder = Pool::builder(Lines::at(dir)).order(order).devices(3).journal(journal);
+    let builder = AnyOrderRunner::builder(Lines::at(dir)).order(order).devices(3).journal(journal);
     // Long names, so that the journal grows more quickly than the lines.
     let builder = builder.key(|x| format!("{x:0100}"));
     let builder = builder.retries(1).backoff(Duration::ZERO, Duration::ZERO);

@@ -1,5 +1,5 @@
 //! Rows of the catalogue of faults that a run survives by policy: fewer devices than asked for, retries,
-//! fencing, limits on time; and what a report says of them. The name of a test begins with the number of
+//! quarantine, limits on time; and what a report says of them. The name of a test begins with the number of
 //! the fault.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -17,18 +17,18 @@ const SOON: Duration = Duration::from_millis(60);
 fn a1_fewer_devices_than_asked_for_are_enough_where_that_is_allowed() {
     no_hang(|| {
         for panics in [false, true] {
-            let init = move |cx: &gangline::ProducerContext<'_>| match cx.worker() {
+            let init = move |cx: &gangline::ProducerContext<'_>| match cx.producer() {
                 1 if panics => panic!("no memory"),
                 1 => Err("no memory".into()),
                 _ => Ok(()),
             };
-            let runner = map(init, |cx, (), x: u64| Ok((cx.worker(), x)));
+            let runner = map(init, |cx, (), x: u64| Ok((cx.producer(), x)));
             let mut runner =
                 OrderedRunner::builder(runner).devices(3).min_producers(2).build().unwrap();
             let (outputs, report) = runner.run_with_report(0..30);
             assert!(outputs.unwrap().iter().all(|&(worker, _)| worker != 1), "none starts there");
             assert_eq!(report.account.ok, 30);
-            assert!(report.producers[1].fenced.as_deref().unwrap().contains("no memory"));
+            assert!(report.producers[1].quarantined.as_deref().unwrap().contains("no memory"));
         }
     });
 }
@@ -45,7 +45,8 @@ fn a5_all_inits_fail_whatever_the_policy() {
             },
             |_, _, x: u64| Ok(x),
         );
-        let builder = OrderedRunner::builder(runner).devices(3).min_producers(1).fence_after(1);
+        let builder =
+            OrderedRunner::builder(runner).devices(3).min_producers(1).quarantine_after(1);
         let error = builder.on_error(OnError::Skip).retries(9).build().unwrap_err();
         assert_eq!((error.hook(), inits.load(SeqCst)), (Some(Hook::ProducerInit), 3));
         assert!(format!("{error:#}").contains("no device"), "{error:#}");
@@ -110,14 +111,15 @@ fn d7_an_error_that_surfaces_late_is_not_held_against_the_item() {
                 if std::mem::take(is_bad) {
                     return Err("an earlier call failed".into());
                 }
-                *is_bad = cx.worker() == 0 && x >= 5 && !struck.swap(true, SeqCst);
+                *is_bad = cx.producer() == 0 && x >= 5 && !struck.swap(true, SeqCst);
                 Ok(x)
             },
         );
-        let mut runner = OrderedRunner::builder(late).devices(2).fence_after(2).build().unwrap();
+        let mut runner =
+            OrderedRunner::builder(late).devices(2).quarantine_after(2).build().unwrap();
         let (outputs, report) = runner.run_with_report(0..100);
         assert_eq!(outputs.unwrap(), (0..100).collect::<Vec<_>>());
-        assert!(report.producers.iter().all(|producer| producer.fenced.is_none()), "{report}");
+        assert!(report.producers.iter().all(|producer| producer.quarantined.is_none()), "{report}");
     });
 }
 
@@ -130,7 +132,7 @@ fn d8_a_device_that_hangs_is_written_off() {
         let runner = map(
             |_| Ok(()),
             move |cx, (), x: u64| {
-                if cx.worker() == 1 {
+                if cx.producer() == 1 {
                     hung.add(1);
                     stuck.pass();
                 } else if x >= 5 {
@@ -141,7 +143,7 @@ fn d8_a_device_that_hangs_is_written_off() {
         );
         let mut runner = UnorderedRunner::builder(runner)
             .devices(2)
-            .item_limit(SOON)
+            .item_timeout(SOON)
             .retries(1)
             .build()
             .unwrap();
@@ -150,7 +152,7 @@ fn d8_a_device_that_hangs_is_written_off() {
             let mut outputs = outputs.unwrap();
             outputs.sort_unstable();
             assert_eq!(outputs, (0..50).collect::<Vec<_>>());
-            assert!(report.producers[1].left_behind, "{report}");
+            assert!(report.producers[1].abandoned, "{report}");
         }
         assert_eq!(hangs.get(), 1);
         gate.open();
@@ -163,7 +165,7 @@ fn d9_a_run_on_devices_that_are_all_broken_ends() {
         for batch in [None, Some(Batch::of(3))] {
             let broken = || map(|_| Ok(()), |_, (), _: u64| Err::<u64, _>("gone".into()));
             let builder = |on_error| {
-                let builder = OrderedRunner::builder(broken()).devices(3).fence_after(2);
+                let builder = OrderedRunner::builder(broken()).devices(3).quarantine_after(2);
                 let builder = builder.on_error(on_error);
                 match batch {
                     None => builder,
@@ -224,11 +226,11 @@ fn ag5_a_slow_device_gets_what_it_can_do() {
         let work = map(
             |_| Ok(()),
             move |cx, (), x: u64| {
-                if cx.worker() == 1 {
+                if cx.producer() == 1 {
                     done.reach(7);
                 }
                 done.add(1);
-                Ok((cx.worker(), x))
+                Ok((cx.producer(), x))
             },
         );
         let mut runner = UnorderedRunner::new(work, 2).unwrap();
@@ -258,7 +260,7 @@ fn ag7_tasks_that_come_as_a_stream_are_in_memory_a_window_at_a_time() {
             .devices(2)
             .window(8)
             .on_error(OnError::Skip)
-            .fence_after(2)
+            .quarantine_after(2)
             .build()
             .unwrap();
         // Those that fail are never given back here.
@@ -279,7 +281,7 @@ fn ag8_a_pool_that_was_shut_down_says_so_and_can_be_started_again() {
         let broken = AtomicBool::new(true);
         let work = map(
             |_| Ok(()),
-            move |cx, (), x: u64| match cx.worker() {
+            move |cx, (), x: u64| match cx.producer() {
                 0 if broken.load(SeqCst) => Err("broken".into()),
                 _ if x == 99 => {
                     broken.store(false, SeqCst);
@@ -288,14 +290,15 @@ fn ag8_a_pool_that_was_shut_down_says_so_and_can_be_started_again() {
                 _ => Ok(x),
             },
         );
-        let mut runner = OrderedRunner::builder(work).devices(2).fence_after(1).build().unwrap();
+        let mut runner =
+            OrderedRunner::builder(work).devices(2).quarantine_after(1).build().unwrap();
         assert_eq!(runner.run(0..100).unwrap().len(), 100);
         runner.close().unwrap();
         assert!(runner.run(0..100).unwrap_err().is_closed());
         runner.activate().unwrap();
         let (outputs, report) = runner.run_with_report(0..100);
         assert_eq!(outputs.unwrap().len(), 100);
-        assert!(report.producers.iter().all(|producer| producer.fenced.is_none()), "{report}");
+        assert!(report.producers.iter().all(|producer| producer.quarantined.is_none()), "{report}");
     });
 }
 
@@ -317,9 +320,9 @@ fn r9_an_item_that_everything_waits_for_is_told() {
         );
         let mut runner = OrderedRunner::builder(work)
             .devices(2)
-            .item_limit(Duration::from_secs(600))
+            .item_timeout(Duration::from_secs(600))
             .observer(move |_: Duration, event: &Event| {
-                if let Event::HeadStalled { item, .. } = event {
+                if let Event::HeadOfLineBlocked { item, .. } = event {
                     told.lock().unwrap().push(*item);
                     opens.open();
                 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use gangline::{
-    CfgNode, Device, DeviceError, Devices, Error, GpuList, Order, OrderedRunner, Pool, map,
+    AnyOrderRunner, CfgNode, Device, DeviceError, Devices, Error, GpuList, Order, OrderedRunner,
+    map,
 };
 use proptest::prelude::*;
 
@@ -233,7 +234,7 @@ fn no_gpu_for_workers_is_an_error() {
 fn nothing_starts_without_a_slot() {
     let start = |gpus: &str| -> Result<OrderedRunner<_>, Error> {
         let runner = map(|_| panic!("it starts"), |_, (), step: u64| Ok(step));
-        OrderedRunner::new(runner, list(gpus).slots(4)?.as_labels())
+        OrderedRunner::new(runner, list(gpus).slots(4)?.names_only())
     };
     for gpus in ["99", "99 99 99", ""] {
         assert!(matches!(
@@ -259,8 +260,9 @@ fn one_slot_does_one_step_at_a_time() {
             },
         );
         no_hang(move || {
-            let slots = list("0").slots(4).unwrap().as_labels();
-            let mut runner = Pool::builder(steps).devices(slots).order(order).build().unwrap();
+            let slots = list("0").slots(4).unwrap().names_only();
+            let mut runner =
+                AnyOrderRunner::builder(steps).devices(slots).order(order).build().unwrap();
             assert_eq!(runner.run(0..5).unwrap(), [(0, 0), (1, 0), (2, 0), (3, 0), (4, 0)]);
             assert_eq!(runner.account().ok, 5);
         });
@@ -279,7 +281,7 @@ fn two_slots_do_two_steps_at_a_time() {
                 Ok(cx.device().to_string())
             },
         );
-        let slots = list("4 5").slots(4).unwrap().as_labels();
+        let slots = list("4 5").slots(4).unwrap().names_only();
         let mut gpus = OrderedRunner::new(steps, slots).unwrap().run(0..2).unwrap();
         gpus.sort();
         assert_eq!(gpus, ["cuda:4", "cuda:5"]);
@@ -308,7 +310,7 @@ fn slots_are_numbered_anew_each_by_itself() {
     let devices: Devices = "cuda:7+cpu+metal:3+cuda:2,metal:1".parse().unwrap();
     assert_eq!(devices.renumber().to_string(), "cuda:0+cpu+metal:0+cuda:1,metal:0");
     assert!(!devices.renumber().is_labels());
-    assert!(devices.as_labels().renumber().is_labels());
+    assert!(devices.names_only().renumber().is_labels());
 }
 
 #[test]

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use gangline::{
-    CancelToken, DeviceError, Devices, Error, GpuHolder, GpuLock, Handle, Hook, OrderedRunner, Pool,
+    AnyOrderRunner, CancelToken, DeviceError, Devices, Error, GpuHolder, GpuLock, Hook,
+    OrderedRunner, Pool,
 };
 use tempfile::TempDir;
 
@@ -108,7 +109,7 @@ fn in_directory(lock: GpuLock) -> GpuLock {
 }
 
 fn devices(text: &str) -> Devices {
-    text.parse::<Devices>().unwrap().as_labels()
+    text.parse::<Devices>().unwrap().names_only()
 }
 
 fn build(text: &str, lock: GpuLock) -> Result<OrderedRunner<Probe>, Error> {
@@ -116,7 +117,7 @@ fn build(text: &str, lock: GpuLock) -> Result<OrderedRunner<Probe>, Error> {
 }
 
 #[track_caller]
-fn is_in_use<R: gangline::Runner, O>(built: Result<Handle<R, O>, Error>) {
+fn is_in_use<R: gangline::Runner, O>(built: Result<Pool<R, O>, Error>) {
     let error = built.expect_err("somebody else has it");
     assert!(
         matches!(&error, Error::Devices { source: DeviceError::InUse { holder: GpuHolder::Process { pid, .. }, .. }, .. } if *pid == std::process::id()),
@@ -310,7 +311,10 @@ fn a_gpu_is_kept_until_all_have_ended() {
             is_in_use(build("cuda:0", or_fail()));
             Ok(())
         });
-    let built = Pool::builder(probe).devices(devices("cpu,cuda:0*3")).lock_gpus(or_fail()).build();
+    let built = AnyOrderRunner::builder(probe)
+        .devices(devices("cpu,cuda:0*3"))
+        .lock_gpus(or_fail())
+        .build();
     built.unwrap().close().unwrap();
     build("cuda:0", or_fail()).unwrap();
     say("done");
@@ -324,7 +328,8 @@ fn a_failed_build_gives_it_back() {
 fn a_build_that_fails_gives_back() {
     for fault in Fault::BOTH {
         let probe = Probe::new().on_producer(Hook::ProducerInit, move |_| fault.strike());
-        let builder = Pool::builder(probe).devices(devices("cuda:0*2")).lock_gpus(or_fail());
+        let builder =
+            AnyOrderRunner::builder(probe).devices(devices("cuda:0*2")).lock_gpus(or_fail());
         assert_eq!(builder.build().unwrap_err().hook(), Some(Hook::ProducerInit));
         build("cuda:0", or_fail()).unwrap();
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gangline::{ConsumerContext, Error, Order, Pool, ProducerContext, Result, Runner};
+use gangline::{AnyOrderRunner, ConsumerContext, Error, Order, ProducerContext, Result, Runner};
 
 type OnProducer = dyn Fn(&ProducerContext<'_>) -> Result<()> + Send + Sync;
 type OnItem = dyn Fn(&ProducerContext<'_>, u64) -> Result<u64> + Send + Sync;
@@ -105,13 +105,18 @@ impl Hooks {
 
     /// A pool with these hooks, `producers` of them, and a window of its own size.
     #[track_caller]
-    pub fn pool(self, order: Order, producers: usize) -> Pool<Hooks> {
-        Pool::builder(self).order(order).devices(producers).build().unwrap()
+    pub fn pool(self, order: Order, producers: usize) -> AnyOrderRunner<Hooks> {
+        AnyOrderRunner::builder(self).order(order).devices(producers).build().unwrap()
     }
 
     #[track_caller]
-    pub fn windowed(self, order: Order, producers: usize, window: usize) -> Pool<Hooks> {
-        Pool::builder(self).order(order).devices(producers).window(window).build().unwrap()
+    pub fn windowed(self, order: Order, producers: usize, window: usize) -> AnyOrderRunner<Hooks> {
+        AnyOrderRunner::builder(self)
+            .order(order)
+            .devices(producers)
+            .window(window)
+            .build()
+            .unwrap()
     }
 }
 

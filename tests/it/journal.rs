@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gangline::{
-    Builder, CfgNode, Difference, Error, InChosenOrder, Journal, JournalError, KeyKind, OnError,
-    Order, OrderedRunner, Pool,
+    AnyOrderRunner, Builder, CfgNode, Difference, Error, Journal, JournalError, KeyKind, OnError,
+    Order, OrderedRunner, RuntimeOrder,
 };
 
 use crate::hooks::{Hooks, both_orders, sorted};
@@ -61,8 +61,8 @@ impl Place {
 const KINDS: [KeyKind; 3] = [KeyKind::Position, KeyKind::HashedPosition, KeyKind::Name];
 
 /// With the runner `hooks`, which skips errors, and items that are known like that.
-pub fn builder(hooks: Hooks, order: Order, kind: KeyKind) -> Builder<Hooks, InChosenOrder> {
-    let builder = Pool::builder(hooks).order(order).devices(2).on_error(OnError::Skip);
+pub fn builder(hooks: Hooks, order: Order, kind: KeyKind) -> Builder<Hooks, RuntimeOrder> {
+    let builder = AnyOrderRunner::builder(hooks).order(order).devices(2).on_error(OnError::Skip);
     match kind {
         KeyKind::HashedPosition => builder.hashed_by(|x| x.wrapping_mul(7919)),
         KeyKind::Name => builder.key(|x| format!("item {x}")),
@@ -83,7 +83,7 @@ fn outputs(
     assert!(order == Order::Completion || kind == KeyKind::Name || outputs.is_sorted());
     let account = pool.account();
     assert_eq!((account.cancelled, account.unread), (0, Some(0)));
-    (sorted(outputs), [account.ok, account.failed, account.skipped])
+    (sorted(outputs), [account.ok, account.failed, account.already_done])
 }
 
 /// Fails at multiples of seven.
@@ -92,7 +92,7 @@ fn fails_at_sevens() -> Hooks {
 }
 
 #[track_caller]
-fn refusal(builder: Builder<Hooks, InChosenOrder>, items: std::ops::Range<u64>) -> JournalError {
+fn refusal(builder: Builder<Hooks, RuntimeOrder>, items: std::ops::Range<u64>) -> JournalError {
     let pulled = Arc::new(Counter::new());
     let count = pulled.clone();
     let error = builder.build().unwrap().run(items.inspect(move |_| _ = count.add(1))).unwrap_err();
@@ -184,9 +184,10 @@ fn batches_are_made_of_what_is_not_left_out(order: Order) {
                     Hooks::new().work(|_, x| if x % 3 > 0 { Err("later".into()) } else { Ok(x) });
                 outputs(first, order, kind, place.resume(), 0..90);
                 let mut builder = builder(Hooks::new(), order, kind).journal(place.resume());
-                builder = builder.batch(batch).window(8).retries(1).fence_after(2);
+                builder = builder.batch(batch).window(8).retries(1).quarantine_after(2);
                 if sized {
-                    builder = builder.padded(100u64, |&x| 1 + x % 5).window_weight(20u64, |_| 3);
+                    builder =
+                        builder.max_padded_size(100u64, |&x| 1 + x % 5).window_weight(20u64, |_| 3);
                 }
                 let outputs = builder.build().unwrap().run(0..90).unwrap();
                 let rest: Vec<u64> = (0..90).filter(|x| x % 3 > 0).collect();
@@ -200,12 +201,12 @@ fn the_next_run_of_a_handle_goes_on(order: Order) {
     let place = Place::new();
     let hooks = Hooks::new().work(|_, x| if x == 30 { panic!("bad") } else { Ok(x) });
     // With a window of one nothing is read beyond the item that fails.
-    let builder = Pool::builder(hooks).order(order).devices(2).window(1);
+    let builder = AnyOrderRunner::builder(hooks).order(order).devices(2).window(1);
     let mut pool = builder.journal(place.resume()).build().unwrap();
     assert_eq!(pool.run(0..10).unwrap().len(), 10);
     assert_eq!(pool.run(0..30).unwrap().len(), 20);
     assert!(pool.run(0..40).unwrap_err().is_panic());
-    assert_eq!(pool.account().skipped, 30);
+    assert_eq!(pool.account().already_done, 30);
     pool.cancel_token().cancel();
     assert!(pool.run(0..40).unwrap_err().is_cancelled());
     pool.close().unwrap();
@@ -267,9 +268,9 @@ fn items_that_fail_before_they_are_known_do_no_harm(order: Order) {
     for kind in [KeyKind::HashedPosition, KeyKind::Name] {
         let place = Place::new();
         let odd = || {
-            let builder = Pool::builder(Hooks::new()).order(order).devices(2);
+            let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(2);
             let builder = builder.on_error(OnError::Skip).journal(place.resume());
-            let builder = builder.batch(Batch::up_to(3)).cost(100u64, |&x| x);
+            let builder = builder.batch(Batch::up_to(3)).max_batch_cost(100u64, |&x| x);
             match kind {
                 KeyKind::Name => builder.key(|x| {
                     assert!(x % 5 != 2, "no name");
@@ -289,7 +290,7 @@ fn items_that_fail_before_they_are_known_do_no_harm(order: Order) {
         assert_eq!(place.counts(), (11, 1), "{kind:?}: what is too large is known");
         let mut pool = odd().build().unwrap();
         let rest = pool.try_run(with_large()).unwrap();
-        assert_eq!((rest.len(), pool.account().failed, pool.account().skipped), (0, 9, 11));
+        assert_eq!((rest.len(), pool.account().failed, pool.account().already_done), (0, 9, 11));
     }
 }
 
@@ -389,12 +390,12 @@ fn streams_and_pipelines_have_no_journal() {
             || builder(Hooks::new(), Order::Input, KeyKind::Position).journal(place.resume());
         let plain = || OrderedRunner::new(Hooks::new(), 1).unwrap();
         let is_refused = |error: Error| {
-            assert!(matches!(error, Error::JournalOfRuns { .. }), "{error}");
+            assert!(matches!(error, Error::JournalUnsupported { .. }), "{error}");
             assert!(error.to_string().contains("streams and pipelines"));
         };
         let mut one = with().build().unwrap();
-        is_refused(one.stream(0..5).next().unwrap().unwrap_err());
-        assert_eq!(one.stream(0..5).count(), 1, "that is its last item");
+        is_refused(one.outputs(0..5).next().unwrap().unwrap_err());
+        assert_eq!(one.outputs(0..5).count(), 1, "that is its last item");
         let (mut a, mut b) = (plain(), plain());
         is_refused(one.then(&mut a).run(0..5).unwrap_err());
         is_refused(a.then(&mut one).run(0..5).unwrap_err());

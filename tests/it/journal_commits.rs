@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use gangline::{
-    CancelToken, ConsumerContext, Error, Hook, Journal, JournalError, KeyKind, MaxFailures,
-    OnError, Order, Pool, Result, Verdict,
+    AnyOrderRunner, CancelToken, ConsumerContext, Error, Hook, Journal, JournalError, KeyKind,
+    MaxFailures, OnError, Order, Result, Verdict,
 };
 
 use crate::hooks::{Hooks, both_orders, sorted};
@@ -35,8 +35,8 @@ fn at_the_end(place: &Place) -> Journal {
     place.resume().commit_every(Duration::MAX).commit_items(usize::MAX)
 }
 
-fn pool(hooks: Hooks, order: Order, journal: Journal) -> Pool<Hooks> {
-    Pool::builder(hooks).order(order).devices(2).journal(journal).build().unwrap()
+fn pool(hooks: Hooks, order: Order, journal: Journal) -> AnyOrderRunner<Hooks> {
+    AnyOrderRunner::builder(hooks).order(order).devices(2).journal(journal).build().unwrap()
 }
 
 /// What is left to do of the first `count` items.
@@ -110,7 +110,7 @@ fn it_commits_while_the_source_is_blocked(order: Order) {
         next
     });
     // With a window of one, all that was read is consumed while the source is blocked.
-    let builder = Pool::builder(hooks).order(order).devices(1).window(1).journal(journal);
+    let builder = AnyOrderRunner::builder(hooks).order(order).devices(1).window(1).journal(journal);
     builder.build().unwrap().run(input).unwrap();
     assert_eq!(place.commits().len(), 3);
 }
@@ -163,7 +163,7 @@ fn a_flush_that_fails_fails_the_run(order: Order) {
             _ => Ok(()),
         });
         let journal = place.resume().commit_items(4).commit_every(Duration::MAX);
-        let builder = Pool::builder(hooks).order(order).devices(2).journal(journal);
+        let builder = AnyOrderRunner::builder(hooks).order(order).devices(2).journal(journal);
         let mut pool = builder.cancel_token(token).build().unwrap();
         let error = pool.run(0..20).unwrap_err();
         if !cancels {
@@ -201,7 +201,7 @@ impl End {
             }
             End::Cancel => token.cancel(),
             End::Stop => cx.stop(),
-            End::Finish => token.finish(),
+            End::Finish => token.drain(),
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ fn what_was_consumed_is_committed_however_a_run_ends(order: Order) {
                 _ => Ok(()),
             })
             .flush(counting(&flushes));
-        let builder = Pool::builder(hooks).order(order).devices(2).cancel_token(token);
+        let builder = AnyOrderRunner::builder(hooks).order(order).devices(2).cancel_token(token);
         let mut pool = builder.journal(at_the_end(&place)).build().unwrap();
         assert_eq!(pool.run(0..1_000_000).is_ok(), end.is_success(), "{end:?}");
         assert_eq!((flushes.load(SeqCst), place.commits().len()), (1, 1), "{end:?}");
@@ -246,8 +246,9 @@ fn a_run_that_took_too_long_has_committed(order: Order) {
         }
         Ok(x)
     });
-    let limited = Pool::builder(hooks).order(order).devices(1).journal(at_the_end(&place));
-    let mut pool = limited.run_limit(Duration::from_millis(60)).build().unwrap();
+    let limited =
+        AnyOrderRunner::builder(hooks).order(order).devices(1).journal(at_the_end(&place));
+    let mut pool = limited.run_timeout(Duration::from_millis(60)).build().unwrap();
     let error = pool.run(0..20).unwrap_err();
     assert!(matches!(error, Error::RunTimedOut { .. }), "{error:#}");
     gate.open();
@@ -277,8 +278,8 @@ fn failures_are_committed_where_there_are_too_many(order: Order) {
     assert_eq!(place.counts(), (account.ok, account.failed));
 }
 
-fn pool_of_one(order: Order, place: &Place) -> Pool<Hooks> {
-    let builder = Pool::builder(Hooks::new()).order(order).devices(1);
+fn pool_of_one(order: Order, place: &Place) -> AnyOrderRunner<Hooks> {
+    let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(1);
     builder.journal(at_the_end(place)).build().unwrap()
 }
 
@@ -298,13 +299,14 @@ fn a_run_that_is_told_to_end_misses_no_item(order: Order) {
         let ends = token.clone();
         let hooks = Hooks::new().consume(move |cx, _| {
             if finishes {
-                ends.finish();
+                ends.drain();
             } else {
                 cx.stop();
             }
             Ok(())
         });
-        let builder = Pool::builder(hooks).order(order).devices(1).journal(place.resume());
+        let builder =
+            AnyOrderRunner::builder(hooks).order(order).devices(1).journal(place.resume());
         let mut pool = builder.cancel_token(token.clone()).build().unwrap();
         let (sender, receiver) = crossbeam_channel::unbounded();
         sender.send(0).unwrap();
@@ -377,7 +379,7 @@ fn notes_count_if_their_hook_succeeds(order: Order) {
         assert_eq!(cx.last_note(), None);
         cx.note("nowhere")
     });
-    assert_eq!(Pool::new(plain, 1).unwrap().run([1]).unwrap(), [1], "without a journal");
+    assert_eq!(AnyOrderRunner::new(plain, 1).unwrap().run([1]).unwrap(), [1], "without a journal");
 }
 
 fn a_note_of_a_hook_that_failed_is_dropped(order: Order) {
@@ -387,7 +389,8 @@ fn a_note_of_a_hook_that_failed_is_dropped(order: Order) {
         cx.note(x.to_string())?;
         if x == 1 { Err("not written".into()) } else { Ok(()) }
     });
-    let builder = Pool::builder(hooks).order(order).devices(1).classify(|_| Verdict::Skip);
+    let builder =
+        AnyOrderRunner::builder(hooks).order(order).devices(1).classify(|_| Verdict::Skip);
     let mut pool = builder.journal(place.resume()).build().unwrap();
     assert_eq!(pool.run([0, 1]).unwrap(), [0]);
     assert_eq!(last_note(&place).as_deref(), Some("0"));
@@ -398,7 +401,7 @@ fn a_note_of_a_hook_that_failed_is_dropped(order: Order) {
         cx.note(x.to_string())?;
         if x == 1 { Err("not written".into()) } else { Ok(()) }
     });
-    let builder = Pool::builder(hooks).order(order).devices(1).journal(place.resume());
+    let builder = AnyOrderRunner::builder(hooks).order(order).devices(1).journal(place.resume());
     builder.build().unwrap().run([0, 1]).unwrap_err();
     assert_eq!(last_note(&place).as_deref(), Some("0"));
 
@@ -408,7 +411,7 @@ fn a_note_of_a_hook_that_failed_is_dropped(order: Order) {
         cx.note("end")?;
         Err("not ended".into())
     });
-    let builder = Pool::builder(hooks).order(order).devices(1).journal(place.resume());
+    let builder = AnyOrderRunner::builder(hooks).order(order).devices(1).journal(place.resume());
     builder.build().unwrap().run([0, 1]).unwrap_err();
     assert_eq!(last_note(&place).as_deref(), Some("init"));
     assert_eq!(place.counts(), (2, 0), "the items are done");
@@ -440,13 +443,14 @@ fn a_run_that_left_its_consumer_behind_is_accounted(order: Order) {
     });
     let ends = Arc::new(AtomicU64::new(0));
     let hooks = hooks.flush(counting(&ends)).consumer_end(counting(&ends));
-    let builder = Pool::builder(hooks).order(order).devices(1).window(1).on_error(OnError::Skip);
-    let builder = builder.journal(place.resume()).run_limit(Duration::from_millis(60));
+    let builder =
+        AnyOrderRunner::builder(hooks).order(order).devices(1).window(1).on_error(OnError::Skip);
+    let builder = builder.journal(place.resume()).run_timeout(Duration::from_millis(60));
     let mut pool = builder.build().unwrap();
     let error = pool.run(0..20).unwrap_err();
     assert!(matches!(error, Error::RunTimedOut { .. }), "{error:#}");
     let account = pool.account();
-    assert_eq!((account.ok, account.failed, account.skipped), (2, 0, 5));
+    assert_eq!((account.ok, account.failed, account.already_done), (2, 0, 5));
     let (done, flushes) = (place.counts(), ends.load(SeqCst));
     gate.open();
     returned.pass();

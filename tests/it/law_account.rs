@@ -1,9 +1,9 @@
-//! Every item pulled is exactly one of ok, failed, skipped and cancelled, however a run ends.
+//! Every item pulled is exactly one of ok, failed, already done and cancelled, however a run ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use gangline::{CancelToken, Order, Pool, Result};
+use gangline::{AnyOrderRunner, CancelToken, Order, Result};
 
 use crate::hooks::{Hooks, both_orders};
 
@@ -94,7 +94,7 @@ fn hooks(end: End, token: &CancelToken, ok: &Arc<AtomicU64>) -> Hooks {
             } else if end == Cancelled(y) {
                 by_consumer.cancel();
             } else if end == Finished(y) {
-                by_consumer.finish();
+                by_consumer.drain();
             }
             if end == ConsumerFails(y) || end == StopsAndFails(y) {
                 return Err("no".into());
@@ -105,14 +105,15 @@ fn hooks(end: End, token: &CancelToken, ok: &Arc<AtomicU64>) -> Hooks {
         .consumer_end(move |_| if end == ConsumerEndFails { Err("no".into()) } else { Ok(()) })
 }
 
-fn pool(end: End, order: Order, ok: &Arc<AtomicU64>) -> Pool<Hooks> {
+fn pool(end: End, order: Order, ok: &Arc<AtomicU64>) -> AnyOrderRunner<Hooks> {
     let token = CancelToken::new();
     let hooks = hooks(end, &token, ok);
-    let builder = Pool::builder(hooks).order(order).devices(3).cancel_token(token.clone());
+    let builder =
+        AnyOrderRunner::builder(hooks).order(order).devices(3).cancel_token(token.clone());
     let mut pool = builder.build().unwrap();
     match end {
         CancelledBefore => token.cancel(),
-        FinishedBefore => token.finish(),
+        FinishedBefore => token.drain(),
         Closed => pool.close().unwrap(),
         _ => {}
     }
@@ -130,9 +131,9 @@ fn items(end: End, exact: bool, pulled: &AtomicU64) -> Box<dyn Iterator<Item = R
 }
 
 #[track_caller]
-fn check(pool: &Pool<Hooks>, what: (End, bool), ok: u64, pulled: u64, is_ok: bool) {
+fn check(pool: &AnyOrderRunner<Hooks>, what: (End, bool), ok: u64, pulled: u64, is_ok: bool) {
     let account = pool.account();
-    let sum = account.ok + account.failed + account.skipped + account.cancelled;
+    let sum = account.ok + account.failed + account.already_done + account.cancelled;
     assert_eq!(sum, pulled, "{what:?} {account:?}");
     assert_eq!(account.ok, ok, "{what:?} {account:?}");
     let (end, exact) = what;
@@ -146,7 +147,7 @@ fn check(pool: &Pool<Hooks>, what: (End, bool), ok: u64, pulled: u64, is_ok: boo
         | SourceFails(_) | SourcePanics(_) | StopsAndFails(_) => 1,
         _ => 0,
     };
-    assert_eq!((account.failed, account.skipped), (failed, 0), "{what:?} {account:?}");
+    assert_eq!((account.failed, account.already_done), (failed, 0), "{what:?} {account:?}");
     let ends_well = matches!(end, Complete | StopsAtInit | Stops(_) | FinishedBefore | Finished(_));
     assert_eq!(is_ok, ends_well, "{what:?} {account:?}");
     if let Finished(_) | Complete = end {
@@ -185,7 +186,7 @@ fn a_stream_adds_up(order: Order) {
         for exact in [true, false] {
             let (mut ok, mut is_ok, pulled) = (0, true, AtomicU64::new(0));
             let mut pool = pool(end, order, &Arc::default());
-            for output in pool.try_stream(items(end, exact, &pulled)) {
+            for output in pool.try_outputs(items(end, exact, &pulled)) {
                 match output {
                     Ok(_) => ok += 1,
                     Err(_) => is_ok = false,
@@ -201,7 +202,7 @@ fn a_dropped_stream_adds_up(order: Order) {
         for exact in [true, false] {
             let pulled = AtomicU64::new(0);
             let mut pool = pool(Complete, order, &Arc::default());
-            let stream = pool.try_stream(items(Complete, exact, &pulled));
+            let stream = pool.try_outputs(items(Complete, exact, &pulled));
             assert_eq!(stream.take(yielded as usize).count() as u64, yielded);
             check(&pool, (Stops(yielded), exact), yielded, pulled.load(SeqCst), true);
         }
@@ -212,7 +213,7 @@ fn a_leaked_stream_adds_up(order: Order) {
     for yielded in [0, 1, 30] {
         let pulled = AtomicU64::new(0);
         let mut pool = pool(Complete, order, &Arc::default());
-        let mut stream = pool.try_stream(items(Complete, true, &pulled));
+        let mut stream = pool.try_outputs(items(Complete, true, &pulled));
         (0..yielded).for_each(|_| assert!(stream.next().unwrap().is_ok()));
         std::mem::forget(stream);
         check(&pool, (Stops(yielded), true), yielded, pulled.load(SeqCst), true);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use gangline::{CancelToken, Error, Order, Pool, Result};
+use gangline::{AnyOrderRunner, CancelToken, Error, Order, Result};
 
 use crate::hooks::{Hooks, both_orders};
 use crate::support::{Counter, Gate, no_hang};
@@ -77,17 +77,22 @@ fn check_cancelled<T>(result: Result<T, Error>) {
 
 /// The request is spent, and nothing of the cancelled run is left.
 #[track_caller]
-fn check_works(pool: &mut Pool<Hooks>) {
+fn check_works(pool: &mut AnyOrderRunner<Hooks>) {
     for _ in 0..2 {
         assert_eq!(pool.run(0..20).unwrap().len(), 20);
         assert_eq!(pool.account().ok, 20);
-        assert_eq!(pool.stream(0..20).filter(Result::is_ok).count(), 20);
+        assert_eq!(pool.outputs(0..20).filter(Result::is_ok).count(), 20);
     }
 }
 
 /// Cancels a run as soon as `parties` wait in `place`.
 #[track_caller]
-fn check(mut pool: Pool<Hooks>, place: &Place, parties: u64, items: impl Iterator<Item = u64>) {
+fn check(
+    mut pool: AnyOrderRunner<Hooks>,
+    place: &Place,
+    parties: u64,
+    items: impl Iterator<Item = u64>,
+) {
     let token = pool.cancel_token();
     check_cancelled(place.cancel_at(parties, &token, || pool.run(items)));
     check_works(&mut pool);
@@ -107,7 +112,7 @@ fn in_producer_init(order: Order) {
         let (waits, ends) = (waits.clone(), ends.clone());
         Hooks::new()
             .init(move |cx| {
-                if cx.worker() == 1 {
+                if cx.producer() == 1 {
                     waits.wait(|| cx.is_cancelled());
                 }
                 Ok(())
@@ -117,8 +122,9 @@ fn in_producer_init(order: Order) {
                 Ok(())
             })
     };
-    let build =
-        || Pool::builder(hooks()).order(order).devices(3).cancel_token(token.clone()).build();
+    let build = || {
+        AnyOrderRunner::builder(hooks()).order(order).devices(3).cancel_token(token.clone()).build()
+    };
     check_cancelled(place.cancel_at(1, &token, build));
     assert_eq!(ended.load(SeqCst), 3, "every state that was made is ended");
     check_works(&mut build().unwrap());
@@ -298,7 +304,7 @@ fn in_a_stream_that_waits(order: Order) {
     });
     let mut pool = hooks.pool(order, 2);
     let token = pool.cancel_token();
-    let mut stream = pool.stream(BAD..);
+    let mut stream = pool.outputs(BAD..);
     check_cancelled(place.cancel_at(2, &token, || stream.next().unwrap()));
     assert!(stream.next().is_none());
     drop(stream);
@@ -309,7 +315,7 @@ fn in_a_stream_between_two_outputs(order: Order) {
     for drops in [true, false] {
         let mut pool = Hooks::new().pool(order, 2);
         let token = pool.cancel_token();
-        let mut stream = pool.stream(0..);
+        let mut stream = pool.outputs(0..);
         assert!((0..5).all(|_| stream.next().unwrap().is_ok()));
         thread::spawn(move || token.cancel()).join().unwrap();
         if !drops {
@@ -342,7 +348,7 @@ fn before_a_stream(order: Order) {
         if !begun {
             token.cancel();
         }
-        let mut stream = pool.stream((0..).inspect(|_| panic!("nothing is to be pulled")));
+        let mut stream = pool.outputs((0..).inspect(|_| panic!("nothing is to be pulled")));
         if begun {
             token.cancel();
         }
@@ -363,7 +369,7 @@ fn by_the_callers_iterator(order: Order) {
     };
     check_cancelled(pool.run((0..).inspect(cancels)));
     check_works(&mut pool);
-    let mut outputs: Vec<_> = pool.stream((0..).inspect(cancels)).collect();
+    let mut outputs: Vec<_> = pool.outputs((0..).inspect(cancels)).collect();
     check_cancelled(outputs.pop().unwrap());
     assert!(outputs.iter().all(Result::is_ok));
     check_works(&mut pool);
@@ -397,7 +403,7 @@ fn a_leaked_stream(order: Order) {
         Ok(x)
     });
     let mut pool = hooks.pool(order, 2);
-    let mut stream = pool.stream((0..1).chain(BAD..));
+    let mut stream = pool.outputs((0..1).chain(BAD..));
     assert!(stream.next().unwrap().is_ok());
     std::mem::forget(stream);
     check_works(&mut pool);
@@ -408,7 +414,12 @@ fn one_token_for_two_runs_at_once(order: Order) {
     let place = Place::default();
     let build = || {
         let hooks = Hooks::new();
-        Pool::builder(hooks).order(order).devices(2).cancel_token(token.clone()).build().unwrap()
+        AnyOrderRunner::builder(hooks)
+            .order(order)
+            .devices(2)
+            .cancel_token(token.clone())
+            .build()
+            .unwrap()
     };
     let (mut one, mut two) = (build(), build());
     let items = || {
@@ -432,7 +443,7 @@ fn one_token_for_two_runs_at_once(order: Order) {
 fn one_token_for_a_chain(order: Order) {
     let token = CancelToken::new();
     let build = || {
-        let builder = Pool::builder(Hooks::new()).order(order).devices(2);
+        let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(2);
         builder.cancel_token(token.clone()).build().unwrap()
     };
     let (mut a, mut b, mut c) = (build(), build(), build());
@@ -444,19 +455,19 @@ fn one_token_for_a_chain(order: Order) {
                 });
             }
         });
-        check_cancelled(c.try_run(b.try_stream(a.stream(items))));
+        check_cancelled(c.try_run(b.try_outputs(a.outputs(items))));
         [&mut a, &mut b, &mut c].into_iter().for_each(check_works);
     }
     token.cancel();
-    check_cancelled(c.try_run(b.try_stream(a.stream(0..))));
+    check_cancelled(c.try_run(b.try_outputs(a.outputs(0..))));
     [&mut a, &mut b, &mut c].into_iter().for_each(check_works);
     // A first Ctrl-C: what the first runner was given comes out of the last.
     let items = (0..).inspect(|&x| {
         if x == 30 {
-            token.finish();
+            token.drain();
         }
     });
-    let seen = c.try_run(b.try_stream(a.stream(items))).unwrap();
+    let seen = c.try_run(b.try_outputs(a.outputs(items))).unwrap();
     assert!(seen.len() <= 31);
     [&mut a, &mut b, &mut c].into_iter().for_each(check_works);
 }
@@ -474,11 +485,12 @@ fn one_token_for_a_runner_within_a_runner(order: Order) {
             waits.wait(|| cx.is_cancelled());
             Ok(x)
         });
-        let inner = Pool::builder(hooks).order(order).devices(2);
+        let inner = AnyOrderRunner::builder(hooks).order(order).devices(2);
         let mut inner = inner.cancel_token(inner_token.clone()).build()?;
         Ok(inner.run(0..10)?.len() as u64)
     });
-    let pool = Pool::builder(hooks).order(order).devices(2).cancel_token(token).build().unwrap();
+    let pool =
+        AnyOrderRunner::builder(hooks).order(order).devices(2).cancel_token(token).build().unwrap();
     check(pool, &place, 4, BAD..);
 }
 
@@ -490,7 +502,7 @@ fn a_token_outlives_its_runner() {
         pool.run(0..3).unwrap();
         drop(pool);
         token.cancel();
-        token.finish();
+        token.drain();
         let (_sender, receiver) = crossbeam_channel::bounded::<u64>(0);
         assert!(token.is_cancelled());
         assert_eq!(token.guard(receiver).next(), None);

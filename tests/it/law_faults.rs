@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gangline::{Account, Batch, Error, OnError, Order, Pool, ProducerContext, Result};
+use gangline::{Account, AnyOrderRunner, Batch, Error, OnError, Order, ProducerContext, Result};
 use proptest::prelude::*;
 
 use crate::hooks::{Hooks, sorted};
@@ -39,7 +39,7 @@ struct Script {
     batch: Option<Batch>,
     on_error: OnError,
     retries: u32,
-    fence_after: Option<usize>,
+    quarantine_after: Option<usize>,
     min_producers: Option<usize>,
 }
 
@@ -75,7 +75,7 @@ fn scripts() -> impl Strategy<Value = Script> {
         policy,
     )
         .prop_map(|(order, devices, items, window, batch, policy)| {
-            let (on_error, retries, fence_after, least) = policy;
+            let (on_error, retries, quarantine_after, least) = policy;
             let most = batch.map_or(1, |batch: Batch| batch.most());
             Script {
                 order,
@@ -86,7 +86,7 @@ fn scripts() -> impl Strategy<Value = Script> {
                 batch,
                 on_error,
                 retries,
-                fence_after,
+                quarantine_after,
             }
         })
 }
@@ -105,7 +105,7 @@ struct Stage {
 
 impl Stage {
     fn init(&self, cx: &ProducerContext<'_>) -> Result<()> {
-        let is_gone = self.is_gone[cx.worker()].load(SeqCst) && !self.is_calm.load(SeqCst);
+        let is_gone = self.is_gone[cx.producer()].load(SeqCst) && !self.is_calm.load(SeqCst);
         if is_gone { Err("gone".into()) } else { Ok(()) }
     }
 
@@ -113,7 +113,7 @@ impl Stage {
         if self.is_calm.load(SeqCst) {
             return Ok(x);
         }
-        let (worker, call) = (cx.worker(), self.calls[cx.worker()].fetch_add(1, SeqCst));
+        let (worker, call) = (cx.producer(), self.calls[cx.producer()].fetch_add(1, SeqCst));
         match self.script.devices[worker] {
             Device::FailsFrom(first) if call >= first => return Err("broken".into()),
             Device::GoneAt(at) if call == at => {
@@ -146,7 +146,7 @@ impl Script {
         })
     }
 
-    fn pool(&self, stage: &Arc<Stage>) -> Pool<Hooks> {
+    fn pool(&self, stage: &Arc<Stage>) -> AnyOrderRunner<Hooks> {
         let [a, b, c, d] = std::array::from_fn(|_| stage.clone());
         let hooks = Hooks::new()
             .init(move |cx| a.init(cx))
@@ -160,7 +160,7 @@ impl Script {
                 d.told.lock().unwrap().push((cx.item().unwrap(), false));
                 Ok(())
             });
-        let mut builder = Pool::builder(hooks)
+        let mut builder = AnyOrderRunner::builder(hooks)
             .order(self.order)
             .devices(self.devices.len())
             .on_error(self.on_error)
@@ -172,8 +172,8 @@ impl Script {
         if let Some(batch) = self.batch {
             builder = builder.batch(batch);
         }
-        if let Some(failures) = self.fence_after {
-            builder = builder.fence_after(failures);
+        if let Some(failures) = self.quarantine_after {
+            builder = builder.quarantine_after(failures);
         }
         if let Some(least) = self.min_producers {
             builder = builder.min_producers(least);
@@ -190,7 +190,7 @@ impl Script {
         self.on_error == OnError::Skip
             && self.min_producers.is_none_or(|least| least == 1)
             && self.devices.contains(&Device::Works)
-            && (self.fence_after.is_none() || self.is_clear())
+            && (self.quarantine_after.is_none() || self.is_clear())
     }
 
     /// Whether an item that fails somewhere and not elsewhere is the fault of the device. One that fails now
@@ -202,12 +202,12 @@ impl Script {
     /// Whether it has to be found out of each failure whose fault it is.
     fn tells_items_from_devices(&self) -> bool {
         let bad = self.devices.iter().filter(|&&device| device != Device::Works).count();
-        self.is_clear() && self.fence_after.is_some_and(|failures| failures.max(2) > bad)
+        self.is_clear() && self.quarantine_after.is_some_and(|failures| failures.max(2) > bad)
     }
 
     fn check_account(&self, account: Account, told: &[(u64, bool)], pulled: u64) {
         let (ok, skipped): (Vec<&(u64, bool)>, Vec<_>) = told.iter().partition(|(_, is_ok)| *is_ok);
-        assert_eq!((account.ok, account.skipped), (ok.len() as u64, 0));
+        assert_eq!((account.ok, account.already_done), (ok.len() as u64, 0));
         assert!(account.failed >= skipped.len() as u64);
         assert_eq!(account.ok + account.failed + account.cancelled, pulled);
         assert_eq!(account.unread, Some(self.count() - pulled));
@@ -259,7 +259,7 @@ fn check_run(script: &Script) {
 }
 
 /// Nothing of it reaches the next run, but producers that are gone.
-fn check_afterwards(script: &Script, stage: &Stage, mut pool: Pool<Hooks>) {
+fn check_afterwards(script: &Script, stage: &Stage, mut pool: AnyOrderRunner<Hooks>) {
     stage.is_calm.store(true, SeqCst);
     let all: Vec<_> = (0..script.count()).collect();
     match pool.run(all.clone()) {
@@ -278,7 +278,7 @@ fn check_stream(script: &Script, taken: usize) {
     let pulled = AtomicU64::new(0);
     let items = (0..script.count()).inspect(|_| _ = pulled.fetch_add(1, SeqCst));
     let (mut seen, mut errors, mut is_over) = (vec![], vec![], false);
-    let mut stream = pool.stream(items);
+    let mut stream = pool.outputs(items);
     for _ in 0..taken {
         match stream.next() {
             Some(Ok(output)) => seen.push(output),

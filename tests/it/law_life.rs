@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use gangline::{Hook, Order, OrderedRunner, Pool, UnorderedRunner, map};
+use gangline::{AnyOrderRunner, Hook, Order, OrderedRunner, UnorderedRunner, map};
 
 use crate::hooks::{Hooks, both_orders};
 use crate::support::{Counter, Gate, no_hang};
@@ -64,9 +64,9 @@ impl States {
 }
 
 #[track_caller]
-fn check_works(pool: &mut Pool<Hooks>) {
+fn check_works(pool: &mut AnyOrderRunner<Hooks>) {
     assert_eq!(pool.run(0..20).unwrap().len(), 20);
-    assert_eq!(pool.stream(0..20).filter(Result::is_ok).count(), 20);
+    assert_eq!(pool.outputs(0..20).filter(Result::is_ok).count(), 20);
 }
 
 fn states_are_ended_once_each(order: Order) {
@@ -101,7 +101,7 @@ fn close_and_activate_again(order: Order) {
 
 fn a_failing_end_is_the_error_of_close(order: Order) {
     for panics in [false, true] {
-        let hooks = Hooks::new().end(move |cx| match cx.worker() {
+        let hooks = Hooks::new().end(move |cx| match cx.producer() {
             0 => Ok(()),
             n if panics => panic!("end {n}"),
             n => Err(format!("end {n}").into()),
@@ -126,7 +126,7 @@ fn a_closed_runner_says_so(order: Order) {
     pool.set_cfg(gangline::CfgNode::new()).unwrap();
     let error = pool.run([1]).unwrap_err();
     assert!(error.is_closed() && error.to_string().contains("activate"), "{error}");
-    let mut stream = pool.stream([1]);
+    let mut stream = pool.outputs([1]);
     assert!(stream.next().unwrap().unwrap_err().is_closed());
     assert!(stream.next().is_none());
 }
@@ -135,9 +135,9 @@ fn dropped_with_a_stream_half_way(order: Order) {
     for taken in [0, 1, 2, 7] {
         let states = States::default();
         let mut pool = states.hooks().pool(order, 3);
-        assert_eq!(pool.stream(0..).take(taken).count(), taken);
+        assert_eq!(pool.outputs(0..).take(taken).count(), taken);
         check_works(&mut pool);
-        let mut stream = pool.stream(0..);
+        let mut stream = pool.outputs(0..);
         (0..taken).for_each(|_| assert!(stream.next().unwrap().is_ok()));
         std::mem::forget(stream);
         drop(pool);
@@ -146,19 +146,19 @@ fn dropped_with_a_stream_half_way(order: Order) {
 }
 
 fn a_leaked_stream_is_ended_by_what_comes_next(order: Order) {
-    let next: [fn(&mut Pool<Hooks>); 4] = [
+    let next: [fn(&mut AnyOrderRunner<Hooks>); 4] = [
         |pool| assert_eq!(pool.run(0..20).unwrap().len(), 20),
-        |pool| assert_eq!(pool.stream(0..20).count(), 20),
+        |pool| assert_eq!(pool.outputs(0..20).count(), 20),
         |pool| {
             pool.close().unwrap();
             pool.activate().unwrap();
         },
-        |pool| std::mem::forget(pool.stream(0..20)),
+        |pool| std::mem::forget(pool.outputs(0..20)),
     ];
     for next in next {
         for taken in [0, 1, 7] {
             let mut pool = Hooks::new().pool(order, 3);
-            let mut stream = pool.stream(0..);
+            let mut stream = pool.outputs(0..);
             (0..taken).for_each(|_| assert!(stream.next().unwrap().is_ok()));
             std::mem::forget(stream);
             assert_eq!(pool.account().ok, taken);
@@ -183,7 +183,7 @@ fn a_leaked_stream_with_everybody_at_work(order: Order) {
             Ok(x)
         });
         let mut pool = hooks.windowed(order, 2, 3);
-        let mut stream = pool.stream((0..1).chain(1_000..));
+        let mut stream = pool.outputs((0..1).chain(1_000..));
         stream.next().unwrap().unwrap();
         // Whether an item was pulled beside the first is a matter of luck.
         std::mem::forget(stream);
@@ -196,7 +196,7 @@ fn a_leaked_stream_with_everybody_at_work(order: Order) {
     }
 }
 
-type Slot = Arc<Mutex<Option<Pool<Hooks>>>>;
+type Slot = Arc<Mutex<Option<AnyOrderRunner<Hooks>>>>;
 
 /// A hook of a leaked stream takes its own runner and drops it. What it is to work on is pulled,
 /// but held back, when the stream is leaked.
@@ -229,7 +229,7 @@ fn dropped_on_its_own_producers_thread(order: Order) {
                     Ok(())
                 });
             let mut pool = hooks.windowed(order, producers, 8);
-            let mut stream = pool.stream(0..);
+            let mut stream = pool.outputs(0..);
             // Item 0 is not done before item 1 has begun.
             while stream.next().unwrap().unwrap() != 0 {}
             starts.pass();
@@ -278,11 +278,11 @@ fn a_thousand_short_runs(order: Order) {
         let count = round % 5;
         match round % 7 {
             0 => assert_eq!(pool.run(0..count).unwrap().len() as u64, count),
-            1 => assert_eq!(pool.stream(0..count).count() as u64, count),
+            1 => assert_eq!(pool.outputs(0..count).count() as u64, count),
             2 => assert_eq!(pool.run([0, 100, 2]).unwrap_err().item(), Some(1)),
             3 => assert_eq!(pool.run([200]).unwrap_err().item(), Some(0)),
             4 => assert!(pool.run([300, 1, 2]).unwrap().contains(&300)),
-            5 => drop(pool.stream(0..).take(3).collect::<Vec<_>>()),
+            5 => drop(pool.outputs(0..).take(3).collect::<Vec<_>>()),
             _ => {
                 pool.cancel_token().cancel();
                 assert!(pool.run(0..).unwrap_err().is_cancelled());
@@ -308,7 +308,7 @@ fn many_producers_with_few_items(order: Order) {
     let mut pool = Hooks::new().pool(order, 64);
     for count in [0, 1, 2, 63, 64, 65] {
         assert_eq!(pool.run(0..count).unwrap().len() as u64, count);
-        assert_eq!(pool.stream(0..count).count() as u64, count);
+        assert_eq!(pool.outputs(0..count).count() as u64, count);
     }
 }
 
@@ -351,7 +351,7 @@ fn a_state_that_cannot_be_made_anew_fails_the_run(order: Order) {
             assert_eq!((error.hook(), error.is_panic()), (Some(Hook::ProducerInit), panics));
             assert!(format!("{error:#}").contains("no memory"), "{error:#}");
             assert_eq!((pool.account().ok, pool.account().failed), (0, 0));
-            let error = pool.stream(0..3).next().unwrap().unwrap_err();
+            let error = pool.outputs(0..3).next().unwrap().unwrap_err();
             assert_eq!(error.hook(), Some(Hook::ProducerInit));
         }
         broken.store(false, SeqCst);
@@ -378,13 +378,13 @@ fn items_of_a_run_are_gone_when_it_returns(order: Order) {
             Ok(())
         },
     );
-    let mut pool = Pool::builder(fold).order(order).devices(3).build().unwrap();
+    let mut pool = AnyOrderRunner::builder(fold).order(order).devices(3).build().unwrap();
     let items = |range: std::ops::Range<u64>| range.map(|x| (x, item.clone()));
     assert!(pool.run(items(0..100)).is_ok());
     assert_eq!(Arc::strong_count(&item), 1, "after a stop");
     assert!(pool.run(items(240..300)).is_err());
     assert_eq!(Arc::strong_count(&item), 1, "after a failure");
-    drop(pool.stream(items(60..200)).take(5).collect::<Vec<_>>());
+    drop(pool.outputs(items(60..200)).take(5).collect::<Vec<_>>());
     assert_eq!(Arc::strong_count(&item), 1, "after a stream that was dropped");
     pool.cancel_token().cancel();
     assert!(pool.run(items(60..200)).is_err());
@@ -417,7 +417,7 @@ fn no_hook_of_a_run_is_running_when_it_returns(order: Order) {
     for _ in 0..20 {
         assert_eq!(pool.run(0..).unwrap(), [0]);
         assert_eq!(running.load(SeqCst), 0, "after a run");
-        assert_eq!(pool.stream(0..).take(1).count(), 1);
+        assert_eq!(pool.outputs(0..).take(1).count(), 1);
         assert_eq!(running.load(SeqCst), 0, "after a stream");
     }
 }
@@ -427,7 +427,7 @@ fn runners_within_runners(order: Order) {
     let hooks = Hooks::new()
         .work(move |_, x| {
             let mut inner = Hooks::new().pool(order, 2);
-            let sum = inner.run(0..x)?.len() + inner.stream(0..x).count();
+            let sum = inner.run(0..x)?.len() + inner.outputs(0..x).count();
             Ok(sum as u64 / 2)
         })
         .consume(move |_, y| {
@@ -442,8 +442,8 @@ fn runners_within_iterators(order: Order) {
     let items = (0..30).flat_map(|x| inner.run(0..x).unwrap());
     let mut outer = Hooks::new().pool(order, 2);
     assert_eq!(outer.run(items).unwrap().len(), 435);
-    let items = (0..30).flat_map(|x| inner.stream(0..x).map(Result::unwrap).collect::<Vec<_>>());
-    assert_eq!(outer.stream(items).count(), 435);
+    let items = (0..30).flat_map(|x| inner.outputs(0..x).map(Result::unwrap).collect::<Vec<_>>());
+    assert_eq!(outer.outputs(items).count(), 435);
 }
 
 fn streams_in_a_chain_dropped_half_way(order: Order) {
@@ -451,10 +451,10 @@ fn streams_in_a_chain_dropped_half_way(order: Order) {
     let build = || states.hooks().pool(order, 2);
     let (mut a, mut b, mut c) = (build(), build(), build());
     for taken in [0, 1, 25] {
-        let chain = c.try_stream(b.try_stream(a.stream(0..)));
+        let chain = c.try_outputs(b.try_outputs(a.outputs(0..)));
         assert_eq!(chain.take(taken).filter(Result::is_ok).count(), taken);
-        assert_eq!(c.try_run(b.try_stream(a.stream(0..50))).unwrap().len(), 50);
-        std::mem::forget(c.try_stream(b.try_stream(a.stream(0..))));
+        assert_eq!(c.try_run(b.try_outputs(a.outputs(0..50))).unwrap().len(), 50);
+        std::mem::forget(c.try_outputs(b.try_outputs(a.outputs(0..))));
         [&mut a, &mut b, &mut c].into_iter().for_each(check_works);
     }
     drop((a, b, c));
@@ -465,7 +465,7 @@ fn a_failure_goes_through_a_chain(order: Order) {
     let fails = Hooks::new().work(|_, x| if x == 20 { Err("torn page".into()) } else { Ok(x) });
     let (mut a, mut b, mut c) =
         (fails.pool(order, 2), Hooks::new().pool(order, 2), Hooks::new().pool(order, 2));
-    let error = c.try_run(b.try_stream(a.stream(0..))).unwrap_err();
+    let error = c.try_run(b.try_outputs(a.outputs(0..))).unwrap_err();
     assert!(error.is_input(), "{error:#}");
     assert!(format!("{error:#}").contains("torn page"), "{error:#}");
     if let Order::Input = order {
@@ -480,7 +480,7 @@ fn a_failed_build_ends_the_others(order: Order) {
         let States { made, ended } = states.clone();
         let hooks = Hooks::new()
             .init(move |cx| {
-                if cx.worker() == 2 {
+                if cx.producer() == 2 {
                     if panics {
                         panic!("no memory");
                     }
@@ -493,7 +493,7 @@ fn a_failed_build_ends_the_others(order: Order) {
                 ended.fetch_add(1, SeqCst);
                 Ok(())
             });
-        let error = Pool::builder(hooks).order(order).devices(4).build().unwrap_err();
+        let error = AnyOrderRunner::builder(hooks).order(order).devices(4).build().unwrap_err();
         assert_eq!((error.hook(), error.is_panic()), (Some(Hook::ProducerInit), panics));
         states.check(3, 3);
     }
@@ -554,7 +554,7 @@ fn the_runner_value_is_gone_after_drop() {
         let value = Arc::new(Hooks::new());
         let mut runner = OrderedRunner::new(value.clone(), 2).unwrap();
         runner.run(0..10).unwrap();
-        std::mem::forget(runner.stream(0..));
+        std::mem::forget(runner.outputs(0..));
         drop(runner);
         assert_eq!(Arc::strong_count(&value), 1);
         let mut runner = UnorderedRunner::new(value.clone(), 2).unwrap();
@@ -573,7 +573,7 @@ fn a_caller_that_unwinds_drops_its_runner() {
         thread::spawn(move || {
             let mut pool = hooks.pool(Order::Input, 2);
             let rc = Rc::new(1);
-            let mut stream = pool.stream((0..).map(|x| x + *rc));
+            let mut stream = pool.outputs((0..).map(|x| x + *rc));
             stream.next().unwrap().unwrap();
             panic!("the caller gives up");
         })

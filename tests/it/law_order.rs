@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use gangline::{ConsumerContext, Error, Hook, Order, OrderedRunner, Pool, ProducerContext};
+use gangline::{
+    AnyOrderRunner, ConsumerContext, Error, Hook, Order, OrderedRunner, ProducerContext,
+};
 use gangline::{Result, Runner};
 
 use crate::hooks::{Hooks, both_orders, sorted};
@@ -55,7 +57,7 @@ fn every_item_comes_out_of_a_stream_exactly_once(order: Order) {
     for producers in [4, 8, 16] {
         let hooks = Hooks::new().work(stragglers(&Arc::default()));
         let mut pool = hooks.windowed(order, producers, producers);
-        check_order(order, pool.stream(0..400).map(Result::unwrap).collect(), 400);
+        check_order(order, pool.outputs(0..400).map(Result::unwrap).collect(), 400);
     }
 }
 
@@ -84,7 +86,7 @@ fn completion_order_does_not_wait_for_the_first() {
 
 /// Items fail in the order 7, 3; everything before 3 is held back until both have.
 #[track_caller]
-fn later_failure_first(fail: fn(u64) -> Result<u64>) -> (Error, Pool<Hooks>, Vec<u64>) {
+fn later_failure_first(fail: fn(u64) -> Result<u64>) -> (Error, AnyOrderRunner<Hooks>, Vec<u64>) {
     let (seventh, third) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
     let eighth = Gate::new();
     let consumed = Arc::new(std::sync::Mutex::new(vec![]));
@@ -156,7 +158,7 @@ fn check_input_error(order: Order, error: &Error, consumed: &[u64], item: u64) {
 }
 
 /// A pool that also records what its consumer saw.
-fn recording(order: Order) -> (Pool<Hooks>, Arc<std::sync::Mutex<Vec<u64>>>) {
+fn recording(order: Order) -> (AnyOrderRunner<Hooks>, Arc<std::sync::Mutex<Vec<u64>>>) {
     let consumed = Arc::new(std::sync::Mutex::new(vec![]));
     let seen = consumed.clone();
     let hooks = Hooks::new().consume(move |_, y| {
@@ -197,7 +199,7 @@ fn a_failed_item_is_the_last_of_a_stream(order: Order) {
         |bad| Hooks::new().work(move |_, x| if x == bad { Err("no".into()) } else { Ok(x) });
     for bad in [0, 1, 30] {
         let mut pool = fails(bad).pool(order, 3);
-        let mut stream = pool.stream(0..100);
+        let mut stream = pool.outputs(0..100);
         let mut seen = vec![];
         let error = loop {
             match stream.next().expect("it fails before it ends") {
@@ -343,5 +345,5 @@ fn of_nothing_the_summary_is_that_of_the_initial_state() {
     let mut runner = OrderedRunner::new(Sum, 3).unwrap();
     assert_eq!(runner.run([]).unwrap(), 7);
     assert_eq!(runner.run(1..4).unwrap(), 13, "each run has a fresh state");
-    assert!(runner.stream([]).next().is_none());
+    assert!(runner.outputs([]).next().is_none());
 }

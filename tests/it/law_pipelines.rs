@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use gangline::{Hook, Order, Pool};
+use gangline::{AnyOrderRunner, Hook, Order};
 use proptest::prelude::*;
 
 use crate::hooks::{Gauge, Hooks, sorted};
@@ -61,7 +61,7 @@ impl Shape {
                     }
                     Ok(())
                 });
-            let builder = Pool::builder(hooks);
+            let builder = AnyOrderRunner::builder(hooks);
             let builder = builder.devices(self.producers[stage]).order(self.orders[stage]);
             match self.windows[stage] {
                 Some(window) => builder.window(window).build().unwrap(),

@@ -66,7 +66,7 @@ fn a_stream_gives_what_is_ready_before_it_pulls(order: Order) {
         Ok(x)
     });
     let mut pool = hooks.windowed(order, 1, 8);
-    let mut stream = pool.stream((0..80).inspect(|_| {
+    let mut stream = pool.outputs((0..80).inspect(|_| {
         pulled.add(1);
     }));
     for round in 1..=10 {
@@ -84,7 +84,7 @@ fn a_stream_gives_what_is_ready_before_it_pulls(order: Order) {
 fn a_stream_pulls_nothing_before_it_is_asked(order: Order) {
     let pulled = AtomicU64::new(0);
     let mut pool = Hooks::new().pool(order, 2);
-    let mut stream = pool.stream((0..).inspect(|_| {
+    let mut stream = pool.outputs((0..).inspect(|_| {
         pulled.fetch_add(1, SeqCst);
     }));
     assert_eq!(pulled.load(SeqCst), 0);
@@ -256,7 +256,7 @@ fn a_slow_item_of_a_stream_keeps_none_back() {
                 });
                 let mut pool = hooks.pool(Order::Completion, producers);
                 let mut last = None;
-                for output in pool.stream(0..10_000) {
+                for output in pool.outputs(0..10_000) {
                     last = output.ok();
                     others.add(1);
                 }

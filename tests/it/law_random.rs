@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use gangline::{Batch, Builder, CancelToken, Error, InChosenOrder, Order, Pool};
+use gangline::{AnyOrderRunner, Batch, Builder, CancelToken, Error, Order, RuntimeOrder};
 use proptest::prelude::*;
 
 use crate::hooks::{Gauge, Hooks, sorted};
@@ -65,14 +65,14 @@ fn groupings() -> impl Strategy<Value = Grouping> {
 }
 
 impl Grouping {
-    fn apply(&self, mut builder: Builder<Hooks, InChosenOrder>) -> Builder<Hooks, InChosenOrder> {
+    fn apply(&self, mut builder: Builder<Hooks, RuntimeOrder>) -> Builder<Hooks, RuntimeOrder> {
         if let Some(batch) = self.batch {
             builder = builder.batch(batch);
             if let Some(cost) = self.cost {
-                builder = builder.cost(cost, |&x| size(x));
+                builder = builder.max_batch_cost(cost, |&x| size(x));
             }
             if let Some(padded) = self.padded {
-                builder = builder.padded(padded, |&x| size(x));
+                builder = builder.max_padded_size(padded, |&x| size(x));
             }
         }
         match self.weight {
@@ -115,7 +115,7 @@ fn scripts() -> impl Strategy<Value = Script> {
 }
 
 impl Script {
-    fn pool(&self, gauge: &Gauge, ok: &Arc<AtomicU64>) -> Pool<Hooks> {
+    fn pool(&self, gauge: &Gauge, ok: &Arc<AtomicU64>) -> AnyOrderRunner<Hooks> {
         let token = CancelToken::new();
         let (items, act, cancel) = (self.items.clone(), self.act, token.clone());
         let (gauge, ok) = (gauge.clone(), ok.clone());
@@ -132,13 +132,13 @@ impl Script {
                     Some(Act::Panics) => panic!("panics"),
                     Some(Act::Stops) => cx.stop(),
                     Some(Act::Cancels) => cancel.cancel(),
-                    Some(Act::Finishes) => cancel.finish(),
+                    Some(Act::Finishes) => cancel.drain(),
                     None => {}
                 }
                 ok.fetch_add(1, SeqCst);
                 Ok(())
             });
-        let builder = Pool::builder(hooks).order(self.order).devices(self.producers);
+        let builder = AnyOrderRunner::builder(hooks).order(self.order).devices(self.producers);
         let builder = match self.window {
             Some(window) => builder.window(window),
             None => builder,
@@ -242,7 +242,7 @@ proptest! {
         let mut pool = script.pool(&gauge, &Arc::default());
         let count = script.items.len() as u64;
         let (mut seen, mut error) = (vec![], None);
-        for output in pool.stream((0..count).inspect(|_| {
+        for output in pool.outputs((0..count).inspect(|_| {
             pulled.fetch_add(1, SeqCst);
             gauge.up();
         })).take(taken) {

@@ -1,10 +1,10 @@
-//! `stop` and `finish` end a run without failing it.
+//! `stop` and `drain` end a run without failing it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use gangline::{Error, Hook, Order, Pool};
+use gangline::{AnyOrderRunner, Error, Hook, Order};
 
 use crate::hooks::{Hooks, both_orders};
 use crate::support::{Counter, Gate};
@@ -39,9 +39,9 @@ fn endings() -> (Arc<AtomicU64>, Hooks) {
 }
 
 #[track_caller]
-fn check_works(pool: &mut Pool<Hooks>) {
+fn check_works(pool: &mut AnyOrderRunner<Hooks>) {
     assert_eq!(pool.run(1_000..1_020).unwrap().len(), 20);
-    assert_eq!(pool.stream(1_000..1_020).filter(Result::is_ok).count(), 20);
+    assert_eq!(pool.outputs(1_000..1_020).filter(Result::is_ok).count(), 20);
 }
 
 fn stopped_in_consumer_init(order: Order) {
@@ -191,7 +191,7 @@ fn a_stop_is_seen_by_the_producers(order: Order) {
 fn finished_before_a_run(order: Order) {
     let (ends, hooks) = endings();
     let mut pool = hooks.pool(order, 2);
-    pool.cancel_token().finish();
+    pool.cancel_token().drain();
     let seen = pool.run((0..).inspect(|_| panic!("nothing is to be pulled"))).unwrap();
     assert_eq!((seen.len(), ends.load(SeqCst)), (0, 1));
     check_works(&mut pool);
@@ -199,8 +199,8 @@ fn finished_before_a_run(order: Order) {
 
 fn finished_before_a_stream(order: Order) {
     let mut pool = Hooks::new().pool(order, 2);
-    pool.cancel_token().finish();
-    assert!(pool.stream((0..).inspect(|_| panic!("nothing is to be pulled"))).next().is_none());
+    pool.cancel_token().drain();
+    assert!(pool.outputs((0..).inspect(|_| panic!("nothing is to be pulled"))).next().is_none());
     check_works(&mut pool);
 }
 
@@ -222,7 +222,7 @@ fn finished_with_the_feeder_waiting_for_the_window(order: Order) {
     let seen = thread::scope(|scope| {
         scope.spawn(|| {
             full.pass();
-            token.finish();
+            token.drain();
             finished.open();
         });
         pool.run(items)
@@ -246,7 +246,7 @@ fn finished_in_the_callers_iterator(order: Order) {
     let seen = thread::scope(|scope| {
         scope.spawn(|| {
             reached.pass();
-            token.finish();
+            token.drain();
             finished.open();
         });
         pool.run(items)
@@ -272,7 +272,7 @@ fn finished_in_a_guarded_channel(order: Order) {
         let seen = thread::scope(|scope| {
             scope.spawn(|| {
                 consumed.reach(3 * round);
-                token.finish();
+                token.drain();
             });
             pool.run(items)
         });
@@ -296,7 +296,7 @@ fn finished_in_consumer_init(order: Order) {
     let seen = thread::scope(|scope| {
         scope.spawn(|| {
             reached.pass();
-            token.finish();
+            token.drain();
             finished.open();
         });
         pool.run((0..).inspect(|_| panic!("nothing is to be pulled")))
@@ -309,12 +309,12 @@ fn finished_in_a_stream(order: Order) {
     let mut pool = Hooks::new().windowed(order, 2, 8);
     let token = pool.cancel_token();
     let pulled = AtomicU64::new(0);
-    let mut stream = pool.stream((0..).inspect(|_| {
+    let mut stream = pool.outputs((0..).inspect(|_| {
         pulled.fetch_add(1, SeqCst);
     }));
     assert!((0..20).all(|_| stream.next().unwrap().is_ok()));
     let before = pulled.load(SeqCst);
-    token.finish();
+    token.drain();
     assert_eq!(stream.by_ref().filter(Result::is_ok).count() as u64, before - 20);
     assert!(stream.next().is_none());
     drop(stream);
@@ -330,7 +330,7 @@ fn finished_and_failed(order: Order) {
     let token = pool.cancel_token();
     let error = pool.run((0..).inspect(|&x| {
         if x == 3 {
-            token.finish();
+            token.drain();
         }
     }));
     assert_eq!(error.unwrap_err().item(), Some(3));
@@ -356,7 +356,7 @@ fn finished_and_then_cancelled(order: Order) {
     let result = thread::scope(|scope| {
         scope.spawn(|| {
             at_work.pass();
-            token.finish();
+            token.drain();
             token.cancel();
         });
         pool.run(0..)

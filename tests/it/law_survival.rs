@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use gangline::{Batch, Journal, OnError, Order, Pool};
+use gangline::{AnyOrderRunner, Batch, Journal, OnError, Order};
 use proptest::prelude::*;
 
 use crate::hooks::{Hooks, sorted};
@@ -31,7 +31,7 @@ struct Script {
     window: Option<usize>,
     batch: Option<usize>,
     retries: u32,
-    fence_after: Option<usize>,
+    quarantine_after: Option<usize>,
     races: bool,
     on_error: OnError,
 }
@@ -55,11 +55,11 @@ prop_compose! {
         window in proptest::option::of(4..20_usize),
         batch in proptest::option::weighted(0.3, 1..5_usize),
         retries in 0..3_u32,
-        fence_after in proptest::option::of(1..4_usize),
+        quarantine_after in proptest::option::of(1..4_usize),
         races in any::<bool>(),
         on_error in prop_oneof![3 => Just(OnError::Skip), 1 => Just(OnError::Stop)],
     ) -> Script {
-        Script { items, producers, broken, order, window, batch, retries, fence_after, races, on_error }
+        Script { items, producers, broken, order, window, batch, retries, quarantine_after, races, on_error }
     }
 }
 
@@ -68,7 +68,7 @@ impl Script {
         let (items, broken) = (self.items.clone(), self.broken);
         let was_slow: Vec<_> = items.iter().map(|_| AtomicBool::new(false)).collect();
         Hooks::new().work(move |cx, x| {
-            if Some(cx.worker()) == broken {
+            if Some(cx.producer()) == broken {
                 return Err("a broken device".into());
             }
             match items[x as usize] {
@@ -86,9 +86,10 @@ impl Script {
         })
     }
 
-    fn pool(&self, journal: Option<Journal>) -> Pool<Hooks> {
+    fn pool(&self, journal: Option<Journal>) -> AnyOrderRunner<Hooks> {
         let soon = Duration::from_micros(1);
-        let builder = Pool::builder(self.hooks()).devices(self.producers).order(self.order);
+        let builder =
+            AnyOrderRunner::builder(self.hooks()).devices(self.producers).order(self.order);
         let mut builder = builder.on_error(self.on_error).retries(self.retries).backoff(soon, soon);
         if let Some(window) = self.window {
             builder = builder.window(window);
@@ -96,11 +97,11 @@ impl Script {
         if let Some(most) = self.batch {
             builder = builder.batch(Batch::up_to(most));
         }
-        if let Some(failures) = self.fence_after {
-            builder = builder.fence_after(failures);
+        if let Some(failures) = self.quarantine_after {
+            builder = builder.quarantine_after(failures);
         }
         if self.races {
-            builder = builder.idempotent();
+            builder = builder.speculate();
         }
         if let Some(journal) = journal {
             builder = builder.journal(journal);
@@ -118,8 +119,8 @@ impl Script {
 
     /// Whether no attempt can succeed.
     fn is_bad(&self, item: u64) -> bool {
-        // A producer's failure is no attempt where it may be fenced off for it.
-        let more = u32::from(self.fence_after.is_some()) * self.producers as u32;
+        // A producer's failure is no attempt where it may be quarantined for it.
+        let more = u32::from(self.quarantine_after.is_some()) * self.producers as u32;
         match self.items[item as usize] {
             Fault::Fails(attempts) | Fault::Panics(attempts) => attempts > self.retries + more,
             Fault::None | Fault::Slow => false,
@@ -173,7 +174,7 @@ proptest! {
         }
         let Some(mut second) = second else { return Ok(()) };
         let (result, report) = no_hang(move || second.run_with_report(0..count));
-        prop_assert_eq!(report.account.skipped, done.len() as u64, "what is done is left out");
+        prop_assert_eq!(report.account.already_done, done.len() as u64, "what is done is left out");
         let Ok(more) = result else { return Ok(()) };
         done.extend(more);
         prop_assert!(all_once(&sorted(done.clone())), "{:?}", done);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use gangline::{Error, Journal, Order, Pool};
+use gangline::{AnyOrderRunner, Error, Journal, Order};
 
 use crate::hooks::{Gauge, Hooks, both_orders};
 use crate::support::{Counter, no_hang};
@@ -80,7 +80,7 @@ fn a_stream_keeps_within_its_window(order: Order) {
     for window in WINDOWS {
         let gauge = Gauge::default();
         let mut pool = Hooks::new().windowed(order, 3, window);
-        for output in pool.stream(counted(&gauge, 500)) {
+        for output in pool.outputs(counted(&gauge, 500)) {
             output.unwrap();
             gauge.down();
         }
@@ -118,7 +118,7 @@ fn the_whole_window_of_a_stream_is_given_out(order: Order) {
         let items = (0..1_000).inspect(|_| {
             pulled.add(1);
         });
-        assert_eq!(pool.stream(items).map(Result::unwrap).count(), 1_000);
+        assert_eq!(pool.outputs(items).map(Result::unwrap).count(), 1_000);
     }
 }
 
@@ -224,7 +224,7 @@ fn a_window_of_one_is_serial(order: Order) {
 fn the_largest_window_is_allowed(order: Order) {
     let mut pool = Hooks::new().windowed(order, 2, usize::MAX);
     assert_eq!(pool.run(0..1_000).unwrap().len(), 1_000);
-    assert_eq!(pool.stream(0..1_000).count(), 1_000);
+    assert_eq!(pool.outputs(0..1_000).count(), 1_000);
 }
 
 /// Runs that end badly leave the next run exactly its window.
@@ -240,7 +240,7 @@ fn credits_of_a_failed_run_do_not_reach_the_next(order: Order) {
     let mut pool = hooks.windowed(order, 3, 4);
     for bad in [500, 1_000, 500, 1_000] {
         pool.run((0..50).chain([bad]).chain(0..50)).unwrap_err();
-        drop(pool.stream(0..50).take(7).collect::<Vec<_>>());
+        drop(pool.outputs(0..50).take(7).collect::<Vec<_>>());
     }
     let before = gauge.now();
     let items = (0..400).inspect(|_| {
@@ -253,7 +253,7 @@ fn credits_of_a_failed_run_do_not_reach_the_next(order: Order) {
 
 #[test]
 fn no_window_is_an_error() {
-    let error = Pool::builder(Hooks::new()).devices(2).window(0).build().unwrap_err();
+    let error = AnyOrderRunner::builder(Hooks::new()).devices(2).window(0).build().unwrap_err();
     assert!(matches!(error, Error::Window { window: 0, .. }), "{error}");
 }
 
@@ -270,7 +270,7 @@ fn a_window_that_has_grown_for_quick_items_shrinks_for_slow_ones() {
             }
             Ok(x)
         });
-        let mut pool = Pool::builder(hooks).devices(8).build().unwrap();
+        let mut pool = AnyOrderRunner::builder(hooks).devices(8).build().unwrap();
         let (result, report) = pool.run_with_report(0..quick + slow);
         result.unwrap();
         assert!(report.window < 1_024, "{report}");
@@ -283,7 +283,8 @@ fn items_that_an_earlier_run_was_done_with_do_not_make_the_window_grow() {
         let place = tempfile::tempdir().unwrap();
         let journal = || Journal::at(place.path().join("journal"));
         let done = 20_000;
-        let mut first = Pool::builder(Hooks::new()).devices(2).journal(journal()).build().unwrap();
+        let mut first =
+            AnyOrderRunner::builder(Hooks::new()).devices(2).journal(journal()).build().unwrap();
         first.run(0..done).unwrap();
         let (pulled, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (seen, ahead) = (pulled.clone(), most.clone());
@@ -292,7 +293,7 @@ fn items_that_an_earlier_run_was_done_with_do_not_make_the_window_grow() {
             ahead.fetch_max(seen.load(SeqCst) - x, SeqCst);
             Ok(x)
         });
-        let builder = Pool::builder(hooks).devices(2).journal(journal().resume());
+        let builder = AnyOrderRunner::builder(hooks).devices(2).journal(journal().resume());
         let inputs = (0..done + 100).inspect(move |&x| pulled.store(x + 1, SeqCst));
         assert_eq!(builder.build().unwrap().run(inputs).unwrap().len(), 100);
         let most = most.load(SeqCst);

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
+mod abandoned;
 mod acceptance;
 mod acceptance_batches;
 mod batch_limits;
@@ -32,7 +33,6 @@ mod faults_child;
 mod faults_d;
 mod faults_g;
 mod faults_survival;
-mod fencing;
 mod gpu_list;
 #[cfg(target_os = "linux")]
 mod gpu_lock;
@@ -50,7 +50,6 @@ mod law_random;
 mod law_stop;
 mod law_survival;
 mod law_window;
-mod left_behind;
 mod manual;
 mod pipelines;
 mod pipelines_cancel;
@@ -59,6 +58,7 @@ mod policy_retries;
 mod policy_skip;
 mod polite_inits;
 mod probe;
+mod quarantine;
 mod regressions;
 mod report_counts;
 mod report_times;

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use gangline::{
-    Batch, ConsumerContext, Order, OrderedRunner, Pipeline, Pool, ProducerContext, Result, Runner,
-    UnorderedRunner, map,
+    AnyOrderRunner, Batch, ConsumerContext, Order, OrderedRunner, Pipeline, ProducerContext,
+    Result, Runner, UnorderedRunner, map,
 };
 
 use crate::hooks::{Gauge, Hooks, both_orders, sorted};
@@ -75,7 +75,7 @@ fn stages_compose(order: Order) {
 
 fn what_comes_out_is_what_streams_in_a_chain_give(order: Order) {
     let (mut a, mut b) = (plus(1).pool(order, 2), plus(2).pool(order, 2));
-    let chained = b.try_run(a.stream(0..2_000)).unwrap();
+    let chained = b.try_run(a.outputs(0..2_000)).unwrap();
     let piped = a.then(&mut b).run(0..2_000).unwrap();
     match order {
         Order::Input => assert_eq!(piped, chained),
@@ -89,7 +89,7 @@ fn handles_of_all_kinds_go_together(order: Order) {
     let show = map(|_| Ok(()), |_, (), x: f64| Ok(x.to_string()));
     let mut parse = OrderedRunner::new(parse, 2).unwrap();
     let mut halve = UnorderedRunner::new(halve, 1).unwrap();
-    let mut show = Pool::builder(show).devices(2).order(order).build().unwrap();
+    let mut show = AnyOrderRunner::builder(show).devices(2).order(order).build().unwrap();
     let mut seen = parse.then(&mut halve).then(&mut show).run(["1", "2", "3"]).unwrap();
     seen.sort_unstable();
     assert_eq!(seen, ["0.5", "1", "1.5"]);
@@ -235,10 +235,14 @@ fn an_endless_input_ends_when_the_last_consumer_stops(order: Order) {
 
 /// The accounts add up in each stage, and from one to the next.
 #[track_caller]
-pub fn check_row<R: Runner, const N: usize>(stages: [&Pool<R>; N], mut pulled: u64, consumed: u64) {
+pub fn check_row<R: Runner, const N: usize>(
+    stages: [&AnyOrderRunner<R>; N],
+    mut pulled: u64,
+    consumed: u64,
+) {
     for stage in stages {
         let account = stage.account();
-        let sum = account.ok + account.failed + account.skipped + account.cancelled;
+        let sum = account.ok + account.failed + account.already_done + account.cancelled;
         assert_eq!(sum, pulled, "{account:?}");
         pulled = account.ok;
     }
@@ -358,9 +362,9 @@ impl Runner for InBatches {
 }
 
 impl InBatches {
-    fn pool(order: Order, batch: Batch, window: usize) -> (Pool<Self>, Arc<AtomicU64>) {
+    fn pool(order: Order, batch: Batch, window: usize) -> (AnyOrderRunner<Self>, Arc<AtomicU64>) {
         let most = Arc::new(AtomicU64::new(0));
-        let builder = Pool::builder(InBatches(most.clone())).devices(2).order(order);
+        let builder = AnyOrderRunner::builder(InBatches(most.clone())).devices(2).order(order);
         (builder.batch(batch).window(window).build().unwrap(), most)
     }
 }
@@ -406,15 +410,15 @@ fn handles_work_alone_and_in_other_rows_afterwards(order: Order) {
         assert_eq!(sorted(a.then(&mut b).then(&mut c).run([0, 1]).unwrap()), [111, 112]);
         assert_eq!(sorted(c.then(&mut a).run([0, 1]).unwrap()), [101, 102]);
         assert_eq!(b.run([5]).unwrap(), [15]);
-        assert_eq!(a.stream([5]).map(Result::unwrap).collect::<Vec<_>>(), [6]);
-        assert_eq!(b.then(&mut a).try_run(c.stream([0])).unwrap(), [111]);
+        assert_eq!(a.outputs([5]).map(Result::unwrap).collect::<Vec<_>>(), [6]);
+        assert_eq!(b.then(&mut a).try_run(c.outputs([0])).unwrap(), [111]);
     }
 }
 
 fn a_leaked_stream_of_a_stage_is_ended_first(order: Order) {
     let (mut a, mut b) = (plus(1).pool(order, 2), plus(1).pool(order, 2));
     for _ in 0..3 {
-        let mut streams = (a.stream(0..), b.stream(0..));
+        let mut streams = (a.outputs(0..), b.outputs(0..));
         assert!(streams.0.next().is_some() && streams.1.next().is_some());
         std::mem::forget(streams);
         assert_eq!(sorted(a.then(&mut b).run(0..5).unwrap()), [2, 3, 4, 5, 6]);
@@ -435,9 +439,9 @@ fn no_item_is_left(order: Order) {
         pass().fold(|_| Ok(()), consume)
     };
     for stop_at in [0, 40, u64::MAX] {
-        let mut a = Pool::builder(pass()).devices(2).order(order).build().unwrap();
-        let mut b = Pool::builder(pass()).devices(2).order(order).build().unwrap();
-        let mut c = Pool::builder(last(stop_at)).devices(1).order(order).build().unwrap();
+        let mut a = AnyOrderRunner::builder(pass()).devices(2).order(order).build().unwrap();
+        let mut b = AnyOrderRunner::builder(pass()).devices(2).order(order).build().unwrap();
+        let mut c = AnyOrderRunner::builder(last(stop_at)).devices(1).order(order).build().unwrap();
         let items = (0..200).map(|x| (x, held.clone()));
         a.then(&mut b).then(&mut c).run(items).unwrap();
         assert_eq!(Arc::strong_count(&held), 1);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use gangline::{CancelToken, Error, Order, Pool, Result};
+use gangline::{AnyOrderRunner, CancelToken, Error, Order, Result};
 
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::pipelines::check_row;
@@ -26,7 +26,7 @@ both_orders!(
     a_cancel_is_never_taken_for_the_end_of_the_input,
 );
 
-type Row = [Pool<Hooks>; 3];
+type Row = [AnyOrderRunner<Hooks>; 3];
 
 /// Items from here on make the hooks wait; smaller ones pass.
 const BAD: u64 = 1_000_000;
@@ -49,7 +49,7 @@ fn check_works(row: &mut Row) {
     }
     for pool in row {
         assert_eq!(pool.run(0..5).unwrap().len(), 5);
-        assert_eq!(pool.stream(0..5).filter(Result::is_ok).count(), 5);
+        assert_eq!(pool.outputs(0..5).filter(Result::is_ok).count(), 5);
     }
 }
 
@@ -218,7 +218,7 @@ fn a_finish_lets_everything_through(order: Order) {
         let items = (0..).inspect(|&x| {
             assert!(x <= 30, "the input was asked again");
             if x == 30 {
-                token.finish();
+                token.drain();
             }
         });
         assert_eq!(sorted(run(&mut row, items).unwrap()), (0..=30).collect::<Vec<_>>());
@@ -244,7 +244,7 @@ fn a_finish_with_the_input_in_a_guard(order: Order) {
         let seen = thread::scope(|scope| {
             scope.spawn(|| {
                 consumed.reach(7);
-                token.finish();
+                token.drain();
             });
             run(&mut row, guard)
         });
@@ -263,7 +263,7 @@ fn a_finish_before_the_run(order: Order) {
                 Ok(())
             })
         });
-        row[by].cancel_token().finish();
+        row[by].cancel_token().drain();
         let items = (0..5).inspect(|_| panic!("nothing is to be pulled"));
         assert!(run(&mut row, items).unwrap().is_empty());
         assert_eq!((ended.get(), row[0].account().unread), (1, Some(5)));
@@ -274,7 +274,7 @@ fn a_finish_before_the_run(order: Order) {
 fn one_token_for_all_stages(order: Order) {
     let token = CancelToken::new();
     let mut row: Row = std::array::from_fn(|_| {
-        let builder = Pool::builder(Hooks::new()).order(order).devices(2);
+        let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(2);
         builder.cancel_token(token.clone()).build().unwrap()
     });
     for cancel_at in [0, 1, 50] {
@@ -288,7 +288,7 @@ fn one_token_for_all_stages(order: Order) {
         check_works(&mut row);
         let items = (0..).inspect(|&x| {
             if x == cancel_at {
-                token.finish();
+                token.drain();
             }
         });
         assert_eq!(run(&mut row, items).unwrap().len() as u64, cancel_at + 1);

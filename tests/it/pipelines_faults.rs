@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use gangline::{Batch, Builder, CancelToken, Error, Hook, InChosenOrder, Order, Pool, Result, map};
+use gangline::{
+    AnyOrderRunner, Batch, Builder, CancelToken, Error, Hook, Order, Result, RuntimeOrder, map,
+};
 
 use crate::hooks::{Hooks, both_orders, sorted};
 use crate::pipelines::{check_row, pairs};
@@ -35,7 +37,7 @@ both_orders!(
 
 const ITEMS: u64 = 200;
 
-pub(crate) type Row = [Pool<Hooks>; 3];
+pub(crate) type Row = [AnyOrderRunner<Hooks>; 3];
 
 pub(crate) fn run(row: &mut Row, items: impl IntoIterator<Item = u64>) -> Result<Vec<u64>, Error> {
     try_run(row, items.into_iter().map(Result::<_, Error>::Ok))
@@ -304,7 +306,7 @@ fn items_of_a_batch_that_fail_together_count_in_their_own_stage(order: Order) {
         })
     };
     let build = |doubler: Doubler, window| {
-        let builder = Pool::builder(doubler).devices(1).order(order).window(window);
+        let builder = AnyOrderRunner::builder(doubler).devices(1).order(order).window(window);
         builder.batch(Batch::of(4)).build().unwrap()
     };
     let good = || Doubler::new(|_, inputs| Ok(inputs.drain(..).map(Ok).collect()));
@@ -331,15 +333,15 @@ fn items_of_a_batch_that_fail_together_count_in_their_own_stage(order: Order) {
 /// Three stages, the second of which measures.
 fn measured(
     order: Order,
-    measure: impl FnOnce(Builder<Hooks, InChosenOrder>) -> Builder<Hooks, InChosenOrder>,
+    measure: impl FnOnce(Builder<Hooks, RuntimeOrder>) -> Builder<Hooks, RuntimeOrder>,
 ) -> Row {
-    let builder = Pool::builder(Hooks::new()).order(order).devices(2);
+    let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(2);
     let measured = measure(builder).build().unwrap();
     [Hooks::new().pool(order, 2), measured, Hooks::new().pool(order, 2)]
 }
 
 fn an_item_that_is_too_large_for_a_later_stage_fails_there(order: Order) {
-    let mut row = measured(order, |b| b.batch(Batch::up_to(4)).cost(2_000_u64, |&x| x));
+    let mut row = measured(order, |b| b.batch(Batch::up_to(4)).max_batch_cost(2_000_u64, |&x| x));
     let error = run(&mut row, (0..30).chain([2_001]).chain(0..30)).unwrap_err();
     assert!(format!("{error:#}").contains("2001"), "{error:#}");
     assert_eq!(failed(&row), only(1));
@@ -460,9 +462,12 @@ fn what_is_left_may_panic_when_dropped(order: Order) {
                 if x == at { Err("it broke".into()) } else { Ok(x) }
             },
         );
-        let mut a = Pool::builder(pass()).devices(2).order(order).window(9).build().unwrap();
-        let mut b = Pool::builder(pass()).devices(2).order(order).window(9).build().unwrap();
-        let mut c = Pool::builder(last).devices(1).order(order).window(1).build().unwrap();
+        let mut a =
+            AnyOrderRunner::builder(pass()).devices(2).order(order).window(9).build().unwrap();
+        let mut b =
+            AnyOrderRunner::builder(pass()).devices(2).order(order).window(9).build().unwrap();
+        let mut c =
+            AnyOrderRunner::builder(last).devices(1).order(order).window(1).build().unwrap();
         for _ in 0..3 {
             let error = a.then(&mut b).then(&mut c).run((0..100).map(Bomb)).unwrap_err();
             assert!(format!("{error:#}").ends_with(": it broke"), "{error:#}");

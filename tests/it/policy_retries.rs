@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use gangline::testing::{Script, Simulated};
 use gangline::{
-    Batch, Builder, Hook, InChosenOrder, OnError, Order, Pool, ProducerContext, Runner, Verdict,
+    AnyOrderRunner, Batch, Builder, Hook, OnError, Order, ProducerContext, Runner, RuntimeOrder,
+    Verdict,
 };
 use proptest::prelude::*;
 
@@ -34,11 +35,11 @@ both_orders! {
 const SOON: Duration = Duration::from_micros(1);
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
-fn builder<R: Runner + 'static>(runner: R, order: Order, retries: u32) -> Builder<R, InChosenOrder>
+fn builder<R: Runner + 'static>(runner: R, order: Order, retries: u32) -> Builder<R, RuntimeOrder>
 where
     R::Input: Clone,
 {
-    Pool::builder(runner).order(order).devices(2).retries(retries).backoff(SOON, SOON)
+    AnyOrderRunner::builder(runner).order(order).devices(2).retries(retries).backoff(SOON, SOON)
 }
 
 /// The attempts that there were at each item.
@@ -49,7 +50,7 @@ fn failing(fails: impl Fn(u64, u32) -> bool + Send + Sync + 'static) -> (Hooks, 
     let attempts = Attempts::default();
     let noted = attempts.clone();
     let hooks = Hooks::new().work(move |cx, x| {
-        noted.lock().unwrap().push((x, cx.attempt(), cx.worker()));
+        noted.lock().unwrap().push((x, cx.attempt(), cx.producer()));
         if fails(x, cx.attempt()) { Err("not yet".into()) } else { Ok(x) }
     });
     (hooks, attempts)
@@ -124,7 +125,7 @@ fn a_panic_is_tried_again(order: Order) {
 /// One producer, which tries again what it failed itself.
 fn what_was_tried_again_goes_before_new_items(order: Order) {
     let (hooks, attempts) = failing(|x, attempt| x == 3 && attempt == 1);
-    let builder = Pool::builder(hooks).order(order).devices(1).retries(1);
+    let builder = AnyOrderRunner::builder(hooks).order(order).devices(1).retries(1);
     let mut pool = builder.backoff(Duration::ZERO, Duration::ZERO).build().unwrap();
     assert_eq!(sorted(pool.run(0..100).unwrap()), range(100));
     let attempts = attempts.lock().unwrap();
@@ -135,7 +136,7 @@ fn what_was_tried_again_goes_before_new_items(order: Order) {
 /// The only producer goes on with other items while one waits for longer than the test may take.
 fn an_item_that_waits_keeps_no_producer(order: Order) {
     let (hooks, attempts) = failing(|x, attempt| x == 0 && attempt == 1);
-    let builder = Pool::builder(hooks).order(order).devices(1).retries(1).window(200);
+    let builder = AnyOrderRunner::builder(hooks).order(order).devices(1).retries(1).window(200);
     let mut pool = builder.backoff(NEVER, NEVER).build().unwrap();
     let token = pool.cancel_token();
     let worked = attempts.clone();
@@ -191,7 +192,7 @@ fn a_cancel_ends_a_run_whose_item_waits(order: Order) {
         counted.add(1);
         if x == 2 { Err("bad".into()) } else { Ok(x) }
     });
-    let builder = Pool::builder(hooks).order(order).devices(2).retries(1);
+    let builder = AnyOrderRunner::builder(hooks).order(order).devices(2).retries(1);
     let mut pool = builder.backoff(NEVER, NEVER).build().unwrap();
     let token = pool.cancel_token();
     let canceller = std::thread::spawn(move || {
@@ -218,7 +219,7 @@ fn a_finish_lets_what_waits_be_tried_again(order: Order) {
     let mut pool = builder(hooks, order, 1).build().unwrap();
     let token = pool.cancel_token();
     let source = (0..3u64).chain(std::iter::once_with(move || {
-        token.finish();
+        token.drain();
         gate.open();
         3
     }));
@@ -228,7 +229,7 @@ fn a_finish_lets_what_waits_be_tried_again(order: Order) {
 fn a_stream_tries_again(order: Order) {
     let (hooks, _) = failing(|x, attempt| x % 4 == 0 && attempt <= 2);
     let mut pool = builder(hooks, order, 2).build().unwrap();
-    let outputs = pool.stream(0..100).collect::<std::result::Result<Vec<_>, _>>().unwrap();
+    let outputs = pool.outputs(0..100).collect::<std::result::Result<Vec<_>, _>>().unwrap();
     assert_eq!(sorted(outputs), range(100));
 }
 
@@ -302,7 +303,7 @@ proptest! {
             assert!(!(bad && panics), "bad");
             if bad { Err("bad".into()) } else { Ok(x) }
         });
-        let builder = Pool::builder(hooks).order(order).devices(devices).on_error(OnError::Skip);
+        let builder = AnyOrderRunner::builder(hooks).order(order).devices(devices).on_error(OnError::Skip);
         let mut builder = builder.retries(retries).backoff(SOON, SOON);
         if let Some(window) = window {
             builder = builder.window(window);
@@ -310,7 +311,7 @@ proptest! {
         if let Some((most, fixed)) = batch {
             builder = builder.batch(if fixed { Batch::of(most) } else { Batch::up_to(most) });
             if padded {
-                builder = builder.padded(1_000u64, |&x| 1 + x % 50);
+                builder = builder.max_padded_size(1_000u64, |&x| 1 + x % 50);
             }
         }
         let mut pool = builder.build().unwrap();

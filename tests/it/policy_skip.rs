@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use gangline::testing::{Script, Simulated};
 use gangline::{
-    Batch, Builder, ConsumerContext, Error, Hook, InChosenOrder, MaxFailures, OnError, Order, Pool,
-    ProducerContext, Result, Runner, Verdict, map,
+    AnyOrderRunner, Batch, Builder, ConsumerContext, Error, Hook, MaxFailures, OnError, Order,
+    ProducerContext, Result, Runner, RuntimeOrder, Verdict, map,
 };
 use proptest::prelude::*;
 
@@ -29,8 +29,8 @@ both_orders! {
     a_state_that_cannot_be_made_anew_ends_the_run,
 }
 
-fn builder<R: Runner + 'static>(runner: R, order: Order) -> Builder<R, InChosenOrder> {
-    Pool::builder(runner).order(order).devices(3).on_error(OnError::Skip)
+fn builder<R: Runner + 'static>(runner: R, order: Order) -> Builder<R, RuntimeOrder> {
+    AnyOrderRunner::builder(runner).order(order).devices(3).on_error(OnError::Skip)
 }
 
 fn fails_at_thirds() -> Hooks {
@@ -66,7 +66,7 @@ fn items_that_fail_are_left_out(order: Order) {
 
 #[test]
 fn without_a_policy_the_first_error_ends_the_run() {
-    let mut pool = Pool::builder(fails_at_thirds()).devices(2).build().unwrap();
+    let mut pool = AnyOrderRunner::builder(fails_at_thirds()).devices(2).build().unwrap();
     assert_eq!(pool.run(1..9).unwrap_err().item(), Some(2));
     assert!(pool.failures().is_empty());
 }
@@ -100,7 +100,7 @@ fn errors_of_the_input_leave_gaps(order: Order) {
             if let Some(batch) = batch {
                 builder = builder.batch(batch);
                 if sized {
-                    builder = builder.padded(1_000u64, |&x| 1 + x);
+                    builder = builder.max_padded_size(1_000u64, |&x| 1 + x);
                 }
             }
             let mut pool = builder.build().unwrap();
@@ -170,7 +170,7 @@ impl Runner for Telling {
 fn a_stream_yields_errors_and_goes_on(order: Order) {
     let mut pool = builder(fails_at_thirds(), order).build().unwrap();
     let (mut outputs, mut errors) = (vec![], vec![]);
-    for output in pool.try_stream((0..90).map(|x| if x == 50 { Err("no") } else { Ok(x) })) {
+    for output in pool.try_outputs((0..90).map(|x| if x == 50 { Err("no") } else { Ok(x) })) {
         match output {
             Ok(y) => outputs.push(y),
             Err(error) => errors.push(error),
@@ -183,8 +183,10 @@ fn a_stream_yields_errors_and_goes_on(order: Order) {
 }
 
 fn a_batch_that_fails_together_is_left_out_together(order: Order) {
-    let builder =
-        Pool::builder(Together::default()).order(order).devices(1).on_error(OnError::Skip);
+    let builder = AnyOrderRunner::builder(Together::default())
+        .order(order)
+        .devices(1)
+        .on_error(OnError::Skip);
     let mut pool = builder.batch(Batch::of(4)).build().unwrap();
     assert_eq!(sorted(pool.run(0..12).unwrap()), [0, 1, 2, 3, 8, 9, 10, 11]);
     assert_eq!((pool.account().ok, pool.account().failed), (8, 4));
@@ -194,14 +196,15 @@ fn a_batch_that_fails_together_is_left_out_together(order: Order) {
     let others: Vec<_> = failures.iter().filter(|error| error.hook().is_none()).collect();
     assert_eq!(others.len(), 3);
     assert_eq!(others[0].to_string(), "item 5 failed in a batch with item 4");
-    assert_eq!(pool.stream(0..12).filter(|output| output.is_err()).count(), 4);
+    assert_eq!(pool.outputs(0..12).filter(|output| output.is_err()).count(), 4);
 }
 
 #[test]
 fn ac4_one_bad_item_of_four_fails_alone_and_the_others_keep_their_results() {
     let echo = Echo::new().failing_at(2);
     let calls = echo.calls();
-    let builder = Pool::builder(echo).devices(1).on_error(OnError::Skip).batch(Batch::of(4));
+    let builder =
+        AnyOrderRunner::builder(echo).devices(1).on_error(OnError::Skip).batch(Batch::of(4));
     let mut pool = builder.build().unwrap();
     assert_eq!(pool.run(0..4).unwrap(), [0, 1, 3]);
     assert_eq!(items(pool.failures()), [2]);
@@ -213,7 +216,8 @@ fn ac4_one_bad_item_of_four_fails_alone_and_the_others_keep_their_results() {
 
 fn a_limit_that_refuses_an_item_leaves_it_out(order: Order) {
     let builder = builder(Echo::new(), order).batch(Batch::up_to(4));
-    let mut pool = builder.cost(50u64, |&x| x).window_weight(80u64, |&x| x).build().unwrap();
+    let mut pool =
+        builder.max_batch_cost(50u64, |&x| x).window_weight(80u64, |&x| x).build().unwrap();
     let outputs = pool.run([1, 60, 2, 70, 3]).unwrap();
     assert_eq!(sorted(outputs), [1, 2, 3]);
     assert_eq!(items(pool.failures()), [1, 3]);
@@ -238,14 +242,15 @@ fn too_many_failures_end_the_run(order: Order) {
     let error = pool.run(0..12).unwrap_err();
     let says = "too many failures: 4 of 12 items, and at most 20 % may fail";
     assert_eq!(error.to_string(), says, "judged at the end");
-    let last = pool.stream(0..12).last().unwrap().unwrap_err();
+    let last = pool.outputs(0..12).last().unwrap().unwrap_err();
     assert_eq!(last.to_string(), says);
     assert!(pool.run([]).unwrap().is_empty());
 }
 
 #[test]
 fn a_share_that_is_none_is_refused() {
-    let builder = Pool::builder(Hooks::new()).devices(1).max_failures(MaxFailures::share(5.0));
+    let builder =
+        AnyOrderRunner::builder(Hooks::new()).devices(1).max_failures(MaxFailures::share(5.0));
     let error = builder.build().unwrap_err();
     assert_eq!(error.to_string(), "a share of 5 is none; write one from 0 to 1");
 }
@@ -256,7 +261,8 @@ fn a_consumer_that_fails_ends_the_run(order: Order) {
     let error = pool.run(0..9).unwrap_err();
     assert_eq!((error.item(), error.hook()), (Some(3), Some(Hook::ConsumerWork)));
 
-    let tolerant = Pool::builder(failing()).order(order).devices(3).classify(|_| Verdict::Skip);
+    let tolerant =
+        AnyOrderRunner::builder(failing()).order(order).devices(3).classify(|_| Verdict::Skip);
     let mut pool = tolerant.build().unwrap();
     assert_eq!(sorted(pool.run(0..9).unwrap()), [0, 1, 2, 4, 5, 6, 7, 8]);
     assert_eq!((pool.account().ok, pool.account().failed), (8, 1));
@@ -265,7 +271,8 @@ fn a_consumer_that_fails_ends_the_run(order: Order) {
         assert!(x != 3, "broken");
         Ok(())
     });
-    let tolerant = Pool::builder(panicking).order(order).devices(3).classify(|_| Verdict::Skip);
+    let tolerant =
+        AnyOrderRunner::builder(panicking).order(order).devices(3).classify(|_| Verdict::Skip);
     assert!(tolerant.build().unwrap().run(0..9).unwrap_err().is_panic(), "its state is broken");
 }
 
@@ -276,7 +283,7 @@ fn a_rule_tells_errors_apart() {
         6 => Err("grave".into()),
         x => Ok(x),
     });
-    let builder = Pool::builder(hooks).devices(2).classify(|error| {
+    let builder = AnyOrderRunner::builder(hooks).devices(2).classify(|error| {
         match error.source().unwrap().to_string().as_str() {
             "harmless" => Verdict::Skip,
             _ => Verdict::Stop,
@@ -290,7 +297,8 @@ fn a_rule_tells_errors_apart() {
 
 #[test]
 fn a_rule_that_panics_stops_the_run() {
-    let builder = Pool::builder(fails_at_thirds()).devices(2).classify(|_| panic!("no idea"));
+    let builder =
+        AnyOrderRunner::builder(fails_at_thirds()).devices(2).classify(|_| panic!("no idea"));
     let error = no_hang(move || builder.build().unwrap().run(1..9).unwrap_err());
     assert_eq!(error.item(), Some(2), "with the error that it was asked about");
     assert!(error.is_panic() && error.hook() == Some(Hook::ProducerWork), "{error:#}");
@@ -305,7 +313,8 @@ fn a_rule_that_panics_stops_the_run() {
 fn a_rule_that_panics_at_a_batch_or_an_input_is_told_of() {
     let squares =
         || map(|_| Ok(()), |_, (), x: u64| if x == 3 { Err("bad".into()) } else { Ok(x) });
-    let builder = move || Pool::builder(squares()).devices(1).classify(|_| panic!("no idea"));
+    let builder =
+        move || AnyOrderRunner::builder(squares()).devices(1).classify(|_| panic!("no idea"));
     let of_batch =
         no_hang(move || builder().batch(Batch::of(2)).build().unwrap().run(0..8).unwrap_err());
     let inputs = (0..8).map(|x| if x == 2 { Err("no such file") } else { Ok(x) });
@@ -392,7 +401,7 @@ fn a_state_that_cannot_be_made_anew_ends_the_run(order: Order) {
             assert!(x != 4, "bad");
             Ok(x)
         });
-    let builder = Pool::builder(hooks).order(order).devices(1).on_error(OnError::Skip);
+    let builder = AnyOrderRunner::builder(hooks).order(order).devices(1).on_error(OnError::Skip);
     let mut pool = builder.build().unwrap();
     let error = pool.run(0..9).unwrap_err();
     assert_eq!(error.hook(), Some(Hook::ProducerInit), "{error:#}");
@@ -460,14 +469,14 @@ proptest! {
             _ => Ok(x),
         });
         let simulated = Simulated::new(hooks).on(0, script);
-        let mut builder = Pool::builder(simulated).devices(devices).on_error(OnError::Skip);
+        let mut builder = AnyOrderRunner::builder(simulated).devices(devices).on_error(OnError::Skip);
         if let Some(window) = window {
             builder = builder.window(window);
         }
         if let Some((most, fixed)) = batch {
             builder = builder.batch(if fixed { Batch::of(most) } else { Batch::up_to(most) });
             if padded {
-                builder = builder.padded(1_000u64, |&x| 1 + x % 50);
+                builder = builder.max_padded_size(1_000u64, |&x| 1 + x % 50);
             }
         }
         let mut pool = builder.build().unwrap();
@@ -517,10 +526,10 @@ fn the_last_handle_has_the_errors_of_all_stages() {
 /// A stream that ended with an error is no input with a bad item.
 #[test]
 fn a_stream_that_ends_early_is_not_skipped_over() {
-    let mut first = Pool::builder(Hooks::new()).devices(1).build().unwrap();
+    let mut first = AnyOrderRunner::builder(Hooks::new()).devices(1).build().unwrap();
     first.close().unwrap();
     let mut second = builder(Hooks::new(), Order::Input).build().unwrap();
-    let error = second.try_run(first.stream(0..9)).unwrap_err();
+    let error = second.try_run(first.outputs(0..9)).unwrap_err();
     assert!(error.is_input(), "{error:#}");
     assert!(error.source().unwrap().to_string().contains("closed"));
 }
@@ -538,7 +547,7 @@ fn a_consumer_that_gives_up_at_a_cancel_is_not_left_out() {
                 }
                 Err("gave up".into())
             });
-            let builder = Pool::builder(hooks).devices(2).classify(|_| Verdict::Skip);
+            let builder = AnyOrderRunner::builder(hooks).devices(2).classify(|_| Verdict::Skip);
             let mut pool = builder.cancel_token(token).build().unwrap();
             (pool.run(0..9).unwrap_err(), pool.failures().len(), pool.account().failed)
         };
@@ -555,7 +564,7 @@ fn a_consumer_that_gives_up_at_a_cancel_is_not_left_out() {
 fn gaps_take_no_room() {
     no_hang(|| {
         let builder = builder(Echo::new(), Order::Input).batch(Batch::of(2)).window(64);
-        let mut pool = builder.padded(1_000u64, |&x| x).build().unwrap();
+        let mut pool = builder.max_padded_size(1_000u64, |&x| x).build().unwrap();
         let input =
             (0..200_000u64).map(|x| if x % 50_000 == 0 { Ok(1 + x % 7) } else { Err("no") });
         assert_eq!(pool.try_run(input).unwrap().len(), 4);
@@ -576,7 +585,8 @@ fn a_state_that_cannot_be_made_anew_ends_a_run_of_batches_too() {
                 assert!(x % 10 != 4, "bad");
                 Ok(x)
             });
-        let builder = Pool::builder(hooks).devices(2).on_error(OnError::Skip).batch(Batch::of(1));
+        let builder =
+            AnyOrderRunner::builder(hooks).devices(2).on_error(OnError::Skip).batch(Batch::of(1));
         let error = builder.build().unwrap().run(0..1_000).unwrap_err();
         assert_eq!(error.hook(), Some(Hook::ProducerInit), "{error:#}");
     });
@@ -586,6 +596,7 @@ fn a_state_that_cannot_be_made_anew_ends_a_run_of_batches_too() {
 #[test]
 fn closures_skip_too() {
     let parse = map(|_| Ok(()), |_, (), text: &str| Ok(text.parse::<u8>()?));
-    let mut pool = Pool::builder(parse).devices(2).on_error(OnError::Skip).build().unwrap();
+    let mut pool =
+        AnyOrderRunner::builder(parse).devices(2).on_error(OnError::Skip).build().unwrap();
     assert_eq!(pool.run(["1", "x", "3"]).unwrap(), [1, 3]);
 }

@@ -55,7 +55,7 @@ fn a_state_that_is_not_made_for_a_cancelled_run_is_made_for_the_next() {
         assert!(runner.run(0..9).unwrap_err().is_cancelled());
         let (outputs, report) = runner.run_with_report(0..9);
         assert_eq!(outputs.unwrap().len(), 9);
-        assert!(report.producers.iter().all(|producer| producer.fenced.is_none()), "{report}");
+        assert!(report.producers.iter().all(|producer| producer.quarantined.is_none()), "{report}");
     });
 }
 
@@ -85,7 +85,7 @@ fn a_state_that_is_not_made_for_a_batch_of_a_cancelled_run_is_made_for_the_next(
         assert!(runner.run(0..100).unwrap_err().is_cancelled());
         let (outputs, report) = runner.run_with_report(10..20);
         assert_eq!(outputs.unwrap().len(), 10);
-        assert!(report.producers.iter().all(|producer| producer.fenced.is_none()), "{report}");
+        assert!(report.producers.iter().all(|producer| producer.quarantined.is_none()), "{report}");
     });
 }
 
@@ -98,7 +98,7 @@ fn a_run_whose_time_is_over_before_it_begins_fails_with_that() {
             let mut runner = OrderedRunner::builder(work)
                 .devices(2)
                 .on_error(OnError::Skip)
-                .run_limit(Duration::from_secs(2))
+                .run_timeout(Duration::from_secs(2))
                 .build()
                 .unwrap();
             assert!(runner.run([9]).unwrap().is_empty());
@@ -122,7 +122,7 @@ fn an_init_that_gives_up_since_the_building_is_cancelled_is_no_producer_less() {
         let token = CancelToken::new();
         let cancel = token.clone();
         let init = move |cx: &ProducerContext<'_>| {
-            if cx.worker() == 0 {
+            if cx.producer() == 0 {
                 return Ok(());
             }
             // Time for the builder to hear of the other. Where that is not enough the test sees less, and passes.

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use gangline::{
-    Account, ConsumerContext, Devices, Error, Handle, Hook, Kind, Order, Pool, ProducerContext,
-    Result, Runner,
+    Account, AnyOrderRunner, ConsumerContext, Devices, Error, Hook, Order, OrderKind, Pool,
+    ProducerContext, Result, Runner,
 };
 
 use crate::support::Counter;
@@ -225,10 +225,10 @@ impl Tally {
         let now = (self.pulled.get(), self.succeeded(Hook::ConsumerWork).get());
         let before = *self.before.lock().unwrap();
         let pulled = now.0 - before.0;
-        let Account { ok, failed, skipped, cancelled, unread, .. } = account;
-        assert_eq!(ok + failed + skipped + cancelled, pulled, "{account:?}");
+        let Account { ok, failed, already_done, cancelled, unread, .. } = account;
+        assert_eq!(ok + failed + already_done + cancelled, pulled, "{account:?}");
         assert_eq!(ok, now.1 - before.1, "{account:?}");
-        assert_eq!(skipped, 0, "{account:?}");
+        assert_eq!(already_done, 0, "{account:?}");
         assert_eq!(unread, Some(self.offered.load(SeqCst) - pulled), "{account:?}");
         assert_eq!(self.late_pulls.get(), 0, "an iterator that was over was asked again");
     }
@@ -395,20 +395,20 @@ impl Probe {
 
     /// Built on three devices that are told apart in errors.
     #[track_caller]
-    pub(crate) fn on_three(self, order: Order) -> Pool<Probe> {
-        Pool::builder(self).devices(three()).order(order).build().unwrap()
+    pub(crate) fn on_three(self, order: Order) -> AnyOrderRunner<Probe> {
+        AnyOrderRunner::builder(self).devices(three()).order(order).build().unwrap()
     }
 
     /// As [`on_three`](Probe::on_three), with a window of `window` items.
     #[track_caller]
-    pub(crate) fn on_three_within(self, window: usize, order: Order) -> Pool<Probe> {
-        Pool::builder(self).devices(three()).order(order).window(window).build().unwrap()
+    pub(crate) fn on_three_within(self, window: usize, order: Order) -> AnyOrderRunner<Probe> {
+        AnyOrderRunner::builder(self).devices(three()).order(order).window(window).build().unwrap()
     }
 }
 
 /// Three devices that are told apart in errors.
 pub(crate) fn three() -> Devices {
-    "cuda:0-2".parse::<Devices>().unwrap().as_labels()
+    "cuda:0-2".parse::<Devices>().unwrap().names_only()
 }
 
 /// The output for an input.
@@ -429,7 +429,7 @@ pub(crate) fn check_summary(mut summary: Vec<(u64, u64)>, values: Range<u64>, or
 /// After a run of whatever end: the account is right and nothing of the run is left; the next run
 /// gives exactly its own data; closing ends the states that are alive and leaves no thread.
 #[track_caller]
-pub(crate) fn check_afterwards<O: Kind>(mut runner: Handle<Probe, O>) {
+pub(crate) fn check_afterwards<O: OrderKind>(mut runner: Pool<Probe, O>) {
     let tally = runner.runner().tally();
     tally.check_account(runner.account());
     tally.check_run_is_over();

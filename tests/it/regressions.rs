@@ -7,7 +7,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use gangline::{
-    Batch, CancelToken, ConsumerContext, Order, Pool, ProducerContext, Result, Runner,
+    AnyOrderRunner, Batch, CancelToken, ConsumerContext, Order, ProducerContext, Result, Runner,
     UnorderedRunner, map,
 };
 
@@ -88,7 +88,7 @@ fn cancelling<T>(token: &CancelToken, reached: &Gate, f: impl FnOnce() -> T) -> 
 
 fn an_init_that_gives_up_does_not_hide_the_cancel_of_a_building(order: Order) {
     let (armed, reached, token) = (Arc::new(true.into()), Arc::default(), CancelToken::new());
-    let builder = Pool::builder(giving_up(&armed, &reached)).order(order).devices(2);
+    let builder = AnyOrderRunner::builder(giving_up(&armed, &reached)).order(order).devices(2);
     let builder = builder.cancel_token(token.clone());
     let error = cancelling(&token, &reached, || builder.build()).unwrap_err();
     assert!(error.is_cancelled(), "{error:#}");
@@ -165,7 +165,7 @@ fn nothing_is_pulled_while_the_state_of_a_failed_consumer_is_dropped(order: Orde
     let marks = dropped.clone();
     let same = map(|_| Ok(()), |_, (), x: u64| Ok(x));
     let fold = same.fold(move |_| Ok(SlowToDrop(marks.clone())), |_, _, _| Err("no".into()));
-    let mut pool = Pool::builder(fold).order(order).devices(2).window(1).build().unwrap();
+    let mut pool = AnyOrderRunner::builder(fold).order(order).devices(2).window(1).build().unwrap();
     let pulled = Cell::new(0);
     let error = pool.run((0_u64..).inspect(|_| pulled.set(pulled.get() + 1))).err().unwrap();
     assert_eq!(error.item(), Some(0));
@@ -239,7 +239,7 @@ impl Runner for Bad {
 }
 
 fn a_runner_value_may_panic_when_dropped(order: Order) {
-    let pool = Pool::builder(Bad(PanicsInDrop)).order(order).devices(2).build().unwrap();
+    let pool = AnyOrderRunner::builder(Bad(PanicsInDrop)).order(order).devices(2).build().unwrap();
     caught(|| drop(pool));
 }
 
@@ -261,7 +261,7 @@ impl Drop for BadError {
 
 /// A hook of a leaked stream takes its own runner and runs it.
 fn a_hook_that_runs_its_own_runner_gets_an_error(order: Order) {
-    let slot: Arc<std::sync::Mutex<Option<Pool<Hooks>>>> = Arc::default();
+    let slot: Arc<std::sync::Mutex<Option<AnyOrderRunner<Hooks>>>> = Arc::default();
     let (own, filled, done) = (slot.clone(), Arc::new(Gate::new()), Arc::new(Gate::new()));
     let (go, did, started) = (filled.clone(), done.clone(), Arc::new(Gate::new()));
     let starts = started.clone();
@@ -281,7 +281,7 @@ fn a_hook_that_runs_its_own_runner_gets_an_error(order: Order) {
         Ok(x)
     });
     let mut pool = hooks.windowed(order, 2, 8);
-    let mut stream = pool.stream(0..);
+    let mut stream = pool.outputs(0..);
     while stream.next().unwrap().unwrap() != 0 {}
     started.pass();
     std::mem::forget(stream);
@@ -344,8 +344,9 @@ fn states_end_after_a_drop_on_a_thread_of_their_own(order: Order) {
     let (ends, filled, started) =
         (Arc::new(Counter::new()), Arc::new(Gate::new()), Arc::new(Gate::new()));
     let runner = Ends(ends.clone(), slot.clone(), filled.clone(), started.clone());
-    let mut pool = Pool::builder(runner).order(order).devices(2).window(2).build().unwrap();
-    let mut stream = pool.stream(0..);
+    let mut pool =
+        AnyOrderRunner::builder(runner).order(order).devices(2).window(2).build().unwrap();
+    let mut stream = pool.outputs(0..);
     stream.next().unwrap().unwrap();
     started.pass();
     std::mem::forget(stream);
@@ -361,7 +362,9 @@ fn states_that_fail_to_be_made_anew_may_succeed_later(order: Order) {
     let both = Counter::new();
     let hooks = Hooks::new()
         .init(
-            move |cx| if arms.load(SeqCst) & (1 << cx.worker()) != 0 { Err("no")? } else { Ok(()) },
+            move |cx| {
+                if arms.load(SeqCst) & (1 << cx.producer()) != 0 { Err("no")? } else { Ok(()) }
+            },
         )
         .work(move |_, x| {
             if x == 99 {
@@ -420,17 +423,17 @@ fn everything_of_the_user_s_may_panic_when_dropped(order: Order) {
                 Ok(())
             },
         );
-        let mut pool = Pool::builder(runner).order(order).devices(2).build().unwrap();
+        let mut pool = AnyOrderRunner::builder(runner).order(order).devices(2).build().unwrap();
         for _ in 0..3 {
             let result = caught(|| pool.run((0..100).map(Item)));
             assert_eq!(result.is_ok(), matches!(mode, 0 | 4 | 5), "mode {mode}");
             std::mem::forget(result);
             let account = pool.account();
             assert!(account.ok <= 100);
-            let stream = pool.stream((0..100).map(Item));
+            let stream = pool.outputs((0..100).map(Item));
             caught(|| stream.take(5).for_each(std::mem::forget));
             if mode == 5 {
-                let mut stream = pool.stream((0..100).map(Item));
+                let mut stream = pool.outputs((0..100).map(Item));
                 std::mem::forget(stream.next());
                 std::mem::forget(stream);
             }
@@ -450,7 +453,7 @@ fn hooks_that_meet_fit_into_any_window_that_holds_one_item_of_each(order: Order)
                 Ok(x)
             },
         );
-        let builder = Pool::builder(meet).order(order).devices(producers).window(window);
+        let builder = AnyOrderRunner::builder(meet).order(order).devices(producers).window(window);
         let mut pool = builder.build().unwrap();
         for _ in 0..20 {
             let items = 100 * producers as u64;
@@ -472,7 +475,7 @@ fn a_request_made_before_a_run_makes_no_state_anew_for_it(order: Order) {
     pool.run([99]).unwrap_err();
     pool.cancel_token().cancel();
     assert!(pool.run(0..3).unwrap_err().is_cancelled());
-    pool.cancel_token().finish();
+    pool.cancel_token().drain();
     assert_eq!(pool.run(0..3).unwrap().len(), 0);
     assert_eq!(inits.get(), 1);
     assert_eq!(pool.run(0..3).unwrap().len(), 3);
@@ -494,7 +497,7 @@ fn what_was_finished_while_the_consumer_was_busy_is_not_sorted_by_producer() {
                 is_busy.reach(x.min(1));
                 turn.add(1);
                 finishes.add(1);
-                Ok((cx.worker(), x))
+                Ok((cx.producer(), x))
             },
         );
         let collect = in_turns.fold(
@@ -508,7 +511,8 @@ fn what_was_finished_while_the_consumer_was_busy_is_not_sorted_by_producer() {
                 Ok(())
             },
         );
-        let builder = Pool::builder(collect).order(Order::Completion).devices(2).window(16);
+        let builder =
+            AnyOrderRunner::builder(collect).order(Order::Completion).devices(2).window(16);
         let all = builder.build().unwrap().run(0..16).unwrap();
         let is_last = |worker| all.iter().rposition(|&(who, _)| who == worker);
         let mut early: Vec<_> = all.clone();
@@ -582,7 +586,7 @@ fn a_guarded_input_at_the_source_of_a_chain_ends_with_its_last_run(order: Order)
     let mut first = Hooks::new().windowed(order, 1, 1);
     let mut last = Hooks::new().work(|_, _| Err("no".into())).pool(order, 1);
     let input = first.cancel_token().guard(receiver);
-    let error = last.try_run(first.stream(input)).unwrap_err();
+    let error = last.try_run(first.outputs(input)).unwrap_err();
     assert_eq!(error.item(), Some(0));
     drop(sender);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gangline::{Batch, Error, Handle, MaxFailures, OnError, OrderedRunner, RunReport, Runner, map};
+use gangline::{Batch, Error, MaxFailures, OnError, OrderedRunner, Pool, RunReport, Runner, map};
 
 use crate::hooks::Hooks;
 use crate::support::{Gate, no_hang};
@@ -68,7 +68,7 @@ fn what_was_stuck_counts_on_the_producer_that_it_was_stuck_on() {
             let gate = Arc::new(Gate::new());
             let builder = OrderedRunner::builder(stuck_at(5, &gate))
                 .devices(2)
-                .item_limit(SOON)
+                .item_timeout(SOON)
                 .on_error(OnError::Skip);
             let builder = match batch {
                 Some(batch) => builder.batch(batch),
@@ -77,7 +77,7 @@ fn what_was_stuck_counts_on_the_producer_that_it_was_stuck_on() {
             let mut runner = builder.build().unwrap();
             let (outputs, report) = runner.run_with_report(0..48);
             assert_eq!(outputs.unwrap().len(), 48 - items as usize);
-            let stuck = report.producers.iter().find(|producer| producer.left_behind).unwrap();
+            let stuck = report.producers.iter().find(|producer| producer.abandoned).unwrap();
             assert_eq!((failed(&report), stuck.failed), (items, items), "{report}");
             gate.open();
         }
@@ -90,7 +90,7 @@ fn an_item_that_the_last_producer_is_stuck_at_has_its_key() {
         let gate = Arc::new(Gate::new());
         let mut runner = OrderedRunner::builder(stuck_at(5, &gate))
             .devices(1)
-            .item_limit(SOON)
+            .item_timeout(SOON)
             .key(|x| format!("tile {x}"))
             .build()
             .unwrap();
@@ -105,7 +105,7 @@ fn an_item_that_the_last_producer_is_stuck_at_has_its_key() {
 }
 
 /// Of each stage: how many items failed in it, how many failures it tells, and how many its producers count.
-fn failures<R: Runner, O>(stages: &[&Handle<R, O>]) -> Vec<(u64, usize, u64)> {
+fn failures<R: Runner, O>(stages: &[&Pool<R, O>]) -> Vec<(u64, usize, u64)> {
     let reports = stages.iter().map(|stage| stage.report());
     reports.map(|report| (report.account.failed, report.failures.len(), failed(&report))).collect()
 }
@@ -154,8 +154,11 @@ fn too_many_failures_in_one_stage_are_no_failure_of_the_next() {
 fn an_item_that_a_stage_is_stuck_at_is_told_in_that_stage() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
-        let mut one =
-            OrderedRunner::builder(stuck_at(5, &gate)).devices(1).item_limit(SOON).build().unwrap();
+        let mut one = OrderedRunner::builder(stuck_at(5, &gate))
+            .devices(1)
+            .item_timeout(SOON)
+            .build()
+            .unwrap();
         let mut two = OrderedRunner::new(Hooks::new(), 1).unwrap();
         let error = one.then(&mut two).run(0..50).unwrap_err();
         assert!(error.is_timeout(), "{error:#}");
@@ -165,15 +168,16 @@ fn an_item_that_a_stage_is_stuck_at_is_told_in_that_stage() {
 }
 
 #[test]
-fn a_consumer_that_was_left_behind_is_counted_among_the_threads_that_were() {
+fn a_consumer_that_was_abandoned_is_counted_among_the_threads_that_were() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let hooks = consumer_stuck_at(5, &gate);
-        let mut runner = OrderedRunner::builder(hooks).devices(2).run_limit(SOON).build().unwrap();
+        let mut runner =
+            OrderedRunner::builder(hooks).devices(2).run_timeout(SOON).build().unwrap();
         let (result, report) = runner.run_with_report(0..50);
         assert!(matches!(result, Err(Error::RunTimedOut { .. })));
-        assert!(report.consumer_left_behind && report.threads_left_behind() > 0, "{report}");
-        let said = "the consumer did not return: its thread was left behind";
+        assert!(report.consumer_abandoned && report.threads_abandoned() > 0, "{report}");
+        let said = "the consumer did not return: its thread was abandoned";
         assert!(report.to_string().contains(said), "{report}");
         assert!(report.to_html().contains(said));
         gate.open();
@@ -182,12 +186,12 @@ fn a_consumer_that_was_left_behind_is_counted_among_the_threads_that_were() {
 
 /// The limit passed while the source was in its own code: the consumer had returned long before that was seen.
 #[test]
-fn a_consumer_that_returned_in_time_was_not_left_behind() {
+fn a_consumer_that_returned_in_time_was_not_abandoned() {
     no_hang(|| {
         let limit = Duration::from_millis(50);
         for _ in 0..8 {
             let mut runner =
-                OrderedRunner::builder(Hooks::new()).devices(2).run_limit(limit).build().unwrap();
+                OrderedRunner::builder(Hooks::new()).devices(2).run_timeout(limit).build().unwrap();
             let slow = (0..9).inspect(|&x| {
                 if x == 3 {
                     std::thread::sleep(8 * limit);
@@ -195,7 +199,7 @@ fn a_consumer_that_returned_in_time_was_not_left_behind() {
             });
             let (result, report) = runner.run_with_report(slow);
             assert!(matches!(result, Err(Error::RunTimedOut { .. })));
-            assert!(!report.consumer_left_behind, "{report}");
+            assert!(!report.consumer_abandoned, "{report}");
         }
     });
 }

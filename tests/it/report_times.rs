@@ -27,12 +27,12 @@ fn a_producer_that_is_stuck_was_at_work_until_the_end() {
         );
         let mut runner = OrderedRunner::builder(work)
             .devices(2)
-            .item_limit(SOON)
+            .item_timeout(SOON)
             .on_error(OnError::Skip)
             .build()
             .unwrap();
         let (_, report) = runner.run_with_report(0..50);
-        let stuck = report.producers.iter().find(|producer| producer.left_behind).unwrap();
+        let stuck = report.producers.iter().find(|producer| producer.abandoned).unwrap();
         assert!(stuck.working > Duration::ZERO && stuck.busy > 0.0, "{report}");
         gate.open();
     });
@@ -54,7 +54,7 @@ fn a_producer_that_lost_a_race_was_at_work_until_the_end() {
             },
         );
         let mut runner =
-            OrderedRunner::builder(work).devices(2).window(8).idempotent().build().unwrap();
+            OrderedRunner::builder(work).devices(2).window(8).speculate().build().unwrap();
         let (outputs, report) = runner.run_with_report(0..50);
         assert_eq!(outputs.unwrap().len(), 50);
         assert!(report.producers.iter().all(|one| one.working > Duration::ZERO), "{report}");
@@ -68,7 +68,7 @@ fn a_consumer_that_is_stuck_was_at_work_until_the_end() {
         let gate = Arc::new(Gate::new());
         let hooks = consumer_stuck_at(5, &gate);
         let mut runner =
-            OrderedRunner::builder(hooks).devices(2).window(16).run_limit(SOON).build().unwrap();
+            OrderedRunner::builder(hooks).devices(2).window(16).run_timeout(SOON).build().unwrap();
         let (result, report) = runner.run_with_report(0..50);
         assert!(result.is_err());
         assert!(report.consumer_working > Duration::ZERO, "{report}");
@@ -113,7 +113,7 @@ fn the_iterator_of_a_stream_is_its_source_and_who_asks_for_results_its_consumer(
     no_hang(|| {
         let (in_iterator, between) = (Cell::default(), Cell::default());
         let mut runner = OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 2).unwrap();
-        let outputs = runner.stream((0..50).inspect(|_| take_a_while(&in_iterator)));
+        let outputs = runner.outputs((0..50).inspect(|_| take_a_while(&in_iterator)));
         outputs.for_each(|output| {
             output.unwrap();
             take_a_while(&between);

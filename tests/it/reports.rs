@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gangline::report::Ending;
 use gangline::{
-    Batch, Device, Error, Event, Journal, OnError, Order, OrderedRunner, Pool, RunReport,
+    AnyOrderRunner, Batch, Device, Error, Event, Journal, OnError, Order, OrderedRunner, RunReport,
     UnorderedRunner, map,
 };
 
@@ -81,7 +81,7 @@ fn a_run_that_was_refused_has_a_report_of_its_own() {
         runner.activate().unwrap();
         runner.run(0..100).unwrap();
         runner.close().unwrap();
-        let error = runner.stream(0..5).next().unwrap().unwrap_err();
+        let error = runner.outputs(0..5).next().unwrap().unwrap_err();
         says_that_it_was_refused(&runner.report(), &error);
     });
 }
@@ -125,10 +125,10 @@ fn a_stage_whose_pipeline_was_refused_is_not_in_progress_for_ever() {
 }
 
 #[test]
-fn a_report_tells_of_a_producer_that_was_fenced_off() {
+fn a_report_tells_of_a_producer_that_was_quarantined_off() {
     no_hang(|| {
         let broken = map(
-            |cx| if cx.worker() == 0 { Err("no memory".into()) } else { Ok(()) },
+            |cx| if cx.producer() == 0 { Err("no memory".into()) } else { Ok(()) },
             |_, (), x: u64| Ok(x),
         );
         let mut runner =
@@ -136,17 +136,17 @@ fn a_report_tells_of_a_producer_that_was_fenced_off() {
         for _ in 0..2 {
             let (result, report) = runner.run_with_report(0..20);
             assert_eq!(result.unwrap().len(), 20);
-            let reason = report.producers[0].fenced.as_deref().unwrap();
+            let reason = report.producers[0].quarantined.as_deref().unwrap();
             assert!(reason.contains("no memory"), "{reason}");
             assert_eq!(report.producers[1].items, 20);
             assert!(report.to_string().contains("no memory"), "{report}");
-            assert!(!report.to_string().contains("fenced"), "nobody asked for that: {report}");
+            assert!(!report.to_string().contains("quarantined"), "nobody asked for that: {report}");
         }
     });
 }
 
 #[test]
-fn a_producer_that_was_written_off_is_not_called_fenced_and_said_to_be_so_once() {
+fn a_producer_that_was_written_off_is_not_called_quarantined_and_said_to_be_so_once() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let stuck = gate.clone();
@@ -161,17 +161,17 @@ fn a_producer_that_was_written_off_is_not_called_fenced_and_said_to_be_so_once()
         );
         let mut runner = OrderedRunner::builder(work)
             .devices(2)
-            .item_limit(Duration::from_millis(60))
+            .item_timeout(Duration::from_millis(60))
             .on_error(OnError::Skip)
             .build()
             .unwrap();
         let (outputs, report) = runner.run_with_report(0..50);
         assert_eq!(outputs.unwrap().len(), 49);
-        let lost = report.producers.iter().position(|producer| producer.left_behind).unwrap();
+        let lost = report.producers.iter().position(|producer| producer.abandoned).unwrap();
         let says =
             format!("producer {lost} (cpu) was written off with its thread when item 5 failed");
         for text in [report.to_string(), report.to_html()] {
-            assert!(text.contains(&says) && !text.contains("fenced"), "{text}");
+            assert!(text.contains(&says) && !text.contains("quarantined"), "{text}");
             assert!(text.matches("took longer than 60 ms").count() <= 1, "{text}");
         }
         gate.open();
@@ -190,7 +190,7 @@ fn a_runner_that_never_ran_is_not_in_progress() {
 fn a_run_that_was_finished_before_it_read_anything_had_something_to_do() {
     no_hang(|| {
         let mut runner = OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 1).unwrap();
-        runner.cancel_token().finish();
+        runner.cancel_token().drain();
         let (outputs, report) = runner.run_with_report(0..5);
         assert!(outputs.unwrap().is_empty());
         let says = "No item was read: the run was ended before, with 5 items unread.";
@@ -313,7 +313,7 @@ fn a_stream_has_a_report_too() {
             .timeline()
             .build()
             .unwrap();
-        let outputs: Vec<_> = runner.stream(0..50).map(Result::unwrap).collect();
+        let outputs: Vec<_> = runner.outputs(0..50).map(Result::unwrap).collect();
         assert_eq!(outputs.len(), 50);
         let report = runner.report();
         assert_eq!(report.account.ok, 50);
@@ -335,7 +335,7 @@ fn ag2_results_come_in_the_order_of_the_tasks_in_either_order() {
             )
         };
         for order in [Order::Input, Order::Completion] {
-            let mut pool = Pool::builder(work().results())
+            let mut pool = AnyOrderRunner::builder(work().results())
                 .order(order)
                 .devices(3)
                 .on_error(OnError::Skip)

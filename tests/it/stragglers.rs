@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use gangline::{
-    CancelToken, Device, Devices, Error, Event, OnError, Order, OrderedRunner, Pool, Runner, map,
+    AnyOrderRunner, CancelToken, Device, Devices, Error, Event, OnError, Order, OrderedRunner,
+    Runner, map,
 };
 
 use crate::support::{Counter, Gate, no_hang};
@@ -46,8 +47,13 @@ fn an_item_that_is_stuck_is_started_elsewhere_and_the_run_does_not_wait() {
                     Ok(())
                 },
             );
-            let mut runner =
-                Pool::builder(work).order(order).devices(3).window(8).idempotent().build().unwrap();
+            let mut runner = AnyOrderRunner::builder(work)
+                .order(order)
+                .devices(3)
+                .window(8)
+                .speculate()
+                .build()
+                .unwrap();
             let mut all = runner.run(0..50).unwrap();
             assert!(told.load(SeqCst), "the first has lost");
             all.sort_unstable();
@@ -66,7 +72,7 @@ fn an_item_that_is_stuck_is_started_elsewhere_and_the_run_does_not_wait() {
 fn an_item_that_is_stuck_on_a_gpu_is_started_on_another() {
     no_hang(|| {
         for _ in 0..20 {
-            let devices = "cuda:0,cuda:1*2".parse::<Devices>().unwrap().as_labels();
+            let devices = "cuda:0,cuda:1*2".parse::<Devices>().unwrap().names_only();
             let (begun, is_over) = (Arc::new(AtomicU64::new(0)), Arc::new(Gate::new()));
             let (count, over) = (begun.clone(), is_over.clone());
             let elsewhere = Counter::new();
@@ -87,7 +93,7 @@ fn an_item_that_is_stuck_on_a_gpu_is_started_on_another() {
             let mut runner = OrderedRunner::builder(work)
                 .devices(devices)
                 .window(100)
-                .idempotent()
+                .speculate()
                 .build()
                 .unwrap();
             assert_eq!(runner.run(0..31).unwrap().len(), 31);
@@ -120,7 +126,7 @@ fn an_error_of_one_copy_counts_only_when_the_other_fails_too() {
             );
             let mut runner = OrderedRunner::builder(work)
                 .devices(2)
-                .idempotent()
+                .speculate()
                 .on_error(OnError::Skip)
                 .build()
                 .unwrap();
@@ -141,14 +147,14 @@ fn producers_that_have_all_lost_come_back_for_the_next_run() {
         let work = map(
             |_| Ok(()),
             move |cx, (), x: u64| {
-                if x == 0 && cx.worker() == 0 {
+                if x == 0 && cx.producer() == 0 {
                     stuck.pass();
                     returned.add(1);
                 }
-                Ok((x, cx.worker()))
+                Ok((x, cx.producer()))
             },
         );
-        let mut runner = OrderedRunner::builder(work).devices(2).idempotent().build().unwrap();
+        let mut runner = OrderedRunner::builder(work).devices(2).speculate().build().unwrap();
         for _ in 0..20 {
             let all = runner.run(0..20).unwrap();
             assert!(all.iter().map(|&(x, _)| x).eq(0..20));
@@ -170,7 +176,7 @@ fn nothing_is_started_twice_while_there_is_something_else_to_do() {
                 Ok(x)
             },
         );
-        let mut runner = OrderedRunner::builder(work).devices(3).idempotent().build().unwrap();
+        let mut runner = OrderedRunner::builder(work).devices(3).speculate().build().unwrap();
         assert_eq!(runner.run(0..2_000).unwrap().len(), 2_000);
         // A machine that stands still for 10 ms may make a copy of one.
         assert!(starts.load(SeqCst) < 2_100);
@@ -220,7 +226,7 @@ fn a_producer_that_makes_its_state_anew_for_a_copy_has_not_lost_and_fails_no_ite
             let mut runner = OrderedRunner::builder(work)
                 .devices(2)
                 .window(2)
-                .idempotent()
+                .speculate()
                 .on_error(OnError::Skip)
                 .min_producers(2)
                 .build()
@@ -277,7 +283,7 @@ fn a_copy_that_has_not_begun_when_the_item_is_done_is_not_worked_on() {
             },
         );
         let mut runner =
-            OrderedRunner::builder(work).devices(2).window(2).idempotent().build().unwrap();
+            OrderedRunner::builder(work).devices(2).window(2).speculate().build().unwrap();
         let input = (0..20).map(|item| {
             let (copies, stuck, later) = (copies.clone(), stuck.clone(), later.clone());
             Copied { item, copies, stuck, later }
@@ -310,7 +316,7 @@ fn a_call_that_begins_while_the_others_sleep_is_helped() {
         let soon = Duration::from_millis(50);
         let mut runner = OrderedRunner::builder(work)
             .devices(2)
-            .idempotent()
+            .speculate()
             .retries(1)
             .backoff(soon, soon)
             .build()
@@ -322,7 +328,7 @@ fn a_call_that_begins_while_the_others_sleep_is_helped() {
 #[test]
 fn what_is_tried_again_does_not_wait_for_a_producer_that_has_lost() {
     no_hang(|| {
-        for fences in [false, true] {
+        for quarantines in [false, true] {
             let gate = Arc::new(Gate::new());
             let (stuck, starts, fails) = (gate.clone(), AtomicU64::new(0), AtomicU64::new(0));
             let work = map(
@@ -336,10 +342,10 @@ fn what_is_tried_again_does_not_wait_for_a_producer_that_has_lost() {
                     _ => Ok(x),
                 },
             );
-            let builder = OrderedRunner::builder(work).devices(2).window(2).idempotent();
-            let builder = match fences {
+            let builder = OrderedRunner::builder(work).devices(2).window(2).speculate();
+            let builder = match quarantines {
                 false => builder.retries(1),
-                true => builder.fence_after(2),
+                true => builder.quarantine_after(2),
             };
             let mut runner = builder.build().unwrap();
             assert_eq!(runner.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
@@ -350,7 +356,7 @@ fn what_is_tried_again_does_not_wait_for_a_producer_that_has_lost() {
 }
 
 #[test]
-fn a_loser_that_is_left_behind_fails_no_item() {
+fn a_loser_that_is_abandoned_fails_no_item() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let (stuck, starts) = (gate.clone(), AtomicU64::new(0));
@@ -367,13 +373,13 @@ fn a_loser_that_is_left_behind_fails_no_item() {
         let mut runner = OrderedRunner::builder(work)
             .devices(2)
             .window(4)
-            .idempotent()
-            .item_limit(Duration::from_secs(1))
+            .speculate()
+            .item_timeout(Duration::from_secs(1))
             .on_error(OnError::Skip)
             .min_producers(2)
             .build()
             .unwrap();
-        // Without an end: the run goes on until the first producer is left behind.
+        // Without an end: the run goes on until the first producer is abandoned.
         let error = runner.run(0..).unwrap_err();
         assert!(matches!(error, Error::TooFewProducers { here: 1, source: None, .. }), "{error:#}");
         assert_eq!(runner.account().failed, 0, "the other was done with it");
@@ -404,8 +410,8 @@ fn a_producer_that_takes_nothing_new_helps_one_that_is_slow() {
         let mut runner = OrderedRunner::builder(work)
             .devices(2)
             .window(2)
-            .idempotent()
-            .fence_after(1)
+            .speculate()
+            .quarantine_after(1)
             .build()
             .unwrap();
         assert_eq!(runner.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
@@ -425,11 +431,11 @@ fn stuck_at_first(gate: &Arc<Gate>) -> impl Fn(u64) -> u64 + Send + Sync + use<>
     }
 }
 
-/// Cancels the run in which a producer is fenced. Later ones tell it at their starts, too.
+/// Cancels the run in which a producer is quarantined. Later ones tell it at their starts, too.
 fn cancels_at_first_loss(token: &CancelToken) -> impl FnMut(Duration, &Event) + use<> {
     let (token, mut is_first) = (token.clone(), true);
     move |_, event| {
-        if matches!(event, Event::ProducerFenced { .. }) && std::mem::take(&mut is_first) {
+        if matches!(event, Event::ProducerQuarantined { .. }) && std::mem::take(&mut is_first) {
             token.cancel();
         }
     }
@@ -442,7 +448,7 @@ fn with_a_loser(
     let work = stuck_at_first(gate);
     let work = map(|_| Ok(()), move |_, (), x: u64| Ok(work(x)));
     let builder = OrderedRunner::builder(work).devices(2).window(2);
-    let mut runner = builder.idempotent().item_limit(SHORT).build().unwrap();
+    let mut runner = builder.speculate().item_timeout(SHORT).build().unwrap();
     assert_eq!(runner.run(0..20).unwrap(), (0..20).collect::<Vec<_>>());
     runner
 }
@@ -511,7 +517,7 @@ fn runs_that_wait_for_a_producer_that_is_away_can_be_cancelled() {
         let mut runner = OrderedRunner::builder(work)
             .devices(2)
             .window(2)
-            .idempotent()
+            .speculate()
             .on_error(OnError::Skip)
             .cancel_token(token.clone())
             .observer(cancels_at_first_loss(&token))
@@ -556,8 +562,8 @@ fn an_item_that_all_fail_slowly_is_not_tried_without_end() {
         );
         let mut runner = OrderedRunner::builder(work)
             .devices(3)
-            .fence_after(3)
-            .idempotent()
+            .quarantine_after(3)
+            .speculate()
             .on_error(OnError::Skip)
             .build()
             .unwrap();
@@ -592,7 +598,7 @@ fn a_retry_does_not_wait_for_a_producer_that_is_not_back_from_an_earlier_run() {
         let mut runner = OrderedRunner::builder(work)
             .devices(3)
             .window(3)
-            .idempotent()
+            .speculate()
             .retries(1)
             .backoff(Duration::from_millis(1), Duration::from_millis(1))
             .cancel_token(token.clone())

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gangline::{
-    Batch, Builder, Error, InChosenOrder, OnError, Order, Pool, ProducerContext, Result,
+    AnyOrderRunner, Batch, Builder, Error, OnError, Order, ProducerContext, Result, RuntimeOrder,
 };
 
 use crate::batches::Doubler;
@@ -16,16 +16,17 @@ type Outputs = Result<Vec<Result<u64>>>;
 
 /// Two producers, batches of four, and room for two of them. What holds item 1 does as `held` says, by how many
 /// calls did before.
-fn pool<F>(order: Order, held: F) -> Pool<Doubler>
+fn pool<F>(order: Order, held: F) -> AnyOrderRunner<Doubler>
 where
     F: Fn(u64, &ProducerContext<'_>, &mut Vec<u64>) -> Outputs + Send + Sync + 'static,
 {
     builder(doubler(held), order).build().unwrap()
 }
 
-fn builder(doubler: Doubler, order: Order) -> Builder<Doubler, InChosenOrder> {
-    let builder = Pool::builder(doubler).order(order).devices(2).window(8).batch(Batch::of(4));
-    builder.on_error(OnError::Skip).idempotent()
+fn builder(doubler: Doubler, order: Order) -> Builder<Doubler, RuntimeOrder> {
+    let builder =
+        AnyOrderRunner::builder(doubler).order(order).devices(2).window(8).batch(Batch::of(4));
+    builder.on_error(OnError::Skip).speculate()
 }
 
 fn doubler<F>(held: F) -> Doubler
@@ -131,11 +132,11 @@ fn failing(
         if inputs[0] > 3 {
             return doubled(inputs);
         }
-        let is_first = slow.set(cx.worker()).is_ok();
+        let is_first = slow.set(cx.producer()).is_ok();
         if is_first {
             gate.pass();
         }
-        let who = if slow.get() == Some(&cx.worker()) { Who::Slow } else { Who::Helper };
+        let who = if slow.get() == Some(&cx.producer()) { Who::Slow } else { Who::Helper };
         if is_ok(who, cx.attempt()) {
             return doubled(inputs);
         }
@@ -209,7 +210,7 @@ fn what_the_helper_cannot_do_is_left_to_the_one_that_is_slow() {
 }
 
 #[test]
-fn a_batch_that_has_lost_and_is_left_behind_fails_no_item() {
+fn a_batch_that_has_lost_and_is_abandoned_fails_no_item() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let stuck = gate.clone();
@@ -220,11 +221,11 @@ fn a_batch_that_has_lost_and_is_left_behind_fails_no_item() {
             doubled(inputs)
         });
         let mut pool = builder(doubler, Order::Input)
-            .item_limit(Duration::from_millis(250))
+            .item_timeout(Duration::from_millis(250))
             .min_producers(2)
             .build()
             .unwrap();
-        // Without an end: the run goes on until the first producer is left behind.
+        // Without an end: the run goes on until the first producer is abandoned.
         let error = pool.run(0..).unwrap_err();
         assert!(matches!(error, Error::TooFewProducers { here: 1, source: None, .. }), "{error:#}");
         assert_eq!(pool.account().failed, 0, "the other was done with them");
@@ -241,7 +242,7 @@ where
     let (first, gate) = (OnceLock::new(), Gate::new());
     let is_won = Gate::new();
     Doubler::new(move |cx, inputs| {
-        if first.set(cx.worker()).is_ok() {
+        if first.set(cx.producer()).is_ok() {
             gate.pass();
             return slow(inputs);
         }
@@ -291,7 +292,7 @@ fn a_batch_that_takes_too_long_when_some_of_it_is_won_names_the_rest_alone() {
         });
         let builder = builder(doubler, Order::Input).batch(Batch::of(2)).window(4);
         let limit = Duration::from_millis(250);
-        let mut pool = builder.on_error(OnError::Stop).item_limit(limit).build().unwrap();
+        let mut pool = builder.on_error(OnError::Stop).item_timeout(limit).build().unwrap();
         let error = pool.run(0..2).unwrap_err();
         assert_eq!((error.is_timeout(), error.item()), (true, Some(1)), "{error:#}");
         assert_eq!((pool.account().ok, pool.account().failed), (1, 1));
@@ -305,8 +306,8 @@ fn what_was_put_off_for_a_call_that_has_lost_is_not_waited_for() {
         let (slow, stuck) = (OnceLock::new(), Arc::new(Gate::new()));
         let (helps, is_in_part, until) = (Gate::new(), Gate::new(), stuck.clone());
         let doubler = Doubler::new(move |cx, inputs| {
-            let _ = slow.set(cx.worker());
-            let is_slow = slow.get() == Some(&cx.worker());
+            let _ = slow.set(cx.producer());
+            let is_slow = slow.get() == Some(&cx.producer());
             match (is_slow, &inputs[..]) {
                 (true, [0, 1]) => helps.pass(),
                 (false, [0, 1]) => helps.open(),
@@ -338,7 +339,7 @@ fn an_item_that_both_producers_have_handed_on_is_tried_and_counts() {
         let (is_first, helps, gone) = (OnceLock::new(), Gate::new(), Arc::new(Counter::new()));
         let are_gone = gone.clone();
         let hooks = Hooks::new()
-            .init(move |cx| match inits[cx.worker()].fetch_add(1, SeqCst) {
+            .init(move |cx| match inits[cx.producer()].fetch_add(1, SeqCst) {
                 0 => Ok(()),
                 _ => {
                     gone.add(1);
@@ -347,8 +348,12 @@ fn an_item_that_both_producers_have_handed_on_is_tried_and_counts() {
             })
             .work(move |cx, x| match x {
                 0 => {
-                    assert_eq!(starts[cx.worker()].fetch_add(1, SeqCst), 0, "by itself it panics");
-                    match is_first.set(cx.worker()) {
+                    assert_eq!(
+                        starts[cx.producer()].fetch_add(1, SeqCst),
+                        0,
+                        "by itself it panics"
+                    );
+                    match is_first.set(cx.producer()) {
                         Ok(()) => helps.pass(),
                         Err(_) => helps.open(),
                     }
@@ -363,8 +368,8 @@ fn an_item_that_both_producers_have_handed_on_is_tried_and_counts() {
                 }
                 _ => Ok(x),
             });
-        let builder = Pool::builder(hooks).devices(3).window(6).batch(Batch::of(2));
-        let mut pool = builder.on_error(OnError::Skip).idempotent().build().unwrap();
+        let builder = AnyOrderRunner::builder(hooks).devices(3).window(6).batch(Batch::of(2));
+        let mut pool = builder.on_error(OnError::Skip).speculate().build().unwrap();
         assert_eq!(pool.run(0..4).unwrap(), [2, 3]);
         assert_eq!(pool.account().failed, 2);
     });

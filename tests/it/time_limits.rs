@@ -30,7 +30,7 @@ fn a9_an_item_that_is_stuck_fails_and_its_producer_is_written_off() {
         let gate = Arc::new(Gate::new());
         let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 9)))
             .devices(2)
-            .item_limit(SOON)
+            .item_timeout(SOON)
             .on_error(OnError::Skip)
             .build()
             .unwrap();
@@ -52,7 +52,7 @@ fn an_item_that_was_stuck_is_tried_again_elsewhere() {
         let gate = Arc::new(Gate::new());
         let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 1)))
             .devices(2)
-            .item_limit(SOON)
+            .item_timeout(SOON)
             .retries(1)
             .build()
             .unwrap();
@@ -68,7 +68,7 @@ fn a_run_ends_when_its_last_producer_is_stuck() {
             let gate = Arc::new(Gate::new());
             let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 1)))
                 .devices(1)
-                .item_limit(SOON)
+                .item_timeout(SOON)
                 .on_error(on_error)
                 .build()
                 .unwrap();
@@ -93,7 +93,7 @@ fn a_batch_that_is_stuck_fails_together() {
         let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 1)))
             .devices(2)
             .batch(Batch::of(4))
-            .item_limit(SOON)
+            .item_timeout(SOON)
             .on_error(OnError::Skip)
             .build()
             .unwrap();
@@ -112,7 +112,7 @@ fn a3_an_init_that_is_stuck_fails_the_building_or_is_left_out() {
             let gate = gate.clone();
             map(
                 move |cx| {
-                    if cx.worker() == 1 {
+                    if cx.producer() == 1 {
                         gate.pass();
                     }
                     Ok(())
@@ -120,10 +120,10 @@ fn a3_an_init_that_is_stuck_fails_the_building_or_is_left_out() {
                 |_, (), x: u64| Ok(x),
             )
         };
-        let builder = || OrderedRunner::builder(stuck()).devices(3).init_limit(SOON);
+        let builder = || OrderedRunner::builder(stuck()).devices(3).init_timeout(SOON);
         let error = builder().build().unwrap_err();
         assert!(error.is_timeout(), "{error:#}");
-        assert_eq!((error.hook(), error.worker()), (Some(Hook::ProducerInit), Some(1)));
+        assert_eq!((error.hook(), error.producer()), (Some(Hook::ProducerInit), Some(1)));
         let mut runner = builder().min_producers(2).build().unwrap();
         assert_eq!(runner.run(0..50).unwrap().len(), 50);
         gate.open();
@@ -136,7 +136,7 @@ fn a20_a_run_ends_in_time_whoever_is_stuck() {
         let gate = Arc::new(Gate::new());
         let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 9)))
             .devices(2)
-            .run_limit(SOON)
+            .run_timeout(SOON)
             .build()
             .unwrap();
         let error = runner.run(0..50).unwrap_err();
@@ -155,7 +155,7 @@ fn a20_a_run_ends_in_time_whoever_is_stuck() {
                 Ok(())
             },
         );
-        let mut runner = OrderedRunner::builder(fold).devices(2).run_limit(SOON).build().unwrap();
+        let mut runner = OrderedRunner::builder(fold).devices(2).run_timeout(SOON).build().unwrap();
         let error = runner.run(0..50).unwrap_err();
         assert!(matches!(error, Error::RunTimedOut { .. }), "{error:#}");
         assert_eq!(runner.account().ok, 5);
@@ -176,9 +176,9 @@ fn a_producer_that_comes_back_late_ends_its_state_and_its_result_is_dropped() {
         let begun = Arc::new(Gate::new());
         let (stuck, dropped) = (gate.clone(), ended.clone());
         let late = map(
-            move |cx| Ok((cx.worker() == 0).then(|| State(dropped.clone()))),
+            move |cx| Ok((cx.producer() == 0).then(|| State(dropped.clone()))),
             move |cx, _, x: u64| {
-                if cx.worker() == 1 {
+                if cx.producer() == 1 {
                     begun.pass();
                 } else {
                     begun.open();
@@ -190,7 +190,7 @@ fn a_producer_that_comes_back_late_ends_its_state_and_its_result_is_dropped() {
         );
         let mut runner = OrderedRunner::builder(late)
             .devices(2)
-            .item_limit(Duration::from_millis(500))
+            .item_timeout(Duration::from_millis(500))
             .retries(1)
             .build()
             .unwrap();
@@ -204,6 +204,6 @@ fn a_producer_that_comes_back_late_ends_its_state_and_its_result_is_dropped() {
 #[test]
 fn a_limit_of_no_time_is_refused() {
     let echo = map(|_| Ok(()), |_, (), x: u64| Ok(x));
-    let error = OrderedRunner::builder(echo).item_limit(Duration::ZERO).build().unwrap_err();
+    let error = OrderedRunner::builder(echo).item_timeout(Duration::ZERO).build().unwrap_err();
     assert_eq!(error.to_string(), "the limit for an item must be more than no time");
 }

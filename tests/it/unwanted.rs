@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use gangline::{
-    Batch, Builder, CancelToken, ConsumerContext, Error, Event, InChosenOrder, OnError, Order,
-    Pool, ProducerContext, Result, Runner,
+    AnyOrderRunner, Batch, Builder, CancelToken, ConsumerContext, Error, Event, OnError, Order,
+    ProducerContext, Result, Runner, RuntimeOrder,
 };
 
 use crate::support::{Counter, Gate, no_hang};
@@ -151,9 +151,9 @@ impl Hooks {
     }
 
     /// A copy of what one producer is slow at is worked on by the other.
-    fn raced(self) -> Builder<Self, InChosenOrder> {
-        let builder = Pool::builder(self).order(Order::Completion).devices(2);
-        builder.on_error(OnError::Skip).idempotent()
+    fn raced(self) -> Builder<Self, RuntimeOrder> {
+        let builder = AnyOrderRunner::builder(self).order(Order::Completion).devices(2);
+        builder.on_error(OnError::Skip).speculate()
     }
 }
 
@@ -229,7 +229,7 @@ enum Who {
 
 impl Pair {
     fn who(&self, cx: &ProducerContext<'_>) -> Who {
-        match *self.0.get_or_init(|| cx.worker()) == cx.worker() {
+        match *self.0.get_or_init(|| cx.producer()) == cx.producer() {
             true => Who::Slow,
             false => Who::Helper,
         }
@@ -286,13 +286,14 @@ fn what_a_batch_leaves_that_comes_back_too_late_may_panic_when_dropped() {
                 outputs(inputs)
             });
             let ended = hooks.ended.clone();
-            let builder = Pool::builder(hooks).order(Order::Input).devices(2).batch(Batch::of(2));
+            let builder =
+                AnyOrderRunner::builder(hooks).order(Order::Input).devices(2).batch(Batch::of(2));
             let builder = builder.observer(move |_: Duration, event: &Event| {
-                if let Event::ProducerLeftBehind { .. } = event {
+                if let Event::ProducerAbandoned { .. } = event {
                     opens.open();
                 }
             });
-            let builder = builder.item_limit(SOON).on_error(OnError::Skip);
+            let builder = builder.item_timeout(SOON).on_error(OnError::Skip);
             let mut pool = builder.build().unwrap();
             let bombs = Arc::<Bombs>::default();
             let inputs = bombs.inputs(40, move |value| value.kind == kind && value.number < 2);
@@ -320,7 +321,8 @@ fn copies_of_a_batch_that_is_split_are_dropped_one_by_one() {
             1 => outputs(inputs),
             _ => Err("as a whole".into()),
         });
-        let builder = Pool::builder(hooks).order(Order::Input).devices(1).batch(Batch::of(2));
+        let builder =
+            AnyOrderRunner::builder(hooks).order(Order::Input).devices(1).batch(Batch::of(2));
         let mut pool = builder.retries(1).build().unwrap();
         let bombs = Arc::<Bombs>::default();
         assert_eq!(pool.run(bombs.inputs(2, is_copy)).unwrap(), [0, 1]);
@@ -366,7 +368,7 @@ fn an_error_and_a_copy_that_a_cancel_leaves_are_dropped_one_by_one() {
             cancel.cancel();
             Err(inputs[0].as_kind(Kind::Error).into())
         });
-        let builder = Pool::builder(hooks).order(Order::Input).devices(1).retries(1);
+        let builder = AnyOrderRunner::builder(hooks).order(Order::Input).devices(1).retries(1);
         let mut pool = builder.cancel_token(token).build().unwrap();
         let bombs = Arc::<Bombs>::default();
         let is_bomb = |value: &Value| is_copy(value) || value.kind == Kind::Error;
@@ -395,9 +397,9 @@ fn an_input_and_an_error_that_a_cancel_leaves_are_dropped_one_by_one() {
                 Err(error.as_kind(Kind::Error).into())
             }
         });
-        let builder = Pool::builder(hooks).order(Order::Input).devices(1);
+        let builder = AnyOrderRunner::builder(hooks).order(Order::Input).devices(1);
         let mut pool =
-            builder.on_error(OnError::Skip).idempotent().cancel_token(token).build().unwrap();
+            builder.on_error(OnError::Skip).speculate().cancel_token(token).build().unwrap();
         assert!(pool.run(inputs).unwrap_err().is_cancelled());
         bombs.check(2);
     });
@@ -569,7 +571,8 @@ fn a_value_that_is_not_wanted_may_cancel_as_it_is_dropped() {
                     3 => Err("enough".into()),
                     _ => Ok(()),
                 });
-                let builder = Pool::builder(hooks).order(order).devices(2).window(8).retries(1);
+                let builder =
+                    AnyOrderRunner::builder(hooks).order(order).devices(2).window(8).retries(1);
                 let mut pool = builder.cancel_token(token.clone()).build().unwrap();
                 let inputs = (0..40).map(|number| {
                     let cancel = token.clone();

@@ -93,12 +93,14 @@ impl<I, T> Exchange<I, T> {
 
     /// What a slow producer is at, for one that has nothing to do: an item, or all that it works on together.
     #[cold]
-    pub(super) fn enter_race(&self, worker: usize) -> Option<Gathered<I>> {
+    pub(super) fn enter_race(&self, producer: usize) -> Option<Gathered<I>> {
         if !self.stands_still() {
             return None;
         }
         let mut races = lock(&self.races);
-        let Some((slow, Turn::Now(seq))) = self.slowest(&races, worker, now()) else { return None };
+        let Some((slow, Turn::Now(seq))) = self.slowest(&races, producer, now()) else {
+            return None;
+        };
         // Before the copy is lent: who then returns from the call, without its copy, sees that there is a race.
         self.racing.fetch_add(1, Ordering::Relaxed);
         let posts = self.posts.as_ref().expect("somebody was found on one");
@@ -128,46 +130,46 @@ impl<I, T> Exchange<I, T> {
     }
 
     /// When there will be an item to race for, unless something else happens before.
-    pub(super) fn race_turn(&self, worker: usize) -> Turn {
+    pub(super) fn race_turn(&self, producer: usize) -> Turn {
         if !self.copies_stragglers() || !self.stands_still() {
             return Turn::Nothing;
         }
         let races = lock(&self.races);
-        self.slowest(&races, worker, now()).map_or(Turn::Nothing, |(_, turn)| turn)
+        self.slowest(&races, producer, now()).map_or(Turn::Nothing, |(_, turn)| turn)
     }
 
     /// The earliest item that another producer works on too slowly for this one to look on, without one to help; or
     /// the one that will be first.
-    fn slowest(&self, races: &Races<I>, worker: usize, now: Instant) -> Option<(usize, Turn)> {
+    fn slowest(&self, races: &Races<I>, producer: usize, now: Instant) -> Option<(usize, Turn)> {
         let posts = self.posts.as_ref()?.iter().enumerate();
-        let others = posts.filter(|(other, _)| *other != worker);
+        let others = posts.filter(|(other, _)| *other != producer);
         let calls = others.filter_map(|(other, post)| Some((post.item_with_copy()?, other)));
         // Who helps has a copy too, and a third start would be counted for one of the two.
         let alone = calls.filter(|((seq, _), _)| !races.open.contains_key(seq));
         let trials = lock(&self.trials);
         let after = copy_after(races.mean());
         let due = alone.filter_map(|((seq, since), slow)| {
-            Some((self.due(&trials.roster, worker, slow, since, after)?, seq, slow))
+            Some((self.due(&trials.roster, producer, slow, since, after)?, seq, slow))
         });
         let not_due = |due| Some(due).filter(|&due| due > now);
         let (due, seq, slow) = due.min_by_key(|&(due, seq, _)| (not_due(due), seq))?;
         Some((slow, not_due(due).map_or(Turn::Now(seq), Turn::At)))
     }
 
-    /// When `worker` is to start what `slow` is at since then. What is slow may be a GPU, so it is for those on another one
+    /// When `producer` is to start what `slow` is at since then. What is slow may be a GPU, so it is for those on another one
     /// first: never, while one of them is in no call, and could, and else when all are in calls that are slow too. Each
     /// begin of a call wakes those that found nothing to help with.
     fn due(
         &self,
         roster: &Roster,
-        worker: usize,
+        producer: usize,
         slow: usize,
         since: Instant,
         after: Duration,
     ) -> Option<Instant> {
         let posts = self.posts.as_ref()?;
         let mut better =
-            roster.better_helpers(worker, slow).map(|it| posts[it].is_busy_since(since));
+            roster.better_helpers(producer, slow).map(|it| posts[it].is_busy_since(since));
         let last = better.try_fold(since, |last, busy| Some(last.max(busy?)))?;
         Some(last + after)
     }
@@ -215,7 +217,7 @@ impl<I, T> Exchange<I, T> {
     pub(crate) fn finish(
         &self,
         seq: u64,
-        worker: usize,
+        producer: usize,
         came: Result<T, Box<Error>>,
         copy: Option<I>,
         since: Option<Instant>,
@@ -246,8 +248,8 @@ impl<I, T> Exchange<I, T> {
             }
         };
         // Under the lock of the races: nobody is away after its return, which takes that lock too.
-        let came_back = lock(&self.trials).roster.come_back(worker);
-        let put_off = if is_first { self.send_away(&races, seq, worker) } else { vec![] };
+        let came_back = lock(&self.trials).roster.come_back(producer);
+        let put_off = if is_first { self.send_away(&races, seq, producer) } else { vec![] };
         if let (Some(since), Finish::Counts(..)) = (since, &finish) {
             races.note(now() - since);
         }
@@ -268,8 +270,9 @@ impl<I, T> Exchange<I, T> {
 
     /// Tells the other that is at the item that it has lost, unless it is at more that nobody is done with. What such
     /// a one has put off for that.
-    fn send_away(&self, races: &Races<I>, seq: u64, worker: usize) -> Vec<Vec<Part<I>>> {
-        let others = self.posts.iter().flatten().enumerate().filter(|(other, _)| *other != worker);
+    fn send_away(&self, races: &Races<I>, seq: u64, producer: usize) -> Vec<Vec<Part<I>>> {
+        let others =
+            self.posts.iter().flatten().enumerate().filter(|(other, _)| *other != producer);
         let losers = others.filter_map(|(loser, post)| {
             let rest = post.lose(seq, |item| races.is_won(item))?;
             lock(&self.trials).roster.leave(loser);
@@ -303,16 +306,16 @@ mod tests {
         exchange
     }
 
-    fn begin(exchange: &Exchange<u64, u64>, worker: usize) {
-        begin_with(exchange, worker, 5, Duration::from_secs(1));
+    fn begin(exchange: &Exchange<u64, u64>, producer: usize) {
+        begin_with(exchange, producer, 5, Duration::from_secs(1));
     }
 
     /// A call with that item, which has lasted so long.
-    fn begin_with(exchange: &Exchange<u64, u64>, worker: usize, item: u64, lasted: Duration) {
+    fn begin_with(exchange: &Exchange<u64, u64>, producer: usize, item: u64, lasted: Duration) {
         let since = Some(now() - lasted);
         let call = Call::new(Hook::ProducerWork, vec![item], vec![Some(item)]);
         let call = Call { since, ..call };
-        exchange.posts.as_ref().unwrap()[worker].begin(1, call);
+        exchange.posts.as_ref().unwrap()[producer].begin(1, call);
     }
 
     fn counts(finish: Finish<u64, u64>) -> bool {

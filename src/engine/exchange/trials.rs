@@ -45,9 +45,9 @@ impl<I, T> Exchange<I, T> {
         self.look_again();
     }
 
-    /// Whose fault it is that `worker` has failed an item.
-    pub(crate) fn failed(&self, seq: u64, worker: usize, trial: &mut Trial) -> Fault {
-        trial.note(worker);
+    /// Whose fault it is that `producer` has failed an item.
+    pub(crate) fn failed(&self, seq: u64, producer: usize, trial: &mut Trial) -> Fault {
+        trial.note(producer);
         let fault = lock(&self.trials).roster.failed(seq, &trial.tried);
         if fault == Fault::Item {
             trial.fault = fault;
@@ -62,30 +62,30 @@ impl<I, T> Exchange<I, T> {
         self.look_again();
     }
 
-    /// `worker` was done with an item. The producers that this shows to be broken: they take part no more.
-    pub(crate) fn succeeded(&self, seq: u64, worker: usize) -> Vec<usize> {
-        let guilty = lock(&self.trials).roster.succeeded(seq, worker);
+    /// `producer` was done with an item. The producers that this shows to be broken: they take part no more.
+    pub(crate) fn succeeded(&self, seq: u64, producer: usize) -> Vec<usize> {
+        let guilty = lock(&self.trials).roster.succeeded(seq, producer);
         self.look_again();
         guilty
     }
 
     /// A producer takes part no more, if at least so many others do. How many those are, if not.
-    pub(crate) fn remove(&self, worker: usize, least: usize) -> Result<(), usize> {
+    pub(crate) fn remove(&self, producer: usize, least: usize) -> Result<(), usize> {
         let mut trials = lock(&self.trials);
-        let others = trials.roster.here() - usize::from(trials.roster.is_here(worker));
+        let others = trials.roster.here() - usize::from(trials.roster.is_here(producer));
         if others < least.max(1) {
             return Err(others);
         }
-        trials.roster.remove(worker);
+        trials.roster.remove(producer);
         drop(trials);
         self.look_again();
         Ok(())
     }
 
     /// A producer takes part no more, whoever is left. How many those are.
-    pub(crate) fn leave(&self, worker: usize) -> usize {
+    pub(crate) fn leave(&self, producer: usize) -> usize {
         let mut trials = lock(&self.trials);
-        trials.roster.remove(worker);
+        trials.roster.remove(producer);
         let here = trials.roster.here();
         drop(trials);
         self.look_again();
@@ -93,19 +93,19 @@ impl<I, T> Exchange<I, T> {
     }
 
     /// A producer is not back from an earlier run: nothing waits for it.
-    pub(crate) fn note_away(&self, worker: usize) {
-        lock(&self.trials).roster.leave(worker);
+    pub(crate) fn note_away(&self, producer: usize) {
+        lock(&self.trials).roster.leave(producer);
     }
 
     /// It is back, if it was away.
-    pub(crate) fn note_back(&self, worker: usize) {
-        if lock(&self.trials).roster.come_back(worker) {
+    pub(crate) fn note_back(&self, producer: usize) {
+        if lock(&self.trials).roster.come_back(producer) {
             self.look_again();
         }
     }
 
-    pub(crate) fn is_here(&self, worker: usize) -> bool {
-        lock(&self.trials).roster.is_here(worker)
+    pub(crate) fn is_here(&self, producer: usize) -> bool {
+        lock(&self.trials).roster.is_here(producer)
     }
 
     /// How many producers take part.
@@ -119,37 +119,37 @@ impl<I, T> Exchange<I, T> {
         self.look_again();
     }
 
-    pub(super) fn standing(&self, worker: usize) -> Standing {
+    pub(super) fn standing(&self, producer: usize) -> Standing {
         let trials = lock(&self.trials);
         match () {
-            () if !trials.roster.is_here(worker) => Standing::Gone,
-            () if trials.roster.is_suspended(worker) => Standing::Suspended,
+            () if !trials.roster.is_here(producer) => Standing::Gone,
+            () if trials.roster.is_suspended(producer) => Standing::Suspended,
             () => Standing::Free,
         }
     }
 
     /// Whether it is not known yet whose fault a failure of this producer is.
-    pub(super) fn is_suspect(&self, worker: usize) -> bool {
+    pub(super) fn is_suspect(&self, producer: usize) -> bool {
         let trials = lock(&self.trials);
-        !trials.roster.is_here(worker) || trials.roster.is_suspect(worker)
+        !trials.roster.is_here(producer) || trials.roster.is_suspect(producer)
     }
 
     pub(super) fn retries_anything(&self) -> bool {
         self.retrying.load(Ordering::Acquire) > 0
     }
 
-    /// What there is for `worker` to try again.
-    pub(super) fn turn(&self, worker: usize) -> Turn {
+    /// What there is for `producer` to try again.
+    pub(super) fn turn(&self, producer: usize) -> Turn {
         match self.retries_anything() {
-            true => lock(&self.trials).turn(worker, now()),
+            true => lock(&self.trials).turn(producer, now()),
             false => Turn::Nothing,
         }
     }
 
     #[cold]
-    pub(super) fn take_retry(&self, worker: usize) -> Option<(u64, Retry<I>)> {
+    pub(super) fn take_retry(&self, producer: usize) -> Option<(u64, Retry<I>)> {
         let mut trials = lock(&self.trials);
-        let Turn::Now(seq) = trials.turn(worker, now()) else { return None };
+        let Turn::Now(seq) = trials.turn(producer, now()) else { return None };
         let retry = trials.retries.take(seq);
         self.retrying.store(trials.retries.len(), Ordering::Release);
         Some((seq, retry))
@@ -157,31 +157,31 @@ impl<I, T> Exchange<I, T> {
 
     /// Waits until a producer that is suspended, or may be, has something to try again or to help with, or may
     /// take what is new, or has to leave.
-    pub(super) fn wait_for_standing(&self, worker: usize) -> Suspension<I> {
+    pub(super) fn wait_for_standing(&self, producer: usize) -> Suspension<I> {
         loop {
             if self.is_aborted() {
                 return Suspension::Over;
             }
-            if let Some(retry) = self.take_retry(worker) {
+            if let Some(retry) = self.take_retry(producer) {
                 return Suspension::Retry(retry);
             }
-            match self.standing(worker) {
+            match self.standing(producer) {
                 Standing::Free => return Suspension::Lifted,
                 Standing::Gone => return Suspension::Over,
                 Standing::Suspended => {}
             }
             // What another is slow at is nothing new, and all may wait for it.
             if self.copies_stragglers()
-                && let Some(copy) = self.enter_race(worker)
+                && let Some(copy) = self.enter_race(producer)
             {
                 return Suspension::Help(copy);
             }
-            let (turn, race) = (self.turn(worker), self.race_turn(worker));
+            let (turn, race) = (self.turn(producer), self.race_turn(producer));
             let has_news = || {
                 self.is_aborted()
-                    || self.turn(worker) != turn
-                    || self.race_turn(worker) != race
-                    || self.standing(worker) != Standing::Suspended
+                    || self.turn(producer) != turn
+                    || self.race_turn(producer) != race
+                    || self.standing(producer) != Standing::Suspended
             };
             match turn.or_before(race) {
                 Turn::Now(_) => {}
@@ -209,9 +209,9 @@ pub(super) enum Suspension<I> {
 }
 
 impl<I> Trials<I> {
-    fn turn(&self, worker: usize, now: Instant) -> Turn {
-        match self.roster.is_here(worker) {
-            true => self.retries.turn(&self.roster, worker, now),
+    fn turn(&self, producer: usize, now: Instant) -> Turn {
+        match self.roster.is_here(producer) {
+            true => self.retries.turn(&self.roster, producer, now),
             false => Turn::Nothing,
         }
     }

@@ -14,19 +14,19 @@ use crate::measures::Measured;
 use crate::order::Order;
 use crate::sync::now;
 
-fn run_batches(workers: usize, window: usize, items: u64, batch: Batch) {
+fn run_batches(producers: usize, window: usize, items: u64, batch: Batch) {
     let batching = Batching::new(batch);
-    let hub = Arc::new(Hub::new(workers, window, Some(batching), None));
-    let threads = batch_producers(&hub, workers, batching);
+    let hub = Arc::new(Hub::new(producers, window, Some(batching), None));
+    let threads = batch_producers(&hub, producers, batching);
     run_with(&hub, threads, Order::Input, window, items);
 }
 
 /// Items of sizes 1, 4, 1, 4, ... in batches of two that go by size: each waits for one of its kind.
-fn run_like_sizes(workers: usize, window: usize, items: u64, batch: Batch) {
+fn run_like_sizes(producers: usize, window: usize, items: u64, batch: Batch) {
     let mut batching = Batching::new(batch);
     batching.limit_padded(8);
-    let hub = Arc::new(Hub::new(workers, window, Some(batching), None));
-    let threads = batch_producers(&hub, workers, batching);
+    let hub = Arc::new(Hub::new(producers, window, Some(batching), None));
+    let threads = batch_producers(&hub, producers, batching);
     let measured = |seq| {
         let padded = if seq % 2 == 0 { 1 } else { 4 };
         Measured { size: Size { cost: 1, padded }, weight: 0 }

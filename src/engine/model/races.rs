@@ -45,10 +45,10 @@ fn an_item_that_is_stuck_on_a_gpu_of_two_is_done_by_somebody() {
 /// Those on the other GPU fail what they help with, or are written off.
 #[test]
 fn an_item_that_is_slow_on_a_gpu_beside_others_that_fail() {
-    let fails: Fails = |worker, _| worker == 2;
+    let fails: Fails = |producer, _| producer == 2;
     let scene = Scene { producers: 3, gpus: Some(&[0, 0, 1]), window: 2, items: 3, ..RACES };
     all_ok(Scene { retries: 2, fails, ..scene });
-    all_ok(Scene { fence_after: Some(1), fails, ..scene });
+    all_ok(Scene { quarantine_after: Some(1), fails, ..scene });
     check(move || {
         let Played { run, seen, .. } = Scene { looks: 5, ..scene }.play();
         let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
@@ -65,7 +65,7 @@ fn items_that_two_work_on_are_consumed_once() {
 /// An error of one of the two counts only if the other fails too.
 #[test]
 fn a_producer_that_fails_what_it_helps_with() {
-    let fails: Fails = |worker, _| worker == 1;
+    let fails: Fails = |producer, _| producer == 1;
     let scene = Scene { window: 2, items: 3, fails, ..RACES };
     check(move || {
         let items: Vec<_> = scene.play().seen.into_iter().map(|(item, _)| item).collect();
@@ -76,7 +76,7 @@ fn a_producer_that_fails_what_it_helps_with() {
 /// The next attempt is another producer's, whoever else was at the item before.
 #[test]
 fn a_producer_that_fails_what_can_be_tried_again() {
-    let fails: Fails = |worker, _| worker == 1;
+    let fails: Fails = |producer, _| producer == 1;
     all_ok(Scene { window: 2, items: 3, retries: 1, fails, ..RACES });
 }
 
@@ -155,7 +155,7 @@ fn batches_that_two_work_on_are_consumed_once() {
 #[test]
 fn a_producer_that_fails_one_of_a_batch() {
     for retries in [0, 1] {
-        let fails: Fails = |worker, item| worker == 1 && item == 1;
+        let fails: Fails = |producer, item| producer == 1 && item == 1;
         let scene = Scene { items: 4, retries, fails, ..batches(2) };
         check(move || {
             let seen = scene.play().seen;

@@ -113,7 +113,7 @@ fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
                 second.cancel();
                 first.cancel();
             }
-            End::Finish => first.finish(),
+            End::Finish => first.drain(),
             _ => {}
         })
     };

@@ -36,7 +36,7 @@ pub(super) fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
 }
 
 /// Whether a producer fails an item.
-pub(super) type Fails = fn(worker: usize, item: u64) -> bool;
+pub(super) type Fails = fn(producer: usize, item: u64) -> bool;
 
 /// An item that the first call with is slow.
 #[derive(Debug, Clone, Copy)]
@@ -118,7 +118,7 @@ impl Script {
             Until::Over => self.calls.wait_until(|seen| seen.is_over),
         }
         if (self.loses)(number) {
-            self.lost.fetch_or(1 << cx.worker(), Ordering::SeqCst);
+            self.lost.fetch_or(1 << cx.producer(), Ordering::SeqCst);
             // Not `panic!`, whose hook here writes a schedule down.
             std::panic::resume_unwind(Box::new("it loses its state"));
         }
@@ -134,7 +134,7 @@ impl Runner for Script {
     type Summary = ();
 
     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<()> {
-        match self.lost.load(Ordering::SeqCst) & (1 << cx.worker()) {
+        match self.lost.load(Ordering::SeqCst) & (1 << cx.producer()) {
             0 => Ok(()),
             _ => Err("it is lost".into()),
         }
@@ -143,7 +143,7 @@ impl Runner for Script {
         thread::yield_now();
         let slow = self.slow.filter(|slow| slow.item == item);
         let fails = slow.is_some_and(|slow| self.be_slow(slow, cx));
-        match fails || (self.fails)(cx.worker(), item) {
+        match fails || (self.fails)(cx.producer(), item) {
             true => Err("fails".into()),
             false => Ok(item),
         }
@@ -173,7 +173,7 @@ pub(super) struct Scene {
     pub(super) window: usize,
     pub(super) items: u64,
     pub(super) batch: Option<Batch>,
-    pub(super) fence_after: Option<usize>,
+    pub(super) quarantine_after: Option<usize>,
     /// The GPU of each producer, where they have any.
     pub(super) gpus: Option<&'static [usize]>,
     pub(super) retries: u32,
@@ -193,7 +193,7 @@ pub(super) const PASSES: Scene = Scene {
     window: 3,
     items: 4,
     batch: None,
-    fence_after: None,
+    quarantine_after: None,
     gpus: None,
     retries: 0,
     fails: |_, _| false,
@@ -221,12 +221,12 @@ pub(super) struct Played {
 impl Scene {
     fn run(&self) -> Arc<Run<Script>> {
         let is_copied = self.stragglers == Stragglers::Copy;
-        let copies = self.retries > 0 || self.fence_after.is_some() || is_copied;
+        let copies = self.retries > 0 || self.quarantine_after.is_some() || is_copied;
         let policy = Policy {
             on_error: OnError::Skip,
             retries: self.retries,
             backoff: Backoff { first: Duration::ZERO, most: Duration::ZERO },
-            fence_after: self.fence_after,
+            quarantine_after: self.quarantine_after,
             stragglers: self.stragglers,
             ..Policy::default()
         };
@@ -285,7 +285,7 @@ impl Scene {
         });
         feed(&run.exchange, self.items, &AtomicU64::new(0));
         let seen = consumer.join().unwrap();
-        attendance.end(|worker| run.has_lost(worker));
+        attendance.end(|producer| run.has_lost(producer));
         assert!(attendance.present().is_empty());
         let calls = calls.change(|seen| seen.is_over = true);
         keeper.join().unwrap();
@@ -294,12 +294,12 @@ impl Scene {
     }
 }
 
-fn station(devices: &Devices, worker: usize) -> Station {
+fn station(devices: &Devices, producer: usize) -> Station {
     Station {
-        worker,
+        producer,
         cfg: Arc::new(CfgNode::default()),
         said_one_by_one: Arc::default(),
-        place: devices.place(worker).expect("there are so many").clone(),
+        place: devices.place(producer).expect("there are so many").clone(),
         gpus: None,
     }
 }
@@ -318,9 +318,9 @@ fn producers(
         ceilings: (0..count).map(|_| AtomicU64::new(NO_CEILING)).collect(),
         left: (0..count).map(|_| atomic::AtomicBool::new(false)).collect(),
     };
-    let produce = |worker| {
+    let produce = |producer| {
         let (run, attendance, shared) = (run.clone(), attendance.clone(), shared.clone());
-        let (station, runner) = (station(devices, worker), Arc::new(script.clone()));
+        let (station, runner) = (station(devices, producer), Arc::new(script.clone()));
         thread::spawn(move || {
             let producer = Producer::new(runner, station, shared, &Wanted::all()).unwrap();
             // Not the model's, so nothing may wait for it.
@@ -353,29 +353,29 @@ pub(super) fn all_ok_but(items: u64, failed: &[u64]) -> Vec<(u64, bool)> {
 
 #[test]
 fn a_producer_that_fails_everything() {
-    let scene = Scene { fence_after: Some(2), fails: |worker, _| worker == 0, ..PASSES };
+    let scene = Scene { quarantine_after: Some(2), fails: |producer, _| producer == 0, ..PASSES };
     check(move || {
         let Played { run, seen, .. } = scene.play();
         assert_eq!(seen, all_ok_but(4, &[]));
-        assert!(run.losses().iter().all(|loss| loss.worker == 0));
+        assert!(run.losses().iter().all(|loss| loss.producer == 0));
     });
 }
 
 #[test]
 fn a_producer_that_fails_everything_in_a_window_smaller_than_their_number() {
-    let fails: Fails = |worker, _| worker == 1;
-    let scene = Scene { producers: 3, window: 2, fence_after: Some(1), fails, ..PASSES };
+    let fails: Fails = |producer, _| producer == 1;
+    let scene = Scene { producers: 3, window: 2, quarantine_after: Some(1), fails, ..PASSES };
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
 }
 
 /// Both of its producers, so that an item can only go to the third.
 #[test]
 fn a_gpu_that_fails_everything() {
-    let fails: Fails = |worker, _| worker != 1;
+    let fails: Fails = |producer, _| producer != 1;
     let gpus = Some(&[0, 1, 0][..]);
-    let scene = Scene { producers: 3, gpus, fence_after: Some(1), fails, ..PASSES };
+    let scene = Scene { producers: 3, gpus, quarantine_after: Some(1), fails, ..PASSES };
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
-    let scene = Scene { window: 2, fence_after: Some(2), ..scene };
+    let scene = Scene { window: 2, quarantine_after: Some(2), ..scene };
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
 }
 
@@ -384,7 +384,7 @@ fn a_gpu_that_fails_everything() {
 fn bad_items_on_two_gpus() {
     let fails: Fails = |_, item| item != 2;
     let gpus = Some(&[0, 0, 1][..]);
-    let scene = Scene { producers: 3, gpus, window: 2, fence_after: Some(2), fails, ..PASSES };
+    let scene = Scene { producers: 3, gpus, window: 2, quarantine_after: Some(2), fails, ..PASSES };
     check(move || {
         let Played { run, seen, .. } = scene.play();
         assert_eq!(seen, all_ok_but(4, &[0, 1, 3]));
@@ -395,12 +395,12 @@ fn bad_items_on_two_gpus() {
 /// The one on the other GPU leaves, or does not: what waits for it goes on.
 #[test]
 fn a_gpu_that_is_written_off_while_items_wait_for_it() {
-    let fails: Fails = |worker, _| worker != 1;
+    let fails: Fails = |producer, _| producer != 1;
     let gpus = Some(&[0, 1, 0][..]);
     check_written_off(Scene {
         producers: 3,
         gpus,
-        fence_after: Some(2),
+        quarantine_after: Some(2),
         fails,
         looks: 5,
         ..PASSES
@@ -411,7 +411,7 @@ fn a_gpu_that_is_written_off_while_items_wait_for_it() {
 #[test]
 fn bad_items_on_good_producers() {
     let fails: Fails = |_, item| item != 2;
-    let scene = Scene { window: 2, fence_after: Some(2), fails, ..PASSES };
+    let scene = Scene { window: 2, quarantine_after: Some(2), fails, ..PASSES };
     check(move || {
         let Played { run, seen, .. } = scene.play();
         assert_eq!(seen, all_ok_but(4, &[0, 1, 3]));
@@ -421,16 +421,16 @@ fn bad_items_on_good_producers() {
 
 #[test]
 fn a_bad_producer_and_a_bad_item() {
-    let fails: Fails = |worker, item| worker == 0 || item == 1;
-    let scene = Scene { producers: 3, fence_after: Some(2), retries: 3, fails, ..PASSES };
+    let fails: Fails = |producer, item| producer == 0 || item == 1;
+    let scene = Scene { producers: 3, quarantine_after: Some(2), retries: 3, fails, ..PASSES };
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[1])));
 }
 
 #[test]
 fn a_producer_that_fails_batches() {
-    let fails: Fails = |worker, _| worker == 0;
+    let fails: Fails = |producer, _| producer == 0;
     let batch = Some(Batch::of(2));
-    let scene = Scene { batch, fence_after: Some(2), fails, ..PASSES };
+    let scene = Scene { batch, quarantine_after: Some(2), fails, ..PASSES };
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
 }
 

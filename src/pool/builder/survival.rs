@@ -8,27 +8,27 @@ use super::Builder;
 use crate::error::Error;
 use crate::journal::Journal;
 use crate::policy::{Backoff, MaxFailures, OnError, Stragglers, Verdict};
-use crate::pool::Kind;
+use crate::pool::OrderKind;
 use crate::runner::Runner;
 
-impl<R: Runner + 'static, O: Kind> Builder<R, O> {
+impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// What becomes of items that fail: by default the first error ends the run.
     ///
     /// With [`OnError::Skip`] the item is left out and the run goes on. That goes for an error or panic of
     /// `producer_work` and of the hook for batches, for an `Err` of the input of
-    /// [`try_run`](crate::Handle::try_run), and for items that a [limit](Builder::cost) refuses. The consumer
+    /// [`try_run`](crate::Pool::try_run), and for items that a [limit](Builder::max_batch_cost) refuses. The consumer
     /// gets a call of [`consumer_skipped`](Runner::consumer_skipped) in the item's place;
-    /// [`account`](crate::Handle::account) counts it as failed, and [`failures`](crate::Handle::failures) has the
-    /// error. A [stream](crate::Handle::stream) yields the error and goes on.
+    /// [`account`](crate::Pool::account) counts it as failed, and [`failures`](crate::Pool::failures) has the
+    /// error. A [stream](crate::Pool::outputs) yields the error and goes on.
     ///
     /// What still ends the run: a hook of the consumer that fails, since what it writes to will not be
     /// there for the next item either ([`classify`](Builder::classify) can say otherwise of an error that
     /// `consumer_work` returns); a panic of the input; and that no producer is left, since each has
-    /// failed to make its state anew after a panic, was [fenced off](Builder::fence_after) or
-    /// [written off](Builder::item_limit).
+    /// failed to make its state anew after a panic, was [quarantined](Builder::quarantine_after) or
+    /// [written off](Builder::item_timeout).
     ///
     /// A device that fails at everything is quickly free again, and takes many items: set
-    /// [`fence_after`](Builder::fence_after) or [`max_failures`](Builder::max_failures), or have `classify`
+    /// [`quarantine_after`](Builder::quarantine_after) or [`max_failures`](Builder::max_failures), or have `classify`
     /// stop at its errors.
     ///
     /// ```
@@ -144,11 +144,11 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
 
     /// Fences a producer off whose device fails: after `failures` items in a row that it failed and others
     /// were done with. And blames an item once so many different producers, two at least, have failed it. No
-    /// producer is fenced off without it.
+    /// producer is quarantined without it.
     ///
     /// A GPU that is gone fails everything for all its producers. So as long as all that have failed an item have
     /// a GPU in common, it is not to blame before a producer without that one has failed it too, if there is one. (One
-    /// that has lost a race, see [`idempotent`](Builder::idempotent), is not there until it has returned.)
+    /// that has lost a race, see [`speculate`](Builder::speculate), is not there until it has returned.)
     ///
     /// It has to be known whose fault a failure is. So an item that fails is tried by another producer at
     /// once, before it is judged, by one that shares no GPU with the first if there is one, until one is done with it, or so
@@ -158,8 +158,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// producer that has failed so many in a row takes nothing new, so one that fails fast does not go
     /// through the whole input; bad items that come in a row cost it no more than that wait.
     ///
-    /// A producer that was fenced off takes part in no run until the runner is closed and
-    /// [activated](crate::Handle::activate). The last one never is: there is no other to show that it fails.
+    /// A producer that was quarantined takes part in no run until the runner is closed and
+    /// [activated](crate::Pool::activate). The last one never is: there is no other to show that it fails.
     /// Its items go to the others, and the run goes on with those, if they are at least
     /// [`min_producers`](Builder::min_producers).
     ///
@@ -169,20 +169,20 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// use gangline::{OrderedRunner, map};
     ///
     /// # fn main() -> gangline::Result<()> {
-    /// let broken = map(|_| Ok(()), |cx, _, x: u64| match cx.worker() {
+    /// let broken = map(|_| Ok(()), |cx, _, x: u64| match cx.producer() {
     ///     0 => Err("the device is gone".into()),
     ///     _ => Ok(x),
     /// });
-    /// let mut runner = OrderedRunner::builder(broken).devices(2).fence_after(3).build()?;
+    /// let mut runner = OrderedRunner::builder(broken).devices(2).quarantine_after(3).build()?;
     /// assert_eq!(runner.run(0..100)?.len(), 100, "all of them");
     /// # Ok(())
     /// # }
     /// ```
-    pub fn fence_after(mut self, failures: usize) -> Self
+    pub fn quarantine_after(mut self, failures: usize) -> Self
     where
         R::Input: Clone,
     {
-        self.policy.fence_after = Some(failures);
+        self.policy.quarantine_after = Some(failures);
         self.copy = Some(R::Input::clone);
         self
     }
@@ -202,8 +202,8 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// of its items goes to whoever is done with it first, and a call has lost when that is so of all its
     /// items. What a producer still has to do beside that call, of a batch that was split, goes to others at once.
     ///
-    /// [`close`](crate::Handle::close) waits for one that has not returned as long as [an item](Builder::item_limit)
-    /// may take, or [a run](Builder::run_limit) where there is no limit on items; then its thread is left behind.
+    /// [`close`](crate::Pool::close) waits for one that has not returned as long as [an item](Builder::item_timeout)
+    /// may take, or [a run](Builder::run_timeout) where there is no limit on items; then its thread is abandoned.
     /// With neither it waits until the hook returns.
     ///
     /// ```
@@ -211,17 +211,17 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     ///
     /// # fn main() -> gangline::Result<()> {
     /// let stuck = map(|_| Ok(()), |cx, _, x: u64| {
-    ///     while cx.worker() == 0 && !cx.is_cancelled() {
+    ///     while cx.producer() == 0 && !cx.is_cancelled() {
     ///         std::thread::yield_now(); // a device that is much slower than the others
     ///     }
     ///     Ok(x)
     /// });
-    /// let mut runner = OrderedRunner::builder(stuck).devices(2).idempotent().build()?;
+    /// let mut runner = OrderedRunner::builder(stuck).devices(2).speculate().build()?;
     /// assert_eq!(runner.run(0..9)?.len(), 9);
     /// # Ok(())
     /// # }
     /// ```
-    pub fn idempotent(mut self) -> Self
+    pub fn speculate(mut self) -> Self
     where
         R::Input: Clone,
     {
@@ -231,7 +231,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     }
 
     /// With how few producers the runner is worth having: it is built, and runs go on, while at least so many
-    /// are left. The [report](crate::Handle::report) tells which are not, and why.
+    /// are left. The [report](crate::Pool::report) tells which are not, and why.
     ///
     /// Without it all have to be ready when the runner is built; afterwards one is enough. More than there
     /// are, and 0, are refused by [`build`](Builder::build).
@@ -244,7 +244,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     }
 
     /// How long a producer may work on an item. One that takes longer is written off: its thread cannot be
-    /// ended, so it is left behind, and the item fails with [`Error::TimedOut`].
+    /// ended, so it is abandoned, and the item fails with [`Error::TimedOut`].
     ///
     /// The item is then judged as any that failed ([`retries`](Builder::retries), on another producer;
     /// [`on_error`](Builder::on_error)), and the run goes on with the other producers, if they are at
@@ -260,18 +260,18 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// ends; [`is_cancelled`](crate::ProducerContext::is_cancelled) tells the hook.
     ///
     /// 0 is refused by [`build`](Builder::build).
-    pub fn item_limit(mut self, limit: Duration) -> Self {
+    pub fn item_timeout(mut self, limit: Duration) -> Self {
         self.limits.item = Some(limit);
         self
     }
 
-    /// How long a `producer_init` may take. One that takes longer is left behind as by
-    /// [`item_limit`](Builder::item_limit): building fails with [`Error::TimedOut`], unless enough others
+    /// How long a `producer_init` may take. One that takes longer is abandoned as by
+    /// [`item_timeout`](Builder::item_timeout): building fails with [`Error::TimedOut`], unless enough others
     /// are [ready](Builder::min_producers). Where a state is made anew during a run, that goes on with the
     /// other producers, and they work on the items that this one had.
     ///
     /// 0 is refused by [`build`](Builder::build).
-    pub fn init_limit(mut self, limit: Duration) -> Self {
+    pub fn init_timeout(mut self, limit: Duration) -> Self {
         self.limits.init = Some(limit);
         self
     }
@@ -279,23 +279,23 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// How long a run, or a stream, may take. One that takes longer ends with [`Error::RunTimedOut`].
     ///
     /// Hooks that are running are asked to give up, as by a cancel; those that have not returned within a
-    /// sixteenth of the limit, or 100 ms if that is more, are left behind, also one of the consumer: should it
+    /// sixteenth of the limit, or 100 ms if that is more, are abandoned, also one of the consumer: should it
     /// return after all, no other hook is called, and its state is dropped. Only an iterator that does not
     /// return from `next()` cannot be left. In a [pipeline](crate::Pipeline) the limit is that of its own stage,
     /// whose hooks are the only ones that it leaves behind.
     ///
     /// 0 is refused by [`build`](Builder::build).
-    pub fn run_limit(mut self, limit: Duration) -> Self {
+    pub fn run_timeout(mut self, limit: Duration) -> Self {
         self.limits.run = Some(limit);
         self
     }
 
-    /// Gives each item a key: what it is called in errors, in the [report](crate::Handle::report) and in progress.
+    /// Gives each item a key: what it is called in errors, in the [report](crate::Pool::report) and in progress.
     ///
     /// `key` is called for each item when it was pulled, on the thread that feeds. Keys need not be
     /// different: of several items with one key those after the first are told apart by a number, `a#2`,
     /// for which all keys of a run are kept in memory. If it panics, the item fails with
-    /// [`Error::KeyPanicked`], as one that a [limit](Builder::cost) refuses.
+    /// [`Error::KeyPanicked`], as one that a [limit](Builder::max_batch_cost) refuses.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -321,9 +321,9 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// [`key`](Builder::key), or by their place and a [hash](Builder::hashed_by). The summary is that of the
     /// items of one run; [`last_note`](crate::ConsumerContext::last_note) tells `consumer_init` how far earlier ones were.
     ///
-    /// The journal is opened by each [`run`](crate::Handle::run), which fails with [`Error::Journal`] when it cannot be
+    /// The journal is opened by each [`run`](crate::Pool::run), which fails with [`Error::Journal`] when it cannot be
     /// gone on with; one that is new is therefore for one run. Streams and pipelines have none, and fail
-    /// with [`Error::JournalOfRuns`].
+    /// with [`Error::JournalUnsupported`].
     ///
     /// ```
     /// use gangline::{Journal, OrderedRunner, map};
@@ -337,7 +337,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     /// assert_eq!(runner.run(0..3)?, [0, 1, 4]);
     /// let mut runner = builder().journal(Journal::at(&path).resume()).build()?;
     /// assert_eq!(runner.run(0..5)?, [9, 16], "the first three are done");
-    /// assert_eq!(runner.account().skipped, 3);
+    /// assert_eq!(runner.account().already_done, 3);
     /// # Ok(())
     /// # }
     /// ```
@@ -362,7 +362,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         if self.policy.max_failures.is_some() && !self.policy.may_skip() {
             return Err(Error::NoneSkipped {});
         }
-        if self.policy.fence_after == Some(0) {
+        if self.policy.quarantine_after == Some(0) {
             return Err(Error::FenceAfter {});
         }
         if let Some(least) =
@@ -371,7 +371,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
             return Err(Error::MinProducers { least, producers });
         }
         match self.limits.zero() {
-            Some(limit) => Err(Error::NoTime { limit }),
+            Some(limit) => Err(Error::ZeroTimeout { limit }),
             None => Ok(()),
         }
     }

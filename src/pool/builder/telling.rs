@@ -3,10 +3,10 @@
 use super::Builder;
 use crate::engine::chronicle::Detail;
 use crate::event::Observer;
-use crate::pool::Kind;
+use crate::pool::OrderKind;
 use crate::runner::Runner;
 
-impl<R: Runner + 'static, O: Kind> Builder<R, O> {
+impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Tells `observer` what happens in each run and stream: a closure, or a type of its own.
     ///
     /// ```
@@ -31,7 +31,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     ///
     /// Observers are called on a thread of their own, so a slow one does not slow the run down: events of
     /// items that it does not keep up with are [left out](crate::Event::EventsLost). At its end a run
-    /// waits for one that has not returned, for a second; then it is left behind, with the thread.
+    /// waits for one that has not returned, for a second; then it is abandoned, with the thread.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
         let observers = self.observers.get_mut();
         observers.expect("it is never locked, so it is not poisoned").push(Box::new(observer));
@@ -47,7 +47,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
     }
 
     /// As [`progress`](Builder::progress), for work that is called `work`, there and in
-    /// [reports](crate::Handle::report).
+    /// [reports](crate::Pool::report).
     #[cfg(feature = "progress")]
     #[cfg_attr(docsrs, doc(cfg(feature = "progress")))]
     pub fn progress_desc(self, work: impl Into<String>) -> Self {
@@ -55,7 +55,7 @@ impl<R: Runner + 'static, O: Kind> Builder<R, O> {
         self.observer(crate::Progress::new().desc(work.clone())).describe(work)
     }
 
-    /// Has the [report](crate::Handle::report) tell of each item: how long producers worked on them, the
+    /// Has the [report](crate::Pool::report) tell of each item: how long producers worked on them, the
     /// slowest, and when each producer worked, as a picture and as a trace.
     ///
     /// Without it a report has what is measured where somebody waits, which costs an item nothing. With it an item

@@ -8,14 +8,14 @@ use gangline::{Batch, Device, Devices, Error, Hook, OnError, OrderedRunner, Unor
 use crate::support::{Counter, no_hang};
 
 #[test]
-fn d6_a_device_that_fails_at_everything_is_fenced_off_and_its_items_go_elsewhere() {
+fn d6_a_device_that_fails_at_everything_is_quarantined_off_and_its_items_go_elsewhere() {
     no_hang(|| {
         let tried = Arc::new(Counter::new());
         let needed = Arc::new(AtomicU64::new(3));
         let (count, least) = (tried.clone(), needed.clone());
         let broken = map(
             |_| Ok(()),
-            move |cx, (), x: u64| match cx.worker() {
+            move |cx, (), x: u64| match cx.producer() {
                 0 => {
                     count.add(1);
                     Err("sticky".into())
@@ -26,7 +26,8 @@ fn d6_a_device_that_fails_at_everything_is_fenced_off_and_its_items_go_elsewhere
                 }
             },
         );
-        let mut runner = OrderedRunner::builder(broken).devices(2).fence_after(3).build().unwrap();
+        let mut runner =
+            OrderedRunner::builder(broken).devices(2).quarantine_after(3).build().unwrap();
         assert_eq!(runner.run(0..500).unwrap(), (0..500).collect::<Vec<_>>());
         assert_eq!(tried.get(), 3, "after three it takes nothing new");
         assert_eq!(runner.account().ok, 500);
@@ -42,12 +43,12 @@ fn d6_a_device_that_fails_at_everything_is_fenced_off_and_its_items_go_elsewhere
 
 /// It fails everything, for all its producers; the others have nothing to do with it. How many of those are left, and
 /// how many items they fail beyond the new ones that each may.
-fn a_gpu_is_lost(devices: &str, lost: Device, fence_after: usize) -> (usize, u64) {
-    let devices = devices.parse::<Devices>().unwrap().as_labels();
+fn a_gpu_is_lost(devices: &str, lost: Device, quarantine_after: usize) -> (usize, u64) {
+    let devices = devices.parse::<Devices>().unwrap().names_only();
     let on_it = devices.places().filter(|place| place.contains(&lost)).count();
     let tried = Arc::new(Counter::new());
     // The others begin when each producer on the lost one has failed as many items as it may.
-    let (count, enough) = (tried.clone(), on_it * fence_after);
+    let (count, enough) = (tried.clone(), on_it * quarantine_after);
     let work = map(
         |_| Ok(()),
         move |cx, (), x: u64| {
@@ -60,22 +61,23 @@ fn a_gpu_is_lost(devices: &str, lost: Device, fence_after: usize) -> (usize, u64
         },
     );
     let builder = OrderedRunner::builder(work).devices(&devices).window(100);
-    let mut runner = builder.fence_after(fence_after).build().unwrap();
+    let mut runner = builder.quarantine_after(quarantine_after).build().unwrap();
     assert_eq!(runner.run(0..500).unwrap(), (0..500).collect::<Vec<_>>(), "{devices}");
-    let fenced = runner.report().producers.iter().filter(|it| it.fenced.is_some()).count();
-    (on_it - fenced, tried.get() - enough as u64)
+    let quarantined =
+        runner.report().producers.iter().filter(|it| it.quarantined.is_some()).count();
+    (on_it - quarantined, tried.get() - enough as u64)
 }
 
 #[test]
 fn d6_no_item_is_blamed_for_a_gpu_that_is_lost_to_several_producers() {
     no_hang(|| {
-        for (devices, lost, fence_after) in [
+        for (devices, lost, quarantine_after) in [
             ("cuda:0,cuda:1*3", 1, 3),
             ("cuda:0*2,cuda:1*2", 0, 2),
             ("cuda:0*4,cpu", 0, 1),
             ("cuda:0+cuda:1,cpu*2,cuda:1*2", 1, 2),
         ] {
-            let (left, again) = a_gpu_is_lost(devices, Device::Cuda(lost), fence_after);
+            let (left, again) = a_gpu_is_lost(devices, Device::Cuda(lost), quarantine_after);
             assert_eq!(left, 0, "{devices}");
             assert_eq!(again, 0, "they tried nothing that another had failed, on {devices}");
         }
@@ -88,7 +90,7 @@ fn d6_no_item_is_blamed_for_a_gpu_that_is_lost_to_several_producers() {
 #[test]
 fn an_item_that_fails_on_two_gpus_is_to_blame() {
     no_hang(|| {
-        let devices = "cuda:0*2,cuda:1*2".parse::<Devices>().unwrap().as_labels();
+        let devices = "cuda:0*2,cuda:1*2".parse::<Devices>().unwrap().names_only();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let list = seen.clone();
         let bad = map(
@@ -102,7 +104,7 @@ fn an_item_that_fails_on_two_gpus_is_to_blame() {
             },
         );
         let mut runner =
-            OrderedRunner::builder(bad).devices(devices).fence_after(2).build().unwrap();
+            OrderedRunner::builder(bad).devices(devices).quarantine_after(2).build().unwrap();
         for _ in 0..20 {
             let error = runner.run(0..100).unwrap_err();
             assert_eq!((error.item(), error.attempt()), (Some(40), Some(2)));
@@ -121,7 +123,7 @@ fn bad_items_cost_no_producer_its_place() {
         let mut runner = UnorderedRunner::builder(bad)
             .devices(3)
             .on_error(OnError::Skip)
-            .fence_after(2)
+            .quarantine_after(2)
             .build()
             .unwrap();
         for _ in 0..20 {
@@ -137,7 +139,8 @@ fn bad_items_cost_no_producer_its_place() {
 fn an_item_that_fails_everywhere_stops_the_run() {
     no_hang(|| {
         let bad = map(|_| Ok(()), |_, (), x: u64| if x == 7 { Err("bad".into()) } else { Ok(x) });
-        let mut runner = OrderedRunner::builder(bad).devices(3).fence_after(2).build().unwrap();
+        let mut runner =
+            OrderedRunner::builder(bad).devices(3).quarantine_after(2).build().unwrap();
         let error = runner.run(0..100).unwrap_err();
         assert_eq!((error.item(), error.attempt()), (Some(7), Some(2)));
         assert_eq!(runner.account().ok, 7);
@@ -145,13 +148,13 @@ fn an_item_that_fails_everywhere_stops_the_run() {
 }
 
 #[test]
-fn one_producer_alone_is_never_fenced_off() {
+fn one_producer_alone_is_never_quarantined_off() {
     no_hang(|| {
         let bad = map(|_| Ok(()), |_, (), x: u64| if x < 10 { Err("bad".into()) } else { Ok(x) });
         let mut runner = OrderedRunner::builder(bad)
             .devices(1)
             .on_error(OnError::Skip)
-            .fence_after(2)
+            .quarantine_after(2)
             .build()
             .unwrap();
         assert_eq!(runner.run(0..20).unwrap().len(), 10);
@@ -160,16 +163,16 @@ fn one_producer_alone_is_never_fenced_off() {
 }
 
 #[test]
-fn d6_a_device_that_fails_whole_batches_is_fenced_off() {
+fn d6_a_device_that_fails_whole_batches_is_quarantined_off() {
     no_hang(|| {
         let broken = map(
             |_| Ok(()),
-            |cx, (), x: u64| if cx.worker() == 1 { panic!("sticky") } else { Ok(x) },
+            |cx, (), x: u64| if cx.producer() == 1 { panic!("sticky") } else { Ok(x) },
         );
         let mut runner = OrderedRunner::builder(broken)
             .devices(3)
             .batch(Batch::up_to(8))
-            .fence_after(2)
+            .quarantine_after(2)
             .build()
             .unwrap();
         assert_eq!(runner.run(0..500).unwrap(), (0..500).collect::<Vec<_>>());
@@ -182,7 +185,7 @@ fn d9_a_run_without_enough_producers_ends_and_says_so() {
         let tried = Counter::new();
         let broken = map(
             |_| Ok(()),
-            move |cx, (), x: u64| match cx.worker() {
+            move |cx, (), x: u64| match cx.producer() {
                 0 => {
                     tried.add(1);
                     Err("sticky".into())
@@ -195,7 +198,7 @@ fn d9_a_run_without_enough_producers_ends_and_says_so() {
         );
         let mut runner = OrderedRunner::builder(broken)
             .devices(2)
-            .fence_after(2)
+            .quarantine_after(2)
             .min_producers(2)
             .build()
             .unwrap();
@@ -213,16 +216,16 @@ fn d9_a_run_without_enough_producers_ends_and_says_so() {
 fn ag6_a_producer_that_is_not_ready_is_left_out_where_enough_are() {
     no_hang(|| {
         let init = |cx: &gangline::ProducerContext<'_>| {
-            if cx.worker() == 1 { Err("no memory".into()) } else { Ok(()) }
+            if cx.producer() == 1 { Err("no memory".into()) } else { Ok(()) }
         };
-        let runner = map(init, |cx, (), x: u64| Ok((cx.worker(), x)));
+        let runner = map(init, |cx, (), x: u64| Ok((cx.producer(), x)));
         let mut runner =
             OrderedRunner::builder(runner).devices(2).min_producers(1).build().unwrap();
         let outputs = runner.run(0..20).unwrap();
         assert!(outputs.iter().all(|&(worker, _)| worker == 0));
         let all = map(init, |_, (), x: u64| Ok(x));
         let error = OrderedRunner::builder(all).devices(2).build().unwrap_err();
-        assert_eq!((error.hook(), error.worker()), (Some(Hook::ProducerInit), Some(1)));
+        assert_eq!((error.hook(), error.producer()), (Some(Hook::ProducerInit), Some(1)));
     });
 }
 
@@ -246,8 +249,8 @@ fn a_state_that_cannot_be_made_anew_costs_a_producer_and_not_the_run() {
 #[test]
 fn numbers_that_make_no_sense_are_refused() {
     let echo = || map(|_| Ok(()), |_, (), x: u64| Ok(x));
-    let error = OrderedRunner::builder(echo()).devices(2).fence_after(0).build().unwrap_err();
-    assert!(error.to_string().contains("1 failure or more"), "{error}");
+    let error = OrderedRunner::builder(echo()).devices(2).quarantine_after(0).build().unwrap_err();
+    assert!(error.to_string().contains("at least 1"), "{error}");
     for least in [0, 3] {
         let error =
             OrderedRunner::builder(echo()).devices(2).min_producers(least).build().unwrap_err();

@@ -10,13 +10,13 @@ use crate::runner::Runner;
 
 /// The outputs of a runner as an iterator, in the runner's order, without its consumer hooks.
 ///
-/// Made by [`stream`](crate::Handle::stream) and [`try_stream`](crate::Handle::try_stream). The
+/// Made by [`outputs`](crate::Pool::outputs) and [`try_outputs`](crate::Pool::try_outputs). The
 /// thread that calls [`next`](Iterator::next) also pulls the input: `next` gives a result that is
 /// ready; else it pulls one item if the window has room; else it waits. So nothing is pulled before
 /// the first `next`, and while the input blocks, `next` blocks with it: for a source that pauses use
-/// [`run`](crate::Handle::run), and to feed one runner from another [`then`](crate::Handle::then).
+/// [`run`](crate::Pool::run), and to feed one runner from another [`then`](crate::Pool::then).
 ///
-/// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping the stream cancels what is in progress and waits for the
+/// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping it cancels what is in progress and waits for the
 /// hooks that are running.
 ///
 /// ```
@@ -26,26 +26,26 @@ use crate::runner::Runner;
 /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
 /// let mut texts = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 2)?;
 /// // The outputs of one runner are the input of the next, on producers of its own.
-/// assert_eq!(texts.try_run(squares.stream(0..4))?, ["0", "1", "4", "9"]);
+/// assert_eq!(texts.try_run(squares.outputs(0..4))?, ["0", "1", "4", "9"]);
 /// # Ok(())
 /// # }
 /// ```
-#[must_use = "a stream pulls nothing until it is asked for an output"]
-pub struct Stream<'a, R: Runner, I> {
+#[must_use = "outputs pull nothing until the iterator is asked for one"]
+pub struct Outputs<'a, R: Runner, I> {
     engine: &'a mut Engine<R>,
     source: Source<I, R::Input>,
     /// What it could not begin with.
     refused: Option<Error>,
 }
 
-impl<'a, R: Runner + 'static, I> Stream<'a, R, I> {
+impl<'a, R: Runner + 'static, I> Outputs<'a, R, I> {
     pub(crate) fn new(engine: &'a mut Engine<R>, source: Source<I, R::Input>) -> Self {
         let refused = engine.begin_stream(source.unread()).err();
-        Stream { engine, source, refused }
+        Outputs { engine, source, refused }
     }
 }
 
-impl<R: Runner + 'static, I> Iterator for Stream<'_, R, I> {
+impl<R: Runner + 'static, I> Iterator for Outputs<'_, R, I> {
     type Item = Result<R::Output, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -56,16 +56,16 @@ impl<R: Runner + 'static, I> Iterator for Stream<'_, R, I> {
     }
 }
 
-impl<R: Runner + 'static, I> FusedIterator for Stream<'_, R, I> {}
+impl<R: Runner + 'static, I> FusedIterator for Outputs<'_, R, I> {}
 
-impl<R: Runner, I> Drop for Stream<'_, R, I> {
+impl<R: Runner, I> Drop for Outputs<'_, R, I> {
     fn drop(&mut self) {
         self.engine.end_stream();
     }
 }
 
-impl<R: Runner, I> fmt::Debug for Stream<'_, R, I> {
+impl<R: Runner, I> fmt::Debug for Outputs<'_, R, I> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stream").field("account", &self.engine.account()).finish_non_exhaustive()
+        f.debug_struct("Outputs").field("account", &self.engine.account()).finish_non_exhaustive()
     }
 }

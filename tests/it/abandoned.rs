@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use gangline::{Batch, Error, Hook, Journal, OnError, Order, OrderedRunner, Pool, Verdict, map};
+use gangline::{
+    AnyOrderRunner, Batch, Error, Hook, Journal, OnError, Order, OrderedRunner, Verdict, map,
+};
 
 use crate::hooks::Hooks;
 use crate::support::{Counter, Gate, no_hang};
@@ -40,8 +42,12 @@ fn a_consumer_that_comes_back_late_makes_no_summary() {
                 flag.store(true, SeqCst);
                 Ok(())
             });
-        let mut pool =
-            Pool::builder(hooks).order(Order::Input).devices(2).run_limit(SOON).build().unwrap();
+        let mut pool = AnyOrderRunner::builder(hooks)
+            .order(Order::Input)
+            .devices(2)
+            .run_timeout(SOON)
+            .build()
+            .unwrap();
         let error = pool.run(0..50).unwrap_err();
         assert!(matches!(error, Error::RunTimedOut { .. }), "{error:#}");
         drop(pool);
@@ -73,7 +79,8 @@ fn a_state_that_is_stuck_when_dropped_hides_no_error() {
             },
         );
         let runner = runner.fold(move |_| Ok(Stuck(state.clone())), |_, _, _| Ok(()));
-        let mut runner = OrderedRunner::builder(runner).devices(2).run_limit(SOON).build().unwrap();
+        let mut runner =
+            OrderedRunner::builder(runner).devices(2).run_timeout(SOON).build().unwrap();
         let error = runner.run(0..50).err().unwrap();
         assert!(matches!(error, Error::RunTimedOut { .. }), "{error:#}");
         assert_eq!(runner.account().ok, 5);
@@ -82,7 +89,7 @@ fn a_state_that_is_stuck_when_dropped_hides_no_error() {
 }
 
 #[test]
-fn what_an_earlier_run_was_done_with_is_accounted_when_the_consumer_is_left_behind() {
+fn what_an_earlier_run_was_done_with_is_accounted_when_the_consumer_is_abandoned() {
     no_hang(|| {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("run.journal");
@@ -94,19 +101,22 @@ fn what_an_earlier_run_was_done_with_is_accounted_when_the_consumer_is_left_behi
             }
             Ok(())
         });
-        let mut first =
-            Pool::builder(Hooks::new()).devices(2).journal(Journal::at(&path)).build().unwrap();
-        first.run(0..5).unwrap();
-        let mut second = Pool::builder(hooks)
+        let mut first = AnyOrderRunner::builder(Hooks::new())
             .devices(2)
-            .run_limit(SOON)
+            .journal(Journal::at(&path))
+            .build()
+            .unwrap();
+        first.run(0..5).unwrap();
+        let mut second = AnyOrderRunner::builder(hooks)
+            .devices(2)
+            .run_timeout(SOON)
             .journal(Journal::at(&path).resume())
             .build()
             .unwrap();
         let error = second.run(0..8).unwrap_err();
         assert!(matches!(error, Error::RunTimedOut { .. }), "{error:#}");
         let account = second.account();
-        assert_eq!((account.skipped, account.ok, account.cancelled), (5, 2, 1), "{account:?}");
+        assert_eq!((account.already_done, account.ok, account.cancelled), (5, 2, 1), "{account:?}");
         gate.open();
     });
 }
@@ -125,11 +135,11 @@ fn what_was_split_off_a_batch_that_is_stuck_goes_elsewhere() {
             3 => Err("bad".into()),
             _ => Ok(x),
         });
-        let mut pool = Pool::builder(hooks)
+        let mut pool = AnyOrderRunner::builder(hooks)
             .order(Order::Input)
             .devices(2)
             .batch(Batch::of(4))
-            .item_limit(SOON)
+            .item_timeout(SOON)
             .on_error(OnError::Skip)
             .build()
             .unwrap();
@@ -160,11 +170,11 @@ fn a_state_that_is_made_anew_within_a_batch_has_so_much_time_too() {
             assert!(x != 3 || !dies.swap(false, SeqCst), "once");
             Ok(x)
         });
-        let mut pool = Pool::builder(hooks)
+        let mut pool = AnyOrderRunner::builder(hooks)
             .order(Order::Input)
             .devices(2)
             .batch(Batch::of(4))
-            .init_limit(SOON)
+            .init_timeout(SOON)
             .build()
             .unwrap();
         assert_eq!(pool.run(0..48).unwrap(), (0..48).collect::<Vec<_>>());
@@ -186,10 +196,10 @@ fn an_init_that_is_stuck_costs_no_item() {
             }
             Ok(x)
         });
-        let mut pool = Pool::builder(hooks)
+        let mut pool = AnyOrderRunner::builder(hooks)
             .order(Order::Input)
             .devices(2)
-            .init_limit(SOON)
+            .init_timeout(SOON)
             .on_error(OnError::Skip)
             .build()
             .unwrap();
@@ -201,13 +211,13 @@ fn an_init_that_is_stuck_costs_no_item() {
 }
 
 #[test]
-fn an_init_that_was_left_behind_is_told() {
+fn an_init_that_was_abandoned_is_told() {
     no_hang(|| {
         let told = Arc::new(Gate::new());
         let gate = told.clone();
         let runner = map(
             move |cx| {
-                if cx.worker() == 1 {
+                if cx.producer() == 1 {
                     while !cx.is_cancelled() {
                         thread::yield_now();
                     }
@@ -217,7 +227,7 @@ fn an_init_that_was_left_behind_is_told() {
             },
             |_, (), x: u64| Ok(x),
         );
-        let builder = OrderedRunner::builder(runner).devices(2).min_producers(1).init_limit(SOON);
+        let builder = OrderedRunner::builder(runner).devices(2).min_producers(1).init_timeout(SOON);
         let mut runner = builder.build().unwrap();
         told.pass();
         assert_eq!(runner.run(0..5).unwrap().len(), 5);
@@ -225,7 +235,7 @@ fn an_init_that_was_left_behind_is_told() {
 }
 
 #[test]
-fn a_report_has_what_a_producer_did_before_it_was_left_behind() {
+fn a_report_has_what_a_producer_did_before_it_was_abandoned() {
     no_hang(|| {
         let (gate, done) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
         let (stuck, others) = (gate.clone(), done.clone());
@@ -242,7 +252,7 @@ fn a_report_has_what_a_producer_did_before_it_was_left_behind() {
         );
         let mut runner = OrderedRunner::builder(runner)
             .devices(2)
-            .item_limit(SOON)
+            .item_timeout(SOON)
             .on_error(OnError::Skip)
             .build()
             .unwrap();
@@ -274,7 +284,7 @@ fn nobody_stays_suspended_for_an_item_that_is_settled() {
         no_hang(move || {
             let bad = map(|_| Ok(()), |_, (), _: CopiedOnce| Err::<u64, _>("bad".into()));
             let builder =
-                OrderedRunner::builder(bad).devices(2).on_error(OnError::Skip).fence_after(2);
+                OrderedRunner::builder(bad).devices(2).on_error(OnError::Skip).quarantine_after(2);
             let builder = match batch {
                 None => builder,
                 Some(batch) => builder.batch(batch),
@@ -304,7 +314,7 @@ fn an_item_does_not_wait_for_a_producer_that_has_left() {
             }
             _ => Ok(x),
         });
-        let mut pool = Pool::builder(hooks)
+        let mut pool = AnyOrderRunner::builder(hooks)
             .order(Order::Input)
             .devices(2)
             .batch(Batch::up_to(1))
@@ -335,7 +345,7 @@ fn items_to_be_tried_again_are_not_forgotten_by_the_last_producer() {
                 1 => panic!("costs the state"),
                 _ => Ok(x),
             });
-        let mut pool = Pool::builder(hooks)
+        let mut pool = AnyOrderRunner::builder(hooks)
             .order(Order::Input)
             .devices(1)
             .batch(Batch::up_to(1))
