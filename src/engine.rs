@@ -27,7 +27,6 @@ pub(crate) mod losses;
 pub(crate) mod outbox;
 pub(crate) mod outlet;
 pub(crate) mod pace;
-pub(crate) mod placement;
 pub(crate) mod post;
 pub(crate) mod producer;
 pub(crate) mod queue;
@@ -45,7 +44,6 @@ pub(crate) mod timesheet;
 pub(crate) mod weights;
 pub(crate) mod window;
 mod witness;
-mod yielding;
 
 #[cfg(all(test, shuttle))]
 mod model;

@@ -1,4 +1,4 @@
-//! Where the peers' threads start: apart, as gangline's producers do.
+//! Where the peers' threads start: apart.
 //!
 //! A system that puts two of them on one CPU leaves them there for a while, and that is then measured
 //! instead: `par_bridge` looks four times as fast without work, since its threads never meet at its

@@ -6,7 +6,6 @@ use super::exchange::{Exchange, News, Patience};
 use super::outbox::Outcome;
 use super::outlet::Outlet;
 use super::pace::{MANY, Pace};
-use super::placement::Stay;
 use super::timesheet::CollectorTime;
 use super::weights::Weights;
 use super::window::Window;
@@ -36,8 +35,6 @@ pub(crate) struct Collector<T> {
     /// back for order.
     starved: bool,
     pace: Pace,
-    /// `None` on a thread that is not to be moved.
-    stay: Option<Stay>,
     came: Instant,
     time: CollectorTime,
 }
@@ -78,15 +75,9 @@ impl<T> Collector<T> {
             surplus: 0,
             starved: false,
             pace: Pace::new(now),
-            stay: Some(Stay::new()),
             came: now,
             time: CollectorTime::default(),
         }
-    }
-
-    /// On a thread that is the caller's, and so not to be moved.
-    pub(crate) fn on_callers_thread(self) -> Self {
-        Collector { stay: None, ..self }
     }
 
     /// The next result, when it is here.
@@ -172,7 +163,6 @@ impl<T> Collector<T> {
         let news = exchange.wait(&mut self.outlet, since, total, patience, due);
         let now = self.note_wait(exchange, since, head);
         self.note_dryness(exchange);
-        self.keep_apart(exchange, now);
         self.note_pace(now, exchange.is_starving());
         news
     }
@@ -220,16 +210,6 @@ impl<T> Collector<T> {
     /// The item that stands in the way of others, and how long it has, each time that is twice as long.
     pub(crate) fn news_of_head(&mut self) -> Option<(u64, Duration)> {
         self.time.heads.news()
-    }
-
-    /// Moves to another CPU, if it has shared the feeder's for long.
-    fn keep_apart<I>(&mut self, exchange: &Exchange<I, T>, now: Instant) {
-        let Some(stay) = &mut self.stay else { return };
-        if exchange.yielding.has_lost_time(now) {
-            stay.was_beside_others();
-        } else {
-            exchange.placement.keep_collector_apart(stay, now);
-        }
     }
 
     /// How long it has waited in all.
@@ -304,20 +284,5 @@ fn patience<T>(pace: &mut Pace, quarter: usize) -> impl FnOnce(&Outlet<T>) -> Pa
         } else {
             Patience::None
         }
-    }
-}
-
-#[cfg(test)]
-#[cfg(all(target_os = "linux", not(shuttle)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_collector_looks_where_it_is_when_it_has_waited() {
-        let exchange = Exchange::<(), ()>::new(1, 4, None, None);
-        let mut collector = Collector::new(&exchange, Order::Input, Window::fixed(4), now());
-        exchange.abort();
-        assert!(matches!(collector.wait(&exchange, None, None), News::Aborted));
-        assert!(collector.stay.is_some_and(|stay| stay.has_looked()));
     }
 }

@@ -11,7 +11,6 @@ use super::attendance::{Attendance, Away};
 use super::call::drop_quietly;
 use super::cpu_pool::{CpuPool, producer_thread};
 use super::losses::{Abandoned, Loss};
-use super::placement::spread;
 use super::producer::{Join, NO_CEILING, Producer, Shared, site};
 use super::run::{Run, text_of};
 use crate::cancel::Interrupt;
@@ -221,10 +220,9 @@ impl<R: Runner + 'static> Crew<R> {
         // Without room: what comes too late is its sender's to drop, and not the channel's.
         let (ready, outcomes) = bounded(0);
         let mut muster = Muster { outcomes, waiting: vec![], limit, ticks: 0 };
-        let producers = stations.len();
         for station in stations {
             let (ready, site) = (ready.clone(), site(&station, &[], None));
-            let started = self.start(runner, station, producers, stack_size, building, ready);
+            let started = self.start(runner, station, stack_size, building, ready);
             if let Err(error) = started {
                 building.give_up();
                 return (muster, Some(error));
@@ -278,7 +276,6 @@ impl<R: Runner + 'static> Crew<R> {
         &mut self,
         runner: &Arc<R>,
         station: Station,
-        producers: usize,
         stack_size: Option<usize>,
         building: &Arc<Building>,
         ready: Sender<(usize, Result<(), Error>)>,
@@ -292,7 +289,6 @@ impl<R: Runner + 'static> Crew<R> {
         let (ending, ended) = bounded(0);
         let pool = CpuPool::of(&station, &name, stack_size);
         let work = move |pooled: Result<(), Error>| {
-            spread(producers);
             let made =
                 pooled.and_then(|()| Producer::new(runner, station, shared, &building.wanted));
             let (made, outcome) = match made {

@@ -58,13 +58,11 @@ use crossbeam_utils::CachePadded;
 use super::event_count::EventCount;
 use super::outbox::{Outbox, Outcome, Results, outbox};
 use super::outlet::Outlet;
-use super::placement::Placement;
 use super::post::Post;
 use super::queue::{Receiver, queue};
 use super::shares::Shares;
 use super::timesheet::Timesheet;
 use super::weights::Weights;
-use super::yielding::Yielding;
 use crate::batch::{Batching, Note, Shelf};
 use crate::order::Order;
 use crate::policy::{Retries, Roster};
@@ -82,9 +80,11 @@ pub(crate) use self::taker::Taker;
 use self::taker::largest_take;
 use self::trials::Trials;
 
-/// How often at most a party that found nothing looks again, giving up the rest of its time slice each
-/// time, before it sleeps: a wake-up costs several times as much, unless other programs use the slice.
-const LOOKS_BEFORE_SLEEP: usize = if cfg!(shuttle) { 0 } else { 8 };
+/// How long a party that found nothing looks again before it sleeps. To sleep and be woken takes the CPUs about
+/// as long; to spin longer would keep a party that is ready from the CPU.
+const SPIN: Duration = Duration::from_micros(if cfg!(shuttle) { 0 } else { 2 });
+/// How often it asks the processor to pause between two looks, some of which take a lock.
+const PAUSES: usize = 10;
 
 /// How long results that come thick and fast may wait for company, and as much again as the system's
 /// timers are late.
@@ -136,8 +136,6 @@ pub(crate) struct Exchange<I, T> {
     /// the window is narrow.
     retrying: CachePadded<AtomicUsize>,
     pub(crate) timesheet: Timesheet,
-    pub(super) placement: Placement,
-    pub(crate) yielding: Yielding,
     flags: CachePadded<Flags>,
     hints: CachePadded<Hints>,
 }
@@ -298,8 +296,6 @@ impl<I, T> Exchange<I, T> {
             }),
             retrying: CachePadded::new(AtomicUsize::new(0)),
             timesheet: Timesheet::new(producers),
-            placement: Placement::new(producers, now()),
-            yielding: Yielding::new(now()),
             flags: CachePadded::default(),
             hints: CachePadded::default(),
         }
@@ -518,7 +514,7 @@ impl<I, T> Exchange<I, T> {
         if self.copies_stragglers {
             self.wake_helpers_if_still();
         }
-        if !self.look_for_news(outlet, since, total) {
+        if !spin_until(since, || self.has_news(total) || outlet.has_new()) {
             match patience(outlet) {
                 Patience::None => self.wait_for_one(outlet, total, due),
                 Patience::For { results } => self.wait_for_several(outlet, total, results),
@@ -526,32 +522,6 @@ impl<I, T> Exchange<I, T> {
         }
         self.hints.collector_waits.store(false, Ordering::Release);
         if self.is_aborted() { News::Aborted } else { News::Results }
-    }
-
-    /// Also where several results are to be waited for: a producer on the same CPU delivers as many as it can before
-    /// it gives way in its turn, and nobody has to be woken.
-    fn look_for_news(&self, outlet: &mut Outlet<T>, since: Instant, total: Option<u64>) -> bool {
-        self.look_before_sleep(since, |_, _| self.has_news(total) || outlet.has_new())
-    }
-
-    /// Whether that comes about while the feeder or the collector gives way to others. It is told how often it was
-    /// asked before, and the time.
-    fn look_before_sleep(
-        &self,
-        mut since: Instant,
-        mut is_there: impl FnMut(usize, Instant) -> bool,
-    ) -> bool {
-        for look in 0..LOOKS_BEFORE_SLEEP {
-            if !self.yielding.give_way(since) {
-                return false;
-            }
-            let then = std::mem::replace(&mut since, now());
-            self.yielding.is_back(then, since);
-            if is_there(look, since) {
-                return true;
-            }
-        }
-        false
     }
 
     fn wait_for_one(&self, outlet: &mut Outlet<T>, total: Option<u64>, due: Option<Instant>) {
@@ -594,4 +564,15 @@ impl<I, T> Exchange<I, T> {
     fn has_news(&self, total: Option<u64>) -> bool {
         self.is_aborted() || self.total() != total
     }
+}
+
+/// Whether that comes about within [`SPIN`] from `since` on.
+fn spin_until(since: Instant, mut is_there: impl FnMut() -> bool) -> bool {
+    while now() - since < SPIN {
+        (0..PAUSES).for_each(|_| std::hint::spin_loop());
+        if is_there() {
+            return true;
+        }
+    }
+    false
 }

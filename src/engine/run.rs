@@ -18,7 +18,6 @@ use crate::engine::outbox::Outcome;
 use crate::engine::roll::{Entry, Roll};
 use crate::engine::source::Unfit;
 use crate::engine::terms::Terms;
-use crate::engine::yielding::Yielding;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::journal::{Key, Plan};
@@ -151,12 +150,6 @@ impl<R: Runner> Run<R> {
             awaiting: Mutex::new(Some(awaiting)),
             consumer_left,
         }
-    }
-
-    /// The same, with what the threads of earlier runs have found out.
-    pub(crate) fn with_yielding(mut self, yielding: Yielding) -> Self {
-        self.exchange.yielding = yielding;
-        self
     }
 
     /// An item failed. From this moment no input is pulled. In input order the items before it are

@@ -17,7 +17,6 @@ use super::telling::Told;
 use super::terms::Terms;
 use super::timekeeper::Timekeeper;
 use super::window::Window;
-use super::yielding::Yielding;
 use crate::account::Account;
 use crate::batch::{Batching, Grouping};
 use crate::cancel::{CancelToken, Interrupt, Seen, Watch};
@@ -30,7 +29,6 @@ use crate::event::Event;
 use crate::order::Order;
 use crate::runner::{RunControl, Runner, Station};
 use crate::sync::atomic::Ordering;
-use crate::sync::now;
 
 /// What a handle is built with, beside its runner and its configuration.
 #[derive(Debug, Clone)]
@@ -72,7 +70,6 @@ pub(crate) struct Engine<R: Runner> {
     pub(super) told: Told,
     /// What is written down of the last run.
     pub(super) chronicle: Arc<Chronicle>,
-    yielding: Yielding,
 }
 
 /// A run that producers take part in.
@@ -121,7 +118,6 @@ impl<R: Runner + 'static> Engine<R> {
             observers,
             told,
             chronicle,
-            yielding: Yielding::new(now()),
         };
         engine.activate()?;
         Ok(engine)
@@ -332,8 +328,7 @@ impl<R: Runner + 'static> Engine<R> {
         self.chronicle = chronicle.clone();
         self.tell_of_start(&chronicle);
         let shape = Shape { order, producers, window, batching };
-        let run = Run::new(shape, terms, gone, upstream, chronicle, ledger);
-        Ok(Arc::new(run.with_yielding(self.yielding.clone())))
+        Ok(Arc::new(Run::new(shape, terms, gone, upstream, chronicle, ledger)))
     }
 
     /// Has the token end `target`, which `run` is, or is part of.

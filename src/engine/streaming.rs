@@ -75,7 +75,7 @@ impl<R: Runner> Streaming<R> {
     ) -> Streaming<R> {
         let exchange = &session.run.exchange;
         let feeder = Feeder::new(exchange);
-        let collector = Collector::new(exchange, order, window, Instant::now()).on_callers_thread();
+        let collector = Collector::new(exchange, order, window, Instant::now());
         let ends = Mutex::new(Ends { feeder, collector });
         let account = Account::new(0, 0, 0, 0, unread);
         exchange.timesheet.goes_to(Destination::Outputs);

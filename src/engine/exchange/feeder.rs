@@ -3,24 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::credits::Want;
-use super::{Exchange, Gap};
+use super::{Exchange, Gap, spin_until};
 use crate::batch::{Note, Size};
 use crate::engine::outbox::{Outbox, Outcome};
 use crate::engine::queue::Sender;
 use crate::measures::Measured;
 use crate::sync::atomic::Ordering;
 use crate::sync::{lock, now, wait};
-
-/// How long the feeder keeps looking when it has given way to others once. Mostly the producers on its CPU are dry by
-/// then, and elsewhere the collector is about to give credits back. To give way once more would take that long, two
-/// changes of threads, with nobody at work.
-const KEEPS_LOOKING: Duration = Duration::from_micros(2);
-/// How long it looks before it gives way for the first time, while the collector is at work: of what is out, part was not
-/// back when it took the rest. If it gave way with that alone, it would be back for what is left, and so on: a window
-/// of 64 without work went round in laps of 48 and 16, at half as many changes of threads again.
-const LOOKS_AT_ONCE: Duration = Duration::from_nanos(if cfg!(shuttle) { 0 } else { 300 });
-/// How often it asks the processor to pause between two looks, each of which takes a lock.
-const PAUSES: usize = 10;
 
 /// The feeder's end.
 #[derive(Debug)]
@@ -213,14 +202,14 @@ impl<I, T> Exchange<I, T> {
 
     /// Waits until that is there; `false` when the feeder is to stop.
     fn wait_for(&self, want: Want, since: Instant) -> bool {
-        if self.has(want) || self.collector_brings(want, since) {
+        if self.has(want) {
             return true;
         }
         self.starve();
         if matches!(want, Want::Credits { .. }) {
             self.note_idleness();
         }
-        if !self.look_for(want, since) {
+        if !spin_until(since, || self.has(want) || self.is_halted()) {
             self.sleep_for(want);
         }
         self.feed_again();
@@ -231,24 +220,7 @@ impl<I, T> Exchange<I, T> {
         lock(&self.credits).has(want)
     }
 
-    /// Whether the collector, which is at work, gives that back at once. One that waits has given back all.
-    fn collector_brings(&self, want: Want, since: Instant) -> bool {
-        let waits = || self.hints.collector_waits.load(Ordering::Acquire);
-        let is_over = || self.has(want) || waits();
-        let may_look = !waits() && self.yielding.is_worth_it(since);
-        may_look && keep_looking(LOOKS_AT_ONCE, since, is_over) && self.has(want)
-    }
-
-    fn look_for(&self, want: Want, since: Instant) -> bool {
-        self.placement.note_feeder(since);
-        let is_there = || self.has(want) || self.is_halted();
-        self.look_before_sleep(since, |look, now| {
-            is_there() || (look == 0 && keep_looking(KEEPS_LOOKING, now, is_there))
-        })
-    }
-
     fn sleep_for(&self, want: Want) {
-        self.placement.rest_feeder();
         let mut credits = lock(&self.credits);
         while !credits.has(want) && !credits.halted {
             credits.awaited = Some(want);
@@ -301,15 +273,4 @@ impl<I, T> Exchange<I, T> {
         let mut credits = lock(&self.credits);
         credits.weight = credits.weight.saturating_add(weight);
     }
-}
-
-/// Whether that comes about so soon.
-fn keep_looking(most: Duration, since: Instant, is_there: impl Fn() -> bool) -> bool {
-    while now() - since < most {
-        (0..PAUSES).for_each(|_| std::hint::spin_loop());
-        if is_there() {
-            return true;
-        }
-    }
-    false
 }

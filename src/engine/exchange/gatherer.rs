@@ -86,7 +86,6 @@ impl<'a, I, T> Gatherer<'a, I, T> {
             if let Some(retry) = self.taker.retry() {
                 return Some(Gathered::again(retry));
             }
-            self.taker.keep_apart(now());
             let step = self.look();
             if let Step::Wait = step
                 && let Some(lent) = self.taker.help_another()
@@ -108,7 +107,6 @@ impl<'a, I, T> Gatherer<'a, I, T> {
     fn sleep(&mut self, most: Option<Duration>, is_ready: impl Fn(Pick) -> bool) {
         let (since, turn) = (now(), self.taker.turn());
         let lack = self.taker.lack(turn);
-        self.taker.rest();
         self.sleep_until(most, turn, is_ready);
         self.taker.has_waited(lack, since);
     }

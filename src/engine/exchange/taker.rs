@@ -3,9 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::trials::{Standing, Suspension};
-use super::{Exchange, Gathered, LOOKS_BEFORE_SLEEP, Lane};
+use super::{Exchange, Gathered, Lane, spin_until};
 use crate::engine::outbox::{Outbox, Outcome};
-use crate::engine::placement::Stay;
 use crate::engine::timesheet::{Lack, ProducerTime, Waits};
 use crate::policy::{Retry, Trial, Turn};
 use crate::sync::atomic::Ordering;
@@ -40,7 +39,6 @@ pub(crate) struct Taker<'a, I, T> {
     /// from `watched_from` on.
     seen: Vec<u64>,
     watched_from: usize,
-    stay: Stay,
     /// What is known of the item that was given out last; `None` where it is tried for the first time.
     trial: Option<Box<Trial>>,
     /// It may not be free to take what is new.
@@ -66,7 +64,6 @@ impl<'a, I, T> Taker<'a, I, T> {
             looked_at: None,
             seen: vec![u64::MAX; WATCHED.min(exchange.producers())],
             watched_from: 0,
-            stay: Stay::new(),
             trial: None,
             is_careful: false,
             came,
@@ -210,7 +207,6 @@ impl<'a, I, T> Taker<'a, I, T> {
             // What it has taken is for others to take, and what it has delivered for the collector.
             self.exchange.idle.notify();
             self.flush();
-            self.rest();
         }
         let since = now();
         let answer = self.exchange.wait_for_standing(self.lane);
@@ -264,41 +260,26 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 
     fn look_for_item(&mut self) -> Option<(u64, I)> {
-        // At the start of a run it is the consumer that everybody waits for: no time to look around.
-        let mut looks = if self.own().progress() == 0 { LOOKS_BEFORE_SLEEP } else { 0 };
-        let (mut since, mut lack, mut gave_way_at) = (None, Lack::Items, None);
+        let (mut since, mut lack) = (None, Lack::Items);
         loop {
             // The clock is read once each time round: that what came last was found with the next look is
             // near enough.
             let now = now();
             self.waited.add(lack, now - *since.get_or_insert(now));
             since = Some(now);
-            if let Some(then) = gave_way_at.take() {
-                self.exchange.yielding.is_back(then, now);
-            }
             if let Some(item) = self.take_retry() {
                 return Some(item);
             }
             if let Some(item) = self.steal_from_idle_lane(now) {
                 return Some(item);
             }
-            self.keep_apart(now);
             self.adapt_take(now);
-            match self.take(looks >= LOOKS_BEFORE_SLEEP) {
+            match self.take(now) {
                 Taken::Item(item) => {
                     self.own().advance();
                     return Some(item);
                 }
-                Taken::Nothing => {
-                    self.note_company(now);
-                    lack = Lack::Items;
-                    if self.exchange.yielding.give_way(now) {
-                        (looks, gave_way_at) = (looks + 1, Some(now));
-                    } else {
-                        looks = LOOKS_BEFORE_SLEEP;
-                    }
-                }
-                Taken::Slept(lacked) => (looks, lack) = (0, lacked),
+                Taken::Waited(lacked) => lack = lacked,
                 Taken::InLane(victim) => {
                     if let Some(item) = self.steal(victim) {
                         return Some(item);
@@ -332,25 +313,6 @@ impl<'a, I, T> Taker<'a, I, T> {
         None
     }
 
-    /// Moves to a CPU without a producer, if it has shared one for long.
-    pub(super) fn keep_apart(&mut self, now: Instant) {
-        self.exchange.placement.keep_producer_apart(self.lane, &mut self.stay, now);
-    }
-
-    /// It has nothing to do.
-    fn note_company(&mut self, now: Instant) {
-        if self.exchange.yielding.has_lost_time(now) {
-            self.stay.was_beside_others();
-        }
-    }
-
-    /// It is about to sleep, or leaves.
-    pub(super) fn rest(&mut self) {
-        self.note_company(now());
-        self.stay.was_asleep();
-        self.exchange.placement.rest(self.lane);
-    }
-
     /// Goes round all lanes: with very many producers only some are looked at each time.
     fn watch_next(&mut self) {
         self.watched_from = self.watched(self.seen.len());
@@ -377,7 +339,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 
     /// Takes items from the intake, the first for the caller and the rest into the inbox.
-    fn take(&mut self, sleep: bool) -> Taken<I> {
+    fn take(&mut self, since: Instant) -> Taken<I> {
         let exchange = self.exchange;
         if exchange.is_aborted() {
             return Taken::Over;
@@ -393,18 +355,17 @@ impl<'a, I, T> Taker<'a, I, T> {
         }
         exchange.run_dry();
         self.flush();
-        if !sleep {
-            return Taken::Nothing;
-        }
-        if let Some(lent) = self.help_another() {
-            return Taken::Item(self.help(lent));
-        }
-        self.rest();
         let has_news = || {
             exchange.is_aborted()
                 || lock(&exchange.intake).items.len() > 0
                 || exchange.lane_with_items(self.lane).is_some()
         };
+        if spin_until(since, has_news) {
+            return Taken::Waited(self.lack(Turn::Nothing));
+        }
+        if let Some(lent) = self.help_another() {
+            return Taken::Item(self.help(lent));
+        }
         let turn = self.turn();
         let race = self.race_turn();
         let lack = self.lack(turn);
@@ -417,7 +378,7 @@ impl<'a, I, T> Taker<'a, I, T> {
             }
             Turn::Nothing => exchange.idle.wait_unless(is_ready),
         }
-        Taken::Slept(lack)
+        Taken::Waited(lack)
     }
 
     /// What is missing, where there is nothing to do but that, later.
@@ -467,7 +428,6 @@ impl<'a, I, T> Taker<'a, I, T> {
 /// Says how long it was there, and how long with nothing to do.
 impl<I, T> Drop for Taker<'_, I, T> {
     fn drop(&mut self) {
-        self.rest();
         let (items, present) = (self.outbox.delivered(), now() - self.came);
         let time = ProducerTime { came: None, items, failed: 0, present, waited: self.waited };
         self.exchange.timesheet.producer_left(self.lane, time);
@@ -481,10 +441,8 @@ pub(super) fn largest_take<I>() -> usize {
 
 enum Taken<I> {
     Item((u64, I)),
-    /// Nothing was there, and the caller asked not to sleep.
-    Nothing,
     /// Nothing was there; that may have changed.
-    Slept(Lack),
+    Waited(Lack),
     /// This lane has items.
     InLane(usize),
     Over,
