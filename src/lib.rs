@@ -312,7 +312,6 @@ mod pool;
 mod progress;
 pub mod report;
 mod runner;
-#[cfg_attr(not(test), expect(dead_code, reason = "the engine does not use it yet"))]
 mod scheduler;
 mod sync;
 mod task_results;

@@ -11,12 +11,14 @@ use super::attendance::{Attendance, Away};
 use super::call::drop_quietly;
 use super::cpu_pool::{CpuPool, producer_thread};
 use super::losses::{Abandoned, Loss};
-use super::producer::{Join, NO_CEILING, Producer, Shared, site};
+use super::producer::{Join, Producer, Shared, site};
 use super::run::{Run, text_of};
+use crate::batch::Ceiling;
 use crate::cancel::Interrupt;
 use crate::error::{Error, Hook, Site};
 use crate::limits::{tick_of, ticks_in};
 use crate::runner::{Runner, Station, Wanted};
+use crate::scheduler::Absence;
 use crate::sync::Barrier;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -29,6 +31,8 @@ pub(crate) struct Crew<R: Runner> {
     losses: Vec<Loss>,
     /// Those that are not back from the run before.
     away: Away,
+    /// What running out of memory has taught about each device.
+    learned: Vec<Ceiling>,
 }
 
 /// One producer's thread.
@@ -198,14 +202,15 @@ impl<R: Runner + 'static> Crew<R> {
     fn without_seats(producers: usize) -> Self {
         let flags = || (0..producers).map(|_| AtomicBool::new(false)).collect();
         let numbers = |number| (0..producers).map(|_| AtomicU64::new(number)).collect();
-        let shared = Shared {
-            stateless: Arc::default(),
-            ready: flags(),
-            inits: numbers(0),
-            ceilings: numbers(NO_CEILING),
-            left: flags(),
-        };
-        Crew { seats: vec![], shared, losses: vec![], away: flags() }
+        let shared =
+            Shared { stateless: Arc::default(), ready: flags(), inits: numbers(0), left: flags() };
+        Crew {
+            seats: vec![],
+            shared,
+            losses: vec![],
+            away: flags(),
+            learned: vec![Ceiling::new(); producers],
+        }
     }
 
     /// Starts the threads, up to the first that cannot be.
@@ -325,7 +330,7 @@ impl<R: Runner + 'static> Crew<R> {
             let Some(runs) = seat.runs.as_ref().filter(|_| !is_gone(producer)) else { continue };
             let is_away = self.away[producer].load(Ordering::Relaxed);
             if is_away {
-                run.expect_back(producer);
+                run.expect(producer, Absence::EarlierRun);
             }
             let ready = (lost && !is_away).then(|| ready.clone());
             let join = Join { run: run.clone(), ready, attendance: attendance.clone() };
@@ -393,8 +398,16 @@ impl<R: Runner> Crew<R> {
 
     /// For each producer the largest extent of a batch that it tries, where it has run out of memory.
     pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
-        let extents = self.shared.ceilings.iter().map(|extent| extent.load(Ordering::Relaxed));
-        extents.map(|extent| (extent != NO_CEILING).then_some(extent)).collect()
+        self.learned.iter().map(Ceiling::extent).collect()
+    }
+
+    /// What earlier runs have taught about each device.
+    pub(crate) fn learned(&self) -> Vec<Ceiling> {
+        self.learned.clone()
+    }
+
+    pub(crate) fn learn(&mut self, learned: Vec<Ceiling>) {
+        self.learned = learned;
     }
 
     /// Whether a hook of one of these producers asks.

@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use crate::closures::map;
     use crate::engine::chronicle::{Chronicle, Detail};
-    use crate::engine::run::Shape;
+    use crate::engine::run::{CarriedOver, Shape};
     use crate::runner::RunControl;
 
     fn run_of<R: Runner>(_: &R, upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<R>> {
@@ -281,7 +281,7 @@ mod tests {
         Arc::new(Run::new(
             shape,
             Arc::default(),
-            [],
+            CarriedOver::nothing(1),
             upstream,
             Arc::new(Chronicle::new(1, None, Detail::Run)),
             None,

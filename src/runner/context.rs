@@ -4,8 +4,28 @@ use std::sync::Arc;
 
 use crate::cfg::CfgNode;
 use crate::device::{Device, HeldGpus, Place};
-use crate::engine::post::Leave;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// By which a hook learns that nothing waits for its call any more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AbandonFlag<'a> {
+    /// Of one call within a run: it is set to the number of the call, or to the greatest for all.
+    Call { revoked: &'a AtomicU64, call: u64 },
+    /// Of the building of a producer.
+    Building { is_left: &'a AtomicBool },
+}
+
+impl AbandonFlag<'_> {
+    fn is_set(&self) -> bool {
+        match self {
+            AbandonFlag::Call { revoked, call } => {
+                let revoked = revoked.load(Ordering::Relaxed);
+                revoked == *call || revoked == u64::MAX
+            }
+            AbandonFlag::Building { is_left } => is_left.load(Ordering::Relaxed),
+        }
+    }
+}
 
 /// What a producer's hook is told about its call: the device, the configuration, the items.
 #[derive(Debug, Clone, Copy)]
@@ -14,13 +34,13 @@ pub struct ProducerContext<'a> {
     items: &'a [u64],
     attempt: u32,
     wanted: &'a Wanted,
-    /// Whether anybody waits for this call; `None` where nobody could stop to.
-    leave: Option<Leave<'a>>,
+    /// Whether anything waits for this call. `None` where that is certain.
+    flag: Option<AbandonFlag<'a>>,
 }
 
 impl<'a> ProducerContext<'a> {
     pub(crate) fn new(station: &'a Station, wanted: &'a Wanted, items: &'a [u64]) -> Self {
-        ProducerContext { station, items, attempt: 1, wanted, leave: None }
+        ProducerContext { station, items, attempt: 1, wanted, flag: None }
     }
 
     /// The same, for another attempt.
@@ -29,8 +49,8 @@ impl<'a> ProducerContext<'a> {
     }
 
     /// The same, for a producer that may be abandoned.
-    pub(crate) fn with_leave(self, leave: Option<Leave<'a>>) -> Self {
-        ProducerContext { leave, ..self }
+    pub(crate) fn with_abandon_flag(self, flag: Option<AbandonFlag<'a>>) -> Self {
+        ProducerContext { flag, ..self }
     }
 
     /// The producer's device; the first, if its place has several.
@@ -89,7 +109,7 @@ impl<'a> ProducerContext<'a> {
     /// dropped, so a long computation may look here now and then and give up.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.gave_up_on(self.items.first().copied())
-            || self.leave.is_some_and(|leave| leave.is_given())
+            || self.flag.is_some_and(|flag| flag.is_set())
     }
 
     /// The hook for batches is the default. That may be meant, or it may be that a runner that wraps
