@@ -48,11 +48,11 @@ mod simulation;
 mod tests;
 
 pub(crate) use self::answers::{Begin, Memory, Next, Together, TooFewProducers};
-pub(crate) use self::config::{Activity, Config, Meta, Readiness};
+pub(crate) use self::config::{Activity, Config, Meta};
 pub(crate) use self::deadlines::Absence;
 pub(crate) use self::events::{Event, Expired};
 pub(crate) use self::items::{Outcome, Standing};
-pub(crate) use self::lease::{Lease, LeaseId, Phase, ProducerId};
+pub(crate) use self::lease::{Lease, LeaseId, Phase, ProducerId, Readiness};
 pub(crate) use self::retry::{Decision, Failure, Inputs, Verdict};
 pub(crate) use self::time::RunTime;
 
@@ -66,8 +66,8 @@ use self::retry::{RetryPolicy, RetryQueue};
 use self::speculation::Speculation;
 use self::split::{Cut, Part, Parts, extent, fitting};
 use self::waiters::Waiters;
+use crate::base::Order;
 use crate::batch::{Batch, Batching, Ceiling, Size};
-use crate::order::Order;
 
 /// The scheduler of one run.
 #[derive(Debug)]

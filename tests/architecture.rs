@@ -43,7 +43,6 @@ const EXCEPTIONS: &[&str] = &[
      engine::item_observer, engine::journal_writer, engine::losses, engine::post, engine::producer, \
      engine::run, engine::source, runner, runner::context",
     "circle: engine::run_totals, engine::session, engine::streaming",
-    "circle: scheduler::config, scheduler::deadlines, scheduler::lease",
     "circle: observe::report, observe::report::html, observe::report::html::busy, \
      observe::report::html::failures, observe::report::html::plot, observe::report::html::table, \
      observe::report::html::throughput, observe::report::terminal, observe::report::trace",

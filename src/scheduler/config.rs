@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::deadlines::Timeouts;
 use super::time::RunTime;
+use crate::base::Order;
 use crate::batch::{Batching, Size};
 use crate::device::Place;
-use crate::order::Order;
+
 use crate::policy::{Backoff, OnError};
 
 /// The settings of one run.
@@ -38,14 +39,6 @@ pub(crate) struct Meta {
     pub(crate) size: Size,
     /// Since when it waits.
     pub(crate) since: RunTime,
-}
-
-/// Whether a producer that asks for work has its state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Readiness {
-    Ready,
-    /// It calls `producer_init` first, and then [`begin`](super::Scheduler::begin).
-    NeedsInit,
 }
 
 /// What the feeder or the consumer does.

@@ -1,6 +1,5 @@
 //! The leases that producers hold: which producer works on which items.
 
-use super::config::Readiness;
 use super::time::RunTime;
 use crate::batch::Size;
 
@@ -43,6 +42,14 @@ pub(super) struct Held {
     pub(super) copies: Copies,
     /// Of how many items its result may still count.
     pub(super) open: usize,
+}
+
+/// Whether a producer that asks for work has its state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    Ready,
+    /// It calls `producer_init` first, and then [`begin`](super::Scheduler::begin).
+    NeedsInit,
 }
 
 /// What the producer does for a lease.

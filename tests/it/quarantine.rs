@@ -8,7 +8,7 @@ use gangline::{Batch, Device, Devices, Error, Hook, OnError, OrderedRunner, Unor
 use crate::support::{Counter, map, no_hang};
 
 #[test]
-fn d6_a_device_that_fails_at_everything_is_quarantined_off_and_its_items_go_elsewhere() {
+fn d6_a_device_that_fails_at_everything_is_quarantined_and_its_items_go_elsewhere() {
     no_hang(|| {
         let tried = Arc::new(Counter::new());
         let needed = Arc::new(AtomicU64::new(3));
@@ -148,7 +148,7 @@ fn an_item_that_fails_everywhere_stops_the_run() {
 }
 
 #[test]
-fn one_producer_alone_is_never_quarantined_off() {
+fn one_producer_alone_is_never_quarantined() {
     no_hang(|| {
         let bad = map(|_| Ok(()), |_, (), x: u64| if x < 10 { Err("bad".into()) } else { Ok(x) });
         let mut runner = OrderedRunner::builder(bad)
@@ -163,7 +163,7 @@ fn one_producer_alone_is_never_quarantined_off() {
 }
 
 #[test]
-fn d6_a_device_that_fails_whole_batches_is_quarantined_off() {
+fn d6_a_device_that_fails_whole_batches_is_quarantined() {
     no_hang(|| {
         let broken = map(
             |_| Ok(()),

@@ -126,7 +126,7 @@ fn a_stage_whose_pipeline_was_refused_is_not_in_progress_for_ever() {
 }
 
 #[test]
-fn a_report_tells_of_a_producer_that_was_quarantined_off() {
+fn a_report_tells_of_a_producer_that_was_quarantined() {
     no_hang(|| {
         let broken = map(
             |cx| if cx.producer() == 0 { Err("no memory".into()) } else { Ok(()) },
