@@ -1,5 +1,6 @@
 //! Runs the jobs: lanes, processes, signals.
 
+pub(crate) mod children;
 pub(crate) mod commands;
 pub(crate) mod conversation;
 pub(crate) mod failure;

@@ -10,6 +10,7 @@ pub(crate) mod path;
 pub(crate) mod quotes;
 pub(crate) mod slot;
 pub(crate) mod template;
+pub(crate) mod until_closed;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

@@ -22,9 +22,9 @@ use signal_hook::low_level::{pipe, unregister};
 
 use crate::args::Failure;
 use crate::bell::Bell;
+use crate::execute::children::kill_children;
 use crate::execute::lane::Lanes;
 use crate::execute::readiness::timespec;
-use crate::execute::supervisor::kill_children;
 use crate::exit;
 
 /// The thread that handles signals, until this is dropped.

@@ -2,21 +2,20 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper,
-    wait, waitid,
+    Pid, Signal, WaitIdOptions, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait, waitid,
 };
 use signal_hook::consts::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGVTALRM,
 };
 use signal_hook::iterator::Signals;
 
+use crate::execute::children::{kill_children, send};
 use crate::execute::signals::{INTERRUPT, QUIT, STOP, TERMINATE, is_ignored};
 use crate::exit;
 
@@ -132,33 +131,4 @@ fn exit_of(status: WaitStatus, killing: Killing) -> u8 {
             }
         }
     }
-}
-
-/// Kills all children, and their children, which then become children of this process.
-pub(crate) fn kill_children() {
-    loop {
-        children().for_each(|pid| send(pid, Signal::KILL));
-        match wait(WaitOptions::empty()) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => return,
-        }
-    }
-}
-
-fn children() -> impl Iterator<Item = Pid> {
-    let me = getpid().as_raw_pid();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    numbers.filter(move |pid| parent(*pid) == Some(me)).filter_map(Pid::from_raw)
-}
-
-fn parent(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may contain any character; the fields follow the last parenthesis.
-    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
-fn send(pid: Pid, signal: Signal) {
-    // The process may have ended.
-    let _ = kill_process(pid, signal);
 }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::plan::gate::Gate;
-use crate::plan::gated::UntilClosed;
 use crate::plan::job::{Job, Needs};
 use crate::plan::quotes::{Misquote, Quotes};
 use crate::plan::template::Template;
+use crate::plan::until_closed::UntilClosed;
 
 /// The maximum size of an input in bytes. It is far more than any program accepts as an argument, and far
 /// less than a large file without line ends.
