@@ -2,13 +2,11 @@
 
 mod ceiling;
 mod limits;
-mod shelf;
 
 use std::time::Duration;
 
 pub(crate) use self::ceiling::Ceiling;
 pub(crate) use self::limits::{Limits, Load, Size};
-pub(crate) use self::shelf::{Grouping, Note, Pick, Selection, Shelf, Shelved};
 
 /// How batches are formed for [`Runner::producer_work_batch`](crate::Runner::producer_work_batch).
 ///
@@ -46,6 +44,15 @@ enum Patience {
     None,
     For(Duration),
     Endless,
+}
+
+/// In which order items make batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// That of the input.
+    None,
+    /// Those of like sizes go together.
+    Like,
 }
 
 /// How the producers of a runner form batches.
@@ -107,11 +114,6 @@ impl Batch {
         self.most
     }
 
-    /// Whether it matters for how long items have waited.
-    pub(crate) fn is_timed(&self) -> bool {
-        matches!(self.patience, Patience::For(_))
-    }
-
     /// What becomes of a batch that is as full as that, and whose first item has waited for `waited`.
     pub(crate) fn decide(&self, fill: Fill, waited: Duration, more: More) -> Decision {
         if fill == Fill::Full || more == More::Never {
@@ -143,11 +145,6 @@ impl Batching {
     pub(crate) fn limit_padded(&mut self, most: u64) {
         self.limits.padded = Some(most);
         self.grouping = Grouping::Like;
-    }
-
-    /// Whether the number of items that wait says all that there is to know.
-    pub(crate) fn goes_by_number(&self) -> bool {
-        !self.rule.is_timed() && self.limits == Limits::items(self.rule.most())
     }
 }
 

@@ -14,7 +14,6 @@ pub mod journal;
 mod observe;
 mod policy;
 mod runner;
-#[cfg_attr(not(test), expect(dead_code, reason = "the engine does not use it yet"))]
 mod scheduler;
 pub mod testing;
 

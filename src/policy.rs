@@ -1,15 +1,11 @@
 //! What becomes of items that fail: decisions without threads or clocks.
 
-mod retries;
-mod roster;
 mod straggler;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::retries::{Retries, Retry, Trial, Turn};
-pub(crate) use self::roster::{Fault, Roster};
 pub(crate) use self::straggler::copy_after;
 use crate::base::MaxFailures;
 use crate::error::Error;

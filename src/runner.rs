@@ -4,8 +4,8 @@ mod context;
 
 use std::sync::Arc;
 
+pub(crate) use self::context::{AbandonFlag, ProducerSetup, RunControl, Wanted};
 pub use self::context::{ConsumerContext, ProducerContext};
-pub(crate) use self::context::{ProducerSetup, RunControl, Wanted};
 
 use crate::error::{Error, Result};
 

@@ -49,10 +49,10 @@ mod tests;
 
 pub(crate) use self::answers::{Begin, Memory, Next, Together, TooFewProducers};
 pub(crate) use self::config::{Activity, Config, Meta};
-pub(crate) use self::deadlines::Absence;
+pub(crate) use self::deadlines::{Absence, Timeouts};
 pub(crate) use self::events::{Event, Expired};
 pub(crate) use self::items::{Outcome, Standing};
-pub(crate) use self::lease::{Lease, LeaseId, Phase, ProducerId, Readiness};
+pub(crate) use self::lease::{Copies, Lease, LeaseId, Phase, ProducerId, Readiness};
 pub(crate) use self::retry::{Decision, Failure, Inputs, Verdict};
 pub(crate) use self::time::RunTime;
 
@@ -61,7 +61,7 @@ use self::deadlines::{Deadlines, RunTimeout};
 use self::events::Events;
 use self::health::{Blame, ProducerHealth};
 use self::items::{Items, State};
-use self::lease::{Copies, Held, Leases};
+use self::lease::{Held, Leases};
 use self::retry::{RetryPolicy, RetryQueue};
 use self::speculation::Speculation;
 use self::split::{Cut, Part, Parts, extent, fitting};
@@ -161,6 +161,10 @@ impl Scheduler {
     }
 
     /// Nothing waits for these items any more.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "a service withdraws the calls that are dropped")
+    )]
     pub(crate) fn withdraw(&mut self, indices: &[u64], now: RunTime) {
         for &index in indices {
             if self.pending.withdraw(index).is_some() {
@@ -262,22 +266,30 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The time between the lease and the hook is over: its deadline starts anew.
-    pub(crate) fn begin(&mut self, id: LeaseId, now: RunTime) -> Begin {
+    /// The producer takes no part in this run.
+    pub(crate) fn exclude(&mut self, producer: ProducerId) {
+        self.health.lose(producer);
+    }
+
+    /// The time between the lease and the hook is over: its deadline starts anew. Other producers can start the
+    /// same items if the backend has copies of all.
+    pub(crate) fn begin(&mut self, id: LeaseId, copies: Copies, now: RunTime) -> Begin {
         let Some(held) = self.leases.get_mut(id).filter(|held| !held.is_stale()) else {
             return Begin::Stale;
         };
         held.phase = Phase::Working;
         held.since = now;
+        held.copies = copies;
         held.deadline = self.deadlines.of_lease(Phase::Working, held.items.len(), now);
         self.wake_helpers();
         Begin::Work
     }
 
-    /// The backend has no copies of the items of this lease: no other producer can start them.
-    pub(crate) fn without_copies(&mut self, id: LeaseId) {
-        if let Some(held) = self.leases.get_mut(id) {
-            held.copies = Copies::Missing;
+    /// The hook has cost the producer its state, which it builds again before it says what its items came to.
+    pub(crate) fn rebuild(&mut self, id: LeaseId, now: RunTime) {
+        if let Some(held) = self.leases.get_mut(id).filter(|held| !held.is_stale()) {
+            held.phase = Phase::Preparing;
+            held.deadline = self.deadlines.of_lease(Phase::Preparing, 1, now);
         }
     }
 
@@ -329,6 +341,7 @@ impl Scheduler {
             let items = held.items.iter().map(|item| item.index).collect();
             let owner = Some(producer).filter(|&owner| self.health.is_live(owner));
             self.parts.split(Part { owner, items: held.items, attempt: held.attempt, cut });
+            // An owner asks next, and then there is something for others.
             self.wake_for_parts();
             return Together::Split(items);
         }
@@ -437,6 +450,7 @@ impl Scheduler {
     }
 
     /// When [`handle_timeout`](Scheduler::handle_timeout) has something to do.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the deadline thread wakes at a fixed step"))]
     pub(crate) fn poll_timeout(&self) -> Option<RunTime> {
         self.deadlines.next(self.leases.iter().map(|(_, held)| held))
     }
@@ -456,13 +470,36 @@ impl Scheduler {
         self.health.is_suspect(producer)
     }
 
+    /// Whether a producer is in a hook whose result does not count.
+    pub(crate) fn is_detached(&self, producer: ProducerId) -> bool {
+        self.leases.of(producer).any(|(_, held)| held.is_detached())
+    }
+
+    /// Whether another producer works on an item of this lease, or has settled it.
+    pub(crate) fn is_shared(&self, id: LeaseId) -> bool {
+        self.leases.get(id).is_none_or(|held| {
+            let records = held.items.iter().filter_map(|item| self.items.get(item.index));
+            records.into_iter().any(|it| it.carriers > 1 || it.state != State::Open)
+        })
+    }
+
+    pub(crate) fn is_live(&self, producer: ProducerId) -> bool {
+        self.health.is_live(producer)
+    }
+
+    #[cfg_attr(not(test), expect(dead_code, reason = "the backend is told by events"))]
     pub(crate) fn live_producers(&self) -> usize {
         self.health.live()
     }
 
+    /// Whether items wait for another attempt.
+    pub(crate) fn has_retries(&self) -> bool {
+        !self.retries.is_empty()
+    }
+
     /// Whether items wait that a producer could be leased, now or later.
     pub(crate) fn has_waiting_items(&self) -> bool {
-        !self.retries.is_empty() || !self.pending.is_empty() || self.parts.len() > 0
+        !self.retries.is_empty() || !self.pending.is_empty() || !self.parts.is_empty()
     }
 
     /// What running out of memory has taught about each producer's device.

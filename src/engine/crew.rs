@@ -9,10 +9,11 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use super::attendance::{Attendance, Away};
 use super::limits::{tick_of, ticks_in};
 use super::losses::{Abandoned, Loss};
-use super::producer::{Join, NO_CEILING, Producer, Shared, site};
+use super::producer::{Join, Producer, Shared, site};
 use super::run::{Run, text_of};
 use crate::backend::cpu_pool::{CpuPool, producer_thread};
 use crate::base::panic::drop_quietly;
+use crate::batch::Ceiling;
 use crate::concurrency::Barrier;
 use crate::concurrency::alarm::Alarm;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Hook, Site};
 use crate::runner::{ProducerSetup, Runner, Wanted};
+use crate::scheduler::Absence;
 
 /// One thread for each place, each with a producer that is ready.
 pub(crate) struct Crew<R: Runner> {
@@ -30,6 +32,8 @@ pub(crate) struct Crew<R: Runner> {
     losses: Vec<Loss>,
     /// Those that are not back from the run before.
     away: Away,
+    /// What running out of memory has taught about each device.
+    learned: Vec<Ceiling>,
 }
 
 /// One producer's thread.
@@ -199,14 +203,15 @@ impl<R: Runner + 'static> Crew<R> {
     fn without_seats(producers: usize) -> Self {
         let flags = || (0..producers).map(|_| AtomicBool::new(false)).collect();
         let numbers = |number| (0..producers).map(|_| AtomicU64::new(number)).collect();
-        let shared = Shared {
-            stateless: Arc::default(),
-            ready: flags(),
-            inits: numbers(0),
-            ceilings: numbers(NO_CEILING),
-            left: flags(),
-        };
-        Crew { seats: vec![], shared, losses: vec![], away: flags() }
+        let shared =
+            Shared { stateless: Arc::default(), ready: flags(), inits: numbers(0), left: flags() };
+        Crew {
+            seats: vec![],
+            shared,
+            losses: vec![],
+            away: flags(),
+            learned: vec![Ceiling::new(); producers],
+        }
     }
 
     /// Starts the threads, up to the first that cannot be.
@@ -326,7 +331,7 @@ impl<R: Runner + 'static> Crew<R> {
             let Some(runs) = seat.runs.as_ref().filter(|_| !is_gone(producer)) else { continue };
             let is_away = self.away[producer].load(Ordering::Relaxed);
             if is_away {
-                run.expect_back(producer);
+                run.expect(producer, Absence::EarlierRun);
             }
             let ready = (lost && !is_away).then(|| ready.clone());
             let join = Join { run: run.clone(), ready, attendance: attendance.clone() };
@@ -394,8 +399,16 @@ impl<R: Runner> Crew<R> {
 
     /// For each producer the largest extent of a batch that it tries, where it has run out of memory.
     pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
-        let extents = self.shared.ceilings.iter().map(|extent| extent.load(Ordering::Relaxed));
-        extents.map(|extent| (extent != NO_CEILING).then_some(extent)).collect()
+        self.learned.iter().map(Ceiling::extent).collect()
+    }
+
+    /// What earlier runs have taught about each device.
+    pub(crate) fn learned(&self) -> Vec<Ceiling> {
+        self.learned.clone()
+    }
+
+    pub(crate) fn learn(&mut self, learned: Vec<Ceiling>) {
+        self.learned = learned;
     }
 
     /// Whether a hook of one of these producers asks.

@@ -42,13 +42,11 @@
 //!
 //! No user code runs under any of the locks.
 
+mod dispatch;
 mod feeder;
-mod gatherer;
 mod leftovers;
 pub(crate) mod permits;
-mod races;
 mod taker;
-mod trials;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -57,28 +55,26 @@ use crossbeam_utils::CachePadded;
 
 use super::ordered_merge::OrderedMerge;
 use super::outbox::{Outbox, Outcome, Results, outbox};
-use super::post::Post;
+use super::run::CarriedOver;
 use super::shares::Shares;
 use super::weights::Weights;
 use crate::base::Order;
-use crate::batch::{Batching, Note, Shelf};
-use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::batch::Batching;
+use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::event_count::EventCount;
 use crate::concurrency::queue::{Receiver, queue};
 use crate::concurrency::{Condvar, Inbox, Mutex, Stealer, lock, now};
 use crate::observe::run_stats::RunStats;
-use crate::policy::{Retries, Roster};
+use crate::scheduler::{Activity, Config};
 
+use self::dispatch::Dispatch;
+pub(crate) use self::dispatch::Tracking;
 pub(crate) use self::feeder::Feeder;
 use self::feeder::FeederEnds;
-pub(crate) use self::gatherer::{Gathered, Gatherer, take_those};
 pub(crate) use self::leftovers::Leftovers;
 use self::permits::Permits;
-pub(crate) use self::races::Finish;
-use self::races::Races;
-pub(crate) use self::taker::Taker;
 use self::taker::largest_take;
-use self::trials::Trials;
+pub(crate) use self::taker::{Given, Taker};
 
 /// How long a party that found nothing looks again before it sleeps. To sleep and be woken takes the CPUs about
 /// as long; to spin longer would keep a party that is ready from the CPU.
@@ -117,24 +113,9 @@ pub(crate) struct Exchange<I, T> {
     most_weight: Option<u64>,
     /// What the collector takes with it too.
     weights: Mutex<Option<Weights>>,
-    /// How many items were pushed, where there are batches.
-    pushed: CachePadded<AtomicU64>,
     /// How many gaps the feeder has left: each is written before the items that follow it.
     gaps: AtomicU64,
-    /// Producers that may take nothing new. Apart from those that may: a wake-up for one would be lost
-    /// on the other.
-    suspended: EventCount,
-    trials: Mutex<Trials<I>>,
-    races: Mutex<Races<I>>,
-    /// How many there are: a load for each item, where there can be any.
-    racing: AtomicUsize,
-    copies_stragglers: bool,
-    /// One for each producer, where somebody asks what it is at.
-    pub(crate) posts: Option<Box<[Post<I>]>>,
-    /// How many items are to be tried again: so that looking for one costs a load where there is none. On a cache
-    /// line of its own, since producers look for each item, and the flags below change all the time where
-    /// the window is narrow.
-    retrying: CachePadded<AtomicUsize>,
+    pub(crate) dispatch: Dispatch<I>,
     pub(crate) timesheet: RunStats,
     flags: CachePadded<Flags>,
     hints: CachePadded<Hints>,
@@ -158,8 +139,6 @@ struct Hints {
     starving: AtomicBool,
     /// A producer ran dry while the feeder was starving. A hint likewise.
     dry: AtomicBool,
-    /// The collector waits, and has given back what it owed.
-    collector_waits: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -167,12 +146,8 @@ struct Intake<I> {
     items: Receiver<I>,
     /// The index of the next item that is taken, unless that is a gap.
     next: u64,
-    /// How many items were taken.
-    taken: u64,
     gaps: Gaps,
     shares: Shares,
-    /// Where items wait, and what is known of each, where batches do not go by their number alone.
-    shelf: Option<(Shelf<I>, Receiver<Note>)>,
 }
 
 /// Indices whose items failed before they were given out.
@@ -231,34 +206,27 @@ pub(crate) enum WakeReason {
 }
 
 impl<I, T> Exchange<I, T> {
-    pub(crate) fn new(
-        producers: usize,
-        window: usize,
-        batching: Option<Batching>,
-        most_weight: Option<u64>,
-    ) -> Self {
+    /// The hand-over of a run.
+    pub(crate) fn new(config: Config, earlier: CarriedOver, most_weight: Option<u64>) -> Self {
+        let Config { producers, window, batching, timeouts, .. } = config;
+        let is_timed = timeouts != Default::default();
         let (inlet, items) = queue(window);
-        let shelved = batching.filter(|batching| !batching.goes_by_number());
-        let (notes, shelf) = shelved
-            .map(|batching| {
-                let (sender, notes) = queue(window);
-                (sender, (Shelf::new(batching.grouping, window), notes))
-            })
-            .unzip();
         let (gap_sender, gap_receiver) = queue(1);
         let (weigher, weights) = most_weight.map(|_| queue(window)).unzip();
         let (aside, own_results) = outbox(1);
+        let (late, late_results) = outbox(1);
         let (lanes, mut results): (Vec<_>, Vec<_>) =
             std::iter::repeat_with(|| Lane::new(window)).take(producers).unzip();
         results.push(own_results);
+        if is_timed {
+            results.push(late_results);
+        }
         Exchange {
             intake: CachePadded::new(Mutex::new(Intake {
                 items,
                 next: 0,
-                taken: 0,
                 gaps: Gaps { arriving: gap_receiver, seen: 0, ahead: VecDeque::new() },
                 shares: Shares::new(producers, largest_take::<I>()),
-                shelf,
             })),
             lanes: lanes.into_iter().map(CachePadded::new).collect(),
             idle: CachePadded::new(EventCount::new()),
@@ -273,56 +241,21 @@ impl<I, T> Exchange<I, T> {
             returned: Condvar::new(),
             feeding: Mutex::new(Some(FeederEnds {
                 inlet,
-                notes,
                 aside,
                 weights: weigher,
                 gaps: gap_sender,
             })),
-            late: Mutex::new(None),
-            races: Mutex::new(Races::new()),
-            racing: AtomicUsize::new(0),
-            copies_stragglers: false,
-            posts: None,
+            late: Mutex::new(is_timed.then_some(late)),
             collecting: Mutex::new(results),
             batching,
             most_weight,
             weights: Mutex::new(weights.map(Weights::new)),
-            pushed: CachePadded::new(AtomicU64::new(0)),
             gaps: AtomicU64::new(0),
-            suspended: EventCount::new(),
-            trials: Mutex::new(Trials {
-                retries: Retries::new(),
-                roster: Roster::new(producers, None, []),
-            }),
-            retrying: CachePadded::new(AtomicUsize::new(0)),
+            dispatch: Dispatch::new(config, earlier),
             timesheet: RunStats::new(producers),
             flags: CachePadded::default(),
             hints: CachePadded::default(),
         }
-    }
-
-    /// The same, with these producers. Where somebody keeps their time there is a way to the collector for
-    /// the items of those that do not return.
-    pub(crate) fn with_roster(mut self, roster: Roster, is_timed: bool) -> Self {
-        self.trials = Mutex::new(Trials { retries: Retries::new(), roster });
-        if is_timed {
-            self.man_posts();
-            let (late, results) = outbox(1);
-            lock(&self.collecting).push(results);
-            self.late = Mutex::new(Some(late));
-        }
-        self
-    }
-
-    /// The same, where producers that are idle start what others are slow at.
-    pub(crate) fn with_races(mut self) -> Self {
-        self.copies_stragglers = true;
-        self.man_posts();
-        self
-    }
-
-    fn man_posts(&mut self) {
-        self.posts = Some(self.lanes.iter().map(|_| Post::new()).collect());
     }
 
     /// Delivers the result of an item whose producer will not.
@@ -354,14 +287,7 @@ impl<I, T> Exchange<I, T> {
         credits.halted = true;
         drop(credits);
         self.returned.notify_one();
-        self.complete_batches();
-    }
-
-    /// Nothing more comes to the batches that wait, for the reason that was just written.
-    fn complete_batches(&self) {
-        if self.batching.is_some() {
-            self.idle.notify_all();
-        }
+        self.note_input_end();
     }
 
     pub(crate) fn is_halted(&self) -> bool {
@@ -372,23 +298,15 @@ impl<I, T> Exchange<I, T> {
     pub(crate) fn end(&self, total: u64) {
         self.total.store(total, Ordering::Release);
         self.waiting.notify_all();
-        self.complete_batches();
-        self.wake_helpers();
-    }
-
-    /// Nothing more comes for those who are idle but what others are slow at.
-    fn wake_helpers(&self) {
-        if self.copies_stragglers {
-            self.look_again();
-        }
+        self.note_input_end();
     }
 
     /// Wakes everybody up to leave: nothing that is still here is wanted.
     pub(crate) fn abort(&self) {
         self.halt();
         self.flags.aborted.store(true, Ordering::Release);
+        self.abort_schedule();
         self.idle.notify_all();
-        self.suspended.notify_all();
         self.waiting.notify_all();
     }
 
@@ -436,7 +354,7 @@ impl<I> Intake<I> {
     }
 
     fn is_empty(&mut self) -> bool {
-        self.items.len() == 0 && self.shelf.as_ref().is_none_or(|(shelf, _)| shelf.len() == 0)
+        self.items.len() == 0
     }
 }
 
@@ -510,17 +428,14 @@ impl<I, T> Exchange<I, T> {
         patience: impl FnOnce(&OrderedMerge<T>) -> Patience,
         due: Option<Instant>,
     ) -> WakeReason {
-        self.hints.collector_waits.store(true, Ordering::Release);
-        if self.copies_stragglers {
-            self.wake_helpers_if_still();
-        }
+        self.note_consumer(Activity::Waiting);
         if !spin_until(since, || self.has_news(total) || outlet.has_new()) {
             match patience(outlet) {
                 Patience::None => self.wait_for_one(outlet, total, due),
                 Patience::For { results } => self.wait_for_several(outlet, total, results),
             }
         }
-        self.hints.collector_waits.store(false, Ordering::Release);
+        self.note_consumer(Activity::Working);
         if self.is_aborted() { WakeReason::Aborted } else { WakeReason::Results }
     }
 

@@ -55,25 +55,6 @@ pub(crate) fn grace_of(limit: Duration) -> Duration {
     (limit / TICKS).max(LEAST_GRACE)
 }
 
-/// Counts the ticks that one call of a hook lasts. Each tick passes the number of the current call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct CallTime {
-    call: u64,
-    ticks: u64,
-}
-
-impl CallTime {
-    /// Returns the number of whole ticks that `call` has lasted; call 0 means no call.
-    pub(crate) fn tick(&mut self, call: u64) -> u64 {
-        if call == 0 || call != self.call {
-            *self = CallTime { call, ticks: 0 };
-        } else {
-            self.ticks += 1;
-        }
-        self.ticks
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,12 +75,5 @@ mod tests {
         let zero = Some(Duration::ZERO);
         assert_eq!(Limits { run: zero, ..Limits::default() }.zero(), Some(TimeLimit::Run));
         assert_eq!(Limits::default().zero(), None);
-    }
-
-    /// The first tick that sees a call does not show how long it has lasted already.
-    #[test]
-    fn a_call_has_lasted_the_ticks_since_it_was_first_seen() {
-        let mut time = CallTime::default();
-        assert_eq!([0, 1, 1, 1, 2, 2, 0, 2].map(|call| time.tick(call)), [0, 0, 1, 2, 0, 1, 0, 0]);
     }
 }

@@ -9,21 +9,25 @@ mod stages;
 mod trials;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::collector::Collector;
-use super::exchange::{Exchange, Feeder, Gatherer, Taker, WakeReason};
+use super::exchange::{Exchange, Feeder, Given, Taker, WakeReason};
 use super::fault::Fault;
-use super::measures::Measured;
+use super::run::{CarriedOver, Shape};
 use super::window::Window;
 use crate::base::Order;
 use crate::batch::{Batch, Batching, Size};
 use crate::concurrency::now;
+use crate::engine::measures::Measured;
+use crate::engine::run_settings::RunSettings;
 use crate::error::Error;
-use crate::policy::{Retry, Trial};
+use crate::policy::{Backoff, Policy};
+use crate::scheduler::{Failure, Inputs, Lease, Outcome, Verdict};
 
 const SCHEDULES: usize = 10_000;
 
@@ -34,6 +38,40 @@ fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_pct(model, SCHEDULES, 3);
 }
 
+fn hub(producers: usize, window: usize, batching: Option<Batching>, weight: Option<u64>) -> Hub {
+    hub_with(Policy::default(), producers, window, batching, weight)
+}
+
+fn hub_with(
+    policy: Policy,
+    producers: usize,
+    window: usize,
+    batching: Option<Batching>,
+    weight: Option<u64>,
+) -> Hub {
+    let terms = RunSettings::<u64> { policy, ..RunSettings::default() };
+    let shape = Shape { order: Order::Input, producers, window, batching };
+    Hub::new(terms.scheduling(&shape), CarriedOver::nothing(producers), weight)
+}
+
+/// The inputs of a lease.
+fn inputs_of(hub: &Hub, lease: &Lease) -> Vec<u64> {
+    hub.take_inputs(&lease.items).expect("they are wanted")
+}
+
+fn finish(hub: &Hub, lease: &Lease, outcomes: &[Outcome]) {
+    hub.schedule(|state, now| state.scheduler.finish(lease.id, outcomes, now));
+}
+
+/// Has an item tried again that a producer has failed.
+fn try_again(hub: &Hub, seq: u64, item: u64) {
+    let failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
+    hub.schedule(|state, now| {
+        state.inputs.insert(seq, item);
+        state.scheduler.decide(&[seq], failure, now);
+    });
+}
+
 fn producers(hub: &Arc<Hub>, count: usize) -> Vec<JoinHandle<u64>> {
     let produce = |lane| {
         let hub = hub.clone();
@@ -41,7 +79,7 @@ fn producers(hub: &Arc<Hub>, count: usize) -> Vec<JoinHandle<u64>> {
             let mut taker = Taker::new(&hub, lane);
             let mut worked = 0;
             let mut next = taker.next();
-            while let Some((seq, item)) = next {
+            while let Some(Given::Untracked(seq, item)) = next {
                 worked += 1;
                 next = taker.deliver_and_next(seq, Ok(item * 10));
             }
@@ -56,13 +94,16 @@ fn batch_producers(hub: &Arc<Hub>, count: usize, batching: Batching) -> Vec<Join
     let produce = |lane| {
         let hub = hub.clone();
         thread::spawn(move || {
-            let mut gatherer = Gatherer::new(Taker::new(&hub, lane), batching);
+            let mut taker = Taker::new(&hub, lane);
             let mut worked = 0;
-            while let Some(gathered) = gatherer.next() {
-                assert!((1..=batching.rule.most()).contains(&gathered.inputs.len()));
-                for (seq, item) in gathered.items.into_iter().zip(gathered.inputs) {
+            while let Some(lease) = taker.next_lease() {
+                assert!((1..=batching.rule.most()).contains(&lease.items.len()));
+                // An abort may have come first.
+                let Some(inputs) = hub.take_inputs(&lease.items) else { continue };
+                finish(&hub, &lease, &vec![Outcome::Succeeded; inputs.len()]);
+                for (seq, item) in lease.items.into_iter().zip(inputs) {
                     worked += 1;
-                    gatherer.deliver(seq, Ok(item * 10));
+                    taker.deliver(seq, Ok(item * 10));
                 }
             }
             worked
@@ -121,16 +162,16 @@ fn collect(
     consumed
 }
 
-fn run(order: Order, producers: usize, window: usize, items: u64) {
-    let hub = Arc::new(Hub::new(producers, window, None, None));
-    let threads = self::producers(&hub, producers);
+fn run(order: Order, count: usize, window: usize, items: u64) {
+    let hub = Arc::new(hub(count, window, None, None));
+    let threads = producers(&hub, count);
     run_with(&hub, threads, order, window, items);
 }
 
 /// Items of weights 1, 2, 3, 1, 2, ... where those that are out may weigh 3.
-fn run_weighed(producers: usize, window: usize, items: u64) {
-    let hub = Arc::new(Hub::new(producers, window, None, Some(3)));
-    let threads = self::producers(&hub, producers);
+fn run_weighed(count: usize, window: usize, items: u64) {
+    let hub = Arc::new(hub(count, window, None, Some(3)));
+    let threads = producers(&hub, count);
     let measured = |seq| Measured { size: Size::ONE, weight: 1 + seq % 3 };
     run_measured(&hub, threads, window, items, measured);
 }
@@ -213,7 +254,7 @@ fn a_window_that_goes_by_weight() {
 
 /// Items that fail before they are given out leave gaps in the indices of the others.
 fn run_with_gaps(batching: Option<Batching>) {
-    let hub = Arc::new(Hub::new(2, 3, batching, None));
+    let hub = Arc::new(hub(2, 3, batching, None));
     let threads = match batching {
         None => producers(&hub, 2),
         Some(batching) => batch_producers(&hub, 2, batching),
@@ -254,42 +295,48 @@ fn run_with_gaps(batching: Option<Batching>) {
     assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>(), 4);
 }
 
+/// Works on a lease, of which every third item fails the first attempt.
+fn work_on_lease(hub: &Hub, taker: &mut Taker<'_, u64, u64>, lease: &Lease) {
+    let fails = |seq: u64| seq % 3 == 0 && lease.attempt == 1;
+    let inputs = inputs_of(hub, lease);
+    let outcome = |&seq: &u64| if fails(seq) { Outcome::Failed } else { Outcome::Succeeded };
+    finish(hub, lease, &lease.items.iter().map(outcome).collect::<Vec<_>>());
+    for (&seq, item) in lease.items.iter().zip(inputs) {
+        match fails(seq) {
+            true => try_again(hub, seq, item),
+            false => taker.deliver(seq, Ok(item * 10)),
+        }
+    }
+}
+
 /// The first attempt at every third item fails, and the second is for the other producer.
 fn run_with_retries(batching: Option<Batching>) {
-    let hub = Arc::new(Hub::new(2, 3, batching, None));
-    let again = |seq, item, lane| {
-        let trial = Box::<Trial>::default().next(lane);
-        let retry = Retry { input: item, due: now(), trial };
-        (seq, retry)
-    };
+    let backoff = Backoff { first: Duration::ZERO, most: Duration::ZERO };
+    let policy = Policy { retries: 1, backoff, ..Policy::default() };
+    let hub = Arc::new(hub_with(policy, 2, 3, batching, None));
     let produce = |lane| {
         let hub = hub.clone();
         thread::spawn(move || {
-            let taker = Taker::new(&hub, lane);
-            if let Some(batching) = batching {
-                let mut gatherer = Gatherer::new(taker, batching);
-                while let Some(gathered) = gatherer.next() {
-                    let is_first = gathered.attempt() == 1;
-                    for (seq, item) in gathered.items.into_iter().zip(gathered.inputs) {
-                        if seq % 3 == 0 && is_first {
-                            let (seq, retry) = again(seq, item, lane);
-                            hub.retry_later(seq, retry);
-                        } else {
-                            gatherer.deliver(seq, Ok(item * 10));
-                        }
-                    }
+            let mut taker = Taker::new(&hub, lane);
+            if batching.is_some() {
+                while let Some(lease) = taker.next_lease() {
+                    work_on_lease(&hub, &mut taker, &lease);
                 }
                 return;
             }
-            let mut taker = taker;
             let mut next = taker.next();
-            while let Some((seq, item)) = next {
-                next = if seq % 3 == 0 && taker.trial().is_none() {
-                    let (seq, retry) = again(seq, item, lane);
-                    hub.retry_later(seq, retry);
-                    taker.next()
-                } else {
-                    taker.deliver_and_next(seq, Ok(item * 10))
+            while let Some(given) = next {
+                next = match given {
+                    Given::Untracked(seq, item) if seq % 3 == 0 => {
+                        hub.schedule(|state, _| state.scheduler.adopt(seq, lane));
+                        try_again(&hub, seq, item);
+                        taker.next()
+                    }
+                    Given::Untracked(seq, item) => taker.deliver_and_next(seq, Ok(item * 10)),
+                    Given::Leased(lease) => {
+                        work_on_lease(&hub, &mut taker, &lease);
+                        taker.next()
+                    }
                 };
             }
         })
@@ -335,14 +382,14 @@ fn without_input() {
 #[test]
 fn a_slow_item_keeps_back_none_of_its_neighbours() {
     check(|| {
-        let hub = Arc::new(Hub::new(2, 5, None, None));
+        let hub = Arc::new(hub(2, 5, None, None));
         let others = Arc::new((Mutex::new(0), shuttle::sync::Condvar::new()));
         let produce = |lane| {
             let (hub, others) = (hub.clone(), others.clone());
             thread::spawn(move || {
                 let mut taker = Taker::new(&hub, lane);
                 let mut next = taker.next();
-                while let Some((seq, item)) = next {
+                while let Some(Given::Untracked(seq, item)) = next {
                     if seq == 0 {
                         let done = others.0.lock().unwrap();
                         drop(others.1.wait_while(done, |done| *done < 4).unwrap());
@@ -385,14 +432,14 @@ fn a_slow_item_keeps_back_none_of_its_neighbours() {
 #[test]
 fn a_result_is_consumed_beside_a_slow_item() {
     check(|| {
-        let hub = Arc::new(Hub::new(1, 4, None, None));
+        let hub = Arc::new(hub(1, 4, None, None));
         let consumed = Arc::new((Mutex::new(0), shuttle::sync::Condvar::new()));
         let producer = {
             let (hub, consumed) = (hub.clone(), consumed.clone());
             thread::spawn(move || {
                 let mut taker = Taker::new(&hub, 0);
                 let mut next = taker.next();
-                while let Some((seq, item)) = next {
+                while let Some(Given::Untracked(seq, item)) = next {
                     if seq == 1 {
                         let count = consumed.0.lock().unwrap();
                         drop(consumed.1.wait_while(count, |count| *count == 0).unwrap());
@@ -435,7 +482,7 @@ fn a_result_is_consumed_beside_a_slow_item() {
 #[test]
 fn a_pausing_source_gets_everything_delivered() {
     check(|| {
-        let hub = Arc::new(Hub::new(2, 4, None, None));
+        let hub = Arc::new(hub(2, 4, None, None));
         let consumed = Arc::new((Mutex::new(0u64), shuttle::sync::Condvar::new()));
         let threads = producers(&hub, 2);
         let consumer = {
@@ -486,7 +533,7 @@ fn ending_early_wakes_everybody() {
     }
     for how in [How::Abort, How::Halt, How::StopAfter(0), How::StopAfter(2)] {
         check(move || {
-            let hub = Arc::new(Hub::new(2, 2, None, None));
+            let hub = Arc::new(hub(2, 2, None, None));
             let given = Arc::new(AtomicU64::new(0));
             let threads = producers(&hub, 2);
             let stop_after = if let How::StopAfter(n) = how { n } else { u64::MAX };

@@ -1,26 +1,23 @@
 //! One producer's thread.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, SendError, Sender};
 
 use super::attendance::Attendance;
 use super::call::call;
-use super::exchange::Taker;
+use super::exchange::{Given, Taker};
 use super::item_observer::{ItemObserver, NoObserver};
-use super::losses::in_vain;
-use super::post::{Call, Leave, Post};
-use super::run::{Run, RunOutcome};
+use super::run::Run;
 use crate::base::panic::drop_quietly;
-use crate::batch::Ceiling;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::now;
 use crate::error::{Error, Hook, Site};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventWriter;
-use crate::policy::Trial;
-use crate::runner::{ProducerContext, ProducerSetup, Runner, Wanted};
+use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
+use crate::scheduler::{Absence, LeaseId};
 
 /// What a producer is asked to do. A closed channel asks it to end.
 pub(crate) struct Join<R: Runner> {
@@ -28,20 +25,6 @@ pub(crate) struct Join<R: Runner> {
     /// Where a producer that makes its state anew says how that went, before it takes an item.
     pub(crate) ready: Option<Sender<Result<(), Error>>>,
     pub(crate) attendance: Arc<Attendance>,
-}
-
-/// What is kept of an item while a hook has it: a copy, and what is known of it.
-type Held<R> = (Option<<R as Runner>::Input>, Option<Box<Trial>>);
-
-/// What came of an item, and what was kept of it.
-type Worked<R> = (Result<<R as Runner>::Output, Box<Error>>, Held<R>);
-
-/// What came of an item that was worked on with care.
-enum Cared<R: Runner> {
-    Deliver(RunOutcome<R>),
-    /// Nothing that is this producer's to deliver.
-    Nothing,
-    Leave(NextStep),
 }
 
 /// What a producer does next.
@@ -60,8 +43,6 @@ pub(crate) struct Producer<R: Runner> {
     pub(super) station: ProducerSetup,
     /// `None` after a panic, until it is made anew.
     pub(super) state: Option<R::ProducerState>,
-    /// What running out of memory has taught about its device.
-    pub(super) ceiling: Ceiling,
     /// What it shares with whoever asks.
     shared: Shared,
 }
@@ -75,14 +56,9 @@ pub(crate) struct Shared {
     pub(crate) ready: Arc<[AtomicBool]>,
     /// How long each `producer_init` took, in nanoseconds.
     pub(crate) inits: Arc<[AtomicU64]>,
-    /// The extents of all producers' ceilings; [`NO_CEILING`] for none.
-    pub(crate) ceilings: Arc<[AtomicU64]>,
     /// Which of them nobody waits for any more.
     pub(crate) left: Arc<[AtomicBool]>,
 }
-
-/// Stands for the ceiling of a device that has not run out of memory.
-pub(crate) const NO_CEILING: u64 = u64::MAX;
 
 impl<R: Runner> Producer<R> {
     /// Calls `producer_init`; `wanted` says when nobody waits for it any more.
@@ -92,11 +68,10 @@ impl<R: Runner> Producer<R> {
         shared: Shared,
         wanted: &Wanted,
     ) -> Result<Self, Error> {
-        let ceiling = Ceiling::new();
         let left = shared.left.clone();
         let is_left = &left[station.producer];
-        let mut producer = Producer { runner, station, state: None, ceiling, shared };
-        producer.init(wanted, Some(Leave::Building { is_left }))?;
+        let mut producer = Producer { runner, station, state: None, shared };
+        producer.init(wanted, Some(AbandonFlag::Building { is_left }))?;
         Ok(producer)
     }
 
@@ -105,7 +80,7 @@ impl<R: Runner> Producer<R> {
         for Join { run, ready, attendance } in runs {
             let producer = self.station.producer;
             let Some(present) = attendance.enter(producer) else { continue };
-            if !run.come_back(producer) {
+            if !run.has_joined(producer) {
                 break;
             }
             let bug = AbortOnUnwind(&*run);
@@ -147,9 +122,9 @@ impl<R: Runner> Producer<R> {
         ready.send(outcome).or_else(|SendError(outcome)| outcome)
     }
 
-    /// `leave`: whether nobody waits for it any more.
-    fn init(&mut self, wanted: &Wanted, leave: Option<Leave<'_>>) -> Result<(), Error> {
-        let cx = ProducerContext::new(&self.station, wanted, &[]).with_leave(leave);
+    /// `flag`: whether nothing waits for it any more.
+    fn init(&mut self, wanted: &Wanted, flag: Option<AbandonFlag<'_>>) -> Result<(), Error> {
+        let cx = ProducerContext::new(&self.station, wanted, &[]).with_abandon_flag(flag);
         let since = now();
         let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx));
         let took = u64::try_from((now() - since).as_nanos()).unwrap_or(u64::MAX);
@@ -159,27 +134,31 @@ impl<R: Runner> Producer<R> {
         Ok(())
     }
 
-    /// Makes the state anew if it was lost.
-    pub(super) fn prepare(&mut self, run: &Run<R>) -> Result<(), Error> {
+    /// Makes the state anew if it was lost, for a lease if there is one.
+    pub(super) fn prepare(&mut self, run: &Run<R>, lease: Option<LeaseId>) -> Result<(), Error> {
         if self.state.is_some() {
             return Ok(());
         }
-        let outcome = self.init(&run.wanted, run.post(self.station.producer).map(Post::leave));
+        let flag = run.exchange.dispatch.flag(self.station.producer, lease);
+        let outcome = self.init(&run.wanted, Some(flag));
         if outcome.is_err() {
             self.shared.stateless.fetch_add(1, Ordering::Relaxed);
         }
         outcome
     }
 
-    /// As [`prepare`](Producer::prepare), within the limit on that. `None` when the producer was abandoned.
+    /// The same at the start of a run, in time. `None` when the producer was abandoned.
     fn prepare_in_time(&mut self, run: &Run<R>) -> Option<Result<(), Error>> {
         if self.state.is_some() {
             return Some(Ok(()));
         }
         let producer = self.station.producer;
-        let describe = |()| Call::new(Hook::ProducerInit, vec![], vec![]);
-        let prepared = run.in_time(producer, (), describe, |_| (), || self.prepare(run));
-        let (outcome, ()) = prepared.map_err(drop_quietly).ok()?;
+        run.expect(producer, Absence::Init);
+        let outcome = self.prepare(run, None);
+        if !run.has_joined(producer) || run.exchange.dispatch.is_abandoned(producer) {
+            drop_quietly(outcome);
+            return None;
+        }
         self.tell_if_ready(run);
         Some(outcome)
     }
@@ -190,44 +169,6 @@ impl<R: Runner> Producer<R> {
             let took = Duration::from_nanos(self.shared.inits[producer].load(Ordering::Relaxed));
             run.chronicle.tell(Event::ProducerReady { producer, took });
         }
-    }
-
-    fn work_on(&mut self, run: &Run<R>) -> NextStep {
-        match run.exchange.batching() {
-            Some(batching) => self.work_on_batches(run, batching),
-            None => self.work_on_items(run),
-        }
-    }
-
-    fn work_on_items(&mut self, run: &Run<R>) -> NextStep {
-        let producer = self.station.producer;
-        let mut taker = Taker::new(&run.exchange, producer);
-        let mut pen = run.chronicle.pen(producer);
-        // Nobody keeps the time of an item, or wants a copy: all that costs as much again as handing one over,
-        // even if only to see each time that nobody does.
-        let is_plain = run.terms.copy.is_none() && run.exchange.posts.is_none();
-        let mut next = taker.next();
-        while let Some((seq, input)) = next {
-            if is_plain && !taker.has_trial() && self.state.is_some() {
-                next = match &mut pen {
-                    None => self.work_on_plain_items(run, seq, input, &mut taker, &mut NoObserver),
-                    Some(pen) => self.work_on_plain_items(run, seq, input, &mut taker, pen),
-                };
-                continue;
-            }
-            let trial = taker.trial();
-            if run.wanted.gave_up_on(Some(seq)) {
-                drop_quietly(input);
-                next = taker.next();
-                continue;
-            }
-            match self.work_with_care(run, seq, input, trial, &mut taker, &mut pen) {
-                Cared::Deliver(outcome) => next = taker.deliver_and_next(seq, outcome),
-                Cared::Nothing => next = taker.next(),
-                Cared::Leave(goes) => return goes,
-            }
-        }
-        NextStep::On
     }
 
     /// Works on items that are nothing special, from this one on. The next may be, and there may be none.
@@ -241,7 +182,7 @@ impl<R: Runner> Producer<R> {
         mut input: R::Input,
         taker: &mut Taker<'_, R::Input, R::Output>,
         witness: &mut W,
-    ) -> Option<(u64, R::Input)> {
+    ) -> Option<Given<R::Input>> {
         let producer = self.station.producer;
         witness.pause();
         loop {
@@ -249,14 +190,19 @@ impl<R: Runner> Producer<R> {
                 drop_quietly(input);
                 return taker.next();
             }
+            let copy = run.terms.copy_of(&input);
             witness.started(run, seq);
             let worked = self.work(run, seq, input, 1, None);
             witness.finished(seq);
             let outcome = match worked {
-                Ok(output) => Ok(output),
+                Ok(output) => {
+                    copy.into_iter().for_each(drop_quietly);
+                    Ok(output)
+                }
                 Err(error) => {
                     taker.be_careful();
-                    let Some(fault) = run.judge(seq, *error, producer, None, None) else {
+                    taker.set_readiness(self.readiness());
+                    let Some(fault) = run.fail_untracked(seq, *error, producer, copy) else {
                         return taker.next();
                     };
                     Err(fault)
@@ -268,171 +214,43 @@ impl<R: Runner> Producer<R> {
             match taker.deliver_and_pop(seq, outcome) {
                 Some(item) => (seq, input) = item,
                 None => match taker.refill() {
-                    Some(item) if taker.has_trial() => return Some(item),
-                    Some(item) => {
+                    Some(Given::Untracked(next, item)) => {
                         witness.pause();
-                        (seq, input) = item;
+                        (seq, input) = (next, item);
                     }
-                    None => return None,
+                    leased => return leased,
                 },
             }
         }
     }
 
-    /// Works on an item that somebody keeps the time of, watches, or may want to have tried again.
-    #[inline(never)]
-    fn work_with_care(
+    /// Works on untracked items, from this one on.
+    pub(super) fn work_on_untracked(
         &mut self,
         run: &Run<R>,
         seq: u64,
         input: R::Input,
-        trial: Option<Box<Trial>>,
         taker: &mut Taker<'_, R::Input, R::Output>,
         pen: &mut Option<EventWriter>,
-    ) -> Cared<R> {
-        let producer = self.station.producer;
-        if trial.is_some() && run.exchange.is_won(seq) {
-            run.leave_won_race(seq, producer, input);
-            return Cared::Nothing;
-        }
-        let input = match self.state {
-            Some(_) => input,
-            None => match self.prepare_for(run, seq, input, &trial, taker) {
-                Ok(input) => input,
-                Err(NextStep::On) => return Cared::Nothing,
-                Err(goes) => return Cared::Leave(goes),
-            },
-        };
-        let copy = run.terms.copy_of(&input);
-        if let Some(pen) = pen {
-            pen.pause();
-            let attempt = trial.as_ref().map_or(1, |trial| trial.attempt);
-            pen.started(seq, run.name_of(seq), attempt);
-        }
-        let since = run.exchange.copies_stragglers().then(now);
-        let Some((outcome, (copy, trial))) =
-            self.work_in_time(run, seq, input, (copy, trial), since)
-        else {
-            return Cared::Leave(NextStep::Left);
-        };
-        if let Some(pen) = pen {
-            pen.finished(seq);
-        }
-        let Some((outcome, copy)) = run.leave_race(seq, producer, outcome, copy, since) else {
-            taker.be_careful();
-            return Cared::Nothing;
-        };
-        match outcome {
-            Ok(output) => {
-                copy.into_iter().for_each(drop_quietly);
-                if trial.is_some() || taker.is_careful() {
-                    taker.be_careful();
-                    run.succeeded(seq, producer);
-                }
-                Cared::Deliver(Ok(output))
-            }
-            Err(error) => {
-                taker.be_careful();
-                let fault = run.judge(seq, *error, producer, trial, copy);
-                fault.map_or(Cared::Nothing, |fault| Cared::Deliver(Err(fault)))
-            }
+    ) -> Option<Given<R::Input>> {
+        match pen {
+            None => self.work_on_plain_items(run, seq, input, taker, &mut NoObserver),
+            Some(pen) => self.work_on_plain_items(run, seq, input, taker, pen),
         }
     }
 
-    /// Makes the state anew that an item needs, and gives that back if there is one now. Else the item has
-    /// gone elsewhere, or failed with what `producer_init` did, if nobody else is left.
-    #[cold]
-    fn prepare_for(
-        &mut self,
-        run: &Run<R>,
-        seq: u64,
-        input: R::Input,
-        trial: &Option<Box<Trial>>,
-        taker: &mut Taker<'_, R::Input, R::Output>,
-    ) -> Result<R::Input, NextStep> {
-        let producer = self.station.producer;
-        let describe = |input| {
-            let call = Call::new(Hook::ProducerInit, vec![seq], vec![Some(input)]);
-            Call { trial: trial.clone(), ..call }
-        };
-        let unpack = |mut call: Call<R::Input>| {
-            call.copies
-                .pop()
-                .flatten()
-                .expect("it was put there, and whoever takes it takes the call")
-        };
-        let prepare = || self.prepare(run);
-        let prepared = run.in_time(producer, input, describe, unpack, prepare);
-        let (outcome, input) = prepared.map_err(drop_quietly).map_err(|()| NextStep::Left)?;
-        let Err(error) = outcome else {
-            self.tell_if_ready(run);
-            return Ok(input);
-        };
-        if run.wanted.gave_up_on(Some(seq)) {
-            // It may have given up because it saw that.
-            drop_quietly(error);
-            drop_quietly(input);
-            return Err(NextStep::On);
-        }
-        if let Err(error) = run.lose(producer, error) {
-            drop_quietly(input);
-            // The item may have been delivered by another.
-            if run.exchange.is_raced(seq) {
-                run.end_as(error);
-                return Err(NextStep::On);
-            }
-            let fault = run.end_with(seq, error);
-            fault.into_iter().for_each(|fault| taker.deliver(seq, Err(fault)));
-            // What comes before and waits to be tried again is wanted, and nobody else may be there to have
-            // it fail.
-            return Err(NextStep::On);
-        }
-        run.hand_on(seq, input, trial.clone());
-        Err(NextStep::Away)
-    }
-
-    /// Calls the hook for an item, of which `held` is kept. `None` when the producer was abandoned.
-    #[inline]
-    fn work_in_time(
-        &mut self,
-        run: &Run<R>,
-        seq: u64,
-        input: R::Input,
-        held: Held<R>,
-        since: Option<Instant>,
-    ) -> Option<Worked<R>> {
-        let attempt = held.1.as_ref().map_or(1, |trial| trial.attempt);
-        let describe = |(copy, trial)| Call {
-            trial,
-            since,
-            ..Call::new(Hook::ProducerWork, vec![seq], vec![copy])
-        };
-        let unpack = |mut call: Call<R::Input>| (call.copies.pop().flatten(), call.trial.take());
-        let producer = self.station.producer;
-        let leave = run.post(producer);
-        let work = || match run.exchange.is_won(seq) {
-            // Who won before the call had begun could not tell it so.
-            true => {
-                drop_quietly(input);
-                Err(in_vain())
-            }
-            false => self.work(run, seq, input, attempt, leave.map(Post::leave)),
-        };
-        run.in_time(producer, held, describe, unpack, work).map_err(drop_quietly).ok()
-    }
-
-    fn work(
+    pub(super) fn work(
         &mut self,
         run: &Run<R>,
         seq: u64,
         input: R::Input,
         attempt: u32,
-        leave: Option<Leave<'_>>,
+        flag: Option<AbandonFlag<'_>>,
     ) -> Result<R::Output, Box<Error>> {
         let items = [seq];
         let cx = ProducerContext::new(&self.station, &run.wanted, &items)
             .with_attempt(attempt)
-            .with_leave(leave);
+            .with_abandon_flag(flag);
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
         let outcome = call(
             Hook::ProducerWork,
@@ -451,13 +269,6 @@ impl<R: Runner> Producer<R> {
         }
         self.shared.ready[self.station.producer].store(false, Ordering::Relaxed);
         self.shared.stateless.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Learns how large a batch may be, and tells.
-    pub(super) fn learn(&mut self, from: impl FnOnce(&mut Ceiling)) {
-        from(&mut self.ceiling);
-        let extent = self.ceiling.extent().unwrap_or(NO_CEILING);
-        self.shared.ceilings[self.station.producer].store(extent, Ordering::Relaxed);
     }
 
     fn end(mut self) -> Result<(), Error> {
@@ -513,7 +324,7 @@ mod tests {
     use crate::base::Order;
     use crate::cfg::CfgNode;
     use crate::device::Devices;
-    use crate::engine::run::Shape;
+    use crate::engine::run::{CarriedOver, Shape};
     use crate::engine::run_settings::RunSettings;
     use crate::observe::event_log::{Detail, EventLog};
 
@@ -533,10 +344,9 @@ mod tests {
     }
 
     fn shared() -> Shared {
-        let ceilings = [AtomicU64::new(NO_CEILING)].into();
         let (inits, left) = ([AtomicU64::new(0)].into(), [AtomicBool::new(false)].into());
         let ready = [AtomicBool::new(false)].into();
-        Shared { stateless: Arc::default(), ready, inits, ceilings, left }
+        Shared { stateless: Arc::default(), ready, inits, left }
     }
 
     #[test]
@@ -552,7 +362,8 @@ mod tests {
         producer.lose_state();
         let shape = Shape { order: Order::Input, producers: 1, window: 4, batching: None };
         let chronicle = Arc::new(EventLog::new(1, None, Detail::Run));
-        let run = Run::new(shape, Arc::new(RunSettings::default()), [], None, chronicle, None);
+        let terms = Arc::new(RunSettings::default());
+        let run = Run::new(shape, terms, CarriedOver::nothing(1), None, chronicle, None);
         let run = Arc::new(run);
         let attendance = Attendance::new([AtomicBool::new(false)].into());
         let (sender, runs) = crossbeam_channel::bounded(1);

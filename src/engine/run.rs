@@ -17,7 +17,7 @@ use super::source::Rejected;
 use crate::base::Measure;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
-use crate::batch::Batching;
+use crate::batch::{Batching, Ceiling};
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::cancel::{Interrupt, Pulling};
 use crate::concurrency::{Mutex, lock, now};
@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::journal::{Key, Plan};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
-use crate::policy::{Policy, Roster, Stragglers};
+use crate::policy::Policy;
 use crate::runner::{RunControl, Runner, Wanted};
 
 /// From when on a wait for room in the window is news.
@@ -87,6 +87,23 @@ pub(crate) struct Shape {
     pub(crate) batching: Option<Batching>,
 }
 
+/// What earlier runs have left behind.
+#[derive(Debug)]
+pub(crate) struct CarriedOver {
+    /// What running out of memory has taught about each producer's device.
+    pub(crate) learned: Vec<Ceiling>,
+    /// The producers that take no part in this run.
+    pub(crate) lost: Vec<usize>,
+}
+
+impl CarriedOver {
+    /// Of producers without an earlier run.
+    #[cfg(test)]
+    pub(crate) fn nothing(producers: usize) -> Self {
+        CarriedOver { learned: vec![Ceiling::new(); producers], lost: vec![] }
+    }
+}
+
 /// What the consumer has taken, for whoever does not wait until it says so.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Mutex<Taken>);
@@ -105,30 +122,19 @@ impl<R: Runner> Run<R> {
     pub(crate) fn new(
         shape: Shape,
         terms: Arc<RunSettings<R::Input>>,
-        gone: impl IntoIterator<Item = usize>,
+        earlier: CarriedOver,
         upstream: Option<Arc<dyn RunControl>>,
         chronicle: Arc<EventLog>,
         ledger: Option<Arc<JournalWriter>>,
     ) -> Self {
-        let Shape { order, producers, window, batching } = shape;
-        let roster = Roster::new(producers, terms.policy.quarantine_after, gone);
-        let roster = match &terms.places {
-            Some(places) => roster.with_places(places.clone()),
-            None => roster,
-        };
+        let order = shape.order;
         let (halting, halted) = bounded(0);
         let (awaiting, consumer_left) = bounded(0);
         let has_entries = terms.name.is_some() || terms.hash.is_some();
         let roll = has_entries.then(Mutex::default);
-        let is_timed = terms.limits.tick().is_some();
         let measures = terms.measures.as_ref();
         let most_weight = measures.and_then(|measures| measures.most(Measure::Weight));
-        let exchange = Exchange::new(producers, window, batching, most_weight);
-        let exchange = exchange.with_roster(roster, is_timed);
-        let exchange = match terms.policy.stragglers {
-            Stragglers::Copy => exchange.with_races(),
-            Stragglers::Wait => exchange,
-        };
+        let exchange = Exchange::new(terms.scheduling(&shape), earlier, most_weight);
         Run {
             halting: Mutex::new(Some(halting)),
             halted,
@@ -164,8 +170,7 @@ impl<R: Runner> Run<R> {
         self.halt();
         self.wanted.give_up_from(first_unwanted);
         self.consumable.give_up_from(first_unwanted);
-        // Whoever is suspended is needed for the items before.
-        self.exchange.end_trials();
+        self.exchange.give_up_from(first_unwanted).into_iter().for_each(drop_quietly);
     }
 
     /// Whether the feeder has to [`admit`](Run::admit) each item.
@@ -382,10 +387,9 @@ impl<R: Runner> Run<R> {
 
     /// Takes out and drops everything that is still here.
     pub(crate) fn discard(&self) {
-        let Leftovers { items, results, errors } = self.exchange.drain();
+        let Leftovers { items, results } = self.exchange.drain();
         items.into_iter().for_each(drop_quietly);
         results.into_iter().for_each(drop_quietly);
-        errors.into_iter().for_each(drop_quietly);
         drop_quietly(self.take_doom());
     }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use super::limits::Limits;
 use super::measures::Measures;
+use super::run::Shape;
 use crate::base::panic::catch;
 use crate::device::Place;
 use crate::journal::{Journal, KeyKind};
-use crate::policy::Policy;
+use crate::policy::{Policy, Stragglers, copy_after};
+use crate::scheduler::{Config, Timeouts};
 
 /// How items are measured, and what becomes of those that fail.
 pub(crate) struct RunSettings<I> {
@@ -58,6 +60,28 @@ impl<I> RunSettings<I> {
             (Some(_), _) => KeyKind::Name,
             (None, Some(_)) => KeyKind::HashedPosition,
             (None, None) => KeyKind::Position,
+        }
+    }
+
+    /// What the scheduler of a run of this shape goes by.
+    pub(crate) fn scheduling(&self, shape: &Shape) -> Config {
+        let Shape { order, producers, window, batching } = *shape;
+        let Policy { on_error, retries, backoff, quarantine_after, stragglers, .. } = self.policy;
+        let Limits { item, init, run } = self.limits;
+        let step = self.limits.tick().unwrap_or_default();
+        Config {
+            producers,
+            places: self.places.clone(),
+            order,
+            window,
+            batching,
+            on_error,
+            retries,
+            backoff,
+            quarantine_after,
+            copy_after: (stragglers == Stragglers::Copy).then(|| copy_after(None)),
+            timeouts: Timeouts { item, init, run, step },
+            min_producers: self.policy.min_producers.unwrap_or(1),
         }
     }
 

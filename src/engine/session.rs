@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::attendance::Attendance;
 use super::consumer::{Consumed, Consumer, Taken};
 use super::crew::{Building, Crew, cancelled_or};
+use super::deadline_thread::DeadlineThread;
 use super::journal_writer::JournalWriter;
 use super::losses::Loss;
-use super::run::{Run, Shape};
+use super::run::{CarriedOver, Run, Shape};
 use super::run_settings::RunSettings;
 use super::run_totals::Told;
 use super::source::Source;
 use super::streaming::{Streaming, Yield};
-use super::timekeeper::Timekeeper;
 use super::window::Window;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
@@ -77,7 +77,7 @@ pub(super) struct Session<R: Runner> {
     pub(super) run: Arc<Run<R>>,
     attendance: Arc<Attendance>,
     /// Locked by nobody but whoever ends the session.
-    timekeeper: Mutex<Option<Timekeeper>>,
+    timekeeper: Mutex<Option<DeadlineThread>>,
     observing: Option<Observing>,
     watch: Watch,
 }
@@ -325,13 +325,13 @@ impl<R: Runner + 'static> Engine<R> {
         }
         let Settings { order, batching, .. } = self.settings;
         let (window, terms) = (self.window().size(), self.terms.clone());
-        let gone = self.absent(crew);
+        let earlier = CarriedOver { learned: crew.learned(), lost: self.absent(crew) };
         let (producers, description) = (crew.len(), self.told.description.clone());
         let chronicle = Arc::new(EventLog::new(producers, description, self.told.detail));
         self.chronicle = chronicle.clone();
         self.tell_of_start(&chronicle);
         let shape = Shape { order, producers, window, batching };
-        Ok(Arc::new(Run::new(shape, terms, gone, upstream, chronicle, ledger)))
+        Ok(Arc::new(Run::new(shape, terms, earlier, upstream, chronicle, ledger)))
     }
 
     /// Has the token end `target`, which `run` is, or is part of.
@@ -355,10 +355,10 @@ impl<R: Runner + 'static> Engine<R> {
         let Session { run, attendance, timekeeper, .. } = session;
         if let Some(tick) = self.terms.limits.tick() {
             let devices = self.settings.devices.clone();
-            let keeper = Timekeeper::start(run.clone(), attendance.clone(), devices, tick)?;
+            let keeper = DeadlineThread::start(run.clone(), attendance.clone(), devices, tick)?;
             *timekeeper.lock().expect("nothing panics under this lock") = Some(keeper);
         }
-        crew.join(run, attendance, |producer| !run.exchange.is_here(producer))?;
+        crew.join(run, attendance, |producer| !run.exchange.is_live(producer))?;
         // It may have run out of time before it began.
         run.take_doom().map_or(Ok(()), Err)
     }
@@ -468,6 +468,9 @@ impl<R: Runner> Engine<R> {
         let Over { run, observing, seen } = over;
         self.seen = seen;
         self.take_leave(&run.losses());
+        if let Some(crew) = &mut self.crew {
+            crew.learn(run.exchange.learned());
+        }
         // Also where somebody who was abandoned still has the run.
         run.ledger().into_iter().for_each(|ledger| ledger.close());
         let totals = Arc::new(self.totals(&run, error));
@@ -554,7 +557,7 @@ impl<R: Runner> Session<R> {
     /// Waits until no producer takes part any more, and drops what is left.
     pub(super) fn wind_up(&self) {
         self.run.abort();
-        self.attendance.end(|producer| self.run.has_lost(producer));
+        self.attendance.end(|producer| self.run.exchange.is_detached(producer));
         self.dismiss_timekeeper();
         self.run.discard();
     }

@@ -272,7 +272,7 @@ mod tests {
 
     use super::*;
     use crate::api::map::map;
-    use crate::engine::run::Shape;
+    use crate::engine::run::{CarriedOver, Shape};
     use crate::observe::event_log::{Detail, EventLog};
     use crate::runner::RunControl;
 
@@ -281,7 +281,7 @@ mod tests {
         Arc::new(Run::new(
             shape,
             Arc::default(),
-            [],
+            CarriedOver::nothing(1),
             upstream,
             Arc::new(EventLog::new(1, None, Detail::Run)),
             None,

@@ -5,7 +5,27 @@ use std::sync::Arc;
 use crate::cfg::CfgNode;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::device::{Device, HeldGpus, Place};
-use crate::engine::post::Leave;
+
+/// By which a hook learns that nothing waits for its call any more.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AbandonFlag<'a> {
+    /// Of one call within a run: it is set to the number of the call, or to the greatest for all.
+    Call { revoked: &'a AtomicU64, call: u64 },
+    /// Of the building of a producer.
+    Building { is_left: &'a AtomicBool },
+}
+
+impl AbandonFlag<'_> {
+    fn is_set(&self) -> bool {
+        match self {
+            AbandonFlag::Call { revoked, call } => {
+                let revoked = revoked.load(Ordering::Relaxed);
+                revoked == *call || revoked == u64::MAX
+            }
+            AbandonFlag::Building { is_left } => is_left.load(Ordering::Relaxed),
+        }
+    }
+}
 
 /// The context of a producer's hook: the device, the configuration, the items.
 #[derive(Debug, Clone, Copy)]
@@ -14,13 +34,13 @@ pub struct ProducerContext<'a> {
     items: &'a [u64],
     attempt: u32,
     wanted: &'a Wanted,
-    /// Tells whether the call's result is still awaited; `None` if the call cannot be abandoned.
-    leave: Option<Leave<'a>>,
+    /// Whether anything waits for this call. `None` where that is certain.
+    flag: Option<AbandonFlag<'a>>,
 }
 
 impl<'a> ProducerContext<'a> {
     pub(crate) fn new(station: &'a ProducerSetup, wanted: &'a Wanted, items: &'a [u64]) -> Self {
-        ProducerContext { station, items, attempt: 1, wanted, leave: None }
+        ProducerContext { station, items, attempt: 1, wanted, flag: None }
     }
 
     /// Returns the same context for another attempt.
@@ -28,9 +48,9 @@ impl<'a> ProducerContext<'a> {
         ProducerContext { attempt, ..self }
     }
 
-    /// Returns the same context for a producer that may be abandoned.
-    pub(crate) fn with_leave(self, leave: Option<Leave<'a>>) -> Self {
-        ProducerContext { leave, ..self }
+    /// The same, for a producer that may be abandoned.
+    pub(crate) fn with_abandon_flag(self, flag: Option<AbandonFlag<'a>>) -> Self {
+        ProducerContext { flag, ..self }
     }
 
     /// Returns the producer's device; the first, if its place has several.
@@ -94,7 +114,7 @@ impl<'a> ProducerContext<'a> {
     /// should check this and give up.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.gave_up_on(self.items.first().copied())
-            || self.leave.is_some_and(|leave| leave.is_given())
+            || self.flag.is_some_and(|flag| flag.is_set())
     }
 
     /// Warns that the hook for batches is the default. If a runner that wraps another forgot to forward it,

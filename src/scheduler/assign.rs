@@ -88,7 +88,7 @@ impl Scheduler {
         {
             return Some(Chosen { items: self.pending.take(selection), attempt: 1 });
         }
-        while let Some(part) = self.parts.steal() {
+        while let Some(part) = self.parts.steal(|owner| self.leases.is_busy(owner)) {
             if let Some(chosen) = self.choose_part(part, producer) {
                 return Some(chosen);
             }
@@ -150,7 +150,8 @@ impl Scheduler {
             open: items.len(),
             since: now,
             deadline: self.deadlines.of_lease(phase, items.len(), now),
-            copies: if self.speculation.is_on() { Copies::Kept } else { Copies::Missing },
+            // Until the backend says that it has them.
+            copies: Copies::Missing,
             items,
         };
         Lease { id: self.leases.insert(held), items: indices, attempt }
@@ -214,7 +215,12 @@ impl Scheduler {
     ) -> Standing {
         let Sized { index, size } = item;
         if index >= self.bound {
-            if self.items.uncover(index) == Dropped::Alone {
+            // The run's end does not wait for another that is still at it.
+            if outcome == Outcome::Succeeded && self.items.get(index).is_some() {
+                if self.items.settle(index, size, outcome, producer).has_losers {
+                    self.revoke(index, now);
+                }
+            } else if self.items.uncover(index) == Dropped::Alone {
                 self.items.remove(index);
             }
             return Standing::Stale;
@@ -252,7 +258,7 @@ impl Scheduler {
             held.open -= 1;
             if held.is_detached() {
                 let producer = held.producer;
-                self.events.push(Event::Revoke(id));
+                self.events.push(Event::Revoke { lease: id, producer });
                 self.health.detach(producer);
                 self.wake_all();
             }
@@ -345,18 +351,19 @@ impl Scheduler {
         }
     }
 
-    /// The producer takes part no more; what it holds goes to others.
+    /// The producer takes part no more; what it holds goes to others. It may be lost already, and have held it.
     pub(super) fn lose(&mut self, producer: ProducerId, now: RunTime) {
-        if !self.health.is_live(producer) {
-            return;
-        }
+        let was_live = self.health.is_live(producer);
         self.health.lose(producer);
         let leases: Vec<_> = self.leases.of(producer).map(|(id, _)| id).collect();
         for id in leases {
             let held = self.leases.remove(id).expect("it was just found");
             self.put_back(held, now);
         }
-        self.after_loss(producer, now);
+        match was_live {
+            true => self.after_loss(producer, now),
+            false => self.wake_for_work(now),
+        }
     }
 
     fn after_loss(&mut self, producer: ProducerId, now: RunTime) {
@@ -406,8 +413,11 @@ impl Scheduler {
 
     /// Wakes a producer for parts that their owner does not come to at once.
     pub(super) fn wake_for_parts(&mut self) {
-        let coming = self.waiters.woken().count();
-        if !self.waiters.is_empty() && coming < self.parts.len() {
+        if self.waiters.is_empty() || self.parts.is_empty() {
+            return;
+        }
+        let here = self.parts.count_for_others(|owner| self.leases.is_busy(owner));
+        if self.waiters.woken().count() < here {
             let free = self.waiters.taking(Takes::All).next();
             free.into_iter().for_each(|producer| self.wake(producer));
         }

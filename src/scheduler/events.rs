@@ -10,7 +10,7 @@ pub(crate) enum Event {
     /// A producer that was told to wait has to ask for a lease again.
     Wake(ProducerId),
     /// No result of this lease counts any more. The hook that works on it may give up.
-    Revoke(LeaseId),
+    Revoke { lease: LeaseId, producer: ProducerId },
     /// A hook took too long. Its producer is lost.
     Expired(Expired),
     /// The producer failed consecutive items that others succeeded with, and is lost.

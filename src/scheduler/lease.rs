@@ -13,6 +13,13 @@ pub(crate) struct LeaseId {
     generation: u32,
 }
 
+impl LeaseId {
+    /// The same as one number, which is less than `u64::MAX - 1`.
+    pub(crate) fn number(self) -> u64 {
+        u64::from(self.slot) << 32 | u64::from(self.generation)
+    }
+}
+
 /// What a producer is to work on, together and in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lease {
@@ -62,7 +69,7 @@ pub(crate) enum Phase {
 
 /// Whether the backend keeps a copy of each item of a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Copies {
+pub(crate) enum Copies {
     Kept,
     Missing,
 }
@@ -147,6 +154,10 @@ impl Leases {
     /// The leases of one producer.
     pub(super) fn of(&self, producer: ProducerId) -> impl Iterator<Item = (LeaseId, &Held)> {
         self.iter().filter(move |(_, held)| held.producer == producer)
+    }
+
+    pub(super) fn is_busy(&self, producer: ProducerId) -> bool {
+        self.of(producer).next().is_some()
     }
 
     /// The leases that cover an item.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::deadlines::Timeouts;
 use super::*;
 use crate::batch::{Batch, Batching, Size};
 use crate::policy::{Backoff, OnError};
@@ -389,13 +388,13 @@ impl Simulation {
             return;
         }
         self.has_state[producer] = true;
-        match self.scheduler.begin(lease.id, self.now) {
-            Begin::Work => self.work(producer, lease),
-            Begin::Stale => self.scheduler.release(lease.id, self.now),
-        }
+        self.work(producer, lease);
     }
 
     fn work(&mut self, producer: ProducerId, lease: Lease) {
+        if self.scheduler.begin(lease.id, Copies::Kept, self.now) == Begin::Stale {
+            return self.scheduler.release(lease.id, self.now);
+        }
         self.producers[producer] = match self.call(&lease.items) {
             Some(time) => Doing::Works(lease, time),
             None => Doing::Stuck,
@@ -544,7 +543,7 @@ impl Simulation {
                         self.end();
                     }
                 }
-                Event::Revoke(_) | Event::Abandon(_) => {}
+                Event::Revoke { .. } | Event::Abandon(_) => {}
             }
         }
     }

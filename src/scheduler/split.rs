@@ -30,8 +30,13 @@ pub(super) enum Cut {
 }
 
 impl Parts {
-    pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// How many parts there are for others than their owners.
+    pub(super) fn count_for_others(&self, is_busy: impl Fn(ProducerId) -> bool) -> usize {
+        self.waiting.iter().filter(|part| part.owner.is_none_or(&is_busy)).count()
     }
 
     pub(super) fn push(&mut self, part: Part) {
@@ -73,9 +78,10 @@ impl Parts {
         Some(self.waiting.remove(first))
     }
 
-    /// The part that its owner would come to last.
-    pub(super) fn steal(&mut self) -> Option<Part> {
-        (!self.waiting.is_empty()).then(|| self.waiting.remove(0))
+    /// The part that its owner would come to last, of an owner that is busy: others go on at once.
+    pub(super) fn steal(&mut self, is_busy: impl Fn(ProducerId) -> bool) -> Option<Part> {
+        let first = self.waiting.iter().position(|part| part.owner.is_none_or(&is_busy))?;
+        Some(self.waiting.remove(first))
     }
 
     /// A producer does not go on with its parts.
@@ -139,7 +145,7 @@ mod tests {
         assert_eq!(indices(parts.take_own(0)), [0, 1]);
         parts.split(part(0..2, Cut::Blame));
         assert_eq!(indices(parts.take_own(1)), [0; 0], "it is no part of its own");
-        assert_eq!(indices(parts.steal()), [2, 3, 4], "what the owner comes to last");
+        assert_eq!(indices(parts.steal(|_| true)), [2, 3, 4], "what the owner comes to last");
         assert_eq!(indices(parts.take_own(0)), [0]);
         parts.split(part(7..8, Cut::Blame));
         assert_eq!(indices(parts.take_own(0)), [7], "one item is tried again by itself");
@@ -172,6 +178,6 @@ mod tests {
         let gone = parts.retain(|index| index != 1);
         assert_eq!(gone[0].index, 1);
         assert_eq!(indices(parts.take_free()), [0, 2]);
-        assert_eq!(parts.len(), 0);
+        assert!(parts.is_empty());
     }
 }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::deadlines::Timeouts;
 use super::*;
 use crate::batch::{Batch, Batching, Size};
 use crate::device::Devices;
@@ -59,7 +58,10 @@ fn ask(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> Next {
 #[track_caller]
 fn lease(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> Lease {
     match ask(scheduler, producer, now) {
-        Next::Work(lease) => lease,
+        Next::Work(lease) => {
+            assert_eq!(scheduler.begin(lease.id, Copies::Kept, now), Begin::Work);
+            lease
+        }
         other => panic!("{other:?} is no work"),
     }
 }
@@ -280,7 +282,7 @@ fn the_deadline_of_an_item_starts_when_the_state_is_ready() {
     let mut scheduler = offered(Config { timeouts, ..config(2) }, 1);
     let Next::Work(lease) = scheduler.lease(0, Readiness::NeedsInit, at(0)) else { panic!("work") };
     assert_eq!(scheduler.poll_timeout(), None);
-    assert_eq!(scheduler.begin(lease.id, at(100)), Begin::Work);
+    assert_eq!(scheduler.begin(lease.id, Copies::Missing, at(100)), Begin::Work);
     assert_eq!(scheduler.poll_timeout(), Some(at(110)));
 }
 
@@ -332,8 +334,24 @@ fn an_idle_producer_copies_what_another_is_slow_at() {
     assert_eq!((&copy.items[..], copy.attempt), (&[0][..], 1));
     assert_eq!(ask(&mut scheduler, 2, at(30)), Next::Wait, "there is no third start");
     assert_eq!(scheduler.finish(copy.id, &[Outcome::Succeeded], at(12)), [Standing::Counts]);
-    assert!(events(&mut scheduler).contains(&Event::Revoke(slow.id)), "the slow one has lost");
+    assert!(
+        events(&mut scheduler).contains(&Event::Revoke { lease: slow.id, producer: 0 }),
+        "the slow one has lost"
+    );
     assert_eq!(scheduler.finish(slow.id, &[Outcome::Succeeded], at(20)), [Standing::Stale]);
+}
+
+#[test]
+fn a_copy_that_succeeds_after_an_abort_revokes_the_other() {
+    let mut scheduler = offered(Config { copy_after: Some(10 * MS), ..config(2) }, 1);
+    let slow = lease(&mut scheduler, 0, at(0));
+    stand_still(&mut scheduler, at(1));
+    let copy = lease(&mut scheduler, 1, at(10));
+    scheduler.abort();
+    assert!(!scheduler.is_detached(0), "the end of the run waits for it");
+    assert_eq!(scheduler.finish(copy.id, &[Outcome::Succeeded], at(11)), [Standing::Stale]);
+    assert_eq!(events(&mut scheduler), [Event::Revoke { lease: slow.id, producer: 0 }]);
+    assert!(scheduler.is_detached(0));
 }
 
 #[test]
@@ -372,7 +390,7 @@ fn a_copy_that_has_not_begun_when_the_item_is_done_does_not_begin() {
     let Next::Work(copy) = copy else { panic!("{copy:?}") };
     scheduler.finish(slow.id, &[Outcome::Succeeded], at(11));
     assert_eq!(events(&mut scheduler), [], "its `producer_init` does not give up");
-    assert_eq!(scheduler.begin(copy.id, at(12)), Begin::Stale);
+    assert_eq!(scheduler.begin(copy.id, Copies::Kept, at(12)), Begin::Stale);
     scheduler.release(copy.id, at(12));
     assert!(!scheduler.has_waiting_items());
 }
@@ -381,7 +399,7 @@ fn a_copy_that_has_not_begun_when_the_item_is_done_does_not_begin() {
 fn items_that_cannot_be_copied_are_not() {
     let mut scheduler = offered(Config { copy_after: Some(10 * MS), ..config(2) }, 1);
     let slow = lease(&mut scheduler, 0, at(0));
-    scheduler.without_copies(slow.id);
+    assert_eq!(scheduler.begin(slow.id, Copies::Missing, at(0)), Begin::Work);
     stand_still(&mut scheduler, at(0));
     assert_eq!(ask(&mut scheduler, 1, at(50)), Next::Wait);
 }
@@ -411,7 +429,10 @@ fn each_copy_of_a_batch_may_fail_other_items() {
     let copy = lease(&mut scheduler, 1, at(40));
     let standings = scheduler.finish(copy.id, &[Succeeded, Failed, Failed], at(41));
     assert_eq!(standings, [Counts, Deferred, Deferred]);
-    assert!(!events(&mut scheduler).contains(&Event::Revoke(slow.id)), "it is still wanted");
+    assert!(
+        !events(&mut scheduler).contains(&Event::Revoke { lease: slow.id, producer: 0 }),
+        "it is still wanted"
+    );
     let standings = scheduler.finish(slow.id, &[Failed, Succeeded, Failed], at(50));
     assert_eq!(standings, [Stale, Counts, Counts]);
     assert_eq!(scheduler.decide(&[2], RETRY, at(50)), Decision::Skip);
@@ -476,8 +497,9 @@ fn idle_producers_take_parts_that_their_owner_comes_to_later() {
     let whole = lease(&mut scheduler, 0, at(0));
     assert_eq!(ask(&mut scheduler, 1, at(0)), Next::Wait);
     scheduler.fail_together(whole.id, Inputs::Kept, Memory::Sufficient, at(0));
-    assert_eq!(wakes(&mut scheduler), [1]);
+    assert!(wakes(&mut scheduler).is_empty(), "its owner goes on at once");
     assert_eq!(lease(&mut scheduler, 0, at(0)).items, [0, 1]);
+    assert_eq!(wakes(&mut scheduler), [1]);
     assert_eq!(lease(&mut scheduler, 1, at(0)).items, [2, 3]);
 }
 
@@ -536,6 +558,17 @@ fn the_last_producer_is_never_suspended() {
 }
 
 #[test]
+fn a_quarantined_producer_that_cannot_build_its_state_leaves_its_item_to_others() {
+    let mut scheduler = offered(Config { quarantine_after: Some(1), ..config(2) }, 2);
+    assert_eq!(fail(&mut scheduler, 0, at(0)).0, 0);
+    let other = scheduler.track(7, 0, Readiness::NeedsInit, at(0));
+    assert_eq!(succeed(&mut scheduler, 1, at(0)), 0);
+    assert!(events(&mut scheduler).contains(&Event::Quarantined(0)));
+    assert_eq!(scheduler.producer_lost(0, at(0)), Ok(()));
+    assert_eq!(lease(&mut scheduler, 1, at(0)).items, other.items);
+}
+
+#[test]
 fn too_few_producers_are_reported() {
     let config = Config { quarantine_after: Some(1), min_producers: 2, ..config(2) };
     let mut scheduler = offered(config, 1);
@@ -551,7 +584,7 @@ fn what_is_withdrawn_has_no_verdict() {
     let held = lease(&mut scheduler, 0, at(0));
     assert_eq!(fail(&mut scheduler, 1, at(0)).0, 1);
     scheduler.withdraw(&[0, 1, 2], at(0));
-    assert!(events(&mut scheduler).contains(&Event::Revoke(held.id)));
+    assert!(events(&mut scheduler).contains(&Event::Revoke { lease: held.id, producer: 0 }));
     assert_eq!(scheduler.finish(held.id, &[Outcome::Succeeded], at(0)), [Standing::Stale]);
     assert_eq!(lease(&mut scheduler, 0, at(99)).items, [3]);
     assert_eq!(ask(&mut scheduler, 0, at(99)), Next::Wait);

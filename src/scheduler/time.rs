@@ -9,6 +9,7 @@ use std::time::Duration;
 pub(crate) struct RunTime(u64);
 
 impl RunTime {
+    #[cfg(test)]
     pub(crate) const START: RunTime = RunTime(0);
 
     /// The moment that is `elapsed` after the start of the run.

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use super::dispatch::Tracking;
 use super::permits::Want;
 use super::{Exchange, Gap, spin_until};
-use crate::batch::{Note, Size};
+use crate::batch::Size;
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::queue::Sender;
 use crate::concurrency::{lock, now, wait};
 use crate::engine::measures::Measured;
 use crate::engine::outbox::{Outbox, Outcome};
+use crate::scheduler::Activity;
 
 /// The feeder's end.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(crate) struct Feeder<I, T> {
     held: Option<(I, Measured)>,
     /// Those left since the last item, as one: a million bad items in a row are no million messages.
     gap: Option<Gap>,
+    /// The index of the next item.
+    next: u64,
     waited: Duration,
 }
 
@@ -29,7 +33,6 @@ pub(crate) struct Feeder<I, T> {
 pub(super) struct FeederEnds<I, T> {
     /// To the producers.
     pub(super) inlet: Sender<I>,
-    pub(super) notes: Option<Sender<Note>>,
     /// To the collector.
     pub(super) aside: Outbox<T>,
     pub(super) weights: Option<Sender<u64>>,
@@ -40,7 +43,7 @@ impl<I, T> Feeder<I, T> {
     /// The feeder of `exchange`, which has only one.
     pub(crate) fn new(exchange: &Exchange<I, T>) -> Self {
         let ends = lock(&exchange.feeding).take().expect("a run has one feeder");
-        Feeder { credits: 0, ends, held: None, gap: None, waited: Duration::ZERO }
+        Feeder { credits: 0, ends, held: None, gap: None, next: 0, waited: Duration::ZERO }
     }
 
     /// Waits until there is a credit, and room for the item that it holds. `false` when the feeder is to
@@ -143,20 +146,16 @@ impl<I, T> Feeder<I, T> {
 
     #[inline]
     fn push_noted(&mut self, exchange: &Exchange<I, T>, item: I, size: Size) {
+        let index = self.next;
+        self.next += 1;
+        if exchange.dispatch.tracking == Tracking::All {
+            exchange.offer(index, item, size);
+            return;
+        }
         if let Some(gap) = self.gap.take() {
             self.tell_of(exchange, gap);
         }
-        if let Some(batching) = &exchange.batching {
-            if let Some(notes) = &mut self.ends.notes {
-                notes.push(Note { size, since: batching.rule.is_timed().then(now) });
-            }
-            self.ends.inlet.push(item);
-            // Only the feeder writes, so a load and a store do.
-            let pushed = exchange.pushed.load(Ordering::Relaxed);
-            exchange.pushed.store(pushed + 1, Ordering::Release);
-        } else {
-            self.ends.inlet.push(item);
-        }
+        self.ends.inlet.push(item);
         exchange.idle.notify();
     }
 
@@ -169,6 +168,7 @@ impl<I, T> Feeder<I, T> {
             Some(gap) => gap.count += 1,
             none => *none = Some(Gap { first: seq, count: 1 }),
         }
+        self.next = seq + 1;
         self.deliver(exchange, seq, result);
     }
 
@@ -232,15 +232,16 @@ impl<I, T> Exchange<I, T> {
     /// The feeder has more to give out, and no room for it: batches that wait count as full.
     fn starve(&self) {
         self.hints.starving.store(true, Ordering::Release);
-        if self.batching.is_some() {
-            self.idle.notify();
-        }
-        self.wake_helpers();
+        self.note_feeder(Activity::Waiting);
     }
 
     /// What the feeder lacks is credits. Who sleeps already does not look again, and so is seen from here.
     fn note_idleness(&self) {
-        if self.idle.has_sleeper() && lock(&self.intake).is_empty() {
+        let is_idle = match self.dispatch.tracking {
+            Tracking::All => self.dispatch.has_sleeper(),
+            Tracking::Failed => self.idle.has_sleeper() && lock(&self.intake).is_empty(),
+        };
+        if is_idle {
             self.hints.dry.store(true, Ordering::Relaxed);
         }
     }
@@ -253,6 +254,7 @@ impl<I, T> Exchange<I, T> {
 
     pub(crate) fn feed_again(&self) {
         self.hints.starving.store(false, Ordering::Relaxed);
+        self.note_feeder(Activity::Working);
     }
 
     /// All credits that are free, if they are that many.

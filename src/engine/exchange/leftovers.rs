@@ -4,14 +4,11 @@ use std::sync::PoisonError;
 
 use super::Exchange;
 use crate::engine::outbox::Outcome;
-use crate::error::Error;
 
 /// What is left of a run that nobody wants.
 pub(crate) struct Leftovers<I, T> {
     pub(crate) items: Vec<I>,
     pub(crate) results: Vec<Outcome<T>>,
-    /// Of items that one of two producers has failed.
-    pub(crate) errors: Vec<Error>,
 }
 
 impl<I, T> Exchange<I, T> {
@@ -24,17 +21,8 @@ impl<I, T> Exchange<I, T> {
         while let n @ 1.. = intake.items.len() {
             items.extend(intake.items.take(n));
         }
-        if let Some((shelf, _)) = &mut intake.shelf {
-            items.extend(shelf.drain());
-        }
         drop(intake);
-        let mut trials = self.trials.lock().unwrap_or_else(PoisonError::into_inner);
-        items.extend(trials.retries.drain());
-        drop(trials);
-        let mut races = self.races.lock().unwrap_or_else(PoisonError::into_inner);
-        let (errors, copies): (Vec<_>, Vec<_>) = races.drain().unzip();
-        drop(races);
-        items.extend(copies.into_iter().flatten());
+        items.extend(self.dispatch.drain());
         for lane in &self.lanes {
             items.extend(std::iter::from_fn(|| lane.inbox.steal()).map(|(_, item)| item));
         }
@@ -44,6 +32,6 @@ impl<I, T> Exchange<I, T> {
                 results.push(lane.pop().1);
             }
         }
-        Leftovers { items, results, errors }
+        Leftovers { items, results }
     }
 }

@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::trials::{Standing, Suspension};
-use super::{Exchange, Gathered, Lane, spin_until};
+use super::{Exchange, Lane, spin_until};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
 use crate::engine::outbox::{Outbox, Outcome};
 use crate::observe::run_stats::{Lack, ProducerTime, Waits};
-use crate::policy::{Retry, Trial, Turn};
+use crate::scheduler::{Lease, Next, Readiness, RunTime};
 
 /// A producer takes at most so many items at once, however fast they are: that many make the cost of
 /// taking small, and an inbox with room for them never has to grow.
@@ -39,9 +38,8 @@ pub(crate) struct Taker<'a, I, T> {
     /// from `watched_from` on.
     seen: Vec<u64>,
     watched_from: usize,
-    /// What is known of the item that was given out last; `None` where it is tried for the first time.
-    trial: Option<Box<Trial>>,
-    /// It may not be free to take what is new.
+    readiness: Readiness,
+    /// It asks the scheduler before it takes what is new.
     is_careful: bool,
     came: Instant,
     waited: Waits,
@@ -64,7 +62,7 @@ impl<'a, I, T> Taker<'a, I, T> {
             looked_at: None,
             seen: vec![u64::MAX; WATCHED.min(exchange.producers())],
             watched_from: 0,
-            trial: None,
+            readiness: Readiness::Ready,
             is_careful: false,
             came,
             waited: Waits::default(),
@@ -94,48 +92,18 @@ impl<'a, I, T> Taker<'a, I, T> {
         }
     }
 
-    /// An item that is to be tried again, on this producer and now.
-    pub(super) fn retry(&self) -> Option<(u64, Retry<I>)> {
-        match self.exchange.retries_anything() {
-            true => self.exchange.take_retry(self.lane),
-            false => None,
-        }
-    }
-
-    /// What there is to try again.
-    pub(super) fn turn(&self) -> Turn {
-        self.exchange.turn(self.lane)
-    }
-
-    /// What another producer is slow at, if that is to be started here too.
-    pub(super) fn help_another(&self) -> Option<Gathered<I>> {
-        match self.exchange.copies_stragglers() {
-            true => self.exchange.enter_race(self.lane),
-            false => None,
-        }
-    }
-
-    /// When there will be something to help with.
-    pub(super) fn race_turn(&self) -> Turn {
-        self.exchange.race_turn(self.lane)
-    }
-
-    pub(super) fn exchange(&self) -> &'a Exchange<I, T> {
-        self.exchange
-    }
-
     fn own(&self) -> &'a Lane<I, T> {
         &self.exchange.lanes[self.lane]
     }
 
     /// Delivers a result and waits for the next item, as [`next`](Taker::next).
-    pub(crate) fn deliver_and_next(&mut self, seq: u64, result: Outcome<T>) -> Option<(u64, I)> {
+    pub(crate) fn deliver_and_next(&mut self, seq: u64, result: Outcome<T>) -> Option<Given<I>> {
         if self.must_ask() {
             self.deliver(seq, result);
             return self.next();
         }
         match self.deliver_and_pop(seq, result) {
-            Some(item) => Some(item),
+            Some((seq, item)) => Some(Given::Untracked(seq, item)),
             None => self.refill(),
         }
     }
@@ -143,7 +111,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     /// Whether the next item is not just any that is new.
     #[inline]
     pub(crate) fn must_ask(&self) -> bool {
-        self.exchange.retries_anything() || self.is_careful
+        self.exchange.dispatch.has_waiting() || self.is_careful
     }
 
     /// Delivers a result, and takes the next item if one is at hand.
@@ -161,58 +129,20 @@ impl<'a, I, T> Taker<'a, I, T> {
         item
     }
 
-    /// What is known of the item that was given out last, if it was tried before.
-    pub(crate) fn trial(&mut self) -> Option<Box<Trial>> {
-        self.trial.take()
+    /// Whether the producer has its state.
+    pub(crate) fn set_readiness(&mut self, readiness: Readiness) {
+        self.readiness = readiness;
     }
 
-    /// This producer has failed an item, or tries one that others failed: from now on it asks before it takes
-    /// what is new.
+    /// This producer has failed an item, or works on one that others failed: it asks before it takes what is
+    /// new.
     pub(crate) fn be_careful(&mut self) {
         self.is_careful = true;
     }
 
-    /// Whether the item that was given out last was tried before.
-    pub(crate) fn has_trial(&self) -> bool {
-        self.trial.is_some()
-    }
-
-    pub(crate) fn is_careful(&self) -> bool {
-        self.is_careful
-    }
-
-    /// An item that was tried before goes before new ones: others may wait for it.
-    fn take_retry(&mut self) -> Option<(u64, I)> {
-        let retry = self.retry()?;
-        Some(self.again(retry))
-    }
-
-    fn again(&mut self, (seq, Retry { input, trial, .. }): (u64, Retry<I>)) -> (u64, I) {
-        self.trial = Some(trial);
-        self.own().advance();
-        (seq, input)
-    }
-
-    /// What another producer is slow at.
-    fn help(&mut self, Gathered { items, inputs, trial, .. }: Gathered<I>) -> (u64, I) {
-        self.trial = trial;
-        let mut item = items.into_iter().zip(inputs);
-        item.next().expect("who is slow is slow at something")
-    }
-
-    /// What a producer does that may not be free.
-    #[cold]
-    pub(super) fn ask(&mut self) -> Suspension<I> {
-        if self.exchange.standing(self.lane) == Standing::Suspended {
-            // What it has taken is for others to take, and what it has delivered for the collector.
-            self.exchange.idle.notify();
-            self.flush();
-        }
-        let since = now();
-        let answer = self.exchange.wait_for_standing(self.lane);
-        self.has_waited(Lack::Items, since);
-        self.is_careful = self.exchange.is_suspect(self.lane);
-        answer
+    /// Has the scheduler know an item from now on, which this producer works on next.
+    pub(crate) fn track(&mut self, seq: u64, item: I) -> Lease {
+        self.exchange.track((seq, item), self.lane, self.readiness)
     }
 
     /// It had nothing to do from then until now.
@@ -227,30 +157,79 @@ impl<'a, I, T> Taker<'a, I, T> {
         self.exchange.timesheet.producer_waited(self.lane, self.waited);
     }
 
+    /// Waits for a lease, where the scheduler knows all items. `None` when the producer is to leave.
+    pub(crate) fn next_lease(&mut self) -> Option<Lease> {
+        loop {
+            match self.exchange.lease(self.lane, self.readiness) {
+                Next::Work(lease) => return Some(lease),
+                Next::Leave => return None,
+                Next::Wait => self.sleep_for_lease(None),
+                Next::WaitUntil(time) => self.sleep_for_lease(Some(time)),
+            }
+        }
+    }
+
+    fn sleep_for_lease(&mut self, until: Option<RunTime>) {
+        let since = now();
+        self.exchange.run_dry();
+        self.flush();
+        let dispatch = &self.exchange.dispatch;
+        if !spin_until(since, || dispatch.is_woken(self.lane)) || !dispatch.take_wake_up(self.lane)
+        {
+            dispatch.sleep(self.lane, until);
+        }
+        self.has_waited(self.lack(until), since);
+    }
+
     /// Waits for an item. `None` when there will be none for this producer.
-    pub(crate) fn next(&mut self) -> Option<(u64, I)> {
-        if self.is_careful {
+    pub(crate) fn next(&mut self) -> Option<Given<I>> {
+        if self.must_ask() {
             match self.ask() {
-                Suspension::Lifted => {}
-                Suspension::Retry(retry) => return Some(self.again(retry)),
-                Suspension::Help(lent) => return Some(self.help(lent)),
-                Suspension::Over => return None,
+                Asked::Leased(lease) => return Some(Given::Leased(lease)),
+                Asked::Free => {}
+                Asked::Over => return None,
             }
         }
-        if let Some(item) = self.take_retry() {
-            return Some(item);
-        }
-        match self.inbox.pop() {
-            Some(item) => {
+        let next = match self.inbox.pop() {
+            Some((seq, item)) => {
                 self.own().advance();
-                Some(item)
+                Given::Untracked(seq, item)
             }
-            None => self.refill(),
+            None => self.refill()?,
+        };
+        // What a suspected producer does shows something.
+        Some(match next {
+            Given::Untracked(seq, item) if self.is_careful => Given::Leased(self.track(seq, item)),
+            next => next,
+        })
+    }
+
+    /// What a producer does that may not be free to take what is new.
+    #[cold]
+    fn ask(&mut self) -> Asked {
+        loop {
+            let until = match self.exchange.lease(self.lane, self.readiness) {
+                Next::Work(lease) => {
+                    self.own().advance();
+                    return Asked::Leased(lease);
+                }
+                Next::Leave => return Asked::Over,
+                Next::Wait => None,
+                Next::WaitUntil(time) => Some(time),
+            };
+            if self.exchange.may_take_new(self.lane) {
+                self.exchange.stop_waiting(self.lane);
+                self.is_careful = self.is_careful && self.exchange.is_careful(self.lane);
+                return Asked::Free;
+            }
+            // What it has taken is for others to take.
+            self.exchange.idle.notify();
+            self.sleep_for_lease(until);
         }
     }
 
     /// The next item, where none is at hand.
-    pub(crate) fn refill(&mut self) -> Option<(u64, I)> {
+    pub(crate) fn refill(&mut self) -> Option<Given<I>> {
         let before = self.waited.all;
         let item = self.look_for_item();
         if self.waited.all > before {
@@ -259,7 +238,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         item
     }
 
-    fn look_for_item(&mut self) -> Option<(u64, I)> {
+    fn look_for_item(&mut self) -> Option<Given<I>> {
         let (mut since, mut lack) = (None, Lack::Items);
         loop {
             // The clock is read once each time round: that what came last was found with the next look is
@@ -267,22 +246,30 @@ impl<'a, I, T> Taker<'a, I, T> {
             let now = now();
             self.waited.add(lack, now - *since.get_or_insert(now));
             since = Some(now);
-            if let Some(item) = self.take_retry() {
-                return Some(item);
+            if self.exchange.dispatch.has_waiting() {
+                match self.ask() {
+                    Asked::Leased(lease) => return Some(Given::Leased(lease)),
+                    Asked::Free => {}
+                    Asked::Over => return None,
+                }
             }
-            if let Some(item) = self.steal_from_idle_lane(now) {
-                return Some(item);
+            if let Some((seq, item)) = self.steal_from_idle_lane(now) {
+                return Some(Given::Untracked(seq, item));
             }
             self.adapt_take(now);
             match self.take(now) {
-                Taken::Item(item) => {
+                Taken::Item((seq, item)) => {
                     self.own().advance();
-                    return Some(item);
+                    return Some(Given::Untracked(seq, item));
+                }
+                Taken::Leased(lease) => {
+                    self.own().advance();
+                    return Some(Given::Leased(lease));
                 }
                 Taken::Waited(lacked) => lack = lacked,
                 Taken::InLane(victim) => {
-                    if let Some(item) = self.steal(victim) {
-                        return Some(item);
+                    if let Some((seq, item)) = self.steal(victim) {
+                        return Some(Given::Untracked(seq, item));
                     }
                 }
                 Taken::Over => return None,
@@ -361,30 +348,39 @@ impl<'a, I, T> Taker<'a, I, T> {
                 || exchange.lane_with_items(self.lane).is_some()
         };
         if spin_until(since, has_news) {
-            return Taken::Waited(self.lack(Turn::Nothing));
+            return Taken::Waited(self.lack(None));
         }
-        if let Some(lent) = self.help_another() {
-            return Taken::Item(self.help(lent));
+        // From now on the scheduler wakes this producer for what others fail.
+        let until = match exchange.lease(self.lane, self.readiness) {
+            Next::Work(lease) => return Taken::Leased(lease),
+            Next::Leave => return Taken::Over,
+            Next::Wait => None,
+            Next::WaitUntil(time) => Some(time),
+        };
+        let lack = self.lack(until);
+        let dispatch = &exchange.dispatch;
+        let is_ready = || has_news() || dispatch.is_woken(self.lane);
+        match until.map(|until| until.since(dispatch.clock.now())) {
+            Some(Duration::ZERO) => {}
+            Some(most) => exchange.idle.wait_at_most(most, is_ready),
+            None => exchange.idle.wait_unless(is_ready),
         }
-        let turn = self.turn();
-        let race = self.race_turn();
-        let lack = self.lack(turn);
-        let is_ready = || has_news() || self.turn() != turn || self.race_turn() != race;
-        match turn.or_before(race) {
-            Turn::Now(_) => {}
-            Turn::At(due) => {
-                let most = due.saturating_duration_since(now());
-                exchange.idle.wait_at_most(most, is_ready);
-            }
-            Turn::Nothing => exchange.idle.wait_unless(is_ready),
+        // One that was woken asks again: there is something that no other was woken for.
+        match dispatch.take_wake_up(self.lane) {
+            true => match exchange.lease(self.lane, self.readiness) {
+                Next::Work(lease) => return Taken::Leased(lease),
+                Next::Leave => return Taken::Over,
+                Next::Wait | Next::WaitUntil(_) => exchange.stop_waiting(self.lane),
+            },
+            false => exchange.stop_waiting(self.lane),
         }
         Taken::Waited(lack)
     }
 
     /// What is missing, where there is nothing to do but that, later.
-    pub(super) fn lack(&self, turn: Turn) -> Lack {
-        match turn {
-            Turn::At(_) => Lack::Retries,
+    fn lack(&self, until: Option<RunTime>) -> Lack {
+        match until {
+            Some(_) if self.exchange.has_retries() => Lack::Retries,
             _ if self.exchange.is_starving() => Lack::Permits,
             _ => Lack::Items,
         }
@@ -439,8 +435,25 @@ pub(super) fn largest_take<I>() -> usize {
     if size_of::<I>() > LARGEST_IN_INBOX { 1 } else { LARGEST_TAKE }
 }
 
+/// What a producer works on next.
+#[derive(Debug)]
+pub(crate) enum Given<I> {
+    /// An item that the scheduler does not know.
+    Untracked(u64, I),
+    Leased(Lease),
+}
+
+/// What the scheduler says to a producer that asks before it takes what is new.
+enum Asked {
+    Leased(Lease),
+    /// It may take what is new.
+    Free,
+    Over,
+}
+
 enum Taken<I> {
     Item((u64, I)),
+    Leased(Lease),
     /// Nothing was there; that may have changed.
     Waited(Lack),
     /// This lane has items.
@@ -474,11 +487,17 @@ mod model {
     use shuttle::thread;
 
     use super::*;
+    use crate::base::Order;
+    use crate::engine::run::{CarriedOver, Shape};
+    use crate::engine::run_settings::RunSettings;
 
     /// `items` are all in the first producer's lane. `slow` of them, which `is_slow` tells by who
     /// works on it, as his how-manieth, and the item, last until all the others are done.
     fn theft(producers: usize, items: u64, slow: u64, is_slow: fn(usize, u64, u64) -> bool) {
-        let hub = Arc::new(Exchange::<u64, u64>::new(producers, 16, None, None));
+        let shape = Shape { order: Order::Input, producers, window: 16, batching: None };
+        let config = RunSettings::<u64>::default().scheduling(&shape);
+        let earlier = CarriedOver::nothing(producers);
+        let hub = Arc::new(Exchange::<u64, u64>::new(config, earlier, None));
         let mut first = lock(&hub.lanes[0].working);
         let (inbox, _) = first.as_mut().expect("nobody has taken it");
         (0..items).for_each(|seq| inbox.push((seq, seq)));
@@ -490,7 +509,7 @@ mod model {
                 let mut taker = Taker::new(&hub, lane);
                 let mut next = taker.next();
                 let mut nth = 0;
-                while let Some((seq, item)) = next {
+                while let Some(Given::Untracked(seq, item)) = next {
                     let mut count = done.0.lock().unwrap();
                     if is_slow(lane, nth, item) {
                         count = done.1.wait_while(count, |done| *done < items - slow).unwrap();

@@ -10,8 +10,8 @@ use crate::base::Order;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
-use crate::engine::exchange::Taker;
-use crate::engine::run::{Run, Shape};
+use crate::engine::exchange::{Given, Taker};
+use crate::engine::run::{CarriedOver, Run, Shape};
 use crate::engine::stage_link::StageLink;
 use crate::engine::window::Window;
 use crate::error::{Error, Result};
@@ -56,9 +56,9 @@ fn stage_producers(
         thread::spawn(move || {
             let mut taker = Taker::new(&run.exchange, lane);
             let mut next = taker.next();
-            while let Some((seq, item)) = next {
+            while let Some(Given::Untracked(seq, item)) = next {
                 let outcome = match fails_at == Some(item) {
-                    true => run.judge(seq, Error::Closed {}, lane, None, None).map(Err),
+                    true => run.fail_untracked(seq, Error::Closed {}, lane, None).map(Err),
                     false => Some(Ok(item)),
                 };
                 next = match outcome {
@@ -87,7 +87,10 @@ fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let stage = |producers, window, upstream| {
         let shape = Shape { order, producers, window, batching: None };
         let chronicle = Arc::new(EventLog::new(producers, None, Detail::Run));
-        Arc::new(Run::<Pass>::new(shape, Arc::default(), [], upstream, chronicle, None))
+        Arc::new({
+            let earlier = CarriedOver::nothing(producers);
+            Run::<Pass>::new(shape, Arc::default(), earlier, upstream, chronicle, None)
+        })
     };
     let first = stage(2, windows[0], None);
     let upstream: Arc<dyn RunControl> = first.clone();

@@ -16,14 +16,13 @@ use crate::concurrency::{Condvar, Mutex, atomic, lock, now, wait};
 use crate::device::{Device, Devices, Place};
 use crate::engine::attendance::Attendance;
 use crate::engine::collector::Collector;
+use crate::engine::deadline_thread::Watch;
 use crate::engine::limits::Limits;
-use crate::engine::post::{Call, Post};
-use crate::engine::producer::{Join, NO_CEILING, Producer, Shared};
-use crate::engine::run::{Run, Shape};
+use crate::engine::producer::{Join, Producer, Shared};
+use crate::engine::run::{CarriedOver, Run, Shape};
 use crate::engine::run_settings::RunSettings;
-use crate::engine::timekeeper::Watch;
 use crate::engine::window::Window;
-use crate::error::{Hook, Result};
+use crate::error::Result;
 use crate::observe::event_log::{Detail, EventLog};
 use crate::policy::{Backoff, OnError, Policy, Stragglers};
 use crate::runner::{ConsumerContext, ProducerContext, ProducerSetup, Runner, Wanted};
@@ -245,7 +244,14 @@ impl Scene {
             batching: self.batch.map(Batching::new),
         };
         let chronicle = Arc::new(EventLog::new(self.producers, None, Detail::Run));
-        Arc::new(Run::new(shape, Arc::new(terms), [], None, chronicle, None))
+        Arc::new(Run::new(
+            shape,
+            Arc::new(terms),
+            CarriedOver::nothing(self.producers),
+            None,
+            chronicle,
+            None,
+        ))
     }
 
     pub(super) fn play(self) -> Played {
@@ -267,7 +273,7 @@ impl Scene {
             let mut watch = Watch::new(run.clone(), attendance.clone(), devices, tick);
             thread::spawn(move || {
                 for _ in 0..self.looks {
-                    watch.tick();
+                    watch.wake();
                     thread::yield_now();
                 }
             })
@@ -285,7 +291,7 @@ impl Scene {
         });
         feed(&run.exchange, self.items, &AtomicU64::new(0));
         let seen = consumer.join().unwrap();
-        attendance.end(|producer| run.has_lost(producer));
+        attendance.end(|producer| run.exchange.is_detached(producer));
         assert!(attendance.present().is_empty());
         let calls = calls.change(|seen| seen.is_over = true);
         keeper.join().unwrap();
@@ -315,7 +321,6 @@ fn producers(
         stateless: Arc::default(),
         ready: (0..count).map(|_| atomic::AtomicBool::new(false)).collect(),
         inits: (0..count).map(|_| AtomicU64::new(0)).collect(),
-        ceilings: (0..count).map(|_| AtomicU64::new(NO_CEILING)).collect(),
         left: (0..count).map(|_| atomic::AtomicBool::new(false)).collect(),
     };
     let produce = |producer| {
@@ -461,33 +466,6 @@ fn producers_that_are_written_off_at_an_item_that_can_be_tried_again() {
 fn producers_that_are_written_off_at_a_batch() {
     let batch = Some(Batch::of(3));
     check_written_off(Scene { looks: 5, batch, fails: |_, item| item == 2, ..PASSES });
-}
-
-#[test]
-fn a_call_is_ended_by_its_producer_or_written_off_and_never_both() {
-    check(|| {
-        let post = Arc::new(Post::new());
-        let keeper = {
-            let post = post.clone();
-            thread::spawn(move || {
-                let looks = (0..4).map(|_| {
-                    let (call, _) = post.current();
-                    (call != 0).then(|| post.write_off(call)).flatten()
-                });
-                looks.flatten().flat_map(|call: Call<u64>| call.items).collect::<Vec<_>>()
-            })
-        };
-        let mut ended = Vec::new();
-        for item in 0..3 {
-            let (hook, items) = (Hook::ProducerWork, vec![item]);
-            post.begin(1, Call::new(hook, items, vec![]));
-            let Some(call) = post.end() else { break };
-            ended.extend(call.items);
-        }
-        let written_off = keeper.join().unwrap();
-        assert_eq!(ended.len() + written_off.len(), 3.min(ended.len() + 1));
-        assert!(written_off.iter().all(|item| *item == ended.len() as u64));
-    });
 }
 
 #[test]

@@ -1,0 +1,184 @@
+//! The thread that keeps the timeouts of one run.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+
+use super::attendance::Attendance;
+use super::losses::{Abandoned, Loss};
+use super::run::{Run, text_of};
+use crate::base::panic::drop_quietly;
+use crate::concurrency::spawn::spawn;
+use crate::device::Devices;
+use crate::engine::limits::grace_of;
+use crate::error::{Error, Hook, Site};
+use crate::runner::Runner;
+use crate::scheduler::{Event, Expired, Phase, RunTime};
+
+/// The name of the thread.
+const NAME: &str = "gangline-t";
+
+/// Keeps the timeouts of a run until it is stopped or dropped.
+#[derive(Debug)]
+pub(crate) struct DeadlineThread {
+    /// Closed to stop it.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What it knows.
+pub(super) struct Watch<R: Runner> {
+    run: Arc<Run<R>>,
+    attendance: Arc<Attendance>,
+    devices: Devices,
+    step: Duration,
+    woken: RunTime,
+    /// Once the time of the run is over: until when hooks have to notice.
+    grace: Option<RunTime>,
+}
+
+impl DeadlineThread {
+    /// Starts the thread, which wakes after each `step`. What it oversleeps by more than another does not count:
+    /// then the process was stopped.
+    pub(crate) fn start<R: Runner + 'static>(
+        run: Arc<Run<R>>,
+        attendance: Arc<Attendance>,
+        devices: Devices,
+        step: Duration,
+    ) -> Result<Self, Error> {
+        let (stop, stopped) = bounded(0);
+        let mut watch = Watch::new(run, attendance, devices, step);
+        let keep_time = move || {
+            while stopped.recv_timeout(watch.step) == Err(RecvTimeoutError::Timeout) {
+                watch.wake();
+            }
+        };
+        let thread = spawn(NAME.to_owned(), None, keep_time)?;
+        Ok(DeadlineThread { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for DeadlineThread {
+    fn drop(&mut self) {
+        self.stop = None;
+        let Some(thread) = self.thread.take() else { return };
+        if let Err(payload) = thread.join()
+            && !std::thread::panicking()
+        {
+            std::panic::resume_unwind(payload);
+        }
+    }
+}
+
+impl<R: Runner> Watch<R> {
+    pub(super) fn new(
+        run: Arc<Run<R>>,
+        attendance: Arc<Attendance>,
+        devices: Devices,
+        step: Duration,
+    ) -> Self {
+        let woken = run.exchange.dispatch.clock.now();
+        Watch { run, attendance, devices, step, woken, grace: None }
+    }
+
+    pub(super) fn wake(&mut self) {
+        let exchange = &self.run.exchange;
+        self.woken = exchange.dispatch.clock.wake(self.woken, self.step);
+        let ((), events) =
+            exchange.schedule_at(self.woken, |state, now| state.scheduler.handle_timeout(now));
+        let live = events.iter().rev().find_map(|event| match event {
+            Event::TooFewProducers { live } => Some(*live),
+            _ => None,
+        });
+        for event in events {
+            match event {
+                Event::Expired(expired) => self.expire(expired, live),
+                Event::Abandon(producer) => self.abandon(producer, self.run_timed_out()),
+                Event::RunTimedOut => self.end_run(),
+                Event::TooFewProducers { .. } => {}
+                other => unreachable!("no time shows {other:?}"),
+            }
+        }
+        // At each step from then on: also producers that enter late, in a `producer_init` say.
+        if self.grace.is_some_and(|grace| grace <= self.woken) {
+            for producer in self.attendance.present() {
+                self.abandon(producer, self.run_timed_out());
+            }
+            self.run.leave_consumer();
+        }
+    }
+
+    fn run_timed_out(&self) -> Error {
+        let limit = self.run.terms.limits.run.expect("the time of the run is limited");
+        Error::RunTimedOut { limit }
+    }
+
+    fn end_run(&mut self) {
+        let limit = self.run.terms.limits.run.expect("the time of the run is limited");
+        self.grace = Some(self.woken.after(grace_of(limit)));
+        self.run.end_as(Error::RunTimedOut { limit });
+    }
+
+    fn abandon(&self, producer: usize, error: Error) {
+        if !self.run.losses().iter().any(|loss| loss.producer == producer) {
+            let reason = text_of(&error);
+            self.run.note_loss(Loss { producer, reason, abandoned: Abandoned::Yes });
+        }
+        self.run.exchange.dispatch.abandon(producer);
+        self.attendance.excuse(producer);
+    }
+
+    /// A hook took too long. `live`: how many producers are left, if those are too few.
+    fn expire(&self, expired: Expired, live: Option<usize>) {
+        let error = self.run.named(self.timed_out(&expired));
+        let Expired { producer, phase, items, lease, .. } = expired;
+        let reason = text_of(&error);
+        self.run.note_loss(Loss { producer, reason, abandoned: Abandoned::Yes });
+        self.run.exchange.dispatch.abandon(producer);
+        // Items that other copies are left of, or that no hook has seen, have not failed.
+        let is_shared = phase == Phase::Working && lease.is_some() && items.is_empty();
+        match live {
+            Some(live) => {
+                if !items.is_empty() {
+                    let failed = items.len() as u64;
+                    self.run.exchange.timesheet.producer_failed(producer, failed);
+                }
+                let error = (!is_shared).then_some(error);
+                self.run.end_as(self.run.too_few_after(live, error));
+            }
+            None if items.is_empty() => drop_quietly(error),
+            None => self.run.fail_from_aside(&items, error, producer),
+        }
+        self.attendance.excuse(producer);
+    }
+
+    fn timed_out(&self, expired: &Expired) -> Error {
+        let limits = self.run.terms.limits;
+        let (hook, limit) = match (expired.phase, self.run.exchange.batching()) {
+            (Phase::Preparing, _) => (Hook::ProducerInit, limits.init),
+            (Phase::Working, None) => (Hook::ProducerWork, limits.item),
+            (Phase::Working, Some(_)) => (Hook::ProducerWorkBatch, limits.item),
+        };
+        let calls = match expired.phase {
+            Phase::Preparing => 1,
+            Phase::Working => expired.leased.max(1) as u32,
+        };
+        let site = Box::new(self.site(expired));
+        Error::TimedOut { hook, site, limit: limit.unwrap_or_default() * calls }
+    }
+
+    fn site(&self, Expired { producer, items, attempt, .. }: &Expired) -> Site {
+        Site {
+            items: items.clone(),
+            device: self
+                .devices
+                .place(*producer)
+                .and_then(|place| place.devices().first().copied()),
+            producer: Some(*producer),
+            attempt: (!items.is_empty()).then_some(*attempt),
+            key: None,
+        }
+    }
+}

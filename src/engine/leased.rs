@@ -1,0 +1,402 @@
+//! What a producer does with a lease: the hook, and what comes of it.
+
+use super::call::call;
+use super::exchange::{Given, Taker, Tracking};
+use super::producer::{NextStep, Producer, site};
+use super::run::Run;
+use crate::base::panic::drop_quietly;
+use crate::error::is_out_of_memory;
+use crate::error::{Error, Hook, OutputCount, Result};
+use crate::observe::event_log::EventWriter;
+use crate::runner::{ProducerContext, Runner};
+use crate::scheduler::{
+    Begin, Copies, Inputs, Lease, Memory, Outcome, Readiness, Standing, Together,
+};
+
+/// The outcomes of a batch, one for each input.
+type Outputs<R> = Vec<Result<<R as Runner>::Output>>;
+
+/// What a producer hands out its results through.
+type Desk<'a, R> = Taker<'a, <R as Runner>::Input, <R as Runner>::Output>;
+
+impl<R: Runner> Producer<R> {
+    /// Works on what the scheduler gives out, where it knows all items.
+    pub(super) fn work_on_leases(&mut self, run: &Run<R>) -> NextStep {
+        let producer = self.station.producer;
+        let mut desk = Taker::new(&run.exchange, producer);
+        let mut pen = run.chronicle.pen(producer);
+        loop {
+            desk.set_readiness(self.readiness());
+            let Some(lease) = desk.next_lease() else { return self.leave(run) };
+            let goes = self.work_on_lease(run, lease, &mut desk, &mut pen);
+            if goes != NextStep::On {
+                return goes;
+            }
+        }
+    }
+
+    /// What the producer does that was told to leave the run.
+    pub(super) fn leave(&self, run: &Run<R>) -> NextStep {
+        match run.exchange.dispatch.is_abandoned(self.station.producer) {
+            true => NextStep::Left,
+            false => NextStep::On,
+        }
+    }
+
+    pub(super) fn readiness(&self) -> Readiness {
+        match self.state {
+            Some(_) => Readiness::Ready,
+            None => Readiness::NeedsInit,
+        }
+    }
+
+    /// Works on a lease, once there is a state.
+    #[inline(never)]
+    pub(super) fn work_on_lease(
+        &mut self,
+        run: &Run<R>,
+        lease: Lease,
+        desk: &mut Desk<'_, R>,
+        pen: &mut Option<EventWriter>,
+    ) -> NextStep {
+        if self.state.is_none() {
+            match self.prepare_for(run, &lease, desk) {
+                Ok(Begin::Work) => {}
+                Ok(Begin::Stale) => {
+                    run.exchange.release(lease.id);
+                    return self.leave(run);
+                }
+                Err(goes) => return goes,
+            }
+        }
+        let Some(inputs) = self.take_inputs(run, &lease) else { return self.leave(run) };
+        if let Some(pen) = pen {
+            pen.pause();
+            pen.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
+        }
+        match run.exchange.batching() {
+            None => self.work_on_one(run, lease, inputs, desk, pen),
+            Some(_) => self.work_on_batch(run, lease, inputs, desk, pen),
+        }
+        self.leave(run)
+    }
+
+    /// The inputs of a lease, of which copies are kept. `None` where nothing waits for it any more.
+    fn take_inputs(&self, run: &Run<R>, lease: &Lease) -> Option<Vec<R::Input>> {
+        let exchange = &run.exchange;
+        let Some(inputs) = exchange.take_inputs(&lease.items) else {
+            exchange.release(lease.id);
+            return None;
+        };
+        if run.terms.copy.is_none() {
+            return Some(inputs);
+        }
+        let each = lease.items.iter().zip(&inputs);
+        let copies: Vec<_> =
+            each.filter_map(|(&item, input)| Some((item, run.terms.copy_of(input)?))).collect();
+        let is_whole = copies.len() == inputs.len();
+        exchange.keep_inputs(copies).into_iter().for_each(drop_quietly);
+        if !exchange.speculates() {
+            return Some(inputs);
+        }
+        // The item may have been settled while it was copied, or its producer lost.
+        let copies = if is_whole { Copies::Kept } else { Copies::Missing };
+        let (begin, events) =
+            exchange.schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
+        run.heed(events);
+        if begin == Begin::Stale {
+            inputs.into_iter().for_each(drop_quietly);
+            exchange.release(lease.id);
+            return None;
+        }
+        Some(inputs)
+    }
+
+    /// Makes the state anew that a lease needs. `Err` where the producer does not get one.
+    #[cold]
+    fn prepare_for(
+        &mut self,
+        run: &Run<R>,
+        lease: &Lease,
+        desk: &mut Desk<'_, R>,
+    ) -> std::result::Result<Begin, NextStep> {
+        let (producer, first) = (self.station.producer, lease.items[0]);
+        let outcome = self.prepare(run, Some(lease.id));
+        if run.exchange.dispatch.is_abandoned(producer) {
+            drop_quietly(outcome);
+            return Err(NextStep::Left);
+        }
+        let Err(error) = outcome else {
+            self.tell_if_ready(run);
+            desk.set_readiness(Readiness::Ready);
+            let (begin, events) = run
+                .exchange
+                .schedule(|state, now| state.scheduler.begin(lease.id, Copies::Missing, now));
+            run.heed(events);
+            return Ok(begin);
+        };
+        if run.wanted.gave_up_on(Some(first)) {
+            // It may have given up because it saw that.
+            drop_quietly(error);
+            run.exchange.release(lease.id);
+            return Err(NextStep::On);
+        }
+        let Err(error) = run.lose(producer, error) else { return Err(NextStep::Away) };
+        // The item may have been delivered by another.
+        let (is_shared, _) = run.exchange.schedule(|state, _| state.scheduler.is_shared(lease.id));
+        if is_shared {
+            run.end_as(error);
+        } else if let Some(fault) = run.end_with(first, error) {
+            desk.deliver(first, Err(fault));
+        }
+        // What comes before and waits to be tried again is wanted, and no other may be there to have it fail.
+        run.exchange.release(lease.id);
+        Err(NextStep::On)
+    }
+
+    fn work_on_one(
+        &mut self,
+        run: &Run<R>,
+        lease: Lease,
+        inputs: Vec<R::Input>,
+        desk: &mut Desk<'_, R>,
+        pen: &mut Option<EventWriter>,
+    ) {
+        let (producer, seq) = (self.station.producer, lease.items[0]);
+        let input = inputs.into_iter().next().expect("each item has its input");
+        let flag = run.exchange.dispatch.flag(producer, Some(lease.id));
+        let came = self.work(run, seq, input, lease.attempt, Some(flag));
+        if let Some(pen) = pen {
+            pen.finished(seq);
+        }
+        desk.set_readiness(self.readiness());
+        let outcomes = [outcome_of(&came)];
+        let standing = self.finish(run, &lease, &outcomes)[0];
+        if came.is_err() || lease.attempt > 1 {
+            desk.be_careful();
+        }
+        match (came, standing) {
+            (Ok(output), Standing::Counts) => desk.deliver(seq, Ok(output)),
+            (Err(error), Standing::Counts) => {
+                for (seq, fault) in run.fail_items(&[seq], *error, producer) {
+                    desk.deliver(seq, Err(fault));
+                }
+            }
+            (came, Standing::Deferred | Standing::Stale) => drop_quietly(came),
+        }
+    }
+
+    /// Says what the items of a lease came to. Inputs of those that succeeded are dropped.
+    fn finish(&self, run: &Run<R>, lease: &Lease, outcomes: &[Outcome]) -> Vec<Standing> {
+        let ((standings, spare), events) = run.exchange.schedule(|state, now| {
+            let standings = state.scheduler.finish(lease.id, outcomes, now);
+            let mut spare = Vec::new();
+            if !state.inputs.is_empty() {
+                let each = lease.items.iter().zip(outcomes).zip(&standings);
+                let is_done = |it: &((&u64, &Outcome), &Standing)| {
+                    (*it.0.1, *it.1) == (Outcome::Succeeded, Standing::Counts)
+                };
+                let done = each.filter(is_done);
+                spare.extend(done.filter_map(|((item, _), _)| state.inputs.remove(item)));
+            }
+            (standings, spare)
+        });
+        spare.into_iter().for_each(drop_quietly);
+        run.heed(events);
+        standings
+    }
+
+    fn work_on_batch(
+        &mut self,
+        run: &Run<R>,
+        lease: Lease,
+        mut inputs: Vec<R::Input>,
+        desk: &mut Desk<'_, R>,
+        pen: &mut Option<EventWriter>,
+    ) {
+        let came = self.call_batch(run, &lease, &mut inputs);
+        if let Some(pen) = pen {
+            pen.finished_all(&lease.items);
+        }
+        desk.set_readiness(self.readiness());
+        match came {
+            Ok(outputs) => {
+                self.deliver_batch(run, &lease, outputs, desk);
+                inputs.into_iter().for_each(drop_quietly);
+            }
+            Err(error) => self.split_or_fail(run, &lease, inputs, error, desk),
+        }
+    }
+
+    /// Calls the hook, which may leave the inputs of a batch that it fails at where they were.
+    fn call_batch(
+        &mut self,
+        run: &Run<R>,
+        lease: &Lease,
+        inputs: &mut Vec<R::Input>,
+    ) -> std::result::Result<Outputs<R>, Error> {
+        let hook = Hook::ProducerWorkBatch;
+        let Lease { id, items, attempt } = lease;
+        let site = || site(&self.station, items, Some(*attempt));
+        let flag = run.exchange.dispatch.flag(self.station.producer, Some(*id));
+        let cx = ProducerContext::new(&self.station, &run.wanted, items)
+            .with_attempt(*attempt)
+            .with_abandon_flag(Some(flag));
+        let state = self.state.as_mut().expect("a producer has a state when it works on a batch");
+        match call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs)) {
+            Ok(outputs) if outputs.len() == items.len() => Ok(outputs),
+            Ok(outputs) => {
+                let count = OutputCount { inputs: items.len(), outputs: outputs.len() };
+                outputs.into_iter().for_each(drop_quietly);
+                Err(Error::HookFailed { hook, site: Box::new(site()), source: Box::new(count) })
+            }
+            Err(error) => {
+                if error.is_panic() {
+                    self.lose_state();
+                }
+                Err(*error)
+            }
+        }
+    }
+
+    fn deliver_batch(
+        &self,
+        run: &Run<R>,
+        lease: &Lease,
+        outputs: Outputs<R>,
+        desk: &mut Desk<'_, R>,
+    ) {
+        let producer = self.station.producer;
+        let outcomes: Vec<_> = outputs.iter().map(outcome_of).collect();
+        let standings = self.finish(run, lease, &outcomes);
+        for ((&item, output), standing) in lease.items.iter().zip(outputs).zip(standings) {
+            match (output, standing) {
+                (Ok(output), Standing::Counts) => desk.deliver(item, Ok(output)),
+                (Err(source), Standing::Counts) => {
+                    let site = Box::new(site(&self.station, &[item], Some(lease.attempt)));
+                    let hook = Hook::ProducerWorkBatch;
+                    let error = Error::HookFailed { hook, site, source };
+                    for (seq, fault) in run.fail_items(&[item], error, producer) {
+                        desk.deliver(seq, Err(fault));
+                    }
+                }
+                (output, Standing::Deferred | Standing::Stale) => drop_quietly(output),
+            }
+        }
+    }
+
+    /// A batch failed as a whole. It goes on in parts if its inputs are still there; else its items fail together.
+    fn split_or_fail(
+        &mut self,
+        run: &Run<R>,
+        lease: &Lease,
+        inputs: Vec<R::Input>,
+        error: Error,
+        desk: &mut Desk<'_, R>,
+    ) {
+        // The texts and causes are the user's code too.
+        let is_short = crate::base::panic::catch(|| is_out_of_memory(&error)).unwrap_or(false);
+        let memory = if is_short { Memory::Short } else { Memory::Sufficient };
+        let is_whole = inputs.len() == lease.items.len();
+        let mut inputs: Vec<_> = lease.items.iter().copied().zip(inputs).collect();
+        let kept = match is_whole && self.can_go_on(run, lease, &mut inputs) {
+            true => Inputs::Kept,
+            false => Inputs::Gone,
+        };
+        desk.set_readiness(self.readiness());
+        let ((together, spare), events) = run.exchange.schedule(|state, now| {
+            let together = state.scheduler.fail_together(lease.id, kept, memory, now);
+            let mut spare = Vec::new();
+            if let Together::Split(items) = &together {
+                for (item, input) in inputs.drain(..) {
+                    match items.contains(&item) {
+                        true => spare.extend(state.inputs.insert(item, input)),
+                        false => spare.push(input),
+                    }
+                }
+            }
+            (together, spare)
+        });
+        spare.into_iter().for_each(drop_quietly);
+        inputs.into_iter().for_each(|(_, input)| drop_quietly(input));
+        run.heed(events);
+        match together {
+            Together::Split(_) => drop_quietly(error),
+            Together::Failed(items) if items.is_empty() => drop_quietly(error),
+            Together::Failed(items) => {
+                let error = error.of_items(&items);
+                for (seq, fault) in run.fail_items(&items, error, self.station.producer) {
+                    desk.deliver(seq, Err(fault));
+                }
+            }
+        }
+    }
+
+    /// Whether the parts of a batch that failed can be tried here: there is a state, or it is made anew. If that
+    /// fails, what the batch failed with stands; the next lease has it tried again.
+    fn can_go_on(
+        &mut self,
+        run: &Run<R>,
+        lease: &Lease,
+        inputs: &mut Vec<(u64, R::Input)>,
+    ) -> bool {
+        let is_wanted = !run.wanted.gave_up_on(lease.items.first().copied());
+        if self.state.is_some() || lease.items.len() == 1 || !is_wanted {
+            return self.state.is_some();
+        }
+        // If this takes too long, others have them.
+        let exchange = &run.exchange;
+        exchange.keep_inputs(std::mem::take(inputs)).into_iter().for_each(drop_quietly);
+        exchange.schedule(|state, now| state.scheduler.rebuild(lease.id, now));
+        let outcome = self.prepare(run, Some(lease.id));
+        let is_ready = outcome.is_ok();
+        drop_quietly(outcome);
+        let is_abandoned = exchange.dispatch.is_abandoned(self.station.producer);
+        if is_ready {
+            self.tell_if_ready(run);
+        } else if !is_abandoned && run.terms.copy.is_none() {
+            exchange.take_inputs(&lease.items).into_iter().flatten().for_each(drop_quietly);
+        }
+        is_ready && !is_abandoned
+    }
+
+    pub(super) fn work_on_items(&mut self, run: &Run<R>) -> NextStep {
+        let producer = self.station.producer;
+        let mut taker = Taker::new(&run.exchange, producer);
+        let mut pen = run.chronicle.pen(producer);
+        taker.set_readiness(self.readiness());
+        let mut next = taker.next();
+        while let Some(given) = next {
+            next = match given {
+                Given::Untracked(seq, input) if self.state.is_some() => {
+                    self.work_on_untracked(run, seq, input, &mut taker, &mut pen)
+                }
+                given => {
+                    let lease = match given {
+                        Given::Leased(lease) => lease,
+                        Given::Untracked(seq, input) => taker.track(seq, input),
+                    };
+                    match self.work_on_lease(run, lease, &mut taker, &mut pen) {
+                        NextStep::On => taker.next(),
+                        goes => return goes,
+                    }
+                }
+            };
+        }
+        self.leave(run)
+    }
+
+    pub(super) fn work_on(&mut self, run: &Run<R>) -> NextStep {
+        match run.exchange.dispatch.tracking() {
+            Tracking::All => self.work_on_leases(run),
+            Tracking::Failed => self.work_on_items(run),
+        }
+    }
+}
+
+fn outcome_of<T, E>(came: &std::result::Result<T, E>) -> Outcome {
+    match came {
+        Ok(_) => Outcome::Succeeded,
+        Err(_) => Outcome::Failed,
+    }
+}
