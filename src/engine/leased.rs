@@ -299,9 +299,9 @@ impl<R: Runner> Producer<R> {
         let memory = if is_short { Memory::Short } else { Memory::Sufficient };
         let is_whole = inputs.len() == lease.items.len();
         let mut inputs: Vec<_> = lease.items.iter().copied().zip(inputs).collect();
-        let kept = match is_whole && self.can_go_on(run, lease, &mut inputs) {
-            true => Inputs::Kept,
-            false => Inputs::Gone,
+        let (kept, rebuild_error) = match is_whole {
+            true => self.keep_for_parts(run, lease, &mut inputs),
+            false => (Inputs::Gone, None),
         };
         desk.set_readiness(self.readiness());
         let ((together, spare), events) = run.exchange.schedule(|state, now| {
@@ -319,6 +319,8 @@ impl<R: Runner> Producer<R> {
         });
         spare.into_iter().for_each(drop_quietly);
         inputs.into_iter().for_each(|(_, input)| drop_quietly(input));
+        // Not before: until now other producers have waited for what becomes of the items.
+        drop_quietly(rebuild_error);
         run.heed(events);
         match together {
             Together::Split(_) => drop_quietly(error),
@@ -332,32 +334,33 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    /// Whether the parts of a batch that failed can be tried here: there is a state, or it is made anew. If that
-    /// fails, what the batch failed with stands; the next lease has it tried again.
-    fn can_go_on(
+    /// Keeps the inputs of a failed batch for its parts. A producer that lost its state builds it again first. If
+    /// that fails, the error of the batch stands, and the next lease has the state tried again.
+    fn keep_for_parts(
         &mut self,
         run: &Run<R>,
         lease: &Lease,
         inputs: &mut Vec<(u64, R::Input)>,
-    ) -> bool {
+    ) -> (Inputs, Option<Error>) {
         let is_wanted = !run.wanted.gave_up_on(lease.items.first().copied());
         if self.state.is_some() || lease.items.len() == 1 || !is_wanted {
-            return self.state.is_some();
+            let kept = if self.state.is_some() { Inputs::Kept } else { Inputs::Gone };
+            return (kept, None);
         }
         // If this takes too long, others have them.
         let exchange = &run.exchange;
         exchange.keep_inputs(std::mem::take(inputs)).into_iter().for_each(drop_quietly);
         exchange.schedule(|state, now| state.scheduler.rebuild(lease.id, now));
-        let outcome = self.prepare(run, Some(lease.id));
-        let is_ready = outcome.is_ok();
-        drop_quietly(outcome);
+        let rebuild_error = self.prepare(run, Some(lease.id)).err();
+        let is_ready = rebuild_error.is_none();
         let is_abandoned = exchange.dispatch.is_abandoned(self.station.producer);
         if is_ready {
             self.tell_if_ready(run);
         } else if !is_abandoned && run.terms.copy.is_none() {
             exchange.take_inputs(&lease.items).into_iter().flatten().for_each(drop_quietly);
         }
-        is_ready && !is_abandoned
+        let kept = if is_ready && !is_abandoned { Inputs::Kept } else { Inputs::Gone };
+        (kept, rebuild_error)
     }
 
     pub(super) fn work_on_items(&mut self, run: &Run<R>) -> NextStep {

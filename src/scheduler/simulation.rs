@@ -404,18 +404,18 @@ impl Simulation {
     /// When a call returns that begins now, if it does.
     fn call(&mut self, items: &[u64]) -> Option<RunTime> {
         let mut time = MS + self.random(3) as u32 * MS / 2;
-        let may_be_stuck = self.may_be_stuck();
+        let (may_be_stuck, mut is_stuck) = (self.may_be_stuck(), false);
         for &index in items {
             let number = self.calls.entry(index).or_default();
             *number += 1;
             let is_first = *number == 1;
             match self.script.items[index as usize] {
                 Fault::Slow(times) if is_first => time += times * MS,
-                Fault::Stuck if is_first && may_be_stuck => return None,
+                Fault::Stuck => is_stuck |= is_first && may_be_stuck,
                 _ => {}
             }
         }
-        Some(self.now.after(time))
+        (!is_stuck).then(|| self.now.after(time))
     }
 
     /// A hook may be stuck if something gets the run past it: a timeout, or a copy that succeeds.

@@ -454,6 +454,24 @@ impl Drop for CancelsWhenDropped {
     }
 }
 
+/// Is dropped once the failure that it belongs to is settled.
+#[derive(Debug)]
+struct RebuildError(Arc<Gate>);
+
+impl fmt::Display for RebuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no state")
+    }
+}
+
+impl std::error::Error for RebuildError {}
+
+impl Drop for RebuildError {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 /// Both producers have lost their states and an item that both work on, and neither can rebuild its state.
 /// The consumer, which is called for another item, is cancelled before it could see the failure.
 #[test]
@@ -463,6 +481,8 @@ fn an_error_that_ended_a_run_before_the_cancel_may_panic_when_dropped() {
         let bombs = Arc::<Bombs>::default();
         let inputs = bombs.inputs(9, |value| value.kind == Kind::Error);
         let (pair, helps) = (Pair::default(), Gate::new());
+        let helper_failed = Arc::new(Gate::new());
+        let has_failed = helper_failed.clone();
         let mut hooks = Hooks::new(move |cx, inputs| {
             match (pair.who(cx), inputs.len()) {
                 (Who::Slow, 2) => helps.pass(),
@@ -470,7 +490,10 @@ fn an_error_that_ended_a_run_before_the_cancel_may_panic_when_dropped() {
                     helps.open();
                     panic!("the helper");
                 }
-                _ => panic!("the slow one"),
+                _ => {
+                    has_failed.pass();
+                    panic!("the slow one");
+                }
             }
             Err("as a whole".into())
         });
@@ -483,7 +506,11 @@ fn an_error_that_ended_a_run_before_the_cancel_may_panic_when_dropped() {
             if count == 4 {
                 is_told.pass();
             }
-            if count < 2 { Ok(()) } else { Err(error.as_kind(Kind::Error).into()) }
+            match count {
+                0 | 1 => Ok(()),
+                2 => Err(RebuildError(helper_failed.clone()).into()),
+                _ => Err(error.as_kind(Kind::Error).into()),
+            }
         });
         let is_ended = ended.clone();
         hooks.skipped = Box::new(move || {
