@@ -52,8 +52,8 @@ pub mod gpu {
 /// Inputs: lists made of an iterator's items, channels that end with a token, and sizes of items.
 pub mod input {
     pub use crate::api::batches::{Batches, InBatches};
+    pub use crate::backend::threads::measures::Amount;
     pub use crate::concurrency::cancel::Guard;
-    pub use crate::engine::measures::Amount;
 }
 
 /// The order of results, as a value and as a type.

@@ -36,11 +36,13 @@ mod events;
 mod health;
 mod items;
 mod lease;
+pub(crate) mod reorder;
 mod retry;
 mod speculation;
 mod split;
 mod time;
 mod waiters;
+pub(crate) mod window;
 
 #[cfg(test)]
 mod simulation;

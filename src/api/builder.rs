@@ -9,6 +9,9 @@ use std::marker::PhantomData;
 use std::sync::Mutex;
 
 use super::pool::{OrderKind, Pool, RuntimeOrder};
+use crate::backend::threads::limits::Limits as TimeLimits;
+use crate::backend::threads::measures::Measures;
+use crate::backend::threads::run_settings::{CopyFn, HashFn, NameFn, RunSettings};
 use crate::base::Measure;
 use crate::base::Order;
 use crate::batch::{Batch, Batching};
@@ -17,9 +20,6 @@ use crate::concurrency::cancel::CancelToken;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::{DeviceError, Devices, GpuLock, IntoDevices};
-use crate::engine::limits::Limits as TimeLimits;
-use crate::engine::measures::Measures;
-use crate::engine::run_settings::{CopyFn, HashFn, NameFn, RunSettings};
 use crate::engine::run_totals::Told;
 use crate::engine::session::{Engine, Settings};
 use crate::error::{BuildError, Error};

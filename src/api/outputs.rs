@@ -3,8 +3,8 @@
 use std::fmt;
 use std::iter::FusedIterator;
 
+use crate::engine::feed::Source;
 use crate::engine::session::Engine;
-use crate::engine::source::Source;
 use crate::error::Error;
 use crate::runner::Runner;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::pool::{Pool, fallible, sound};
-use crate::engine::source::Source;
+use crate::engine::feed::Source;
 use crate::engine::stages::Line;
 use crate::error::{BoxError, Error};
 use crate::runner::Runner;

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::exchange::{Exchange, Patience, WakeReason};
-use super::ordered_merge::OrderedMerge;
-use super::outbox::Outcome;
 use super::pace::{MANY, Pace};
-use super::weights::Weights;
-use super::window::Window;
+use crate::backend::threads::handover::{Exchange, Patience, WakeReason};
+use crate::backend::threads::ordered_merge::OrderedMerge;
+use crate::backend::threads::outbox::Outcome;
+use crate::backend::threads::weights::Weights;
 use crate::base::Order;
 use crate::concurrency::now;
 use crate::observe::run_stats::CollectorTime;
+use crate::scheduler::window::Window;
 
 /// Takes results out of an exchange and gives the credits back.
 #[derive(Debug)]

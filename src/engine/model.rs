@@ -16,17 +16,17 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::collector::Collector;
-use super::exchange::{Exchange, Feeder, Given, Taker, WakeReason};
-use super::fault::Fault;
-use super::run::{CarriedOver, Shape};
-use super::window::Window;
+use crate::backend::threads::failed_item::Fault;
+use crate::backend::threads::handover::{Exchange, Feeder, Given, Taker, WakeReason};
+use crate::backend::threads::measures::Measured;
+use crate::backend::threads::run::{CarriedOver, Shape};
+use crate::backend::threads::run_settings::RunSettings;
 use crate::base::Order;
 use crate::batch::{Batch, Batching, Size};
 use crate::concurrency::now;
-use crate::engine::measures::Measured;
-use crate::engine::run_settings::RunSettings;
 use crate::error::Error;
 use crate::policy::{Backoff, Policy};
+use crate::scheduler::window::Window;
 use crate::scheduler::{Failure, Inputs, Lease, Outcome, Verdict};
 
 const SCHEDULES: usize = 10_000;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::crew::Crew;
-use super::losses::{Abandoned, Loss};
-use super::run::{Run, text_of};
 use super::session::Engine;
+use crate::backend::threads::lost_producers::{Abandoned, Loss};
+use crate::backend::threads::producers::Crew;
+use crate::backend::threads::run::{Run, text_of};
 use crate::concurrency::lock;
 use crate::error::Error;
 use crate::observe::event::{Destination, Event, ProducerTotals, Totals};

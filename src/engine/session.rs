@@ -3,18 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::attendance::Attendance;
-use super::consumer::{Consumed, Consumer, Taken};
-use super::crew::{Building, Crew, cancelled_or};
-use super::deadline_thread::DeadlineThread;
-use super::journal_writer::JournalWriter;
-use super::losses::Loss;
-use super::run::{CarriedOver, Run, Shape};
-use super::run_settings::RunSettings;
 use super::run_totals::Told;
-use super::source::Source;
 use super::streaming::{Streaming, Yield};
-use super::window::Window;
+use crate::backend::threads::deadline_thread::DeadlineThread;
+use crate::backend::threads::journal_writer::JournalWriter;
+use crate::backend::threads::lost_producers::Loss;
+use crate::backend::threads::participants::Attendance;
+use crate::backend::threads::producers::{Building, Crew, cancelled_or};
+use crate::backend::threads::run::{CarriedOver, Run, Shape};
+use crate::backend::threads::run_settings::RunSettings;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::batch::{Batching, Grouping};
@@ -24,11 +21,14 @@ use crate::concurrency::cancel::{CancelToken, Interrupt, Seen, Watch};
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::{Devices, GpuLock, HeldGpus};
+use crate::engine::consume::{Consumed, Consumer, Taken};
+use crate::engine::feed::Source;
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog, Observers, Observing};
 use crate::runner::{ProducerSetup, RunControl, Runner};
+use crate::scheduler::window::Window;
 
 /// What a handle is built with, beside its runner and its configuration.
 #[derive(Debug, Clone)]

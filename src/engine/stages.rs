@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use super::consumer::{AbortAtEnd, Consumed, Consumer, NAME, Taken};
-use super::crew::cancelled_or;
-use super::run::Run;
 use super::session::{Engine, Session};
-use super::source::Source;
-use super::stage_link::{Given, Relayed, StageLink};
+use crate::backend::threads::producers::cancelled_or;
+use crate::backend::threads::run::Run;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
+use crate::engine::consume::{AbortAtEnd, Consumed, Consumer, NAME, Taken};
+use crate::engine::feed::Source;
+use crate::engine::link::{Given, Relayed, StageLink};
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::runner::{RunControl, Runner};
@@ -380,7 +380,7 @@ fn accounts(given: Given, relayed: &[Relayed], taken: Taken) -> Vec<Account> {
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
-    use crate::engine::consumer::Failure;
+    use crate::engine::consume::Failure;
 
     fn given(items: u64, passed_on: Option<u64>) -> Given {
         Given { items, unread: None, passed_on }

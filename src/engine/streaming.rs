@@ -4,20 +4,20 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::collector::Collector;
-use super::exchange::{Feeder, WakeReason};
-use super::fault::{Fate, Fault};
-use super::run::Run;
 use super::session::Session;
-use super::source::{Pulled, Source};
-use super::window::Window;
+use crate::backend::threads::failed_item::{Fate, Fault};
+use crate::backend::threads::handover::{Feeder, WakeReason};
+use crate::backend::threads::run::Run;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
+use crate::engine::feed::{Pulled, Source};
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::event::Destination;
 use crate::policy::Policy;
 use crate::runner::Runner;
+use crate::scheduler::window::Window;
 
 /// A stream's session, with what its caller has seen of it.
 pub(super) struct Streaming<R: Runner> {

@@ -2,9 +2,9 @@
 
 use super::Builder;
 use crate::api::pool::OrderKind;
+use crate::backend::threads::measures::Amount;
 use crate::base::Measure;
 use crate::batch::Batch;
-use crate::engine::measures::Amount;
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {

@@ -6,13 +6,13 @@ use shuttle::sync::atomic::AtomicU64;
 use shuttle::thread;
 
 use super::{batch_producers, check, collect, feed, hub, run_measured, run_with};
+use crate::backend::threads::handover::Feeder;
+use crate::backend::threads::measures::Measured;
 use crate::base::Order;
 use crate::batch::{Batch, Batching, Size};
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
-use crate::engine::exchange::Feeder;
-use crate::engine::measures::Measured;
-use crate::engine::window::Window;
+use crate::scheduler::window::Window;
 
 fn run_batches(producers: usize, window: usize, items: u64, batch: Batch) {
     let batching = Batching::new(batch);

@@ -6,17 +6,17 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::{check, feed};
+use crate::backend::threads::handover::{Given, Taker};
+use crate::backend::threads::run::{CarriedOver, Run, Shape};
 use crate::base::Order;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
-use crate::engine::exchange::{Given, Taker};
-use crate::engine::run::{CarriedOver, Run, Shape};
-use crate::engine::stage_link::StageLink;
-use crate::engine::window::Window;
+use crate::engine::link::StageLink;
 use crate::error::{Error, Result};
 use crate::observe::event_log::{Detail, EventLog};
 use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
+use crate::scheduler::window::Window;
 
 /// Numbers that go through; its hooks are not called here.
 struct Pass;

@@ -8,24 +8,24 @@ use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::feed;
+use crate::backend::threads::deadline_thread::Watch;
+use crate::backend::threads::limits::Limits;
+use crate::backend::threads::participants::Attendance;
+use crate::backend::threads::producer::{Join, Producer, Shared};
+use crate::backend::threads::run::{CarriedOver, Run, Shape};
+use crate::backend::threads::run_settings::RunSettings;
 use crate::base::Order;
 use crate::batch::{Batch, Batching};
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::{Condvar, Mutex, atomic, lock, now, wait};
 use crate::device::{Device, Devices, Place};
-use crate::engine::attendance::Attendance;
 use crate::engine::collector::Collector;
-use crate::engine::deadline_thread::Watch;
-use crate::engine::limits::Limits;
-use crate::engine::producer::{Join, Producer, Shared};
-use crate::engine::run::{CarriedOver, Run, Shape};
-use crate::engine::run_settings::RunSettings;
-use crate::engine::window::Window;
 use crate::error::Result;
 use crate::observe::event_log::{Detail, EventLog};
 use crate::policy::{Backoff, OnError, Policy, Stragglers};
 use crate::runner::{ConsumerContext, ProducerContext, ProducerSetup, Runner, Wanted};
+use crate::scheduler::window::Window;
 
 const SCHEDULES: usize = 3_000;
 

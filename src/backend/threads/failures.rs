@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::fault::Fault;
-use super::run::Run;
+use crate::backend::threads::failed_item::Fault;
+use crate::backend::threads::run::Run;
 use crate::base::panic::{catch, drop_quietly};
 use crate::error::Error;
 use crate::observe::event::Event;

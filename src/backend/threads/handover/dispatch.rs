@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use super::Exchange;
+use crate::backend::threads::handover::Exchange;
+use crate::backend::threads::run::CarriedOver;
+use crate::backend::threads::run_clock::RunClock;
 use crate::batch::{Ceiling, Size};
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::{Condvar, Mutex, lock, wait};
-use crate::engine::run::CarriedOver;
-use crate::engine::run_clock::RunClock;
 use crate::runner::AbandonFlag;
 use crate::scheduler::{
     Activity, Config, Event, Lease, LeaseId, Meta, Next, ProducerId, Readiness, RunTime, Scheduler,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::run::Run;
+use crate::backend::threads::run::Run;
 use crate::concurrency::{Mutex, lock, now};
 use crate::error::Error;
 use crate::journal::{

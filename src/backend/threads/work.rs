@@ -1,9 +1,9 @@
 //! What a producer does with a lease: the hook, and what comes of it.
 
-use super::call::call;
-use super::exchange::{Given, Taker, Tracking};
-use super::producer::{NextStep, Producer, site};
-use super::run::Run;
+use crate::backend::threads::call::call;
+use crate::backend::threads::handover::{Given, Taker, Tracking};
+use crate::backend::threads::producer::{NextStep, Producer, site};
+use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
 use crate::error::is_out_of_memory;
 use crate::error::{Error, Hook, OutputCount, Result};

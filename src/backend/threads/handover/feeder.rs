@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use super::dispatch::Tracking;
-use super::permits::Want;
-use super::{Exchange, Gap, spin_until};
+use crate::backend::threads::handover::dispatch::Tracking;
+use crate::backend::threads::handover::permits::Want;
+use crate::backend::threads::handover::{Exchange, Gap, spin_until};
+use crate::backend::threads::measures::Measured;
+use crate::backend::threads::outbox::{Outbox, Outcome};
 use crate::batch::Size;
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::queue::Sender;
 use crate::concurrency::{lock, now, wait};
-use crate::engine::measures::Measured;
-use crate::engine::outbox::{Outbox, Outcome};
 use crate::scheduler::Activity;
 
 /// The feeder's end.

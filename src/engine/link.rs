@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::collector::Collector;
-use super::consumer::{AbortAtEnd, Failure, Taken};
-use super::exchange::Feeder;
-use super::fault::{Fate, Fault};
-use super::run::Run;
-use super::source::look_and_push;
-use super::window::Window;
+use crate::backend::threads::failed_item::{Fate, Fault};
+use crate::backend::threads::handover::Feeder;
+use crate::backend::threads::run::Run;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
+use crate::engine::collector::Collector;
+use crate::engine::consume::{AbortAtEnd, Failure, Taken};
+use crate::engine::feed::look_and_push;
 use crate::error::Error;
 use crate::observe::event::{Destination, Origin};
 use crate::policy::{Policy, Verdict};
 use crate::runner::Runner;
+use crate::scheduler::window::Window;
 
 /// Hands the results of one run on as the items of another: the consumer of the first, and the feeder
 /// of the second. It calls no hook; what measures items is called here for those of the second run.
@@ -272,7 +272,7 @@ mod tests {
 
     use super::*;
     use crate::api::map::map;
-    use crate::engine::run::{CarriedOver, Shape};
+    use crate::backend::threads::run::{CarriedOver, Shape};
     use crate::observe::event_log::{Detail, EventLog};
     use crate::runner::RunControl;
 

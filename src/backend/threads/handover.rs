@@ -53,11 +53,11 @@ use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use super::ordered_merge::OrderedMerge;
-use super::outbox::{Outbox, Outcome, Results, outbox};
-use super::run::CarriedOver;
-use super::shares::Shares;
-use super::weights::Weights;
+use crate::backend::threads::ordered_merge::OrderedMerge;
+use crate::backend::threads::outbox::{Outbox, Outcome, Results, outbox};
+use crate::backend::threads::run::CarriedOver;
+use crate::backend::threads::shares::Shares;
+use crate::backend::threads::weights::Weights;
 use crate::base::Order;
 use crate::batch::Batching;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -67,14 +67,14 @@ use crate::concurrency::{Condvar, Inbox, Mutex, Stealer, lock, now};
 use crate::observe::run_stats::RunStats;
 use crate::scheduler::{Activity, Config};
 
-use self::dispatch::Dispatch;
-pub(crate) use self::dispatch::Tracking;
-pub(crate) use self::feeder::Feeder;
-use self::feeder::FeederEnds;
-pub(crate) use self::leftovers::Leftovers;
-use self::permits::Permits;
-use self::taker::largest_take;
-pub(crate) use self::taker::{Given, Taker};
+use crate::backend::threads::handover::dispatch::Dispatch;
+pub(crate) use crate::backend::threads::handover::dispatch::Tracking;
+pub(crate) use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::handover::feeder::FeederEnds;
+pub(crate) use crate::backend::threads::handover::leftovers::Leftovers;
+use crate::backend::threads::handover::permits::Permits;
+use crate::backend::threads::handover::taker::largest_take;
+pub(crate) use crate::backend::threads::handover::taker::{Given, Taker};
 
 /// How long a party that found nothing looks again before it sleeps. To sleep and be woken takes the CPUs about
 /// as long; to spin longer would keep a party that is ready from the CPU.

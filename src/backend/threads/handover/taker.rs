@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Exchange, Lane, spin_until};
+use crate::backend::threads::handover::{Exchange, Lane, spin_until};
+use crate::backend::threads::outbox::{Outbox, Outcome};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
-use crate::engine::outbox::{Outbox, Outcome};
 use crate::observe::run_stats::{Lack, ProducerTime, Waits};
 use crate::scheduler::{Lease, Next, Readiness, RunTime};
 
@@ -487,9 +487,9 @@ mod model {
     use shuttle::thread;
 
     use super::*;
+    use crate::backend::threads::run::{CarriedOver, Shape};
+    use crate::backend::threads::run_settings::RunSettings;
     use crate::base::Order;
-    use crate::engine::run::{CarriedOver, Shape};
-    use crate::engine::run_settings::RunSettings;
 
     /// `items` are all in the first producer's lane. `slow` of them, which `is_slow` tells by who
     /// works on it, as his how-manieth, and the item, last until all the others are done.

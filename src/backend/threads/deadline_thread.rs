@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
-use super::attendance::Attendance;
-use super::losses::{Abandoned, Loss};
-use super::run::{Run, text_of};
+use crate::backend::threads::limits::grace_of;
+use crate::backend::threads::lost_producers::{Abandoned, Loss};
+use crate::backend::threads::participants::Attendance;
+use crate::backend::threads::run::{Run, text_of};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::spawn::spawn;
 use crate::device::Devices;
-use crate::engine::limits::grace_of;
 use crate::error::{Error, Hook, Site};
 use crate::runner::Runner;
 use crate::scheduler::{Event, Expired, Phase, RunTime};

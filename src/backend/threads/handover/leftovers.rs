@@ -2,8 +2,8 @@
 
 use std::sync::PoisonError;
 
-use super::Exchange;
-use crate::engine::outbox::Outcome;
+use crate::backend::threads::handover::Exchange;
+use crate::backend::threads::outbox::Outcome;
 
 /// What is left of a run that nobody wants.
 pub(crate) struct Leftovers<I, T> {

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::fault::Fault;
+use crate::backend::threads::failed_item::Fault;
 use crate::concurrency::queue::{Receiver, Sender, queue};
 
 /// What became of one item on its producer. Faults are boxed, since every outcome is moved several

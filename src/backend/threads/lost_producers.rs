@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::run::{Run, text_of};
+use crate::backend::threads::run::{Run, text_of};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::lock;
 use crate::error::Error;

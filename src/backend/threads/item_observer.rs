@@ -1,6 +1,6 @@
 //! Who is told of the items that a producer works on without care.
 
-use super::run::Run;
+use crate::backend::threads::run::Run;
 use crate::observe::event_log::EventWriter;
 use crate::runner::Runner;
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, SendError, Sender};
 
-use super::attendance::Attendance;
-use super::call::call;
-use super::exchange::{Given, Taker};
-use super::item_observer::{ItemObserver, NoObserver};
-use super::run::Run;
+use crate::backend::threads::call::call;
+use crate::backend::threads::handover::{Given, Taker};
+use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
+use crate::backend::threads::participants::Attendance;
+use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::now;
@@ -321,11 +321,11 @@ impl<R: Runner> Drop for AbortOnUnwind<'_, R> {
 mod tests {
     use super::*;
     use crate::api::map::map;
+    use crate::backend::threads::run::{CarriedOver, Shape};
+    use crate::backend::threads::run_settings::RunSettings;
     use crate::base::Order;
     use crate::cfg::CfgNode;
     use crate::device::Devices;
-    use crate::engine::run::{CarriedOver, Shape};
-    use crate::engine::run_settings::RunSettings;
     use crate::observe::event_log::{Detail, EventLog};
 
     fn station(devices: &Devices) -> ProducerSetup {

@@ -1,8 +1,8 @@
 //! The collector's end of all outboxes: results in the runner's order.
 
-use super::outbox::{Outcome, Results};
-use super::reorder::Reorder;
+use crate::backend::threads::outbox::{Outcome, Results};
 use crate::base::Order;
+use crate::scheduler::reorder::Reorder;
 
 /// Where the results of all producers come out.
 ///
@@ -143,8 +143,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::engine::fault::Fault;
-    use crate::engine::outbox::{Outbox, outbox};
+    use crate::backend::threads::failed_item::Fault;
+    use crate::backend::threads::outbox::{Outbox, outbox};
     use crate::error::Error;
 
     /// Producers that take from one input and steal from each other, as the hand-over lets them.

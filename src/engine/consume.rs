@@ -6,19 +6,19 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, RecvError, Sender, bounded, select, select_biased};
 
-use super::call::call;
-use super::collector::Collector;
-use super::fault::{Fate, Fault};
-use super::run::{Pause, Run, RunOutcome, text_of};
-use super::window::Window;
+use crate::backend::threads::call::call;
+use crate::backend::threads::failed_item::{Fate, Fault};
+use crate::backend::threads::run::{Pause, Run, RunOutcome, text_of};
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::cfg::CfgNode;
 use crate::concurrency::spawn::spawn;
+use crate::engine::collector::Collector;
 use crate::error::{Error, Hook, Site};
 use crate::journal::Outcome;
 use crate::policy::Verdict;
 use crate::runner::{ConsumerContext, Runner};
+use crate::scheduler::window::Window;
 
 /// The name of every thread that takes results out.
 pub(crate) const NAME: &str = "gangline-c";

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::exchange::Feeder;
-use super::fault::Fault;
-use super::measures::{Measured, Measures, TooLarge};
-use super::run::Run;
+use crate::backend::threads::failed_item::Fault;
+use crate::backend::threads::handover::Feeder;
+use crate::backend::threads::measures::{Measured, Measures, TooLarge};
+use crate::backend::threads::run::Run;
 use crate::base::Measure;
 use crate::base::panic::{catch, catch_theirs, drop_quietly};
 use crate::concurrency::now;

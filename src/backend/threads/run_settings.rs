@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::limits::Limits;
-use super::measures::Measures;
-use super::run::Shape;
+use crate::backend::threads::limits::Limits;
+use crate::backend::threads::measures::Measures;
+use crate::backend::threads::run::Shape;
 use crate::base::panic::catch;
 use crate::device::Place;
 use crate::journal::{Journal, KeyKind};

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
-use super::attendance::{Attendance, Away};
-use super::limits::{tick_of, ticks_in};
-use super::losses::{Abandoned, Loss};
-use super::producer::{Join, Producer, Shared, site};
-use super::run::{Run, text_of};
 use crate::backend::cpu_pool::{CpuPool, producer_thread};
+use crate::backend::threads::limits::{tick_of, ticks_in};
+use crate::backend::threads::lost_producers::{Abandoned, Loss};
+use crate::backend::threads::participants::{Attendance, Away};
+use crate::backend::threads::producer::{Join, Producer, Shared, site};
+use crate::backend::threads::run::{Run, text_of};
 use crate::base::panic::drop_quietly;
 use crate::batch::Ceiling;
 use crate::concurrency::Barrier;

@@ -1,0 +1,27 @@
+//! Producers as threads of this process, with the values that they work on.
+//!
+//! A [`Run`](run::Run) is made for each run and shared by all its threads, so nothing of one run reaches the next.
+//! The [`handover`] moves items to the producers and results back. [`producer`] and [`work`] call the hooks.
+
+pub(crate) mod call;
+pub(crate) mod deadline_thread;
+pub(crate) mod failed_item;
+pub(crate) mod failures;
+pub(crate) mod handover;
+pub(crate) mod item_names;
+pub(crate) mod item_observer;
+pub(crate) mod journal_writer;
+pub(crate) mod limits;
+pub(crate) mod lost_producers;
+pub(crate) mod measures;
+pub(crate) mod ordered_merge;
+pub(crate) mod outbox;
+pub(crate) mod participants;
+pub(crate) mod producer;
+pub(crate) mod producers;
+pub(crate) mod run;
+pub(crate) mod run_clock;
+pub(crate) mod run_settings;
+pub(crate) mod shares;
+pub(crate) mod weights;
+pub(crate) mod work;
