@@ -36,7 +36,6 @@ const EXCEPTIONS: &[&str] = &[
     "api: Pool has impl blocks in 3 files",
     "cfg has more than 500 lines",
     "cfg::ser has more than 500 lines",
-    "circle: batch, batch::shelf",
     "circle: engine::batch_work, engine::collector, engine::consumer, engine::exchange, \
      engine::exchange::feeder, engine::exchange::gatherer, engine::exchange::leftovers, \
      engine::exchange::races, engine::exchange::taker, engine::exchange::trials, \

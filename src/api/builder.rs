@@ -20,7 +20,7 @@ use crate::concurrency::cancel::CancelToken;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::{DeviceError, Devices, GpuLock, IntoDevices};
-use crate::engine::run_totals::Told;
+use crate::engine::run_totals::ObserveOptions;
 use crate::engine::session::{Engine, Settings};
 use crate::error::{BuildError, Error};
 use crate::journal::Journal;
@@ -65,7 +65,7 @@ pub struct Builder<R: Runner, O> {
     name: Option<Box<NameFn<R::Input>>>,
     hash: Option<Box<HashFn<R::Input>>>,
     journal: Option<Journal>,
-    told: Told,
+    told: ObserveOptions,
     /// Never locked, since a builder is passed by value. The mutex makes the builder `Sync`; observers need
     /// not be.
     observers: Mutex<Observers>,
@@ -93,7 +93,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             name: None,
             hash: None,
             journal: None,
-            told: Told::default(),
+            told: ObserveOptions::default(),
             observers: Mutex::default(),
             gpu_lock: None,
             #[cfg(feature = "rayon")]
@@ -291,7 +291,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             token: self.token,
         };
         let measures = self.measures.is_some().then_some(self.measures);
-        let terms = RunSettings {
+        let run_settings = RunSettings {
             measures,
             policy: self.policy,
             places,
@@ -302,7 +302,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             journal: self.journal,
         };
         let engine =
-            Engine::new(self.runner, self.cfg, settings, terms, self.told, self.observers)?;
+            Engine::new(self.runner, self.cfg, settings, run_settings, self.told, self.observers)?;
         Ok(Pool::new_with(engine))
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::pool::{Pool, fallible, sound};
 use crate::engine::feed::Source;
-use crate::engine::stages::Line;
+use crate::engine::stages::Stages;
 use crate::error::{BoxError, Error};
 use crate::runner::Runner;
 
@@ -69,7 +69,7 @@ use crate::runner::Runner;
 /// through, and otherwise unknown.
 #[must_use = "a pipeline does nothing until it is run"]
 pub struct Pipeline<'h, R: Runner, S: Runner> {
-    line: Line<'h, R, S>,
+    line: Stages<'h, R, S>,
 }
 
 impl<R: Runner + 'static, O> Pool<R, O> {
@@ -92,7 +92,7 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     where
         S: Runner<Input = R::Output> + 'static,
     {
-        Pipeline { line: Line::new(self.engine_mut(), next.engine_mut()) }
+        Pipeline { line: Stages::new(self.engine_mut(), next.engine_mut()) }
     }
 }
 

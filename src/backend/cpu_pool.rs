@@ -41,8 +41,8 @@ pub(crate) fn producer_thread() -> ThreadId {
 
 impl CpuPool {
     /// The pool of the producer at this place. `name` is the name of its thread.
-    pub(crate) fn of(station: &ProducerSetup, name: &str, stack_size: Option<usize>) -> Self {
-        CpuPool { threads: station.cpu_threads, name: name.to_owned(), stack_size }
+    pub(crate) fn of(setup: &ProducerSetup, name: &str, stack_size: Option<usize>) -> Self {
+        CpuPool { threads: setup.cpu_threads, name: name.to_owned(), stack_size }
     }
 
     /// Calls `work` on the current thread, inside the pool, or with the reason why there is none.
@@ -53,19 +53,19 @@ impl CpuPool {
     ) -> T {
         let Some(threads) = self.threads else { return work(Ok(())) };
         match self.build(threads) {
-            Ok((pool, seats)) => self.lead(pool, seats, work),
+            Ok((pool, threads)) => self.lead(pool, threads, work),
             Err(error) => work(Err(error)),
         }
     }
 
     fn build(&self, threads: usize) -> Result<(ThreadPool, Seats), Error> {
-        let mut seats = Vec::new();
-        let keep = |seat| {
-            seats.push(seat);
+        let mut threads = Vec::new();
+        let keep = |thread_of| {
+            threads.push(thread_of);
             Ok(())
         };
         match ThreadPoolBuilder::new().num_threads(threads).spawn_handler(keep).build() {
-            Ok(pool) => Ok((pool, seats.into_iter())),
+            Ok(pool) => Ok((pool, threads.into_iter())),
             Err(source) => {
                 Err(Error::Thread { name: self.name.clone(), source: io::Error::other(source) })
             }
@@ -75,15 +75,15 @@ impl CpuPool {
     fn lead<T: Send + 'static>(
         self,
         pool: ThreadPool,
-        mut seats: Seats,
+        mut threads: Seats,
         work: impl FnOnce(Result<(), Error>) -> T + Send + 'static,
     ) -> T {
-        let own = seats.next().expect("a pool has at least one thread");
+        let own = threads.next().expect("a pool has at least one thread");
         let (done, result) = bounded(1);
         // No other worker runs yet, so none can take the job from this thread.
         pool.spawn(move || {
             let mut helpers = Vec::new();
-            let started = self.start(seats, &mut helpers);
+            let started = self.start(threads, &mut helpers);
             // rayon would abort; a bug of ours is to be seen where the thread is joined.
             let outcome = catch_unwind(AssertUnwindSafe(|| work(started)));
             done.send((outcome, helpers)).expect("the receiver waits below");
@@ -98,13 +98,13 @@ impl CpuPool {
         outcome.unwrap_or_else(|payload| resume_unwind(payload))
     }
 
-    fn start(&self, seats: Seats, helpers: &mut Vec<JoinHandle<()>>) -> Result<(), Error> {
+    fn start(&self, threads: Seats, helpers: &mut Vec<JoinHandle<()>>) -> Result<(), Error> {
         let leader = thread::current().id();
-        for seat in seats {
-            let name = format!("{}-{}", self.name, seat.index());
+        for thread_of in threads {
+            let name = format!("{}-{}", self.name, thread_of.index());
             let work = move || {
                 LEADER.set(Some(leader));
-                seat.run();
+                thread_of.run();
             };
             helpers.push(spawn(name, self.stack_size, work)?);
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::pace::{MANY, Pace};
-use crate::backend::threads::handover::{Exchange, Patience, WakeReason};
+use crate::backend::threads::handover::{Handover, WakeReason, WakeThreshold};
 use crate::backend::threads::ordered_merge::OrderedMerge;
 use crate::backend::threads::outbox::Outcome;
 use crate::backend::threads::weights::Weights;
@@ -12,10 +12,10 @@ use crate::concurrency::now;
 use crate::observe::run_stats::CollectorTime;
 use crate::scheduler::window::Window;
 
-/// Takes results out of an exchange and gives the credits back.
+/// Takes results out of an handover and gives the permits back.
 #[derive(Debug)]
 pub(crate) struct Collector<T> {
-    outlet: OrderedMerge<T>,
+    merge: OrderedMerge<T>,
     window: Window,
     /// Results handed out.
     consumed: u64,
@@ -27,7 +27,7 @@ pub(crate) struct Collector<T> {
     /// Where `consumed` stood when the window was last looked at, with what nobody has worked on since, and when
     /// that was.
     measured: (u64, Instant),
-    /// Producers ran dry for want of credits during the last wait, which began with nothing held
+    /// Producers ran dry for want of permits during the last wait, which began with nothing held
     /// back for order.
     starved: bool,
     pace: Pace,
@@ -48,21 +48,21 @@ struct Scales {
 }
 
 impl<T> Collector<T> {
-    /// The collector of `exchange`, which has only one.
+    /// The collector of `handover`, which has only one.
     pub(crate) fn new<I>(
-        exchange: &Exchange<I, T>,
+        handover: &Handover<I, T>,
         order: Order,
         window: Window,
         now: Instant,
     ) -> Self {
-        exchange.timesheet.collector_came(now, window.size() as u64);
+        handover.stats.collector_came(now, window.size() as u64);
         Collector {
-            outlet: exchange.outlet(order),
+            merge: handover.merge(order),
             window,
             consumed: 0,
             owed: 0,
             quarter: window.quarter(),
-            scales: exchange.weights().zip(exchange.most_weight()).map(Scales::new),
+            scales: handover.weights().zip(handover.most_weight()).map(Scales::new),
             measured: (0, now),
             starved: false,
             pace: Pace::new(now),
@@ -74,7 +74,7 @@ impl<T> Collector<T> {
     /// The next result, when it is here.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, Outcome<T>)> {
-        let popped = self.outlet.pop();
+        let popped = self.merge.pop();
         if let (Some(scales), Some((seq, _))) = (&mut self.scales, &popped) {
             scales.present = scales.weights.settle(*seq);
         }
@@ -83,27 +83,27 @@ impl<T> Collector<T> {
 
     /// The consumer is done with one item.
     #[inline]
-    pub(crate) fn done<I>(&mut self, exchange: &Exchange<I, T>) {
+    pub(crate) fn done<I>(&mut self, handover: &Handover<I, T>) {
         self.consumed += 1;
         self.owed += 1;
         let is_much = self.scales.as_mut().is_some_and(Scales::owes_much);
         if self.owed >= self.quarter || is_much {
-            self.give_back(exchange, 0);
+            self.give_back(handover, 0);
         }
     }
 
     /// The same for one that nobody has worked on.
-    pub(crate) fn done_without_work<I>(&mut self, exchange: &Exchange<I, T>) {
+    pub(crate) fn done_without_work<I>(&mut self, handover: &Handover<I, T>) {
         // It says nothing of how fast items are, and those that come after it may be large and slow.
         self.measured.0 += 1;
-        self.done(exchange);
+        self.done(handover);
     }
 
-    fn give_back<I>(&mut self, exchange: &Exchange<I, T>, more: usize) {
+    fn give_back<I>(&mut self, handover: &Handover<I, T>, more: usize) {
         let weight = self.scales.as_mut().map_or(0, |scales| std::mem::take(&mut scales.owed));
         let kept = self.window.keep(self.owed);
         self.quarter = self.window.quarter();
-        exchange.give_back(std::mem::take(&mut self.owed) - kept + more, weight);
+        handover.give_back(std::mem::take(&mut self.owed) - kept + more, weight);
     }
 
     /// How many results were handed out and are done with.
@@ -111,64 +111,64 @@ impl<T> Collector<T> {
         self.consumed
     }
 
-    /// Gives back all credits, where the caller is about to wait for something else.
-    pub(crate) fn repay<I>(&mut self, exchange: &Exchange<I, T>) {
-        self.give_back(exchange, 0);
+    /// Gives back all permits, where the caller is about to wait for something else.
+    pub(crate) fn repay<I>(&mut self, handover: &Handover<I, T>) {
+        self.give_back(handover, 0);
     }
 
-    /// Gives back all credits, and those by which the window grows. To be called when
+    /// Gives back all permits, and those by which the window grows. To be called when
     /// [`pop`](Collector::pop) found nothing.
     ///
-    /// The window grows when producers ran dry for want of credits while this collector waited, and
+    /// The window grows when producers ran dry for want of permits while this collector waited, and
     /// what arrived then left nothing held back for order: neither a slow consumer nor a straggler
     /// at the head makes it grow.
-    pub(crate) fn settle<I>(&mut self, exchange: &Exchange<I, T>) {
+    pub(crate) fn settle<I>(&mut self, handover: &Handover<I, T>) {
         let starved = std::mem::take(&mut self.starved);
-        let more = if starved && !self.outlet.holds_back() { self.growth() } else { 0 };
-        self.give_back(exchange, more);
+        let more = if starved && !self.merge.holds_back() { self.growth() } else { 0 };
+        self.give_back(handover, more);
     }
 
     /// When somebody who is told of it wants to know how long an item has stood in the way of others. To be
     /// asked when [`pop`](Collector::pop) found nothing.
     pub(crate) fn news_due(&self) -> Option<Instant> {
-        self.outlet.awaited().map(|item| now() + self.time.heads.news_in(item))
+        self.merge.awaited().map(|item| now() + self.time.heads.news_in(item))
     }
 
-    /// Waits for news, with all credits [given back](Collector::settle). `total` is what the caller
+    /// Waits for news, with all permits [given back](Collector::settle). `total` is what the caller
     /// knows of the number of items.
     /// Not longer than until `due`.
     pub(crate) fn wait<I>(
         &mut self,
-        exchange: &Exchange<I, T>,
+        handover: &Handover<I, T>,
         total: Option<u64>,
         due: Option<Instant>,
     ) -> WakeReason {
-        // What ran dry before was waiting for this collector, not for credits.
-        self.forget_dryness(exchange);
-        let (since, head) = (now(), self.outlet.awaited());
-        let patience = patience(&mut self.pace, self.quarter);
-        let news = exchange.wait(&mut self.outlet, since, total, patience, due);
-        let now = self.note_wait(exchange, since, head);
-        self.note_dryness(exchange);
-        self.note_pace(now, exchange.is_starving());
+        // What ran dry before was waiting for this collector, not for permits.
+        self.forget_dryness(handover);
+        let (since, head) = (now(), self.merge.awaited());
+        let wake_threshold = wake_threshold(&mut self.pace, self.quarter);
+        let news = handover.wait(&mut self.merge, since, total, wake_threshold, due);
+        let now = self.note_wait(handover, since, head);
+        self.note_dryness(handover);
+        self.note_pace(now, handover.is_starving());
         news
     }
 
     /// As [`wait`](Collector::wait), for a collector that is also the feeder, and has more input but
-    /// no credit: while it waits, and not while its caller is busy elsewhere, credits are what lacks.
+    /// no permit: while it waits, and not while its caller is busy elsewhere, permits are what lacks.
     pub(crate) fn wait_as_feeder<I>(
         &mut self,
-        exchange: &Exchange<I, T>,
+        handover: &Handover<I, T>,
         due: Option<Instant>,
     ) -> WakeReason {
-        self.forget_dryness(exchange);
-        exchange.starve_as_collector();
-        let (since, head) = (now(), self.outlet.awaited());
-        let patience = patience(&mut self.pace, self.quarter);
-        let news = exchange.wait(&mut self.outlet, since, None, patience, due);
-        exchange.feed_again();
-        let now = self.note_wait(exchange, since, head);
-        self.note_dryness(exchange);
+        self.forget_dryness(handover);
+        handover.starve_as_collector();
+        let (since, head) = (now(), self.merge.awaited());
+        let wake_threshold = wake_threshold(&mut self.pace, self.quarter);
+        let news = handover.wait(&mut self.merge, since, None, wake_threshold, due);
+        handover.feed_again();
+        let now = self.note_wait(handover, since, head);
+        self.note_dryness(handover);
         self.note_pace(now, true);
         news
     }
@@ -177,7 +177,7 @@ impl<T> Collector<T> {
     /// time that is returned.
     fn note_wait<I>(
         &mut self,
-        exchange: &Exchange<I, T>,
+        handover: &Handover<I, T>,
         since: Instant,
         head: Option<u64>,
     ) -> Instant {
@@ -190,7 +190,7 @@ impl<T> Collector<T> {
             }
             None => self.time.waited += waited,
         }
-        exchange.timesheet.collector_waited(&self.time, self.window.size() as u64);
+        handover.stats.collector_waited(&self.time, self.window.size() as u64);
         now
     }
 
@@ -204,21 +204,21 @@ impl<T> Collector<T> {
         self.time.waited + self.time.stalled
     }
 
-    fn forget_dryness<I>(&self, exchange: &Exchange<I, T>) {
+    fn forget_dryness<I>(&self, handover: &Handover<I, T>) {
         if self.window.may_grow() {
-            exchange.forget_dryness();
+            handover.forget_dryness();
         }
     }
 
-    fn note_dryness<I>(&mut self, exchange: &Exchange<I, T>) {
-        let is_behind = self.outlet.holds_back();
-        self.starved = self.window.may_grow() && !is_behind && exchange.ran_dry();
+    fn note_dryness<I>(&mut self, handover: &Handover<I, T>) {
+        let is_behind = self.merge.holds_back();
+        self.starved = self.window.may_grow() && !is_behind && handover.ran_dry();
     }
 
     /// After a wait, with the window full or not. It is too large if it is full of slow items that nobody works on
     /// yet; results that wait for one slow item say nothing of the others.
     fn note_pace(&mut self, now: Instant, is_full: bool) {
-        let held_back = self.outlet.seen().sum::<u64>().saturating_sub(self.consumed);
+        let held_back = self.merge.seen().sum::<u64>().saturating_sub(self.consumed);
         let only_producers_lag = is_full && held_back <= self.window.size() as u64 / 2;
         self.window.look(self.consumed, only_producers_lag, now);
     }
@@ -233,11 +233,11 @@ impl<T> Collector<T> {
     }
 
     /// Leaves the run, in which there may be results still. What was here and not handed out.
-    pub(crate) fn leave<I>(mut self, exchange: &Exchange<I, T>) -> Vec<Outcome<T>> {
+    pub(crate) fn leave<I>(mut self, handover: &Handover<I, T>) -> Vec<Outcome<T>> {
         self.time.window = self.window.size() as u64;
         self.time.present = now() - self.came;
-        exchange.timesheet.collector_left(self.time, self.outlet.seen());
-        exchange.bring_back(self.outlet)
+        handover.stats.collector_left(self.time, self.merge.seen());
+        handover.bring_back(self.merge)
     }
 }
 
@@ -254,12 +254,15 @@ impl Scales {
 }
 
 /// How a collector sleeps whose results have come at this pace, and which gives back a quarter of the window at once.
-fn patience<T>(pace: &mut Pace, quarter: usize) -> impl FnOnce(&OrderedMerge<T>) -> Patience {
-    move |outlet| {
-        if pace.is_high(outlet.seen().sum(), now()) && quarter >= MANY {
-            Patience::For { results: quarter }
+fn wake_threshold<T>(
+    pace: &mut Pace,
+    quarter: usize,
+) -> impl FnOnce(&OrderedMerge<T>) -> WakeThreshold {
+    move |merge| {
+        if pace.is_high(merge.seen().sum(), now()) && quarter >= MANY {
+            WakeThreshold::For { results: quarter }
         } else {
-            Patience::None
+            WakeThreshold::None
         }
     }
 }

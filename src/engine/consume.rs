@@ -7,7 +7,7 @@ use std::time::Instant;
 use crossbeam_channel::{Receiver, RecvError, Sender, bounded, select, select_biased};
 
 use crate::backend::threads::call::call;
-use crate::backend::threads::failed_item::{Fate, Fault};
+use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::run::{Pause, Run, RunOutcome, text_of};
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
@@ -113,11 +113,11 @@ impl<S> Consumed<S> {
 
     /// Of a consumer that was abandoned.
     pub(crate) fn abandoned<R: Runner>(run: &Run<R>) -> Self {
-        run.exchange.timesheet.leave_consumer_behind();
+        run.handover.stats.leave_consumer_behind();
         let taken = run.tally.get();
         // `None` where the consumer took it with it, and is stuck since.
-        let error = run.take_doom().unwrap_or_else(|| Error::RunTimedOut {
-            limit: run.terms.limits.run.expect("only that limit leaves a consumer behind"),
+        let error = run.take_fatal_error().unwrap_or_else(|| Error::RunTimedOut {
+            limit: run.run_settings.limits.run.expect("only that limit leaves a consumer behind"),
         });
         let failure = taken.failure.or_else(|| Some(Failure::ending(&taken, &error)));
         Consumed { result: Err(error), taken: Taken { failure, ..taken }, failures: vec![] }
@@ -132,7 +132,7 @@ pub(crate) struct Consumer<R: Runner> {
     collector: Collector<R::Output>,
     taken: Taken,
     failures: Vec<Error>,
-    books: JournalState,
+    journal_state: JournalState,
     /// Whether anybody wants to know of each item that is consumed.
     is_watched: bool,
 }
@@ -161,10 +161,10 @@ impl<R: Runner> Consumer<R> {
         order: Order,
         window: Window,
     ) -> Self {
-        let collector = Collector::new(&run.exchange, order, window, Instant::now());
-        let (taken, failures, books) = (Taken::default(), vec![], JournalState::Sound);
+        let collector = Collector::new(&run.handover, order, window, Instant::now());
+        let (taken, failures, journal_state) = (Taken::default(), vec![], JournalState::Sound);
         let is_watched = run.is_watched();
-        Consumer { runner, cfg, run, collector, is_watched, taken, failures, books }
+        Consumer { runner, cfg, run, collector, is_watched, taken, failures, journal_state }
     }
 
     /// Consumes the whole run on a thread of its own.
@@ -188,7 +188,7 @@ impl<R: Runner> Consumer<R> {
         let bug = AbortAtEnd(&*run);
         let result = self.summarise(started);
         drop(bug);
-        self.collector.leave(&run.exchange).into_iter().for_each(drop_quietly);
+        self.collector.leave(&run.handover).into_iter().for_each(drop_quietly);
         Consumed { result, taken: self.taken, failures: self.failures }
     }
 
@@ -216,14 +216,14 @@ impl<R: Runner> Consumer<R> {
 
     fn consume_all(&mut self, state: &mut R::ConsumerState) -> Result<Ended, Error> {
         let mut total = None;
-        let ledger = self.run.ledger().cloned();
-        let due = || ledger.as_ref().and_then(|ledger| ledger.due_at());
+        let journal_writer = self.run.journal_writer().cloned();
+        let due = || journal_writer.as_ref().and_then(|journal_writer| journal_writer.due_at());
         loop {
             while let Some((seq, outcome)) = self.run.next_here(&mut self.collector) {
                 self.consume_one(state, seq, outcome)?;
             }
             match self.run.wait_before(&mut self.collector, &mut total, due) {
-                Pause::WakeReason => {}
+                Pause::Results => {}
                 Pause::Due => self.commit(state)?,
                 Pause::Over => break,
             }
@@ -232,10 +232,10 @@ impl<R: Runner> Consumer<R> {
         if self.run.is_cancelled() {
             return Ok(Ended::Cancelled);
         }
-        if self.run.is_doomed() {
-            // Told already: nobody waits for this consumer any more, which has come back from a hook.
-            let Some(error) = self.run.take_doom() else { return Ok(Ended::Cancelled) };
-            return Err(self.end_as(error));
+        if self.run.has_fatal_error() {
+            // ObserveOptions already: nobody waits for this consumer any more, which has come back from a hook.
+            let Some(error) = self.run.take_fatal_error() else { return Ok(Ended::Cancelled) };
+            return Err(self.abort_with(error));
         }
         let Taken { skipped, .. } = self.taken;
         let gives_up = self.run.policy().gives_up_at_end(skipped, self.taken.items());
@@ -265,7 +265,7 @@ impl<R: Runner> Consumer<R> {
                 if self.is_watched {
                     self.note(state, seq)?;
                 }
-                self.collector.done(&self.run.exchange);
+                self.collector.done(&self.run.handover);
                 Ok(())
             }
             Err(error) => self.meet_own(state, seq, *error),
@@ -281,7 +281,7 @@ impl<R: Runner> Consumer<R> {
         if self.run.record(seq, Outcome::Done) {
             self.commit(state)?;
         }
-        self.run.strike(seq);
+        self.run.remove_name(seq);
         Ok(())
     }
 
@@ -306,9 +306,9 @@ impl<R: Runner> Consumer<R> {
     #[cold]
     #[inline(never)]
     fn settle_draft(&self, went_well: bool) {
-        match self.run.ledger() {
-            Some(ledger) if went_well => ledger.adopt_draft(),
-            Some(ledger) => ledger.drop_draft(),
+        match self.run.journal_writer() {
+            Some(journal_writer) if went_well => journal_writer.adopt_draft(),
+            Some(journal_writer) => journal_writer.drop_draft(),
             None => {}
         }
     }
@@ -323,44 +323,56 @@ impl<R: Runner> Consumer<R> {
         error: Error,
     ) -> Result<(), Error> {
         if error.is_panic() {
-            self.books = JournalState::Spoilt;
+            self.journal_state = JournalState::Spoilt;
         }
         let mut error = self.run.named(error);
         // One that returns an error since it saw the run end, or ended it, is not left out.
-        let is_over = self.run.is_cancelled() || self.run.is_stopped() || self.run.is_doomed();
+        let is_over =
+            self.run.is_cancelled() || self.run.is_stopped() || self.run.has_fatal_error();
         let goes_on =
             !error.is_panic() && !is_over && self.run.verdict(&mut error) == Verdict::Skip;
-        let fault = if goes_on { Fault::skipped(error) } else { Fault::ending(error) };
+        let fault = if goes_on { FailedItem::skipped(error) } else { FailedItem::ending(error) };
         self.meet(state, seq, *fault)
     }
 
     /// It is the turn of an item that failed.
     #[cold]
     #[inline(never)]
-    fn meet(&mut self, state: &mut R::ConsumerState, seq: u64, fault: Fault) -> Result<(), Error> {
-        match fault.fate {
-            Fate::End | Fate::EndEarlier => {
+    fn meet(
+        &mut self,
+        state: &mut R::ConsumerState,
+        seq: u64,
+        fault: FailedItem,
+    ) -> Result<(), Error> {
+        match fault.disposition {
+            Disposition::End | Disposition::EndEarlier => {
                 let items = fault.items();
-                if fault.fate == Fate::End && !self.run.is_cancelled() {
+                if fault.disposition == Disposition::End && !self.run.is_cancelled() {
                     self.run.tell_of_failure(&fault.error);
                 }
                 Err(self.fail(Failure { seq, items }, fault.error))
             }
-            Fate::Skip | Fate::SkipEarlier => self.skip(state, seq, fault),
-            Fate::LeftOut => {
+            Disposition::Skip | Disposition::SkipEarlier => self.skip(state, seq, fault),
+            Disposition::LeftOut => {
                 self.taken.left_out += 1;
                 self.tell();
-                self.collector.done_without_work(&self.run.exchange);
+                self.collector.done_without_work(&self.run.handover);
                 // Where many are left out nobody waits, nor is anything recorded.
-                let is_due = self.run.ledger().is_some_and(|ledger| ledger.is_due());
+                let is_due =
+                    self.run.journal_writer().is_some_and(|journal_writer| journal_writer.is_due());
                 if is_due { self.commit(state) } else { Ok(()) }
             }
         }
     }
 
-    fn skip(&mut self, state: &mut R::ConsumerState, seq: u64, fault: Fault) -> Result<(), Error> {
+    fn skip(
+        &mut self,
+        state: &mut R::ConsumerState,
+        seq: u64,
+        fault: FailedItem,
+    ) -> Result<(), Error> {
         self.taken.skipped += fault.items();
-        if fault.fate == Fate::Skip {
+        if fault.disposition == Disposition::Skip {
             self.run.tell_of_failure(&fault.error);
         }
         self.tell();
@@ -369,7 +381,7 @@ impl<R: Runner> Consumer<R> {
         let told = self.call(Hook::ConsumerSkipped, Some(seq), tell);
         if let Err(failed) = told {
             if failed.is_panic() {
-                self.books = JournalState::Spoilt;
+                self.journal_state = JournalState::Spoilt;
             }
             // The item itself is counted already.
             let failed = self.fail(Failure { seq, items: 0 }, *failed);
@@ -383,8 +395,8 @@ impl<R: Runner> Consumer<R> {
         if gives_up && !self.run.is_stopped() {
             return Err(self.give_up(seq, Some(error)));
         }
-        self.run.strike(seq);
-        self.collector.done(&self.run.exchange);
+        self.run.remove_name(seq);
+        self.collector.done(&self.run.handover);
         self.keep(error);
         if is_due { self.commit(state) } else { Ok(()) }
     }
@@ -393,16 +405,18 @@ impl<R: Runner> Consumer<R> {
     #[cold]
     #[inline(never)]
     fn commit(&mut self, state: &mut R::ConsumerState) -> Result<(), Error> {
-        let Some(ledger) = self.run.ledger().filter(|ledger| ledger.has_news()).cloned() else {
+        let Some(journal_writer) =
+            self.run.journal_writer().filter(|journal_writer| journal_writer.has_news()).cloned()
+        else {
             return Ok(());
         };
         let flush = |cx: &ConsumerContext<'_>| self.runner.consumer_flush(cx, state);
         let committed = self
             .call(Hook::ConsumerFlush, None, flush)
             .map_err(|error| *error)
-            .and_then(|()| Ok(ledger.commit()?));
+            .and_then(|()| Ok(journal_writer.commit()?));
         committed.map_err(|error| {
-            self.books = JournalState::Spoilt;
+            self.journal_state = JournalState::Spoilt;
             let seq = self.collector.consumed();
             self.fail(Failure { seq, items: 0 }, error)
         })
@@ -412,7 +426,7 @@ impl<R: Runner> Consumer<R> {
     /// the journal.
     fn save(&mut self, state: &mut R::ConsumerState, error: Option<&Error>) {
         let is_of_other_input = matches!(error, Some(Error::Journal { .. }));
-        if self.books == JournalState::Spoilt || is_of_other_input {
+        if self.journal_state == JournalState::Spoilt || is_of_other_input {
             return;
         }
         let failure = self.taken.failure;
@@ -427,8 +441,8 @@ impl<R: Runner> Consumer<R> {
     /// How far it is, should nobody wait until it says so itself.
     #[inline]
     fn tell(&self) {
-        self.run.chronicle.consumed(self.taken.ok);
-        if self.run.terms.limits.run.is_some() {
+        self.run.event_log.consumed(self.taken.ok);
+        if self.run.run_settings.limits.run.is_some() {
             self.run.tally.set(self.taken);
         }
     }
@@ -453,16 +467,16 @@ impl<R: Runner> Consumer<R> {
             drop_quietly(error);
             return Error::Cancelled {};
         }
-        if let Some(doom) = self.run.take_doom() {
+        if let Some(fatal_error) = self.run.take_fatal_error() {
             drop_quietly(error);
-            return self.end_as(doom);
+            return self.abort_with(fatal_error);
         }
         self.taken.failure = Some(failure);
         error
     }
 
     /// The run fails with that, which is not met in its turn.
-    fn end_as(&mut self, error: Error) -> Error {
+    fn abort_with(&mut self, error: Error) -> Error {
         let failure = Failure::ending(&self.taken, &error);
         if failure.items > 0 {
             self.run.tell_of_failure(&error);
@@ -490,8 +504,8 @@ impl<R: Runner> Consumer<R> {
     fn given_up(&mut self, error: Error) -> Error {
         let asked = match self.run.is_cancelled() {
             true => Error::Cancelled {},
-            false => match self.run.take_doom() {
-                Some(doom) => self.end_as(doom),
+            false => match self.run.take_fatal_error() {
+                Some(fatal_error) => self.abort_with(fatal_error),
                 None => return error,
             },
         };
@@ -501,8 +515,8 @@ impl<R: Runner> Consumer<R> {
 
     /// What `consumer_end` noted. All else is committed.
     fn commit_last_note(&self) -> Result<(), Error> {
-        match self.run.ledger().filter(|ledger| ledger.has_news()) {
-            Some(ledger) => Ok(ledger.commit()?),
+        match self.run.journal_writer().filter(|journal_writer| journal_writer.has_news()) {
+            Some(journal_writer) => Ok(journal_writer.commit()?),
             None => Ok(()),
         }
     }

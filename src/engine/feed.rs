@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use crate::backend::threads::failed_item::Fault;
+use crate::backend::threads::failed_item::FailedItem;
 use crate::backend::threads::handover::Feeder;
 use crate::backend::threads::measures::{Measured, Measures, TooLarge};
 use crate::backend::threads::run::Run;
@@ -40,7 +40,7 @@ pub(crate) enum Pulled {
 
 /// Why pulling paused or ended.
 enum Pause {
-    /// As many items were given out as there were credits, or as were asked for.
+    /// As many items were given out as there were permits, or as were asked for.
     Permits,
     /// There is no more.
     End,
@@ -101,7 +101,7 @@ where
 }
 
 impl<I, T> Source<I, T> {
-    /// Gives everything out, waiting for a credit before each item, until there is no more or the
+    /// Gives everything out, waiting for a permit before each item, until there is no more or the
     /// run wants none. Ends the run's input. `next` is what this source was made with, as a type of
     /// its own, so that the compiler can see through it.
     pub(crate) fn feed<R: Runner<Input = T>>(
@@ -110,9 +110,9 @@ impl<I, T> Source<I, T> {
         next: impl Fn(&mut I) -> Option<Result<T, BoxError>>,
     ) {
         let _pulling = run.pulling();
-        let mut feeder = Feeder::new(&run.exchange);
+        let mut feeder = Feeder::new(&run.handover);
         let mut watch = FeederTime::new();
-        while watch.wait_for_credit(run, &mut feeder) && !run.exchange.is_halted() {
+        while watch.wait_for_permit(run, &mut feeder) && !run.handover.is_halted() {
             if let Pulled::End = self.pull(run, &mut feeder, &next, u64::MAX) {
                 watch.leave(run);
                 return;
@@ -122,7 +122,7 @@ impl<I, T> Source<I, T> {
         self.end(run, &mut feeder);
     }
 
-    /// Pulls one item, for which there is a credit, and gives it out.
+    /// Pulls one item, for which there is a permit, and gives it out.
     pub(crate) fn pull_one<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,
@@ -140,7 +140,7 @@ impl<I, T> Source<I, T> {
     ) -> Pulled {
         let end = self.pulled.saturating_add(most);
         loop {
-            let pause = self.pull_while_credited(run, feeder, &next, end);
+            let pause = self.pull_while_permitted(run, feeder, &next, end);
             let item = self.pulled;
             let mut error = match pause {
                 Pause::Permits => return Pulled::Items,
@@ -164,8 +164,8 @@ impl<I, T> Source<I, T> {
                 }
                 Pause::Failed(source) => Error::InputFailed { item, source },
                 Pause::Rejected(Rejected::LeftOut) => {
-                    run.chronicle.tell(Event::ItemAlreadyDone { item });
-                    feeder.leave_gap(&run.exchange, item, Err(Fault::left_out()));
+                    run.event_log.tell(Event::ItemAlreadyDone { item });
+                    feeder.leave_gap(&run.handover, item, Err(FailedItem::left_out()));
                     self.pulled += 1;
                     continue;
                 }
@@ -173,7 +173,7 @@ impl<I, T> Source<I, T> {
                     self.fail(run, feeder, Error::Journal { source });
                     return Pulled::End;
                 }
-                Pause::Rejected(unfit) => run.named(unfit.into_error(item)),
+                Pause::Rejected(rejected) => run.named(rejected.into_error(item)),
             };
             match run.verdict(&mut error) {
                 Verdict::Skip => self.skip(run, feeder, error),
@@ -187,7 +187,7 @@ impl<I, T> Source<I, T> {
 
     /// The loop that every item goes through. A panic is caught around all of it and not around each
     /// item.
-    fn pull_while_credited<R: Runner<Input = T>>(
+    fn pull_while_permitted<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,
         feeder: &mut Feeder<T, R::Output>,
@@ -197,17 +197,17 @@ impl<I, T> Source<I, T> {
         let Some(iter) = &mut self.iter else { return Pause::End };
         let pulled = &mut self.pulled;
         let in_iterator = Cell::new(false);
-        let is_plain = run.terms.measures.is_none() && !run.asks_for_names();
+        let is_plain = run.run_settings.measures.is_none() && !run.asks_for_names();
         let pull = || {
-            while *pulled < end && feeder.spend(&run.exchange) {
+            while *pulled < end && feeder.spend(&run.handover) {
                 in_iterator.set(true);
                 let pulling = next(iter);
                 in_iterator.set(false);
                 match pulling {
-                    Some(Ok(item)) if is_plain => feeder.push(&run.exchange, item),
+                    Some(Ok(item)) if is_plain => feeder.push(&run.handover, item),
                     Some(Ok(item)) => match look_and_push(run, feeder, *pulled, item) {
                         Ok(()) => {}
-                        Err(unfit) => return Pause::Rejected(unfit),
+                        Err(rejected) => return Pause::Rejected(rejected),
                     },
                     Some(Err(source)) => return Pause::Failed(source),
                     None => return Pause::End,
@@ -226,8 +226,8 @@ impl<I, T> Source<I, T> {
         feeder: &mut Feeder<T, R::Output>,
     ) {
         self.retire();
-        feeder.clear(&run.exchange);
-        run.exchange.end(self.pulled);
+        feeder.clear(&run.handover);
+        run.handover.end(self.pulled);
     }
 
     /// How many items were pulled.
@@ -250,7 +250,7 @@ impl<I, T> Source<I, T> {
         feeder: &mut Feeder<T, R::Output>,
         error: Error,
     ) {
-        feeder.leave_gap(&run.exchange, self.pulled, Err(Fault::skipped(error)));
+        feeder.leave_gap(&run.handover, self.pulled, Err(FailedItem::skipped(error)));
         self.pulled += 1;
     }
 
@@ -264,7 +264,7 @@ impl<I, T> Source<I, T> {
         let seq = self.pulled;
         self.pulled += 1;
         run.fail(seq);
-        feeder.deliver(&run.exchange, seq, Err(Fault::ending(error)));
+        feeder.deliver(&run.handover, seq, Err(FailedItem::ending(error)));
         self.end(run, feeder);
     }
 
@@ -275,7 +275,7 @@ impl<I, T> Source<I, T> {
         feeder: &mut Feeder<T, R::Output>,
         error: Error,
     ) {
-        run.end_as(error);
+        run.abort_with(error);
         self.end(run, feeder);
     }
 
@@ -296,7 +296,7 @@ impl<I, T> Source<I, T> {
     }
 }
 
-/// How long a feeder has no credit.
+/// How long a feeder has no permit.
 struct FeederTime {
     came: Instant,
     waited: Duration,
@@ -307,13 +307,13 @@ impl FeederTime {
         FeederTime { came: now(), waited: Duration::ZERO }
     }
 
-    fn wait_for_credit<R: Runner>(
+    fn wait_for_permit<R: Runner>(
         &mut self,
         run: &Run<R>,
         feeder: &mut Feeder<R::Input, R::Output>,
     ) -> bool {
         let before = feeder.waited();
-        let has_credit = feeder.wait_for_credit(&run.exchange);
+        let has_credit = feeder.wait_for_permit(&run.handover);
         let lasted = feeder.waited() - before;
         self.waited = feeder.waited();
         run.tell_of_window(lasted);
@@ -321,7 +321,7 @@ impl FeederTime {
     }
 
     fn leave<R: Runner>(&self, run: &Run<R>) {
-        run.exchange.timesheet.source_left(now() - self.came, self.waited);
+        run.handover.stats.source_left(now() - self.came, self.waited);
     }
 }
 
@@ -338,14 +338,14 @@ pub(super) fn look_and_push<R: Runner>(
         Plan::LeaveOut => Err(Rejected::LeftOut),
     });
     let measured = admitted.and_then(|()| {
-        run.terms.measures.as_ref().map_or(Ok(None), |measures| measure(measures, &item))
+        run.run_settings.measures.as_ref().map_or(Ok(None), |measures| measure(measures, &item))
     });
     match measured {
-        Ok(None) => feeder.push(&run.exchange, item),
-        Ok(Some(measured)) => feeder.push_measured(&run.exchange, item, measured),
-        Err(unfit) => {
+        Ok(None) => feeder.push(&run.handover, item),
+        Ok(Some(measured)) => feeder.push_measured(&run.handover, item, measured),
+        Err(rejected) => {
             drop_quietly(item);
-            return Err(unfit);
+            return Err(rejected);
         }
     }
     Ok(())
@@ -354,8 +354,8 @@ pub(super) fn look_and_push<R: Runner>(
 /// Whether the input has all items that the journal knows. One that was told to end need not: a guard returns
 /// as one that has no more.
 fn check_length<R: Runner>(run: &Run<R>, items: u64) -> Result<(), JournalError> {
-    match run.ledger() {
-        Some(ledger) if !run.exchange.is_halted() => ledger.check_length(items),
+    match run.journal_writer() {
+        Some(journal_writer) if !run.handover.is_halted() => journal_writer.check_length(items),
         _ => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::threads::failed_item::{Fate, Fault};
+use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::Feeder;
 use crate::backend::threads::run::Run;
 use crate::base::Order;
@@ -20,7 +20,7 @@ use crate::scheduler::window::Window;
 /// Hands the results of one run on as the items of another: the consumer of the first, and the feeder
 /// of the second. It calls no hook; what measures items is called here for those of the second run.
 ///
-/// A credit of the second is taken before a result of the first, as a feeder takes it before it asks
+/// A permit of the second is taken before a result of the first, as a feeder takes it before it asks
 /// its input; so what the relay holds is within the window of either.
 pub(crate) struct StageLink<A: Runner, B: Runner<Input = A::Output>> {
     from: Arc<Run<A>>,
@@ -35,12 +35,12 @@ pub(crate) struct Relayed {
     /// What it took out of the first run.
     pub(crate) taken: Taken,
     /// What it gave to the second.
-    pub(crate) given: Given,
+    pub(crate) given: NextItem,
 }
 
 /// What the feeder of a run gave out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Given {
+pub(crate) struct NextItem {
     pub(crate) items: u64,
     pub(crate) unread: Option<u64>,
     /// Where in the order the failure of an earlier stage went in. No item of this one is there.
@@ -53,7 +53,7 @@ enum Ended {
     Complete,
     /// Nobody wants more.
     Unwanted,
-    Failed(Failure, Box<Fault>),
+    Failed(Failure, Box<FailedItem>),
     /// The second run cannot take what the first made.
     Rejected(Error),
 }
@@ -79,7 +79,7 @@ impl Progress {
     fn too_many_failures(&self, policy: &Policy, seq: u64, last: Option<Error>) -> Ended {
         let error = policy.too_many(self.skipped, self.items(), last);
         // The items themselves are counted already.
-        Ended::Failed(Failure { seq, items: 0 }, Fault::ending(error))
+        Ended::Failed(Failure { seq, items: 0 }, FailedItem::ending(error))
     }
 }
 
@@ -93,18 +93,18 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         let over = AbortAtEnd(&*self.from);
         // Dropped by a bug of ours only: the second run would wait for its input to end.
         let bug = AbortAtEnd(&*self.to);
-        let mut collector = Collector::new(&self.from.exchange, self.order, self.window, now());
-        let mut feeder = Feeder::new(&self.to.exchange);
-        self.from.exchange.timesheet.goes_to(Destination::NextStage);
-        self.to.exchange.timesheet.comes_from(Origin::StageBefore);
+        let mut collector = Collector::new(&self.from.handover, self.order, self.window, now());
+        let mut feeder = Feeder::new(&self.to.handover);
+        self.from.handover.stats.goes_to(Destination::NextStage);
+        self.to.handover.stats.comes_from(Origin::StageBefore);
         let (progress, ended) = self.hand_on(&mut collector, &mut feeder);
         // What it waited for results of the first run is how long the source of the second was at work.
         let (working, waited) = (collector.waited(), feeder.waited());
-        self.to.exchange.timesheet.source_left(working + waited, waited);
+        self.to.handover.stats.source_left(working + waited, waited);
         let relayed = self.end(&mut feeder, progress, ended);
         std::mem::forget(bug);
         drop(over);
-        collector.leave(&self.from.exchange).into_iter().for_each(drop_quietly);
+        collector.leave(&self.from.handover).into_iter().for_each(drop_quietly);
         relayed
     }
 
@@ -119,13 +119,13 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         let mut progress = Progress::default();
         while self.take_credit(collector, feeder) {
             let Some((seq, outcome)) = from.next_result(collector, &mut total) else {
-                if let Some(error) = from.take_doom() {
+                if let Some(error) = from.take_fatal_error() {
                     let (seq, items) = (collector.consumed(), error.items().len() as u64);
                     if items > 0 {
                         from.tell_of_failure(&error);
                     }
                     let failure = Failure { seq, items };
-                    return (progress, Ended::Failed(failure, Fault::ending(error)));
+                    return (progress, Ended::Failed(failure, FailedItem::ending(error)));
                 }
                 let is_complete = total == Some(collector.consumed());
                 let gives_up = from.policy().gives_up_at_end(progress.skipped, progress.items());
@@ -140,9 +140,9 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
             };
             let ended = match outcome {
                 Ok(output) => self.give(feeder, output, &mut progress),
-                Err(fault) if fault.fate.ends_run() => {
+                Err(fault) if fault.disposition.ends_run() => {
                     let failure = Failure { seq, items: fault.items() };
-                    if fault.fate == Fate::End {
+                    if fault.disposition == Disposition::End {
                         from.tell_of_failure(&fault.error);
                     }
                     Err(Ended::Failed(failure, fault))
@@ -152,8 +152,8 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
             if let Err(ended) = ended {
                 return (progress, ended);
             }
-            from.strike(seq);
-            collector.done(&from.exchange);
+            from.remove_name(seq);
+            collector.done(&from.handover);
         }
         (progress, Ended::Unwanted)
     }
@@ -166,25 +166,25 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         progress: &mut Progress,
     ) -> Result<(), Ended> {
         let to = &*self.to;
-        let given = match to.terms.measures.is_none() && !to.asks_for_names() {
+        let given = match to.run_settings.measures.is_none() && !to.asks_for_names() {
             true => {
-                feeder.push(&to.exchange, output);
+                feeder.push(&to.handover, output);
                 Ok(())
             }
             false => look_and_push(to, feeder, progress.places, output),
         };
-        if let Err(unfit) = given {
-            let mut error = to.named(unfit.into_error(progress.places));
+        if let Err(rejected) = given {
+            let mut error = to.named(rejected.into_error(progress.places));
             match to.verdict(&mut error) {
                 Verdict::Skip => {
-                    let fault = Err(Fault::skipped(error));
-                    feeder.leave_gap(&to.exchange, progress.places, fault);
+                    let fault = Err(FailedItem::skipped(error));
+                    feeder.leave_gap(&to.handover, progress.places, fault);
                 }
                 Verdict::Retry | Verdict::Stop => return Err(Ended::Rejected(error)),
             }
         }
         progress.handed += 1;
-        self.from.chronicle.consumed(progress.handed);
+        self.from.event_log.consumed(progress.handed);
         progress.places += 1;
         Ok(())
     }
@@ -194,18 +194,18 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         &self,
         feeder: &mut Feeder<B::Input, B::Output>,
         seq: u64,
-        fault: Fault,
+        fault: FailedItem,
         progress: &mut Progress,
     ) -> Result<(), Ended> {
         progress.skipped += fault.items();
-        if fault.fate == Fate::Skip {
+        if fault.disposition == Disposition::Skip {
             self.from.tell_of_failure(&fault.error);
         }
         if self.from.policy().gives_up_at(progress.skipped, progress.items()) {
             return Err(progress.too_many_failures(self.from.policy(), seq, Some(fault.error)));
         }
-        let fault = Fault { fate: Fate::SkipEarlier, ..fault };
-        feeder.leave_gap(&self.to.exchange, progress.places, Err(Box::new(fault)));
+        let fault = FailedItem { disposition: Disposition::SkipEarlier, ..fault };
+        feeder.leave_gap(&self.to.handover, progress.places, Err(Box::new(fault)));
         progress.places += 1;
         Ok(())
     }
@@ -217,14 +217,14 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         collector: &mut Collector<A::Output>,
         feeder: &mut Feeder<B::Input, B::Output>,
     ) -> bool {
-        if feeder.spend(&self.to.exchange) {
+        if feeder.spend(&self.to.handover) {
             return true;
         }
-        collector.repay(&self.from.exchange);
+        collector.repay(&self.from.handover);
         let before = feeder.waited();
-        let has_credit = feeder.wait_for_credit(&self.to.exchange);
+        let has_credit = feeder.wait_for_permit(&self.to.handover);
         self.to.tell_of_window(feeder.waited() - before);
-        has_credit && feeder.spend(&self.to.exchange)
+        has_credit && feeder.spend(&self.to.handover)
     }
 
     /// Ends the input of the second run. A failure takes the place that its item would have had there.
@@ -236,7 +236,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
     ) -> Relayed {
         let Progress { handed, skipped, places } = progress;
         let mut taken = Taken { ok: handed, skipped, ..Taken::default() };
-        let mut given = Given { items: handed, unread: None, passed_on: None };
+        let mut given = NextItem { items: handed, unread: None, passed_on: None };
         let fault = match ended {
             Ended::Complete => {
                 given.unread = Some(0);
@@ -246,21 +246,21 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
             Ended::Failed(failure, fault) => {
                 taken.failure = Some(failure);
                 given.passed_on = Some(places);
-                Some(Box::new(Fault { fate: Fate::EndEarlier, ..*fault }))
+                Some(Box::new(FailedItem { disposition: Disposition::EndEarlier, ..*fault }))
             }
             Ended::Rejected(error) => {
                 taken.ok += 1;
                 given.items += 1;
-                Some(Fault::ending(error))
+                Some(FailedItem::ending(error))
             }
         };
         let all = places + u64::from(fault.is_some());
         if let Some(fault) = fault {
             self.to.fail(places);
-            feeder.deliver(&self.to.exchange, places, Err(fault));
+            feeder.deliver(&self.to.handover, places, Err(fault));
         }
-        feeder.clear(&self.to.exchange);
-        self.to.exchange.end(all);
+        feeder.clear(&self.to.handover);
+        self.to.handover.end(all);
         Relayed { taken, given }
     }
 }
@@ -294,12 +294,12 @@ mod tests {
         let runner = map(|_| Ok(()), |_, (), x: u64| Ok(x));
         let from = run_of(&runner, None);
         let to = run_of(&runner, Some(from.clone()));
-        let _feeder = Feeder::new(&to.exchange);
+        let _feeder = Feeder::new(&to.handover);
         let relay = StageLink::new(from.clone(), Order::Input, Window::fixed(4), to.clone());
         assert!(catch_unwind(AssertUnwindSafe(|| relay.run())).is_err());
         assert!(from.is_stopped());
 
-        let mut collector = Collector::new(&to.exchange, Order::Input, Window::fixed(4), now());
+        let mut collector = Collector::new(&to.handover, Order::Input, Window::fixed(4), now());
         let next = catch_unwind(AssertUnwindSafe(|| to.next_result(&mut collector, &mut None)));
         let message = next.unwrap_err().downcast::<&str>().unwrap();
         assert!(message.contains("another thread died of a bug"), "{message}");

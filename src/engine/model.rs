@@ -1,5 +1,5 @@
 //! Models of the hand-over: every party on a thread of its own, under thousands of schedules. A
-//! lost wake-up shows as a deadlock, a credit counted twice as a window exceeded.
+//! lost wake-up shows as a deadlock, a permit counted twice as a window exceeded.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --lib model` runs them.
 
@@ -16,8 +16,8 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::collector::Collector;
-use crate::backend::threads::failed_item::Fault;
-use crate::backend::threads::handover::{Exchange, Feeder, Given, Taker, WakeReason};
+use crate::backend::threads::failed_item::FailedItem;
+use crate::backend::threads::handover::{Feeder, Handover, ItemQueue, NextItem, WakeReason};
 use crate::backend::threads::measures::Measured;
 use crate::backend::threads::run::{CarriedOver, Shape};
 use crate::backend::threads::run_settings::RunSettings;
@@ -31,7 +31,7 @@ use crate::scheduler::{Failure, Inputs, Lease, Outcome, Verdict};
 
 const SCHEDULES: usize = 10_000;
 
-type Hub = Exchange<u64, u64>;
+type Hub = Handover<u64, u64>;
 
 fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_random(model.clone(), SCHEDULES);
@@ -49,9 +49,9 @@ fn hub_with(
     batching: Option<Batching>,
     weight: Option<u64>,
 ) -> Hub {
-    let terms = RunSettings::<u64> { policy, ..RunSettings::default() };
+    let run_settings = RunSettings::<u64> { policy, ..RunSettings::default() };
     let shape = Shape { order: Order::Input, producers, window, batching };
-    Hub::new(terms.scheduling(&shape), CarriedOver::nothing(producers), weight)
+    Hub::new(run_settings.scheduling(&shape), CarriedOver::nothing(producers), weight)
 }
 
 /// The inputs of a lease.
@@ -76,12 +76,12 @@ fn producers(hub: &Arc<Hub>, count: usize) -> Vec<JoinHandle<u64>> {
     let produce = |lane| {
         let hub = hub.clone();
         thread::spawn(move || {
-            let mut taker = Taker::new(&hub, lane);
+            let mut item_queue = ItemQueue::new(&hub, lane);
             let mut worked = 0;
-            let mut next = taker.next();
-            while let Some(Given::Untracked(seq, item)) = next {
+            let mut next = item_queue.next();
+            while let Some(NextItem::Untracked(seq, item)) = next {
                 worked += 1;
-                next = taker.deliver_and_next(seq, Ok(item * 10));
+                next = item_queue.deliver_and_next(seq, Ok(item * 10));
             }
             worked
         })
@@ -94,16 +94,16 @@ fn batch_producers(hub: &Arc<Hub>, count: usize, batching: Batching) -> Vec<Join
     let produce = |lane| {
         let hub = hub.clone();
         thread::spawn(move || {
-            let mut taker = Taker::new(&hub, lane);
+            let mut item_queue = ItemQueue::new(&hub, lane);
             let mut worked = 0;
-            while let Some(lease) = taker.next_lease() {
+            while let Some(lease) = item_queue.next_lease() {
                 assert!((1..=batching.rule.most()).contains(&lease.items.len()));
                 // An abort may have come first.
                 let Some(inputs) = hub.take_inputs(&lease.items) else { continue };
                 finish(&hub, &lease, &vec![Outcome::Succeeded; inputs.len()]);
                 for (seq, item) in lease.items.into_iter().zip(inputs) {
                     worked += 1;
-                    taker.deliver(seq, Ok(item * 10));
+                    item_queue.deliver(seq, Ok(item * 10));
                 }
             }
             worked
@@ -113,7 +113,7 @@ fn batch_producers(hub: &Arc<Hub>, count: usize, batching: Batching) -> Vec<Join
 }
 
 fn acquire(feeder: &mut Feeder<u64, u64>, hub: &Hub) -> bool {
-    feeder.wait_for_credit(hub) && feeder.spend(hub)
+    feeder.wait_for_permit(hub) && feeder.spend(hub)
 }
 
 /// Gives `items` out and ends the input; returns how many were given out.
@@ -286,7 +286,7 @@ fn run_with_gaps(batching: Option<Batching>) {
     for seq in 0..7 {
         assert!(acquire(&mut feeder, &hub));
         match is_gap(seq) {
-            true => feeder.leave_gap(&hub, seq, Err(Fault::skipped(Error::Closed {}))),
+            true => feeder.leave_gap(&hub, seq, Err(FailedItem::skipped(Error::Closed {}))),
             false => feeder.push(&hub, seq),
         }
     }
@@ -296,7 +296,7 @@ fn run_with_gaps(batching: Option<Batching>) {
 }
 
 /// Works on a lease, of which every third item fails the first attempt.
-fn work_on_lease(hub: &Hub, taker: &mut Taker<'_, u64, u64>, lease: &Lease) {
+fn work_on_lease(hub: &Hub, item_queue: &mut ItemQueue<'_, u64, u64>, lease: &Lease) {
     let fails = |seq: u64| seq % 3 == 0 && lease.attempt == 1;
     let inputs = inputs_of(hub, lease);
     let outcome = |&seq: &u64| if fails(seq) { Outcome::Failed } else { Outcome::Succeeded };
@@ -304,7 +304,7 @@ fn work_on_lease(hub: &Hub, taker: &mut Taker<'_, u64, u64>, lease: &Lease) {
     for (&seq, item) in lease.items.iter().zip(inputs) {
         match fails(seq) {
             true => try_again(hub, seq, item),
-            false => taker.deliver(seq, Ok(item * 10)),
+            false => item_queue.deliver(seq, Ok(item * 10)),
         }
     }
 }
@@ -317,25 +317,27 @@ fn run_with_retries(batching: Option<Batching>) {
     let produce = |lane| {
         let hub = hub.clone();
         thread::spawn(move || {
-            let mut taker = Taker::new(&hub, lane);
+            let mut item_queue = ItemQueue::new(&hub, lane);
             if batching.is_some() {
-                while let Some(lease) = taker.next_lease() {
-                    work_on_lease(&hub, &mut taker, &lease);
+                while let Some(lease) = item_queue.next_lease() {
+                    work_on_lease(&hub, &mut item_queue, &lease);
                 }
                 return;
             }
-            let mut next = taker.next();
+            let mut next = item_queue.next();
             while let Some(given) = next {
                 next = match given {
-                    Given::Untracked(seq, item) if seq % 3 == 0 => {
+                    NextItem::Untracked(seq, item) if seq % 3 == 0 => {
                         hub.schedule(|state, _| state.scheduler.adopt(seq, lane));
                         try_again(&hub, seq, item);
-                        taker.next()
+                        item_queue.next()
                     }
-                    Given::Untracked(seq, item) => taker.deliver_and_next(seq, Ok(item * 10)),
-                    Given::Leased(lease) => {
-                        work_on_lease(&hub, &mut taker, &lease);
-                        taker.next()
+                    NextItem::Untracked(seq, item) => {
+                        item_queue.deliver_and_next(seq, Ok(item * 10))
+                    }
+                    NextItem::Leased(lease) => {
+                        work_on_lease(&hub, &mut item_queue, &lease);
+                        item_queue.next()
                     }
                 };
             }
@@ -387,14 +389,14 @@ fn a_slow_item_keeps_back_none_of_its_neighbours() {
         let produce = |lane| {
             let (hub, others) = (hub.clone(), others.clone());
             thread::spawn(move || {
-                let mut taker = Taker::new(&hub, lane);
-                let mut next = taker.next();
-                while let Some(Given::Untracked(seq, item)) = next {
+                let mut item_queue = ItemQueue::new(&hub, lane);
+                let mut next = item_queue.next();
+                while let Some(NextItem::Untracked(seq, item)) = next {
                     if seq == 0 {
                         let done = others.0.lock().unwrap();
                         drop(others.1.wait_while(done, |done| *done < 4).unwrap());
                     }
-                    next = taker.deliver_and_next(seq, Ok(item * 10));
+                    next = item_queue.deliver_and_next(seq, Ok(item * 10));
                 }
             })
         };
@@ -437,14 +439,14 @@ fn a_result_is_consumed_beside_a_slow_item() {
         let producer = {
             let (hub, consumed) = (hub.clone(), consumed.clone());
             thread::spawn(move || {
-                let mut taker = Taker::new(&hub, 0);
-                let mut next = taker.next();
-                while let Some(Given::Untracked(seq, item)) = next {
+                let mut item_queue = ItemQueue::new(&hub, 0);
+                let mut next = item_queue.next();
+                while let Some(NextItem::Untracked(seq, item)) = next {
                     if seq == 1 {
                         let count = consumed.0.lock().unwrap();
                         drop(consumed.1.wait_while(count, |count| *count == 0).unwrap());
                     }
-                    next = taker.deliver_and_next(seq, Ok(item * 10));
+                    next = item_queue.deliver_and_next(seq, Ok(item * 10));
                 }
             })
         };

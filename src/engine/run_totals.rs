@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::session::Engine;
-use crate::backend::threads::lost_producers::{Abandoned, Loss};
-use crate::backend::threads::producers::Crew;
+use crate::backend::threads::lost_producers::{Abandoned, LostProducer};
+use crate::backend::threads::producers::Producers;
 use crate::backend::threads::run::{Run, text_of};
 use crate::concurrency::lock;
 use crate::error::Error;
@@ -17,32 +17,32 @@ use crate::runner::Runner;
 
 /// What is told of runs.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Told {
+pub(crate) struct ObserveOptions {
     pub(crate) description: Option<String>,
     pub(crate) detail: Detail,
 }
 
 impl<R: Runner> Engine<R> {
-    pub(super) fn tell_of_start(&self, chronicle: &EventLog) {
+    pub(super) fn tell_of_start(&self, event_log: &EventLog) {
         let devices = &self.settings.devices;
         let place =
             |producer| devices.place(producer).map_or_else(String::new, ToString::to_string);
-        chronicle.tell(Event::RunStarted {
+        event_log.tell(Event::RunStarted {
             items: self.account.unread,
             order: self.settings.order,
             producers: (0..devices.len()).map(place).collect(),
             fallbacks: devices.fallbacks().to_vec(),
         });
-        let Some(crew) = &self.crew else { return };
-        for (producer, took) in crew.inits().into_iter().enumerate() {
-            chronicle.tell(match self.gone.get(&producer) {
-                None if crew.is_ready(producer) => Event::ProducerReady { producer, took },
+        let Some(producers) = &self.producers else { return };
+        for (producer, took) in producers.inits().into_iter().enumerate() {
+            event_log.tell(match self.gone.get(&producer) {
+                None if producers.is_ready(producer) => Event::ProducerReady { producer, took },
                 // It says so itself, once it is.
                 None => continue,
-                Some(Loss { abandoned: Abandoned::Yes, .. }) => {
+                Some(LostProducer { abandoned: Abandoned::Yes, .. }) => {
                     Event::ProducerAbandoned { producer }
                 }
-                Some(Loss { reason, .. }) => {
+                Some(LostProducer { reason, .. }) => {
                     Event::ProducerQuarantined { producer, reason: reason.clone() }
                 }
             });
@@ -57,15 +57,15 @@ impl<R: Runner> Engine<R> {
             cancelled: error.is_cancelled(),
             ..Totals::default()
         };
-        self.chronicle.tell(Event::RunEnded { totals: Arc::new(totals) });
+        self.event_log.tell(Event::RunEnded { totals: Arc::new(totals) });
     }
 
     /// What a run came to, whose account is known, and whose losses are.
     pub(super) fn totals(&self, run: &Run<R>, error: Option<&Error>) -> Totals {
-        let timesheet = &run.exchange.timesheet;
-        let CollectorTime { window, present, waited, stalled, heads, .. } = timesheet.collector();
-        let (source_working, source_waiting) = timesheet.source();
-        let (origin, destination) = timesheet.ends();
+        let stats = &run.handover.stats;
+        let CollectorTime { window, present, waited, stalled, heads, .. } = stats.collector();
+        let (source_working, source_waiting) = stats.source();
+        let (origin, destination) = stats.ends();
         let consumer_working = present.saturating_sub(waited + stalled);
         let consumer_working = match destination {
             // One thread is both.
@@ -74,12 +74,12 @@ impl<R: Runner> Engine<R> {
         };
         Totals {
             account: self.account,
-            lasted: run.chronicle.elapsed(),
+            lasted: run.event_log.elapsed(),
             error: error.map(|error| text_of(error).to_string()),
             cancelled: error.is_some_and(Error::is_cancelled),
             window,
             producers: (0..self.settings.devices.len())
-                .map(|producer| self.producer_totals(timesheet, producer))
+                .map(|producer| self.producer_totals(stats, producer))
                 .collect(),
             origin,
             destination,
@@ -89,16 +89,19 @@ impl<R: Runner> Engine<R> {
             consumer_waiting: waited,
             head_stalled: stalled,
             worst_heads: heads.into_worst(),
-            consumer_abandoned: timesheet.is_consumer_abandoned(),
+            consumer_abandoned: stats.is_consumer_abandoned(),
         }
     }
 
-    fn producer_totals(&self, timesheet: &RunStats, producer: usize) -> ProducerTotals {
-        let ProducerTime { items, failed, present, waited, .. } = timesheet.producer(producer);
-        let of_crew = |known: fn(&Crew<R>) -> Vec<Option<u64>>| {
-            self.crew.as_ref().and_then(|crew| known(crew).get(producer).copied().flatten())
+    fn producer_totals(&self, stats: &RunStats, producer: usize) -> ProducerTotals {
+        let ProducerTime { items, failed, present, waited, .. } = stats.producer(producer);
+        let of_crew = |known: fn(&Producers<R>) -> Vec<Option<u64>>| {
+            self.producers
+                .as_ref()
+                .and_then(|producers| known(producers).get(producer).copied().flatten())
         };
-        let init = self.crew.as_ref().map_or(Duration::ZERO, |crew| crew.inits()[producer]);
+        let init =
+            self.producers.as_ref().map_or(Duration::ZERO, |producers| producers.inits()[producer]);
         let loss = self.gone.get(&producer);
         let place = self.settings.devices.place(producer);
         ProducerTotals {
@@ -110,7 +113,7 @@ impl<R: Runner> Engine<R> {
             waiting: waited.all,
             held_up: waited.for_credits,
             backing_off: waited.for_retries,
-            batch_ceiling: of_crew(Crew::ceilings),
+            batch_ceiling: of_crew(Producers::ceilings),
             quarantined: loss.map(|loss| loss.reason.to_string()),
             abandoned: loss.is_some_and(|loss| loss.abandoned == Abandoned::Yes),
         }
@@ -118,13 +121,13 @@ impl<R: Runner> Engine<R> {
 
     /// What happened in the last run, or does in the one in progress.
     pub(crate) fn report(&self) -> RunReport {
-        lock(self.chronicle.recorder()).report()
+        lock(self.event_log.recorder()).report()
     }
 
-    pub(super) fn take_leave(&mut self, losses: &[Loss]) {
-        for Loss { producer, abandoned, .. } in losses {
-            if let (Some(crew), Abandoned::Yes) = (&mut self.crew, abandoned) {
-                crew.abandon(*producer);
+    pub(super) fn take_leave(&mut self, losses: &[LostProducer]) {
+        for LostProducer { producer, abandoned, .. } in losses {
+            if let (Some(producers), Abandoned::Yes) = (&mut self.producers, abandoned) {
+                producers.abandon(*producer);
             }
         }
         self.gone.extend(losses.iter().map(|loss| (loss.producer, loss.clone())));

@@ -1,15 +1,15 @@
-//! One handle's engine: its crew, and the run or stream in progress.
+//! One handle's engine: its producers, and the run or stream in progress.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::run_totals::Told;
+use super::run_totals::ObserveOptions;
 use super::streaming::{Streaming, Yield};
 use crate::backend::threads::deadline_thread::DeadlineThread;
 use crate::backend::threads::journal_writer::JournalWriter;
-use crate::backend::threads::lost_producers::Loss;
-use crate::backend::threads::participants::Attendance;
-use crate::backend::threads::producers::{Building, Crew, cancelled_or};
+use crate::backend::threads::lost_producers::LostProducer;
+use crate::backend::threads::participants::Participants;
+use crate::backend::threads::producers::{Building, Producers, cancelled_or};
 use crate::backend::threads::run::{CarriedOver, Run, Shape};
 use crate::backend::threads::run_settings::RunSettings;
 use crate::base::Order;
@@ -52,30 +52,30 @@ pub(crate) struct Engine<R: Runner> {
     runner: Option<Arc<R>>,
     cfg: Arc<CfgNode>,
     pub(super) settings: Settings,
-    terms: Arc<RunSettings<R::Input>>,
+    run_settings: Arc<RunSettings<R::Input>>,
     /// Which requests of the token are spent for this handle.
     seen: Seen,
     /// `None` while closed.
-    pub(super) crew: Option<Crew<R>>,
+    pub(super) producers: Option<Producers<R>>,
     /// A stream in progress. It is here, and not in the caller's `Outputs`, so that one that the
     /// caller leaked can still be ended.
     streaming: Option<Streaming<R>>,
     pub(super) account: Account,
     /// The errors that the last run skipped over: the first of them.
     failures: Vec<Error>,
-    /// The producers of this crew that take part in no run any more, and why.
-    pub(super) gone: BTreeMap<usize, Loss>,
+    /// The producers of this producers that take part in no run any more, and why.
+    pub(super) gone: BTreeMap<usize, LostProducer>,
     /// Never locked, since there is always `&mut`: it makes a handle `Sync`, which observers need not be.
     observers: Mutex<Observers>,
-    pub(super) told: Told,
+    pub(super) told: ObserveOptions,
     /// What is written down of the last run.
-    pub(super) chronicle: Arc<EventLog>,
+    pub(super) event_log: Arc<EventLog>,
 }
 
 /// A run that producers take part in.
 pub(super) struct Session<R: Runner> {
     pub(super) run: Arc<Run<R>>,
-    attendance: Arc<Attendance>,
+    participants: Arc<Participants>,
     /// Locked by nobody but whoever ends the session.
     timekeeper: Mutex<Option<DeadlineThread>>,
     observing: Option<Observing>,
@@ -94,54 +94,54 @@ impl<R: Runner + 'static> Engine<R> {
         runner: R,
         cfg: CfgNode,
         settings: Settings,
-        terms: RunSettings<R::Input>,
-        told: Told,
+        run_settings: RunSettings<R::Input>,
+        told: ObserveOptions,
         observers: Mutex<Observers>,
     ) -> Result<Self, Error> {
         settings.devices.check()?;
         for fallback in settings.devices.fallbacks() {
             tracing::warn!("{fallback}");
         }
-        let chronicle = Arc::new(EventLog::new(0, told.description.clone(), Detail::Run));
+        let event_log = Arc::new(EventLog::new(0, told.description.clone(), Detail::Run));
         let seen = settings.token.seen();
         let mut engine = Engine {
             runner: Some(Arc::new(runner)),
             cfg: Arc::new(cfg),
             settings,
-            terms: Arc::new(terms),
+            run_settings: Arc::new(run_settings),
             seen,
-            crew: None,
+            producers: None,
             streaming: None,
             account: Account::default(),
             failures: vec![],
             gone: BTreeMap::new(),
             observers,
             told,
-            chronicle,
+            event_log,
         };
         engine.activate()?;
         Ok(engine)
     }
 
     pub(crate) fn activate(&mut self) -> Result<(), Error> {
-        if self.crew.is_some() {
+        if self.producers.is_some() {
             return Ok(());
         }
         let building = Arc::new(Building::new());
         let token = self.settings.token.clone();
         let watch = token.watch_from_now(&building);
-        let hired = self.lock_gpus(&building).and_then(|gpus| {
-            let stations = self.stations(gpus);
-            let least = self.terms.policy.min_producers.unwrap_or(stations.len());
+        let started = self.lock_gpus(&building).and_then(|gpus| {
+            let setups = self.setups(gpus);
+            let least = self.run_settings.policy.min_producers.unwrap_or(setups.len());
             let stack_size = self.settings.stack_size;
-            let limit = self.terms.limits.init;
-            Crew::hire(self.shared_runner(), stations, stack_size, &building, least, limit)
+            let limit = self.run_settings.limits.init;
+            Producers::start(self.shared_runner(), setups, stack_size, &building, least, limit)
         });
-        match hired {
-            Ok(crew) => {
+        match started {
+            Ok(producers) => {
                 self.gone.clear();
-                let losses = crew.losses().to_vec();
-                self.crew = Some(crew);
+                let losses = producers.losses().to_vec();
+                self.producers = Some(producers);
                 self.take_leave(&losses);
                 Ok(())
             }
@@ -167,12 +167,12 @@ impl<R: Runner + 'static> Engine<R> {
         held.map(|held| Some(Arc::new(held))).ok_or(Error::Cancelled {})
     }
 
-    fn stations(&self, gpus: Option<Arc<HeldGpus>>) -> Vec<ProducerSetup> {
+    fn setups(&self, gpus: Option<Arc<HeldGpus>>) -> Vec<ProducerSetup> {
         let devices = &self.settings.devices;
         #[cfg(feature = "rayon")]
         let cpu_threads = self.settings.cpu_threads.each(devices);
         let said_one_by_one = Arc::default();
-        let station = |producer| {
+        let setup = |producer| {
             let place = devices.place(producer).expect("there are as many places as that").clone();
             ProducerSetup {
                 producer,
@@ -186,7 +186,7 @@ impl<R: Runner + 'static> Engine<R> {
                 gpus: gpus.clone(),
             }
         };
-        (0..devices.len()).map(station).collect()
+        (0..devices.len()).map(setup).collect()
     }
 
     /// Feeds, works on and consumes all of `source`.
@@ -197,8 +197,8 @@ impl<R: Runner + 'static> Engine<R> {
         next: impl Fn(&mut I) -> Option<Result<R::Input>>,
     ) -> Result<R::Summary, Error> {
         self.reset(source.unread());
-        let ledger = self.open_journal().inspect_err(|error| self.refuse(error))?;
-        let session = self.begin(ledger)?;
+        let journal_writer = self.open_journal().inspect_err(|error| self.refuse(error))?;
+        let session = self.begin(journal_writer)?;
         let run = &session.run;
         let consumed = if run.is_cancelled() {
             let result = Err(Error::Cancelled {});
@@ -250,24 +250,24 @@ impl<R: Runner + 'static> Engine<R> {
 
     /// The journal, opened for a run, if there is one. A closed runner leaves it alone.
     fn open_journal(&self) -> Result<Option<Arc<JournalWriter>>, Error> {
-        let Some(journal) = self.terms.journal.as_ref().filter(|_| self.is_active()) else {
+        let Some(journal) = self.run_settings.journal.as_ref().filter(|_| self.is_active()) else {
             return Ok(None);
         };
         let cfg = serde_json::to_value(&*self.cfg).expect("a tree of values is one in JSON");
-        Ok(Some(Arc::new(JournalWriter::open(journal, cfg, self.terms.key_kind())?)))
+        Ok(Some(Arc::new(JournalWriter::open(journal, cfg, self.run_settings.key_kind())?)))
     }
 
     /// The producers that take no part in the next run: those that are gone, and, if there are others, those
     /// that are still in a hook of the last.
-    fn absent(&self, crew: &Crew<R>) -> Vec<usize> {
+    fn absent(&self, producers: &Producers<R>) -> Vec<usize> {
         let is_gone = |producer: &usize| self.gone.contains_key(producer);
-        let away = crew.away().iter().map(|away| away.load(Ordering::Relaxed));
+        let away = producers.away().iter().map(|away| away.load(Ordering::Relaxed));
         let absent: Vec<usize> = (0..)
             .zip(away)
             .filter(|(producer, away)| *away || is_gone(producer))
             .map(|(producer, _)| producer)
             .collect();
-        match absent.len() == crew.len() {
+        match absent.len() == producers.len() {
             true => self.gone.keys().copied().collect(),
             false => absent,
         }
@@ -275,18 +275,18 @@ impl<R: Runner + 'static> Engine<R> {
 
     /// What has no consumer has no journal.
     pub(super) fn check_no_journal(&self) -> Result<(), Error> {
-        match self.terms.journal {
+        match self.run_settings.journal {
             Some(_) => Err(Error::JournalUnsupported {}),
             None => Ok(()),
         }
     }
 
     /// Begins a run: every producer takes part in it, and has a state.
-    fn begin(&mut self, ledger: Option<Arc<JournalWriter>>) -> Result<Session<R>, Error> {
-        let (run, session) = self.enter(ledger).inspect_err(|error| self.refuse(error))?;
+    fn begin(&mut self, journal_writer: Option<Arc<JournalWriter>>) -> Result<Session<R>, Error> {
+        let (run, session) = self.enter(journal_writer).inspect_err(|error| self.refuse(error))?;
         // A request made before the run ends it at its start: no producer is needed, nor a state
         // made anew for it.
-        if run.exchange.is_halted() {
+        if run.handover.is_halted() {
             return Ok(session);
         }
         match self.join(&session) {
@@ -302,9 +302,9 @@ impl<R: Runner + 'static> Engine<R> {
 
     fn enter(
         &mut self,
-        ledger: Option<Arc<JournalWriter>>,
+        journal_writer: Option<Arc<JournalWriter>>,
     ) -> Result<(Arc<Run<R>>, Session<R>), Error> {
-        let run = self.new_run(None, ledger)?;
+        let run = self.new_run(None, journal_writer)?;
         let session = self.watch(run.clone(), &run)?;
         Ok((run, session))
     }
@@ -313,25 +313,25 @@ impl<R: Runner + 'static> Engine<R> {
     pub(super) fn new_run(
         &mut self,
         upstream: Option<Arc<dyn RunControl>>,
-        ledger: Option<Arc<JournalWriter>>,
+        journal_writer: Option<Arc<JournalWriter>>,
     ) -> Result<Arc<Run<R>>, Error> {
-        let crew = self.crew.as_ref().ok_or(Error::Closed {})?;
-        if crew.is_own_thread() {
+        let producers = self.producers.as_ref().ok_or(Error::Closed {})?;
+        if producers.is_own_thread() {
             return Err(Error::OwnThread {});
         }
-        let (here, least) = (crew.len() - self.gone.len(), self.least_producers());
+        let (here, least) = (producers.len() - self.gone.len(), self.least_producers());
         if here < least {
             return Err(Error::TooFewProducers { here, least, source: None });
         }
         let Settings { order, batching, .. } = self.settings;
-        let (window, terms) = (self.window().size(), self.terms.clone());
-        let earlier = CarriedOver { learned: crew.learned(), lost: self.absent(crew) };
-        let (producers, description) = (crew.len(), self.told.description.clone());
-        let chronicle = Arc::new(EventLog::new(producers, description, self.told.detail));
-        self.chronicle = chronicle.clone();
-        self.tell_of_start(&chronicle);
+        let (window, run_settings) = (self.window().size(), self.run_settings.clone());
+        let earlier = CarriedOver { learned: producers.learned(), lost: self.absent(producers) };
+        let (producers, description) = (producers.len(), self.told.description.clone());
+        let event_log = Arc::new(EventLog::new(producers, description, self.told.detail));
+        self.event_log = event_log.clone();
+        self.tell_of_start(&event_log);
         let shape = Shape { order, producers, window, batching };
-        Ok(Arc::new(Run::new(shape, terms, earlier, upstream, chronicle, ledger)))
+        Ok(Arc::new(Run::new(shape, run_settings, earlier, upstream, event_log, journal_writer)))
     }
 
     /// Has the token end `target`, which `run` is, or is part of.
@@ -342,25 +342,25 @@ impl<R: Runner + 'static> Engine<R> {
     ) -> Result<Session<R>, Error> {
         let observers =
             self.observers.get_mut().expect("it is never locked, so it is not poisoned");
-        let observing = Observing::start(&run.chronicle, std::mem::take(observers))?;
+        let observing = Observing::start(&run.event_log, std::mem::take(observers))?;
         let watch = self.settings.token.watch(self.seen, target);
-        let crew = self.crew.as_ref().expect("a run is made where there is a crew");
-        let attendance = Attendance::new(crew.away().clone());
-        Ok(Session { run, attendance, timekeeper: Mutex::new(None), observing, watch })
+        let producers = self.producers.as_ref().expect("a run is made where there is a producers");
+        let participants = Participants::new(producers.away().clone());
+        Ok(Session { run, participants, timekeeper: Mutex::new(None), observing, watch })
     }
 
     /// Has every producer take part, once it has a state.
     pub(super) fn join(&self, session: &Session<R>) -> Result<(), Error> {
-        let crew = self.crew.as_ref().expect("a run is made where there is a crew");
-        let Session { run, attendance, timekeeper, .. } = session;
-        if let Some(tick) = self.terms.limits.tick() {
+        let producers = self.producers.as_ref().expect("a run is made where there is a producers");
+        let Session { run, participants, timekeeper, .. } = session;
+        if let Some(tick) = self.run_settings.limits.tick() {
             let devices = self.settings.devices.clone();
-            let keeper = DeadlineThread::start(run.clone(), attendance.clone(), devices, tick)?;
+            let keeper = DeadlineThread::start(run.clone(), participants.clone(), devices, tick)?;
             *timekeeper.lock().expect("nothing panics under this lock") = Some(keeper);
         }
-        crew.join(run, attendance, |producer| !run.exchange.is_live(producer))?;
+        producers.join(run, participants, |producer| !run.handover.is_live(producer))?;
         // It may have run out of time before it began.
-        run.take_doom().map_or(Ok(()), Err)
+        run.take_fatal_error().map_or(Ok(()), Err)
     }
 
     pub(super) fn window(&self) -> Window {
@@ -430,9 +430,9 @@ impl<R: Runner> Engine<R> {
         }
     }
 
-    /// See [`Crew::ceilings`]. Empty while closed.
+    /// See [`Producers::ceilings`]. Empty while closed.
     pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
-        self.crew.as_ref().map_or_else(Vec::new, Crew::ceilings)
+        self.producers.as_ref().map_or_else(Vec::new, Producers::ceilings)
     }
 
     /// Keeps the errors that a run skipped over.
@@ -446,14 +446,14 @@ impl<R: Runner> Engine<R> {
     }
 
     pub(crate) fn is_active(&self) -> bool {
-        self.crew.is_some()
+        self.producers.is_some()
     }
 
     /// Makes ready for a run.
     pub(super) fn reset(&mut self, unread: Option<u64>) {
         self.end_stream();
         self.account = Account::new(0, 0, 0, 0, unread);
-        self.chronicle = Arc::new(EventLog::new(0, self.told.description.clone(), Detail::Run));
+        self.event_log = Arc::new(EventLog::new(0, self.told.description.clone(), Detail::Run));
         std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
     }
 
@@ -468,13 +468,13 @@ impl<R: Runner> Engine<R> {
         let Over { run, observing, seen } = over;
         self.seen = seen;
         self.take_leave(&run.losses());
-        if let Some(crew) = &mut self.crew {
-            crew.learn(run.exchange.learned());
+        if let Some(producers) = &mut self.producers {
+            producers.learn(run.handover.learned());
         }
         // Also where somebody who was abandoned still has the run.
-        run.ledger().into_iter().for_each(|ledger| ledger.close());
+        run.journal_writer().into_iter().for_each(|journal_writer| journal_writer.close());
         let totals = Arc::new(self.totals(&run, error));
-        run.chronicle.tell(Event::RunEnded { totals });
+        run.event_log.tell(Event::RunEnded { totals });
         if let Some(observing) = observing {
             let observers = self.observers.get_mut();
             *observers.expect("it is never locked, so it is not poisoned") = observing.join();
@@ -483,7 +483,7 @@ impl<R: Runner> Engine<R> {
 
     /// How many producers a run needs.
     fn least_producers(&self) -> usize {
-        self.terms.policy.min_producers.unwrap_or(1)
+        self.run_settings.policy.min_producers.unwrap_or(1)
     }
 
     pub(crate) fn set_cfg(&mut self, cfg: CfgNode) -> Result<(), Error> {
@@ -498,7 +498,7 @@ impl<R: Runner> Engine<R> {
         if !self.is_own_thread() {
             self.end_stream();
         }
-        let Some(mut crew) = self.crew.take() else { return Ok(()) };
+        let Some(mut producers) = self.producers.take() else { return Ok(()) };
         // Whoever closes may be a hook of this very stream, so nothing here may wait for all
         // producers to have left it; joining the threads does that where it can be done.
         let streaming = self.streaming.take();
@@ -506,7 +506,7 @@ impl<R: Runner> Engine<R> {
             streaming.abort();
             self.account = streaming.account();
         }
-        let outcome = crew.dismiss(self.terms.limits.for_loser());
+        let outcome = producers.shut_down(self.run_settings.limits.for_loser());
         if let Some(streaming) = streaming {
             self.part(streaming.leave().discard(), None);
         }
@@ -529,7 +529,7 @@ impl<R: Runner> Engine<R> {
     }
 
     fn is_own_thread(&self) -> bool {
-        self.crew.as_ref().is_some_and(Crew::is_own_thread)
+        self.producers.as_ref().is_some_and(Producers::is_own_thread)
     }
 }
 
@@ -542,7 +542,7 @@ impl<R: Runner> Drop for Engine<R> {
         }
         drop_quietly(self.runner.take());
         std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
-        drop_quietly(std::mem::take(&mut self.terms));
+        drop_quietly(std::mem::take(&mut self.run_settings));
         let observers = self.observers.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(observers).into_iter().for_each(drop_quietly);
     }
@@ -557,7 +557,7 @@ impl<R: Runner> Session<R> {
     /// Waits until no producer takes part any more, and drops what is left.
     pub(super) fn wind_up(&self) {
         self.run.abort();
-        self.attendance.end(|producer| self.run.exchange.is_detached(producer));
+        self.participants.end(|producer| self.run.handover.is_detached(producer));
         self.dismiss_timekeeper();
         self.run.discard();
     }

@@ -10,7 +10,7 @@ use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
 use crate::engine::consume::{AbortAtEnd, Consumed, Consumer, NAME, Taken};
 use crate::engine::feed::Source;
-use crate::engine::link::{Given, Relayed, StageLink};
+use crate::engine::link::{NextItem, Relayed, StageLink};
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::runner::{RunControl, Runner};
@@ -19,7 +19,7 @@ use crate::runner::{RunControl, Runner};
 ///
 /// What is in between is known by its hooks only: each stage is joined to the next where both of
 /// their types are known, so that handing an item on goes through no pointer to a function.
-pub(crate) struct Line<'h, R: Runner, S: Runner> {
+pub(crate) struct Stages<'h, R: Runner, S: Runner> {
     before: Box<dyn Before<R, S> + 'h>,
     last: &'h mut Engine<S>,
 }
@@ -97,19 +97,19 @@ impl Interrupt for AllRuns {
     }
 }
 
-impl<'h, R: Runner + 'static, S: Runner + 'static> Line<'h, R, S> {
+impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
     pub(crate) fn new(first: &'h mut Engine<R>, last: &'h mut Engine<S>) -> Self
     where
         S: Runner<Input = R::Output>,
     {
-        Line { before: Box::new(first), last }
+        Stages { before: Box::new(first), last }
     }
 
-    pub(crate) fn then<T>(self, next: &'h mut Engine<T>) -> Line<'h, R, T>
+    pub(crate) fn then<T>(self, next: &'h mut Engine<T>) -> Stages<'h, R, T>
     where
         T: Runner<Input = S::Output> + 'static,
     {
-        Line { before: Box::new(self), last: next }
+        Stages { before: Box::new(self), last: next }
     }
 
     /// Feeds all of `source` to the first stage, and consumes what comes out of the last. `next` is
@@ -148,13 +148,13 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Line<'h, R, S> {
             .and_then(|()| flow(&run, relays, consumer, stack_size, || source.feed(&first, next)));
         run.abort();
         stages.iter().for_each(|stage| stage.wind_up());
-        let given = Given { items: source.pulled(), unread: source.unread(), passed_on: None };
+        let given = NextItem { items: source.pulled(), unread: source.unread(), passed_on: None };
         let (result, relayed, taken, failures) = match flowed {
             Ok((Consumed { result, taken, failures }, relayed)) => {
                 (result, relayed, taken, failures)
             }
             Err(error) => {
-                let idle = Relayed { taken: Taken::default(), given: Given::default() };
+                let idle = Relayed { taken: Taken::default(), given: NextItem::default() };
                 (Err(error), vec![idle; stages.len() - 1], Taken::default(), vec![])
             }
         };
@@ -166,7 +166,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Line<'h, R, S> {
     }
 }
 
-impl<R: Runner, S: Runner> Line<'_, R, S> {
+impl<R: Runner, S: Runner> Stages<'_, R, S> {
     /// How many stages there are.
     pub(crate) fn stages(&self) -> usize {
         self.before.stages() + 1
@@ -199,14 +199,14 @@ where
     }
 }
 
-impl<R, S, T> Before<R, T> for Line<'_, R, S>
+impl<R, S, T> Before<R, T> for Stages<'_, R, S>
 where
     R: Runner + 'static,
     S: Runner + 'static,
     T: Runner<Input = S::Output> + 'static,
 {
     fn stages(&self) -> usize {
-        Line::stages(self)
+        Stages::stages(self)
     }
 
     fn reset(&mut self, unread: Option<u64>) {
@@ -313,7 +313,7 @@ fn begin<R: Runner, S: Runner>(
     last: &Run<S>,
     stages: &mut [Box<dyn Stage + '_>],
 ) -> Result<(), Error> {
-    let joined = match first.exchange.is_halted() {
+    let joined = match first.handover.is_halted() {
         true => Ok(()),
         false => stages.iter_mut().try_for_each(|stage| stage.join()),
     };
@@ -359,12 +359,12 @@ fn or_resume<T>(joined: thread::Result<T>) -> T {
 /// What became of the items of each stage, where `given` is what the first got, and `taken` what came
 /// out of the last. Of several failures the one counts that ended the run, in the stage that it is of:
 /// those after it know it as something that was passed on, and others before it were of no effect.
-fn accounts(given: Given, relayed: &[Relayed], taken: Taken) -> Vec<Account> {
+fn accounts(given: NextItem, relayed: &[Relayed], taken: Taken) -> Vec<Account> {
     let given = [given].into_iter().chain(relayed.iter().map(|relayed| relayed.given));
     let taken = relayed.iter().map(|relayed| relayed.taken).chain([taken]);
     let stages: Vec<_> = given.zip(taken).collect();
     let mut stands = true;
-    let account = |&(given, taken): &(Given, Taken)| {
+    let account = |&(given, taken): &(NextItem, Taken)| {
         let failure = taken.failure.filter(|_| stands);
         let own = failure.filter(|failure| given.passed_on != Some(failure.seq));
         stands = failure.is_some() && own.is_none();
@@ -382,8 +382,8 @@ mod tests {
     use super::*;
     use crate::engine::consume::Failure;
 
-    fn given(items: u64, passed_on: Option<u64>) -> Given {
-        Given { items, unread: None, passed_on }
+    fn given(items: u64, passed_on: Option<u64>) -> NextItem {
+        NextItem { items, unread: None, passed_on }
     }
 
     fn taken(ok: u64, failure: Option<(u64, u64)>) -> Taken {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     /// Per stage: ok, failed, cancelled.
-    fn counts(first: Given, relayed: &[Relayed], last: Taken) -> Vec<(u64, u64, u64)> {
+    fn counts(first: NextItem, relayed: &[Relayed], last: Taken) -> Vec<(u64, u64, u64)> {
         let accounts = accounts(first, relayed, last);
         accounts.iter().map(|account| (account.ok, account.failed, account.cancelled)).collect()
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::collector::Collector;
 use super::session::Session;
-use crate::backend::threads::failed_item::{Fate, Fault};
+use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::{Feeder, WakeReason};
 use crate::backend::threads::run::Run;
 use crate::base::Order;
@@ -32,7 +32,7 @@ pub(super) struct Streaming<R: Runner> {
     time: FeedingTime,
 }
 
-/// How long a stream's caller was in its own iterator, and how long it had no credit for more.
+/// How long a stream's caller was in its own iterator, and how long it had no permit for more.
 #[derive(Debug, Default)]
 struct FeedingTime {
     working: Duration,
@@ -73,12 +73,12 @@ impl<R: Runner> Streaming<R> {
         window: Window,
         unread: Option<u64>,
     ) -> Streaming<R> {
-        let exchange = &session.run.exchange;
-        let feeder = Feeder::new(exchange);
-        let collector = Collector::new(exchange, order, window, Instant::now());
+        let handover = &session.run.handover;
+        let feeder = Feeder::new(handover);
+        let collector = Collector::new(handover, order, window, Instant::now());
         let ends = Mutex::new(Ends { feeder, collector });
         let account = Account::new(0, 0, 0, 0, unread);
-        exchange.timesheet.goes_to(Destination::Outputs);
+        handover.stats.goes_to(Destination::Outputs);
         Streaming { session, ends, total: None, account, pulled: 0, time: FeedingTime::default() }
     }
 
@@ -96,7 +96,7 @@ impl<R: Runner> Streaming<R> {
             if run.is_cancelled() {
                 return Some(Yield::Last(Error::Cancelled {}));
             }
-            if let Some(error) = run.is_doomed().then(|| run.take_doom()).flatten() {
+            if let Some(error) = run.has_fatal_error().then(|| run.take_fatal_error()).flatten() {
                 let items = error.items().len() as u64;
                 if items > 0 {
                     run.tell_of_failure(&error);
@@ -107,19 +107,19 @@ impl<R: Runner> Streaming<R> {
             if let Some((seq, outcome)) = collector.pop() {
                 if run.is_pointless(seq, &outcome) {
                     drop_quietly(outcome);
-                    collector.done(&run.exchange);
+                    collector.done(&run.handover);
                     continue;
                 }
-                run.strike(seq);
-                collector.done(&run.exchange);
+                run.remove_name(seq);
+                collector.done(&run.handover);
                 return Some(match outcome {
                     Ok(output) => {
                         self.account.ok += 1;
-                        run.chronicle.consumed(self.account.ok);
+                        run.event_log.consumed(self.account.ok);
                         Yield::Output(output)
                     }
                     Err(fault) => {
-                        if fault.fate != Fate::SkipEarlier {
+                        if fault.disposition != Disposition::SkipEarlier {
                             run.tell_of_failure(&fault.error);
                         }
                         self.meet(run.policy(), *fault)
@@ -128,13 +128,13 @@ impl<R: Runner> Streaming<R> {
             }
             if self.total == Some(collector.consumed()) {
                 let Account { ok, failed, .. } = self.account;
-                // Told once: what it is told with ends the stream.
+                // ObserveOptions once: what it is told with ends the stream.
                 let policy = run.policy();
                 return policy
                     .gives_up_at_end(failed, ok + failed)
                     .then(|| Yield::Last(policy.too_many(failed, ok + failed, None)));
             }
-            collector.settle(&run.exchange);
+            collector.settle(&run.handover);
             if !self.pull(&run, source) {
                 let news = self.wait(&run);
                 run.tell_of_head(&mut unlocked(&mut self.ends).collector);
@@ -144,15 +144,17 @@ impl<R: Runner> Streaming<R> {
     }
 
     /// It is the turn of an item that failed.
-    fn meet(&mut self, policy: &Policy, fault: Fault) -> Yield<R::Output> {
+    fn meet(&mut self, policy: &Policy, fault: FailedItem) -> Yield<R::Output> {
         self.account.failed += fault.items();
         let Account { ok, failed, .. } = self.account;
-        match fault.fate {
-            Fate::End | Fate::EndEarlier => Yield::Last(fault.error),
+        match fault.disposition {
+            Disposition::End | Disposition::EndEarlier => Yield::Last(fault.error),
             _ if policy.gives_up_at(failed, ok + failed) => {
                 Yield::Last(policy.too_many(failed, ok + failed, Some(fault.error)))
             }
-            Fate::Skip | Fate::SkipEarlier | Fate::LeftOut => Yield::Skipped(fault.error),
+            Disposition::Skip | Disposition::SkipEarlier | Disposition::LeftOut => {
+                Yield::Skipped(fault.error)
+            }
         }
     }
 
@@ -162,10 +164,10 @@ impl<R: Runner> Streaming<R> {
             return false;
         }
         let feeder = &mut unlocked(&mut self.ends).feeder;
-        let pulled = if run.exchange.is_halted() {
+        let pulled = if run.handover.is_halted() {
             source.end(run, feeder);
             Pulled::End
-        } else if feeder.has_credit(&run.exchange) {
+        } else if feeder.has_credit(&run.handover) {
             self.time.begin();
             let _pulling = run.pulling();
             source.pull_one(run, feeder)
@@ -185,10 +187,10 @@ impl<R: Runner> Streaming<R> {
         let collector = &mut unlocked(&mut self.ends).collector;
         let due = run.news_due(collector);
         if self.total.is_some() {
-            return collector.wait(&run.exchange, self.total, due);
+            return collector.wait(&run.handover, self.total, due);
         }
         let before = collector.waited();
-        let news = collector.wait_as_feeder(&run.exchange, due);
+        let news = collector.wait_as_feeder(&run.handover, due);
         let lasted = collector.waited() - before;
         self.time.waited += lasted;
         run.tell_of_window(lasted);
@@ -207,10 +209,10 @@ impl<R: Runner> Streaming<R> {
     /// Gives up both ends: what is left is the session.
     pub(super) fn leave(self) -> Session<R> {
         let Streaming { session, ends, time: FeedingTime { working, waited, .. }, .. } = self;
-        session.run.exchange.timesheet.source_left(working + waited, waited);
+        session.run.handover.stats.source_left(working + waited, waited);
         let mut ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
         ends.feeder.take_held().into_iter().for_each(drop_quietly);
-        ends.collector.leave(&session.run.exchange).into_iter().for_each(drop_quietly);
+        ends.collector.leave(&session.run.handover).into_iter().for_each(drop_quietly);
         session
     }
 }

@@ -126,7 +126,7 @@ impl EventLog {
     }
 
     /// Takes the writer of the producer `producer`, if there are observers. Each producer has only one.
-    pub(crate) fn pen(&self, producer: usize) -> Option<EventWriter> {
+    pub(crate) fn writer(&self, producer: usize) -> Option<EventWriter> {
         lock(&self.feed.as_ref()?.pens[producer]).take()
     }
 

@@ -12,7 +12,7 @@ use crate::concurrency::{Mutex, lock, now};
 /// What is known of one run when everybody has left it.
 #[derive(Debug)]
 pub(crate) struct RunStats {
-    /// How long the feeder was there, and how long of that it had no credit, in nanoseconds.
+    /// How long the feeder was there, and how long of that it had no permit, in nanoseconds.
     source_present: AtomicU64,
     source_waited: AtomicU64,
     producers: Box<[CachePadded<Mutex<ProducerTime>>]>,
@@ -46,7 +46,7 @@ pub(crate) struct Waits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
     Items,
-    /// The source has no credit for more.
+    /// The source has no permit for more.
     Permits,
     /// All items that are left are to be tried again later.
     Retries,
@@ -171,14 +171,14 @@ impl RunStats {
         self.consumer_abandoned.load(Ordering::Relaxed)
     }
 
-    /// The feeder was there so long, and so long of that it had no credit.
+    /// The feeder was there so long, and so long of that it had no permit.
     pub(crate) fn source_left(&self, present: Duration, waited: Duration) {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.source_present.store(nanos(present), Ordering::Relaxed);
         self.source_waited.store(nanos(waited), Ordering::Relaxed);
     }
 
-    /// How long the source was asked for items, and how long it was not, since there was no credit.
+    /// How long the source was asked for items, and how long it was not, since there was no permit.
     pub(crate) fn source(&self) -> (Duration, Duration) {
         let time = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
         let (present, waited) = (time(&self.source_present), time(&self.source_waited));

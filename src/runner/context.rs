@@ -30,7 +30,7 @@ impl AbandonFlag<'_> {
 /// The context of a producer's hook: the device, the configuration, the items.
 #[derive(Debug, Clone, Copy)]
 pub struct ProducerContext<'a> {
-    station: &'a ProducerSetup,
+    setup: &'a ProducerSetup,
     items: &'a [u64],
     attempt: u32,
     wanted: &'a Wanted,
@@ -39,8 +39,8 @@ pub struct ProducerContext<'a> {
 }
 
 impl<'a> ProducerContext<'a> {
-    pub(crate) fn new(station: &'a ProducerSetup, wanted: &'a Wanted, items: &'a [u64]) -> Self {
-        ProducerContext { station, items, attempt: 1, wanted, flag: None }
+    pub(crate) fn new(setup: &'a ProducerSetup, wanted: &'a Wanted, items: &'a [u64]) -> Self {
+        ProducerContext { setup, items, attempt: 1, wanted, flag: None }
     }
 
     /// Returns the same context for another attempt.
@@ -60,17 +60,17 @@ impl<'a> ProducerContext<'a> {
 
     /// Returns all devices of the producer's place, in the order of the device list: at least one.
     pub fn devices(&self) -> &'a [Device] {
-        self.station.place.devices()
+        self.setup.place.devices()
     }
 
     /// Returns the producer's number, from 0, which is also its position in the device list.
     pub fn producer(&self) -> usize {
-        self.station.producer
+        self.setup.producer
     }
 
     /// Returns the runner's configuration, as it was when the runner was built or last activated.
     pub fn cfg(&self) -> &'a CfgNode {
-        &self.station.cfg
+        &self.setup.cfg
     }
 
     /// Returns the indices in the run of this call's inputs, ascending.
@@ -120,7 +120,7 @@ impl<'a> ProducerContext<'a> {
     /// Warns that the hook for batches is the default. If a runner that wraps another forgot to forward it,
     /// only the speed would show it.
     pub(crate) fn note_one_by_one(&self) {
-        if self.items.len() > 1 && !self.station.said_one_by_one.swap(true, Ordering::Relaxed) {
+        if self.items.len() > 1 && !self.setup.said_one_by_one.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "items of a batch are worked on one by one: `producer_work_batch` is the default; \
                  a runner that wraps another has to forward it"
@@ -140,7 +140,7 @@ impl<'a> ProducerContext<'a> {
     #[cfg(feature = "candle")]
     #[cfg_attr(docsrs, doc(cfg(feature = "candle")))]
     pub fn candle_device(&self) -> crate::Result<candle_core::Device> {
-        Ok(self.station.candle.get()?[0].clone())
+        Ok(self.setup.candle.get()?[0].clone())
     }
 
     /// Returns all devices of the producer's place as candle devices, in the order of
@@ -152,7 +152,7 @@ impl<'a> ProducerContext<'a> {
     #[cfg(feature = "candle")]
     #[cfg_attr(docsrs, doc(cfg(feature = "candle")))]
     pub fn candle_devices(&self) -> crate::Result<Vec<candle_core::Device>> {
-        Ok(self.station.candle.get()?.to_vec())
+        Ok(self.setup.candle.get()?.to_vec())
     }
 }
 
@@ -254,7 +254,7 @@ pub(crate) struct ProducerSetup {
     /// The number of threads of its own pool; `None` without a pool.
     #[cfg(feature = "rayon")]
     pub(crate) cpu_threads: Option<usize>,
-    /// Released with the last station: no other run gets a GPU that a producer still works on. It is the
+    /// Released with the last setup: no other run gets a GPU that a producer still works on. It is the
     /// last field, so candle has closed the GPU by then.
     #[expect(dead_code, reason = "it is held, not read")]
     pub(crate) gpus: Option<Arc<HeldGpus>>,

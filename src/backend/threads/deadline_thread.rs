@@ -7,8 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 use crate::backend::threads::limits::grace_of;
-use crate::backend::threads::lost_producers::{Abandoned, Loss};
-use crate::backend::threads::participants::Attendance;
+use crate::backend::threads::lost_producers::{Abandoned, LostProducer};
+use crate::backend::threads::participants::Participants;
 use crate::backend::threads::run::{Run, text_of};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::spawn::spawn;
@@ -31,7 +31,7 @@ pub(crate) struct DeadlineThread {
 /// What it knows.
 pub(super) struct Watch<R: Runner> {
     run: Arc<Run<R>>,
-    attendance: Arc<Attendance>,
+    participants: Arc<Participants>,
     devices: Devices,
     step: Duration,
     woken: RunTime,
@@ -44,12 +44,12 @@ impl DeadlineThread {
     /// then the process was stopped.
     pub(crate) fn start<R: Runner + 'static>(
         run: Arc<Run<R>>,
-        attendance: Arc<Attendance>,
+        participants: Arc<Participants>,
         devices: Devices,
         step: Duration,
     ) -> Result<Self, Error> {
         let (stop, stopped) = bounded(0);
-        let mut watch = Watch::new(run, attendance, devices, step);
+        let mut watch = Watch::new(run, participants, devices, step);
         let keep_time = move || {
             while stopped.recv_timeout(watch.step) == Err(RecvTimeoutError::Timeout) {
                 watch.wake();
@@ -75,19 +75,19 @@ impl Drop for DeadlineThread {
 impl<R: Runner> Watch<R> {
     pub(super) fn new(
         run: Arc<Run<R>>,
-        attendance: Arc<Attendance>,
+        participants: Arc<Participants>,
         devices: Devices,
         step: Duration,
     ) -> Self {
-        let woken = run.exchange.dispatch.clock.now();
-        Watch { run, attendance, devices, step, woken, grace: None }
+        let woken = run.handover.dispatch.clock.now();
+        Watch { run, participants, devices, step, woken, grace: None }
     }
 
     pub(super) fn wake(&mut self) {
-        let exchange = &self.run.exchange;
-        self.woken = exchange.dispatch.clock.wake(self.woken, self.step);
+        let handover = &self.run.handover;
+        self.woken = handover.dispatch.clock.wake(self.woken, self.step);
         let ((), events) =
-            exchange.schedule_at(self.woken, |state, now| state.scheduler.handle_timeout(now));
+            handover.schedule_at(self.woken, |state, now| state.scheduler.handle_timeout(now));
         let live = events.iter().rev().find_map(|event| match event {
             Event::TooFewProducers { live } => Some(*live),
             _ => None,
@@ -103,7 +103,7 @@ impl<R: Runner> Watch<R> {
         }
         // At each step from then on: also producers that enter late, in a `producer_init` say.
         if self.grace.is_some_and(|grace| grace <= self.woken) {
-            for producer in self.attendance.present() {
+            for producer in self.participants.present() {
                 self.abandon(producer, self.run_timed_out());
             }
             self.run.leave_consumer();
@@ -111,23 +111,23 @@ impl<R: Runner> Watch<R> {
     }
 
     fn run_timed_out(&self) -> Error {
-        let limit = self.run.terms.limits.run.expect("the time of the run is limited");
+        let limit = self.run.run_settings.limits.run.expect("the time of the run is limited");
         Error::RunTimedOut { limit }
     }
 
     fn end_run(&mut self) {
-        let limit = self.run.terms.limits.run.expect("the time of the run is limited");
+        let limit = self.run.run_settings.limits.run.expect("the time of the run is limited");
         self.grace = Some(self.woken.after(grace_of(limit)));
-        self.run.end_as(Error::RunTimedOut { limit });
+        self.run.abort_with(Error::RunTimedOut { limit });
     }
 
     fn abandon(&self, producer: usize, error: Error) {
         if !self.run.losses().iter().any(|loss| loss.producer == producer) {
             let reason = text_of(&error);
-            self.run.note_loss(Loss { producer, reason, abandoned: Abandoned::Yes });
+            self.run.note_loss(LostProducer { producer, reason, abandoned: Abandoned::Yes });
         }
-        self.run.exchange.dispatch.abandon(producer);
-        self.attendance.excuse(producer);
+        self.run.handover.dispatch.abandon(producer);
+        self.participants.excuse(producer);
     }
 
     /// A hook took too long. `live`: how many producers are left, if those are too few.
@@ -135,28 +135,28 @@ impl<R: Runner> Watch<R> {
         let error = self.run.named(self.timed_out(&expired));
         let Expired { producer, phase, items, lease, .. } = expired;
         let reason = text_of(&error);
-        self.run.note_loss(Loss { producer, reason, abandoned: Abandoned::Yes });
-        self.run.exchange.dispatch.abandon(producer);
+        self.run.note_loss(LostProducer { producer, reason, abandoned: Abandoned::Yes });
+        self.run.handover.dispatch.abandon(producer);
         // Items that other copies are left of, or that no hook has seen, have not failed.
         let is_shared = phase == Phase::Working && lease.is_some() && items.is_empty();
         match live {
             Some(live) => {
                 if !items.is_empty() {
                     let failed = items.len() as u64;
-                    self.run.exchange.timesheet.producer_failed(producer, failed);
+                    self.run.handover.stats.producer_failed(producer, failed);
                 }
                 let error = (!is_shared).then_some(error);
-                self.run.end_as(self.run.too_few_after(live, error));
+                self.run.abort_with(self.run.too_few_after(live, error));
             }
             None if items.is_empty() => drop_quietly(error),
             None => self.run.fail_from_aside(&items, error, producer),
         }
-        self.attendance.excuse(producer);
+        self.participants.excuse(producer);
     }
 
     fn timed_out(&self, expired: &Expired) -> Error {
-        let limits = self.run.terms.limits;
-        let (hook, limit) = match (expired.phase, self.run.exchange.batching()) {
+        let limits = self.run.run_settings.limits;
+        let (hook, limit) = match (expired.phase, self.run.handover.batching()) {
             (Phase::Preparing, _) => (Hook::ProducerInit, limits.init),
             (Phase::Working, None) => (Hook::ProducerWork, limits.item),
             (Phase::Working, Some(_)) => (Hook::ProducerWorkBatch, limits.item),

@@ -4,14 +4,14 @@ use crate::error::Error;
 
 /// Why an item has no output.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub(crate) struct FailedItem {
     pub(crate) error: Error,
-    pub(crate) fate: Fate,
+    pub(crate) disposition: Disposition,
 }
 
 /// What comes of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Disposition {
     /// It ends the run.
     End,
     /// The same, in an earlier stage, where it is accounted and told.
@@ -24,31 +24,31 @@ pub(crate) enum Fate {
     LeftOut,
 }
 
-impl Fate {
+impl Disposition {
     pub(crate) fn ends_run(self) -> bool {
-        matches!(self, Fate::End | Fate::EndEarlier)
+        matches!(self, Disposition::End | Disposition::EndEarlier)
     }
 }
 
-impl Fault {
+impl FailedItem {
     pub(crate) fn ending(error: Error) -> Box<Self> {
-        Box::new(Fault { error, fate: Fate::End })
+        Box::new(FailedItem { error, disposition: Disposition::End })
     }
 
     pub(crate) fn skipped(error: Error) -> Box<Self> {
-        Box::new(Fault { error, fate: Fate::Skip })
+        Box::new(FailedItem { error, disposition: Disposition::Skip })
     }
 
     pub(crate) fn left_out() -> Box<Self> {
-        Box::new(Fault { error: Error::Cancelled {}, fate: Fate::LeftOut })
+        Box::new(FailedItem { error: Error::Cancelled {}, disposition: Disposition::LeftOut })
     }
 
     /// How many items of this stage it fails.
     pub(crate) fn items(&self) -> u64 {
-        match self.fate {
-            Fate::End => self.error.failed_items(),
-            Fate::Skip => 1,
-            Fate::EndEarlier | Fate::SkipEarlier | Fate::LeftOut => 0,
+        match self.disposition {
+            Disposition::End => self.error.failed_items(),
+            Disposition::Skip => 1,
+            Disposition::EndEarlier | Disposition::SkipEarlier | Disposition::LeftOut => 0,
         }
     }
 }

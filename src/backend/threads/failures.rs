@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::backend::threads::failed_item::Fault;
+use crate::backend::threads::failed_item::FailedItem;
 use crate::backend::threads::run::Run;
 use crate::base::panic::{catch, drop_quietly};
 use crate::error::Error;
@@ -14,7 +14,7 @@ use crate::runner::Runner;
 use crate::scheduler::{self, Decision, Inputs};
 
 /// Faults of items, to be delivered.
-pub(crate) type Faults = Vec<(u64, Box<Fault>)>;
+pub(crate) type Faults = Vec<(u64, Box<FailedItem>)>;
 
 impl<R: Runner> Run<R> {
     /// An item that the scheduler did not know has failed on this producer. `copy`: for another attempt.
@@ -24,8 +24,8 @@ impl<R: Runner> Run<R> {
         error: Error,
         producer: usize,
         copy: Option<R::Input>,
-    ) -> Option<Box<Fault>> {
-        self.exchange.schedule(|state, _| {
+    ) -> Option<Box<FailedItem>> {
+        self.handover.schedule(|state, _| {
             state.inputs.extend(copy.map(|copy| (seq, copy)));
             state.scheduler.adopt(seq, producer);
         });
@@ -42,7 +42,7 @@ impl<R: Runner> Run<R> {
             drop_quietly(error);
             return vec![];
         }
-        self.exchange.timesheet.producer_failed(producer, items.len() as u64);
+        self.handover.stats.producer_failed(producer, items.len() as u64);
         let mut error = self.named(error);
         let asked = self.ask(&mut error);
         match self.decide(items, asked) {
@@ -60,7 +60,7 @@ impl<R: Runner> Run<R> {
             }
             Decision::Fail => {
                 self.fail(first);
-                vec![(first, Fault::ending(error))]
+                vec![(first, FailedItem::ending(error))]
             }
             Decision::Skip => self.skip_all(items, error),
         }
@@ -69,11 +69,11 @@ impl<R: Runner> Run<R> {
     /// The error takes the place of the first; each of the others is left out by itself.
     fn skip_all(&self, items: &[u64], error: Error) -> Faults {
         let first = items[0];
-        let mut faults = vec![(first, Fault::skipped(error))];
+        let mut faults = vec![(first, FailedItem::skipped(error))];
         let others = items[1..].iter().filter(|&&item| !self.wanted.gave_up_on(Some(item)));
         faults.extend(others.map(|&item| {
             let error = Error::BatchFailed { item, first, key: self.name_of(item) };
-            (item, Fault::skipped(error))
+            (item, FailedItem::skipped(error))
         }));
         faults
     }
@@ -85,7 +85,7 @@ impl<R: Runner> Run<R> {
             Verdict::Skip => scheduler::Verdict::Skip,
             Verdict::Stop => scheduler::Verdict::Fail,
         };
-        let ((decision, spare), _) = self.exchange.schedule(|state, now| {
+        let ((decision, spare), _) = self.handover.schedule(|state, now| {
             let inputs = match items.iter().all(|item| state.inputs.contains_key(item)) {
                 true => Inputs::Copied,
                 false => Inputs::Gone,
@@ -103,19 +103,19 @@ impl<R: Runner> Run<R> {
     }
 
     /// The run fails at an item, unless it did so earlier.
-    pub(crate) fn end_with(&self, seq: u64, error: Error) -> Option<Box<Fault>> {
+    pub(crate) fn end_with(&self, seq: u64, error: Error) -> Option<Box<FailedItem>> {
         if self.wanted.gave_up_on(Some(seq)) {
             drop_quietly(error);
             return None;
         }
         self.fail(seq);
-        Some(Fault::ending(self.named(error)))
+        Some(FailedItem::ending(self.named(error)))
     }
 
     /// Items failed together on a producer that was abandoned.
     pub(crate) fn fail_from_aside(&self, items: &[u64], error: Error, producer: usize) {
         for (seq, fault) in self.fail_items(items, error, producer) {
-            self.exchange.deliver_aside(seq, Err(fault));
+            self.handover.deliver_aside(seq, Err(fault));
         }
     }
 
@@ -136,7 +136,7 @@ impl<R: Runner> Run<R> {
 
     /// What is told of an attempt that is not the last.
     fn tell_of_retry(&self, error: &Error) {
-        self.chronicle.tell(Event::ItemRetried { failure: EventLog::failure(error) });
+        self.event_log.tell(Event::ItemRetried { failure: EventLog::failure(error) });
     }
 
     /// The same, of an item of a batch that failed together.
@@ -144,11 +144,11 @@ impl<R: Runner> Run<R> {
         let mut failure = Failure::clone(&EventLog::failure(error));
         failure.item = Some(item);
         failure.key = self.name_of(item).map(|name| name.to_string());
-        self.chronicle.tell(Event::ItemRetried { failure: Arc::new(failure) });
+        self.event_log.tell(Event::ItemRetried { failure: Arc::new(failure) });
     }
 
     /// An error stands.
     pub(crate) fn tell_of_failure(&self, error: &Error) {
-        self.chronicle.tell(Event::ItemFailed { failure: EventLog::failure(error) });
+        self.event_log.tell(Event::ItemFailed { failure: EventLog::failure(error) });
     }
 }

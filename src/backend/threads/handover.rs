@@ -1,5 +1,5 @@
 //! The hand-over of one run: items from the feeder to the producers, results from them to the
-//! collector, credits back to the feeder.
+//! collector, permits back to the feeder.
 //!
 //! Three parties: the *feeder* (the thread that pulls the caller's iterator), the *producers*, and
 //! the *collector* (the consumer's thread, or the caller's for a stream).
@@ -9,7 +9,7 @@
 //!   feeder ------> intake ------> inboxes <-------> inboxes
 //!      ^                             | work
 //!      |                             v
-//!      +------ credits <------- collector <------- outboxes
+//!      +------ permits <------- collector <------- outboxes
 //! ```
 //!
 //! An item is visible to every producer as soon as the feeder has pushed it, and a result to the
@@ -20,7 +20,7 @@
 //! Producers take turns at reading the intake, several items each time, into inboxes of their own.
 //! Items in an inbox stay available: a producer that finds nothing takes from there, and one that sees
 //! a neighbour stand still for a while takes from it first, so a slow item keeps back none of those
-//! that were taken with it. That costs the one atomic exchange for each item that is left.
+//! that were taken with it. That costs the one atomic handover for each item that is left.
 //!
 //! # Who sleeps where, and who wakes them
 //!
@@ -32,7 +32,7 @@
 //! - The **collector** sleeps on `waiting` when no outbox has the result whose turn it is. It tells each
 //!   producer how many more results it wants to be woken for: one, or, while they come thick and fast,
 //!   several, in which case it is also woken by a producer that runs out of items, and by the clock.
-//! - The **feeder** sleeps on `credits`, and is listed under its lock. The collector gives credits back
+//! - The **feeder** sleeps on `permits`, and is listed under its lock. The collector gives permits back
 //!   after a quarter of the window, and all of them before it sleeps.
 //! - `halt`, `end` and `abort` change what each party looks for, and then wake that party.
 //!
@@ -44,9 +44,9 @@
 
 mod dispatch;
 mod feeder;
-mod leftovers;
+mod item_queue;
 pub(crate) mod permits;
-mod taker;
+mod undelivered;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -71,10 +71,10 @@ use crate::backend::threads::handover::dispatch::Dispatch;
 pub(crate) use crate::backend::threads::handover::dispatch::Tracking;
 pub(crate) use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::handover::feeder::FeederEnds;
-pub(crate) use crate::backend::threads::handover::leftovers::Leftovers;
+use crate::backend::threads::handover::item_queue::largest_take;
+pub(crate) use crate::backend::threads::handover::item_queue::{ItemQueue, NextItem};
 use crate::backend::threads::handover::permits::Permits;
-use crate::backend::threads::handover::taker::largest_take;
-pub(crate) use crate::backend::threads::handover::taker::{Given, Taker};
+pub(crate) use crate::backend::threads::handover::undelivered::Undelivered;
 
 /// How long a party that found nothing looks again before it sleeps. To sleep and be woken takes the CPUs about
 /// as long; to spin longer would keep a party that is ready from the CPU.
@@ -84,13 +84,13 @@ const PAUSES: usize = 10;
 
 /// How long results that come thick and fast may wait for company, and as much again as the system's
 /// timers are late.
-const PATIENCE: Duration = Duration::from_micros(250);
+const COLLECTOR_DELAY: Duration = Duration::from_micros(250);
 
 /// Stands for a total that is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
 #[derive(Debug)]
-pub(crate) struct Exchange<I, T> {
+pub(crate) struct Handover<I, T> {
     intake: CachePadded<Mutex<Intake<I>>>,
     lanes: Box<[CachePadded<Lane<I, T>>]>,
     /// Producers that found nothing.
@@ -99,7 +99,7 @@ pub(crate) struct Exchange<I, T> {
     total: AtomicU64,
     /// The collector, when it found nothing.
     waiting: CachePadded<EventCount>,
-    credits: CachePadded<Mutex<Permits>>,
+    permits: CachePadded<Mutex<Permits>>,
     returned: Condvar,
     /// What the feeder takes with it.
     feeding: Mutex<Option<FeederEnds<I, T>>>,
@@ -116,7 +116,7 @@ pub(crate) struct Exchange<I, T> {
     /// How many gaps the feeder has left: each is written before the items that follow it.
     gaps: AtomicU64,
     pub(crate) dispatch: Dispatch<I>,
-    pub(crate) timesheet: RunStats,
+    pub(crate) stats: RunStats,
     flags: CachePadded<Flags>,
     hints: CachePadded<Hints>,
 }
@@ -126,7 +126,7 @@ pub(crate) struct Exchange<I, T> {
 struct Flags {
     /// What is left is not wanted.
     aborted: AtomicBool,
-    /// Whether the feeder is to stop. Also in `credits`; here so that it costs a load per item.
+    /// Whether the feeder is to stop. Also in `permits`; here so that it costs a load per item.
     halted: AtomicBool,
 }
 
@@ -134,7 +134,7 @@ struct Flags {
 /// anything beside it waits for that to come back from another core.
 #[derive(Debug, Default)]
 struct Hints {
-    /// The feeder waits for credits. For the window this is a hint, without consequences when it is
+    /// The feeder waits for permits. For the window this is a hint, without consequences when it is
     /// late; where there are batches the feeder notifies `idle` of it.
     starving: AtomicBool,
     /// A producer ran dry while the feeder was starving. A hint likewise.
@@ -188,9 +188,9 @@ type Working<I, T> = (Inbox<(u64, I)>, Outbox<T>);
 
 /// Whether a collector that waits wants to be woken for the first result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum WakeThreshold {
     None,
-    /// For about so many, or when producers run out of items, or after [`PATIENCE`].
+    /// For about so many, or when producers run out of items, or after [`COLLECTOR_DELAY`].
     For {
         results: usize,
     },
@@ -205,7 +205,7 @@ pub(crate) enum WakeReason {
     Aborted,
 }
 
-impl<I, T> Exchange<I, T> {
+impl<I, T> Handover<I, T> {
     /// The hand-over of a run.
     pub(crate) fn new(config: Config, earlier: CarriedOver, most_weight: Option<u64>) -> Self {
         let Config { producers, window, batching, timeouts, .. } = config;
@@ -221,7 +221,7 @@ impl<I, T> Exchange<I, T> {
         if is_timed {
             results.push(late_results);
         }
-        Exchange {
+        Handover {
             intake: CachePadded::new(Mutex::new(Intake {
                 items,
                 next: 0,
@@ -232,7 +232,7 @@ impl<I, T> Exchange<I, T> {
             idle: CachePadded::new(EventCount::new()),
             total: AtomicU64::new(UNKNOWN),
             waiting: CachePadded::new(EventCount::new()),
-            credits: CachePadded::new(Mutex::new(Permits {
+            permits: CachePadded::new(Mutex::new(Permits {
                 free: window,
                 weight: 0,
                 awaited: None,
@@ -252,7 +252,7 @@ impl<I, T> Exchange<I, T> {
             weights: Mutex::new(weights.map(Weights::new)),
             gaps: AtomicU64::new(0),
             dispatch: Dispatch::new(config, earlier),
-            timesheet: RunStats::new(producers),
+            stats: RunStats::new(producers),
             flags: CachePadded::default(),
             hints: CachePadded::default(),
         }
@@ -283,9 +283,9 @@ impl<I, T> Exchange<I, T> {
     /// Tells the feeder to stop. What was given out is still worked on.
     pub(crate) fn halt(&self) {
         self.flags.halted.store(true, Ordering::Relaxed);
-        let mut credits = lock(&self.credits);
-        credits.halted = true;
-        drop(credits);
+        let mut permits = lock(&self.permits);
+        permits.halted = true;
+        drop(permits);
         self.returned.notify_one();
         self.note_input_end();
     }
@@ -358,15 +358,15 @@ impl<I> Intake<I> {
     }
 }
 
-impl<I, T> Exchange<I, T> {
+impl<I, T> Handover<I, T> {
     /// Where the results come out, for the collector, of which there is one.
-    pub(crate) fn outlet(&self, order: Order) -> OrderedMerge<T> {
+    pub(crate) fn merge(&self, order: Order) -> OrderedMerge<T> {
         OrderedMerge::new(order, std::mem::take(&mut *lock(&self.collecting)))
     }
 
     /// The collector has left. What it held back for order.
-    pub(crate) fn bring_back(&self, outlet: OrderedMerge<T>) -> Vec<Outcome<T>> {
-        let (early, lanes) = outlet.into_parts();
+    pub(crate) fn bring_back(&self, merge: OrderedMerge<T>) -> Vec<Outcome<T>> {
+        let (early, lanes) = merge.into_parts();
         *lock(&self.collecting) = lanes;
         early
     }
@@ -381,13 +381,13 @@ impl<I, T> Exchange<I, T> {
         lock(&self.weights).take()
     }
 
-    /// Gives credits back, and the weight of the items that they were for.
-    pub(crate) fn give_back(&self, credits: usize, weight: u64) {
-        if credits == 0 && weight == 0 {
+    /// Gives permits back, and the weight of the items that they were for.
+    pub(crate) fn give_back(&self, permits: usize, weight: u64) {
+        if permits == 0 && weight == 0 {
             return;
         }
-        let mut pot = lock(&self.credits);
-        pot.free += credits;
+        let mut pot = lock(&self.permits);
+        pot.free += permits;
         pot.weight = pot.weight.saturating_sub(weight);
         let is_awaited = pot.awaited.is_some_and(|want| pot.has(want));
         drop(pot);
@@ -396,12 +396,12 @@ impl<I, T> Exchange<I, T> {
         }
     }
 
-    /// Whether whoever feeds the run waits for credits.
+    /// Whether whoever feeds the run waits for permits.
     pub(crate) fn is_starving(&self) -> bool {
         self.hints.starving.load(Ordering::Relaxed)
     }
 
-    /// Whether a producer ran dry for want of credits since that was last forgotten.
+    /// Whether a producer ran dry for want of permits since that was last forgotten.
     pub(crate) fn ran_dry(&self) -> bool {
         self.hints.dry.load(Ordering::Relaxed)
     }
@@ -417,31 +417,31 @@ impl<I, T> Exchange<I, T> {
         self.hints.dry.store(false, Ordering::Relaxed);
     }
 
-    /// Waits, from `since` on, until there may be results in `outlet`, or until the run was aborted, or until the total,
-    /// which was not known before, is known. `patience` is asked when it goes to sleep: what came while it looked is no
+    /// Waits, from `since` on, until there may be results in `merge`, or until the run was aborted, or until the total,
+    /// which was not known before, is known. `wake_threshold` is asked when it goes to sleep: what came while it looked is no
     /// sign of how fast results come.
     pub(crate) fn wait(
         &self,
-        outlet: &mut OrderedMerge<T>,
+        merge: &mut OrderedMerge<T>,
         since: Instant,
         total: Option<u64>,
-        patience: impl FnOnce(&OrderedMerge<T>) -> Patience,
+        wake_threshold: impl FnOnce(&OrderedMerge<T>) -> WakeThreshold,
         due: Option<Instant>,
     ) -> WakeReason {
         self.note_consumer(Activity::Waiting);
-        if !spin_until(since, || self.has_news(total) || outlet.has_new()) {
-            match patience(outlet) {
-                Patience::None => self.wait_for_one(outlet, total, due),
-                Patience::For { results } => self.wait_for_several(outlet, total, results),
+        if !spin_until(since, || self.has_news(total) || merge.has_new()) {
+            match wake_threshold(merge) {
+                WakeThreshold::None => self.wait_for_one(merge, total, due),
+                WakeThreshold::For { results } => self.wait_for_several(merge, total, results),
             }
         }
         self.note_consumer(Activity::Working);
         if self.is_aborted() { WakeReason::Aborted } else { WakeReason::Results }
     }
 
-    fn wait_for_one(&self, outlet: &mut OrderedMerge<T>, total: Option<u64>, due: Option<Instant>) {
-        self.wake_collector_at(1, outlet);
-        let mut has_news = || self.has_news(total) || outlet.has_new();
+    fn wait_for_one(&self, merge: &mut OrderedMerge<T>, total: Option<u64>, due: Option<Instant>) {
+        self.wake_collector_at(1, merge);
+        let mut has_news = || self.has_news(total) || merge.has_new();
         match due {
             None => self.waiting.wait_unless(has_news),
             Some(due) => {
@@ -453,18 +453,19 @@ impl<I, T> Exchange<I, T> {
 
     /// There is no fence here, errors do not count, and a producer that falls silent in a slow item
     /// tells nobody: what nobody wakes the collector for is seen when the time is over.
-    fn wait_for_several(&self, outlet: &mut OrderedMerge<T>, total: Option<u64>, results: usize) {
+    fn wait_for_several(&self, merge: &mut OrderedMerge<T>, total: Option<u64>, results: usize) {
         let each = results.div_ceil(self.producers()).max(1);
-        self.wake_collector_at(each as u64, outlet);
-        self.waiting
-            .wait_briefly_unless(PATIENCE, || self.has_news(total) || outlet.has_many_new(each));
+        self.wake_collector_at(each as u64, merge);
+        self.waiting.wait_briefly_unless(COLLECTOR_DELAY, || {
+            self.has_news(total) || merge.has_many_new(each)
+        });
         self.let_collector_be();
     }
 
     /// Has each producer wake the collector when it has delivered so many results more than were
     /// seen.
-    fn wake_collector_at(&self, more: u64, outlet: &OrderedMerge<T>) {
-        for (lane, seen) in self.lanes.iter().zip(outlet.seen()) {
+    fn wake_collector_at(&self, more: u64, merge: &OrderedMerge<T>) {
+        for (lane, seen) in self.lanes.iter().zip(merge.seen()) {
             lane.seen.store(seen, Ordering::Relaxed);
             lane.wake_at.store(seen + more, Ordering::Relaxed);
         }

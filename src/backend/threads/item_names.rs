@@ -49,7 +49,7 @@ impl ItemNames {
     }
 
     /// The collector is done with an item.
-    pub(crate) fn strike(&mut self, seq: u64) {
+    pub(crate) fn remove_name(&mut self, seq: u64) {
         self.entries.remove(&seq);
     }
 }
@@ -60,25 +60,26 @@ mod tests {
 
     #[test]
     fn items_are_called_what_they_are_until_they_are_done_with() {
-        let mut roll = ItemNames::default();
+        let mut item_names = ItemNames::default();
         for (seq, name) in [(0, "a"), (1, "b"), (4, "a")] {
-            let entry = roll.call(name);
-            roll.enter(seq, entry);
+            let entry = item_names.call(name);
+            item_names.enter(seq, entry);
         }
-        let called = |roll: &ItemNames, seq| roll.shown(seq).map(|name| name.to_string());
-        assert_eq!(called(&roll, 1).as_deref(), Some("b"));
-        assert_eq!(called(&roll, 3), None);
-        assert_eq!(called(&roll, 4).as_deref(), Some("a#2"));
-        assert_eq!(roll.key(4), Some(Key::Name { name: "a".into(), occurrence: 2 }));
-        roll.strike(1);
-        assert_eq!(called(&roll, 1), None);
-        roll.strike(0);
-        assert_eq!(called(&roll, 4).as_deref(), Some("a#2"));
-        roll.strike(4);
-        roll.strike(4);
-        let entry = roll.call("a");
-        roll.enter(u64::MAX, entry);
-        assert_eq!(called(&roll, u64::MAX).as_deref(), Some("a#3"));
-        assert!(roll.entries.len() == 1, "only what is out takes room");
+        let called =
+            |item_names: &ItemNames, seq| item_names.shown(seq).map(|name| name.to_string());
+        assert_eq!(called(&item_names, 1).as_deref(), Some("b"));
+        assert_eq!(called(&item_names, 3), None);
+        assert_eq!(called(&item_names, 4).as_deref(), Some("a#2"));
+        assert_eq!(item_names.key(4), Some(Key::Name { name: "a".into(), occurrence: 2 }));
+        item_names.remove_name(1);
+        assert_eq!(called(&item_names, 1), None);
+        item_names.remove_name(0);
+        assert_eq!(called(&item_names, 4).as_deref(), Some("a#2"));
+        item_names.remove_name(4);
+        item_names.remove_name(4);
+        let entry = item_names.call("a");
+        item_names.enter(u64::MAX, entry);
+        assert_eq!(called(&item_names, u64::MAX).as_deref(), Some("a#3"));
+        assert!(item_names.entries.len() == 1, "only what is out takes room");
     }
 }

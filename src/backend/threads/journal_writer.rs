@@ -128,19 +128,19 @@ impl<R: Runner> Run<R> {
     /// What an item that is out is known by from one run to the next. `None` for one that failed before that
     /// was known.
     fn key_of(&self, seq: u64) -> Option<Key> {
-        match &self.roll {
-            Some(roll) => lock(roll).key(seq),
+        match &self.item_names {
+            Some(item_names) => lock(item_names).key(seq),
             None => Some(Key::Position(seq)),
         }
     }
 
     /// An item is done with. Whether it is time to commit.
     pub(crate) fn record(&self, seq: u64, outcome: Outcome) -> bool {
-        let Some(ledger) = &self.ledger else { return false };
-        self.key_of(seq).is_some_and(|key| ledger.record(key, outcome))
+        let Some(journal_writer) = &self.journal_writer else { return false };
+        self.key_of(seq).is_some_and(|key| journal_writer.record(key, outcome))
     }
 
-    pub(crate) fn ledger(&self) -> Option<&Arc<JournalWriter>> {
-        self.ledger.as_ref()
+    pub(crate) fn journal_writer(&self) -> Option<&Arc<JournalWriter>> {
+        self.journal_writer.as_ref()
     }
 }

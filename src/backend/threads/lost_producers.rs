@@ -13,7 +13,7 @@ use crate::scheduler::{Absence, Event, TooFewProducers};
 
 /// A producer that takes part in no run any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Loss {
+pub(crate) struct LostProducer {
     pub(crate) producer: usize,
     /// Why, as text.
     pub(crate) reason: Arc<str>,
@@ -35,11 +35,11 @@ impl<R: Runner> Run<R> {
                 Event::Quarantined(producer) => {
                     let reason = "it failed items in a row that other producers were done with";
                     let abandoned = Abandoned::No;
-                    self.note_loss(Loss { producer, reason: reason.into(), abandoned });
+                    self.note_loss(LostProducer { producer, reason: reason.into(), abandoned });
                 }
                 Event::TooFewProducers { live: here } => {
                     let least = self.least_producers();
-                    self.end_as(Error::TooFewProducers { here, least, source: None });
+                    self.abort_with(Error::TooFewProducers { here, least, source: None });
                 }
                 other => unreachable!("only the deadline thread hears of {other:?}"),
             }
@@ -50,12 +50,12 @@ impl<R: Runner> Run<R> {
     /// would be left: then the error is what the run fails with.
     pub(crate) fn lose(&self, producer: usize, error: Error) -> Result<(), Error> {
         let (lost, events) =
-            self.exchange.schedule(|state, now| state.scheduler.producer_lost(producer, now));
+            self.handover.schedule(|state, now| state.scheduler.producer_lost(producer, now));
         debug_assert!(events.is_empty(), "enough are left");
         match lost {
             Ok(()) => {
                 let reason = text_of(&error);
-                self.note_loss(Loss { producer, reason, abandoned: Abandoned::No });
+                self.note_loss(LostProducer { producer, reason, abandoned: Abandoned::No });
                 drop_quietly(error);
                 Ok(())
             }
@@ -89,11 +89,11 @@ impl<R: Runner> Run<R> {
         self.policy().min_producers.unwrap_or(1)
     }
 
-    pub(crate) fn note_loss(&self, loss: Loss) {
-        let Loss { producer, reason, .. } = &loss;
+    pub(crate) fn note_loss(&self, loss: LostProducer) {
+        let LostProducer { producer, reason, .. } = &loss;
         tracing::warn!(producer = producer, %reason, "a producer takes no more items");
         let (producer, reason) = (*producer, reason.clone());
-        self.chronicle.tell(match loss.abandoned {
+        self.event_log.tell(match loss.abandoned {
             Abandoned::Yes => event::Event::ProducerAbandoned { producer },
             Abandoned::No => event::Event::ProducerQuarantined { producer, reason },
         });
@@ -101,21 +101,21 @@ impl<R: Runner> Run<R> {
     }
 
     /// The producers that take part no more.
-    pub(crate) fn losses(&self) -> Vec<Loss> {
+    pub(crate) fn losses(&self) -> Vec<LostProducer> {
         lock(&self.losses).clone()
     }
 
     /// The producer is in a hook that belongs to no item of this run.
     pub(crate) fn expect(&self, producer: usize, absence: Absence) {
         let ((), events) =
-            self.exchange.schedule(|state, now| state.scheduler.expect(producer, absence, now));
+            self.handover.schedule(|state, now| state.scheduler.expect(producer, absence, now));
         debug_assert!(events.is_empty(), "it is not late yet");
     }
 
     /// The producer is in no such hook any more. Whether it takes part: it may have taken too long.
     pub(crate) fn has_joined(&self, producer: usize) -> bool {
         let (takes_part, _) =
-            self.exchange.schedule(|state, _| state.scheduler.producer_joined(producer));
+            self.handover.schedule(|state, _| state.scheduler.producer_joined(producer));
         takes_part
     }
 }

@@ -143,24 +143,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::backend::threads::failed_item::Fault;
+    use crate::backend::threads::failed_item::FailedItem;
     use crate::backend::threads::outbox::{Outbox, outbox};
     use crate::error::Error;
 
     /// Producers that take from one input and steal from each other, as the hand-over lets them.
-    struct Crew {
+    struct Producers {
         inboxes: Vec<VecDeque<u64>>,
         outboxes: Vec<Outbox<u64>>,
         next: u64,
         delivered: BTreeSet<u64>,
     }
 
-    impl Crew {
+    impl Producers {
         fn new(lanes: usize, order: Order) -> (Self, OrderedMerge<u64>) {
             let (outboxes, results) = (0..lanes).map(|_| outbox(8)).unzip();
             let inboxes = vec![VecDeque::new(); lanes];
-            let crew = Crew { inboxes, outboxes, next: 0, delivered: BTreeSet::new() };
-            (crew, OrderedMerge::new(order, results))
+            let producers = Producers { inboxes, outboxes, next: 0, delivered: BTreeSet::new() };
+            (producers, OrderedMerge::new(order, results))
         }
 
         fn take(&mut self, lane: usize, count: u64) {
@@ -180,7 +180,7 @@ mod tests {
         fn work(&mut self, lane: usize, fails: bool) {
             if let Some(item) = self.inboxes[lane].pop_front() {
                 let outcome =
-                    if fails { Err(Fault::ending(Error::Closed {})) } else { Ok(10 * item) };
+                    if fails { Err(FailedItem::ending(Error::Closed {})) } else { Ok(10 * item) };
                 self.outboxes[lane].push(item, outcome);
                 self.delivered.insert(item);
             }
@@ -207,19 +207,19 @@ mod tests {
     }
 
     fn pop(
-        outlet: &mut OrderedMerge<u64>,
-        crew: &Crew,
+        merge: &mut OrderedMerge<u64>,
+        producers: &Producers,
         popped: &mut Vec<u64>,
         order: Order,
     ) -> bool {
-        let Some((item, outcome)) = outlet.pop() else {
+        let Some((item, outcome)) = merge.pop() else {
             let next = popped.len() as u64;
             let is_here = match order {
-                Order::Input => crew.delivered.contains(&next),
-                Order::Completion => crew.delivered.len() > popped.len(),
+                Order::Input => producers.delivered.contains(&next),
+                Order::Completion => producers.delivered.len() > popped.len(),
             };
-            assert!(!is_here || outlet.has_new(), "{next} is here, and nobody would look again");
-            return outlet.has_new();
+            assert!(!is_here || merge.has_new(), "{next} is here, and nobody would look again");
+            return merge.has_new();
         };
         assert!(outcome.is_err() || outcome.ok() == Some(10 * item));
         assert!(order == Order::Completion || item == popped.len() as u64);
@@ -235,27 +235,27 @@ mod tests {
             order in prop_oneof![Just(Order::Input), Just(Order::Completion)],
             steps in (2usize..5).prop_flat_map(steps),
         ) {
-            let (mut crew, mut outlet) = Crew::new(5, order);
+            let (mut producers, mut merge) = Producers::new(5, order);
             let mut popped = Vec::new();
             for step in steps {
                 match step {
-                    Step::Take(lane, count) => crew.take(lane, count),
-                    Step::Steal(thief, victim) => crew.steal(thief, victim),
-                    Step::Work(lane, fails) => crew.work(lane, fails),
+                    Step::Take(lane, count) => producers.take(lane, count),
+                    Step::Steal(thief, victim) => producers.steal(thief, victim),
+                    Step::Work(lane, fails) => producers.work(lane, fails),
                     Step::Pop(most) => {
-                        (0..most).for_each(|_| _ = pop(&mut outlet, &crew, &mut popped, order));
+                        (0..most).for_each(|_| _ = pop(&mut merge, &producers, &mut popped, order));
                     }
                 }
             }
-            let lanes = crew.inboxes.len();
-            (0..lanes).for_each(|lane| while !crew.inboxes[lane].is_empty() { crew.work(lane, false) });
+            let lanes = producers.inboxes.len();
+            (0..lanes).for_each(|lane| while !producers.inboxes[lane].is_empty() { producers.work(lane, false) });
             let mut rounds = 0;
-            while pop(&mut outlet, &crew, &mut popped, order) {
+            while pop(&mut merge, &producers, &mut popped, order) {
                 rounds += 1;
                 prop_assert!(rounds < 100_000, "it finds nothing, and always something new");
             }
             popped.sort_unstable();
-            prop_assert_eq!(popped, (0..crew.next).collect::<Vec<_>>());
+            prop_assert_eq!(popped, (0..producers.next).collect::<Vec<_>>());
         }
     }
 
@@ -263,11 +263,11 @@ mod tests {
     #[test]
     fn an_item_behind_the_failure_of_a_later_one_is_found() {
         let (mut outbox, results) = outbox(8);
-        let mut outlet = OrderedMerge::new(Order::Input, vec![results]);
+        let mut merge = OrderedMerge::new(Order::Input, vec![results]);
         outbox.push(0, Ok(0));
-        outbox.push(2, Err(Fault::ending(Error::Closed {})));
+        outbox.push(2, Err(FailedItem::ending(Error::Closed {})));
         outbox.push(1, Ok(10));
-        let items: Vec<_> = std::iter::from_fn(|| outlet.pop()).map(|(item, _)| item).collect();
+        let items: Vec<_> = std::iter::from_fn(|| merge.pop()).map(|(item, _)| item).collect();
         assert_eq!(items, [0, 1, 2]);
     }
 }

@@ -6,12 +6,12 @@
 
 use std::collections::VecDeque;
 
-use crate::backend::threads::failed_item::Fault;
+use crate::backend::threads::failed_item::FailedItem;
 use crate::concurrency::queue::{Receiver, Sender, queue};
 
 /// What became of one item on its producer. Faults are boxed, since every outcome is moved several
 /// times on its way to the consumer and hardly any of them is one.
-pub(crate) type Outcome<T> = Result<T, Box<Fault>>;
+pub(crate) type Outcome<T> = Result<T, Box<FailedItem>>;
 
 /// Where results go in.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Results<T> {
     /// How many of them go back.
     backward: usize,
     /// An item without an output, whose turn it is.
-    failed: Option<(u64, Box<Fault>)>,
+    failed: Option<(u64, Box<FailedItem>)>,
 }
 
 /// Something that is known before the output with the number `at`, counted from 0, is taken.
@@ -65,7 +65,7 @@ enum Says {
     From,
     /// The item `seq` failed and has no output. The next output, where no label says otherwise, is
     /// that of the item after it.
-    Failed(Box<Fault>),
+    Failed(Box<FailedItem>),
 }
 
 /// An outbox and its other end.
@@ -247,7 +247,7 @@ mod tests {
             let mut seq = 0;
             for (gap, fails, looks) in steps {
                 seq += gap.saturating_sub(3);
-                let outcome = if fails { Err(Fault::ending(Error::Closed {})) } else { Ok(10 * seq) };
+                let outcome = if fails { Err(FailedItem::ending(Error::Closed {})) } else { Ok(10 * seq) };
                 pushed.push((seq, outcome.as_ref().ok().copied()));
                 outbox.push(seq, outcome);
                 prop_assert!(results.has_new());

@@ -10,7 +10,7 @@ use crate::concurrency::{Condvar, Mutex, lock, wait};
 /// Not the drops of channel ends, of which nobody else could let one go: a producer that is in a hook
 /// and was written off is excused, and the end does not wait for it.
 #[derive(Debug)]
-pub(crate) struct Attendance {
+pub(crate) struct Participants {
     state: Mutex<State>,
     left: Condvar,
     away: Away,
@@ -35,25 +35,25 @@ pub(crate) type Away = Arc<[AtomicBool]>;
 
 /// A producer that is in a run, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Present {
-    attendance: Arc<Attendance>,
+pub(crate) struct Participation {
+    participants: Arc<Participants>,
     producer: usize,
 }
 
-impl Attendance {
+impl Participants {
     pub(crate) fn new(away: Away) -> Arc<Self> {
         let state = State { is_over: false, producers: vec![Presence::Out; away.len()] };
-        Arc::new(Attendance { state: Mutex::new(state), left: Condvar::new(), away })
+        Arc::new(Participants { state: Mutex::new(state), left: Condvar::new(), away })
     }
 
     /// A producer takes part from now on. `None` when the run is over already.
-    pub(crate) fn enter(self: &Arc<Self>, producer: usize) -> Option<Present> {
+    pub(crate) fn enter(self: &Arc<Self>, producer: usize) -> Option<Participation> {
         let mut state = lock(&self.state);
         if state.is_over {
             return None;
         }
         state.producers[producer] = Presence::In;
-        Some(Present { attendance: self.clone(), producer })
+        Some(Participation { participants: self.clone(), producer })
     }
 
     /// Nobody waits for this producer any more.
@@ -106,9 +106,9 @@ impl State {
     }
 }
 
-impl Drop for Present {
+impl Drop for Participation {
     fn drop(&mut self) {
-        self.attendance.leave(self.producer);
+        self.participants.leave(self.producer);
     }
 }
 
@@ -123,28 +123,28 @@ mod tests {
 
     #[test]
     fn the_end_waits_for_those_who_are_there_and_for_nobody_else() {
-        let attendance = Attendance::new((0..3).map(|_| AtomicBool::new(false)).collect());
-        let first = attendance.enter(0).unwrap();
-        let second = attendance.enter(1).unwrap();
-        attendance.excuse(1);
-        assert_eq!(attendance.present(), [0]);
+        let participants = Participants::new((0..3).map(|_| AtomicBool::new(false)).collect());
+        let first = participants.enter(0).unwrap();
+        let second = participants.enter(1).unwrap();
+        participants.excuse(1);
+        assert_eq!(participants.present(), [0]);
         thread::scope(|scope| {
-            let ending = scope.spawn(|| attendance.end(|_| false));
+            let ending = scope.spawn(|| participants.end(|_| false));
             drop(first);
             ending.join().unwrap();
         });
-        assert!(attendance.enter(2).is_none(), "it is over");
+        assert!(participants.enter(2).is_none(), "it is over");
         drop(second);
     }
 
     #[test]
     fn who_is_made_to_lose_while_the_end_waits_is_not_waited_for() {
-        let attendance = Attendance::new((0..2).map(|_| AtomicBool::new(false)).collect());
-        let loser = attendance.enter(0).unwrap();
-        let winner = attendance.enter(1).unwrap();
+        let participants = Participants::new((0..2).map(|_| AtomicBool::new(false)).collect());
+        let loser = participants.enter(0).unwrap();
+        let winner = participants.enter(1).unwrap();
         let lost = Arc::new(AtomicBool::new(false));
         let ((looked, looks), (over, is_over)) = (channel(), channel());
-        let (ending, is_lost) = (attendance.clone(), lost.clone());
+        let (ending, is_lost) = (participants.clone(), lost.clone());
         thread::spawn(move || {
             ending.end(|producer| {
                 looked.send(producer).unwrap();
@@ -156,8 +156,8 @@ mod tests {
         lost.store(true, Ordering::Relaxed);
         drop(winner);
         is_over.recv_timeout(Duration::from_secs(60)).expect("it waits for the loser");
-        assert!(attendance.away[0].load(Ordering::Relaxed));
+        assert!(participants.away[0].load(Ordering::Relaxed));
         drop(loser);
-        assert!(!attendance.away[0].load(Ordering::Relaxed), "it is back");
+        assert!(!participants.away[0].load(Ordering::Relaxed), "it is back");
     }
 }

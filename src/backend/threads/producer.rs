@@ -6,9 +6,9 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, SendError, Sender};
 
 use crate::backend::threads::call::call;
-use crate::backend::threads::handover::{Given, Taker};
+use crate::backend::threads::handover::{ItemQueue, NextItem};
 use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
-use crate::backend::threads::participants::Attendance;
+use crate::backend::threads::participants::Participants;
 use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Join<R: Runner> {
     pub(crate) run: Arc<Run<R>>,
     /// Where a producer that makes its state anew says how that went, before it takes an item.
     pub(crate) ready: Option<Sender<Result<(), Error>>>,
-    pub(crate) attendance: Arc<Attendance>,
+    pub(crate) participants: Arc<Participants>,
 }
 
 /// What a producer does next.
@@ -40,14 +40,14 @@ pub(super) enum NextStep {
 /// A producer between its `producer_init` and its `producer_end`.
 pub(crate) struct Producer<R: Runner> {
     pub(super) runner: Arc<R>,
-    pub(super) station: ProducerSetup,
+    pub(super) setup: ProducerSetup,
     /// `None` after a panic, until it is made anew.
     pub(super) state: Option<R::ProducerState>,
     /// What it shares with whoever asks.
     shared: Shared,
 }
 
-/// What a producer shares with its crew.
+/// What a producer shares with its producers.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     /// Counts the producers without a state.
@@ -64,22 +64,22 @@ impl<R: Runner> Producer<R> {
     /// Calls `producer_init`; `wanted` says when nobody waits for it any more.
     pub(crate) fn new(
         runner: Arc<R>,
-        station: ProducerSetup,
+        setup: ProducerSetup,
         shared: Shared,
         wanted: &Wanted,
     ) -> Result<Self, Error> {
         let left = shared.left.clone();
-        let is_left = &left[station.producer];
-        let mut producer = Producer { runner, station, state: None, shared };
+        let is_left = &left[setup.producer];
+        let mut producer = Producer { runner, setup, state: None, shared };
         producer.init(wanted, Some(AbandonFlag::Building { is_left }))?;
         Ok(producer)
     }
 
     /// Takes part in runs until the channel is closed, then calls `producer_end`.
     pub(crate) fn serve(mut self, runs: &Receiver<Join<R>>) -> Result<(), Error> {
-        for Join { run, ready, attendance } in runs {
-            let producer = self.station.producer;
-            let Some(present) = attendance.enter(producer) else { continue };
+        for Join { run, ready, participants } in runs {
+            let producer = self.setup.producer;
+            let Some(present) = participants.enter(producer) else { continue };
             if !run.has_joined(producer) {
                 break;
             }
@@ -90,14 +90,14 @@ impl<R: Runner> Producer<R> {
             };
             let is_ready = outcome.is_ok();
             if let Err(error) = self.report(&run, ready, unless_over(&run, outcome)) {
-                run.lose(producer, error).unwrap_or_else(|error| run.end_as(error));
+                run.lose(producer, error).unwrap_or_else(|error| run.abort_with(error));
             }
-            let goes = if is_ready { self.work_on(&run) } else { NextStep::On };
+            let next_step = if is_ready { self.work_on(&run) } else { NextStep::On };
             std::mem::forget(bug);
             // Whoever waits for this producer to leave wants to be the last that holds the run.
             drop(run);
             drop(present);
-            if let NextStep::Left = goes {
+            if let NextStep::Left = next_step {
                 break;
             }
         }
@@ -115,7 +115,7 @@ impl<R: Runner> Producer<R> {
         let Some(ready) = ready else { return outcome };
         let outcome = match outcome {
             Err(error) if run.policy().min_producers.is_some() => {
-                run.lose(self.station.producer, error)
+                run.lose(self.setup.producer, error)
             }
             outcome => outcome,
         };
@@ -124,13 +124,13 @@ impl<R: Runner> Producer<R> {
 
     /// `flag`: whether nothing waits for it any more.
     fn init(&mut self, wanted: &Wanted, flag: Option<AbandonFlag<'_>>) -> Result<(), Error> {
-        let cx = ProducerContext::new(&self.station, wanted, &[]).with_abandon_flag(flag);
+        let cx = ProducerContext::new(&self.setup, wanted, &[]).with_abandon_flag(flag);
         let since = now();
         let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx));
         let took = u64::try_from((now() - since).as_nanos()).unwrap_or(u64::MAX);
-        self.shared.inits[self.station.producer].store(took, Ordering::Relaxed);
+        self.shared.inits[self.setup.producer].store(took, Ordering::Relaxed);
         self.state = Some(state.map_err(|error| *error)?);
-        self.shared.ready[self.station.producer].store(true, Ordering::Relaxed);
+        self.shared.ready[self.setup.producer].store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl<R: Runner> Producer<R> {
         if self.state.is_some() {
             return Ok(());
         }
-        let flag = run.exchange.dispatch.flag(self.station.producer, lease);
+        let flag = run.handover.dispatch.flag(self.setup.producer, lease);
         let outcome = self.init(&run.wanted, Some(flag));
         if outcome.is_err() {
             self.shared.stateless.fetch_add(1, Ordering::Relaxed);
@@ -152,10 +152,10 @@ impl<R: Runner> Producer<R> {
         if self.state.is_some() {
             return Some(Ok(()));
         }
-        let producer = self.station.producer;
+        let producer = self.setup.producer;
         run.expect(producer, Absence::Init);
         let outcome = self.prepare(run, None);
-        if !run.has_joined(producer) || run.exchange.dispatch.is_abandoned(producer) {
+        if !run.has_joined(producer) || run.handover.dispatch.is_abandoned(producer) {
             drop_quietly(outcome);
             return None;
         }
@@ -165,9 +165,9 @@ impl<R: Runner> Producer<R> {
 
     pub(super) fn tell_if_ready(&self, run: &Run<R>) {
         if self.state.is_some() {
-            let producer = self.station.producer;
+            let producer = self.setup.producer;
             let took = Duration::from_nanos(self.shared.inits[producer].load(Ordering::Relaxed));
-            run.chronicle.tell(Event::ProducerReady { producer, took });
+            run.event_log.tell(Event::ProducerReady { producer, took });
         }
     }
 
@@ -180,42 +180,42 @@ impl<R: Runner> Producer<R> {
         run: &Run<R>,
         mut seq: u64,
         mut input: R::Input,
-        taker: &mut Taker<'_, R::Input, R::Output>,
-        witness: &mut W,
-    ) -> Option<Given<R::Input>> {
-        let producer = self.station.producer;
-        witness.pause();
+        item_queue: &mut ItemQueue<'_, R::Input, R::Output>,
+        observer: &mut W,
+    ) -> Option<NextItem<R::Input>> {
+        let producer = self.setup.producer;
+        observer.pause();
         loop {
             if run.wanted.gave_up_on(Some(seq)) {
                 drop_quietly(input);
-                return taker.next();
+                return item_queue.next();
             }
-            let copy = run.terms.copy_of(&input);
-            witness.started(run, seq);
+            let copy = run.run_settings.copy_of(&input);
+            observer.started(run, seq);
             let worked = self.work(run, seq, input, 1, None);
-            witness.finished(seq);
+            observer.finished(seq);
             let outcome = match worked {
                 Ok(output) => {
                     copy.into_iter().for_each(drop_quietly);
                     Ok(output)
                 }
                 Err(error) => {
-                    taker.be_careful();
-                    taker.set_readiness(self.readiness());
+                    item_queue.be_careful();
+                    item_queue.set_readiness(self.readiness());
                     let Some(fault) = run.fail_untracked(seq, *error, producer, copy) else {
-                        return taker.next();
+                        return item_queue.next();
                     };
                     Err(fault)
                 }
             };
-            if taker.must_ask() {
-                return taker.deliver_and_next(seq, outcome);
+            if item_queue.must_ask() {
+                return item_queue.deliver_and_next(seq, outcome);
             }
-            match taker.deliver_and_pop(seq, outcome) {
+            match item_queue.deliver_and_pop(seq, outcome) {
                 Some(item) => (seq, input) = item,
-                None => match taker.refill() {
-                    Some(Given::Untracked(next, item)) => {
-                        witness.pause();
+                None => match item_queue.refill() {
+                    Some(NextItem::Untracked(next, item)) => {
+                        observer.pause();
                         (seq, input) = (next, item);
                     }
                     leased => return leased,
@@ -230,12 +230,14 @@ impl<R: Runner> Producer<R> {
         run: &Run<R>,
         seq: u64,
         input: R::Input,
-        taker: &mut Taker<'_, R::Input, R::Output>,
-        pen: &mut Option<EventWriter>,
-    ) -> Option<Given<R::Input>> {
-        match pen {
-            None => self.work_on_plain_items(run, seq, input, taker, &mut NoObserver),
-            Some(pen) => self.work_on_plain_items(run, seq, input, taker, pen),
+        item_queue: &mut ItemQueue<'_, R::Input, R::Output>,
+        event_writer: &mut Option<EventWriter>,
+    ) -> Option<NextItem<R::Input>> {
+        match event_writer {
+            None => self.work_on_plain_items(run, seq, input, item_queue, &mut NoObserver),
+            Some(event_writer) => {
+                self.work_on_plain_items(run, seq, input, item_queue, event_writer)
+            }
         }
     }
 
@@ -248,13 +250,13 @@ impl<R: Runner> Producer<R> {
         flag: Option<AbandonFlag<'_>>,
     ) -> Result<R::Output, Box<Error>> {
         let items = [seq];
-        let cx = ProducerContext::new(&self.station, &run.wanted, &items)
+        let cx = ProducerContext::new(&self.setup, &run.wanted, &items)
             .with_attempt(attempt)
             .with_abandon_flag(flag);
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
         let outcome = call(
             Hook::ProducerWork,
-            || site(&self.station, &items, Some(attempt)),
+            || site(&self.setup, &items, Some(attempt)),
             || self.runner.producer_work(&cx, state, input),
         );
         if outcome.as_ref().is_err_and(|error| error.is_panic()) {
@@ -267,20 +269,20 @@ impl<R: Runner> Producer<R> {
         if let Some(state) = self.state.take() {
             drop_quietly(state);
         }
-        self.shared.ready[self.station.producer].store(false, Ordering::Relaxed);
+        self.shared.ready[self.setup.producer].store(false, Ordering::Relaxed);
         self.shared.stateless.fetch_add(1, Ordering::Relaxed);
     }
 
     fn end(mut self) -> Result<(), Error> {
         let Some(state) = self.state.take() else { return Ok(()) };
         let wanted = Wanted::all();
-        let cx = ProducerContext::new(&self.station, &wanted, &[]);
+        let cx = ProducerContext::new(&self.setup, &wanted, &[]);
         call(Hook::ProducerEnd, || self.site(&[]), || self.runner.producer_end(&cx, state))
             .map_err(|error| *error)
     }
 
     fn site(&self, items: &[u64]) -> Site {
-        site(&self.station, items, None)
+        site(&self.setup, items, None)
     }
 }
 
@@ -296,11 +298,11 @@ fn unless_over<R: Runner>(run: &Run<R>, outcome: Result<(), Error>) -> Result<()
     }
 }
 
-pub(super) fn site(station: &ProducerSetup, items: &[u64], attempt: Option<u32>) -> Site {
+pub(super) fn site(setup: &ProducerSetup, items: &[u64], attempt: Option<u32>) -> Site {
     Site {
         items: items.to_vec(),
-        device: station.place.devices().first().copied(),
-        producer: Some(station.producer),
+        device: setup.place.devices().first().copied(),
+        producer: Some(setup.producer),
         attempt,
         key: None,
     }
@@ -328,7 +330,7 @@ mod tests {
     use crate::device::Devices;
     use crate::observe::event_log::{Detail, EventLog};
 
-    fn station(devices: &Devices) -> ProducerSetup {
+    fn setup(devices: &Devices) -> ProducerSetup {
         let place = devices.place(0).expect("there is one").clone();
         ProducerSetup {
             producer: 0,
@@ -357,19 +359,19 @@ mod tests {
             _ => Err("no state".into()),
         };
         let runner = Arc::new(map(init, |_, (), x: u64| Ok(x)));
-        let station = station(&"cpu".parse().expect("it is a device"));
-        let mut producer = Producer::new(runner, station, shared(), &Wanted::all()).unwrap();
+        let setup = setup(&"cpu".parse().expect("it is a device"));
+        let mut producer = Producer::new(runner, setup, shared(), &Wanted::all()).unwrap();
         producer.lose_state();
         let shape = Shape { order: Order::Input, producers: 1, window: 4, batching: None };
-        let chronicle = Arc::new(EventLog::new(1, None, Detail::Run));
-        let terms = Arc::new(RunSettings::default());
-        let run = Run::new(shape, terms, CarriedOver::nothing(1), None, chronicle, None);
+        let event_log = Arc::new(EventLog::new(1, None, Detail::Run));
+        let run_settings = Arc::new(RunSettings::default());
+        let run = Run::new(shape, run_settings, CarriedOver::nothing(1), None, event_log, None);
         let run = Arc::new(run);
-        let attendance = Attendance::new([AtomicBool::new(false)].into());
+        let participants = Participants::new([AtomicBool::new(false)].into());
         let (sender, runs) = crossbeam_channel::bounded(1);
-        sender.send(Join { run: run.clone(), ready: None, attendance }).unwrap();
+        sender.send(Join { run: run.clone(), ready: None, participants }).unwrap();
         drop(sender);
         producer.serve(&runs).unwrap();
-        assert!(run.take_doom().is_some(), "nobody else is there");
+        assert!(run.take_fatal_error().is_some(), "nobody else is there");
     }
 }

@@ -8,8 +8,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use crate::backend::cpu_pool::{CpuPool, producer_thread};
 use crate::backend::threads::limits::{tick_of, ticks_in};
-use crate::backend::threads::lost_producers::{Abandoned, Loss};
-use crate::backend::threads::participants::{Attendance, Away};
+use crate::backend::threads::lost_producers::{Abandoned, LostProducer};
+use crate::backend::threads::participants::{Away, Participants};
 use crate::backend::threads::producer::{Join, Producer, Shared, site};
 use crate::backend::threads::run::{Run, text_of};
 use crate::base::panic::drop_quietly;
@@ -24,12 +24,12 @@ use crate::runner::{ProducerSetup, Runner, Wanted};
 use crate::scheduler::Absence;
 
 /// One thread for each place, each with a producer that is ready.
-pub(crate) struct Crew<R: Runner> {
+pub(crate) struct Producers<R: Runner> {
     /// By the numbers of the producers.
-    seats: Vec<Seat<R>>,
+    threads: Vec<ProducerThread<R>>,
     shared: Shared,
     /// The producers that were not ready.
-    losses: Vec<Loss>,
+    losses: Vec<LostProducer>,
     /// Those that are not back from the run before.
     away: Away,
     /// What running out of memory has taught about each device.
@@ -37,7 +37,7 @@ pub(crate) struct Crew<R: Runner> {
 }
 
 /// One producer's thread.
-struct Seat<R: Runner> {
+struct ProducerThread<R: Runner> {
     /// `None` where it was abandoned.
     thread: Option<JoinHandle<Ended>>,
     /// A closed channel is what ends it.
@@ -47,20 +47,20 @@ struct Seat<R: Runner> {
     site: Site,
 }
 
-impl<R: Runner> Seat<R> {
+impl<R: Runner> ProducerThread<R> {
     fn is_own_thread(&self) -> bool {
         self.thread.as_ref().is_some_and(is_this_thread)
     }
 }
 
-/// How long all those that lost a race may still be at it when the crew is dismissed.
-struct Patience {
+/// How long all those that lost a race may still be at it when the producers is dismissed.
+struct WakeThreshold {
     /// `None`: as long as it takes.
     limit: Option<Duration>,
     ticks: u64,
 }
 
-impl Patience {
+impl WakeThreshold {
     /// Waits until a producer is back from its hook. The limit, if that takes longer.
     fn wait_for(&mut self, ended: &Receiver<()>, is_away: &AtomicBool) -> Result<(), Duration> {
         let Some(limit) = self.limit else { return Ok(()) };
@@ -80,7 +80,7 @@ impl Patience {
 }
 
 /// The producers that are not known to be ready.
-struct Muster {
+struct Startup {
     outcomes: Receiver<(usize, Result<(), Error>)>,
     /// Where they are.
     waiting: Vec<Site>,
@@ -88,7 +88,7 @@ struct Muster {
     ticks: u64,
 }
 
-impl Muster {
+impl Startup {
     /// The next of them that is ready, has failed, or has taken too long.
     fn next(&mut self) -> Option<(usize, Result<(), Error>, Abandoned)> {
         loop {
@@ -136,7 +136,7 @@ impl Drop for Ended {
     }
 }
 
-/// The building of a crew, as far as it can be interrupted.
+/// The building of a producers, as far as it can be interrupted.
 pub(crate) struct Building {
     wanted: Wanted,
     cancelled: AtomicBool,
@@ -174,14 +174,14 @@ impl Interrupt for Building {
     fn drain(&self) {}
 }
 
-impl<R: Runner + 'static> Crew<R> {
+impl<R: Runner + 'static> Producers<R> {
     /// Starts all threads at once and waits until every producer is ready, or has taken longer than `limit`.
     /// When more than may fail do, or when the building is given up, the others are ended first.
     ///
-    /// `least`: how many have to be ready; the others are [lost](Crew::losses).
-    pub(crate) fn hire(
+    /// `least`: how many have to be ready; the others are [lost](Producers::losses).
+    pub(crate) fn start(
         runner: &Arc<R>,
-        stations: Vec<ProducerSetup>,
+        setups: Vec<ProducerSetup>,
         stack_size: Option<usize>,
         building: &Arc<Building>,
         least: usize,
@@ -190,23 +190,23 @@ impl<R: Runner + 'static> Crew<R> {
         // Before there are threads of ours: the operating system then hardly has to wait for any, where it takes the
         // first run 10 ms otherwise.
         Barrier::prepare();
-        let mut crew = Crew::without_seats(stations.len());
-        let (muster, failure) = crew.start_all(runner, stations, stack_size, building, limit);
-        let Some(error) = crew.call_roll(muster, failure, building, least) else {
-            return Ok(crew);
+        let mut producers = Producers::without_threads(setups.len());
+        let (startup, failure) = producers.start_all(runner, setups, stack_size, building, limit);
+        let Some(error) = producers.await_ready(startup, failure, building, least) else {
+            return Ok(producers);
         };
         // What the others fail with while they end is of no interest beside the first failure.
-        drop_quietly(crew.dismiss(None));
+        drop_quietly(producers.shut_down(None));
         Err(error)
     }
 
-    fn without_seats(producers: usize) -> Self {
+    fn without_threads(producers: usize) -> Self {
         let flags = || (0..producers).map(|_| AtomicBool::new(false)).collect();
         let numbers = |number| (0..producers).map(|_| AtomicU64::new(number)).collect();
         let shared =
             Shared { stateless: Arc::default(), ready: flags(), inits: numbers(0), left: flags() };
-        Crew {
-            seats: vec![],
+        Producers {
+            threads: vec![],
             shared,
             losses: vec![],
             away: flags(),
@@ -218,37 +218,37 @@ impl<R: Runner + 'static> Crew<R> {
     fn start_all(
         &mut self,
         runner: &Arc<R>,
-        stations: Vec<ProducerSetup>,
+        setups: Vec<ProducerSetup>,
         stack_size: Option<usize>,
         building: &Arc<Building>,
         limit: Option<Duration>,
-    ) -> (Muster, Option<Error>) {
+    ) -> (Startup, Option<Error>) {
         // Without room: what comes too late is its sender's to drop, and not the channel's.
         let (ready, outcomes) = bounded(0);
-        let mut muster = Muster { outcomes, waiting: vec![], limit, ticks: 0 };
-        for station in stations {
-            let (ready, site) = (ready.clone(), site(&station, &[], None));
-            let started = self.start(runner, station, stack_size, building, ready);
+        let mut startup = Startup { outcomes, waiting: vec![], limit, ticks: 0 };
+        for setup in setups {
+            let (ready, site) = (ready.clone(), site(&setup, &[], None));
+            let started = self.start_one(runner, setup, stack_size, building, ready);
             if let Err(error) = started {
                 building.give_up();
-                return (muster, Some(error));
+                return (startup, Some(error));
             }
-            muster.waiting.push(site);
+            startup.waiting.push(site);
         }
-        (muster, None)
+        (startup, None)
     }
 
     /// Waits until each has said whether it is ready, or is late. The first failure, with this one before all,
     /// that is one too many.
-    fn call_roll(
+    fn await_ready(
         &mut self,
-        mut muster: Muster,
+        mut startup: Startup,
         mut failure: Option<Error>,
         building: &Building,
         least: usize,
     ) -> Option<Error> {
         let producers = self.away.len();
-        while let Some((producer, outcome, abandoned)) = muster.next() {
+        while let Some((producer, outcome, abandoned)) = startup.next() {
             if abandoned == Abandoned::Yes {
                 self.abandon(producer);
             }
@@ -274,29 +274,28 @@ impl<R: Runner + 'static> Crew<R> {
     fn lose(&mut self, producer: usize, error: Error, abandoned: Abandoned) {
         let reason = text_of(&error);
         tracing::warn!(producer = producer, %reason, "a producer is not ready, and is left out");
-        self.losses.push(Loss { producer, reason, abandoned });
+        self.losses.push(LostProducer { producer, reason, abandoned });
         drop_quietly(error);
     }
 
-    fn start(
+    fn start_one(
         &mut self,
         runner: &Arc<R>,
-        station: ProducerSetup,
+        setup: ProducerSetup,
         stack_size: Option<usize>,
         building: &Arc<Building>,
         ready: Sender<(usize, Result<(), Error>)>,
     ) -> Result<(), Error> {
-        let (producer, site) = (station.producer, site(&station, &[], None));
+        let (producer, site) = (setup.producer, site(&setup, &[], None));
         let name = format!("gangline-p{producer}");
         let (runner, building) = (runner.clone(), building.clone());
         let shared = self.shared.clone();
         // One that is away takes no run that it is offered, and nobody waits for that.
         let (sender, runs) = unbounded();
         let (ending, ended) = bounded(0);
-        let pool = CpuPool::of(&station, &name, stack_size);
+        let pool = CpuPool::of(&setup, &name, stack_size);
         let work = move |pooled: Result<(), Error>| {
-            let made =
-                pooled.and_then(|()| Producer::new(runner, station, shared, &building.wanted));
+            let made = pooled.and_then(|()| Producer::new(runner, setup, shared, &building.wanted));
             let (made, outcome) = match made {
                 Ok(made) => (Some(made), Ok(())),
                 Err(error) => (None, Err(error)),
@@ -312,7 +311,7 @@ impl<R: Runner + 'static> Crew<R> {
             drop::<Sender<()>>(ending);
             ended
         })?;
-        self.seats.push(Seat { thread: Some(thread), runs: Some(sender), ended, site });
+        self.threads.push(ProducerThread { thread: Some(thread), runs: Some(sender), ended, site });
         Ok(())
     }
 
@@ -321,20 +320,22 @@ impl<R: Runner + 'static> Crew<R> {
     pub(crate) fn join(
         &self,
         run: &Arc<Run<R>>,
-        attendance: &Arc<Attendance>,
+        participants: &Arc<Participants>,
         is_gone: impl Fn(usize) -> bool,
     ) -> Result<(), Error> {
         let lost = self.shared.stateless.swap(0, Ordering::Relaxed) > 0;
         // Without room: what comes too late is its sender's to drop, and not the channel's.
         let (ready, outcomes) = bounded(0);
-        for (producer, seat) in self.seats.iter().enumerate() {
-            let Some(runs) = seat.runs.as_ref().filter(|_| !is_gone(producer)) else { continue };
+        for (producer, thread_of) in self.threads.iter().enumerate() {
+            let Some(runs) = thread_of.runs.as_ref().filter(|_| !is_gone(producer)) else {
+                continue;
+            };
             let is_away = self.away[producer].load(Ordering::Relaxed);
             if is_away {
                 run.expect(producer, Absence::EarlierRun);
             }
             let ready = (lost && !is_away).then(|| ready.clone());
-            let join = Join { run: run.clone(), ready, attendance: attendance.clone() };
+            let join = Join { run: run.clone(), ready, participants: participants.clone() };
             runs.send(join)
                 .expect("a producer that is not gone serves until its channel is closed");
         }
@@ -352,7 +353,7 @@ fn next_outcome<R: Runner>(
     run: &Run<R>,
     outcomes: &Receiver<Result<(), Error>>,
 ) -> Option<Result<(), Error>> {
-    let Some(tick) = run.terms.limits.tick() else { return outcomes.recv().ok() };
+    let Some(tick) = run.run_settings.limits.tick() else { return outcomes.recv().ok() };
     loop {
         match outcomes.recv_timeout(tick) {
             Ok(outcome) => return Some(outcome),
@@ -363,9 +364,9 @@ fn next_outcome<R: Runner>(
     }
 }
 
-impl<R: Runner> Crew<R> {
+impl<R: Runner> Producers<R> {
     pub(crate) fn len(&self) -> usize {
-        self.seats.len()
+        self.threads.len()
     }
 
     /// Which producers are not back from an earlier run, in which they lost a race: those take no part in the
@@ -375,7 +376,7 @@ impl<R: Runner> Crew<R> {
     }
 
     /// The producers that were left out when the others were ready.
-    pub(crate) fn losses(&self) -> &[Loss] {
+    pub(crate) fn losses(&self) -> &[LostProducer] {
         &self.losses
     }
 
@@ -393,8 +394,8 @@ impl<R: Runner> Crew<R> {
     /// Nobody waits for a producer any more. It ends when its hook returns.
     pub(crate) fn abandon(&mut self, producer: usize) {
         self.shared.left[producer].store(true, Ordering::Relaxed);
-        let seat = &mut self.seats[producer];
-        (seat.thread, seat.runs) = (None, None);
+        let thread_of = &mut self.threads[producer];
+        (thread_of.thread, thread_of.runs) = (None, None);
     }
 
     /// For each producer the largest extent of a batch that it tries, where it has run out of memory.
@@ -413,7 +414,7 @@ impl<R: Runner> Crew<R> {
 
     /// Whether a hook of one of these producers asks.
     pub(crate) fn is_own_thread(&self) -> bool {
-        self.seats.iter().any(Seat::is_own_thread)
+        self.threads.iter().any(ProducerThread::is_own_thread)
     }
 
     /// Ends every producer and joins its thread. The first error of a `producer_end`, by place.
@@ -424,17 +425,17 @@ impl<R: Runner> Crew<R> {
     /// # Panics
     ///
     /// When a thread died of a bug of ours, with its panic, after all have ended.
-    pub(crate) fn dismiss(&mut self, limit: Option<Duration>) -> Result<(), Error> {
+    pub(crate) fn shut_down(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         // A closed channel is what ends a producer: before any thread is joined.
-        self.seats.iter_mut().for_each(|seat| seat.runs = None);
+        self.threads.iter_mut().for_each(|thread_of| thread_of.runs = None);
         let mut failure = None;
         let mut bug = None;
-        let mut patience = Patience { limit, ticks: 0 };
-        for (seat, is_away) in self.seats.drain(..).zip(&*self.away) {
-            let is_own_thread = seat.is_own_thread();
-            let Seat { thread, ended, site, .. } = seat;
+        let mut wake_threshold = WakeThreshold { limit, ticks: 0 };
+        for (thread_of, is_away) in self.threads.drain(..).zip(&*self.away) {
+            let is_own_thread = thread_of.is_own_thread();
+            let ProducerThread { thread, ended, site, .. } = thread_of;
             let Some(thread) = thread.filter(|_| !is_own_thread) else { continue };
-            if let Err(limit) = patience.wait_for(&ended, is_away) {
+            if let Err(limit) = wake_threshold.wait_for(&ended, is_away) {
                 let (hook, site) = (Hook::ProducerWork, Box::new(site));
                 keep_first(&mut failure, Err(Error::TimedOut { hook, site, limit }));
                 continue;

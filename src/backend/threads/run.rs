@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::backend::threads::handover::{Exchange, Leftovers, WakeReason};
+use crate::backend::threads::handover::{Handover, Undelivered, WakeReason};
 use crate::backend::threads::item_names::{Entry, ItemNames};
 use crate::backend::threads::journal_writer::JournalWriter;
-use crate::backend::threads::lost_producers::Loss;
+use crate::backend::threads::lost_producers::LostProducer;
 use crate::backend::threads::outbox::Outcome;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::base::Measure;
@@ -36,8 +36,8 @@ pub(crate) type RunOutcome<R> = Outcome<<R as Runner>::Output>;
 
 /// One run or stream: made at its start, dropped at its end.
 pub(crate) struct Run<R: Runner> {
-    pub(crate) exchange: Exchange<R::Input, R::Output>,
-    pub(crate) terms: Arc<RunSettings<R::Input>>,
+    pub(crate) handover: Handover<R::Input, R::Output>,
+    pub(crate) run_settings: Arc<RunSettings<R::Input>>,
     /// What producers still need to work on.
     pub(crate) wanted: Wanted,
     /// What the consumer will still get to see. Differs from `wanted` after a stop, when the result
@@ -52,16 +52,16 @@ pub(crate) struct Run<R: Runner> {
     /// The stage before in a pipeline, which works for this run only.
     upstream: Option<Arc<dyn RunControl>>,
     /// The producers that take part no more.
-    pub(super) losses: Mutex<Vec<Loss>>,
+    pub(super) losses: Mutex<Vec<LostProducer>>,
     /// What ends the run, where it is the failure of no item.
-    doom: Mutex<Option<Error>>,
-    is_doomed: AtomicBool,
+    fatal_error: Mutex<Option<Error>>,
+    has_fatal_error: AtomicBool,
     pub(crate) tally: Tally,
-    pub(crate) chronicle: Arc<EventLog>,
+    pub(crate) event_log: Arc<EventLog>,
     /// `None` where items have no names.
-    pub(super) roll: Option<Mutex<ItemNames>>,
+    pub(super) item_names: Option<Mutex<ItemNames>>,
     /// `None` where nothing is written down.
-    pub(super) ledger: Option<Arc<JournalWriter>>,
+    pub(super) journal_writer: Option<Arc<JournalWriter>>,
     /// Dropped when nobody waits for the consumer any more.
     awaiting: Mutex<Option<Sender<()>>>,
     pub(crate) consumer_left: Receiver<()>,
@@ -70,7 +70,7 @@ pub(crate) struct Run<R: Runner> {
 /// Why a collector's wait has ended.
 pub(crate) enum Pause {
     /// There may be a result.
-    WakeReason,
+    Results,
     /// The time has come that it was to wait for.
     Due,
     /// There is no more, or nobody wants more.
@@ -121,38 +121,38 @@ impl Tally {
 impl<R: Runner> Run<R> {
     pub(crate) fn new(
         shape: Shape,
-        terms: Arc<RunSettings<R::Input>>,
+        run_settings: Arc<RunSettings<R::Input>>,
         earlier: CarriedOver,
         upstream: Option<Arc<dyn RunControl>>,
-        chronicle: Arc<EventLog>,
-        ledger: Option<Arc<JournalWriter>>,
+        event_log: Arc<EventLog>,
+        journal_writer: Option<Arc<JournalWriter>>,
     ) -> Self {
         let order = shape.order;
         let (halting, halted) = bounded(0);
         let (awaiting, consumer_left) = bounded(0);
-        let has_entries = terms.name.is_some() || terms.hash.is_some();
-        let roll = has_entries.then(Mutex::default);
-        let measures = terms.measures.as_ref();
+        let has_entries = run_settings.name.is_some() || run_settings.hash.is_some();
+        let item_names = has_entries.then(Mutex::default);
+        let measures = run_settings.measures.as_ref();
         let most_weight = measures.and_then(|measures| measures.most(Measure::Weight));
-        let exchange = Exchange::new(terms.scheduling(&shape), earlier, most_weight);
+        let handover = Handover::new(run_settings.scheduling(&shape), earlier, most_weight);
         Run {
             halting: Mutex::new(Some(halting)),
             halted,
             upstream,
-            exchange,
-            terms,
+            handover,
+            run_settings,
             wanted: Wanted::all(),
             consumable: Wanted::all(),
             order,
             cancelled: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             losses: Mutex::new(vec![]),
-            doom: Mutex::new(None),
-            is_doomed: AtomicBool::new(false),
+            fatal_error: Mutex::new(None),
+            has_fatal_error: AtomicBool::new(false),
             tally: Tally::default(),
-            chronicle,
-            roll,
-            ledger,
+            event_log,
+            item_names,
+            journal_writer,
             awaiting: Mutex::new(Some(awaiting)),
             consumer_left,
         }
@@ -165,26 +165,26 @@ impl<R: Runner> Run<R> {
             Order::Input => seq,
             Order::Completion => 0,
         };
-        // First: what is not wanted any more is dropped and its credit given back, with which nothing may be
+        // First: what is not wanted any more is dropped and its permit given back, with which nothing may be
         // pulled.
         self.halt();
         self.wanted.give_up_from(first_unwanted);
         self.consumable.give_up_from(first_unwanted);
-        self.exchange.give_up_from(first_unwanted).into_iter().for_each(drop_quietly);
+        self.handover.give_up_from(first_unwanted).into_iter().for_each(drop_quietly);
     }
 
     /// Whether the feeder has to [`admit`](Run::admit) each item.
     pub(crate) fn asks_for_names(&self) -> bool {
-        self.roll.is_some() || self.ledger.is_some()
+        self.item_names.is_some() || self.journal_writer.is_some()
     }
 
     /// An item was pulled. Whether it is to be worked on.
     pub(crate) fn admit(&self, seq: u64, item: &R::Input) -> Result<Plan, Rejected> {
-        let Some(roll) = &self.roll else { return self.plan(&Key::Position(seq)) };
-        let entry = match (&self.terms.name, &self.terms.hash) {
+        let Some(item_names) = &self.item_names else { return self.plan(&Key::Position(seq)) };
+        let entry = match (&self.run_settings.name, &self.run_settings.hash) {
             (Some(name), _) => {
                 let name = catch(|| name(item)).map_err(Rejected::KeyPanicked)?;
-                lock(roll).call(&name)
+                lock(item_names).call(&name)
             }
             (None, Some(hash)) => {
                 let hash = catch(|| hash(item)).map_err(Rejected::KeyPanicked)?;
@@ -194,61 +194,61 @@ impl<R: Runner> Run<R> {
         };
         let plan = self.plan(&entry.key)?;
         if plan == Plan::Run {
-            lock(roll).enter(seq, entry);
+            lock(item_names).enter(seq, entry);
         }
         Ok(plan)
     }
 
     fn plan(&self, key: &Key) -> Result<Plan, Rejected> {
-        let Some(ledger) = &self.ledger else { return Ok(Plan::Run) };
-        ledger.plan(key).map_err(Rejected::Journal)
+        let Some(journal_writer) = &self.journal_writer else { return Ok(Plan::Run) };
+        journal_writer.plan(key).map_err(Rejected::Journal)
     }
 
     /// What an item is called that is out.
     pub(crate) fn name_of(&self, seq: u64) -> Option<Arc<str>> {
-        lock(self.roll.as_ref()?).shown(seq)
+        lock(self.item_names.as_ref()?).shown(seq)
     }
 
     /// An error with the name of its item in it.
     pub(crate) fn named(&self, mut error: Error) -> Error {
-        if let Some(roll) = &self.roll
+        if let Some(item_names) = &self.item_names
             && let Some(item) = error.item()
             && let Some(key) = error.key_mut()
             && key.is_none()
         {
-            *key = lock(roll).shown(item);
+            *key = lock(item_names).shown(item);
         }
         error
     }
 
     /// The collector is done with an item.
     #[inline]
-    pub(crate) fn strike(&self, seq: u64) {
-        if let Some(roll) = &self.roll {
-            lock(roll).strike(seq);
+    pub(crate) fn remove_name(&self, seq: u64) {
+        if let Some(item_names) = &self.item_names {
+            lock(item_names).remove_name(seq);
         }
     }
 
     /// The run fails, but not at an item.
-    pub(crate) fn end_as(&self, error: Error) {
-        let mut doom = lock(&self.doom);
-        let spare = match *doom {
-            None => doom.replace(error),
+    pub(crate) fn abort_with(&self, error: Error) {
+        let mut fatal_error = lock(&self.fatal_error);
+        let spare = match *fatal_error {
+            None => fatal_error.replace(error),
             Some(_) => Some(error),
         };
-        drop(doom);
-        self.is_doomed.store(true, Ordering::Relaxed);
+        drop(fatal_error);
+        self.has_fatal_error.store(true, Ordering::Relaxed);
         self.abort();
         drop_quietly(spare);
     }
 
     /// What the run failed with, if not at an item.
-    pub(crate) fn take_doom(&self) -> Option<Error> {
-        lock(&self.doom).take()
+    pub(crate) fn take_fatal_error(&self) -> Option<Error> {
+        lock(&self.fatal_error).take()
     }
 
-    pub(crate) fn is_doomed(&self) -> bool {
-        self.is_doomed.load(Ordering::Relaxed)
+    pub(crate) fn has_fatal_error(&self) -> bool {
+        self.has_fatal_error.load(Ordering::Relaxed)
     }
 
     /// Nobody waits for the consumer any more.
@@ -257,13 +257,13 @@ impl<R: Runner> Run<R> {
     }
 
     pub(crate) fn policy(&self) -> &Policy {
-        &self.terms.policy
+        &self.run_settings.policy
     }
 
     /// No input is pulled any more. In a pipeline that goes for all stages before this one, and what
     /// they have in hand is wanted by nobody.
     fn halt(&self) {
-        self.exchange.halt();
+        self.handover.halt();
         drop(lock(&self.halting).take());
         if let Some(upstream) = &self.upstream {
             upstream.stop();
@@ -279,14 +279,14 @@ impl<R: Runner> Run<R> {
     pub(crate) fn abort(&self) {
         self.wanted.give_up_from(0);
         self.consumable.give_up_from(0);
-        self.exchange.abort();
+        self.handover.abort();
         self.halt();
     }
 
     /// Whether a result that is here goes to nobody, since the run has failed at an earlier item, or,
     /// in order of completion, at any.
     pub(crate) fn is_pointless(&self, seq: u64, outcome: &RunOutcome<R>) -> bool {
-        let ends_run = outcome.as_ref().is_err_and(|fault| fault.fate.ends_run());
+        let ends_run = outcome.as_ref().is_err_and(|fault| fault.disposition.ends_run());
         !ends_run && self.consumable.gave_up_on(Some(seq))
     }
 
@@ -303,7 +303,7 @@ impl<R: Runner> Run<R> {
                 return Some(result);
             }
             match self.wait_before(collector, total, || None) {
-                Pause::WakeReason => {}
+                Pause::Results => {}
                 Pause::Due | Pause::Over => return None,
             }
         }
@@ -321,7 +321,7 @@ impl<R: Runner> Run<R> {
                 return Some((seq, outcome));
             }
             drop_quietly(outcome);
-            collector.done(&self.exchange);
+            collector.done(&self.handover);
         }
         None
     }
@@ -339,58 +339,60 @@ impl<R: Runner> Run<R> {
         if self.is_over() {
             return Pause::Over;
         }
-        *total = total.or_else(|| self.exchange.total());
+        *total = total.or_else(|| self.handover.total());
         if *total == Some(collector.consumed()) {
             return Pause::Over;
         }
-        collector.settle(&self.exchange);
+        collector.settle(&self.handover);
         let due = due();
         if due.is_some_and(|due| due <= now()) {
             return Pause::Due;
         }
         let due = due.into_iter().chain(self.news_due(collector)).min();
-        let news = collector.wait(&self.exchange, *total, due);
+        let news = collector.wait(&self.handover, *total, due);
         self.tell_of_head(collector);
         self.check(news);
-        Pause::WakeReason
+        Pause::Results
     }
 
     /// Whether no result is wanted any more.
     #[inline]
     fn is_over(&self) -> bool {
-        self.is_cancelled() || self.is_stopped() || self.is_doomed()
+        self.is_cancelled() || self.is_stopped() || self.has_fatal_error()
     }
 
     /// Whether anybody wants to know of each item that is consumed.
     pub(crate) fn is_watched(&self) -> bool {
-        self.asks_for_names() || self.terms.limits.run.is_some() || self.chronicle.is_observed()
+        self.asks_for_names()
+            || self.run_settings.limits.run.is_some()
+            || self.event_log.is_observed()
     }
 
     /// Until when a collector may sleep, should it wait for an item that stands in the way of others: who looks
     /// on is to know while that lasts.
     pub(crate) fn news_due(&self, collector: &Collector<R::Output>) -> Option<Instant> {
-        if self.chronicle.is_observed() { collector.news_due() } else { None }
+        if self.event_log.is_observed() { collector.news_due() } else { None }
     }
 
     pub(crate) fn tell_of_head(&self, collector: &mut Collector<R::Output>) {
         if let Some((item, lasted)) = collector.news_of_head() {
-            self.chronicle.tell(Event::HeadOfLineBlocked { item, lasted });
+            self.event_log.tell(Event::HeadOfLineBlocked { item, lasted });
         }
     }
 
-    /// Whoever feeds the run had no credit for so long.
+    /// Whoever feeds the run had no permit for so long.
     pub(crate) fn tell_of_window(&self, lasted: Duration) {
         if lasted >= NEWS {
-            self.chronicle.tell(Event::WindowFull { lasted });
+            self.event_log.tell(Event::WindowFull { lasted });
         }
     }
 
     /// Takes out and drops everything that is still here.
     pub(crate) fn discard(&self) {
-        let Leftovers { items, results } = self.exchange.drain();
+        let Undelivered { items, results } = self.handover.drain();
         items.into_iter().for_each(drop_quietly);
         results.into_iter().for_each(drop_quietly);
-        drop_quietly(self.take_doom());
+        drop_quietly(self.take_fatal_error());
     }
 
     /// Sees to it that a collector was woken by somebody who may.
@@ -400,7 +402,7 @@ impl<R: Runner> Run<R> {
     /// When the run was aborted by nobody: a thread of ours has died.
     pub(crate) fn check(&self, news: WakeReason) {
         if let WakeReason::Aborted = news {
-            let expected = self.is_cancelled() || self.is_stopped() || self.is_doomed();
+            let expected = self.is_cancelled() || self.is_stopped() || self.has_fatal_error();
             assert!(expected, "another thread died of a bug in gangline; its panic tells more");
         }
     }
@@ -418,7 +420,7 @@ impl<R: Runner> Run<R> {
 impl<R: Runner> Drop for Run<R> {
     fn drop(&mut self) {
         self.discard();
-        drop_quietly(std::mem::take(&mut self.terms));
+        drop_quietly(std::mem::take(&mut self.run_settings));
     }
 }
 
@@ -438,7 +440,7 @@ impl<R: Runner> RunControl for Run<R> {
     fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
         self.wanted.give_up_from(0);
-        self.exchange.abort();
+        self.handover.abort();
         self.halt();
     }
 
@@ -451,11 +453,14 @@ impl<R: Runner> RunControl for Run<R> {
     }
 
     fn note(&self, note: Vec<u8>) -> Result<()> {
-        Ok(self.ledger.as_ref().map_or(Ok(()), |ledger| ledger.draft(note))?)
+        Ok(self
+            .journal_writer
+            .as_ref()
+            .map_or(Ok(()), |journal_writer| journal_writer.draft(note))?)
     }
 
     fn last_note(&self) -> Option<&[u8]> {
-        self.ledger.as_ref()?.last_note()
+        self.journal_writer.as_ref()?.last_note()
     }
 }
 

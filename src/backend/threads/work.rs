@@ -1,7 +1,7 @@
 //! What a producer does with a lease: the hook, and what comes of it.
 
 use crate::backend::threads::call::call;
-use crate::backend::threads::handover::{Given, Taker, Tracking};
+use crate::backend::threads::handover::{ItemQueue, NextItem, Tracking};
 use crate::backend::threads::producer::{NextStep, Producer, site};
 use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
@@ -17,27 +17,27 @@ use crate::scheduler::{
 type Outputs<R> = Vec<Result<<R as Runner>::Output>>;
 
 /// What a producer hands out its results through.
-type Desk<'a, R> = Taker<'a, <R as Runner>::Input, <R as Runner>::Output>;
+type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
 
 impl<R: Runner> Producer<R> {
     /// Works on what the scheduler gives out, where it knows all items.
     pub(super) fn work_on_leases(&mut self, run: &Run<R>) -> NextStep {
-        let producer = self.station.producer;
-        let mut desk = Taker::new(&run.exchange, producer);
-        let mut pen = run.chronicle.pen(producer);
+        let producer = self.setup.producer;
+        let mut desk = ItemQueue::new(&run.handover, producer);
+        let mut event_writer = run.event_log.writer(producer);
         loop {
             desk.set_readiness(self.readiness());
             let Some(lease) = desk.next_lease() else { return self.leave(run) };
-            let goes = self.work_on_lease(run, lease, &mut desk, &mut pen);
-            if goes != NextStep::On {
-                return goes;
+            let next_step = self.work_on_lease(run, lease, &mut desk, &mut event_writer);
+            if next_step != NextStep::On {
+                return next_step;
             }
         }
     }
 
     /// What the producer does that was told to leave the run.
     pub(super) fn leave(&self, run: &Run<R>) -> NextStep {
-        match run.exchange.dispatch.is_abandoned(self.station.producer) {
+        match run.handover.dispatch.is_abandoned(self.setup.producer) {
             true => NextStep::Left,
             false => NextStep::On,
         }
@@ -57,56 +57,57 @@ impl<R: Runner> Producer<R> {
         run: &Run<R>,
         lease: Lease,
         desk: &mut Desk<'_, R>,
-        pen: &mut Option<EventWriter>,
+        event_writer: &mut Option<EventWriter>,
     ) -> NextStep {
         if self.state.is_none() {
             match self.prepare_for(run, &lease, desk) {
                 Ok(Begin::Work) => {}
                 Ok(Begin::Stale) => {
-                    run.exchange.release(lease.id);
+                    run.handover.release(lease.id);
                     return self.leave(run);
                 }
-                Err(goes) => return goes,
+                Err(next_step) => return next_step,
             }
         }
         let Some(inputs) = self.take_inputs(run, &lease) else { return self.leave(run) };
-        if let Some(pen) = pen {
-            pen.pause();
-            pen.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
+        if let Some(event_writer) = event_writer {
+            event_writer.pause();
+            event_writer.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
         }
-        match run.exchange.batching() {
-            None => self.work_on_one(run, lease, inputs, desk, pen),
-            Some(_) => self.work_on_batch(run, lease, inputs, desk, pen),
+        match run.handover.batching() {
+            None => self.work_on_one(run, lease, inputs, desk, event_writer),
+            Some(_) => self.work_on_batch(run, lease, inputs, desk, event_writer),
         }
         self.leave(run)
     }
 
     /// The inputs of a lease, of which copies are kept. `None` where nothing waits for it any more.
     fn take_inputs(&self, run: &Run<R>, lease: &Lease) -> Option<Vec<R::Input>> {
-        let exchange = &run.exchange;
-        let Some(inputs) = exchange.take_inputs(&lease.items) else {
-            exchange.release(lease.id);
+        let handover = &run.handover;
+        let Some(inputs) = handover.take_inputs(&lease.items) else {
+            handover.release(lease.id);
             return None;
         };
-        if run.terms.copy.is_none() {
+        if run.run_settings.copy.is_none() {
             return Some(inputs);
         }
         let each = lease.items.iter().zip(&inputs);
-        let copies: Vec<_> =
-            each.filter_map(|(&item, input)| Some((item, run.terms.copy_of(input)?))).collect();
+        let copies: Vec<_> = each
+            .filter_map(|(&item, input)| Some((item, run.run_settings.copy_of(input)?)))
+            .collect();
         let is_whole = copies.len() == inputs.len();
-        exchange.keep_inputs(copies).into_iter().for_each(drop_quietly);
-        if !exchange.speculates() {
+        handover.keep_inputs(copies).into_iter().for_each(drop_quietly);
+        if !handover.speculates() {
             return Some(inputs);
         }
         // The item may have been settled while it was copied, or its producer lost.
         let copies = if is_whole { Copies::Kept } else { Copies::Missing };
         let (begin, events) =
-            exchange.schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
+            handover.schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
         run.heed(events);
         if begin == Begin::Stale {
             inputs.into_iter().for_each(drop_quietly);
-            exchange.release(lease.id);
+            handover.release(lease.id);
             return None;
         }
         Some(inputs)
@@ -120,9 +121,9 @@ impl<R: Runner> Producer<R> {
         lease: &Lease,
         desk: &mut Desk<'_, R>,
     ) -> std::result::Result<Begin, NextStep> {
-        let (producer, first) = (self.station.producer, lease.items[0]);
+        let (producer, first) = (self.setup.producer, lease.items[0]);
         let outcome = self.prepare(run, Some(lease.id));
-        if run.exchange.dispatch.is_abandoned(producer) {
+        if run.handover.dispatch.is_abandoned(producer) {
             drop_quietly(outcome);
             return Err(NextStep::Left);
         }
@@ -130,7 +131,7 @@ impl<R: Runner> Producer<R> {
             self.tell_if_ready(run);
             desk.set_readiness(Readiness::Ready);
             let (begin, events) = run
-                .exchange
+                .handover
                 .schedule(|state, now| state.scheduler.begin(lease.id, Copies::Missing, now));
             run.heed(events);
             return Ok(begin);
@@ -138,19 +139,19 @@ impl<R: Runner> Producer<R> {
         if run.wanted.gave_up_on(Some(first)) {
             // It may have given up because it saw that.
             drop_quietly(error);
-            run.exchange.release(lease.id);
+            run.handover.release(lease.id);
             return Err(NextStep::On);
         }
         let Err(error) = run.lose(producer, error) else { return Err(NextStep::Away) };
         // The item may have been delivered by another.
-        let (is_shared, _) = run.exchange.schedule(|state, _| state.scheduler.is_shared(lease.id));
+        let (is_shared, _) = run.handover.schedule(|state, _| state.scheduler.is_shared(lease.id));
         if is_shared {
-            run.end_as(error);
+            run.abort_with(error);
         } else if let Some(fault) = run.end_with(first, error) {
             desk.deliver(first, Err(fault));
         }
         // What comes before and waits to be tried again is wanted, and no other may be there to have it fail.
-        run.exchange.release(lease.id);
+        run.handover.release(lease.id);
         Err(NextStep::On)
     }
 
@@ -160,14 +161,14 @@ impl<R: Runner> Producer<R> {
         lease: Lease,
         inputs: Vec<R::Input>,
         desk: &mut Desk<'_, R>,
-        pen: &mut Option<EventWriter>,
+        event_writer: &mut Option<EventWriter>,
     ) {
-        let (producer, seq) = (self.station.producer, lease.items[0]);
+        let (producer, seq) = (self.setup.producer, lease.items[0]);
         let input = inputs.into_iter().next().expect("each item has its input");
-        let flag = run.exchange.dispatch.flag(producer, Some(lease.id));
+        let flag = run.handover.dispatch.flag(producer, Some(lease.id));
         let came = self.work(run, seq, input, lease.attempt, Some(flag));
-        if let Some(pen) = pen {
-            pen.finished(seq);
+        if let Some(event_writer) = event_writer {
+            event_writer.finished(seq);
         }
         desk.set_readiness(self.readiness());
         let outcomes = [outcome_of(&came)];
@@ -188,7 +189,7 @@ impl<R: Runner> Producer<R> {
 
     /// Says what the items of a lease came to. Inputs of those that succeeded are dropped.
     fn finish(&self, run: &Run<R>, lease: &Lease, outcomes: &[Outcome]) -> Vec<Standing> {
-        let ((standings, spare), events) = run.exchange.schedule(|state, now| {
+        let ((standings, spare), events) = run.handover.schedule(|state, now| {
             let standings = state.scheduler.finish(lease.id, outcomes, now);
             let mut spare = Vec::new();
             if !state.inputs.is_empty() {
@@ -212,11 +213,11 @@ impl<R: Runner> Producer<R> {
         lease: Lease,
         mut inputs: Vec<R::Input>,
         desk: &mut Desk<'_, R>,
-        pen: &mut Option<EventWriter>,
+        event_writer: &mut Option<EventWriter>,
     ) {
         let came = self.call_batch(run, &lease, &mut inputs);
-        if let Some(pen) = pen {
-            pen.finished_all(&lease.items);
+        if let Some(event_writer) = event_writer {
+            event_writer.finished_all(&lease.items);
         }
         desk.set_readiness(self.readiness());
         match came {
@@ -237,9 +238,9 @@ impl<R: Runner> Producer<R> {
     ) -> std::result::Result<Outputs<R>, Error> {
         let hook = Hook::ProducerWorkBatch;
         let Lease { id, items, attempt } = lease;
-        let site = || site(&self.station, items, Some(*attempt));
-        let flag = run.exchange.dispatch.flag(self.station.producer, Some(*id));
-        let cx = ProducerContext::new(&self.station, &run.wanted, items)
+        let site = || site(&self.setup, items, Some(*attempt));
+        let flag = run.handover.dispatch.flag(self.setup.producer, Some(*id));
+        let cx = ProducerContext::new(&self.setup, &run.wanted, items)
             .with_attempt(*attempt)
             .with_abandon_flag(Some(flag));
         let state = self.state.as_mut().expect("a producer has a state when it works on a batch");
@@ -266,14 +267,14 @@ impl<R: Runner> Producer<R> {
         outputs: Outputs<R>,
         desk: &mut Desk<'_, R>,
     ) {
-        let producer = self.station.producer;
+        let producer = self.setup.producer;
         let outcomes: Vec<_> = outputs.iter().map(outcome_of).collect();
         let standings = self.finish(run, lease, &outcomes);
         for ((&item, output), standing) in lease.items.iter().zip(outputs).zip(standings) {
             match (output, standing) {
                 (Ok(output), Standing::Counts) => desk.deliver(item, Ok(output)),
                 (Err(source), Standing::Counts) => {
-                    let site = Box::new(site(&self.station, &[item], Some(lease.attempt)));
+                    let site = Box::new(site(&self.setup, &[item], Some(lease.attempt)));
                     let hook = Hook::ProducerWorkBatch;
                     let error = Error::HookFailed { hook, site, source };
                     for (seq, fault) in run.fail_items(&[item], error, producer) {
@@ -304,7 +305,7 @@ impl<R: Runner> Producer<R> {
             false => (Inputs::Gone, None),
         };
         desk.set_readiness(self.readiness());
-        let ((together, spare), events) = run.exchange.schedule(|state, now| {
+        let ((together, spare), events) = run.handover.schedule(|state, now| {
             let together = state.scheduler.fail_together(lease.id, kept, memory, now);
             let mut spare = Vec::new();
             if let Together::Split(items) = &together {
@@ -327,7 +328,7 @@ impl<R: Runner> Producer<R> {
             Together::Failed(items) if items.is_empty() => drop_quietly(error),
             Together::Failed(items) => {
                 let error = error.of_items(&items);
-                for (seq, fault) in run.fail_items(&items, error, self.station.producer) {
+                for (seq, fault) in run.fail_items(&items, error, self.setup.producer) {
                     desk.deliver(seq, Err(fault));
                 }
             }
@@ -348,40 +349,40 @@ impl<R: Runner> Producer<R> {
             return (kept, None);
         }
         // If this takes too long, others have them.
-        let exchange = &run.exchange;
-        exchange.keep_inputs(std::mem::take(inputs)).into_iter().for_each(drop_quietly);
-        exchange.schedule(|state, now| state.scheduler.rebuild(lease.id, now));
+        let handover = &run.handover;
+        handover.keep_inputs(std::mem::take(inputs)).into_iter().for_each(drop_quietly);
+        handover.schedule(|state, now| state.scheduler.rebuild(lease.id, now));
         let rebuild_error = self.prepare(run, Some(lease.id)).err();
         let is_ready = rebuild_error.is_none();
-        let is_abandoned = exchange.dispatch.is_abandoned(self.station.producer);
+        let is_abandoned = handover.dispatch.is_abandoned(self.setup.producer);
         if is_ready {
             self.tell_if_ready(run);
-        } else if !is_abandoned && run.terms.copy.is_none() {
-            exchange.take_inputs(&lease.items).into_iter().flatten().for_each(drop_quietly);
+        } else if !is_abandoned && run.run_settings.copy.is_none() {
+            handover.take_inputs(&lease.items).into_iter().flatten().for_each(drop_quietly);
         }
         let kept = if is_ready && !is_abandoned { Inputs::Kept } else { Inputs::Gone };
         (kept, rebuild_error)
     }
 
     pub(super) fn work_on_items(&mut self, run: &Run<R>) -> NextStep {
-        let producer = self.station.producer;
-        let mut taker = Taker::new(&run.exchange, producer);
-        let mut pen = run.chronicle.pen(producer);
-        taker.set_readiness(self.readiness());
-        let mut next = taker.next();
+        let producer = self.setup.producer;
+        let mut item_queue = ItemQueue::new(&run.handover, producer);
+        let mut event_writer = run.event_log.writer(producer);
+        item_queue.set_readiness(self.readiness());
+        let mut next = item_queue.next();
         while let Some(given) = next {
             next = match given {
-                Given::Untracked(seq, input) if self.state.is_some() => {
-                    self.work_on_untracked(run, seq, input, &mut taker, &mut pen)
+                NextItem::Untracked(seq, input) if self.state.is_some() => {
+                    self.work_on_untracked(run, seq, input, &mut item_queue, &mut event_writer)
                 }
                 given => {
                     let lease = match given {
-                        Given::Leased(lease) => lease,
-                        Given::Untracked(seq, input) => taker.track(seq, input),
+                        NextItem::Leased(lease) => lease,
+                        NextItem::Untracked(seq, input) => item_queue.track(seq, input),
                     };
-                    match self.work_on_lease(run, lease, &mut taker, &mut pen) {
-                        NextStep::On => taker.next(),
-                        goes => return goes,
+                    match self.work_on_lease(run, lease, &mut item_queue, &mut event_writer) {
+                        NextStep::On => item_queue.next(),
+                        next_step => return next_step,
                     }
                 }
             };
@@ -390,7 +391,7 @@ impl<R: Runner> Producer<R> {
     }
 
     pub(super) fn work_on(&mut self, run: &Run<R>) -> NextStep {
-        match run.exchange.dispatch.tracking() {
+        match run.handover.dispatch.tracking() {
             Tracking::All => self.work_on_leases(run),
             Tracking::Failed => self.work_on_items(run),
         }

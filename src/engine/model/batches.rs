@@ -39,7 +39,7 @@ fn fixed_batches() {
     check(|| run_batches(2, 6, 7, Batch::of(2)));
 }
 
-/// Only what is left when no credit is counts as a batch, and the window has room for no second.
+/// Only what is left when no permit is counts as a batch, and the window has room for no second.
 #[test]
 fn fixed_batches_in_a_window_that_is_no_multiple() {
     check(|| run_batches(2, 3, 7, Batch::of(2)));

@@ -52,7 +52,7 @@ fn an_item_that_is_slow_on_a_gpu_beside_others_that_fail() {
     check(move || {
         let Played { run, seen, .. } = Scene { looks: 5, ..scene }.play();
         let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
-        let all = if run.is_doomed() { seen.len() as u64 } else { scene.items };
+        let all = if run.has_fatal_error() { seen.len() as u64 } else { scene.items };
         assert_eq!(items, (0..all).collect::<Vec<_>>());
     });
 }
@@ -87,7 +87,7 @@ fn producers_that_are_written_off_beside_others_at_the_same_item() {
     check(move || {
         let Played { run, seen, .. } = scene.play();
         let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
-        let all = if run.is_doomed() { seen.len() as u64 } else { scene.items };
+        let all = if run.has_fatal_error() { seen.len() as u64 } else { scene.items };
         assert_eq!(items, (0..all).collect::<Vec<_>>());
     });
 }
@@ -183,7 +183,7 @@ fn producers_that_are_written_off_beside_others_at_the_same_batch() {
     check(move || {
         let Played { run, seen, .. } = scene.play();
         let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
-        let all = if run.is_doomed() { seen.len() as u64 } else { scene.items };
+        let all = if run.has_fatal_error() { seen.len() as u64 } else { scene.items };
         assert_eq!(items, (0..all).collect::<Vec<_>>());
     });
 }

@@ -6,7 +6,7 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::{check, feed};
-use crate::backend::threads::handover::{Given, Taker};
+use crate::backend::threads::handover::{ItemQueue, NextItem};
 use crate::backend::threads::run::{CarriedOver, Run, Shape};
 use crate::base::Order;
 use crate::concurrency::cancel::Interrupt;
@@ -54,16 +54,16 @@ fn stage_producers(
     let produce = |lane| {
         let run = run.clone();
         thread::spawn(move || {
-            let mut taker = Taker::new(&run.exchange, lane);
-            let mut next = taker.next();
-            while let Some(Given::Untracked(seq, item)) = next {
+            let mut item_queue = ItemQueue::new(&run.handover, lane);
+            let mut next = item_queue.next();
+            while let Some(NextItem::Untracked(seq, item)) = next {
                 let outcome = match fails_at == Some(item) {
                     true => run.fail_untracked(seq, Error::Closed {}, lane, None).map(Err),
                     false => Some(Ok(item)),
                 };
                 next = match outcome {
-                    Some(outcome) => taker.deliver_and_next(seq, outcome),
-                    None => taker.next(),
+                    Some(outcome) => item_queue.deliver_and_next(seq, outcome),
+                    None => item_queue.next(),
                 };
             }
         })
@@ -86,10 +86,10 @@ enum End {
 fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let stage = |producers, window, upstream| {
         let shape = Shape { order, producers, window, batching: None };
-        let chronicle = Arc::new(EventLog::new(producers, None, Detail::Run));
+        let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
         Arc::new({
             let earlier = CarriedOver::nothing(producers);
-            Run::<Pass>::new(shape, Arc::default(), earlier, upstream, chronicle, None)
+            Run::<Pass>::new(shape, Arc::default(), earlier, upstream, event_log, None)
         })
     };
     let first = stage(2, windows[0], None);
@@ -120,7 +120,7 @@ fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
             _ => {}
         })
     };
-    let pulled = feed(&first.exchange, items, &given);
+    let pulled = feed(&first.handover, items, &given);
     let (mut consumed, is_failed) = consumer.join().unwrap();
     let relayed = relay.join().unwrap();
     ender.join().unwrap();
@@ -154,7 +154,7 @@ fn consume_stages(
     end: End,
 ) -> (Vec<u64>, bool) {
     let window = Window::fixed(windows[1]);
-    let mut collector = Collector::new(&run.exchange, order, window, now());
+    let mut collector = Collector::new(&run.handover, order, window, now());
     let (mut consumed, mut total, mut is_failed) = (Vec::new(), None, false);
     while let Some((_, outcome)) = run.next_result(&mut collector, &mut total) {
         let Ok(item) = outcome else {
@@ -167,7 +167,7 @@ fn consume_stages(
         if end == End::StopsAfter(consumed.len() as u64) {
             run.stop();
         }
-        collector.done(&run.exchange);
+        collector.done(&run.handover);
     }
     run.abort();
     (consumed, is_failed)

@@ -10,7 +10,7 @@ use shuttle::thread::{self, JoinHandle};
 use super::feed;
 use crate::backend::threads::deadline_thread::Watch;
 use crate::backend::threads::limits::Limits;
-use crate::backend::threads::participants::Attendance;
+use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer::{Join, Producer, Shared};
 use crate::backend::threads::run::{CarriedOver, Run, Shape};
 use crate::backend::threads::run_settings::RunSettings;
@@ -230,7 +230,7 @@ impl Scene {
             ..Policy::default()
         };
         let item = (self.looks > 0).then(|| Duration::from_millis(1));
-        let terms = RunSettings {
+        let run_settings = RunSettings {
             policy,
             places: self.gpus.and_then(places),
             copy: copies.then_some(u64::clone as fn(&u64) -> u64),
@@ -243,21 +243,21 @@ impl Scene {
             window: self.window,
             batching: self.batch.map(Batching::new),
         };
-        let chronicle = Arc::new(EventLog::new(self.producers, None, Detail::Run));
+        let event_log = Arc::new(EventLog::new(self.producers, None, Detail::Run));
         Arc::new(Run::new(
             shape,
-            Arc::new(terms),
+            Arc::new(run_settings),
             CarriedOver::nothing(self.producers),
             None,
-            chronicle,
+            event_log,
             None,
         ))
     }
 
     pub(super) fn play(self) -> Played {
         let run = self.run();
-        let attendance =
-            Attendance::new((0..self.producers).map(|_| AtomicBool::new(false)).collect());
+        let participants =
+            Participants::new((0..self.producers).map(|_| AtomicBool::new(false)).collect());
         let devices: Devices = format!("cpu*{}", self.producers).parse().expect("it is one");
         let calls = Arc::new(Calls::default());
         let script = Script {
@@ -267,10 +267,10 @@ impl Scene {
             calls: calls.clone(),
             lost: Arc::default(),
         };
-        let threads = producers(&run, &attendance, &devices, &script);
+        let threads = producers(&run, &participants, &devices, &script);
         let keeper = {
             let tick = Duration::from_millis(1);
-            let mut watch = Watch::new(run.clone(), attendance.clone(), devices, tick);
+            let mut watch = Watch::new(run.clone(), participants.clone(), devices, tick);
             thread::spawn(move || {
                 for _ in 0..self.looks {
                     watch.wake();
@@ -289,10 +289,10 @@ impl Scene {
                 run.cancel();
             })
         });
-        feed(&run.exchange, self.items, &AtomicU64::new(0));
+        feed(&run.handover, self.items, &AtomicU64::new(0));
         let seen = consumer.join().unwrap();
-        attendance.end(|producer| run.exchange.is_detached(producer));
-        assert!(attendance.present().is_empty());
+        participants.end(|producer| run.handover.is_detached(producer));
+        assert!(participants.present().is_empty());
         let calls = calls.change(|seen| seen.is_over = true);
         keeper.join().unwrap();
         threads.into_iter().chain(canceller).for_each(|thread| thread.join().unwrap());
@@ -300,7 +300,7 @@ impl Scene {
     }
 }
 
-fn station(devices: &Devices, producer: usize) -> ProducerSetup {
+fn setup(devices: &Devices, producer: usize) -> ProducerSetup {
     ProducerSetup {
         producer,
         cfg: Arc::new(CfgNode::default()),
@@ -312,7 +312,7 @@ fn station(devices: &Devices, producer: usize) -> ProducerSetup {
 
 fn producers(
     run: &Arc<Run<Script>>,
-    attendance: &Arc<Attendance>,
+    participants: &Arc<Participants>,
     devices: &Devices,
     script: &Script,
 ) -> Vec<JoinHandle<()>> {
@@ -324,13 +324,13 @@ fn producers(
         left: (0..count).map(|_| atomic::AtomicBool::new(false)).collect(),
     };
     let produce = |producer| {
-        let (run, attendance, shared) = (run.clone(), attendance.clone(), shared.clone());
-        let (station, runner) = (station(devices, producer), Arc::new(script.clone()));
+        let (run, participants, shared) = (run.clone(), participants.clone(), shared.clone());
+        let (setup, runner) = (setup(devices, producer), Arc::new(script.clone()));
         thread::spawn(move || {
-            let producer = Producer::new(runner, station, shared, &Wanted::all()).unwrap();
+            let producer = Producer::new(runner, setup, shared, &Wanted::all()).unwrap();
             // Not the model's, so nothing may wait for it.
             let (sender, runs) = crossbeam_channel::bounded(1);
-            sender.send(Join { run, ready: None, attendance }).unwrap();
+            sender.send(Join { run, ready: None, participants }).unwrap();
             drop(sender);
             producer.serve(&runs).unwrap();
         })
@@ -340,15 +340,15 @@ fn producers(
 
 fn consume(run: &Run<Script>, window: usize) -> Vec<(u64, bool)> {
     let window = Window::fixed(window);
-    let mut collector = Collector::new(&run.exchange, Order::Input, window, now());
+    let mut collector = Collector::new(&run.handover, Order::Input, window, now());
     let (mut seen, mut total) = (vec![], None);
     while let Some((seq, outcome)) = run.next_result(&mut collector, &mut total) {
         assert!(outcome.as_ref().is_ok_and(|&item| item == seq) || outcome.is_err());
         seen.push((seq, outcome.is_ok()));
-        collector.done(&run.exchange);
+        collector.done(&run.handover);
     }
     run.abort();
-    drop(collector.leave(&run.exchange));
+    drop(collector.leave(&run.handover));
     seen
 }
 
@@ -444,7 +444,7 @@ fn check_written_off(scene: Scene) {
     check(move || {
         let Played { run, seen, .. } = scene.play();
         let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
-        let all = if run.is_doomed() { seen.len() as u64 } else { scene.items };
+        let all = if run.has_fatal_error() { seen.len() as u64 } else { scene.items };
         assert_eq!(items, (0..all).collect::<Vec<_>>());
         let failed = seen.iter().filter(|(_, is_ok)| !is_ok).count();
         assert!(failed == 0 || !run.losses().is_empty() || scene.batch.is_some());
@@ -471,19 +471,19 @@ fn producers_that_are_written_off_at_a_batch() {
 #[test]
 fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
     check(|| {
-        let attendance = Attendance::new((0..2).map(|_| AtomicBool::new(false)).collect());
-        let stays = attendance.enter(0);
+        let participants = Participants::new((0..2).map(|_| AtomicBool::new(false)).collect());
+        let stays = participants.enter(0);
         let leaves = {
-            let attendance = attendance.clone();
-            thread::spawn(move || drop(attendance.enter(1)))
+            let participants = participants.clone();
+            thread::spawn(move || drop(participants.enter(1)))
         };
         let excuses = {
-            let attendance = attendance.clone();
-            thread::spawn(move || attendance.excuse(0))
+            let participants = participants.clone();
+            thread::spawn(move || participants.excuse(0))
         };
-        attendance.end(|_| false);
-        assert!(attendance.present().is_empty());
-        assert!(attendance.enter(1).is_none(), "it is over");
+        participants.end(|_| false);
+        assert!(participants.present().is_empty());
+        assert!(participants.enter(1).is_none(), "it is over");
         leaves.join().unwrap();
         excuses.join().unwrap();
         drop(stays);

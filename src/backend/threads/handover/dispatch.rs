@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use crate::backend::threads::handover::Exchange;
+use crate::backend::threads::handover::Handover;
 use crate::backend::threads::run::CarriedOver;
 use crate::backend::threads::run_clock::RunClock;
 use crate::batch::{Ceiling, Size};
@@ -160,7 +160,7 @@ impl<I> Dispatch<I> {
     }
 }
 
-impl<I, T> Exchange<I, T> {
+impl<I, T> Handover<I, T> {
     /// Calls the scheduler, and wakes the producers that it asks for. What else it asks for is the caller's.
     pub(crate) fn schedule<V>(
         &self,
@@ -206,7 +206,7 @@ impl<I, T> Exchange<I, T> {
         (value, events)
     }
 
-    /// As [`schedule`](Exchange::schedule), for a call that asks for wake-ups alone.
+    /// As [`schedule`](Handover::schedule), for a call that asks for wake-ups alone.
     fn schedule_quietly<V>(&self, call: impl FnOnce(&mut Tracked<I>, RunTime) -> V) -> V {
         let (value, events) = self.schedule(call);
         debug_assert!(events.is_empty(), "{events:?}");

@@ -1,10 +1,10 @@
-//! The feeder's end of the hand-over: credits in, items out.
+//! The feeder's end of the hand-over: permits in, items out.
 
 use std::time::{Duration, Instant};
 
 use crate::backend::threads::handover::dispatch::Tracking;
 use crate::backend::threads::handover::permits::Want;
-use crate::backend::threads::handover::{Exchange, Gap, spin_until};
+use crate::backend::threads::handover::{Gap, Handover, spin_until};
 use crate::backend::threads::measures::Measured;
 use crate::backend::threads::outbox::{Outbox, Outcome};
 use crate::batch::Size;
@@ -17,7 +17,7 @@ use crate::scheduler::Activity;
 #[derive(Debug)]
 pub(crate) struct Feeder<I, T> {
     /// Permits that it took and has not yet used.
-    credits: usize,
+    permits: usize,
     ends: FeederEnds<I, T>,
     /// An item that was pulled, and that there is no room for yet.
     held: Option<(I, Measured)>,
@@ -40,33 +40,33 @@ pub(super) struct FeederEnds<I, T> {
 }
 
 impl<I, T> Feeder<I, T> {
-    /// The feeder of `exchange`, which has only one.
-    pub(crate) fn new(exchange: &Exchange<I, T>) -> Self {
-        let ends = lock(&exchange.feeding).take().expect("a run has one feeder");
-        Feeder { credits: 0, ends, held: None, gap: None, next: 0, waited: Duration::ZERO }
+    /// The feeder of `handover`, which has only one.
+    pub(crate) fn new(handover: &Handover<I, T>) -> Self {
+        let ends = lock(&handover.feeding).take().expect("a run has one feeder");
+        Feeder { permits: 0, ends, held: None, gap: None, next: 0, waited: Duration::ZERO }
     }
 
-    /// Waits until there is a credit, and room for the item that it holds. `false` when the feeder is to
+    /// Waits until there is a permit, and room for the item that it holds. `false` when the feeder is to
     /// stop.
-    pub(crate) fn wait_for_credit(&mut self, exchange: &Exchange<I, T>) -> bool {
-        if let Some(want) = self.wanted_room(exchange) {
+    pub(crate) fn wait_for_permit(&mut self, handover: &Handover<I, T>) -> bool {
+        if let Some(want) = self.wanted_room(handover) {
             let since = now();
-            let has_room = exchange.wait_for(want, since);
+            let has_room = handover.wait_for(want, since);
             self.waited += now() - since;
             if !has_room {
                 return false;
             }
-            self.give_out_held(exchange);
+            self.give_out_held(handover);
         }
-        if self.credits == 0 {
-            self.credits = exchange.free_credits(exchange.lot());
+        if self.permits == 0 {
+            self.permits = handover.free_credits(handover.lot());
         }
-        if self.credits == 0 {
+        if self.permits == 0 {
             let since = now();
-            self.credits = exchange.wait_for_credits(since);
+            self.permits = handover.wait_for_permits(since);
             self.waited += now() - since;
         }
-        self.credits > 0
+        self.permits > 0
     }
 
     /// How long it has waited in all.
@@ -74,68 +74,68 @@ impl<I, T> Feeder<I, T> {
         self.waited
     }
 
-    /// As [`wait_for_credit`](Feeder::wait_for_credit), but `false` also when there is none now.
-    pub(crate) fn has_credit(&mut self, exchange: &Exchange<I, T>) -> bool {
-        if !self.give_out_held(exchange) {
+    /// As [`wait_for_permit`](Feeder::wait_for_permit), but `false` also when there is none now.
+    pub(crate) fn has_credit(&mut self, handover: &Handover<I, T>) -> bool {
+        if !self.give_out_held(handover) {
             return false;
         }
-        if self.credits == 0 {
-            self.credits = exchange.free_credits(1);
+        if self.permits == 0 {
+            self.permits = handover.free_credits(1);
         }
-        self.credits > 0
+        self.permits > 0
     }
 
-    /// Takes the credit that the next item needs. `false` when there is none at hand, when there is no room
+    /// Takes the permit that the next item needs. `false` when there is none at hand, when there is no room
     /// yet for the item before, or when the feeder is to stop.
     #[inline]
-    pub(crate) fn spend(&mut self, exchange: &Exchange<I, T>) -> bool {
-        if self.credits == 0 || self.held.is_some() || exchange.is_halted() {
+    pub(crate) fn spend(&mut self, handover: &Handover<I, T>) -> bool {
+        if self.permits == 0 || self.held.is_some() || handover.is_halted() {
             return false;
         }
-        self.credits -= 1;
+        self.permits -= 1;
         true
     }
 
     /// Gives the next item out. Items are counted from 0 in the order in which they are pushed.
     #[inline]
-    pub(crate) fn push(&mut self, exchange: &Exchange<I, T>, item: I) {
-        self.push_noted(exchange, item, Size::ONE);
+    pub(crate) fn push(&mut self, handover: &Handover<I, T>, item: I) {
+        self.push_noted(handover, item, Size::ONE);
     }
 
     /// Gives the next item out as soon as the window has room for its weight.
-    pub(crate) fn push_measured(&mut self, exchange: &Exchange<I, T>, item: I, measured: Measured) {
+    pub(crate) fn push_measured(&mut self, handover: &Handover<I, T>, item: I, measured: Measured) {
         self.held = Some((item, measured));
-        self.give_out_held(exchange);
+        self.give_out_held(handover);
     }
 
     /// Whether it holds no item (any more).
-    fn give_out_held(&mut self, exchange: &Exchange<I, T>) -> bool {
-        if self.wanted_room(exchange).is_some_and(|want| !exchange.has(want)) {
+    fn give_out_held(&mut self, handover: &Handover<I, T>) -> bool {
+        if self.wanted_room(handover).is_some_and(|want| !handover.has(want)) {
             return false;
         }
-        self.clear(exchange);
+        self.clear(handover);
         true
     }
 
-    fn give_out(&mut self, exchange: &Exchange<I, T>, item: I, measured: Measured) {
+    fn give_out(&mut self, handover: &Handover<I, T>, item: I, measured: Measured) {
         let Measured { size, weight } = measured;
         if let Some(weights) = &mut self.ends.weights {
-            exchange.weigh(weight);
+            handover.weigh(weight);
             weights.push(weight);
         }
-        self.push_noted(exchange, item, size);
+        self.push_noted(handover, item, size);
     }
 
     /// What the item that it holds needs.
-    fn wanted_room(&self, exchange: &Exchange<I, T>) -> Option<Want> {
+    fn wanted_room(&self, handover: &Handover<I, T>) -> Option<Want> {
         let (_, Measured { weight, .. }) = self.held.as_ref()?;
-        Some(Want::Room { weight: *weight, most: exchange.most_weight? })
+        Some(Want::Room { weight: *weight, most: handover.most_weight? })
     }
 
     /// Gives out the item that it holds, room or not: the input ends. It is here either way.
-    pub(crate) fn clear(&mut self, exchange: &Exchange<I, T>) {
+    pub(crate) fn clear(&mut self, handover: &Handover<I, T>) {
         if let Some((item, measured)) = self.held.take() {
-            self.give_out(exchange, item, measured);
+            self.give_out(handover, item, measured);
         }
     }
 
@@ -145,22 +145,22 @@ impl<I, T> Feeder<I, T> {
     }
 
     #[inline]
-    fn push_noted(&mut self, exchange: &Exchange<I, T>, item: I, size: Size) {
+    fn push_noted(&mut self, handover: &Handover<I, T>, item: I, size: Size) {
         let index = self.next;
         self.next += 1;
-        if exchange.dispatch.tracking == Tracking::All {
-            exchange.offer(index, item, size);
+        if handover.dispatch.tracking == Tracking::All {
+            handover.offer(index, item, size);
             return;
         }
         if let Some(gap) = self.gap.take() {
-            self.tell_of(exchange, gap);
+            self.tell_of(handover, gap);
         }
         self.ends.inlet.push(item);
-        exchange.idle.notify();
+        handover.idle.notify();
     }
 
     /// Leaves the index of the next item as a gap, and delivers its result, which no producer sees.
-    pub(crate) fn leave_gap(&mut self, exchange: &Exchange<I, T>, seq: u64, result: Outcome<T>) {
+    pub(crate) fn leave_gap(&mut self, handover: &Handover<I, T>, seq: u64, result: Outcome<T>) {
         if let Some(weights) = &mut self.ends.weights {
             weights.push(0);
         }
@@ -169,32 +169,32 @@ impl<I, T> Feeder<I, T> {
             none => *none = Some(Gap { first: seq, count: 1 }),
         }
         self.next = seq + 1;
-        self.deliver(exchange, seq, result);
+        self.deliver(handover, seq, result);
     }
 
     /// Tells of the gap before an item that is pushed next. One that nothing follows need not be known.
     #[cold]
-    fn tell_of(&mut self, exchange: &Exchange<I, T>, gap: Gap) {
+    fn tell_of(&mut self, handover: &Handover<I, T>, gap: Gap) {
         self.ends.gaps.push(gap);
         // Only the feeder writes. What follows is published after this.
-        let gaps = exchange.gaps.load(Ordering::Relaxed);
-        exchange.gaps.store(gaps + 1, Ordering::Release);
+        let gaps = handover.gaps.load(Ordering::Relaxed);
+        handover.gaps.store(gaps + 1, Ordering::Release);
     }
 
     /// Delivers the result of an item that no producer sees: the one after all that were pushed.
-    pub(crate) fn deliver(&mut self, exchange: &Exchange<I, T>, seq: u64, result: Outcome<T>) {
+    pub(crate) fn deliver(&mut self, handover: &Handover<I, T>, seq: u64, result: Outcome<T>) {
         self.ends.aside.push(seq, result);
-        exchange.waiting.notify();
+        handover.waiting.notify();
     }
 }
 
-impl<I, T> Exchange<I, T> {
-    /// All credits that are free, at least one; none when the feeder is to stop.
-    fn wait_for_credits(&self, since: Instant) -> usize {
+impl<I, T> Handover<I, T> {
+    /// All permits that are free, at least one; none when the feeder is to stop.
+    fn wait_for_permits(&self, since: Instant) -> usize {
         let least = self.lot();
-        let credits = self.free_credits(least);
-        if credits > 0 || !self.wait_for(Want::Permits { least }, since) {
-            return credits;
+        let permits = self.free_credits(least);
+        if permits > 0 || !self.wait_for(Want::Permits { least }, since) {
+            return permits;
         }
         // Nobody else takes any.
         self.free_credits(least)
@@ -217,15 +217,15 @@ impl<I, T> Exchange<I, T> {
     }
 
     fn has(&self, want: Want) -> bool {
-        lock(&self.credits).has(want)
+        lock(&self.permits).has(want)
     }
 
     fn sleep_for(&self, want: Want) {
-        let mut credits = lock(&self.credits);
-        while !credits.has(want) && !credits.halted {
-            credits.awaited = Some(want);
-            credits = wait(&self.returned, credits);
-            credits.awaited = None;
+        let mut permits = lock(&self.permits);
+        while !permits.has(want) && !permits.halted {
+            permits.awaited = Some(want);
+            permits = wait(&self.returned, permits);
+            permits.awaited = None;
         }
     }
 
@@ -235,7 +235,7 @@ impl<I, T> Exchange<I, T> {
         self.note_feeder(Activity::Waiting);
     }
 
-    /// What the feeder lacks is credits. Who sleeps already does not look again, and so is seen from here.
+    /// What the feeder lacks is permits. Who sleeps already does not look again, and so is seen from here.
     fn note_idleness(&self) {
         let is_idle = match self.dispatch.tracking {
             Tracking::All => self.dispatch.has_sleeper(),
@@ -257,13 +257,13 @@ impl<I, T> Exchange<I, T> {
         self.note_feeder(Activity::Working);
     }
 
-    /// All credits that are free, if they are that many.
+    /// All permits that are free, if they are that many.
     fn free_credits(&self, least: usize) -> usize {
-        let mut credits = lock(&self.credits);
-        if credits.free < least { 0 } else { std::mem::take(&mut credits.free) }
+        let mut permits = lock(&self.permits);
+        if permits.free < least { 0 } else { std::mem::take(&mut permits.free) }
     }
 
-    /// How many credits a feeder waits for: those of a whole batch, or each that comes back would make
+    /// How many permits a feeder waits for: those of a whole batch, or each that comes back would make
     /// a small one where the window is narrow. Whatever is out comes back in the end, and the window
     /// has room for a batch.
     fn lot(&self) -> usize {
@@ -272,7 +272,7 @@ impl<I, T> Exchange<I, T> {
 
     /// An item of that weight is given out.
     fn weigh(&self, weight: u64) {
-        let mut credits = lock(&self.credits);
-        credits.weight = credits.weight.saturating_add(weight);
+        let mut permits = lock(&self.permits);
+        permits.weight = permits.weight.saturating_add(weight);
     }
 }

@@ -2,18 +2,18 @@
 
 use std::sync::PoisonError;
 
-use crate::backend::threads::handover::Exchange;
+use crate::backend::threads::handover::Handover;
 use crate::backend::threads::outbox::Outcome;
 
 /// What is left of a run that nobody wants.
-pub(crate) struct Leftovers<I, T> {
+pub(crate) struct Undelivered<I, T> {
     pub(crate) items: Vec<I>,
     pub(crate) results: Vec<Outcome<T>>,
 }
 
-impl<I, T> Exchange<I, T> {
+impl<I, T> Handover<I, T> {
     /// Takes out everything that is left.
-    pub(crate) fn drain(&self) -> Leftovers<I, T> {
+    pub(crate) fn drain(&self) -> Undelivered<I, T> {
         let (mut items, mut results) = (vec![], vec![]);
         // A bug of ours that poisoned a lock is told by the thread that died of it, and what is left
         // is the user's all the same.
@@ -32,6 +32,6 @@ impl<I, T> Exchange<I, T> {
                 results.push(lane.pop().1);
             }
         }
-        Leftovers { items, results }
+        Undelivered { items, results }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backend::threads::handover::{Exchange, Lane, spin_until};
+use crate::backend::threads::handover::{Handover, Lane, spin_until};
 use crate::backend::threads::outbox::{Outbox, Outcome};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
@@ -25,8 +25,8 @@ const WATCHED: usize = 64;
 
 /// A producer's end.
 #[derive(Debug)]
-pub(crate) struct Taker<'a, I, T> {
-    exchange: &'a Exchange<I, T>,
+pub(crate) struct ItemQueue<'a, I, T> {
+    handover: &'a Handover<I, T>,
     lane: usize,
     inbox: Inbox<(u64, I)>,
     outbox: Outbox<T>,
@@ -45,22 +45,22 @@ pub(crate) struct Taker<'a, I, T> {
     waited: Waits,
 }
 
-impl<'a, I, T> Taker<'a, I, T> {
+impl<'a, I, T> ItemQueue<'a, I, T> {
     /// The end of the producer that `lane` belongs to, which has only one.
-    pub(crate) fn new(exchange: &'a Exchange<I, T>, lane: usize) -> Self {
-        let ends = lock(&exchange.lanes[lane].working).take();
+    pub(crate) fn new(handover: &'a Handover<I, T>, lane: usize) -> Self {
+        let ends = lock(&handover.lanes[lane].working).take();
         let (inbox, outbox) = ends.expect("a producer takes part in a run once");
         let came = now();
-        exchange.timesheet.producer_came(lane, came);
-        Taker {
-            exchange,
+        handover.stats.producer_came(lane, came);
+        ItemQueue {
+            handover,
             lane,
             inbox,
             outbox,
             take: 1,
             took_at: None,
             looked_at: None,
-            seen: vec![u64::MAX; WATCHED.min(exchange.producers())],
+            seen: vec![u64::MAX; WATCHED.min(handover.producers())],
             watched_from: 0,
             readiness: Readiness::Ready,
             is_careful: false,
@@ -73,7 +73,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     #[inline]
     pub(crate) fn deliver(&mut self, seq: u64, result: Outcome<T>) {
         self.outbox.push(seq, result);
-        let waiting = &self.exchange.waiting;
+        let waiting = &self.handover.waiting;
         waiting.published();
         if self.outbox.delivered() >= self.own().wake_at.load(Ordering::Relaxed)
             && waiting.has_sleeper()
@@ -84,7 +84,7 @@ impl<'a, I, T> Taker<'a, I, T> {
 
     /// Wakes a collector that waits for more results than there are.
     pub(super) fn flush(&self) {
-        let waiting = &self.exchange.waiting;
+        let waiting = &self.handover.waiting;
         if waiting.has_sleeper()
             && self.outbox.delivered() > self.own().seen.load(Ordering::Relaxed)
         {
@@ -93,17 +93,17 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 
     fn own(&self) -> &'a Lane<I, T> {
-        &self.exchange.lanes[self.lane]
+        &self.handover.lanes[self.lane]
     }
 
-    /// Delivers a result and waits for the next item, as [`next`](Taker::next).
-    pub(crate) fn deliver_and_next(&mut self, seq: u64, result: Outcome<T>) -> Option<Given<I>> {
+    /// Delivers a result and waits for the next item, as [`next`](ItemQueue::next).
+    pub(crate) fn deliver_and_next(&mut self, seq: u64, result: Outcome<T>) -> Option<NextItem<I>> {
         if self.must_ask() {
             self.deliver(seq, result);
             return self.next();
         }
         match self.deliver_and_pop(seq, result) {
-            Some((seq, item)) => Some(Given::Untracked(seq, item)),
+            Some((seq, item)) => Some(NextItem::Untracked(seq, item)),
             None => self.refill(),
         }
     }
@@ -111,12 +111,12 @@ impl<'a, I, T> Taker<'a, I, T> {
     /// Whether the next item is not just any that is new.
     #[inline]
     pub(crate) fn must_ask(&self) -> bool {
-        self.exchange.dispatch.has_waiting() || self.is_careful
+        self.handover.dispatch.has_waiting() || self.is_careful
     }
 
     /// Delivers a result, and takes the next item if one is at hand.
     ///
-    /// The next item is taken first: taking is an atomic exchange, which waits until everything
+    /// The next item is taken first: taking is an atomic handover, which waits until everything
     /// written before has reached the cache, and what a result is written to has to be fetched from
     /// the collector's core. This way round that goes on beside the work on the next item.
     #[inline(always)]
@@ -142,7 +142,7 @@ impl<'a, I, T> Taker<'a, I, T> {
 
     /// Has the scheduler know an item from now on, which this producer works on next.
     pub(crate) fn track(&mut self, seq: u64, item: I) -> Lease {
-        self.exchange.track((seq, item), self.lane, self.readiness)
+        self.handover.track((seq, item), self.lane, self.readiness)
     }
 
     /// It had nothing to do from then until now.
@@ -154,13 +154,13 @@ impl<'a, I, T> Taker<'a, I, T> {
     /// At the end of each wait: this producer may never leave.
     #[cold]
     fn note_waits(&self) {
-        self.exchange.timesheet.producer_waited(self.lane, self.waited);
+        self.handover.stats.producer_waited(self.lane, self.waited);
     }
 
     /// Waits for a lease, where the scheduler knows all items. `None` when the producer is to leave.
     pub(crate) fn next_lease(&mut self) -> Option<Lease> {
         loop {
-            match self.exchange.lease(self.lane, self.readiness) {
+            match self.handover.lease(self.lane, self.readiness) {
                 Next::Work(lease) => return Some(lease),
                 Next::Leave => return None,
                 Next::Wait => self.sleep_for_lease(None),
@@ -171,9 +171,9 @@ impl<'a, I, T> Taker<'a, I, T> {
 
     fn sleep_for_lease(&mut self, until: Option<RunTime>) {
         let since = now();
-        self.exchange.run_dry();
+        self.handover.run_dry();
         self.flush();
-        let dispatch = &self.exchange.dispatch;
+        let dispatch = &self.handover.dispatch;
         if !spin_until(since, || dispatch.is_woken(self.lane)) || !dispatch.take_wake_up(self.lane)
         {
             dispatch.sleep(self.lane, until);
@@ -182,10 +182,10 @@ impl<'a, I, T> Taker<'a, I, T> {
     }
 
     /// Waits for an item. `None` when there will be none for this producer.
-    pub(crate) fn next(&mut self) -> Option<Given<I>> {
+    pub(crate) fn next(&mut self) -> Option<NextItem<I>> {
         if self.must_ask() {
             match self.ask() {
-                Asked::Leased(lease) => return Some(Given::Leased(lease)),
+                Asked::Leased(lease) => return Some(NextItem::Leased(lease)),
                 Asked::Free => {}
                 Asked::Over => return None,
             }
@@ -193,13 +193,15 @@ impl<'a, I, T> Taker<'a, I, T> {
         let next = match self.inbox.pop() {
             Some((seq, item)) => {
                 self.own().advance();
-                Given::Untracked(seq, item)
+                NextItem::Untracked(seq, item)
             }
             None => self.refill()?,
         };
         // What a suspected producer does shows something.
         Some(match next {
-            Given::Untracked(seq, item) if self.is_careful => Given::Leased(self.track(seq, item)),
+            NextItem::Untracked(seq, item) if self.is_careful => {
+                NextItem::Leased(self.track(seq, item))
+            }
             next => next,
         })
     }
@@ -208,7 +210,7 @@ impl<'a, I, T> Taker<'a, I, T> {
     #[cold]
     fn ask(&mut self) -> Asked {
         loop {
-            let until = match self.exchange.lease(self.lane, self.readiness) {
+            let until = match self.handover.lease(self.lane, self.readiness) {
                 Next::Work(lease) => {
                     self.own().advance();
                     return Asked::Leased(lease);
@@ -217,19 +219,19 @@ impl<'a, I, T> Taker<'a, I, T> {
                 Next::Wait => None,
                 Next::WaitUntil(time) => Some(time),
             };
-            if self.exchange.may_take_new(self.lane) {
-                self.exchange.stop_waiting(self.lane);
-                self.is_careful = self.is_careful && self.exchange.is_careful(self.lane);
+            if self.handover.may_take_new(self.lane) {
+                self.handover.stop_waiting(self.lane);
+                self.is_careful = self.is_careful && self.handover.is_careful(self.lane);
                 return Asked::Free;
             }
             // What it has taken is for others to take.
-            self.exchange.idle.notify();
+            self.handover.idle.notify();
             self.sleep_for_lease(until);
         }
     }
 
     /// The next item, where none is at hand.
-    pub(crate) fn refill(&mut self) -> Option<Given<I>> {
+    pub(crate) fn refill(&mut self) -> Option<NextItem<I>> {
         let before = self.waited.all;
         let item = self.look_for_item();
         if self.waited.all > before {
@@ -238,7 +240,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         item
     }
 
-    fn look_for_item(&mut self) -> Option<Given<I>> {
+    fn look_for_item(&mut self) -> Option<NextItem<I>> {
         let (mut since, mut lack) = (None, Lack::Items);
         loop {
             // The clock is read once each time round: that what came last was found with the next look is
@@ -246,30 +248,30 @@ impl<'a, I, T> Taker<'a, I, T> {
             let now = now();
             self.waited.add(lack, now - *since.get_or_insert(now));
             since = Some(now);
-            if self.exchange.dispatch.has_waiting() {
+            if self.handover.dispatch.has_waiting() {
                 match self.ask() {
-                    Asked::Leased(lease) => return Some(Given::Leased(lease)),
+                    Asked::Leased(lease) => return Some(NextItem::Leased(lease)),
                     Asked::Free => {}
                     Asked::Over => return None,
                 }
             }
             if let Some((seq, item)) = self.steal_from_idle_lane(now) {
-                return Some(Given::Untracked(seq, item));
+                return Some(NextItem::Untracked(seq, item));
             }
             self.adapt_take(now);
             match self.take(now) {
                 Taken::Item((seq, item)) => {
                     self.own().advance();
-                    return Some(Given::Untracked(seq, item));
+                    return Some(NextItem::Untracked(seq, item));
                 }
                 Taken::Leased(lease) => {
                     self.own().advance();
-                    return Some(Given::Leased(lease));
+                    return Some(NextItem::Leased(lease));
                 }
                 Taken::Waited(lacked) => lack = lacked,
                 Taken::InLane(victim) => {
                     if let Some((seq, item)) = self.steal(victim) {
-                        return Some(Given::Untracked(seq, item));
+                        return Some(NextItem::Untracked(seq, item));
                     }
                 }
                 Taken::Over => return None,
@@ -287,7 +289,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         }
         for i in 0..self.seen.len() {
             let lane = self.watched(i);
-            let stands_still = self.exchange.lanes[lane].progress() == self.seen[i];
+            let stands_still = self.handover.lanes[lane].progress() == self.seen[i];
             if stands_still
                 && lane != self.lane
                 && let Some(item) = self.steal(lane)
@@ -304,22 +306,22 @@ impl<'a, I, T> Taker<'a, I, T> {
     fn watch_next(&mut self) {
         self.watched_from = self.watched(self.seen.len());
         for i in 0..self.seen.len() {
-            self.seen[i] = self.exchange.lanes[self.watched(i)].progress();
+            self.seen[i] = self.handover.lanes[self.watched(i)].progress();
         }
     }
 
     fn watched(&self, i: usize) -> usize {
-        (self.watched_from + i) % self.exchange.producers()
+        (self.watched_from + i) % self.handover.producers()
     }
 
     /// Takes the older half of what `victim` has, the first to work on, the rest into its own inbox.
     fn steal(&mut self, victim: usize) -> Option<(u64, I)> {
-        let victim = &self.exchange.lanes[victim].inbox;
+        let victim = &self.handover.lanes[victim].inbox;
         let first = victim.steal_half(&self.inbox, LARGEST_TAKE)?;
         // A sleeper may have looked while these items were in neither inbox. Also what is left
         // where this thief came from may have been in another's hand then, who woke only this one.
         if !self.inbox.is_empty() || !victim.is_empty() {
-            self.exchange.idle.notify();
+            self.handover.idle.notify();
         }
         self.own().advance();
         Some(first)
@@ -327,52 +329,52 @@ impl<'a, I, T> Taker<'a, I, T> {
 
     /// Takes items from the intake, the first for the caller and the rest into the inbox.
     fn take(&mut self, since: Instant) -> Taken<I> {
-        let exchange = self.exchange;
-        if exchange.is_aborted() {
+        let handover = self.handover;
+        if handover.is_aborted() {
             return Taken::Over;
         }
         if let Some((first, is_more_here)) = self.take_share() {
             if is_more_here {
-                exchange.idle.notify();
+                handover.idle.notify();
             }
             return Taken::Item(first);
         }
-        if let Some(victim) = exchange.lane_with_items(self.lane) {
+        if let Some(victim) = handover.lane_with_items(self.lane) {
             return Taken::InLane(victim);
         }
-        exchange.run_dry();
+        handover.run_dry();
         self.flush();
         let has_news = || {
-            exchange.is_aborted()
-                || lock(&exchange.intake).items.len() > 0
-                || exchange.lane_with_items(self.lane).is_some()
+            handover.is_aborted()
+                || lock(&handover.intake).items.len() > 0
+                || handover.lane_with_items(self.lane).is_some()
         };
         if spin_until(since, has_news) {
             return Taken::Waited(self.lack(None));
         }
         // From now on the scheduler wakes this producer for what others fail.
-        let until = match exchange.lease(self.lane, self.readiness) {
+        let until = match handover.lease(self.lane, self.readiness) {
             Next::Work(lease) => return Taken::Leased(lease),
             Next::Leave => return Taken::Over,
             Next::Wait => None,
             Next::WaitUntil(time) => Some(time),
         };
         let lack = self.lack(until);
-        let dispatch = &exchange.dispatch;
+        let dispatch = &handover.dispatch;
         let is_ready = || has_news() || dispatch.is_woken(self.lane);
         match until.map(|until| until.since(dispatch.clock.now())) {
             Some(Duration::ZERO) => {}
-            Some(most) => exchange.idle.wait_at_most(most, is_ready),
-            None => exchange.idle.wait_unless(is_ready),
+            Some(most) => handover.idle.wait_at_most(most, is_ready),
+            None => handover.idle.wait_unless(is_ready),
         }
         // One that was woken asks again: there is something that no other was woken for.
         match dispatch.take_wake_up(self.lane) {
-            true => match exchange.lease(self.lane, self.readiness) {
+            true => match handover.lease(self.lane, self.readiness) {
                 Next::Work(lease) => return Taken::Leased(lease),
                 Next::Leave => return Taken::Over,
-                Next::Wait | Next::WaitUntil(_) => exchange.stop_waiting(self.lane),
+                Next::Wait | Next::WaitUntil(_) => handover.stop_waiting(self.lane),
             },
-            false => exchange.stop_waiting(self.lane),
+            false => handover.stop_waiting(self.lane),
         }
         Taken::Waited(lack)
     }
@@ -380,15 +382,15 @@ impl<'a, I, T> Taker<'a, I, T> {
     /// What is missing, where there is nothing to do but that, later.
     fn lack(&self, until: Option<RunTime>) -> Lack {
         match until {
-            Some(_) if self.exchange.has_retries() => Lack::Retries,
-            _ if self.exchange.is_starving() => Lack::Permits,
+            Some(_) if self.handover.has_retries() => Lack::Retries,
+            _ if self.handover.is_starving() => Lack::Permits,
             _ => Lack::Items,
         }
     }
 
     /// The first of some items, and whether there are more for others to take.
     fn take_share(&mut self) -> Option<((u64, I), bool)> {
-        let mut intake = lock(&self.exchange.intake);
+        let mut intake = lock(&self.handover.intake);
         let here = intake.items.len();
         // No more than a share, so that there is something left for the others without stealing. It
         // also keeps the order of starting so near to that of the input that the window has room
@@ -397,7 +399,7 @@ impl<'a, I, T> Taker<'a, I, T> {
         // Read after the items that are here, which the gaps before them were written before.
         let share = match share {
             0 => 0,
-            share => intake.row(share, self.exchange.gaps.load(Ordering::Relaxed)),
+            share => intake.row(share, self.handover.gaps.load(Ordering::Relaxed)),
         };
         let seqs = intake.next..;
         intake.next += share as u64;
@@ -422,11 +424,11 @@ impl<'a, I, T> Taker<'a, I, T> {
 }
 
 /// Says how long it was there, and how long with nothing to do.
-impl<I, T> Drop for Taker<'_, I, T> {
+impl<I, T> Drop for ItemQueue<'_, I, T> {
     fn drop(&mut self) {
         let (items, present) = (self.outbox.delivered(), now() - self.came);
         let time = ProducerTime { came: None, items, failed: 0, present, waited: self.waited };
-        self.exchange.timesheet.producer_left(self.lane, time);
+        self.handover.stats.producer_left(self.lane, time);
     }
 }
 
@@ -437,7 +439,7 @@ pub(super) fn largest_take<I>() -> usize {
 
 /// What a producer works on next.
 #[derive(Debug)]
-pub(crate) enum Given<I> {
+pub(crate) enum NextItem<I> {
     /// An item that the scheduler does not know.
     Untracked(u64, I),
     Leased(Lease),
@@ -461,7 +463,7 @@ enum Taken<I> {
     Over,
 }
 
-impl<I, T> Exchange<I, T> {
+impl<I, T> Handover<I, T> {
     fn lane_with_items(&self, but: usize) -> Option<usize> {
         (0..self.producers()).find(|&lane| lane != but && !self.lanes[lane].inbox.is_empty())
     }
@@ -497,7 +499,7 @@ mod model {
         let shape = Shape { order: Order::Input, producers, window: 16, batching: None };
         let config = RunSettings::<u64>::default().scheduling(&shape);
         let earlier = CarriedOver::nothing(producers);
-        let hub = Arc::new(Exchange::<u64, u64>::new(config, earlier, None));
+        let hub = Arc::new(Handover::<u64, u64>::new(config, earlier, None));
         let mut first = lock(&hub.lanes[0].working);
         let (inbox, _) = first.as_mut().expect("nobody has taken it");
         (0..items).for_each(|seq| inbox.push((seq, seq)));
@@ -506,10 +508,10 @@ mod model {
         let work = |lane| {
             let (hub, done) = (hub.clone(), done.clone());
             thread::spawn(move || {
-                let mut taker = Taker::new(&hub, lane);
-                let mut next = taker.next();
+                let mut item_queue = ItemQueue::new(&hub, lane);
+                let mut next = item_queue.next();
                 let mut nth = 0;
-                while let Some(Given::Untracked(seq, item)) = next {
+                while let Some(NextItem::Untracked(seq, item)) = next {
                     let mut count = done.0.lock().unwrap();
                     if is_slow(lane, nth, item) {
                         count = done.1.wait_while(count, |done| *done < items - slow).unwrap();
@@ -518,7 +520,7 @@ mod model {
                     done.1.notify_all();
                     drop(count);
                     nth += 1;
-                    next = taker.deliver_and_next(seq, Ok(item));
+                    next = item_queue.deliver_and_next(seq, Ok(item));
                 }
             })
         };
