@@ -6,10 +6,14 @@ use super::pace::{MANY, Pace};
 use crate::backend::threads::handover::{Handover, WakeReason, WakeThreshold};
 use crate::backend::threads::ordered_merge::OrderedMerge;
 use crate::backend::threads::outbox::Outcome;
+use crate::backend::threads::run::Run;
 use crate::backend::threads::weights::Weights;
 use crate::base::Order;
+use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
+use crate::observe::event::Event;
 use crate::observe::run_stats::CollectorTime;
+use crate::runner::Runner;
 use crate::scheduler::window::Window;
 
 /// Takes results out of an handover and gives the permits back.
@@ -33,6 +37,16 @@ pub(crate) struct Collector<T> {
     pace: Pace,
     came: Instant,
     time: CollectorTime,
+}
+
+/// Why a collector's wait has ended.
+pub(crate) enum Pause {
+    /// There may be a result.
+    Results,
+    /// The time has come that it was to wait for.
+    Due,
+    /// There is no more, or nobody wants more.
+    Over,
 }
 
 /// The weights of items, where those are weighed.
@@ -238,6 +252,85 @@ impl<T> Collector<T> {
         self.time.present = now() - self.came;
         handover.stats.collector_left(self.time, self.merge.seen());
         handover.bring_back(self.merge)
+    }
+}
+
+impl<T> Collector<T> {
+    /// The next result that somebody wants, waiting for it. `None` when there is no more, or when
+    /// nobody wants more. `total` is what the collector's owner knows of the number of items.
+    #[inline]
+    pub(crate) fn next_result<R: Runner<Output = T>>(
+        &mut self,
+        run: &Run<R>,
+        total: &mut Option<u64>,
+    ) -> Option<(u64, Outcome<T>)> {
+        loop {
+            if let Some(result) = self.next_here(run) {
+                return Some(result);
+            }
+            match self.wait_before(run, total, || None) {
+                Pause::Results => {}
+                Pause::Due | Pause::Over => return None,
+            }
+        }
+    }
+
+    /// The next result that somebody wants, if it is here.
+    #[inline]
+    pub(crate) fn next_here<R: Runner<Output = T>>(
+        &mut self,
+        run: &Run<R>,
+    ) -> Option<(u64, Outcome<T>)> {
+        while !run.is_over() {
+            let (seq, outcome) = self.pop()?;
+            if !run.is_pointless(seq, &outcome) {
+                return Some((seq, outcome));
+            }
+            drop_quietly(outcome);
+            self.done(&run.handover);
+        }
+        None
+    }
+
+    /// Waits until there may be a next result, where none is here, and not longer than until the time that
+    /// `due` says.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wait_before<R: Runner<Output = T>>(
+        &mut self,
+        run: &Run<R>,
+        total: &mut Option<u64>,
+        due: impl Fn() -> Option<Instant>,
+    ) -> Pause {
+        if run.is_over() {
+            return Pause::Over;
+        }
+        *total = total.or_else(|| run.handover.total());
+        if *total == Some(self.consumed()) {
+            return Pause::Over;
+        }
+        self.settle(&run.handover);
+        let due = due();
+        if due.is_some_and(|due| due <= now()) {
+            return Pause::Due;
+        }
+        let due = due.into_iter().chain(self.news_due_in(run)).min();
+        let news = self.wait(&run.handover, *total, due);
+        self.tell_of_head(run);
+        run.check(news);
+        Pause::Results
+    }
+
+    /// Until when a collector may sleep, should it wait for an item that stands in the way of others: who looks
+    /// on is to know while that lasts.
+    pub(crate) fn news_due_in<R: Runner<Output = T>>(&self, run: &Run<R>) -> Option<Instant> {
+        if run.event_log.is_observed() { self.news_due() } else { None }
+    }
+
+    pub(crate) fn tell_of_head<R: Runner<Output = T>>(&mut self, run: &Run<R>) {
+        if let Some((item, lasted)) = self.news_of_head() {
+            run.event_log.tell(Event::HeadOfLineBlocked { item, lasted });
+        }
     }
 }
 

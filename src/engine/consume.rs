@@ -8,12 +8,13 @@ use crossbeam_channel::{Receiver, RecvError, Sender, bounded, select, select_bia
 
 use crate::backend::threads::call::call;
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
-use crate::backend::threads::run::{Pause, Run, RunOutcome, text_of};
+use crate::backend::threads::run::{Run, RunOutcome, text_of};
+use crate::backend::threads::taken::{Failure, Taken};
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::cfg::CfgNode;
 use crate::concurrency::spawn::spawn;
-use crate::engine::collector::Collector;
+use crate::engine::collector::{Collector, Pause};
 use crate::error::{Error, Hook, Site};
 use crate::journal::Outcome;
 use crate::policy::Verdict;
@@ -33,44 +34,6 @@ pub(crate) struct Consumed<S> {
 
 /// So many errors are kept of a run: a million bad items must not fill up the memory.
 pub(crate) const MOST_FAILURES: usize = 10_000;
-
-/// What became of the results that were taken out of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Taken {
-    pub(crate) ok: u64,
-    /// How many failed and were left out.
-    pub(crate) skipped: u64,
-    /// How many an earlier run was done with.
-    pub(crate) left_out: u64,
-    /// What ended it.
-    pub(crate) failure: Option<Failure>,
-}
-
-/// A failure that was met in its turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Failure {
-    pub(crate) seq: u64,
-    /// How many items failed together.
-    pub(crate) items: u64,
-}
-
-impl Failure {
-    /// Of a run that ended with that error, which is not met in its turn.
-    fn ending(taken: &Taken, error: &Error) -> Self {
-        let seq = taken.items() + taken.left_out;
-        Failure { seq, items: error.items().len() as u64 }
-    }
-}
-
-impl Taken {
-    pub(crate) fn failed(&self) -> u64 {
-        self.skipped + self.failure.map_or(0, |failure| failure.items)
-    }
-
-    fn items(&self) -> u64 {
-        self.ok + self.skipped
-    }
-}
 
 /// A consumer at work.
 pub(crate) struct Consuming<S> {
@@ -219,10 +182,10 @@ impl<R: Runner> Consumer<R> {
         let journal_writer = self.run.journal_writer().cloned();
         let due = || journal_writer.as_ref().and_then(|journal_writer| journal_writer.due_at());
         loop {
-            while let Some((seq, outcome)) = self.run.next_here(&mut self.collector) {
+            while let Some((seq, outcome)) = self.collector.next_here(&self.run) {
                 self.consume_one(state, seq, outcome)?;
             }
-            match self.run.wait_before(&mut self.collector, &mut total, due) {
+            match self.collector.wait_before(&self.run, &mut total, due) {
                 Pause::Results => {}
                 Pause::Due => self.commit(state)?,
                 Pause::Over => break,

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::backend::threads::failed_item::FailedItem;
-use crate::backend::threads::handover::Feeder;
-use crate::backend::threads::measures::{Measured, Measures, TooLarge};
+use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::measures::{Measured, Measures};
+use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run::Run;
-use crate::base::Measure;
 use crate::base::panic::{catch, catch_theirs, drop_quietly};
 use crate::concurrency::now;
 use crate::error::{BoxError, Error, PanicMessage};
@@ -47,39 +47,6 @@ enum Pause {
     Failed(BoxError),
     Panicked(PanicMessage),
     Rejected(Rejected),
-}
-
-/// Why an item that was pulled is not given out.
-pub(crate) enum Rejected {
-    /// It is more than a batch may be.
-    TooLarge(TooLarge),
-    /// What measures it panicked.
-    MeasurePanicked(Measure, PanicMessage),
-    /// What names it panicked.
-    KeyPanicked(PanicMessage),
-    /// It is not what it was in an earlier run.
-    Journal(JournalError),
-    /// It did not fail: an earlier run was done with it.
-    LeftOut,
-}
-
-impl Rejected {
-    /// The failure of `item`.
-    pub(super) fn into_error(self, item: u64) -> Error {
-        match self {
-            Rejected::TooLarge(TooLarge { measure, amount, most }) => {
-                Error::TooLarge { item, measure, amount, most, key: None }
-            }
-            Rejected::MeasurePanicked(measure, source) => {
-                Error::MeasurePanicked { item, measure, key: None, source }
-            }
-            Rejected::KeyPanicked(source) => Error::KeyPanicked { item, source },
-            Rejected::Journal(source) => Error::Journal { source },
-            Rejected::LeftOut => {
-                unreachable!("its place is taken before anybody asks for an error")
-            }
-        }
-    }
 }
 
 impl<I, T> Source<I, T>

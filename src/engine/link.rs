@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
-use crate::backend::threads::handover::Feeder;
+use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::run::Run;
+use crate::backend::threads::taken::Failure;
+use crate::backend::threads::taken::Taken;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
-use crate::engine::consume::{AbortAtEnd, Failure, Taken};
+use crate::engine::consume::AbortAtEnd;
 use crate::engine::feed::look_and_push;
 use crate::error::Error;
 use crate::observe::event::{Destination, Origin};
@@ -118,7 +120,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         let mut total = None;
         let mut progress = Progress::default();
         while self.take_credit(collector, feeder) {
-            let Some((seq, outcome)) = from.next_result(collector, &mut total) else {
+            let Some((seq, outcome)) = collector.next_result(from, &mut total) else {
                 if let Some(error) = from.take_fatal_error() {
                     let (seq, items) = (collector.consumed(), error.items().len() as u64);
                     if items > 0 {
@@ -272,7 +274,8 @@ mod tests {
 
     use super::*;
     use crate::api::map::map;
-    use crate::backend::threads::run::{CarriedOver, Shape};
+    use crate::backend::threads::run_shape::CarriedOver;
+    use crate::backend::threads::run_shape::Shape;
     use crate::observe::event_log::{Detail, EventLog};
     use crate::runner::RunControl;
 
@@ -300,7 +303,7 @@ mod tests {
         assert!(from.is_stopped());
 
         let mut collector = Collector::new(&to.handover, Order::Input, Window::fixed(4), now());
-        let next = catch_unwind(AssertUnwindSafe(|| to.next_result(&mut collector, &mut None)));
+        let next = catch_unwind(AssertUnwindSafe(|| collector.next_result(&*to, &mut None)));
         let message = next.unwrap_err().downcast::<&str>().unwrap();
         assert!(message.contains("another thread died of a bug"), "{message}");
     }

@@ -17,10 +17,14 @@ use shuttle::thread::{self, JoinHandle};
 
 use super::collector::Collector;
 use crate::backend::threads::failed_item::FailedItem;
-use crate::backend::threads::handover::{Feeder, Handover, ItemQueue, NextItem, WakeReason};
+use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::handover::item_queue::NextItem;
+use crate::backend::threads::handover::{Handover, WakeReason};
 use crate::backend::threads::measures::Measured;
-use crate::backend::threads::run::{CarriedOver, Shape};
 use crate::backend::threads::run_settings::RunSettings;
+use crate::backend::threads::run_shape::CarriedOver;
+use crate::backend::threads::run_shape::Shape;
 use crate::base::Order;
 use crate::batch::{Batch, Batching, Size};
 use crate::concurrency::now;
@@ -56,17 +60,17 @@ fn hub_with(
 
 /// The inputs of a lease.
 fn inputs_of(hub: &Hub, lease: &Lease) -> Vec<u64> {
-    hub.take_inputs(&lease.items).expect("they are wanted")
+    hub.dispatch.take_inputs(&lease.items).expect("they are wanted")
 }
 
 fn finish(hub: &Hub, lease: &Lease, outcomes: &[Outcome]) {
-    hub.schedule(|state, now| state.scheduler.finish(lease.id, outcomes, now));
+    hub.dispatch.schedule(|state, now| state.scheduler.finish(lease.id, outcomes, now));
 }
 
 /// Has an item tried again that a producer has failed.
 fn try_again(hub: &Hub, seq: u64, item: u64) {
     let failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
-    hub.schedule(|state, now| {
+    hub.dispatch.schedule(|state, now| {
         state.inputs.insert(seq, item);
         state.scheduler.decide(&[seq], failure, now);
     });
@@ -99,7 +103,7 @@ fn batch_producers(hub: &Arc<Hub>, count: usize, batching: Batching) -> Vec<Join
             while let Some(lease) = item_queue.next_lease() {
                 assert!((1..=batching.rule.most()).contains(&lease.items.len()));
                 // An abort may have come first.
-                let Some(inputs) = hub.take_inputs(&lease.items) else { continue };
+                let Some(inputs) = hub.dispatch.take_inputs(&lease.items) else { continue };
                 finish(&hub, &lease, &vec![Outcome::Succeeded; inputs.len()]);
                 for (seq, item) in lease.items.into_iter().zip(inputs) {
                     worked += 1;
@@ -328,7 +332,7 @@ fn run_with_retries(batching: Option<Batching>) {
             while let Some(given) = next {
                 next = match given {
                     NextItem::Untracked(seq, item) if seq % 3 == 0 => {
-                        hub.schedule(|state, _| state.scheduler.adopt(seq, lane));
+                        hub.dispatch.schedule(|state, _| state.scheduler.adopt(seq, lane));
                         try_again(&hub, seq, item);
                         item_queue.next()
                     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::session::Engine;
-use crate::backend::threads::lost_producers::{Abandoned, LostProducer};
+use crate::backend::threads::lost_producer::Abandoned;
+use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::producers::Producers;
 use crate::backend::threads::run::{Run, text_of};
 use crate::concurrency::lock;

@@ -7,11 +7,14 @@ use super::run_totals::ObserveOptions;
 use super::streaming::{Streaming, Yield};
 use crate::backend::threads::deadline_thread::DeadlineThread;
 use crate::backend::threads::journal_writer::JournalWriter;
-use crate::backend::threads::lost_producers::LostProducer;
+use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producers::{Building, Producers, cancelled_or};
-use crate::backend::threads::run::{CarriedOver, Run, Shape};
+use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
+use crate::backend::threads::run_shape::CarriedOver;
+use crate::backend::threads::run_shape::Shape;
+use crate::backend::threads::taken::Taken;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::batch::{Batching, Grouping};
@@ -21,7 +24,7 @@ use crate::concurrency::cancel::{CancelToken, Interrupt, Seen, Watch};
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::{Devices, GpuLock, HeldGpus};
-use crate::engine::consume::{Consumed, Consumer, Taken};
+use crate::engine::consume::{Consumed, Consumer};
 use crate::engine::feed::Source;
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
@@ -358,7 +361,7 @@ impl<R: Runner + 'static> Engine<R> {
             let keeper = DeadlineThread::start(run.clone(), participants.clone(), devices, tick)?;
             *timekeeper.lock().expect("nothing panics under this lock") = Some(keeper);
         }
-        producers.join(run, participants, |producer| !run.handover.is_live(producer))?;
+        producers.join(run, participants, |producer| !run.handover.dispatch.is_live(producer))?;
         // It may have run out of time before it began.
         run.take_fatal_error().map_or(Ok(()), Err)
     }
@@ -469,7 +472,7 @@ impl<R: Runner> Engine<R> {
         self.seen = seen;
         self.take_leave(&run.losses());
         if let Some(producers) = &mut self.producers {
-            producers.learn(run.handover.learned());
+            producers.learn(run.handover.dispatch.learned());
         }
         // Also where somebody who was abandoned still has the run.
         run.journal_writer().into_iter().for_each(|journal_writer| journal_writer.close());
@@ -557,7 +560,7 @@ impl<R: Runner> Session<R> {
     /// Waits until no producer takes part any more, and drops what is left.
     pub(super) fn wind_up(&self) {
         self.run.abort();
-        self.participants.end(|producer| self.run.handover.is_detached(producer));
+        self.participants.end(|producer| self.run.handover.dispatch.is_detached(producer));
         self.dismiss_timekeeper();
         self.run.discard();
     }

@@ -6,9 +6,10 @@ use std::thread::{self, JoinHandle};
 use super::session::{Engine, Session};
 use crate::backend::threads::producers::cancelled_or;
 use crate::backend::threads::run::Run;
+use crate::backend::threads::taken::Taken;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
-use crate::engine::consume::{AbortAtEnd, Consumed, Consumer, NAME, Taken};
+use crate::engine::consume::{AbortAtEnd, Consumed, Consumer, NAME};
 use crate::engine::feed::Source;
 use crate::engine::link::{NextItem, Relayed, StageLink};
 use crate::error::{Error, Result};
@@ -380,7 +381,7 @@ fn accounts(given: NextItem, relayed: &[Relayed], taken: Taken) -> Vec<Account> 
 #[cfg(not(shuttle))]
 mod tests {
     use super::*;
-    use crate::engine::consume::Failure;
+    use crate::backend::threads::taken::Failure;
 
     fn given(items: u64, passed_on: Option<u64>) -> NextItem {
         NextItem { items, unread: None, passed_on }

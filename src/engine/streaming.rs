@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use super::collector::Collector;
 use super::session::Session;
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
-use crate::backend::threads::handover::{Feeder, WakeReason};
+use crate::backend::threads::handover::WakeReason;
+use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::run::Run;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
@@ -137,7 +138,7 @@ impl<R: Runner> Streaming<R> {
             collector.settle(&run.handover);
             if !self.pull(&run, source) {
                 let news = self.wait(&run);
-                run.tell_of_head(&mut unlocked(&mut self.ends).collector);
+                unlocked(&mut self.ends).collector.tell_of_head(&run);
                 run.check(news);
             }
         }
@@ -185,7 +186,7 @@ impl<R: Runner> Streaming<R> {
     fn wait(&mut self, run: &Run<R>) -> WakeReason {
         self.time.end();
         let collector = &mut unlocked(&mut self.ends).collector;
-        let due = run.news_due(collector);
+        let due = collector.news_due_in(run);
         if self.total.is_some() {
             return collector.wait(&run.handover, self.total, due);
         }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
 use crate::backend::threads::limits::grace_of;
-use crate::backend::threads::lost_producers::{Abandoned, LostProducer};
+use crate::backend::threads::lost_producer::Abandoned;
+use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::run::{Run, text_of};
 use crate::base::panic::drop_quietly;
@@ -86,8 +87,9 @@ impl<R: Runner> Watch<R> {
     pub(super) fn wake(&mut self) {
         let handover = &self.run.handover;
         self.woken = handover.dispatch.clock.wake(self.woken, self.step);
-        let ((), events) =
-            handover.schedule_at(self.woken, |state, now| state.scheduler.handle_timeout(now));
+        let ((), events) = handover
+            .dispatch
+            .schedule_at(self.woken, |state, now| state.scheduler.handle_timeout(now));
         let live = events.iter().rev().find_map(|event| match event {
             Event::TooFewProducers { live } => Some(*live),
             _ => None,

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::backend::threads::failed_item::FailedItem;
-use crate::backend::threads::run::Run;
+use super::failed_item::FailedItem;
+use super::lost_producer::{Abandoned, LostProducer};
+use super::run::{Run, text_of};
 use crate::base::panic::{catch, drop_quietly};
+use crate::concurrency::lock;
 use crate::error::Error;
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
 use crate::observe::failure::Failure;
-use crate::policy::Verdict;
+use crate::policy::{OnError, Verdict};
 use crate::runner::Runner;
-use crate::scheduler::{self, Decision, Inputs};
+use crate::scheduler::{self, Absence, Decision, Inputs, TooFewProducers};
 
 /// Faults of items, to be delivered.
 pub(crate) type Faults = Vec<(u64, Box<FailedItem>)>;
@@ -25,7 +27,7 @@ impl<R: Runner> Run<R> {
         producer: usize,
         copy: Option<R::Input>,
     ) -> Option<Box<FailedItem>> {
-        self.handover.schedule(|state, _| {
+        self.handover.dispatch.schedule(|state, _| {
             state.inputs.extend(copy.map(|copy| (seq, copy)));
             state.scheduler.adopt(seq, producer);
         });
@@ -85,7 +87,7 @@ impl<R: Runner> Run<R> {
             Verdict::Skip => scheduler::Verdict::Skip,
             Verdict::Stop => scheduler::Verdict::Fail,
         };
-        let ((decision, spare), _) = self.handover.schedule(|state, now| {
+        let ((decision, spare), _) = self.handover.dispatch.schedule(|state, now| {
             let inputs = match items.iter().all(|item| state.inputs.contains_key(item)) {
                 true => Inputs::Copied,
                 false => Inputs::Gone,
@@ -150,5 +152,102 @@ impl<R: Runner> Run<R> {
     /// An error stands.
     pub(crate) fn tell_of_failure(&self, error: &Error) {
         self.event_log.tell(Event::ItemFailed { failure: EventLog::failure(error) });
+    }
+}
+
+impl<R: Runner> Run<R> {
+    /// Does what the scheduler asks for after a producer's call.
+    pub(crate) fn heed(&self, events: Vec<scheduler::Event>) {
+        for event in events {
+            match event {
+                scheduler::Event::Quarantined(producer) => {
+                    let reason = "it failed items in a row that other producers were done with";
+                    let abandoned = Abandoned::No;
+                    self.note_loss(LostProducer { producer, reason: reason.into(), abandoned });
+                }
+                scheduler::Event::TooFewProducers { live: here } => {
+                    let least = self.least_producers();
+                    self.abort_with(Error::TooFewProducers { here, least, source: None });
+                }
+                other => unreachable!("only the deadline thread hears of {other:?}"),
+            }
+        }
+    }
+
+    /// A producer takes part no more, since it failed with this error that is no item's. Not where too few
+    /// would be left: then the error is what the run fails with.
+    pub(crate) fn lose(&self, producer: usize, error: Error) -> Result<(), Error> {
+        let (lost, events) = self
+            .handover
+            .dispatch
+            .schedule(|state, now| state.scheduler.producer_lost(producer, now));
+        debug_assert!(events.is_empty(), "enough are left");
+        match lost {
+            Ok(()) => {
+                let reason = text_of(&error);
+                self.note_loss(LostProducer { producer, reason, abandoned: Abandoned::No });
+                drop_quietly(error);
+                Ok(())
+            }
+            Err(TooFewProducers { live }) => Err(self.too_few(live, error)),
+        }
+    }
+
+    /// What a run fails with that an abandoned producer leaves with too few, given the error of its hook, if it
+    /// has one.
+    pub(crate) fn too_few_after(&self, live: usize, error: Option<Error>) -> Error {
+        // An item that would have been left out is not what ends the run.
+        let goes_on = self.policy().on_error == OnError::Skip;
+        match error {
+            Some(error) if !goes_on => self.too_few(live, error),
+            source => {
+                let least = self.least_producers();
+                Error::TooFewProducers { here: live, least, source: source.map(Box::new) }
+            }
+        }
+    }
+
+    /// What a run fails with that has lost a producer to `error`. Where none is left the error says enough.
+    fn too_few(&self, here: usize, error: Error) -> Error {
+        match (here, self.least_producers()) {
+            (0, 0 | 1) => error,
+            (here, least) => Error::TooFewProducers { here, least, source: Some(Box::new(error)) },
+        }
+    }
+
+    pub(crate) fn least_producers(&self) -> usize {
+        self.policy().min_producers.unwrap_or(1)
+    }
+
+    pub(crate) fn note_loss(&self, loss: LostProducer) {
+        let LostProducer { producer, reason, .. } = &loss;
+        tracing::warn!(producer = producer, %reason, "a producer takes no more items");
+        let (producer, reason) = (*producer, reason.clone());
+        self.event_log.tell(match loss.abandoned {
+            Abandoned::Yes => Event::ProducerAbandoned { producer },
+            Abandoned::No => Event::ProducerQuarantined { producer, reason },
+        });
+        lock(&self.losses).push(loss);
+    }
+
+    /// The producers that take part no more.
+    pub(crate) fn losses(&self) -> Vec<LostProducer> {
+        lock(&self.losses).clone()
+    }
+
+    /// The producer is in a hook that belongs to no item of this run.
+    pub(crate) fn expect(&self, producer: usize, absence: Absence) {
+        let ((), events) = self
+            .handover
+            .dispatch
+            .schedule(|state, now| state.scheduler.expect(producer, absence, now));
+        debug_assert!(events.is_empty(), "it is not late yet");
+    }
+
+    /// The producer is in no such hook any more. Whether it takes part: it may have taken too long.
+    pub(crate) fn has_joined(&self, producer: usize) -> bool {
+        let (takes_part, _) =
+            self.handover.dispatch.schedule(|state, _| state.scheduler.producer_joined(producer));
+        takes_part
     }
 }

@@ -42,11 +42,13 @@
 //!
 //! No user code runs under any of the locks.
 
-mod dispatch;
-mod feeder;
-mod item_queue;
-pub(crate) mod permits;
-mod undelivered;
+pub(crate) mod dispatch;
+pub(crate) mod feeder;
+mod intake;
+pub(crate) mod item_queue;
+mod lane;
+mod permits;
+pub(crate) mod undelivered;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -55,26 +57,22 @@ use crossbeam_utils::CachePadded;
 
 use crate::backend::threads::ordered_merge::OrderedMerge;
 use crate::backend::threads::outbox::{Outbox, Outcome, Results, outbox};
-use crate::backend::threads::run::CarriedOver;
+use crate::backend::threads::run_shape::CarriedOver;
 use crate::backend::threads::shares::Shares;
 use crate::backend::threads::weights::Weights;
 use crate::base::Order;
 use crate::batch::Batching;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::event_count::EventCount;
-use crate::concurrency::queue::{Receiver, queue};
-use crate::concurrency::{Condvar, Inbox, Mutex, Stealer, lock, now};
+use crate::concurrency::queue::queue;
+use crate::concurrency::{Condvar, Mutex, lock, now};
 use crate::observe::run_stats::RunStats;
 use crate::scheduler::{Activity, Config};
 
+use self::intake::{FeederEnds, Gaps, Intake, largest_take};
+use self::lane::Lane;
 use crate::backend::threads::handover::dispatch::Dispatch;
-pub(crate) use crate::backend::threads::handover::dispatch::Tracking;
-pub(crate) use crate::backend::threads::handover::feeder::Feeder;
-use crate::backend::threads::handover::feeder::FeederEnds;
-use crate::backend::threads::handover::item_queue::largest_take;
-pub(crate) use crate::backend::threads::handover::item_queue::{ItemQueue, NextItem};
 use crate::backend::threads::handover::permits::Permits;
-pub(crate) use crate::backend::threads::handover::undelivered::Undelivered;
 
 /// How long a party that found nothing looks again before it sleeps. To sleep and be woken takes the CPUs about
 /// as long; to spin longer would keep a party that is ready from the CPU.
@@ -93,8 +91,6 @@ const UNKNOWN: u64 = u64::MAX;
 pub(crate) struct Handover<I, T> {
     intake: CachePadded<Mutex<Intake<I>>>,
     lanes: Box<[CachePadded<Lane<I, T>>]>,
-    /// Producers that found nothing.
-    idle: CachePadded<EventCount>,
     /// How many items were given out in all, or [`UNKNOWN`].
     total: AtomicU64,
     /// The collector, when it found nothing.
@@ -141,51 +137,6 @@ struct Hints {
     dry: AtomicBool,
 }
 
-#[derive(Debug)]
-struct Intake<I> {
-    items: Receiver<I>,
-    /// The index of the next item that is taken, unless that is a gap.
-    next: u64,
-    gaps: Gaps,
-    shares: Shares,
-}
-
-/// Indices whose items failed before they were given out.
-#[derive(Debug)]
-struct Gaps {
-    arriving: Receiver<Gap>,
-    /// How many have arrived.
-    seen: u64,
-    /// Those from `next` on.
-    ahead: VecDeque<Gap>,
-}
-
-/// Indices that follow each other.
-#[derive(Debug, Clone, Copy)]
-struct Gap {
-    first: u64,
-    count: u64,
-}
-
-/// What belongs to one producer.
-#[derive(Debug)]
-struct Lane<I, T> {
-    inbox: Stealer<(u64, I)>,
-    /// How many items the owner has taken out of its inbox: written by the owner, read by
-    /// neighbours to see whether it stands still. A hint.
-    progress: AtomicU64,
-    /// How many results this lane's producer has to have delivered for it to wake the collector:
-    /// written by the collector before it sleeps.
-    wake_at: AtomicU64,
-    /// How many of them the collector had seen when it went to sleep.
-    seen: AtomicU64,
-    /// What the producer takes with it.
-    working: Mutex<Option<Working<I, T>>>,
-}
-
-/// A producer's own ends: of its inbox, and of the way to the collector.
-type Working<I, T> = (Inbox<(u64, I)>, Outbox<T>);
-
 /// Whether a collector that waits wants to be woken for the first result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WakeThreshold {
@@ -229,7 +180,6 @@ impl<I, T> Handover<I, T> {
                 shares: Shares::new(producers, largest_take::<I>()),
             })),
             lanes: lanes.into_iter().map(CachePadded::new).collect(),
-            idle: CachePadded::new(EventCount::new()),
             total: AtomicU64::new(UNKNOWN),
             waiting: CachePadded::new(EventCount::new()),
             permits: CachePadded::new(Mutex::new(Permits {
@@ -276,6 +226,10 @@ impl<I, T> Handover<I, T> {
         self.most_weight
     }
 
+    pub(super) fn lane_with_items(&self, but: usize) -> Option<usize> {
+        (0..self.producers()).find(|&lane| lane != but && !self.lanes[lane].inbox.is_empty())
+    }
+
     fn producers(&self) -> usize {
         self.lanes.len()
     }
@@ -287,7 +241,7 @@ impl<I, T> Handover<I, T> {
         permits.halted = true;
         drop(permits);
         self.returned.notify_one();
-        self.note_input_end();
+        self.dispatch.note_input_end();
     }
 
     pub(crate) fn is_halted(&self) -> bool {
@@ -298,63 +252,20 @@ impl<I, T> Handover<I, T> {
     pub(crate) fn end(&self, total: u64) {
         self.total.store(total, Ordering::Release);
         self.waiting.notify_all();
-        self.note_input_end();
+        self.dispatch.note_input_end();
     }
 
     /// Wakes everybody up to leave: nothing that is still here is wanted.
     pub(crate) fn abort(&self) {
         self.halt();
         self.flags.aborted.store(true, Ordering::Release);
-        self.abort_schedule();
-        self.idle.notify_all();
+        self.dispatch.abort_schedule();
+        self.dispatch.idle.notify_all();
         self.waiting.notify_all();
     }
 
     fn is_aborted(&self) -> bool {
         self.flags.aborted.load(Ordering::Acquire)
-    }
-}
-
-impl<I, T> Lane<I, T> {
-    /// A lane, and where its results come out.
-    fn new(window: usize) -> (Self, Results<T>) {
-        let inbox = Inbox::new();
-        let (outbox, results) = outbox(window);
-        let lane = Lane {
-            inbox: inbox.stealer(),
-            progress: AtomicU64::new(0),
-            wake_at: AtomicU64::new(u64::MAX),
-            seen: AtomicU64::new(0),
-            working: Mutex::new(Some((inbox, outbox))),
-        };
-        (lane, results)
-    }
-}
-
-impl<I> Intake<I> {
-    /// How many of the next `most` items, one at least, have indices that follow each other, from `next` on,
-    /// which is moved past gaps. `made`: how many of those there are by now.
-    #[inline]
-    fn row(&mut self, most: usize, made: u64) -> usize {
-        if made == self.gaps.seen && self.gaps.ahead.is_empty() {
-            return most;
-        }
-        self.row_among_gaps(most)
-    }
-
-    #[cold]
-    fn row_among_gaps(&mut self, most: usize) -> usize {
-        let Gaps { arriving, seen, ahead } = &mut self.gaps;
-        ahead.extend(std::iter::from_fn(|| arriving.pop()).inspect(|_| *seen += 1));
-        while let Some(gap) = ahead.front().filter(|gap| gap.first == self.next) {
-            self.next += gap.count;
-            ahead.pop_front();
-        }
-        ahead.front().map_or(most, |gap| most.min((gap.first - self.next) as usize))
-    }
-
-    fn is_empty(&mut self) -> bool {
-        self.items.len() == 0
     }
 }
 
@@ -428,14 +339,14 @@ impl<I, T> Handover<I, T> {
         wake_threshold: impl FnOnce(&OrderedMerge<T>) -> WakeThreshold,
         due: Option<Instant>,
     ) -> WakeReason {
-        self.note_consumer(Activity::Waiting);
+        self.dispatch.note_consumer(Activity::Waiting);
         if !spin_until(since, || self.has_news(total) || merge.has_new()) {
             match wake_threshold(merge) {
                 WakeThreshold::None => self.wait_for_one(merge, total, due),
                 WakeThreshold::For { results } => self.wait_for_several(merge, total, results),
             }
         }
-        self.note_consumer(Activity::Working);
+        self.dispatch.note_consumer(Activity::Working);
         if self.is_aborted() { WakeReason::Aborted } else { WakeReason::Results }
     }
 

@@ -1,16 +1,13 @@
 //! The journal of one run, as the consumer writes it.
 
-use std::sync::Arc;
 use std::time::Instant;
 
-use crate::backend::threads::run::Run;
 use crate::concurrency::{Mutex, lock, now};
 use crate::error::Error;
 use crate::journal::{
     Fingerprint, Journal, JournalError, JournalFile, Key, KeyKind, Outcome, Past, Plan, Record,
     check_note,
 };
-use crate::runner::Runner;
 
 /// What a run knows of earlier ones, and what it writes down for later ones.
 #[derive(Debug)]
@@ -121,26 +118,5 @@ impl JournalWriter {
     /// The run is over: lets others have the file.
     pub(crate) fn close(&self) {
         drop(lock(&self.book).take());
-    }
-}
-
-impl<R: Runner> Run<R> {
-    /// What an item that is out is known by from one run to the next. `None` for one that failed before that
-    /// was known.
-    fn key_of(&self, seq: u64) -> Option<Key> {
-        match &self.item_names {
-            Some(item_names) => lock(item_names).key(seq),
-            None => Some(Key::Position(seq)),
-        }
-    }
-
-    /// An item is done with. Whether it is time to commit.
-    pub(crate) fn record(&self, seq: u64, outcome: Outcome) -> bool {
-        let Some(journal_writer) = &self.journal_writer else { return false };
-        self.key_of(seq).is_some_and(|key| journal_writer.record(key, outcome))
-    }
-
-    pub(crate) fn journal_writer(&self) -> Option<&Arc<JournalWriter>> {
-        self.journal_writer.as_ref()
     }
 }

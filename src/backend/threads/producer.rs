@@ -6,7 +6,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, SendError, Sender};
 
 use crate::backend::threads::call::call;
-use crate::backend::threads::handover::{ItemQueue, NextItem};
+use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::handover::item_queue::NextItem;
 use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::run::Run;
@@ -323,8 +324,9 @@ impl<R: Runner> Drop for AbortOnUnwind<'_, R> {
 mod tests {
     use super::*;
     use crate::api::map::map;
-    use crate::backend::threads::run::{CarriedOver, Shape};
     use crate::backend::threads::run_settings::RunSettings;
+    use crate::backend::threads::run_shape::CarriedOver;
+    use crate::backend::threads::run_shape::Shape;
     use crate::base::Order;
     use crate::cfg::CfgNode;
     use crate::device::Devices;

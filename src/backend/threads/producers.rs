@@ -8,7 +8,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
 use crate::backend::cpu_pool::{CpuPool, producer_thread};
 use crate::backend::threads::limits::{tick_of, ticks_in};
-use crate::backend::threads::lost_producers::{Abandoned, LostProducer};
+use crate::backend::threads::lost_producer::Abandoned;
+use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::participants::{Away, Participants};
 use crate::backend::threads::producer::{Join, Producer, Shared, site};
 use crate::backend::threads::run::{Run, text_of};

@@ -1,26 +1,26 @@
 //! What the threads of one run share.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::backend::threads::handover::{Handover, Undelivered, WakeReason};
+use crate::backend::threads::handover::undelivered::Undelivered;
+use crate::backend::threads::handover::{Handover, WakeReason};
 use crate::backend::threads::item_names::{Entry, ItemNames};
 use crate::backend::threads::journal_writer::JournalWriter;
-use crate::backend::threads::lost_producers::LostProducer;
+use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::outbox::Outcome;
+use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run_settings::RunSettings;
+use crate::backend::threads::run_shape::{CarriedOver, Shape};
+use crate::backend::threads::taken::Tally;
 use crate::base::Measure;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
-use crate::batch::{Batching, Ceiling};
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::cancel::{Interrupt, Pulling};
-use crate::concurrency::{Mutex, lock, now};
-use crate::engine::collector::Collector;
-use crate::engine::consume::Taken;
-use crate::engine::feed::Rejected;
+use crate::concurrency::{Mutex, lock};
 use crate::error::{Error, Result};
 use crate::journal::{Key, Plan};
 use crate::observe::event::Event;
@@ -65,57 +65,6 @@ pub(crate) struct Run<R: Runner> {
     /// Dropped when nobody waits for the consumer any more.
     awaiting: Mutex<Option<Sender<()>>>,
     pub(crate) consumer_left: Receiver<()>,
-}
-
-/// Why a collector's wait has ended.
-pub(crate) enum Pause {
-    /// There may be a result.
-    Results,
-    /// The time has come that it was to wait for.
-    Due,
-    /// There is no more, or nobody wants more.
-    Over,
-}
-
-/// What a run is like, whatever its items.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
-    pub(crate) order: Order,
-    pub(crate) producers: usize,
-    /// At the beginning.
-    pub(crate) window: usize,
-    pub(crate) batching: Option<Batching>,
-}
-
-/// What earlier runs have left behind.
-#[derive(Debug)]
-pub(crate) struct CarriedOver {
-    /// What running out of memory has taught about each producer's device.
-    pub(crate) learned: Vec<Ceiling>,
-    /// The producers that take no part in this run.
-    pub(crate) lost: Vec<usize>,
-}
-
-impl CarriedOver {
-    /// Of producers without an earlier run.
-    #[cfg(test)]
-    pub(crate) fn nothing(producers: usize) -> Self {
-        CarriedOver { learned: vec![Ceiling::new(); producers], lost: vec![] }
-    }
-}
-
-/// What the consumer has taken, for whoever does not wait until it says so.
-#[derive(Debug, Default)]
-pub(crate) struct Tally(Mutex<Taken>);
-
-impl Tally {
-    pub(crate) fn set(&self, taken: Taken) {
-        *lock(&self.0) = taken;
-    }
-
-    pub(crate) fn get(&self) -> Taken {
-        *lock(&self.0)
-    }
 }
 
 impl<R: Runner> Run<R> {
@@ -170,7 +119,7 @@ impl<R: Runner> Run<R> {
         self.halt();
         self.wanted.give_up_from(first_unwanted);
         self.consumable.give_up_from(first_unwanted);
-        self.handover.give_up_from(first_unwanted).into_iter().for_each(drop_quietly);
+        self.handover.dispatch.give_up_from(first_unwanted).into_iter().for_each(drop_quietly);
     }
 
     /// Whether the feeder has to [`admit`](Run::admit) each item.
@@ -227,6 +176,25 @@ impl<R: Runner> Run<R> {
         if let Some(item_names) = &self.item_names {
             lock(item_names).remove_name(seq);
         }
+    }
+
+    /// What an item that is out is known by from one run to the next. `None` for one that failed before that
+    /// was known.
+    fn key_of(&self, seq: u64) -> Option<Key> {
+        match &self.item_names {
+            Some(item_names) => lock(item_names).key(seq),
+            None => Some(Key::Position(seq)),
+        }
+    }
+
+    /// An item is done with. Whether it is time to commit.
+    pub(crate) fn record(&self, seq: u64, outcome: crate::journal::Outcome) -> bool {
+        let Some(journal_writer) = &self.journal_writer else { return false };
+        self.key_of(seq).is_some_and(|key| journal_writer.record(key, outcome))
+    }
+
+    pub(crate) fn journal_writer(&self) -> Option<&Arc<JournalWriter>> {
+        self.journal_writer.as_ref()
     }
 
     /// The run fails, but not at an item.
@@ -290,74 +258,9 @@ impl<R: Runner> Run<R> {
         !ends_run && self.consumable.gave_up_on(Some(seq))
     }
 
-    /// The next result that somebody wants, waiting for it. `None` when there is no more, or when
-    /// nobody wants more. `total` is what the collector's owner knows of the number of items.
-    #[inline]
-    pub(crate) fn next_result(
-        &self,
-        collector: &mut Collector<R::Output>,
-        total: &mut Option<u64>,
-    ) -> Option<(u64, RunOutcome<R>)> {
-        loop {
-            if let Some(result) = self.next_here(collector) {
-                return Some(result);
-            }
-            match self.wait_before(collector, total, || None) {
-                Pause::Results => {}
-                Pause::Due | Pause::Over => return None,
-            }
-        }
-    }
-
-    /// The next result that somebody wants, if it is here.
-    #[inline]
-    pub(crate) fn next_here(
-        &self,
-        collector: &mut Collector<R::Output>,
-    ) -> Option<(u64, RunOutcome<R>)> {
-        while !self.is_over() {
-            let (seq, outcome) = collector.pop()?;
-            if !self.is_pointless(seq, &outcome) {
-                return Some((seq, outcome));
-            }
-            drop_quietly(outcome);
-            collector.done(&self.handover);
-        }
-        None
-    }
-
-    /// Waits until there may be a next result, where none is here, and not longer than until the time that
-    /// `due` says.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn wait_before(
-        &self,
-        collector: &mut Collector<R::Output>,
-        total: &mut Option<u64>,
-        due: impl Fn() -> Option<Instant>,
-    ) -> Pause {
-        if self.is_over() {
-            return Pause::Over;
-        }
-        *total = total.or_else(|| self.handover.total());
-        if *total == Some(collector.consumed()) {
-            return Pause::Over;
-        }
-        collector.settle(&self.handover);
-        let due = due();
-        if due.is_some_and(|due| due <= now()) {
-            return Pause::Due;
-        }
-        let due = due.into_iter().chain(self.news_due(collector)).min();
-        let news = collector.wait(&self.handover, *total, due);
-        self.tell_of_head(collector);
-        self.check(news);
-        Pause::Results
-    }
-
     /// Whether no result is wanted any more.
     #[inline]
-    fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.is_cancelled() || self.is_stopped() || self.has_fatal_error()
     }
 
@@ -366,18 +269,6 @@ impl<R: Runner> Run<R> {
         self.asks_for_names()
             || self.run_settings.limits.run.is_some()
             || self.event_log.is_observed()
-    }
-
-    /// Until when a collector may sleep, should it wait for an item that stands in the way of others: who looks
-    /// on is to know while that lasts.
-    pub(crate) fn news_due(&self, collector: &Collector<R::Output>) -> Option<Instant> {
-        if self.event_log.is_observed() { collector.news_due() } else { None }
-    }
-
-    pub(crate) fn tell_of_head(&self, collector: &mut Collector<R::Output>) {
-        if let Some((item, lasted)) = collector.news_of_head() {
-            self.event_log.tell(Event::HeadOfLineBlocked { item, lasted });
-        }
     }
 
     /// Whoever feeds the run had no permit for so long.
@@ -389,7 +280,7 @@ impl<R: Runner> Run<R> {
 
     /// Takes out and drops everything that is still here.
     pub(crate) fn discard(&self) {
-        let Undelivered { items, results } = self.handover.drain();
+        let Undelivered { items, results } = Undelivered::drain(&self.handover);
         items.into_iter().for_each(drop_quietly);
         results.into_iter().for_each(drop_quietly);
         drop_quietly(self.take_fatal_error());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::backend::threads::limits::Limits;
 use crate::backend::threads::measures::Measures;
-use crate::backend::threads::run::Shape;
+use crate::backend::threads::run_shape::Shape;
 use crate::base::panic::catch;
 use crate::device::Place;
 use crate::journal::{Journal, KeyKind};

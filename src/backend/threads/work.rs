@@ -1,7 +1,9 @@
 //! What a producer does with a lease: the hook, and what comes of it.
 
 use crate::backend::threads::call::call;
-use crate::backend::threads::handover::{ItemQueue, NextItem, Tracking};
+use crate::backend::threads::handover::dispatch::Tracking;
+use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::handover::item_queue::NextItem;
 use crate::backend::threads::producer::{NextStep, Producer, site};
 use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
@@ -63,7 +65,7 @@ impl<R: Runner> Producer<R> {
             match self.prepare_for(run, &lease, desk) {
                 Ok(Begin::Work) => {}
                 Ok(Begin::Stale) => {
-                    run.handover.release(lease.id);
+                    run.handover.dispatch.release(lease.id);
                     return self.leave(run);
                 }
                 Err(next_step) => return next_step,
@@ -84,8 +86,8 @@ impl<R: Runner> Producer<R> {
     /// The inputs of a lease, of which copies are kept. `None` where nothing waits for it any more.
     fn take_inputs(&self, run: &Run<R>, lease: &Lease) -> Option<Vec<R::Input>> {
         let handover = &run.handover;
-        let Some(inputs) = handover.take_inputs(&lease.items) else {
-            handover.release(lease.id);
+        let Some(inputs) = handover.dispatch.take_inputs(&lease.items) else {
+            handover.dispatch.release(lease.id);
             return None;
         };
         if run.run_settings.copy.is_none() {
@@ -96,18 +98,18 @@ impl<R: Runner> Producer<R> {
             .filter_map(|(&item, input)| Some((item, run.run_settings.copy_of(input)?)))
             .collect();
         let is_whole = copies.len() == inputs.len();
-        handover.keep_inputs(copies).into_iter().for_each(drop_quietly);
-        if !handover.speculates() {
+        handover.dispatch.keep_inputs(copies).into_iter().for_each(drop_quietly);
+        if !handover.dispatch.speculates() {
             return Some(inputs);
         }
         // The item may have been settled while it was copied, or its producer lost.
         let copies = if is_whole { Copies::Kept } else { Copies::Missing };
         let (begin, events) =
-            handover.schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
+            handover.dispatch.schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
         run.heed(events);
         if begin == Begin::Stale {
             inputs.into_iter().for_each(drop_quietly);
-            handover.release(lease.id);
+            handover.dispatch.release(lease.id);
             return None;
         }
         Some(inputs)
@@ -132,6 +134,7 @@ impl<R: Runner> Producer<R> {
             desk.set_readiness(Readiness::Ready);
             let (begin, events) = run
                 .handover
+                .dispatch
                 .schedule(|state, now| state.scheduler.begin(lease.id, Copies::Missing, now));
             run.heed(events);
             return Ok(begin);
@@ -139,19 +142,20 @@ impl<R: Runner> Producer<R> {
         if run.wanted.gave_up_on(Some(first)) {
             // It may have given up because it saw that.
             drop_quietly(error);
-            run.handover.release(lease.id);
+            run.handover.dispatch.release(lease.id);
             return Err(NextStep::On);
         }
         let Err(error) = run.lose(producer, error) else { return Err(NextStep::Away) };
         // The item may have been delivered by another.
-        let (is_shared, _) = run.handover.schedule(|state, _| state.scheduler.is_shared(lease.id));
+        let (is_shared, _) =
+            run.handover.dispatch.schedule(|state, _| state.scheduler.is_shared(lease.id));
         if is_shared {
             run.abort_with(error);
         } else if let Some(fault) = run.end_with(first, error) {
             desk.deliver(first, Err(fault));
         }
         // What comes before and waits to be tried again is wanted, and no other may be there to have it fail.
-        run.handover.release(lease.id);
+        run.handover.dispatch.release(lease.id);
         Err(NextStep::On)
     }
 
@@ -189,7 +193,7 @@ impl<R: Runner> Producer<R> {
 
     /// Says what the items of a lease came to. Inputs of those that succeeded are dropped.
     fn finish(&self, run: &Run<R>, lease: &Lease, outcomes: &[Outcome]) -> Vec<Standing> {
-        let ((standings, spare), events) = run.handover.schedule(|state, now| {
+        let ((standings, spare), events) = run.handover.dispatch.schedule(|state, now| {
             let standings = state.scheduler.finish(lease.id, outcomes, now);
             let mut spare = Vec::new();
             if !state.inputs.is_empty() {
@@ -305,7 +309,7 @@ impl<R: Runner> Producer<R> {
             false => (Inputs::Gone, None),
         };
         desk.set_readiness(self.readiness());
-        let ((together, spare), events) = run.handover.schedule(|state, now| {
+        let ((together, spare), events) = run.handover.dispatch.schedule(|state, now| {
             let together = state.scheduler.fail_together(lease.id, kept, memory, now);
             let mut spare = Vec::new();
             if let Together::Split(items) = &together {
@@ -350,15 +354,20 @@ impl<R: Runner> Producer<R> {
         }
         // If this takes too long, others have them.
         let handover = &run.handover;
-        handover.keep_inputs(std::mem::take(inputs)).into_iter().for_each(drop_quietly);
-        handover.schedule(|state, now| state.scheduler.rebuild(lease.id, now));
+        handover.dispatch.keep_inputs(std::mem::take(inputs)).into_iter().for_each(drop_quietly);
+        handover.dispatch.schedule(|state, now| state.scheduler.rebuild(lease.id, now));
         let rebuild_error = self.prepare(run, Some(lease.id)).err();
         let is_ready = rebuild_error.is_none();
         let is_abandoned = handover.dispatch.is_abandoned(self.setup.producer);
         if is_ready {
             self.tell_if_ready(run);
         } else if !is_abandoned && run.run_settings.copy.is_none() {
-            handover.take_inputs(&lease.items).into_iter().flatten().for_each(drop_quietly);
+            handover
+                .dispatch
+                .take_inputs(&lease.items)
+                .into_iter()
+                .flatten()
+                .for_each(drop_quietly);
         }
         let kept = if is_ready && !is_abandoned { Inputs::Kept } else { Inputs::Gone };
         (kept, rebuild_error)

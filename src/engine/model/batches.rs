@@ -6,7 +6,7 @@ use shuttle::sync::atomic::AtomicU64;
 use shuttle::thread;
 
 use super::{batch_producers, check, collect, feed, hub, run_measured, run_with};
-use crate::backend::threads::handover::Feeder;
+use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::measures::Measured;
 use crate::base::Order;
 use crate::batch::{Batch, Batching, Size};

@@ -6,8 +6,11 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::{check, feed};
-use crate::backend::threads::handover::{ItemQueue, NextItem};
-use crate::backend::threads::run::{CarriedOver, Run, Shape};
+use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::handover::item_queue::NextItem;
+use crate::backend::threads::run::Run;
+use crate::backend::threads::run_shape::CarriedOver;
+use crate::backend::threads::run_shape::Shape;
 use crate::base::Order;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::now;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use crate::backend::threads::handover::Handover;
-use crate::backend::threads::run::CarriedOver;
 use crate::backend::threads::run_clock::RunClock;
+use crate::backend::threads::run_shape::CarriedOver;
 use crate::batch::{Ceiling, Size};
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::concurrency::event_count::EventCount;
 use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::runner::AbandonFlag;
 use crate::scheduler::{
@@ -39,6 +39,8 @@ pub(crate) struct Dispatch<I> {
     /// Whether items wait that failed: a load for each untracked item.
     has_waiting: CachePadded<AtomicBool>,
     speculates: bool,
+    /// Producers that found nothing where untracked items are.
+    pub(super) idle: CachePadded<EventCount>,
     pub(crate) clock: RunClock,
 }
 
@@ -82,6 +84,7 @@ impl<I> Dispatch<I> {
             revoked: (0..producers).map(|_| AtomicU64::new(INIT - 1)).collect(),
             has_waiting: CachePadded::new(AtomicBool::new(false)),
             speculates,
+            idle: CachePadded::new(EventCount::new()),
             clock,
         }
     }
@@ -160,13 +163,13 @@ impl<I> Dispatch<I> {
     }
 }
 
-impl<I, T> Handover<I, T> {
+impl<I> Dispatch<I> {
     /// Calls the scheduler, and wakes the producers that it asks for. What else it asks for is the caller's.
     pub(crate) fn schedule<V>(
         &self,
         call: impl FnOnce(&mut Tracked<I>, RunTime) -> V,
     ) -> (V, Vec<Event>) {
-        self.schedule_at(self.dispatch.clock.now(), call)
+        self.schedule_at(self.clock.now(), call)
     }
 
     pub(crate) fn schedule_at<V>(
@@ -174,32 +177,31 @@ impl<I, T> Handover<I, T> {
         now: RunTime,
         call: impl FnOnce(&mut Tracked<I>, RunTime) -> V,
     ) -> (V, Vec<Event>) {
-        let dispatch = &self.dispatch;
         let (mut wakes, mut events) = (vec![], vec![]);
-        let mut state = lock(&dispatch.state);
+        let mut state = lock(&self.state);
         let value = call(&mut state, now);
         while let Some(event) = state.scheduler.poll_event() {
             match event {
                 Event::Wake(producer) => wakes.push(producer),
                 Event::Revoke { lease, producer } => {
                     // Not one that is abandoned: it stays so.
-                    if !dispatch.is_abandoned(producer) {
-                        dispatch.revoked[producer].store(lease.number(), Ordering::Relaxed);
+                    if !self.is_abandoned(producer) {
+                        self.revoked[producer].store(lease.number(), Ordering::Relaxed);
                     }
                 }
                 event => events.push(event),
             }
         }
-        if dispatch.tracking == Tracking::Failed {
+        if self.tracking == Tracking::Failed {
             let has_waiting = state.scheduler.has_waiting_items();
-            if has_waiting != dispatch.has_waiting.load(Ordering::Relaxed) {
-                dispatch.has_waiting.store(has_waiting, Ordering::Release);
+            if has_waiting != self.has_waiting.load(Ordering::Relaxed) {
+                self.has_waiting.store(has_waiting, Ordering::Release);
             }
         }
         drop(state);
         if !wakes.is_empty() {
-            wakes.into_iter().for_each(|producer| dispatch.wake(producer));
-            if dispatch.tracking == Tracking::Failed {
+            wakes.into_iter().for_each(|producer| self.wake(producer));
+            if self.tracking == Tracking::Failed {
                 self.idle.notify_all();
             }
         }
@@ -280,26 +282,26 @@ impl<I, T> Handover<I, T> {
 
     /// No more input comes.
     pub(super) fn note_input_end(&self) {
-        if self.dispatch.tracking == Tracking::All {
+        if self.tracking == Tracking::All {
             self.schedule_quietly(|state, now| state.scheduler.input_ended(now));
         }
     }
 
     pub(super) fn note_feeder(&self, activity: Activity) {
-        if self.dispatch.tracking == Tracking::All {
+        if self.tracking == Tracking::All {
             self.schedule_quietly(|state, now| state.scheduler.feeder(activity, now));
         }
     }
 
     pub(super) fn note_consumer(&self, activity: Activity) {
-        if self.dispatch.speculates {
+        if self.speculates {
             self.schedule_quietly(|state, now| state.scheduler.consumer(activity, now));
         }
     }
 
     /// Whether producers copy what others are slow at.
     pub(crate) fn speculates(&self) -> bool {
-        self.dispatch.speculates
+        self.speculates
     }
 
     pub(crate) fn is_live(&self, producer: ProducerId) -> bool {

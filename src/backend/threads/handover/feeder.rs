@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use super::intake::{FeederEnds, Gap};
+use super::{Handover, spin_until};
 use crate::backend::threads::handover::dispatch::Tracking;
 use crate::backend::threads::handover::permits::Want;
-use crate::backend::threads::handover::{Gap, Handover, spin_until};
 use crate::backend::threads::measures::Measured;
-use crate::backend::threads::outbox::{Outbox, Outcome};
+use crate::backend::threads::outbox::Outcome;
 use crate::batch::Size;
 use crate::concurrency::atomic::Ordering;
-use crate::concurrency::queue::Sender;
 use crate::concurrency::{lock, now, wait};
 use crate::scheduler::Activity;
 
@@ -26,17 +26,6 @@ pub(crate) struct Feeder<I, T> {
     /// The index of the next item.
     next: u64,
     waited: Duration,
-}
-
-/// The feeder's own ends.
-#[derive(Debug)]
-pub(super) struct FeederEnds<I, T> {
-    /// To the producers.
-    pub(super) inlet: Sender<I>,
-    /// To the collector.
-    pub(super) aside: Outbox<T>,
-    pub(super) weights: Option<Sender<u64>>,
-    pub(super) gaps: Sender<Gap>,
 }
 
 impl<I, T> Feeder<I, T> {
@@ -149,14 +138,14 @@ impl<I, T> Feeder<I, T> {
         let index = self.next;
         self.next += 1;
         if handover.dispatch.tracking == Tracking::All {
-            handover.offer(index, item, size);
+            handover.dispatch.offer(index, item, size);
             return;
         }
         if let Some(gap) = self.gap.take() {
             self.tell_of(handover, gap);
         }
         self.ends.inlet.push(item);
-        handover.idle.notify();
+        handover.dispatch.idle.notify();
     }
 
     /// Leaves the index of the next item as a gap, and delivers its result, which no producer sees.
@@ -232,14 +221,14 @@ impl<I, T> Handover<I, T> {
     /// The feeder has more to give out, and no room for it: batches that wait count as full.
     fn starve(&self) {
         self.hints.starving.store(true, Ordering::Release);
-        self.note_feeder(Activity::Waiting);
+        self.dispatch.note_feeder(Activity::Waiting);
     }
 
     /// What the feeder lacks is permits. Who sleeps already does not look again, and so is seen from here.
     fn note_idleness(&self) {
         let is_idle = match self.dispatch.tracking {
             Tracking::All => self.dispatch.has_sleeper(),
-            Tracking::Failed => self.idle.has_sleeper() && lock(&self.intake).is_empty(),
+            Tracking::Failed => self.dispatch.idle.has_sleeper() && lock(&self.intake).is_empty(),
         };
         if is_idle {
             self.hints.dry.store(true, Ordering::Relaxed);
@@ -254,7 +243,7 @@ impl<I, T> Handover<I, T> {
 
     pub(crate) fn feed_again(&self) {
         self.hints.starving.store(false, Ordering::Relaxed);
-        self.note_feeder(Activity::Working);
+        self.dispatch.note_feeder(Activity::Working);
     }
 
     /// All permits that are free, if they are that many.

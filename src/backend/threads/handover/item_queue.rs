@@ -2,19 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backend::threads::handover::{Handover, Lane, spin_until};
+use super::intake::{LARGEST_TAKE, largest_take};
+use super::lane::Lane;
+use super::{Handover, spin_until};
 use crate::backend::threads::outbox::{Outbox, Outcome};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
 use crate::observe::run_stats::{Lack, ProducerTime, Waits};
 use crate::scheduler::{Lease, Next, Readiness, RunTime};
 
-/// A producer takes at most so many items at once, however fast they are: that many make the cost of
-/// taking small, and an inbox with room for them never has to grow.
-const LARGEST_TAKE: usize = 64;
-/// Items larger than this, in bytes, are taken one by one: an inbox has room for 64 of them, and
-/// touches it all in time.
-const LARGEST_IN_INBOX: usize = 1_024;
 /// A producer takes more items at once while what it took lasts less than this, and fewer when it
 /// lasted twice as long. Longer would only mean that more has to be stolen back.
 ///
@@ -142,7 +138,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 
     /// Has the scheduler know an item from now on, which this producer works on next.
     pub(crate) fn track(&mut self, seq: u64, item: I) -> Lease {
-        self.handover.track((seq, item), self.lane, self.readiness)
+        self.handover.dispatch.track((seq, item), self.lane, self.readiness)
     }
 
     /// It had nothing to do from then until now.
@@ -160,7 +156,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Waits for a lease, where the scheduler knows all items. `None` when the producer is to leave.
     pub(crate) fn next_lease(&mut self) -> Option<Lease> {
         loop {
-            match self.handover.lease(self.lane, self.readiness) {
+            match self.handover.dispatch.lease(self.lane, self.readiness) {
                 Next::Work(lease) => return Some(lease),
                 Next::Leave => return None,
                 Next::Wait => self.sleep_for_lease(None),
@@ -210,7 +206,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     #[cold]
     fn ask(&mut self) -> Asked {
         loop {
-            let until = match self.handover.lease(self.lane, self.readiness) {
+            let until = match self.handover.dispatch.lease(self.lane, self.readiness) {
                 Next::Work(lease) => {
                     self.own().advance();
                     return Asked::Leased(lease);
@@ -219,13 +215,13 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
                 Next::Wait => None,
                 Next::WaitUntil(time) => Some(time),
             };
-            if self.handover.may_take_new(self.lane) {
-                self.handover.stop_waiting(self.lane);
-                self.is_careful = self.is_careful && self.handover.is_careful(self.lane);
+            if self.handover.dispatch.may_take_new(self.lane) {
+                self.handover.dispatch.stop_waiting(self.lane);
+                self.is_careful = self.is_careful && self.handover.dispatch.is_careful(self.lane);
                 return Asked::Free;
             }
             // What it has taken is for others to take.
-            self.handover.idle.notify();
+            self.handover.dispatch.idle.notify();
             self.sleep_for_lease(until);
         }
     }
@@ -321,7 +317,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         // A sleeper may have looked while these items were in neither inbox. Also what is left
         // where this thief came from may have been in another's hand then, who woke only this one.
         if !self.inbox.is_empty() || !victim.is_empty() {
-            self.handover.idle.notify();
+            self.handover.dispatch.idle.notify();
         }
         self.own().advance();
         Some(first)
@@ -335,7 +331,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
         if let Some((first, is_more_here)) = self.take_share() {
             if is_more_here {
-                handover.idle.notify();
+                handover.dispatch.idle.notify();
             }
             return Taken::Item(first);
         }
@@ -353,7 +349,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             return Taken::Waited(self.lack(None));
         }
         // From now on the scheduler wakes this producer for what others fail.
-        let until = match handover.lease(self.lane, self.readiness) {
+        let until = match handover.dispatch.lease(self.lane, self.readiness) {
             Next::Work(lease) => return Taken::Leased(lease),
             Next::Leave => return Taken::Over,
             Next::Wait => None,
@@ -364,17 +360,17 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         let is_ready = || has_news() || dispatch.is_woken(self.lane);
         match until.map(|until| until.since(dispatch.clock.now())) {
             Some(Duration::ZERO) => {}
-            Some(most) => handover.idle.wait_at_most(most, is_ready),
-            None => handover.idle.wait_unless(is_ready),
+            Some(most) => handover.dispatch.idle.wait_at_most(most, is_ready),
+            None => handover.dispatch.idle.wait_unless(is_ready),
         }
         // One that was woken asks again: there is something that no other was woken for.
         match dispatch.take_wake_up(self.lane) {
-            true => match handover.lease(self.lane, self.readiness) {
+            true => match handover.dispatch.lease(self.lane, self.readiness) {
                 Next::Work(lease) => return Taken::Leased(lease),
                 Next::Leave => return Taken::Over,
-                Next::Wait | Next::WaitUntil(_) => handover.stop_waiting(self.lane),
+                Next::Wait | Next::WaitUntil(_) => handover.dispatch.stop_waiting(self.lane),
             },
-            false => handover.stop_waiting(self.lane),
+            false => handover.dispatch.stop_waiting(self.lane),
         }
         Taken::Waited(lack)
     }
@@ -382,7 +378,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// What is missing, where there is nothing to do but that, later.
     fn lack(&self, until: Option<RunTime>) -> Lack {
         match until {
-            Some(_) if self.handover.has_retries() => Lack::Retries,
+            Some(_) if self.handover.dispatch.has_retries() => Lack::Retries,
             _ if self.handover.is_starving() => Lack::Permits,
             _ => Lack::Items,
         }
@@ -432,11 +428,6 @@ impl<I, T> Drop for ItemQueue<'_, I, T> {
     }
 }
 
-/// How many items a producer takes at once, at most.
-pub(super) fn largest_take<I>() -> usize {
-    if size_of::<I>() > LARGEST_IN_INBOX { 1 } else { LARGEST_TAKE }
-}
-
 /// What a producer works on next.
 #[derive(Debug)]
 pub(crate) enum NextItem<I> {
@@ -463,24 +454,6 @@ enum Taken<I> {
     Over,
 }
 
-impl<I, T> Handover<I, T> {
-    fn lane_with_items(&self, but: usize) -> Option<usize> {
-        (0..self.producers()).find(|&lane| lane != but && !self.lanes[lane].inbox.is_empty())
-    }
-}
-
-impl<I, T> Lane<I, T> {
-    fn progress(&self) -> u64 {
-        self.progress.load(Ordering::Relaxed)
-    }
-
-    /// Only the owner writes, so a load and a store do.
-    fn advance(&self) {
-        let progress = self.progress.load(Ordering::Relaxed);
-        self.progress.store(progress + 1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(all(test, shuttle))]
 mod model {
     use std::sync::Arc;
@@ -489,8 +462,9 @@ mod model {
     use shuttle::thread;
 
     use super::*;
-    use crate::backend::threads::run::{CarriedOver, Shape};
     use crate::backend::threads::run_settings::RunSettings;
+    use crate::backend::threads::run_shape::CarriedOver;
+    use crate::backend::threads::run_shape::Shape;
     use crate::base::Order;
 
     /// `items` are all in the first producer's lane. `slow` of them, which `is_slow` tells by who
