@@ -8,8 +8,10 @@ pub(crate) mod consume;
 pub(crate) mod feed;
 pub(crate) mod link;
 pub(crate) mod pace;
+mod run_session;
 pub(crate) mod run_totals;
 pub(crate) mod session;
+pub(crate) mod settings;
 pub(crate) mod stages;
 mod streaming;
 

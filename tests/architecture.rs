@@ -36,11 +36,9 @@ const EXCEPTIONS: &[&str] = &[
     "api: Pool has impl blocks in 3 files",
     "cfg has more than 500 lines",
     "cfg::ser has more than 500 lines",
-    "circle: engine::run_totals, engine::session, engine::streaming",
     "circle: observe::report, observe::report::html, observe::report::html::busy, \
      observe::report::html::failures, observe::report::html::plot, observe::report::html::table, \
      observe::report::html::throughput, observe::report::terminal, observe::report::trace",
-    "engine::session has more than 500 lines",
     "scheduler has more than 500 lines",
 ];
 

@@ -20,11 +20,11 @@ use crate::concurrency::cancel::CancelToken;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::{DeviceError, Devices, GpuLock, IntoDevices};
-use crate::engine::run_totals::ObserveOptions;
-use crate::engine::session::{Engine, Settings};
+use crate::engine::session::Engine;
+use crate::engine::settings::Settings;
 use crate::error::{BuildError, Error};
 use crate::journal::Journal;
-use crate::observe::event_log::Observers;
+use crate::observe::event_log::{ObserveOptions, Observers};
 use crate::policy::Policy;
 use crate::runner::Runner;
 

@@ -11,17 +11,10 @@ use crate::backend::threads::run::{Run, text_of};
 use crate::concurrency::lock;
 use crate::error::Error;
 use crate::observe::event::{Destination, Event, ProducerTotals, Totals};
-use crate::observe::event_log::{Detail, EventLog};
+use crate::observe::event_log::EventLog;
 use crate::observe::report::RunReport;
 use crate::observe::run_stats::{CollectorTime, ProducerTime, RunStats};
 use crate::runner::Runner;
-
-/// What is told of runs.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ObserveOptions {
-    pub(crate) description: Option<String>,
-    pub(crate) detail: Detail,
-}
 
 impl<R: Runner> Engine<R> {
     pub(super) fn tell_of_start(&self, event_log: &EventLog) {

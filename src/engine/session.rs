@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::run_totals::ObserveOptions;
+use super::run_session::{Over, Session};
+use super::settings::Settings;
 use super::streaming::{Streaming, Yield};
 use crate::backend::threads::deadline_thread::DeadlineThread;
 use crate::backend::threads::journal_writer::JournalWriter;
@@ -15,39 +16,21 @@ use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::backend::threads::run_shape::Shape;
 use crate::backend::threads::taken::Taken;
-use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
-use crate::batch::{Batching, Grouping};
 use crate::cfg::CfgNode;
 use crate::concurrency::atomic::Ordering;
-use crate::concurrency::cancel::{CancelToken, Interrupt, Seen, Watch};
+use crate::concurrency::cancel::{Interrupt, Seen};
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
-use crate::device::{Devices, GpuLock, HeldGpus};
+use crate::device::HeldGpus;
 use crate::engine::consume::{Consumed, Consumer};
 use crate::engine::feed::Source;
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::observe::event::Event;
-use crate::observe::event_log::{Detail, EventLog, Observers, Observing};
-use crate::runner::{ProducerSetup, RunControl, Runner};
+use crate::observe::event_log::{Detail, EventLog, ObserveOptions, Observers, Observing};
+use crate::runner::{RunControl, Runner};
 use crate::scheduler::window::Window;
-
-/// What a handle is built with, beside its runner and its configuration.
-#[derive(Debug, Clone)]
-pub(crate) struct Settings {
-    pub(crate) devices: Devices,
-    pub(crate) order: Order,
-    /// `None`: it grows by itself.
-    pub(crate) window: Option<usize>,
-    /// `None`: items are worked on one by one.
-    pub(crate) batching: Option<Batching>,
-    pub(crate) stack_size: Option<usize>,
-    pub(crate) gpu_lock: Option<GpuLock>,
-    #[cfg(feature = "rayon")]
-    pub(crate) cpu_threads: CpuThreads,
-    pub(crate) token: CancelToken,
-}
 
 /// What a handle holds.
 pub(crate) struct Engine<R: Runner> {
@@ -73,23 +56,6 @@ pub(crate) struct Engine<R: Runner> {
     pub(super) told: ObserveOptions,
     /// What is written down of the last run.
     pub(super) event_log: Arc<EventLog>,
-}
-
-/// A run that producers take part in.
-pub(super) struct Session<R: Runner> {
-    pub(super) run: Arc<Run<R>>,
-    participants: Arc<Participants>,
-    /// Locked by nobody but whoever ends the session.
-    timekeeper: Mutex<Option<DeadlineThread>>,
-    observing: Option<Observing>,
-    watch: Watch,
-}
-
-/// What is left of a session that is over.
-pub(super) struct Over<R: Runner> {
-    run: Arc<Run<R>>,
-    observing: Option<Observing>,
-    seen: Seen,
 }
 
 impl<R: Runner + 'static> Engine<R> {
@@ -134,7 +100,7 @@ impl<R: Runner + 'static> Engine<R> {
         let token = self.settings.token.clone();
         let watch = token.watch_from_now(&building);
         let started = self.lock_gpus(&building).and_then(|gpus| {
-            let setups = self.setups(gpus);
+            let setups = self.settings.producer_setups(&self.cfg, gpus);
             let least = self.run_settings.policy.min_producers.unwrap_or(setups.len());
             let stack_size = self.settings.stack_size;
             let limit = self.run_settings.limits.init;
@@ -168,28 +134,6 @@ impl<R: Runner + 'static> Engine<R> {
         };
         let held = lock.take(&self.settings.devices, &alarm)?;
         held.map(|held| Some(Arc::new(held))).ok_or(Error::Cancelled {})
-    }
-
-    fn setups(&self, gpus: Option<Arc<HeldGpus>>) -> Vec<ProducerSetup> {
-        let devices = &self.settings.devices;
-        #[cfg(feature = "rayon")]
-        let cpu_threads = self.settings.cpu_threads.each(devices);
-        let said_one_by_one = Arc::default();
-        let setup = |producer| {
-            let place = devices.place(producer).expect("there are as many places as that").clone();
-            ProducerSetup {
-                producer,
-                cfg: self.cfg.clone(),
-                said_one_by_one: Arc::clone(&said_one_by_one),
-                #[cfg(feature = "candle")]
-                candle: crate::device::CandleDevices::new(&place, devices.meaning()),
-                #[cfg(feature = "rayon")]
-                cpu_threads: cpu_threads.filter(|_| place.has_cpu()),
-                place,
-                gpus: gpus.clone(),
-            }
-        };
-        (0..devices.len()).map(setup).collect()
     }
 
     /// Feeds, works on and consumes all of `source`.
@@ -349,17 +293,17 @@ impl<R: Runner + 'static> Engine<R> {
         let watch = self.settings.token.watch(self.seen, target);
         let producers = self.producers.as_ref().expect("a run is made where there is a producers");
         let participants = Participants::new(producers.away().clone());
-        Ok(Session { run, participants, timekeeper: Mutex::new(None), observing, watch })
+        Ok(Session { run, participants, deadline_thread: Mutex::new(None), observing, watch })
     }
 
     /// Has every producer take part, once it has a state.
     pub(super) fn join(&self, session: &Session<R>) -> Result<(), Error> {
         let producers = self.producers.as_ref().expect("a run is made where there is a producers");
-        let Session { run, participants, timekeeper, .. } = session;
+        let Session { run, participants, deadline_thread, .. } = session;
         if let Some(tick) = self.run_settings.limits.tick() {
             let devices = self.settings.devices.clone();
             let keeper = DeadlineThread::start(run.clone(), participants.clone(), devices, tick)?;
-            *timekeeper.lock().expect("nothing panics under this lock") = Some(keeper);
+            *deadline_thread.lock().expect("nothing panics under this lock") = Some(keeper);
         }
         producers.join(run, participants, |producer| !run.handover.dispatch.is_live(producer))?;
         // It may have run out of time before it began.
@@ -367,21 +311,8 @@ impl<R: Runner + 'static> Engine<R> {
     }
 
     pub(super) fn window(&self) -> Window {
-        match self.settings.window {
-            Some(size) => Window::fixed(size),
-            None => {
-                let producers = self.settings.devices.len();
-                match self.settings.batching {
-                    None => Window::growing(producers, 1),
-                    Some(Batching { rule, grouping: Grouping::None, .. }) => {
-                        Window::growing(producers, rule.most())
-                    }
-                    Some(Batching { rule, grouping: Grouping::Like, .. }) => {
-                        Window::growing_for_choice(producers, rule.most())
-                    }
-                }
-            }
-        }
+        let Settings { window, batching, devices, .. } = &self.settings;
+        Window::new(*window, devices.len(), *batching)
     }
 
     /// Begins a stream, which goes on with [`next`](Engine::next).
@@ -548,35 +479,5 @@ impl<R: Runner> Drop for Engine<R> {
         drop_quietly(std::mem::take(&mut self.run_settings));
         let observers = self.observers.get_mut().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(observers).into_iter().for_each(drop_quietly);
-    }
-}
-
-impl<R: Runner> Session<R> {
-    fn end(self) -> Over<R> {
-        self.wind_up();
-        self.over()
-    }
-
-    /// Waits until no producer takes part any more, and drops what is left.
-    pub(super) fn wind_up(&self) {
-        self.run.abort();
-        self.participants.end(|producer| self.run.handover.dispatch.is_detached(producer));
-        self.dismiss_timekeeper();
-        self.run.discard();
-    }
-
-    /// After the last wait for a hook.
-    fn dismiss_timekeeper(&self) {
-        drop(self.timekeeper.lock().unwrap_or_else(PoisonError::into_inner).take());
-    }
-
-    fn discard(self) -> Over<R> {
-        self.dismiss_timekeeper();
-        self.run.discard();
-        self.over()
-    }
-
-    fn over(self) -> Over<R> {
-        Over { run: self.run, observing: self.observing, seen: self.watch.spend() }
     }
 }

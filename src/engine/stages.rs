@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use super::session::{Engine, Session};
+use super::run_session::Session;
+use super::session::Engine;
 use crate::backend::threads::producers::cancelled_or;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::taken::Taken;

@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::collector::Collector;
-use super::session::Session;
+use super::run_session::Session;
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::WakeReason;
 use crate::backend::threads::handover::feeder::Feeder;

@@ -100,6 +100,13 @@ pub(crate) enum Detail {
     Items,
 }
 
+/// What is recorded of each run, and under which name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ObserveOptions {
+    pub(crate) description: Option<String>,
+    pub(crate) detail: Detail,
+}
+
 impl EventLog {
     pub(crate) fn new(producers: usize, description: Option<String>, detail: Detail) -> Self {
         let begun = now();

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::batch::{Batching, Grouping};
+
 /// The default window never grows beyond this many items: 8,192 items of 8 MiB would be 64 GiB.
 const MOST: usize = 8_192;
 /// The default window grows to about this much work for each producer, which hides the time that a
@@ -34,6 +36,20 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// The window of a run: of `size` items, or one that grows by itself.
+    pub(crate) fn new(size: Option<usize>, producers: usize, batching: Option<Batching>) -> Self {
+        match (size, batching) {
+            (Some(size), _) => Window::fixed(size),
+            (None, None) => Window::growing(producers, 1),
+            (None, Some(Batching { rule, grouping: Grouping::None, .. })) => {
+                Window::growing(producers, rule.most())
+            }
+            (None, Some(Batching { rule, grouping: Grouping::Like, .. })) => {
+                Window::growing_for_choice(producers, rule.most())
+            }
+        }
+    }
+
     /// Exactly `size` items.
     pub(crate) fn fixed(size: usize) -> Self {
         Window { size, least: size, most: size, looked: None, surplus: 0 }

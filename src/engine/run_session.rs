@@ -1,0 +1,57 @@
+//! A run that producers take part in, from their joining to its end.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::backend::threads::deadline_thread::DeadlineThread;
+use crate::backend::threads::participants::Participants;
+use crate::backend::threads::run::Run;
+use crate::concurrency::cancel::{Seen, Watch};
+use crate::observe::event_log::Observing;
+use crate::runner::Runner;
+
+/// A run that producers take part in.
+pub(super) struct Session<R: Runner> {
+    pub(super) run: Arc<Run<R>>,
+    pub(super) participants: Arc<Participants>,
+    /// Locked by nobody but whoever ends the session.
+    pub(super) deadline_thread: Mutex<Option<DeadlineThread>>,
+    pub(super) observing: Option<Observing>,
+    pub(super) watch: Watch,
+}
+
+/// What is left of a session that is over.
+pub(super) struct Over<R: Runner> {
+    pub(super) run: Arc<Run<R>>,
+    pub(super) observing: Option<Observing>,
+    pub(super) seen: Seen,
+}
+
+impl<R: Runner> Session<R> {
+    pub(super) fn end(self) -> Over<R> {
+        self.wind_up();
+        self.over()
+    }
+
+    /// Waits until no producer takes part any more, and drops what is left.
+    pub(super) fn wind_up(&self) {
+        self.run.abort();
+        self.participants.end(|producer| self.run.handover.dispatch.is_detached(producer));
+        self.stop_deadline_thread();
+        self.run.discard();
+    }
+
+    /// After the last wait for a hook.
+    fn stop_deadline_thread(&self) {
+        drop(self.deadline_thread.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    pub(super) fn discard(self) -> Over<R> {
+        self.stop_deadline_thread();
+        self.run.discard();
+        self.over()
+    }
+
+    pub(super) fn over(self) -> Over<R> {
+        Over { run: self.run, observing: self.observing, seen: self.watch.spend() }
+    }
+}

@@ -1,0 +1,57 @@
+//! What a handle is built with, beside its runner and its configuration.
+
+use std::sync::Arc;
+
+use crate::base::Order;
+use crate::batch::Batching;
+use crate::cfg::CfgNode;
+use crate::concurrency::cancel::CancelToken;
+#[cfg(feature = "rayon")]
+use crate::device::CpuThreads;
+use crate::device::{Devices, GpuLock, HeldGpus};
+use crate::runner::ProducerSetup;
+
+/// What a handle is built with, beside its runner and its configuration.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) devices: Devices,
+    pub(crate) order: Order,
+    /// `None`: it grows by itself.
+    pub(crate) window: Option<usize>,
+    /// `None`: items are worked on one by one.
+    pub(crate) batching: Option<Batching>,
+    pub(crate) stack_size: Option<usize>,
+    pub(crate) gpu_lock: Option<GpuLock>,
+    #[cfg(feature = "rayon")]
+    pub(crate) cpu_threads: CpuThreads,
+    pub(crate) token: CancelToken,
+}
+
+impl Settings {
+    /// What each producer is made with.
+    pub(super) fn producer_setups(
+        &self,
+        cfg: &Arc<CfgNode>,
+        gpus: Option<Arc<HeldGpus>>,
+    ) -> Vec<ProducerSetup> {
+        let devices = &self.devices;
+        #[cfg(feature = "rayon")]
+        let cpu_threads = self.cpu_threads.each(devices);
+        let said_one_by_one = Arc::default();
+        let setup = |producer| {
+            let place = devices.place(producer).expect("there are as many places as that").clone();
+            ProducerSetup {
+                producer,
+                cfg: cfg.clone(),
+                said_one_by_one: Arc::clone(&said_one_by_one),
+                #[cfg(feature = "candle")]
+                candle: crate::device::CandleDevices::new(&place, devices.meaning()),
+                #[cfg(feature = "rayon")]
+                cpu_threads: cpu_threads.filter(|_| place.has_cpu()),
+                place,
+                gpus: gpus.clone(),
+            }
+        };
+        (0..devices.len()).map(setup).collect()
+    }
+}
