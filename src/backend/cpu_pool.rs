@@ -27,7 +27,7 @@ pub(crate) struct CpuPool {
 }
 
 /// The workers of a pool, not started yet.
-type Seats = vec::IntoIter<ThreadBuilder>;
+type PoolThreads = vec::IntoIter<ThreadBuilder>;
 
 thread_local! {
     /// The producer's thread that this thread works for, where it is another.
@@ -53,19 +53,19 @@ impl CpuPool {
     ) -> T {
         let Some(threads) = self.threads else { return work(Ok(())) };
         match self.build(threads) {
-            Ok((pool, threads)) => self.lead(pool, threads, work),
+            Ok((pool, pool_threads)) => self.lead(pool, pool_threads, work),
             Err(error) => work(Err(error)),
         }
     }
 
-    fn build(&self, threads: usize) -> Result<(ThreadPool, Seats), Error> {
-        let mut threads = Vec::new();
-        let keep = |thread_of| {
-            threads.push(thread_of);
+    fn build(&self, threads: usize) -> Result<(ThreadPool, PoolThreads), Error> {
+        let mut pool_threads = Vec::new();
+        let keep = |pool_thread| {
+            pool_threads.push(pool_thread);
             Ok(())
         };
         match ThreadPoolBuilder::new().num_threads(threads).spawn_handler(keep).build() {
-            Ok(pool) => Ok((pool, threads.into_iter())),
+            Ok(pool) => Ok((pool, pool_threads.into_iter())),
             Err(source) => {
                 Err(Error::Thread { name: self.name.clone(), source: io::Error::other(source) })
             }
@@ -75,15 +75,15 @@ impl CpuPool {
     fn lead<T: Send + 'static>(
         self,
         pool: ThreadPool,
-        mut threads: Seats,
+        mut pool_threads: PoolThreads,
         work: impl FnOnce(Result<(), Error>) -> T + Send + 'static,
     ) -> T {
-        let own = threads.next().expect("a pool has at least one thread");
+        let own = pool_threads.next().expect("a pool has at least one thread");
         let (done, result) = bounded(1);
         // No other worker runs yet, so none can take the job from this thread.
         pool.spawn(move || {
             let mut helpers = Vec::new();
-            let started = self.start(threads, &mut helpers);
+            let started = self.start(pool_threads, &mut helpers);
             // rayon would abort; a bug of ours is to be seen where the thread is joined.
             let outcome = catch_unwind(AssertUnwindSafe(|| work(started)));
             done.send((outcome, helpers)).expect("the receiver waits below");
@@ -98,13 +98,17 @@ impl CpuPool {
         outcome.unwrap_or_else(|payload| resume_unwind(payload))
     }
 
-    fn start(&self, threads: Seats, helpers: &mut Vec<JoinHandle<()>>) -> Result<(), Error> {
+    fn start(
+        &self,
+        pool_threads: PoolThreads,
+        helpers: &mut Vec<JoinHandle<()>>,
+    ) -> Result<(), Error> {
         let leader = thread::current().id();
-        for thread_of in threads {
-            let name = format!("{}-{}", self.name, thread_of.index());
+        for pool_thread in pool_threads {
+            let name = format!("{}-{}", self.name, pool_thread.index());
             let work = move || {
                 LEADER.set(Some(leader));
-                thread_of.run();
+                pool_thread.run();
             };
             helpers.push(spawn(name, self.stack_size, work)?);
         }

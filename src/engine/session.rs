@@ -20,8 +20,6 @@ use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::cancel::{Interrupt, Seen};
-#[cfg(feature = "rayon")]
-use crate::device::CpuThreads;
 use crate::device::HeldGpus;
 use crate::engine::consume::{Consumed, Consumer};
 use crate::engine::feed::Source;

@@ -327,8 +327,8 @@ impl<R: Runner + 'static> Producers<R> {
         let lost = self.shared.stateless.swap(0, Ordering::Relaxed) > 0;
         // Without room: what comes too late is its sender's to drop, and not the channel's.
         let (ready, outcomes) = bounded(0);
-        for (producer, thread_of) in self.threads.iter().enumerate() {
-            let Some(runs) = thread_of.runs.as_ref().filter(|_| !is_gone(producer)) else {
+        for (producer, entry) in self.threads.iter().enumerate() {
+            let Some(runs) = entry.runs.as_ref().filter(|_| !is_gone(producer)) else {
                 continue;
             };
             let is_away = self.away[producer].load(Ordering::Relaxed);
@@ -395,8 +395,8 @@ impl<R: Runner> Producers<R> {
     /// Nobody waits for a producer any more. It ends when its hook returns.
     pub(crate) fn abandon(&mut self, producer: usize) {
         self.shared.left[producer].store(true, Ordering::Relaxed);
-        let thread_of = &mut self.threads[producer];
-        (thread_of.thread, thread_of.runs) = (None, None);
+        let entry = &mut self.threads[producer];
+        (entry.thread, entry.runs) = (None, None);
     }
 
     /// For each producer the largest extent of a batch that it tries, where it has run out of memory.
@@ -428,13 +428,13 @@ impl<R: Runner> Producers<R> {
     /// When a thread died of a bug of ours, with its panic, after all have ended.
     pub(crate) fn shut_down(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         // A closed channel is what ends a producer: before any thread is joined.
-        self.threads.iter_mut().for_each(|thread_of| thread_of.runs = None);
+        self.threads.iter_mut().for_each(|entry| entry.runs = None);
         let mut failure = None;
         let mut bug = None;
         let mut wake_threshold = WakeThreshold { limit, ticks: 0 };
-        for (thread_of, is_away) in self.threads.drain(..).zip(&*self.away) {
-            let is_own_thread = thread_of.is_own_thread();
-            let ProducerThread { thread, ended, site, .. } = thread_of;
+        for (entry, is_away) in self.threads.drain(..).zip(&*self.away) {
+            let is_own_thread = entry.is_own_thread();
+            let ProducerThread { thread, ended, site, .. } = entry;
             let Some(thread) = thread.filter(|_| !is_own_thread) else { continue };
             if let Err(limit) = wake_threshold.wait_for(&ended, is_away) {
                 let (hook, site) = (Hook::ProducerWork, Box::new(site));
