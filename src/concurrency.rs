@@ -6,6 +6,7 @@ pub(crate) mod cancel;
 #[cfg_attr(shuttle, path = "concurrency/model_deque.rs")]
 mod deque;
 pub(crate) mod event_count;
+pub(crate) mod guard;
 pub(crate) mod queue;
 #[cfg_attr(shuttle, path = "concurrency/model_ring.rs")]
 mod ring;

@@ -53,7 +53,7 @@ pub mod gpu {
 pub mod input {
     pub use crate::api::batches::{Batches, InBatches};
     pub use crate::backend::threads::measures::Amount;
-    pub use crate::concurrency::cancel::Guard;
+    pub use crate::concurrency::guard::{Guard, GuardedReceiver};
 }
 
 /// The order of results, as a value and as a type.
@@ -68,6 +68,8 @@ pub use crate::journal::read_any_bytes as read_any_journal;
 
 /// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.
 pub use config;
+/// The version of `crossbeam-channel` whose receivers [`CancelToken::guard`] takes.
+pub use crossbeam_channel;
 
 #[cfg(feature = "candle")]
 pub use candle_core;

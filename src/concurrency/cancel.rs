@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use crossbeam_channel::{Receiver, Select, Sender, TryRecvError, bounded};
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 /// Ends what is in progress, from any thread: a run, an [`Outputs`](crate::Outputs), or the building of a
 /// runner.
@@ -108,40 +108,20 @@ impl CancelToken {
         self.lock().made.cancels > 0
     }
 
-    /// Turns a channel of the crate `crossbeam-channel` into an iterator that also ends when this token is
-    /// used.
-    ///
-    /// It also ends when the run that pulls it reads no more input, since it failed or was stopped. A run
-    /// can only end when the caller's iterator returns, so an iterator that blocks on a channel would hold
-    /// the run as long as the channel is silent. This one does not.
-    ///
-    /// ```
-    /// use gangline::{CancelToken, OrderedRunner, map};
-    ///
-    /// # fn main() -> gangline::Result<()> {
-    /// let token = CancelToken::new();
-    /// let mut runner = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)))
-    ///     .devices(2)
-    ///     .cancel_token(token.clone())
-    ///     .build()?;
-    /// let (sender, receiver) = crossbeam_channel::unbounded();
-    /// sender.send(3)?;
-    /// let input = token.guard(receiver);
-    /// token.drain();
-    /// // The sender is still alive, so without the guard this would wait for ever.
-    /// assert!(runner.run(input)?.len() <= 1);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn guard<T>(&self, receiver: Receiver<T>) -> Guard<T> {
+    /// Registers a guard: its id, and the receiver that is disconnected once the token is used.
+    pub(super) fn add_guard(&self) -> (u64, Receiver<()>) {
         let (alarm, ended) = bounded(0);
         let mut requests = self.lock();
         let id = requests.issue_id();
         if requests.made == requests.spent {
             requests.guards.push((id, alarm));
         }
-        drop(requests);
-        Guard { items: receiver, ended, id, token: self.clone() }
+        (id, ended)
+    }
+
+    /// The guard with that id was dropped.
+    pub(super) fn remove_guard(&self, id: u64) {
+        self.lock().guards.retain(|(guard, _)| *guard != id);
     }
 
     /// Returns what a new runner has seen of this token: every request that some runner has spent.
@@ -258,52 +238,13 @@ impl Pulling {
     }
 }
 
+/// One receiver for each run that this thread pulls input for, disconnected once that run reads no more.
+pub(super) fn pulling() -> Vec<Receiver<()>> {
+    PULLING.with_borrow(Vec::clone)
+}
+
 impl Drop for Pulling {
     fn drop(&mut self) {
         PULLING.with_borrow_mut(Vec::pop);
-    }
-}
-
-/// A channel as an iterator that also ends when a [`CancelToken`] is used, or when the run that pulls it
-/// reads no more input: see [`CancelToken::guard`]. Values not yet received stay in the channel.
-pub struct Guard<T> {
-    items: Receiver<T>,
-    ended: Receiver<()>,
-    id: u64,
-    token: CancelToken,
-}
-
-impl<T> Iterator for Guard<T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        if let Err(TryRecvError::Disconnected) = self.ended.try_recv() {
-            return None;
-        }
-        let halts = PULLING.with_borrow(Vec::clone);
-        let mut select = Select::new_biased();
-        select.recv(&self.ended);
-        halts.iter().for_each(|halted| {
-            select.recv(halted);
-        });
-        let items = select.recv(&self.items);
-        let ready = select.select();
-        match ready.index() {
-            0 => ready.recv(&self.ended).ok().and(None),
-            i if i == items => ready.recv(&self.items).ok(),
-            i => ready.recv(&halts[i - 1]).ok().and(None),
-        }
-    }
-}
-
-impl<T> Drop for Guard<T> {
-    fn drop(&mut self) {
-        self.token.lock().guards.retain(|(id, _)| *id != self.id);
-    }
-}
-
-impl<T> fmt::Debug for Guard<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guard").field("token", &self.token).finish_non_exhaustive()
     }
 }

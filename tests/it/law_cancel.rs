@@ -508,3 +508,34 @@ fn a_token_outlives_its_runner() {
         assert_eq!(token.guard(receiver).next(), None);
     });
 }
+
+/// The senders live on, and nothing else is sent.
+#[test]
+fn a_guarded_standard_channel_ends_with_its_token_and_with_a_run_that_fails() {
+    no_hang(|| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        sender.send(0).unwrap();
+        let mut pool = Hooks::new().work(|_, _| Err("no".into())).pool(Order::Input, 2);
+        let input = pool.cancel_token().guard(receiver);
+        assert_eq!(pool.run(input).unwrap_err().item(), Some(0));
+
+        let consumed = Arc::new(Counter::default());
+        let counts = consumed.clone();
+        let hooks = Hooks::new().consume(move |_, _| {
+            counts.add(1);
+            Ok(())
+        });
+        let mut pool = hooks.pool(Order::Input, 2);
+        let token = pool.cancel_token();
+        let (sender, receiver) = std::sync::mpsc::sync_channel(4);
+        (0..3).for_each(|x| sender.send(x).unwrap());
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                consumed.reach(3);
+                token.drain();
+            });
+            pool.run(token.guard(receiver)).unwrap();
+        });
+        assert_eq!((pool.account().ok, pool.account().cancelled), (3, 0));
+    });
+}
