@@ -35,9 +35,6 @@ const MOST_IMPL_FILES: usize = 2;
 const EXCEPTIONS: &[&str] = &[
     "api: Pool has impl blocks in 3 files",
     "circle: engine::run_totals, engine::session, engine::streaming",
-    "circle: observe::report, observe::report::html, observe::report::html::busy, \
-     observe::report::html::failures, observe::report::html::plot, observe::report::html::table, \
-     observe::report::html::throughput, observe::report::terminal, observe::report::trace",
     "engine::session has more than 500 lines",
     "scheduler has more than 500 lines",
 ];
