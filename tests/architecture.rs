@@ -35,7 +35,6 @@ const MOST_IMPL_FILES: usize = 2;
 const EXCEPTIONS: &[&str] = &[
     "circle: engine::run_totals, engine::session, engine::streaming",
     "engine::session has more than 500 lines",
-    "scheduler has more than 500 lines",
 ];
 
 #[test]
