@@ -3,8 +3,10 @@
 mod de;
 mod env;
 mod error;
+mod files;
 mod format;
 mod json;
+mod key;
 mod layers;
 mod load;
 mod near;
@@ -18,7 +20,6 @@ mod yaml;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::path::Path as FilePath;
 
 use config::{Value, ValueKind};
 use serde::de::{DeserializeOwned, DeserializeSeed};
@@ -27,7 +28,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub use self::error::{CfgError, PathProblem};
 
 use self::error::MAX_DEPTH;
-use self::format::Format;
 use self::path::Path;
 use self::ser::{Tree, TreeSeed};
 use self::tree::Table;
@@ -287,120 +287,6 @@ impl CfgNode {
         CfgNode { root: self.root.clone(), state: State::Open }
     }
 
-    /// Loads a file in YAML, TOML or JSON, chosen by its extension: `.yaml`, `.yml`, `.toml` or `.json`.
-    ///
-    /// If the file has the top-level key `__BASE__`, the file named there is loaded first, and this one is
-    /// [merged](Self::merge) over it; and so on for its own base. A relative name is looked up beside the
-    /// file that has it, then in the current directory. The formats may differ.
-    ///
-    /// ```
-    /// # use gangline::CfgNode;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let dir = dir.path();
-    /// std::fs::write(dir.join("base.yaml"), "model: {lr: 0.1, depth: 18}")?;
-    /// std::fs::write(dir.join("top.yaml"), "__BASE__: base.yaml\nmodel: {depth: 50}")?;
-    ///
-    /// let cfg = CfgNode::load(dir.join("top.yaml"))?;
-    /// assert_eq!(cfg, CfgNode::from_yaml_str("model: {lr: 0.1, depth: 50}")?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// - [`CfgError::Read`], [`CfgError::NotAFile`], [`CfgError::TooLarge`] (over 1 MiB),
-    ///   [`CfgError::Extension`]
-    /// - [`CfgError::Parse`]: the file is malformed, has a key twice, several documents, an unknown
-    ///   tag, too many aliases or an integer of more than 64 bits.
-    /// - [`CfgError::Key`]: a key is empty, has a dot or ends like `layers[1]`.
-    /// - [`CfgError::BaseMissing`], [`CfgError::BaseNotText`], [`CfgError::BaseLoop`]
-    pub fn load(path: impl AsRef<FilePath>) -> Result<Self, CfgError> {
-        CfgNode::from_root(load::load(path.as_ref())?.root)
-    }
-
-    /// Reads YAML. An empty text is an empty configuration.
-    ///
-    /// # Errors
-    ///
-    /// [`CfgError::Parse`], [`CfgError::Key`], [`CfgError::TooLarge`] as for [`load`](Self::load),
-    /// and [`CfgError::BaseOutsideFile`].
-    pub fn from_yaml_str(text: &str) -> Result<Self, CfgError> {
-        CfgNode::from_text(text, Format::Yaml)
-    }
-
-    /// Reads TOML. Dates become text.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`from_yaml_str`](Self::from_yaml_str).
-    pub fn from_toml_str(text: &str) -> Result<Self, CfgError> {
-        CfgNode::from_text(text, Format::Toml)
-    }
-
-    /// Reads JSON.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`from_yaml_str`](Self::from_yaml_str).
-    pub fn from_json_str(text: &str) -> Result<Self, CfgError> {
-        CfgNode::from_text(text, Format::Json)
-    }
-
-    /// Returns the configuration as YAML, with the keys in order.
-    ///
-    /// # Errors
-    ///
-    /// None today: YAML can hold every configuration. The signature leaves room for one.
-    pub fn to_yaml(&self) -> Result<String, CfgError> {
-        Format::Yaml.write(&self.root)
-    }
-
-    /// Saves in the format of the file's extension. [`load`](Self::load) returns an equal tree.
-    ///
-    /// The file is replaced in one step: no reader sees half of it, and if saving fails it is unchanged. A
-    /// link is followed and stays a link.
-    ///
-    /// # Errors
-    ///
-    /// - [`CfgError::Extension`], [`CfgError::NotAFile`], [`CfgError::Write`]
-    /// - [`CfgError::Unsupported`]: TOML has no null and no integer over `i64::MAX`, JSON no `.inf`
-    ///   and no `.nan`.
-    /// - [`CfgError::BaseOutsideFile`]: a top-level key `__BASE__` would be taken for a file's name.
-    pub fn save(&self, path: impl AsRef<FilePath>) -> Result<(), CfgError> {
-        save::save(&self.root, path.as_ref())
-    }
-
-    /// Saves only the differences from the file `base`, and a `__BASE__` that names it relative to the
-    /// directory of `path`. [`load`](Self::load) returns the whole.
-    ///
-    /// ```
-    /// # use gangline::CfgNode;
-    /// # let dir = tempfile::tempdir()?;
-    /// # let dir = dir.path();
-    /// let mut cfg = CfgNode::from_yaml_str("model: {lr: 0.1, depth: 18}")?;
-    /// cfg.save(dir.join("base.yaml"))?;
-    /// cfg.set("model.depth", 50)?;
-    /// cfg.save_diff(dir.join("top.yaml"), dir.join("base.yaml"))?;
-    ///
-    /// let written = std::fs::read_to_string(dir.join("top.yaml"))?;
-    /// assert_eq!(written, "__BASE__: base.yaml\nmodel:\n  depth: 50\n");
-    /// assert_eq!(CfgNode::load(dir.join("top.yaml"))?, cfg);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// - [`CfgError::BaseHasMore`]: keys of the base are missing here, and would come back at the next
-    ///   load.
-    /// - [`CfgError::BaseLoop`]: `path` is the base, or a file under it.
-    /// - Those of [`load`](Self::load) for the base, those of [`save`](Self::save) for `path`.
-    pub fn save_diff(
-        &self,
-        path: impl AsRef<FilePath>,
-        base: impl AsRef<FilePath>,
-    ) -> Result<(), CfgError> {
-        save::save_diff(&self.root, path.as_ref(), base.as_ref())
-    }
-
     /// Takes values from the environment: [`with_env_pairs`](Self::with_env_pairs) with the
     /// variables of this process.
     ///
@@ -467,12 +353,6 @@ impl CfgNode {
         let origin = format!("the assignment to {path}");
         let value = format::parse_value(text, &origin, path)?;
         Path::parse(path)?.put(&mut self.root, value)
-    }
-
-    fn from_text(text: &str, format: Format) -> Result<Self, CfgError> {
-        let root = format.parse(text, None)?;
-        load::check_no_base(&root, None)?;
-        CfgNode::from_root(root)
     }
 
     /// Takes a tree that was checked, if its top is a node.

@@ -20,8 +20,7 @@
 //! - **Polls**: [`poll_event`](Scheduler::poll_event), [`poll_timeout`](Scheduler::poll_timeout) and
 //!   [`handle_timeout`](Scheduler::handle_timeout).
 //! - **Getters**: [`may_take_new`](Scheduler::may_take_new), [`is_suspect`](Scheduler::is_suspect),
-//!   [`live_producers`](Scheduler::live_producers), [`has_waiting_items`](Scheduler::has_waiting_items),
-//!   [`learned`](Scheduler::learned).
+//!   [`has_waiting_items`](Scheduler::has_waiting_items), [`learned`](Scheduler::learned).
 //!
 //! An item that no failure, batch, timeout or copy concerns may pass the scheduler by, until it fails.
 //! Expiry is decided by [`handle_timeout`](Scheduler::handle_timeout) alone. So a thread that reads the clock
@@ -59,11 +58,12 @@ pub(crate) use self::retry::{Decision, Failure, Inputs, Verdict};
 pub(crate) use self::time::RunTime;
 
 use self::batch::PendingItems;
+use self::config::Input;
 use self::deadlines::{Deadlines, RunTimeout};
 use self::events::Events;
 use self::health::{Blame, ProducerHealth};
 use self::items::{Items, State};
-use self::lease::{Held, Leases};
+use self::lease::Leases;
 use self::retry::{RetryPolicy, RetryQueue};
 use self::speculation::Speculation;
 use self::split::{Cut, Part, Parts, extent, fitting};
@@ -95,12 +95,6 @@ pub(crate) struct Scheduler {
     /// Items from this one on are not wanted.
     bound: u64,
     is_aborted: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Input {
-    MayCome,
-    Ended,
 }
 
 impl Scheduler {
@@ -435,15 +429,9 @@ impl Scheduler {
             RunTimeout::Now => self.events.push(Event::RunTimedOut),
             RunTimeout::GraceOver => self.abandon_all(now),
         }
-        let is_over = |held: &Held| held.deadline.is_some_and(|deadline| deadline <= now);
-        let leases = self.leases.iter().filter(|(_, held)| is_over(held));
-        let expired: Vec<_> = leases.map(|(id, _)| id).collect();
-        expired.into_iter().for_each(|id| self.expire(id, now));
+        self.leases.overdue(now).into_iter().for_each(|id| self.expire(id, now));
         for (producer, absence) in self.deadlines.late_producers(now) {
-            let phase = match absence {
-                Absence::Init => Phase::Preparing,
-                Absence::EarlierRun => Phase::Working,
-            };
+            let phase = Phase::from(absence);
             let (attempt, leased, items) = (1, 0, vec![]);
             let expired = Expired { producer, lease: None, phase, attempt, leased, items };
             self.events.push(Event::Expired(expired));
@@ -487,11 +475,6 @@ impl Scheduler {
 
     pub(crate) fn is_live(&self, producer: ProducerId) -> bool {
         self.health.is_live(producer)
-    }
-
-    #[cfg_attr(not(test), expect(dead_code, reason = "the backend is told by events"))]
-    pub(crate) fn live_producers(&self) -> usize {
-        self.health.live()
     }
 
     /// Whether items wait for another attempt.

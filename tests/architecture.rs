@@ -31,26 +31,11 @@ const MOST_FUNCTION_LINES: usize = 60;
 const MOST_PARAMETERS: usize = 6;
 const MOST_IMPL_FILES: usize = 2;
 
-/// What is still to be removed, as the checks print it. An entry that is no longer needed fails the test.
-const EXCEPTIONS: &[&str] = &[
-    "api: Pool has impl blocks in 3 files",
-    "cfg has more than 500 lines",
-    "cfg::ser has more than 500 lines",
-    "circle: observe::report, observe::report::html, observe::report::html::busy, \
-     observe::report::html::failures, observe::report::html::plot, observe::report::html::table, \
-     observe::report::html::throughput, observe::report::terminal, observe::report::trace",
-    "scheduler has more than 500 lines",
-];
-
 #[test]
 fn the_source_keeps_to_the_architecture() {
     let files = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").as_path());
     let found = violations(&files);
-    let known: BTreeSet<String> = EXCEPTIONS.iter().map(ToString::to_string).collect();
-    let new: Vec<_> = found.difference(&known).collect();
-    let stale: Vec<_> = known.difference(&found).collect();
-    assert!(new.is_empty(), "new:\n{new:#?}");
-    assert!(stale.is_empty(), "no longer needed, remove from EXCEPTIONS:\n{stale:#?}");
+    assert!(found.is_empty(), "{found:#?}");
 }
 
 /// The files by their module path: `engine::run`.

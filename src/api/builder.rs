@@ -307,53 +307,6 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     }
 }
 
-impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
-    /// Builds a runner on `devices`, with an empty configuration.
-    ///
-    /// `devices` is a number of CPU producers, a text such as `"cuda:0,cuda:1"`, a [`Devices`], or a list
-    /// of texts or of [`Device`](crate::Device)s.
-    ///
-    /// # Errors
-    ///
-    /// If the devices cannot be used, a thread cannot be started, or a `producer_init` fails or panics. The
-    /// other producers are ended first.
-    pub fn new(runner: R, devices: impl IntoDevices) -> Result<Self, Error> {
-        Self::builder(runner).devices(devices).build()
-    }
-
-    /// Builds a runner on `devices`, with `cfg` as the configuration that its hooks read.
-    ///
-    /// ```
-    /// use gangline::{CfgNode, OrderedRunner, map};
-    ///
-    /// let scaled = map(|cx| Ok(cx.cfg().get::<u64>("factor")?), |_, factor: &mut u64, x: u64| Ok(x * *factor));
-    /// let mut pool = OrderedRunner::with_cfg(scaled, 2, CfgNode::new().with("factor", 10)?)?;
-    /// assert_eq!(pool.run([1, 2])?, [10, 20]);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As for [`new`](Pool::new).
-    pub fn with_cfg(runner: R, devices: impl IntoDevices, cfg: CfgNode) -> Result<Self, Error> {
-        Self::builder(runner).devices(devices).cfg(cfg).build()
-    }
-
-    /// Starts a [`Builder`], which has every setting of a runner.
-    ///
-    /// ```
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// let doubled = map(|_| Ok(()), |_, _, x: u64| Ok(2 * x));
-    /// let mut pool = OrderedRunner::builder(doubled).devices("cpu*2").window(8).build()?;
-    /// assert_eq!(pool.run([1, 2])?, [2, 4]);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    pub fn builder(runner: R) -> Builder<R, O> {
-        Builder::new(runner)
-    }
-}
-
 impl<R: Runner + 'static> Builder<R, RuntimeOrder> {
     /// Sets the order in which the consumer sees results. The default is [`Order::Input`].
     ///

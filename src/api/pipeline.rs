@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::pool::{Pool, fallible, sound};
 use crate::engine::feed::Source;
+use crate::engine::session::Engine;
 use crate::engine::stages::Stages;
 use crate::error::{BoxError, Error};
 use crate::runner::Runner;
@@ -72,27 +73,9 @@ pub struct Pipeline<'h, R: Runner, S: Runner> {
     line: Stages<'h, R, S>,
 }
 
-impl<R: Runner + 'static, O> Pool<R, O> {
-    /// Makes this runner the first stage of a [`Pipeline`], and `next` the second. The second takes this
-    /// runner's outputs as its inputs.
-    ///
-    /// ```
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// # fn main() -> gangline::Result<()> {
-    /// let mut lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, s: String| Ok(s.len())), 2)?;
-    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 2)?;
-    /// let lines = ["one", "three"].map(String::from);
-    /// assert_eq!(lengths.then(&mut squares).run(lines)?, [9, 25]);
-    /// assert_eq!((lengths.account().ok, squares.account().ok), (2, 2));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn then<'h, S, P>(&'h mut self, next: &'h mut Pool<S, P>) -> Pipeline<'h, R, S>
-    where
-        S: Runner<Input = R::Output> + 'static,
-    {
-        Pipeline { line: Stages::new(self.engine_mut(), next.engine_mut()) }
+impl<'h, R: Runner + 'static, S: Runner<Input = R::Output> + 'static> Pipeline<'h, R, S> {
+    pub(super) fn new(first: &'h mut Engine<R>, second: &'h mut Engine<S>) -> Self {
+        Pipeline { line: Stages::new(first, second) }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which items a producer gets next, and which producers are woken for them.
 
 use super::batch::Pick;
+use super::config::Input;
 use super::events::{Event, Expired};
 use super::items::{Dropped, Outcome, Standing, State};
 use super::lease::{Copies, Held, Lease, LeaseId, Phase, ProducerId, Sized};
@@ -8,7 +9,7 @@ use super::speculation::Chance;
 use super::split::{Cut, Part};
 use super::time::RunTime;
 use super::waiters::Takes;
-use super::{Activity, Input, Next, Readiness, Scheduler};
+use super::{Activity, Next, Readiness, Scheduler};
 use crate::batch::{Limits, More, Size};
 
 /// Items for one lease.

@@ -8,7 +8,6 @@ use super::time::RunTime;
 use crate::base::Order;
 use crate::batch::{Batching, Size};
 use crate::device::Place;
-
 use crate::policy::{Backoff, OnError};
 
 /// The settings of one run.
@@ -39,6 +38,13 @@ pub(crate) struct Meta {
     pub(crate) size: Size,
     /// Since when it waits.
     pub(crate) since: RunTime,
+}
+
+/// Whether more input may be pulled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Input {
+    MayCome,
+    Ended,
 }
 
 /// What the feeder or the consumer does.

@@ -56,6 +56,15 @@ pub(super) enum RunTimeout {
     GraceOver,
 }
 
+impl From<Absence> for Phase {
+    fn from(absence: Absence) -> Self {
+        match absence {
+            Absence::Init => Phase::Preparing,
+            Absence::EarlierRun => Phase::Working,
+        }
+    }
+}
+
 impl Deadlines {
     pub(super) fn new(timeouts: Timeouts, producers: usize, now: RunTime) -> Self {
         let run = timeouts.run.map_or(RunEnd::Never, |time| RunEnd::At(now.after(time)));

@@ -160,6 +160,12 @@ impl Leases {
         self.of(producer).next().is_some()
     }
 
+    /// The leases that are past their deadlines.
+    pub(super) fn overdue(&self, now: RunTime) -> Vec<LeaseId> {
+        let is_over = |held: &Held| held.deadline.is_some_and(|deadline| deadline <= now);
+        self.iter().filter(|(_, held)| is_over(held)).map(|(id, _)| id).collect()
+    }
+
     /// The leases that cover an item.
     pub(super) fn covering(&self, index: u64) -> Vec<LeaseId> {
         let covers = |held: &Held| held.items.iter().any(|item| item.index == index);

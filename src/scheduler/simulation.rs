@@ -622,7 +622,7 @@ proptest! {
         let simulation = Simulation::new(script.clone()).play();
         let first_failed =
             simulation.verdicts.iter().find(|(_, verdict)| **verdict == End::Failed);
-        let was_cut_short = simulation.scheduler.live_producers() == 0
+        let was_cut_short = simulation.scheduler.health.live() == 0
             || script.flaws.contains(&Flaw::NoSecondInit);
         match first_failed {
             None if !was_cut_short => {

@@ -242,7 +242,7 @@ fn a_lost_producer_leaves_its_items_to_others() {
     assert_eq!(lease(&mut scheduler, 1, at(1)).items, [0, 1, 2, 3], "together, as they were");
     assert_eq!(ask(&mut scheduler, 0, at(1)), Next::Leave);
     assert_eq!(scheduler.producer_lost(1, at(1)), Err(TooFewProducers { live: 0 }));
-    assert_eq!(scheduler.live_producers(), 1, "the last one stays");
+    assert_eq!(scheduler.health.live(), 1, "the last one stays");
 }
 
 #[test]

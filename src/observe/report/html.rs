@@ -2,19 +2,20 @@
 
 mod busy;
 mod failures;
+mod markup;
 mod plot;
 mod table;
 mod throughput;
 
-use std::fmt::Write as _;
-
+use self::markup::{MOST_PRODUCERS, list, more, push, section, with_code};
 use self::table::Table;
+use super::latency::Latencies;
+use super::producer::ProducerReport;
+use super::run_report::{Ending, RunReport};
 use super::terminal::{headline, item, lack_of_events, lack_of_keys, losses, retries, waits};
-use super::text::{Count, Html, Percent, Time};
-use super::{Ending, Latencies, ProducerReport, RunReport, left_out};
+use super::text::{Count, Html, Percent, Time, left_out};
 
 /// Rows beyond these are only counted.
-const MOST_PRODUCERS: usize = 256;
 const MOST_RETRIED: usize = 1_000;
 
 /// Allows only the page's own style: even unescaped text could load and run nothing.
@@ -237,39 +238,6 @@ fn tried_again(report: &RunReport) -> String {
     let mut section = section("Retries", &format!("<p>{summary}</p>\n{}", table.end()));
     more(&mut section, left_out(MOST_RETRIED, list.len(), report.retries.left_out), "items");
     section + "</section>\n"
-}
-
-/// A list of texts.
-fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
-    let items: String = texts.map(|text| format!("<li>{}</li>\n", Html(text))).collect();
-    if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
-}
-
-/// The start of a section.
-fn section(title: &str, content: &str) -> String {
-    format!("<section>\n<h2>{title}</h2>\n{content}")
-}
-
-fn more(section: &mut String, more: u64, nouns: &str) {
-    if more > 0 {
-        push(section, format_args!("<p class=\"note\">and {} more {nouns}</p>\n", Count(more)));
-    }
-}
-
-/// Marks names of the API, which sentences have in backquotes, as code.
-fn with_code(html: &str) -> String {
-    let mut text = String::new();
-    for (index, part) in html.split('`').enumerate() {
-        match index % 2 {
-            0 => text.push_str(part),
-            _ => push(&mut text, format_args!("<code>{part}</code>")),
-        }
-    }
-    text
-}
-
-fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
-    text.write_fmt(what).expect("writing to a text does not fail");
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use super::text::{Count, Many, Percent, Plain, Time, clipped};
-use super::{Ending, RunReport, left_out};
+use super::run_report::{Ending, RunReport};
+use super::text::{Count, Many, Percent, Plain, Time, clipped, left_out};
 use crate::observe::failure::Failure;
 
 /// Entries beyond these are only counted.

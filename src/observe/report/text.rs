@@ -108,6 +108,11 @@ pub(super) fn clipped(text: &str, most: usize) -> String {
     }
 }
 
+/// Returns how many entries a list of `of` omits if it shows at most `shown`, plus `more`.
+pub(super) fn left_out(shown: usize, of: usize, more: u64) -> u64 {
+    (of.saturating_sub(shown) as u64).saturating_add(more)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

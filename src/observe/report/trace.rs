@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Incident, RunReport, Span};
+use super::run_report::RunReport;
+use super::span::{Incident, Span};
 
 /// Chrome's Trace Event Format, as an object.
 #[derive(Serialize)]

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use super::markup::{MOST_PRODUCERS, more, push, section as begin};
 use super::plot;
 use super::plot::{BELOW, LEFT, RIGHT, WIDTH};
-use super::{MOST_PRODUCERS, more, push, section as begin};
-use crate::observe::report::text::{Html, Many, Percent, clipped};
-use crate::observe::report::{IncidentKind, RunReport, Timeline, left_out};
+use crate::observe::report::run_report::RunReport;
+use crate::observe::report::span::IncidentKind;
+use crate::observe::report::text::{Html, Many, Percent, clipped, left_out};
+use crate::observe::report::timeline::Timeline;
 
 /// Narrower columns could not be distinguished.
 const MOST_COLUMNS: usize = 256;

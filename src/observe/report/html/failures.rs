@@ -1,11 +1,11 @@
 //! The failures of a run on its page.
 
+use super::markup::{more, push, section as begin};
 use super::table::Table;
-use super::{more, push, section as begin};
 use crate::observe::failure::Failure;
+use crate::observe::report::run_report::RunReport;
 use crate::observe::report::terminal::{item, site};
-use crate::observe::report::text::{Html, clipped};
-use crate::observe::report::{RunReport, left_out};
+use crate::observe::report::text::{Html, clipped, left_out};
 
 const MOST: usize = 1_000;
 

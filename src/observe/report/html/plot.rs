@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::push;
+use super::markup::push;
 use crate::observe::report::text::{Count, Time};
 
 /// The width of a chart, and the positions where its time begins and ends.

@@ -1,6 +1,6 @@
 //! A table of an HTML page.
 
-use super::push;
+use super::markup::push;
 
 /// Each row has one cell per head; the first cell names the row.
 pub(super) struct Table {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use super::markup::{push, section as begin};
 use super::plot;
 use super::plot::{BELOW, LEFT, RIGHT, rate};
-use super::{push, section as begin};
-use crate::observe::report::RunReport;
+use crate::observe::report::run_report::RunReport;
 use crate::observe::report::text::Time;
 
 /// More columns would show how the ends of batches fall into them.

@@ -1,0 +1,222 @@
+//! Builds pools and runs items through them.
+
+use super::{OrderKind, Pool, fallible, sound};
+use crate::api::builder::Builder;
+use crate::api::outputs::Outputs;
+use crate::api::pipeline::Pipeline;
+use crate::cfg::CfgNode;
+use crate::device::IntoDevices;
+use crate::engine::feed::Source;
+use crate::error::{BoxError, Error};
+use crate::observe::report::RunReport;
+use crate::runner::Runner;
+
+impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
+    /// Builds a runner on `devices`, with an empty configuration.
+    ///
+    /// `devices` is a number of CPU producers, a text such as `"cuda:0,cuda:1"`, a [`Devices`](crate::Devices), or a list
+    /// of texts or of [`Device`](crate::Device)s.
+    ///
+    /// # Errors
+    ///
+    /// If the devices cannot be used, a thread cannot be started, or a `producer_init` fails or panics. The
+    /// other producers are ended first.
+    pub fn new(runner: R, devices: impl IntoDevices) -> Result<Self, Error> {
+        Self::builder(runner).devices(devices).build()
+    }
+
+    /// Builds a runner on `devices`, with `cfg` as the configuration that its hooks read.
+    ///
+    /// ```
+    /// use gangline::{CfgNode, OrderedRunner, map};
+    ///
+    /// let scaled = map(|cx| Ok(cx.cfg().get::<u64>("factor")?), |_, factor: &mut u64, x: u64| Ok(x * *factor));
+    /// let mut pool = OrderedRunner::with_cfg(scaled, 2, CfgNode::new().with("factor", 10)?)?;
+    /// assert_eq!(pool.run([1, 2])?, [10, 20]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Pool::new).
+    pub fn with_cfg(runner: R, devices: impl IntoDevices, cfg: CfgNode) -> Result<Self, Error> {
+        Self::builder(runner).devices(devices).cfg(cfg).build()
+    }
+
+    /// Starts a [`Builder`], which has every setting of a runner.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let doubled = map(|_| Ok(()), |_, _, x: u64| Ok(2 * x));
+    /// let mut pool = OrderedRunner::builder(doubled).devices("cpu*2").window(8).build()?;
+    /// assert_eq!(pool.run([1, 2])?, [2, 4]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn builder(runner: R) -> Builder<R, O> {
+        Builder::new(runner)
+    }
+
+    /// Runs all of `items` through the producers and the consumer, and returns the summary.
+    ///
+    /// The calling thread pulls the iterator lazily, no further ahead than the window. So the iterator may
+    /// borrow, need not be `Send`, and may be endless if the consumer [stops](crate::ConsumerContext::stop)
+    /// the run. Its items go to other threads, so they may not borrow.
+    ///
+    /// The iterator is first pulled after `consumer_init` has returned, and never again after it has ended
+    /// or panicked. A run can end only when `next()` returns: for a source that may block for ever see
+    /// [`CancelToken::guard`](crate::CancelToken::guard).
+    ///
+    /// ```
+    /// use gangline::{UnorderedRunner, map};
+    ///
+    /// let total = map(|_| Ok(()), |_, _, text: String| Ok(text.len())).fold(|_| Ok(0), |_, sum, n| {
+    ///     *sum += n;
+    ///     Ok(())
+    /// });
+    /// let lines = ["one", "three"];
+    /// let mut pool = UnorderedRunner::new(total, 2)?;
+    /// assert_eq!(pool.run(lines.iter().map(|line| line.to_string()))?, 8);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If a hook fails or panics, the iterator panics, the run is cancelled, or the runner is closed. Of
+    /// several failures an ordered run returns the first in input order, and an unordered run the first
+    /// that was noticed. [`account`](Pool::account) counts the items by outcome. The runner stays usable,
+    /// and nothing of this run reaches the next.
+    pub fn run(&mut self, items: impl IntoIterator<Item = R::Input>) -> Result<R::Summary, Error> {
+        self.engine.run(Source::new(items, sound), sound)
+    }
+
+    /// As [`run`](Pool::run), and returns the [report](Pool::report) beside the result.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
+    /// let (result, report) = OrderedRunner::new(parse, 1)?.run_with_report(["1", "two"]);
+    /// assert_eq!(result.unwrap_err().item(), Some(1));
+    /// assert_eq!((report.account.ok, report.account.failed), (1, 1));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first value of the pair has the errors of [`run`](Pool::run).
+    pub fn run_with_report(
+        &mut self,
+        items: impl IntoIterator<Item = R::Input>,
+    ) -> (Result<R::Summary, Error>, RunReport) {
+        let result = self.run(items);
+        (result, self.report())
+    }
+
+    /// As [`run`](Pool::run), for an input that can fail: an `Err` of the iterator takes an item's place.
+    ///
+    /// Such inputs are the lines of a file, or the [`Outputs`] of another runner. To join two runners,
+    /// [`then`](Pool::then) is better: it does not wait with the source.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, line: String| Ok(line.len())), 2)?;
+    /// let file = std::io::Cursor::new("one\nthree\n");
+    /// assert_eq!(lengths.try_run(std::io::BufRead::lines(file))?, [3, 5]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Pool::run). In addition an `Err` of the iterator ends the run, unless errors are
+    /// [skipped](crate::Builder::on_error). Its error has the item's index and the cause, and
+    /// [`is_input`](Error::is_input) is true for it.
+    pub fn try_run<E: Into<BoxError>>(
+        &mut self,
+        items: impl IntoIterator<Item = Result<R::Input, E>>,
+    ) -> Result<R::Summary, Error> {
+        self.engine.run(Source::new(items, fallible), fallible)
+    }
+
+    /// Returns the outputs for `items` as an iterator, in the runner's order, without the consumer hooks.
+    ///
+    /// Returns at once, unless a panic has cost a producer its state: then it waits until that state is
+    /// rebuilt.
+    ///
+    /// The iterator yields every error, also the one of a closed runner.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// for square in squares.outputs(1..).take(3) {
+    ///     println!("{}", square?);
+    /// }
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn outputs<I>(&mut self, items: I) -> Outputs<'_, R, I::IntoIter>
+    where
+        I: IntoIterator<Item = R::Input>,
+    {
+        Outputs::new(&mut self.engine, Source::new(items, sound))
+    }
+
+    /// As [`outputs`](Pool::outputs), for an input that can fail: an `Err` of the iterator takes an item's
+    /// place.
+    ///
+    /// It comes out as an error for which [`is_input`](Error::is_input) is true.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut outputs = squares.try_outputs(["3", "x"].map(str::parse::<u64>));
+    /// assert_eq!(outputs.next().transpose()?, Some(9));
+    /// assert!(outputs.next().is_some_and(|second| second.unwrap_err().is_input()));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn try_outputs<I, E>(&mut self, items: I) -> Outputs<'_, R, I::IntoIter>
+    where
+        I: IntoIterator<Item = Result<R::Input, E>>,
+        E: Into<BoxError>,
+    {
+        Outputs::new(&mut self.engine, Source::new(items, fallible))
+    }
+
+    /// Starts the producers of a closed runner again, each with a new `producer_init`.
+    ///
+    /// The hooks see the configuration that was last given to [`set_cfg`](Pool::set_cfg). Does nothing if
+    /// the runner is active. [`set_cfg`](Pool::set_cfg) has an example.
+    ///
+    /// # Errors
+    ///
+    /// As for [`new`](Pool::new); the runner then stays closed.
+    pub fn activate(&mut self) -> Result<(), Error> {
+        self.engine.activate()
+    }
+}
+
+impl<R: Runner + 'static, O> Pool<R, O> {
+    /// Makes this runner the first stage of a [`Pipeline`], and `next` the second. The second takes this
+    /// runner's outputs as its inputs.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let mut lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, s: String| Ok(s.len())), 2)?;
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 2)?;
+    /// let lines = ["one", "three"].map(String::from);
+    /// assert_eq!(lengths.then(&mut squares).run(lines)?, [9, 25]);
+    /// assert_eq!((lengths.account().ok, squares.account().ok), (2, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn then<'h, S, P>(&'h mut self, next: &'h mut Pool<S, P>) -> Pipeline<'h, R, S>
+    where
+        S: Runner<Input = R::Output> + 'static,
+    {
+        Pipeline::new(self.engine_mut(), next.engine_mut())
+    }
+}

@@ -1,0 +1,159 @@
+//! The data of a report.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::bottleneck::Bottleneck;
+use super::latency::Latencies;
+use super::producer::ProducerReport;
+use super::retries::RetryReport;
+use super::seconds;
+use super::slowest::SlowItem;
+use super::span::{Incident, Span};
+use super::timeline::{Throughput, Timeline};
+use crate::base::Order;
+use crate::observe::account::Account;
+use crate::observe::failure::Failure;
+
+/// The result of a run in numbers: time, items, producers and failures.
+///
+/// Measurements per item (latencies, timeline, slowest items, spans) need item events, which
+/// [`timeline`](crate::Builder::timeline) turns on. Everything else is always measured, and costs a clock
+/// reading only where a thread waits. In JSON, times are numbers of seconds.
+///
+/// Its size is bounded for every run. The documentation of each list states its maximum length, and a number
+/// beside the list counts the entries that did not fit.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct RunReport {
+    /// The description of the work that the builder was given, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// How the run ended, or that it is in progress.
+    pub ending: Ending,
+    /// The error that ended the run, as text with its causes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// What limited the run.
+    pub bottleneck: Bottleneck,
+    /// The bottleneck as a sentence, with its reasons and what to change.
+    pub conclusion: String,
+    /// The [devices used](crate::Devices::fallbacks) instead of others that are not available, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<String>,
+    /// The order in which results were consumed.
+    pub order: Order,
+    /// The exact number of items in the input, if its `size_hint` gives it.
+    pub items: Option<u64>,
+    /// How many items ended in each way. While the run lasts, only items that events have reported.
+    pub account: Account,
+    /// From the start to the end of the run. While the run lasts, to the last event seen.
+    #[serde(with = "seconds")]
+    pub lasted: Duration,
+    /// The size of the window at the end of the run.
+    pub window: u64,
+    /// How long the feeder was inside the source. For a later stage of a pipeline: how long the stage before
+    /// delivered nothing.
+    #[serde(with = "seconds")]
+    pub source_working: Duration,
+    /// How long the feeder did not ask the source because the window was full.
+    #[serde(with = "seconds")]
+    pub source_waiting: Duration,
+    /// How long the consumer worked. For `outputs`: how long the caller did not ask for a result; for a stage
+    /// before another: how long the next stage took none.
+    #[serde(with = "seconds")]
+    pub consumer_working: Duration,
+    /// How long the consumer waited with no result available.
+    #[serde(with = "seconds")]
+    pub consumer_waiting: Duration,
+    /// How long the consumer waited for one item while later results were ready: the head of line was
+    /// blocked.
+    #[serde(with = "seconds")]
+    pub head_stalled: Duration,
+    /// The items that blocked the head of line for the longest, longest first. At most 20.
+    pub stalls: Vec<Stall>,
+    /// Whether the consumer's thread was abandoned because it did not return in time.
+    pub consumer_abandoned: bool,
+    /// The producers, in the order of their numbers.
+    pub producers: Vec<ProducerReport>,
+    /// Latency of items over all producers. `None` without item events.
+    pub latency: Option<Latencies>,
+    /// The attempts that took the longest, slowest first. At most 20.
+    pub slowest: Vec<SlowItem>,
+    /// The final failures, in input order: the first 10,000 reported, or fewer if their text exceeds 16 MiB.
+    pub failures: Vec<Failure>,
+    /// How many final failures are not in `failures`.
+    pub failures_left_out: u64,
+    /// Which items were retried, and how they ended.
+    pub retries: RetryReport,
+    /// How many items were consumed in each bin of time. Empty unless [`timeline`](crate::Builder::timeline)
+    /// or an [`observer`](crate::Builder::observer) is set.
+    pub throughput: Throughput,
+    /// When each producer worked. `None` without item events.
+    pub timeline: Option<Timeline>,
+    /// How many item events were lost because observers were too slow. Measurements per item lack them.
+    pub events_lost: u64,
+    /// The attempts at items, in the order in which they ended: at most the first 100,000.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub spans: Vec<Span>,
+    /// How many attempts are not in `spans`.
+    pub spans_left_out: u64,
+    /// Failures, retries and lost producers over time: the first 10,000 failures and retries, and every lost
+    /// producer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub incidents: Vec<Incident>,
+    /// How many failures and retries are not in `incidents`.
+    pub incidents_left_out: u64,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Ending {
+    /// The run is in progress, or there has been none.
+    #[default]
+    InProgress,
+    /// All input was consumed, or the consumer or a [token](crate::CancelToken::drain) asked for an early
+    /// end.
+    Finished,
+    /// An error ended the run.
+    Failed,
+    /// The run was cancelled.
+    Cancelled,
+}
+
+/// An item that blocked the head of line: the consumer waited for it while later results were ready.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Stall {
+    /// The item's index in the input.
+    pub item: u64,
+    /// Its key, if the builder has a [key](crate::Builder::key) and an item event carried it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// How long the consumer waited.
+    #[serde(with = "seconds")]
+    pub lasted: Duration,
+}
+
+impl RunReport {
+    /// Returns how many threads were abandoned: producers and the consumer, if they did not return in time.
+    pub fn threads_abandoned(&self) -> u64 {
+        let producers = self.producers.iter().filter(|producer| producer.abandoned).count();
+        producers as u64 + u64::from(self.consumer_abandoned)
+    }
+
+    /// Returns whether the run had item events, which latencies and the timeline need.
+    pub fn has_item_events(&self) -> bool {
+        self.timeline.is_some()
+    }
+
+    /// Returns whether a run has begun. A pool that has had no run has a report too.
+    pub(super) fn has_begun(&self) -> bool {
+        self.ending != Ending::InProgress || !self.producers.is_empty()
+    }
+}
