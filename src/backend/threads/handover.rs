@@ -214,7 +214,7 @@ impl<I, T> Handover<I, T> {
     /// Delivers the result of an item whose producer was abandoned.
     pub(crate) fn deliver_aside(&self, seq: u64, result: Outcome<T>) {
         let mut late = lock(&self.late);
-        late.as_mut().expect("somebody keeps the time").push(seq, result);
+        late.as_mut().expect("only runs with timeouts abandon producers").push(seq, result);
         drop(late);
         self.waiting.notify();
     }

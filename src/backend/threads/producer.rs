@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     pub(crate) ready: Arc<[AtomicBool]>,
     /// The duration of each `producer_init`, in nanoseconds.
     pub(crate) inits: Arc<[AtomicU64]>,
-    /// Which producers were abandoned while the pool was built.
+    /// Which producers were abandoned. A `producer_init` reads it while the pool is built.
     pub(crate) left: Arc<[AtomicBool]>,
 }
 

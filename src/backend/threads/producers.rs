@@ -374,7 +374,7 @@ impl<R: Runner> Producers<R> {
     }
 
     /// The producers that are still in a hook of an earlier run, whose result does not count. They take no
-    /// part in the next run until they return.
+    /// part in the next run, unless there are no others.
     pub(crate) fn away(&self) -> &Away {
         &self.away
     }

@@ -475,7 +475,7 @@ mod model {
         let earlier = CarriedOver::nothing(producers);
         let hub = Arc::new(Handover::<u64, u64>::new(config, earlier, None));
         let mut first = lock(&hub.lanes[0].working);
-        let (inbox, _) = first.as_mut().expect("nobody has taken it");
+        let (inbox, _) = first.as_mut().expect("no producer has taken it");
         (0..items).for_each(|seq| inbox.push((seq, seq)));
         drop(first);
         let done = Arc::new((Mutex::new(0), Condvar::new()));
