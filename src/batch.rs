@@ -1,4 +1,4 @@
-//! How many items a producer takes at once: decisions without threads or clocks.
+//! How producers form batches; no threads or clocks here.
 
 mod ceiling;
 mod limits;
@@ -10,14 +10,14 @@ pub(crate) use self::limits::{Limits, Load, Size};
 
 /// How batches are formed for [`Runner::producer_work_batch`](crate::Runner::producer_work_batch).
 ///
-/// | rule | a free producer takes |
+/// | rule | what a free producer takes |
 /// |---|---|
-/// | `Batch::of(32)` | 32 items, and waits for them; fewer only where no more can come |
-/// | `Batch::up_to(32)` | what is there, at most 32, at once |
-/// | either, `.within(time)` | 32 items, or what is there when the first of them has waited that long |
+/// | `Batch::of(32)` | exactly 32 items, waiting for them; fewer only if no more can come |
+/// | `Batch::up_to(32)` | the items available now, at most 32 |
+/// | either, `.within(time)` | 32 items, or those available once the first has waited for `time` |
 ///
-/// No more can come when the input has ended, when it was told to end, and while the window has no room
-/// for another batch: then whatever waits counts as full. There is never an empty batch.
+/// No more items can come when the input has ended or the run drains. The same holds while the window has no
+/// room for another batch. Then the items that wait count as full. A batch is never empty.
 ///
 /// ```
 /// use std::time::Duration;
@@ -46,12 +46,12 @@ enum Patience {
     Endless,
 }
 
-/// In which order items make batches.
+/// How items are grouped into batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grouping {
-    /// That of the input.
+    /// In the order of the input.
     None,
-    /// Those of like sizes go together.
+    /// Items of like sizes go together.
     Like,
 }
 
@@ -63,25 +63,25 @@ pub(crate) struct Batching {
     pub(crate) grouping: Grouping,
 }
 
-/// What a free producer does about the items that wait, of which there are some.
+/// What a free producer does about the items that wait; there is at least one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// It takes those that make the batch.
+    /// It takes the items of the batch.
     Take,
     /// It waits until something changes.
     Wait,
-    /// It waits until something changes, but no longer than that.
+    /// It waits until something changes, at most for this time.
     WaitFor(Duration),
 }
 
-/// Whether there is room for more in a batch.
+/// Whether a batch has room for more items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fill {
     Full,
     Partial,
 }
 
-/// Whether more items can come before one of those that wait is taken.
+/// Whether more items can come before one of the waiting items is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum More {
     MayCome,
@@ -89,32 +89,32 @@ pub(crate) enum More {
 }
 
 impl Batch {
-    /// Exactly `items` in a batch, and fewer only in one that nothing more can come to. It waits for its
-    /// input as long as that takes; a source that may pause goes with [`within`](Batch::within).
+    /// Exactly `items` items in a batch; fewer only if no more can come. It waits for them without limit, so
+    /// a source that may pause should use [`within`](Batch::within).
     ///
     /// 0 is refused when the runner is built.
     pub fn of(items: usize) -> Self {
         Batch { most: items, patience: Patience::Endless }
     }
 
-    /// What is there when a producer is free, and at most `items`.
+    /// The items available when a producer is free, at most `items`.
     ///
     /// 0 is refused when the runner is built.
     pub fn up_to(items: usize) -> Self {
         Batch { most: items, patience: Patience::None }
     }
 
-    /// An incomplete batch waits for more until its first item has been given out for so long.
+    /// Limits the wait of an incomplete batch to `time`, counted from its first item.
     pub fn within(self, time: Duration) -> Self {
         Batch { patience: Patience::For(time), ..self }
     }
 
-    /// How many items are in a batch at most.
+    /// The maximum number of items in a batch.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// What becomes of a batch that is as full as that, and whose first item has waited for `waited`.
+    /// Decides about the batch of the first item, which has waited for `waited`.
     pub(crate) fn decide(&self, fill: Fill, waited: Duration, more: More) -> Decision {
         if fill == Fill::Full || more == More::Never {
             return Decision::Take;
@@ -131,17 +131,17 @@ impl Batch {
 }
 
 impl Batching {
-    /// By the number of items alone, in the order of the input.
+    /// Limits batches by the number of items alone, in the order of the input.
     pub(crate) fn new(rule: Batch) -> Self {
         Batching { rule, limits: Limits::items(rule.most()), grouping: Grouping::None }
     }
 
-    /// No batch costs more.
+    /// Limits the cost of a batch.
     pub(crate) fn limit_cost(&mut self, most: u64) {
         self.limits.cost = Some(most);
     }
 
-    /// No batch is larger when its items are padded to the largest. So like sizes go together.
+    /// Limits the size of a batch whose items are padded to the largest. So items of like sizes go together.
     pub(crate) fn limit_padded(&mut self, most: u64) {
         self.limits.padded = Some(most);
         self.grouping = Grouping::Like;

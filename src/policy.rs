@@ -1,4 +1,4 @@
-//! What becomes of items that fail: decisions without threads or clocks.
+//! The user's rules for items that fail; no threads or clocks here.
 
 mod straggler;
 
@@ -17,59 +17,60 @@ pub enum OnError {
     /// The run ends with the error.
     #[default]
     Stop,
-    /// The item is left out, and the run goes on.
+    /// The item is skipped, and the run goes on.
     Skip,
 }
 
-/// What is to become of one failure, by [`Builder::classify`](crate::Builder::classify).
+/// The decision about one failure, by [`Builder::classify`](crate::Builder::classify).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verdict {
     /// The item is tried again, if the builder allows another [attempt](crate::Builder::retries). If not,
-    /// it is left out or ends the run, as [`on_error`](crate::Builder::on_error) says.
+    /// [`on_error`](crate::Builder::on_error) decides whether it is skipped or ends the run.
     Retry,
-    /// The item is left out, and the run goes on.
+    /// The item is skipped, and the run goes on.
     Skip,
     /// The run ends with the error.
     Stop,
 }
 
-/// What a producer does that is idle while the run waits for an item of another.
+/// What an idle producer does while the run waits for a slow item of another producer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Stragglers {
-    /// It waits too.
+    /// It waits.
     #[default]
     Wait,
-    /// It starts that item as well.
+    /// It starts a second copy of the item.
     Copy,
 }
 
 type Classify = dyn Fn(&Error) -> Verdict + Send + Sync;
 
-/// What becomes of the items of a runner that fail.
+/// The rules of a pool for items that fail.
 #[derive(Clone, Default)]
 pub(crate) struct Policy {
     pub(crate) on_error: OnError,
-    /// How many attempts at an item there are after the first.
+    /// The number of attempts after the first.
     pub(crate) retries: u32,
     pub(crate) backoff: Backoff,
     pub(crate) classify: Option<Arc<Classify>>,
     pub(crate) max_failures: Option<MaxFailures>,
-    /// How many failures in a row quarantine a producer, and how many producers blame an item.
+    /// The number of consecutive failures that quarantine a producer, and of producers whose failures blame
+    /// an item.
     pub(crate) quarantine_after: Option<usize>,
     pub(crate) stragglers: Stragglers,
-    /// How many producers there have to be. `None`: all at the beginning, and then one.
+    /// The minimum number of live producers. `None`: all to start, then one.
     pub(crate) min_producers: Option<usize>,
 }
 
-/// How long an item waits before it is tried again.
+/// The delay before a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Backoff {
     pub(crate) first: Duration,
     pub(crate) most: Duration,
 }
 
-/// A moment for what was busy, and not for ever for what stays so.
+/// Long enough for a device that was busy, and bounded for one that stays so.
 impl Default for Backoff {
     fn default() -> Self {
         Backoff { first: Duration::from_millis(100), most: Duration::from_secs(10) }
@@ -77,7 +78,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Before the attempt after so many: twice as long each time.
+    /// The delay after this number of attempts; it doubles each time.
     pub(crate) fn after(&self, attempts: u32) -> Duration {
         let doublings = attempts.saturating_sub(1).min(31);
         self.first.saturating_mul(1 << doublings).min(self.most)
@@ -85,19 +86,18 @@ impl Backoff {
 }
 
 impl Policy {
-    /// Whether there are failures that the run goes on after.
+    /// Whether a run may go on after a failure.
     pub(crate) fn may_skip(&self) -> bool {
         self.on_error == OnError::Skip || self.classify.is_some()
     }
 
-    /// What the user's rules say of a failure, which may run the user's code. [`Verdict::Retry`] where they
-    /// say nothing.
+    /// The verdict of the user's rules, or [`Verdict::Retry`] without rules. It may run the user's code.
     pub(crate) fn ask(&self, error: &Error) -> Verdict {
         self.classify.as_ref().map_or(Verdict::Retry, |classify| classify(error))
     }
 
-    /// What becomes of a failure of which the user's rules say `asked`. [`Verdict::Retry`] only where
-    /// there is another attempt.
+    /// Turns the verdict `asked` of the user's rules into the final one. [`Verdict::Retry`] only if another
+    /// attempt is left.
     pub(crate) fn judge(&self, error: &Error, asked: Verdict) -> Verdict {
         match asked {
             Verdict::Retry if self.has_another_attempt(error) => Verdict::Retry,
@@ -106,33 +106,33 @@ impl Policy {
         }
     }
 
-    /// Only what a producer did can be done again.
+    /// Only the work of a producer can be repeated.
     fn has_another_attempt(&self, error: &Error) -> bool {
         error.is_of_work() && error.attempt().is_some_and(|attempt| attempt <= self.retries)
     }
 
     pub(crate) fn verdict_without_retry(&self, error: &Error) -> Verdict {
         match self.on_error {
-            // What the consumer writes to is not there: it will not be for the next item either.
+            // The consumer's sink is broken, and would fail for the next item too.
             _ if error.is_of_consumer() => Verdict::Stop,
-            // There is nothing to go on with, and the run would look complete.
+            // No more items can be read, and a skipped failure would make the run look complete.
             _ if error.ends_input() => Verdict::Stop,
             OnError::Stop => Verdict::Stop,
             OnError::Skip => Verdict::Skip,
         }
     }
 
-    /// Whether `failed` of the `items` that are done with so far are too many.
+    /// Whether `failed` of `items` finished items are too many.
     pub(crate) fn gives_up_at(&self, failed: u64, items: u64) -> bool {
         self.max_failures.is_some_and(|most| most.are_exceeded(failed, items, false))
     }
 
-    /// The same, where there are no more.
+    /// Like [`gives_up_at`](Self::gives_up_at), at the end of the run.
     pub(crate) fn gives_up_at_end(&self, failed: u64, items: u64) -> bool {
         self.max_failures.is_some_and(|most| most.are_exceeded(failed, items, true))
     }
 
-    /// What a run fails with that gives up, having failed at `last`.
+    /// The error of a run with too many failures, the last of which is `last`.
     pub(crate) fn too_many(&self, failed: u64, items: u64, last: Option<Error>) -> Error {
         let most = self.max_failures.expect("there are too many where there is a most");
         Error::TooManyFailures { failed, items, most, source: last.map(Box::new) }

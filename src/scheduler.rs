@@ -4,8 +4,9 @@
 //! calls the hooks, and keeps the scheduler under a lock of its own. Every call returns at once. After each,
 //! the backend takes all [events](Scheduler::poll_event), leaves the lock, and acts on them.
 //!
-//! A timeout, a lost race, a lost producer and a late answer are one thing: the lease is *stale*, item by item.
-//! Several leases may cover one item. The first outcome that counts wins; an error waits for the other copy.
+//! A timeout, a lost race, a lost producer and a late answer are one thing: the lease is *stale*, item by
+//! item. Several leases may cover one item. The first outcome that counts wins; an error waits for the other
+//! copy.
 //!
 //! - **Items**: [`offer`](Scheduler::offer), [`adopt`](Scheduler::adopt), [`track`](Scheduler::track),
 //!   [`withdraw`](Scheduler::withdraw),
@@ -22,9 +23,10 @@
 //! - **Getters**: [`may_take_new`](Scheduler::may_take_new), [`is_suspect`](Scheduler::is_suspect),
 //!   [`has_waiting_items`](Scheduler::has_waiting_items), [`learned`](Scheduler::learned).
 //!
-//! An item that no failure, batch, timeout or copy concerns may pass the scheduler by, until it fails.
-//! Expiry is decided by [`handle_timeout`](Scheduler::handle_timeout) alone. So a thread that reads the clock
-//! just after the process was stopped cannot have a hook expire.
+//! An item without a failure, batch, item timeout or copy may bypass the scheduler until it fails: it is
+//! *untracked*.
+//! Only [`handle_timeout`](Scheduler::handle_timeout) decides about expiry. So a thread that reads the clock
+//! just after the process was stopped cannot expire a hook.
 
 mod answers;
 mod assign;
@@ -78,7 +80,7 @@ pub(crate) struct Scheduler {
     batching: Batching,
     retry: RetryPolicy,
     health: ProducerHealth,
-    /// Of each producer, what running out of memory has taught about its device.
+    /// The batch limits learned from out-of-memory failures, for each producer.
     learned: Vec<Ceiling>,
     deadlines: Deadlines,
     speculation: Speculation,
@@ -92,13 +94,14 @@ pub(crate) struct Scheduler {
     feeder: Activity,
     consumer: Activity,
     input: Input,
-    /// Items from this one on are not wanted.
+    /// Items from this index on are not wanted.
     bound: u64,
     is_aborted: bool,
 }
 
 impl Scheduler {
-    /// The scheduler of a run that starts now. `learned`: what earlier runs have taught about each device.
+    /// Creates the scheduler of a run that starts now. `learned`: the batch limits from earlier runs, for
+    /// each producer.
     pub(crate) fn new(config: Config, learned: Vec<Ceiling>, now: RunTime) -> Self {
         let producers = config.producers;
         debug_assert_eq!(learned.len(), producers, "each producer has a device");
@@ -127,7 +130,7 @@ impl Scheduler {
         }
     }
 
-    /// An item was pulled, to be leased. Indices rise.
+    /// Adds an item that was pulled, to be leased. Indices rise.
     pub(crate) fn offer(&mut self, index: u64, meta: Meta, now: RunTime) {
         if index >= self.bound {
             return;
@@ -136,15 +139,14 @@ impl Scheduler {
         self.wake_for_pending(now);
     }
 
-    /// An untracked item has failed on this producer. From now on the scheduler tracks it, and the backend calls
+    /// Tracks an untracked item that has failed on this producer. The backend then calls
     /// [`decide`](Scheduler::decide).
     pub(crate) fn adopt(&mut self, index: u64, producer: ProducerId) {
         let size = Size::ONE;
         self.items.settle(index, size, Outcome::Failed, producer);
     }
 
-    /// A producer is about to work on an untracked item, and is suspected or has no state. From now on the
-    /// scheduler tracks the item.
+    /// Tracks an untracked item that a suspected producer, or one without a state, is about to work on.
     pub(crate) fn track(
         &mut self,
         index: u64,
@@ -156,7 +158,7 @@ impl Scheduler {
         self.grant_untracked(index, producer, readiness, now)
     }
 
-    /// Nothing waits for these items any more.
+    /// Gives up these items: their results are no longer wanted.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "a service withdraws the calls that are dropped")
@@ -185,19 +187,19 @@ impl Scheduler {
         }
     }
 
-    /// What the feeder does. While it waits, no batch can get larger.
+    /// Notes what the feeder does. While it waits, no batch can grow.
     pub(crate) fn feeder(&mut self, activity: Activity, now: RunTime) {
         self.feeder = activity;
         self.conditions_changed(now);
     }
 
-    /// What the consumer does.
+    /// Notes what the consumer does.
     pub(crate) fn consumer(&mut self, activity: Activity, now: RunTime) {
         self.consumer = activity;
         self.conditions_changed(now);
     }
 
-    /// No more input is pulled. An item that was pulled before may still be offered.
+    /// Notes that no more input is pulled. An item that was pulled before may still be offered.
     pub(crate) fn input_ended(&mut self, now: RunTime) {
         self.input = Input::Ended;
         self.conditions_changed(now);
@@ -208,7 +210,7 @@ impl Scheduler {
         self.wake_helpers();
     }
 
-    /// Items from this one on are not wanted. Those that are in a hook are stale when they return.
+    /// Gives up all items from this index on. Their leases are stale when the hooks return.
     pub(crate) fn give_up_from(&mut self, index: u64) {
         if index >= self.bound {
             return;
@@ -220,19 +222,19 @@ impl Scheduler {
             self.items.uncover(item.index);
         }
         self.items.give_up_from(index);
-        // Suspended producers are needed for what comes before.
+        // Suspended producers are needed for the earlier items.
         self.health.forgive_all();
         self.wake_all();
     }
 
-    /// Nothing is wanted any more: every producer that asks leaves.
+    /// Gives up everything: every producer that asks for a lease leaves.
     pub(crate) fn abort(&mut self) {
         self.is_aborted = true;
         self.give_up_from(0);
         self.wake_all();
     }
 
-    /// The producer is in a hook without a lease.
+    /// Notes that the producer is in a hook without a lease.
     pub(crate) fn expect(&mut self, producer: ProducerId, absence: Absence, now: RunTime) {
         self.deadlines.expect(producer, absence, now);
         if absence == Absence::EarlierRun {
@@ -241,14 +243,14 @@ impl Scheduler {
         }
     }
 
-    /// The producer is in no such hook any more. Whether it takes part: it may be lost.
+    /// Notes that this hook has returned. Returns whether the producer takes part: it may be lost.
     pub(crate) fn producer_joined(&mut self, producer: ProducerId) -> bool {
         self.deadlines.clear(producer);
         self.rejoin(producer);
         self.health.is_live(producer)
     }
 
-    /// The producer takes part no more, unless too few would be left. What it holds goes to others.
+    /// Removes the producer and puts its items back, unless too few producers would be left.
     pub(crate) fn producer_lost(
         &mut self,
         producer: ProducerId,
@@ -262,13 +264,13 @@ impl Scheduler {
         Ok(())
     }
 
-    /// The producer takes no part in this run.
+    /// Excludes the producer from this run.
     pub(crate) fn exclude(&mut self, producer: ProducerId) {
         self.health.lose(producer);
     }
 
-    /// The time between the lease and the hook is over: its deadline starts anew. Other producers can start the
-    /// same items if the backend has copies of all.
+    /// Begins the hook of a lease, and with it a new deadline. If the backend has copies of all its items,
+    /// other producers can start them too.
     pub(crate) fn begin(&mut self, id: LeaseId, copies: Copies, now: RunTime) -> Begin {
         let Some(held) = self.leases.get_mut(id).filter(|held| !held.is_stale()) else {
             return Begin::Stale;
@@ -281,7 +283,7 @@ impl Scheduler {
         Begin::Work
     }
 
-    /// The hook has cost the producer its state, which it builds again before it says what its items came to.
+    /// Notes that the hook has cost the producer its state, which it rebuilds before it reports the outcomes.
     pub(crate) fn rebuild(&mut self, id: LeaseId, now: RunTime) {
         if let Some(held) = self.leases.get_mut(id).filter(|held| !held.is_stale()) {
             held.phase = Phase::Preparing;
@@ -289,7 +291,7 @@ impl Scheduler {
         }
     }
 
-    /// A hook has returned with an outcome for each item of its lease.
+    /// Ends a lease with an outcome for each of its items.
     pub(crate) fn finish(
         &mut self,
         id: LeaseId,
@@ -311,7 +313,7 @@ impl Scheduler {
         standings
     }
 
-    /// A hook has failed for its batch as a whole.
+    /// Ends a lease that failed as a whole batch.
     pub(crate) fn fail_together(
         &mut self,
         id: LeaseId,
@@ -324,7 +326,7 @@ impl Scheduler {
         if memory == Memory::Short {
             self.learned[producer].fell_short(extent(limits, &held.items));
         }
-        // Also if one is left of it: the others may have been to blame.
+        // Even if only one item is left, it is tried alone: the others may have been to blame.
         let is_split = inputs == Inputs::Kept && held.items.len() > 1;
         self.drop_settled(&mut held.items);
         if is_split && !held.items.is_empty() {
@@ -337,7 +339,7 @@ impl Scheduler {
             let items = held.items.iter().map(|item| item.index).collect();
             let owner = Some(producer).filter(|&owner| self.health.is_live(owner));
             self.parts.split(Part { owner, items: held.items, attempt: held.attempt, cut });
-            // An owner asks next, and then there is something for others.
+            // The owner takes a part next; the others are for other producers.
             self.wake_for_parts();
             return Together::Split(items);
         }
@@ -348,7 +350,7 @@ impl Scheduler {
         Together::Failed(failed.map(|item| item.index).collect())
     }
 
-    /// Decides about items with a failure that counts. They failed together, or there is one.
+    /// Decides about items with a failure that counts. Several items failed together.
     pub(crate) fn decide(&mut self, items: &[u64], failure: Failure, now: RunTime) -> Decision {
         let (&first, others) = items.split_first().expect("an item has failed");
         if first >= self.bound {
@@ -358,7 +360,7 @@ impl Scheduler {
         let decision = self.judge(first, failure, now);
         self.apply(first, decision, now);
         for &index in others {
-            // They fare as the first, but each is blamed by itself.
+            // All share the first one's decision, but each is blamed by itself.
             let own = match decision {
                 Decision::Retry(_) => self.judge(index, failure, now),
                 decision => decision,
@@ -407,14 +409,15 @@ impl Scheduler {
         self.wake_unsuspended();
     }
 
-    /// The item has its end: nothing learns any more whether a producer is to blame for it.
+    /// Forgets a finished item. No further attempt can show whether a producer was to blame for it.
     fn forget(&mut self, index: u64) {
         self.items.remove(index);
         self.health.blame_item(index);
         self.wake_unsuspended();
     }
 
-    /// No hook has seen the items of this lease, or none was worth it: they go back, and no attempt is spent.
+    /// Releases a lease without an outcome: no hook has seen its items, or the results do not count. No
+    /// attempt is spent.
     pub(crate) fn release(&mut self, id: LeaseId, now: RunTime) {
         if let Some(held) = self.end_lease(id) {
             self.put_back(held, now);
@@ -439,18 +442,18 @@ impl Scheduler {
         }
     }
 
-    /// When [`handle_timeout`](Scheduler::handle_timeout) has something to do.
+    /// The time at which [`handle_timeout`](Scheduler::handle_timeout) has something to do.
     #[cfg_attr(not(test), expect(dead_code, reason = "the deadline thread wakes at a fixed step"))]
     pub(crate) fn poll_timeout(&self) -> Option<RunTime> {
         self.deadlines.next(self.leases.iter().map(|(_, held)| held))
     }
 
-    /// What the backend has to do. `None` when it has done everything.
+    /// Returns the next event for the backend. `None` if there are no more.
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop()
     }
 
-    /// Whether a producer may take items that are new.
+    /// Whether a producer may take new items.
     pub(crate) fn may_take_new(&self, producer: ProducerId) -> bool {
         self.health.is_live(producer) && !self.health.is_suspended(producer)
     }
@@ -460,7 +463,7 @@ impl Scheduler {
         self.health.is_suspect(producer)
     }
 
-    /// Whether a producer is in a hook whose result does not count.
+    /// Whether the result of the hook that a producer is in no longer counts.
     pub(crate) fn is_detached(&self, producer: ProducerId) -> bool {
         self.leases.of(producer).any(|(_, held)| held.is_detached())
     }
@@ -482,12 +485,12 @@ impl Scheduler {
         !self.retries.is_empty()
     }
 
-    /// Whether items wait that a producer could be leased, now or later.
+    /// Whether items wait for a lease, now or later.
     pub(crate) fn has_waiting_items(&self) -> bool {
         !self.retries.is_empty() || !self.pending.is_empty() || !self.parts.is_empty()
     }
 
-    /// What running out of memory has taught about each producer's device.
+    /// The batch limits learned from out-of-memory failures, for each producer.
     pub(crate) fn learned(&self) -> &[Ceiling] {
         &self.learned
     }

@@ -1,6 +1,6 @@
 //! Producers as threads of this process, with the values that they work on.
 //!
-//! A [`Run`](run::Run) is made for each run and shared by all its threads, so nothing of one run reaches the next.
+//! Each run has its own [`Run`](run::Run), shared by all its threads, so nothing of one run reaches the next.
 //! The [`handover`] moves items to the producers and results back. [`producer`] and [`work`] call the hooks.
 
 pub(crate) mod call;

@@ -1,23 +1,25 @@
-//! The largest batch that a device has memory for, as far as that is known.
+//! The largest batch that fits into a device's memory, as far as it is known.
 
-/// How many batches in a row, as large as the ceiling allows, have to go well before it rises, at first.
+/// The initial number of successful batches at the ceiling before it rises.
 const FIRST_PATIENCE: u32 = 32;
-/// And at most: a batch that is too large costs about as much as one that is not.
+/// The maximum of that number. A batch that is too large costs about as much as one that succeeds.
 const MOST_PATIENCE: u32 = 4_096;
 
-/// What running out of memory has taught about one device.
+/// The batch limit learned from the out-of-memory failures of one device.
 ///
-/// Falls to half of the extent that did not go well, or to one above that half that did, and rises by an
-/// eighth after a number of batches that went well at the ceiling. Each time that proves too much, it
-/// takes twice as many. (Additive increase and multiplicative decrease, as in TCP's congestion
-/// control, RFC 5681; the doubling is that of exponential backoff.)
+/// A failure lowers it to half of the failed extent, or to a larger extent below it that has succeeded. After
+/// a number of successful batches at the ceiling, it rises by an eighth. If that proves too much, the number
+/// doubles.
+///
+/// This is additive increase and multiplicative decrease, as in TCP's congestion control (RFC 5681), with
+/// exponential backoff.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ceiling {
     /// `None` until the device has run out of memory.
     extent: Option<u64>,
-    /// The largest extent that went well since.
+    /// The largest extent that has succeeded since.
     proven: u64,
-    /// How many batches in a row went well at the ceiling.
+    /// The number of consecutive successful batches at the ceiling.
     streak: u32,
     patience: u32,
 }
@@ -27,15 +29,14 @@ impl Ceiling {
         Ceiling { extent: None, proven: 0, streak: 0, patience: FIRST_PATIENCE }
     }
 
-    /// The largest extent to try.
     pub(crate) fn extent(&self) -> Option<u64> {
         self.extent
     }
 
-    /// There was no memory for a batch of this extent.
+    /// Lowers the ceiling after a batch of this extent ran out of memory.
     pub(crate) fn fell_short(&mut self, extent: u64) {
-        // Of items that cost nothing it is not the extent that is too much. And one item is tried also if
-        // it is above the ceiling: that it failed does not raise it.
+        // An extent of 0 cannot be the cause. A single item is tried even above the ceiling; its failure must
+        // not raise the ceiling.
         if extent == 0 || self.extent.is_some_and(|ceiling| extent > ceiling) {
             return;
         }
@@ -50,11 +51,11 @@ impl Ceiling {
         self.streak = 0;
     }
 
-    /// A batch of this extent went well.
+    /// Counts a successful batch of this extent.
     pub(crate) fn went_well(&mut self, extent: u64) {
         self.proven = self.proven.max(extent);
         let Some(ceiling) = self.extent else { return };
-        // Items of many sizes seldom make a batch of exactly that extent.
+        // Items of many sizes seldom make a batch of exactly the ceiling.
         if extent < ceiling - ceiling / 8 {
             return;
         }
@@ -70,8 +71,8 @@ impl Ceiling {
 mod tests {
     use super::*;
 
-    /// Works on batches as large as the ceiling allows, on a device with room for `room`. How many of them
-    /// fell short.
+    /// Works on batches at the ceiling, on a device with room for `room`. Returns the number that ran out of
+    /// memory.
     fn work(ceiling: &mut Ceiling, batches: usize, room: u64) -> usize {
         let mut fell_short = 0;
         for _ in 0..batches {

@@ -1,24 +1,24 @@
-//! How much fits into a batch.
+//! The limits of a batch, and the sizes that they apply to.
 
-/// How large one item is.
+/// The size of one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
     /// What it adds to a batch.
     pub(crate) cost: u64,
-    /// What every item of its batch is padded to, at least.
+    /// The minimum size that all items of its batch are padded to.
     pub(crate) padded: u64,
 }
 
-/// How large several items are together.
+/// The size of several items together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) items: u64,
-    /// Of up to 2^64 items, so that no sum of theirs overflows.
+    /// Wide enough for the sum of 2^64 costs.
     cost: u128,
     largest: u64,
 }
 
-/// What the items of one batch may come to.
+/// The limits of one batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub(crate) items: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Limits {
 }
 
 impl Size {
-    /// Of an item that nobody measures.
+    /// The size of an item that is not measured.
     pub(crate) const ONE: Size = Size { cost: 1, padded: 1 };
 }
 
@@ -38,7 +38,7 @@ impl Load {
         sizes.into_iter().fold(Load::default(), Load::with)
     }
 
-    /// With one more.
+    /// This load with one more item.
     pub(crate) fn with(self, size: Size) -> Self {
         Load {
             items: self.items + 1,
@@ -47,7 +47,7 @@ impl Load {
         }
     }
 
-    /// With one less, which is not the only one of the largest.
+    /// This load with one item less. Another item of the largest size must remain.
     pub(crate) fn without(self, size: Size) -> Self {
         Load { items: self.items - 1, cost: self.cost - u128::from(size.cost), ..self }
     }
@@ -56,14 +56,14 @@ impl Load {
         u128::from(self.items) * u128::from(self.largest)
     }
 
-    /// With one more that costs nothing and is no larger than the others.
+    /// This load with one more item of no cost, no larger than the others.
     fn with_the_least(self) -> Self {
         self.with(Size { cost: 0, padded: 0 })
     }
 }
 
 impl Limits {
-    /// No more than so many items.
+    /// Limits batches to `most` items.
     pub(crate) fn items(most: usize) -> Self {
         Limits { items: most as u64, cost: None, padded: None }
     }
@@ -74,19 +74,19 @@ impl Limits {
             && self.padded.is_none_or(|most| load.padded() <= most.into())
     }
 
-    /// Whether nothing fits beside that, unless it costs nothing.
+    /// Whether only items without cost could still fit.
     pub(crate) fn are_reached_by(&self, load: Load) -> bool {
         let is_spent = self.cost.is_some_and(|most| load.cost >= most.into());
         is_spent || !self.allow(load.with_the_least())
     }
 
-    /// Whether it is for its cost alone that this is too much.
+    /// Whether the load exceeds only the limit of the cost.
     pub(crate) fn refuse_for_cost(&self, load: Load) -> bool {
         !self.allow(load) && Limits { cost: None, ..*self }.allow(load)
     }
 
-    /// What limits the memory that a batch takes, as one number: its padded size where that is limited,
-    /// else its cost where that is, else its items.
+    /// The number that stands for the memory of a batch: its padded size if that is limited, else its cost if
+    /// that is limited, else its number of items.
     pub(crate) fn extent(&self, load: Load) -> u64 {
         let extent = match *self {
             Limits { padded: Some(_), .. } => load.padded(),
@@ -96,7 +96,7 @@ impl Limits {
         u64::try_from(extent).unwrap_or(u64::MAX)
     }
 
-    /// The same, with no [`extent`](Limits::extent) above `ceiling`.
+    /// These limits, with no [`extent`](Limits::extent) above `ceiling`.
     pub(crate) fn below(self, ceiling: u64) -> Self {
         let lower = |most: u64| most.min(ceiling);
         match self {
@@ -106,7 +106,7 @@ impl Limits {
         }
     }
 
-    /// How many of the first of these items, one at least, go together.
+    /// The number of first items that fit into one batch, at least one, and their load.
     pub(crate) fn prefix(&self, sizes: impl IntoIterator<Item = Size>) -> (usize, Load) {
         let mut sizes = sizes.into_iter();
         let mut load = Load::of(sizes.next());

@@ -1,11 +1,11 @@
-//! What ends a wait in the kernel.
+//! An alarm that ends waits in the kernel.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::sync::{Mutex, MutexGuard};
 
 /// Rings at most once. Threads that listen before or after that hear it.
 ///
-/// A wait for the operating system cannot have a channel among what it waits for, but the end of a
+/// It uses a pipe: a wait in the operating system cannot include a channel, but it can include the end of a
 /// pipe.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm {
@@ -15,7 +15,7 @@ pub(crate) struct Alarm {
 #[derive(Debug, Default)]
 struct State {
     has_rung: bool,
-    /// The writing ends. To ring is to close them.
+    /// The writing ends of the pipes; ringing closes them.
     listeners: Vec<PipeWriter>,
 }
 
@@ -26,7 +26,7 @@ impl Alarm {
         state.listeners.clear();
     }
 
-    /// A pipe that comes to its end when the alarm rings, or has rung.
+    /// Returns a pipe that reaches its end once the alarm has rung.
     pub(crate) fn listen(&self) -> io::Result<PipeReader> {
         let (reader, writer) = io::pipe()?;
         let mut state = self.lock();

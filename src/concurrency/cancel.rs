@@ -34,7 +34,7 @@ pub struct CancelToken {
 
 /// Receives the requests of a token, called without any lock of the token held.
 pub(crate) trait Interrupt: Send + Sync {
-    /// Drops everything.
+    /// Drops the items in flight, and ends.
     fn cancel(&self);
     /// Stops reading input.
     fn drain(&self);

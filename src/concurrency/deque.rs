@@ -44,13 +44,14 @@ impl<T> Stealer<T> {
         decided(|| self.0.steal())
     }
 
-    /// Takes the older half, but at most `limit`: returns the oldest and moves the others into `loot`.
+    /// Steals the older half, at most `limit`: returns the oldest value and moves the others into `loot`.
     pub(crate) fn steal_half(&self, loot: &Inbox<T>, limit: usize) -> Option<T> {
         decided(|| self.0.steal_batch_with_limit_and_pop(&loot.0, limit))
     }
 }
 
-/// Retries a lost race. The winner of each race has taken a value, so some thread always makes progress.
+/// Retries after a lost race. The winner of each race has taken a value, so some thread always makes
+/// progress.
 fn decided<T>(mut attempt: impl FnMut() -> Steal<T>) -> Option<T> {
     loop {
         match attempt() {

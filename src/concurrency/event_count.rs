@@ -1,11 +1,11 @@
-//! Sleep until there is work, where looking for work takes no lock.
+//! Puts threads to sleep until there is work, where looking for work takes no lock.
 
 use std::time::Duration;
 
 use super::atomic::{AtomicUsize, Ordering};
 use super::{Barrier, Condvar, Mutex, lock, wait};
 
-/// How long a sleeper sleeps at a time where the operating system cannot promise that it is woken.
+/// The maximum sleep if the heavy fence failed, since a wake-up may then be missed.
 const UNFENCED: Duration = Duration::from_millis(10);
 
 /// Wakes threads that found nothing to do.
@@ -15,21 +15,21 @@ const UNFENCED: Duration = Duration::from_millis(10);
 /// the two steps of either side there is a full fence, so at least one of them sees the other's.
 #[derive(Debug)]
 pub(crate) struct EventCount {
-    /// Sleepers that have not been told to wake. Written under the lock of `told` only.
+    /// The number of sleepers not yet told to wake. Written only under the lock of `told`.
     untold: AtomicUsize,
     barrier: Barrier,
     told: Mutex<Told>,
     woken: Condvar,
 }
 
-/// What sleepers were told.
+/// The wake-ups that sleepers have not yet noticed.
 #[derive(Debug, Default)]
 struct Told {
-    /// How many of those of this epoch were told to wake and have not yet noticed. They are alike, so
-    /// that it does not matter which of them does.
+    /// The number of sleepers of this epoch that were told to wake and have not yet noticed. They are
+    /// interchangeable, so any of them may notice.
     sleepers: usize,
-    /// Counts the times when all were. What that was for may be for a certain one of them, so none can
-    /// notice in the place of another.
+    /// Counts the calls of [`notify_all`](EventCount::notify_all). Such a call may be meant for one
+    /// particular sleeper, so no other may notice in its place.
     epoch: u64,
 }
 
@@ -47,7 +47,7 @@ impl EventCount {
         }
     }
 
-    /// Wakes one sleeper, if there is one, to what this thread has published.
+    /// Wakes one sleeper, if there is one. It sees what this thread has published.
     #[inline]
     pub(crate) fn notify(&self) {
         self.published();
@@ -62,7 +62,7 @@ impl EventCount {
         self.barrier.light();
     }
 
-    /// Wakes all sleepers, and keeps those from sleeping that are about to.
+    /// Wakes all sleepers, and prevents those about to sleep from sleeping.
     pub(crate) fn notify_all(&self) {
         let mut told = lock(&self.told);
         self.untold.store(0, Ordering::Relaxed);
@@ -72,16 +72,16 @@ impl EventCount {
         self.woken.notify_all();
     }
 
-    /// Whether a thread sleeps that has not been told to wake. A hint.
+    /// Whether a sleeper was not yet told to wake. A hint.
     #[inline]
     pub(crate) fn has_sleeper(&self) -> bool {
         self.untold.load(Ordering::Relaxed) > 0
     }
 
-    /// Sleeps until it is notified, unless `is_ready`. It may also return for no reason.
+    /// Sleeps until notified, unless `is_ready`. Spurious returns are possible.
     ///
-    /// `is_ready` looks at what [`notify`](EventCount::notify) is called for, and at whatever was
-    /// written before a [`notify_all`](EventCount::notify_all). No lock of this value is held then.
+    /// `is_ready` must check the work that [`notify`](EventCount::notify) announces, and the flags written
+    /// before a [`notify_all`](EventCount::notify_all). It runs without the lock of this value.
     pub(crate) fn wait_unless(&self, is_ready: impl FnOnce() -> bool) {
         let epoch = self.enlist();
         let fenced = self.barrier.heavy();
@@ -94,7 +94,7 @@ impl EventCount {
         }
     }
 
-    /// As [`wait_unless`](EventCount::wait_unless), but sleeps no longer than `most`.
+    /// Like [`wait_unless`](EventCount::wait_unless), but sleeps at most `most`.
     pub(crate) fn wait_at_most(&self, most: Duration, is_ready: impl FnOnce() -> bool) {
         let epoch = self.enlist();
         let fenced = self.barrier.heavy();
@@ -107,9 +107,10 @@ impl EventCount {
         }
     }
 
-    /// Sleeps until it is notified, but no longer than `most`, unless `is_ready`. It may also return for
-    /// no reason. There is no fence, so what is published at the same time may be missed by `is_ready`
-    /// and its publisher miss the sleeper: `most` bounds what that costs.
+    /// Sleeps until notified, at most `most`, unless `is_ready`. Spurious returns are possible.
+    ///
+    /// There is no fence here. Work published at the same time may be missed by `is_ready`, while its
+    /// publisher misses the sleeper. `most` bounds that delay.
     pub(crate) fn wait_briefly_unless(&self, most: Duration, is_ready: impl FnOnce() -> bool) {
         let epoch = self.enlist();
         if is_ready() {
@@ -125,8 +126,8 @@ impl EventCount {
         told.epoch
     }
 
-    /// Sleepers are alike, so one that goes without having slept may take the place of one that was
-    /// told to wake: it is awake, and looks for work next.
+    /// Deregisters a thread that has not slept. It may use up a wake-up meant for another sleeper: sleepers
+    /// are interchangeable, and this thread is awake and looks for work next.
     fn resign(&self, epoch: u64) {
         let mut told = lock(&self.told);
         if told.epoch != epoch {
@@ -148,7 +149,7 @@ impl EventCount {
         }
     }
 
-    /// As `sleep`, where a publisher may have looked too early: then this thread looks again soon.
+    /// Like `sleep`, but bounded, since a publisher may have looked too early.
     fn doze(&self, epoch: u64, most: Duration) {
         let told = lock(&self.told);
         if told.epoch == epoch && told.sleepers == 0 {
@@ -156,7 +157,8 @@ impl EventCount {
         } else {
             drop(told);
         }
-        // One that was told first, or a sleeper beside this one would wait for a wake-up that came here.
+        // A wake-up that has arrived is used up before this thread deregisters. Otherwise the counts would no
+        // longer match the sleepers beside it.
         let mut told = lock(&self.told);
         if told.epoch != epoch {
             return;
@@ -191,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// Two threads send each other every number, each asleep until the other's comes.
+    /// Two threads exchange every number; each sleeps until the other's arrives.
     fn ping_pong(barrier: Barrier, rounds: u64) {
         let pair = || Arc::new((EventCount::with_barrier(barrier), AtomicU64::new(0)));
         let (ping, pong) = (pair(), pair());

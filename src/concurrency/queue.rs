@@ -1,4 +1,5 @@
-//! A queue without bound for one sender and one receiver: a ring, and a larger one when it is full.
+//! An unbounded queue for one sender and one receiver: a ring that is replaced by a larger one when it is
+//! full.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,20 +23,19 @@ pub(crate) struct Sender<T> {
 pub(crate) struct Receiver<T> {
     ring: Reader<T>,
     successors: Arc<Successors<T>>,
-    /// How many rings came before the present one.
+    /// The number of rings before the current one.
     abandoned: usize,
 }
 
-/// Rings that the sender has changed to and the receiver has not.
+/// The rings that the sender has moved on to and the receiver has not.
 #[derive(Debug)]
 struct Successors<T> {
-    /// How many there ever were. Written when the sender has pushed its last value into the ring
-    /// before.
+    /// The number of rings ever created here. Written after the sender's last push into the previous ring.
     made: AtomicUsize,
     rings: Mutex<VecDeque<Reader<T>>>,
 }
 
-/// A queue for about `window` values, which it is to have no more room for at first.
+/// Creates a queue for about `window` values, with at most that initial capacity.
 pub(crate) fn queue<T>(window: usize) -> (Sender<T>, Receiver<T>) {
     let (writer, reader) = ring(first_capacity(size_of::<T>(), window));
     let successors =
@@ -67,7 +67,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// How many values are at hand: some, if there are any. More may be in [further](Self::has_more)
+    /// The number of values at hand; at least one if there are any. More may be in [later](Self::has_more)
     /// rings.
     #[inline]
     pub(crate) fn len(&mut self) -> usize {
@@ -79,7 +79,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Takes out the oldest.
+    /// Takes the oldest value.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<T> {
         match self.ring.pop() {
@@ -88,19 +88,19 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Takes out the oldest `n`, which are at hand.
+    /// Takes the oldest `n` values, which must be at hand.
     #[inline]
     pub(crate) fn take(&mut self, n: usize) -> impl Iterator<Item = T> {
         self.ring.take(n)
     }
 
-    /// Whether the sender has changed to another ring.
+    /// Whether the sender has moved on to another ring.
     pub(crate) fn has_more(&self) -> bool {
         self.successors.made.load(Ordering::Acquire) != self.abandoned
     }
 
-    /// Changes to the next ring, if there is one. The present one may still turn out to have values:
-    /// those that were pushed after it was looked at and before the sender changed.
+    /// Moves on to the next ring, if there is one. The current ring may still hold values, pushed after this
+    /// thread looked and before the sender moved on.
     fn move_on(&mut self) -> bool {
         if !self.has_more() {
             return false;

@@ -16,53 +16,53 @@ use crate::observe::run_stats::CollectorTime;
 use crate::runner::Runner;
 use crate::scheduler::window::Window;
 
-/// Takes results out of an handover and gives the permits back.
+/// Takes results out of a hand-over and returns the permits.
 #[derive(Debug)]
 pub(crate) struct Collector<T> {
     merge: OrderedMerge<T>,
     window: Window,
-    /// Results handed out.
+    /// The number of results that the consumer has finished.
     consumed: u64,
-    /// Permits of consumed items, not yet given back.
+    /// Permits of consumed items that were not yet returned.
     owed: usize,
-    /// From how many on they are given back.
+    /// The number of owed permits at which they are returned.
     quarter: usize,
     scales: Option<Scales>,
-    /// Where `consumed` stood when the window was last looked at, with what nobody has worked on since, and when
-    /// that was.
+    /// The value of `consumed`, and the time, when the window last grew. Results that no hook worked on are
+    /// added to the value.
     measured: (u64, Instant),
-    /// Producers ran dry for want of permits during the last wait, which began with nothing held
-    /// back for order.
+    /// Whether producers ran out of items for lack of permits during the last wait, with nothing held back
+    /// for order.
     starved: bool,
     pace: Pace,
     came: Instant,
     time: CollectorTime,
 }
 
-/// Why a collector's wait has ended.
+/// Why a collector's wait ended.
 pub(crate) enum Pause {
     /// There may be a result.
     Results,
-    /// The time has come that it was to wait for.
+    /// The requested time has come.
     Due,
-    /// There is no more, or nobody wants more.
+    /// There are no more results, or no more are wanted.
     Over,
 }
 
-/// The weights of items, where those are weighed.
+/// The weights of items, if they are weighed.
 #[derive(Debug)]
 struct Scales {
     weights: Weights,
-    /// That of the result handed out last.
+    /// The weight of the result handed out last.
     present: u64,
-    /// Of consumed items, not yet given back.
+    /// The weight of consumed items that was not yet returned.
     owed: u64,
-    /// From what on it is given back.
+    /// The owed weight above which it is returned.
     quarter: u64,
 }
 
 impl<T> Collector<T> {
-    /// The collector of `handover`, which has only one.
+    /// Creates the collector of `handover`; a run has one.
     pub(crate) fn new<I>(
         handover: &Handover<I, T>,
         order: Order,
@@ -85,7 +85,7 @@ impl<T> Collector<T> {
         }
     }
 
-    /// The next result, when it is here.
+    /// Returns the next result, if it has arrived.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, Outcome<T>)> {
         let popped = self.merge.pop();
@@ -95,7 +95,7 @@ impl<T> Collector<T> {
         popped
     }
 
-    /// The consumer is done with one item.
+    /// Counts the result handed out last as consumed.
     #[inline]
     pub(crate) fn done<I>(&mut self, handover: &Handover<I, T>) {
         self.consumed += 1;
@@ -106,9 +106,9 @@ impl<T> Collector<T> {
         }
     }
 
-    /// The same for one that nobody has worked on.
+    /// Like [`done`](Collector::done), for an item that no hook worked on.
     pub(crate) fn done_without_work<I>(&mut self, handover: &Handover<I, T>) {
-        // It says nothing of how fast items are, and those that come after it may be large and slow.
+        // It says nothing about the pace of items. Those after it may be large and slow.
         self.measured.0 += 1;
         self.done(handover);
     }
@@ -120,21 +120,21 @@ impl<T> Collector<T> {
         handover.give_back(std::mem::take(&mut self.owed) - kept + more, weight);
     }
 
-    /// How many results were handed out and are done with.
+    /// The number of results that the consumer has finished.
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// Gives back all permits, where the caller is about to wait for something else.
+    /// Returns all permits; called before the caller waits for something else.
     pub(crate) fn repay<I>(&mut self, handover: &Handover<I, T>) {
         self.give_back(handover, 0);
     }
 
-    /// Gives back all permits, and those by which the window grows. To be called when
-    /// [`pop`](Collector::pop) found nothing.
+    /// Returns all permits, and additional ones if the window grows. Call it when [`pop`](Collector::pop)
+    /// found nothing.
     ///
-    /// The window grows when producers ran dry for want of permits while this collector waited, and
-    /// what arrived then left nothing held back for order: neither a slow consumer nor a straggler
+    /// The window grows if producers ran out of items for lack of permits while this collector waited, and
+    /// the results that arrived left nothing held back for order. So neither a slow consumer nor a slow item
     /// at the head makes it grow.
     pub(crate) fn settle<I>(&mut self, handover: &Handover<I, T>) {
         let starved = std::mem::take(&mut self.starved);
@@ -142,22 +142,21 @@ impl<T> Collector<T> {
         self.give_back(handover, more);
     }
 
-    /// When somebody who is told of it wants to know how long an item has stood in the way of others. To be
-    /// asked when [`pop`](Collector::pop) found nothing.
+    /// The time at which the head-of-line item must be reported to observers, if any. Call it when
+    /// [`pop`](Collector::pop) found nothing.
     pub(crate) fn news_due(&self) -> Option<Instant> {
         self.merge.awaited().map(|item| now() + self.time.heads.news_in(item))
     }
 
-    /// Waits for news, with all permits [given back](Collector::settle). `total` is what the caller
-    /// knows of the number of items.
-    /// Not longer than until `due`.
+    /// Waits for results after all permits have been [returned](Collector::settle), at most until `due`.
+    /// `total` is the number of items, as far as the caller knows it.
     pub(crate) fn wait<I>(
         &mut self,
         handover: &Handover<I, T>,
         total: Option<u64>,
         due: Option<Instant>,
     ) -> WakeReason {
-        // What ran dry before was waiting for this collector, not for permits.
+        // A producer that ran out of items before waited for this collector, not for permits.
         self.forget_dryness(handover);
         let (since, head) = (now(), self.merge.awaited());
         let wake_threshold = wake_threshold(&mut self.pace, self.quarter);
@@ -168,8 +167,8 @@ impl<T> Collector<T> {
         news
     }
 
-    /// As [`wait`](Collector::wait), for a collector that is also the feeder, and has more input but
-    /// no permit: while it waits, and not while its caller is busy elsewhere, permits are what lacks.
+    /// Like [`wait`](Collector::wait), for a collector that is also the feeder and has more input but no
+    /// permit. Only this wait counts as a lack of permits, not the time that the caller spends elsewhere.
     pub(crate) fn wait_as_feeder<I>(
         &mut self,
         handover: &Handover<I, T>,
@@ -187,8 +186,7 @@ impl<T> Collector<T> {
         news
     }
 
-    /// Nothing was there for the consumer, or, with a `head`, nothing that it was the turn of, from then until the
-    /// time that is returned.
+    /// Records a wait from `since` until now, and returns the end. With a `head`, only that item was missing.
     fn note_wait<I>(
         &mut self,
         handover: &Handover<I, T>,
@@ -208,12 +206,12 @@ impl<T> Collector<T> {
         now
     }
 
-    /// The item that stands in the way of others, and how long it has, each time that is twice as long.
+    /// The item that holds up others and for how long, reported each time the duration has doubled.
     pub(crate) fn news_of_head(&mut self) -> Option<(u64, Duration)> {
         self.time.heads.news()
     }
 
-    /// How long it has waited in all.
+    /// The total time that it has waited.
     pub(crate) fn waited(&self) -> Duration {
         self.time.waited + self.time.stalled
     }
@@ -229,15 +227,15 @@ impl<T> Collector<T> {
         self.starved = self.window.may_grow() && !is_behind && handover.ran_dry();
     }
 
-    /// After a wait, with the window full or not. It is too large if it is full of slow items that nobody works on
-    /// yet; results that wait for one slow item say nothing of the others.
+    /// Checks the size of the window after a wait. The window is too large if it is full of slow items that
+    /// no producer works on yet. Results that wait for one slow item say nothing about the others.
     fn note_pace(&mut self, now: Instant, is_full: bool) {
         let held_back = self.merge.seen().sum::<u64>().saturating_sub(self.consumed);
         let only_producers_lag = is_full && held_back <= self.window.size() as u64 / 2;
         self.window.look(self.consumed, only_producers_lag, now);
     }
 
-    /// By how many items the window grows, at the pace since it last did.
+    /// Grows the window at the current pace, and returns by how many items.
     fn growth(&mut self) -> usize {
         let now = now();
         let (consumed, since) = std::mem::replace(&mut self.measured, (self.consumed, now));
@@ -246,7 +244,7 @@ impl<T> Collector<T> {
         more
     }
 
-    /// Leaves the run, in which there may be results still. What was here and not handed out.
+    /// Leaves the run, and returns the results that were held back. More may remain in the hand-over.
     pub(crate) fn leave<I>(mut self, handover: &Handover<I, T>) -> Vec<Outcome<T>> {
         self.time.window = self.window.size() as u64;
         self.time.present = now() - self.came;
@@ -256,8 +254,8 @@ impl<T> Collector<T> {
 }
 
 impl<T> Collector<T> {
-    /// The next result that somebody wants, waiting for it. `None` when there is no more, or when
-    /// nobody wants more. `total` is what the collector's owner knows of the number of items.
+    /// Waits for the next result that is wanted. `None` if there are no more, or no more are wanted. `total`
+    /// is the number of items, as far as the caller knows it.
     #[inline]
     pub(crate) fn next_result<R: Runner<Output = T>>(
         &mut self,
@@ -275,7 +273,7 @@ impl<T> Collector<T> {
         }
     }
 
-    /// The next result that somebody wants, if it is here.
+    /// Returns the next result that is wanted, if it has arrived.
     #[inline]
     pub(crate) fn next_here<R: Runner<Output = T>>(
         &mut self,
@@ -292,8 +290,7 @@ impl<T> Collector<T> {
         None
     }
 
-    /// Waits until there may be a next result, where none is here, and not longer than until the time that
-    /// `due` says.
+    /// Waits for the next result, at most until the time that `due` returns.
     #[cold]
     #[inline(never)]
     pub(crate) fn wait_before<R: Runner<Output = T>>(
@@ -321,8 +318,8 @@ impl<T> Collector<T> {
         Pause::Results
     }
 
-    /// Until when a collector may sleep, should it wait for an item that stands in the way of others: who looks
-    /// on is to know while that lasts.
+    /// The time until which a collector may sleep while one item holds up others. Only observed runs have
+    /// one.
     pub(crate) fn news_due_in<R: Runner<Output = T>>(&self, run: &Run<R>) -> Option<Instant> {
         if run.event_log.is_observed() { self.news_due() } else { None }
     }
@@ -339,14 +336,14 @@ impl Scales {
         Scales { weights, present: 0, owed: 0, quarter: most / 4 }
     }
 
-    /// The consumer is done with the result handed out last.
+    /// Adds the weight of the result handed out last. Returns whether the owed weight must be returned now.
     fn owes_much(&mut self) -> bool {
         self.owed = self.owed.saturating_add(std::mem::take(&mut self.present));
         self.owed > self.quarter
     }
 }
 
-/// How a collector sleeps whose results have come at this pace, and which gives back a quarter of the window at once.
+/// Decides what wakes a sleeping collector, from the pace of results and the quarter of the window.
 fn wake_threshold<T>(
     pace: &mut Pace,
     quarter: usize,

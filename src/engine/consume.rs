@@ -21,31 +21,31 @@ use crate::policy::Verdict;
 use crate::runner::{ConsumerContext, Runner};
 use crate::scheduler::window::Window;
 
-/// The name of every thread that takes results out.
+/// The name of the consumer's thread, and of each thread between two stages.
 pub(crate) const NAME: &str = "gangline-c";
 
-/// What a run came to.
+/// The result of a run, as the consumer reports it.
 pub(crate) struct Consumed<S> {
     pub(crate) result: Result<S, Error>,
     pub(crate) taken: Taken,
-    /// The errors that were skipped over: the first of them.
+    /// The errors of skipped items: the first [`MOST_FAILURES`].
     pub(crate) failures: Vec<Error>,
 }
 
-/// So many errors are kept of a run: a million bad items must not fill up the memory.
+/// The maximum number of errors kept of a run, so that a million bad items do not fill the memory.
 pub(crate) const MOST_FAILURES: usize = 10_000;
 
-/// A consumer at work.
+/// A consumer at work, as seen by the thread that waits for it.
 pub(crate) struct Consuming<S> {
     started: Receiver<()>,
     thread: JoinHandle<()>,
     consumed: Receiver<Consumed<S>>,
-    /// Closed when nobody waits for the consumer any more.
+    /// Closed when the consumer has been abandoned.
     left: Receiver<()>,
 }
 
 impl<S> Consuming<S> {
-    /// Waits until `consumer_init` has returned. Whether input may be pulled.
+    /// Waits until `consumer_init` has returned. Returns whether input may be pulled.
     pub(crate) fn has_started(&self) -> bool {
         select! {
             recv(self.started) -> started => started.is_ok(),
@@ -53,13 +53,13 @@ impl<S> Consuming<S> {
         }
     }
 
-    /// Waits until everything is consumed. `None` when the consumer was abandoned in a hook.
+    /// Waits until everything is consumed. `None` if the consumer was abandoned in a hook.
     pub(crate) fn join(self) -> thread::Result<Option<Consumed<S>>> {
-        // In this order: who has returned was not left behind, however late that is asked.
+        // Biased: a consumer that has returned counts as returned, even if it was also abandoned meanwhile.
         select_biased! {
             recv(self.consumed) -> consumed => match consumed {
                 Ok(consumed) => self.thread.join().map(|()| Some(consumed)),
-                // It is gone without a word: what it died of is in its thread.
+                // The consumer died without a result; its thread has the panic.
                 Err(RecvError) => self.thread.join().map(|()| None),
             },
             recv(self.left) -> _ => Ok(None),
@@ -68,17 +68,17 @@ impl<S> Consuming<S> {
 }
 
 impl<S> Consumed<S> {
-    /// Nobody waits for it any more.
+    /// Drops the result of an abandoned consumer.
     fn discard(self) {
         drop_quietly(self.result);
         self.failures.into_iter().for_each(drop_quietly);
     }
 
-    /// Of a consumer that was abandoned.
+    /// Stands in for the result of an abandoned consumer.
     pub(crate) fn abandoned<R: Runner>(run: &Run<R>) -> Self {
         run.handover.stats.leave_consumer_behind();
         let taken = run.tally.get();
-        // `None` where the consumer took it with it, and is stuck since.
+        // `None` if the consumer had taken the error before its hook got stuck.
         let error = run.take_fatal_error().unwrap_or_else(|| Error::RunTimedOut {
             limit: run.run_settings.limits.run.expect("only that limit leaves a consumer behind"),
         });
@@ -96,22 +96,22 @@ pub(crate) struct Consumer<R: Runner> {
     taken: Taken,
     failures: Vec<Error>,
     journal_state: JournalState,
-    /// Whether anybody wants to know of each item that is consumed.
+    /// Whether each consumed item must be reported to the journal, the names, the run timeout or an observer.
     is_watched: bool,
 }
 
-/// Whether what the consumer has consumed may be committed to the journal.
+/// Whether consumed items may be committed to the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum JournalState {
     Sound,
-    /// Nothing is committed any more: a hook of the consumer panicked, so that its state is not to be trusted, or
-    /// a commit failed. A second `sync` may report success although the first has lost what there was.
+    /// Nothing more is committed: a commit failed, or a hook of the consumer panicked and its state cannot be
+    /// trusted. After a failed `sync`, a second one may report success although the data is lost.
     Spoilt,
 }
 
 /// Why consuming ended without an error.
 enum Ended {
-    /// There is no more, or the consumer wants no more.
+    /// All results are consumed, or the consumer has stopped the run.
     Complete,
     Cancelled,
 }
@@ -130,13 +130,13 @@ impl<R: Runner> Consumer<R> {
         Consumer { runner, cfg, run, collector, is_watched, taken, failures, journal_state }
     }
 
-    /// Consumes the whole run on a thread of its own.
+    /// Starts a thread that consumes the whole run.
     pub(crate) fn start(self, stack_size: Option<usize>) -> Result<Consuming<R::Summary>, Error>
     where
         R: 'static,
     {
         let (sender, started) = bounded(1);
-        // Without room: what nobody waits for any more is the user's, and would be dropped with the channel.
+        // Capacity 0: the result holds user values. If the consumer was abandoned, it must drop them itself.
         let (done, consumed) = bounded(0);
         let left = self.run.consumer_left.clone();
         let thread = spawn(NAME.to_owned(), stack_size, move || {
@@ -145,7 +145,7 @@ impl<R: Runner> Consumer<R> {
         Ok(Consuming { started, thread, consumed, left })
     }
 
-    /// Consumes the whole run. `started` is told when input may be pulled, and dropped otherwise.
+    /// Consumes the whole run. Sends to `started` when input may be pulled; drops it if input must not be.
     fn consume(mut self, started: Sender<()>) -> Consumed<R::Summary> {
         let run = self.run.clone();
         let bug = AbortAtEnd(&*run);
@@ -158,7 +158,7 @@ impl<R: Runner> Consumer<R> {
     fn summarise(&mut self, started: Sender<()>) -> Result<R::Summary, Error> {
         let mut state = self.init()?;
         if !self.run.is_cancelled() && !self.run.is_stopped() {
-            // The feeder waits for this, for the sender to be dropped, or no more.
+            // The feeder waits for this message or for the sender to be dropped; it may have stopped waiting.
             let _ = started.send(());
         }
         drop(started);
@@ -191,12 +191,12 @@ impl<R: Runner> Consumer<R> {
                 Pause::Over => break,
             }
         }
-        // A guarded input ends with the cancel, and then there may seem to be no more.
+        // A cancel also ends a guarded input, which looks like the end of all items. So it is checked first.
         if self.run.is_cancelled() {
             return Ok(Ended::Cancelled);
         }
         if self.run.has_fatal_error() {
-            // ObserveOptions already: nobody waits for this consumer any more, which has come back from a hook.
+            // The error was taken before, when this consumer was abandoned in a hook that has now returned.
             let Some(error) = self.run.take_fatal_error() else { return Ok(Ended::Cancelled) };
             return Err(self.abort_with(error));
         }
@@ -235,8 +235,8 @@ impl<R: Runner> Consumer<R> {
         }
     }
 
-    /// Tells whoever wants to know that an item was consumed. By itself, since mostly nobody does: the loop over
-    /// results is what a run without work spends its time in.
+    /// Reports and records a consumed item. Kept out of line, since most runs need neither, and a run without
+    /// work spends its time in the loop over results.
     #[cold]
     #[inline(never)]
     fn note(&mut self, state: &mut R::ConsumerState, seq: u64) -> Result<(), Error> {
@@ -248,7 +248,7 @@ impl<R: Runner> Consumer<R> {
         Ok(())
     }
 
-    /// Calls a hook. What it noted counts if it returns `Ok`.
+    /// Calls a hook. Its note counts if it returns `Ok`.
     #[inline]
     fn call<T>(
         &self,
@@ -265,7 +265,7 @@ impl<R: Runner> Consumer<R> {
         outcome
     }
 
-    /// What a hook noted counts if it went well.
+    /// Accepts the note of a hook that succeeded, or discards it.
     #[cold]
     #[inline(never)]
     fn settle_draft(&self, went_well: bool) {
@@ -276,7 +276,7 @@ impl<R: Runner> Consumer<R> {
         }
     }
 
-    /// The consumer itself failed at an item. After a panic its state is not to be trusted.
+    /// Handles a failure of the consumer itself at an item. After a panic, its state cannot be trusted.
     #[cold]
     #[inline(never)]
     fn meet_own(
@@ -289,7 +289,7 @@ impl<R: Runner> Consumer<R> {
             self.journal_state = JournalState::Spoilt;
         }
         let mut error = self.run.named(error);
-        // One that returns an error since it saw the run end, or ended it, is not left out.
+        // A hook may fail because it saw the end of the run, or caused it. That is not a skipped item.
         let is_over =
             self.run.is_cancelled() || self.run.is_stopped() || self.run.has_fatal_error();
         let goes_on =
@@ -298,7 +298,7 @@ impl<R: Runner> Consumer<R> {
         self.meet(state, seq, *fault)
     }
 
-    /// It is the turn of an item that failed.
+    /// Handles a failed item in its turn.
     #[cold]
     #[inline(never)]
     fn meet(
@@ -320,7 +320,8 @@ impl<R: Runner> Consumer<R> {
                 self.taken.left_out += 1;
                 self.tell();
                 self.collector.done_without_work(&self.run.handover);
-                // Where many are left out nobody waits, nor is anything recorded.
+                // Checked here because a long row of done items has neither records nor waits, which check
+                // otherwise.
                 let is_due =
                     self.run.journal_writer().is_some_and(|journal_writer| journal_writer.is_due());
                 if is_due { self.commit(state) } else { Ok(()) }
@@ -346,12 +347,13 @@ impl<R: Runner> Consumer<R> {
             if failed.is_panic() {
                 self.journal_state = JournalState::Spoilt;
             }
-            // The item itself is counted already.
+            // The item itself is already counted.
             let failed = self.fail(Failure { seq, items: 0 }, *failed);
             self.keep(error);
             return Err(failed);
         }
-        // Also where it is one too many: what the consumer noted when it was told of it goes with it.
+        // Recorded even if this failure is one too many: the note of `consumer_skipped` must be committed
+        // with it.
         let is_due = self.run.record(seq, Outcome::Failed);
         let policy = self.run.policy();
         let gives_up = policy.gives_up_at(self.taken.skipped, self.taken.items());
@@ -364,7 +366,7 @@ impl<R: Runner> Consumer<R> {
         if is_due { self.commit(state) } else { Ok(()) }
     }
 
-    /// Puts on the disk what was consumed so far, and then what says so.
+    /// Calls `consumer_flush`, then commits the records and the note.
     #[cold]
     #[inline(never)]
     fn commit(&mut self, state: &mut R::ConsumerState) -> Result<(), Error> {
@@ -385,8 +387,8 @@ impl<R: Runner> Consumer<R> {
         })
     }
 
-    /// What was consumed need not be done again, although the run ends like that. Unless the input is not that of
-    /// the journal.
+    /// Commits what was consumed although the run fails, so that it need not be done again. Not if the input
+    /// does not belong to the journal.
     fn save(&mut self, state: &mut R::ConsumerState, error: Option<&Error>) {
         let is_of_other_input = matches!(error, Some(Error::Journal { .. }));
         if self.journal_state == JournalState::Spoilt || is_of_other_input {
@@ -401,7 +403,7 @@ impl<R: Runner> Consumer<R> {
         self.taken.failure = failure;
     }
 
-    /// How far it is, should nobody wait until it says so itself.
+    /// Publishes the counts, which are read if this consumer is abandoned.
     #[inline]
     fn tell(&self) {
         self.run.event_log.consumed(self.taken.ok);
@@ -424,7 +426,7 @@ impl<R: Runner> Consumer<R> {
     }
 
     fn fail(&mut self, failure: Failure, error: Error) -> Error {
-        // Before anything else: nothing may be pulled once an item has failed.
+        // Abort first: nothing may be pulled once an item has failed.
         self.run.abort();
         if self.run.is_cancelled() {
             drop_quietly(error);
@@ -438,7 +440,7 @@ impl<R: Runner> Consumer<R> {
         error
     }
 
-    /// The run fails with that, which is not met in its turn.
+    /// Ends the run with an error that was not met in its turn.
     fn abort_with(&mut self, error: Error) -> Error {
         let failure = Failure::ending(&self.taken, &error);
         if failure.items > 0 {
@@ -463,7 +465,7 @@ impl<R: Runner> Consumer<R> {
         outcome.map_err(|error| self.given_up(error))
     }
 
-    /// An error is how a hook gives up when it is asked to.
+    /// Replaces the error of a hook that failed because it was asked to give up.
     fn given_up(&mut self, error: Error) -> Error {
         let asked = match self.run.is_cancelled() {
             true => Error::Cancelled {},
@@ -476,7 +478,7 @@ impl<R: Runner> Consumer<R> {
         asked
     }
 
-    /// What `consumer_end` noted. All else is committed.
+    /// Commits the note of `consumer_end`. Everything else is committed already.
     fn commit_last_note(&self) -> Result<(), Error> {
         match self.run.journal_writer().filter(|journal_writer| journal_writer.has_news()) {
             Some(journal_writer) => Ok(journal_writer.commit()?),
@@ -485,7 +487,8 @@ impl<R: Runner> Consumer<R> {
     }
 }
 
-/// Lets everybody leave the run at its end, also when the consumer's thread dies of a bug of ours.
+/// Aborts the run when dropped, so that all parties leave even if the consumer's thread dies of a bug of
+/// ours.
 pub(super) struct AbortAtEnd<'a, R: Runner>(pub(super) &'a Run<R>);
 
 impl<R: Runner> Drop for AbortAtEnd<'_, R> {

@@ -16,33 +16,30 @@ use crate::observe::event::Event;
 use crate::policy::Verdict;
 use crate::runner::Runner;
 
-/// An iterator with what is known about it. It is not touched again once it has ended, failed or
-/// panicked, and is dropped at that moment.
+/// The caller's iterator. It is dropped as soon as it has ended, failed or panicked, and never touched again.
 pub(crate) struct Source<I, T> {
-    /// `None` once it has ended.
     iter: Option<I>,
     next: fn(&mut I) -> Option<Result<T, BoxError>>,
     remaining: fn(&I) -> (usize, Option<usize>),
     pulled: u64,
-    /// How many items are left: what the iterator said before the first pull, and again at its end.
+    /// The number of items left, as the iterator reported it before the first pull and again at its end.
     unread: Option<u64>,
-    /// What the iterator was found to be wrong with before the first pull.
+    /// The panic of creating the iterator.
     broken: Option<PanicMessage>,
 }
 
-/// What pulling gave.
+/// The result of pulling.
 pub(crate) enum Pulled {
-    /// Items were given out.
     Items,
-    /// There is no more.
+    /// There are no more items.
     End,
 }
 
 /// Why pulling paused or ended.
 enum Pause {
-    /// As many items were given out as there were permits, or as were asked for.
+    /// All permits are used, or the requested number of items was given out.
     Permits,
-    /// There is no more.
+    /// There are no more items.
     End,
     Failed(BoxError),
     Panicked(PanicMessage),
@@ -53,7 +50,7 @@ impl<I, T> Source<I, T>
 where
     I: Iterator,
 {
-    /// The items of `items`, as `convert` makes them of what it yields.
+    /// Creates a source from `items`; `next` pulls and converts one item.
     pub(crate) fn new<J>(items: J, next: fn(&mut I) -> Option<Result<T, BoxError>>) -> Self
     where
         J: IntoIterator<IntoIter = I>,
@@ -68,9 +65,9 @@ where
 }
 
 impl<I, T> Source<I, T> {
-    /// Gives everything out, waiting for a permit before each item, until there is no more or the
-    /// run wants none. Ends the run's input. `next` is what this source was made with, as a type of
-    /// its own, so that the compiler can see through it.
+    /// Gives out all items, and waits for a permit before each, until there are no more or the run wants no
+    /// more. Then ends the run's input. `next` is the function that this source was created with. As a
+    /// generic parameter it can be inlined.
     pub(crate) fn feed<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,
@@ -152,8 +149,7 @@ impl<I, T> Source<I, T> {
         }
     }
 
-    /// The loop that every item goes through. A panic is caught around all of it and not around each
-    /// item.
+    /// The loop that every item goes through. Panics are caught around the whole loop, not per item.
     fn pull_while_permitted<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,
@@ -186,7 +182,7 @@ impl<I, T> Source<I, T> {
         catch_theirs(&in_iterator, pull).unwrap_or_else(Pause::Panicked)
     }
 
-    /// Ends the run's input, whether or not the iterator has more.
+    /// Ends the run's input, even if the iterator has more.
     pub(crate) fn end<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,
@@ -197,12 +193,12 @@ impl<I, T> Source<I, T> {
         run.handover.end(self.pulled);
     }
 
-    /// How many items were pulled.
+    /// The number of items pulled.
     pub(crate) fn pulled(&self) -> u64 {
         self.pulled
     }
 
-    /// How many were not, where the iterator says so exactly.
+    /// The number of items left, if the iterator knows it exactly.
     pub(crate) fn unread(&self) -> Option<u64> {
         match &self.iter {
             Some(iter) => exact(iter, self.remaining),
@@ -210,7 +206,7 @@ impl<I, T> Source<I, T> {
         }
     }
 
-    /// The item is left out: its failure takes its place in the order, and the input goes on.
+    /// Skips the item: its failure takes its place in the order, and the input goes on.
     fn skip<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,
@@ -221,7 +217,7 @@ impl<I, T> Source<I, T> {
         self.pulled += 1;
     }
 
-    /// The failure takes the place in the order that its item would have had.
+    /// Fails the run: the failure takes the item's place in the order.
     fn fail<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,
@@ -235,7 +231,8 @@ impl<I, T> Source<I, T> {
         self.end(run, feeder);
     }
 
-    /// The input as a whole is not what it should be: a failure behind its last item, and of none.
+    /// Fails the run because the input as a whole is wrong; the failure is behind the last item, and belongs
+    /// to none.
     fn fail_behind<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,
@@ -246,7 +243,7 @@ impl<I, T> Source<I, T> {
         self.end(run, feeder);
     }
 
-    /// Drops the iterator, having asked it what is left.
+    /// Asks the iterator for its size hint, then drops it.
     fn retire(&mut self) {
         if let Some(iter) = self.iter.take() {
             self.unread = exact(&iter, self.remaining);
@@ -254,7 +251,7 @@ impl<I, T> Source<I, T> {
         }
     }
 
-    /// Drops the iterator without asking: it panicked.
+    /// Drops the iterator without asking for its size hint, because it panicked.
     fn abandon(&mut self) {
         if let Some(iter) = self.iter.take() {
             self.unread = self.unread.map(|all| all.saturating_sub(self.pulled + 1));
@@ -263,7 +260,7 @@ impl<I, T> Source<I, T> {
     }
 }
 
-/// How long a feeder has no permit.
+/// Measures how long a feeder waits for permits.
 struct FeederTime {
     came: Instant,
     waited: Duration,
@@ -292,7 +289,7 @@ impl FeederTime {
     }
 }
 
-/// Gives an item out as what it is called, and as large as it is.
+/// Names and measures an item, and gives it out.
 #[cold]
 pub(super) fn look_and_push<R: Runner>(
     run: &Run<R>,
@@ -318,8 +315,8 @@ pub(super) fn look_and_push<R: Runner>(
     Ok(())
 }
 
-/// Whether the input has all items that the journal knows. One that was told to end need not: a guard returns
-/// as one that has no more.
+/// Checks that the input has all items that the journal knows. Not if the run was told to end: a guarded
+/// input then ends early.
 fn check_length<R: Runner>(run: &Run<R>, items: u64) -> Result<(), JournalError> {
     match run.journal_writer() {
         Some(journal_writer) if !run.handover.is_halted() => journal_writer.check_length(items),
@@ -339,7 +336,6 @@ fn measure<I>(measures: &Measures<I>, item: &I) -> Result<Option<Measured>, Reje
     }
 }
 
-/// What is left of the iterator when nothing more is pulled.
 impl<I, T> Drop for Source<I, T> {
     fn drop(&mut self) {
         if let Some(iter) = self.iter.take() {

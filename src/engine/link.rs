@@ -19,11 +19,11 @@ use crate::policy::{Policy, Verdict};
 use crate::runner::Runner;
 use crate::scheduler::window::Window;
 
-/// Hands the results of one run on as the items of another: the consumer of the first, and the feeder
-/// of the second. It calls no hook; what measures items is called here for those of the second run.
+/// Passes the results of one run on as the items of the next. It is the consumer of the first and the feeder
+/// of the second. It calls no hook, but the functions that measure items of the second run.
 ///
-/// A permit of the second is taken before a result of the first, as a feeder takes it before it asks
-/// its input; so what the relay holds is within the window of either.
+/// It takes a permit of the second run before a result of the first, as a feeder does before it pulls its
+/// input. So the item that it holds is within the windows of both.
 pub(crate) struct StageLink<A: Runner, B: Runner<Input = A::Output>> {
     from: Arc<Run<A>>,
     order: Order,
@@ -31,56 +31,56 @@ pub(crate) struct StageLink<A: Runner, B: Runner<Input = A::Output>> {
     to: Arc<Run<B>>,
 }
 
-/// What a relay has done.
+/// The counts of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Relayed {
-    /// What it took out of the first run.
+    /// The results taken from the first run.
     pub(crate) taken: Taken,
-    /// What it gave to the second.
+    /// The items given to the second run.
     pub(crate) given: NextItem,
 }
 
-/// What the feeder of a run gave out.
+/// The counts of a run's feeder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct NextItem {
     pub(crate) items: u64,
     pub(crate) unread: Option<u64>,
-    /// Where in the order the failure of an earlier stage went in. No item of this one is there.
+    /// The index at which the failure of an earlier stage was passed on; no item of this stage has it.
     pub(crate) passed_on: Option<u64>,
 }
 
-/// Why a relay has no more to hand on.
+/// Why a link passes nothing more on.
 enum Ended {
-    /// All that its first run made was handed on.
+    /// All results of the first run were passed on.
     Complete,
-    /// Nobody wants more.
+    /// The second run wants no more items.
     Unwanted,
     Failed(Failure, Box<FailedItem>),
-    /// The second run cannot take what the first made.
+    /// The second run cannot take a result of the first.
     Rejected(Error),
 }
 
-/// How far a relay has come.
+/// The progress of a link.
 #[derive(Debug, Clone, Copy, Default)]
 struct Progress {
-    /// How many results were handed on.
+    /// The number of results passed on.
     handed: u64,
-    /// How many items failed in the first run and were left out.
+    /// The number of items that the first run skipped.
     skipped: u64,
-    /// How many places of the second run were given away: to items, and to gaps.
+    /// The number of indices of the second run that are used, by items and gaps.
     places: u64,
 }
 
 impl Progress {
-    /// How many items the first run is done with.
+    /// The number of items that the first run has finished.
     fn items(&self) -> u64 {
         self.handed + self.skipped
     }
 
-    /// The first run has left out more than it may.
+    /// Ends the run because the first run has skipped more items than allowed.
     fn too_many_failures(&self, policy: &Policy, seq: u64, last: Option<Error>) -> Ended {
         let error = policy.too_many(self.skipped, self.items(), last);
-        // The items themselves are counted already.
+        // The items themselves are already counted.
         Ended::Failed(Failure { seq, items: 0 }, FailedItem::ending(error))
     }
 }
@@ -90,17 +90,18 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         StageLink { from, order, window, to }
     }
 
-    /// Hands everything on, and ends both: the first run altogether, the input of the second.
+    /// Passes everything on. Then ends the first run, and the input of the second.
     pub(crate) fn run(self) -> Relayed {
         let over = AbortAtEnd(&*self.from);
-        // Dropped by a bug of ours only: the second run would wait for its input to end.
+        // Dropped only by a bug of ours. Without it, the second run would wait for the end of its input for
+        // ever.
         let bug = AbortAtEnd(&*self.to);
         let mut collector = Collector::new(&self.from.handover, self.order, self.window, now());
         let mut feeder = Feeder::new(&self.to.handover);
         self.from.handover.stats.goes_to(Destination::NextStage);
         self.to.handover.stats.comes_from(Origin::StageBefore);
         let (progress, ended) = self.hand_on(&mut collector, &mut feeder);
-        // What it waited for results of the first run is how long the source of the second was at work.
+        // The source of the second run counts as working while this thread waits for results of the first.
         let (working, waited) = (collector.waited(), feeder.waited());
         self.to.handover.stats.source_left(working + waited, waited);
         let relayed = self.end(&mut feeder, progress, ended);
@@ -110,7 +111,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         relayed
     }
 
-    /// What was handed on, and why no more was.
+    /// Passes results on. Returns the progress, and why it ended.
     fn hand_on(
         &self,
         collector: &mut Collector<A::Output>,
@@ -160,7 +161,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         (progress, Ended::Unwanted)
     }
 
-    /// Gives a result out as an item of the second run.
+    /// Gives out a result as an item of the second run.
     fn give(
         &self,
         feeder: &mut Feeder<B::Input, B::Output>,
@@ -191,7 +192,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         Ok(())
     }
 
-    /// An item that was left out in the first run leaves a gap in the second.
+    /// Leaves a gap in the second run for an item that the first has skipped.
     fn pass_over(
         &self,
         feeder: &mut Feeder<B::Input, B::Output>,
@@ -212,8 +213,8 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         Ok(())
     }
 
-    /// Waits for room in the second run. What the first is owed goes back before, or its producers
-    /// would wait with this thread.
+    /// Waits for a permit of the second run. First returns all permits of the first run, or its producers
+    /// would wait together with this thread.
     fn take_credit(
         &self,
         collector: &mut Collector<A::Output>,
@@ -229,7 +230,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         has_credit && feeder.spend(&self.to.handover)
     }
 
-    /// Ends the input of the second run. A failure takes the place that its item would have had there.
+    /// Ends the input of the second run. A failure takes the index that its item would have had.
     fn end(
         &self,
         feeder: &mut Feeder<B::Input, B::Output>,
@@ -291,7 +292,7 @@ mod tests {
         ))
     }
 
-    /// That the later run has a feeder already is a bug, and stands for any other.
+    /// A second feeder of the later run is a bug; it stands for any bug here.
     #[test]
     fn a_bug_of_ours_ends_both_runs_and_is_not_hidden() {
         let runner = map(|_| Ok(()), |_, (), x: u64| Ok(x));

@@ -1,5 +1,5 @@
-//! Models of the hand-over: every party on a thread of its own, under thousands of schedules. A
-//! lost wake-up shows as a deadlock, a permit counted twice as a window exceeded.
+//! Models of the hand-over: every party runs on a thread of its own, under thousands of schedules. A lost
+//! wake-up shows as a deadlock, and a permit counted twice as an exceeded window.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --lib model` runs them.
 
@@ -58,7 +58,6 @@ fn hub_with(
     Hub::new(run_settings.scheduling(&shape), CarriedOver::nothing(producers), weight)
 }
 
-/// The inputs of a lease.
 fn inputs_of(hub: &Hub, lease: &Lease) -> Vec<u64> {
     hub.dispatch.take_inputs(&lease.items).expect("they are wanted")
 }
@@ -67,7 +66,7 @@ fn finish(hub: &Hub, lease: &Lease, outcomes: &[Outcome]) {
     hub.dispatch.schedule(|state, now| state.scheduler.finish(lease.id, outcomes, now));
 }
 
-/// Has an item tried again that a producer has failed.
+/// Queues a retry of an item that a producer has failed.
 fn try_again(hub: &Hub, seq: u64, item: u64) {
     let failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
     hub.dispatch.schedule(|state, now| {
@@ -93,7 +92,7 @@ fn producers(hub: &Arc<Hub>, count: usize) -> Vec<JoinHandle<u64>> {
     (0..count).map(produce).collect()
 }
 
-/// As [`producers`], by the batch.
+/// Like [`producers`], with batches.
 fn batch_producers(hub: &Arc<Hub>, count: usize, batching: Batching) -> Vec<JoinHandle<u64>> {
     let produce = |lane| {
         let hub = hub.clone();
@@ -102,7 +101,7 @@ fn batch_producers(hub: &Arc<Hub>, count: usize, batching: Batching) -> Vec<Join
             let mut worked = 0;
             while let Some(lease) = item_queue.next_lease() {
                 assert!((1..=batching.rule.most()).contains(&lease.items.len()));
-                // An abort may have come first.
+                // The run may have been aborted after the lease.
                 let Some(inputs) = hub.dispatch.take_inputs(&lease.items) else { continue };
                 finish(&hub, &lease, &vec![Outcome::Succeeded; inputs.len()]);
                 for (seq, item) in lease.items.into_iter().zip(inputs) {
@@ -120,7 +119,7 @@ fn acquire(feeder: &mut Feeder<u64, u64>, hub: &Hub) -> bool {
     feeder.wait_for_permit(hub) && feeder.spend(hub)
 }
 
-/// Gives `items` out and ends the input; returns how many were given out.
+/// Gives out `items` items and ends the input. Returns the number given out.
 fn feed(hub: &Hub, items: u64, given: &AtomicU64) -> u64 {
     let mut feeder = Feeder::new(hub);
     let mut seq = 0;
@@ -133,7 +132,7 @@ fn feed(hub: &Hub, items: u64, given: &AtomicU64) -> u64 {
     seq
 }
 
-/// Consumes everything, in the order of consumption; ends early when the run is aborted.
+/// Consumes everything and returns it in the order of consumption. Ends early if the run is aborted.
 fn collect(
     hub: &Hub,
     order: Order,
@@ -172,7 +171,7 @@ fn run(order: Order, count: usize, window: usize, items: u64) {
     run_with(&hub, threads, order, window, items);
 }
 
-/// Items of weights 1, 2, 3, 1, 2, ... where those that are out may weigh 3.
+/// Runs items of weights 1, 2, 3, 1, 2, ... with a limit of 3 for those in flight.
 fn run_weighed(count: usize, window: usize, items: u64) {
     let hub = Arc::new(hub(count, window, None, Some(3)));
     let threads = producers(&hub, count);
@@ -256,7 +255,7 @@ fn a_window_that_goes_by_weight() {
     check(|| run_weighed(2, 4, 6));
 }
 
-/// Items that fail before they are given out leave gaps in the indices of the others.
+/// Items that fail before they are given out leave gaps in the indices.
 fn run_with_gaps(batching: Option<Batching>) {
     let hub = Arc::new(hub(2, 3, batching, None));
     let threads = match batching {
@@ -299,7 +298,7 @@ fn run_with_gaps(batching: Option<Batching>) {
     assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>(), 4);
 }
 
-/// Works on a lease, of which every third item fails the first attempt.
+/// Works on a lease. Every third item fails its first attempt.
 fn work_on_lease(hub: &Hub, item_queue: &mut ItemQueue<'_, u64, u64>, lease: &Lease) {
     let fails = |seq: u64| seq % 3 == 0 && lease.attempt == 1;
     let inputs = inputs_of(hub, lease);
@@ -313,7 +312,7 @@ fn work_on_lease(hub: &Hub, item_queue: &mut ItemQueue<'_, u64, u64>, lease: &Le
     }
 }
 
-/// The first attempt at every third item fails, and the second is for the other producer.
+/// Every third item fails its first attempt, and the second goes to the other producer.
 fn run_with_retries(batching: Option<Batching>) {
     let backoff = Backoff { first: Duration::ZERO, most: Duration::ZERO };
     let policy = Policy { retries: 1, backoff, ..Policy::default() };
@@ -383,8 +382,8 @@ fn without_input() {
     check(|| run(Order::Input, 2, 2, 0));
 }
 
-/// The first item is held until all others were consumed: whoever took others with it must lose
-/// them to the other producer.
+/// The first item is held until all others were consumed. A producer that took others with it must lose them
+/// to the other producer.
 #[test]
 fn a_slow_item_keeps_back_none_of_its_neighbours() {
     check(|| {
@@ -433,8 +432,8 @@ fn a_slow_item_keeps_back_none_of_its_neighbours() {
     });
 }
 
-/// The second item lasts until the result of the first was consumed, and the input does not end before:
-/// nothing but the delivery wakes the collector.
+/// The second item lasts until the result of the first was consumed, and the input does not end before. So
+/// only the delivery can wake the collector.
 #[test]
 fn a_result_is_consumed_beside_a_slow_item() {
     check(|| {
@@ -484,7 +483,7 @@ fn a_result_is_consumed_beside_a_slow_item() {
     });
 }
 
-/// The source gives an item only when everything before it was consumed.
+/// The source yields an item only once all earlier ones were consumed.
 #[test]
 fn a_pausing_source_gets_everything_delivered() {
     check(|| {
@@ -528,7 +527,7 @@ fn a_pausing_source_gets_everything_delivered() {
     });
 }
 
-/// Cancel, halt and a consumer that stops, at any moment and wherever the others wait.
+/// Abort, halt or a consumer that stops, at any moment, wherever the other parties wait.
 #[test]
 fn ending_early_wakes_everybody() {
     #[derive(Clone, Copy)]

@@ -1,25 +1,26 @@
-//! How fast results come: decisions without threads or clocks.
+//! How fast results arrive; no threads or clocks here.
 
 use std::time::{Duration, Instant};
 
-/// So many results are many: it is worth while to wait for several at once.
+/// The number of results from which it pays to wait for several at once.
 pub(crate) const MANY: usize = if cfg!(shuttle) { usize::MAX } else { 32 };
-/// Results that are this many within this time come thick and fast, also where few come at a time.
+/// The time within which [`MANY`] results make the pace high, even if few arrive per wait.
 const SPAN: Duration = Duration::from_micros(500);
-/// So many waits in a row may bring few results, before it is the time that counts.
+/// The number of consecutive waits with few results, after which the time decides.
 const SHORT_WAITS: u32 = 8;
 
-/// The pace of a run's results, by which a collector that goes to sleep waits for the next one or for several.
+/// The pace of a run's results. It decides whether a sleeping collector is woken for the next one or for
+/// several.
 ///
-/// What came since it last slept is not enough to go by: a collector that has a CPU for itself finds
-/// one or two results each time it looks, however fast they come.
+/// The results since the last sleep are not enough to tell: a collector with a CPU of its own finds one or
+/// two at each look, however fast they arrive.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// How many results had arrived when it last went to sleep.
+    /// The number of results at the last sleep.
     arrived: u64,
-    /// How many times in a row few had come between.
+    /// The number of consecutive waits in which few results arrived.
     short_waits: u32,
-    /// How many results had arrived when the first of them began, and when that was.
+    /// The number of results, and the time, at the first of these waits.
     since: (u64, Instant),
 }
 
@@ -28,8 +29,8 @@ impl Pace {
         Pace { arrived: 0, short_waits: 0, since: (0, now) }
     }
 
-    /// Whether results come thick and fast. To be asked before it goes to sleep; `arrived` counts the results
-    /// of the whole run.
+    /// Whether results are frequent. Call it before each sleep; `arrived` is the number of results of the
+    /// whole run.
     pub(crate) fn is_high(&mut self, arrived: u64, now: Instant) -> bool {
         let count = arrived - std::mem::replace(&mut self.arrived, arrived);
         if count >= MANY as u64 {
@@ -57,7 +58,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Whether the pace is high after each step: so many results more, so many microseconds later.
+    /// Returns the pace after each step of `(results, microseconds)`.
     fn judge(steps: &[(u64, u64)]) -> Vec<bool> {
         let mut now = Instant::now();
         let mut pace = Pace::new(now);

@@ -9,17 +9,17 @@ use crate::concurrency::cancel::{Seen, Watch};
 use crate::observe::event_log::Observing;
 use crate::runner::Runner;
 
-/// A run that producers take part in.
+/// A run in which producers take part.
 pub(super) struct Session<R: Runner> {
     pub(super) run: Arc<Run<R>>,
     pub(super) participants: Arc<Participants>,
-    /// Locked by nobody but whoever ends the session.
+    /// Locked only by the thread that ends the session.
     pub(super) deadline_thread: Mutex<Option<DeadlineThread>>,
     pub(super) observing: Option<Observing>,
     pub(super) watch: Watch,
 }
 
-/// What is left of a session that is over.
+/// The remains of a session that is over.
 pub(super) struct Over<R: Runner> {
     pub(super) run: Arc<Run<R>>,
     pub(super) observing: Option<Observing>,
@@ -32,7 +32,7 @@ impl<R: Runner> Session<R> {
         self.over()
     }
 
-    /// Waits until no producer takes part any more, and drops what is left.
+    /// Aborts the run, waits until no producer takes part, and drops what is left.
     pub(super) fn wind_up(&self) {
         self.run.abort();
         self.participants.end(|producer| self.run.handover.dispatch.is_detached(producer));
@@ -40,7 +40,7 @@ impl<R: Runner> Session<R> {
         self.run.discard();
     }
 
-    /// After the last wait for a hook.
+    /// Stops the deadline thread, after the last wait for a hook.
     fn stop_deadline_thread(&self) {
         drop(self.deadline_thread.lock().unwrap_or_else(PoisonError::into_inner).take());
     }

@@ -1,4 +1,4 @@
-//! What an engine tells of its runs.
+//! What an engine reports of its runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ impl<R: Runner> Engine<R> {
         for (producer, took) in producers.inits().into_iter().enumerate() {
             event_log.tell(match self.gone.get(&producer) {
                 None if producers.is_ready(producer) => Event::ProducerReady { producer, took },
-                // It says so itself, once it is.
+                // A producer without a state reports itself once it has rebuilt it.
                 None => continue,
                 Some(LostProducer { abandoned: Abandoned::Yes, .. }) => {
                     Event::ProducerAbandoned { producer }
@@ -43,7 +43,7 @@ impl<R: Runner> Engine<R> {
         }
     }
 
-    /// A run ended with that error before anybody took part in it.
+    /// Reports that a run ended with this error before any producer took part.
     pub(super) fn refuse(&self, error: &Error) {
         let totals = Totals {
             account: self.account,
@@ -54,7 +54,7 @@ impl<R: Runner> Engine<R> {
         self.event_log.tell(Event::RunEnded { totals: Arc::new(totals) });
     }
 
-    /// What a run came to, whose account is known, and whose losses are.
+    /// The totals of a run. The account and the losses must be up to date.
     pub(super) fn totals(&self, run: &Run<R>, error: Option<&Error>) -> Totals {
         let stats = &run.handover.stats;
         let CollectorTime { window, present, waited, stalled, heads, .. } = stats.collector();
@@ -62,7 +62,7 @@ impl<R: Runner> Engine<R> {
         let (origin, destination) = stats.ends();
         let consumer_working = present.saturating_sub(waited + stalled);
         let consumer_working = match destination {
-            // One thread is both.
+            // The collector and the source share one thread.
             Destination::Outputs => consumer_working.saturating_sub(source_working),
             _ => consumer_working,
         };
@@ -113,7 +113,7 @@ impl<R: Runner> Engine<R> {
         }
     }
 
-    /// What happened in the last run, or does in the one in progress.
+    /// The report of the last run, or of the one in progress.
     pub(crate) fn report(&self) -> RunReport {
         lock(self.event_log.recorder()).report()
     }

@@ -1,4 +1,4 @@
-//! One handle's engine: its producers, and the run or stream in progress.
+//! The engine of one pool: its producers, and the run or stream in progress.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,29 +30,30 @@ use crate::observe::event_log::{Detail, EventLog, ObserveOptions, Observers, Obs
 use crate::runner::{RunControl, Runner};
 use crate::scheduler::window::Window;
 
-/// What a handle holds.
+/// The engine of one pool.
 pub(crate) struct Engine<R: Runner> {
     /// `None` only while the engine is dropped.
     runner: Option<Arc<R>>,
     cfg: Arc<CfgNode>,
     pub(super) settings: Settings,
     run_settings: Arc<RunSettings<R::Input>>,
-    /// Which requests of the token are spent for this handle.
+    /// The requests of the token that this pool has spent.
     seen: Seen,
     /// `None` while closed.
     pub(super) producers: Option<Producers<R>>,
-    /// A stream in progress. It is here, and not in the caller's `Outputs`, so that one that the
-    /// caller leaked can still be ended.
+    /// The stream in progress. It is stored here and not in the caller's `Outputs`, so that a leaked
+    /// `Outputs` can still be ended.
     streaming: Option<Streaming<R>>,
     pub(super) account: Account,
-    /// The errors that the last run skipped over: the first of them.
+    /// The errors of items skipped in the last run: the first of them.
     failures: Vec<Error>,
-    /// The producers of this producers that take part in no run any more, and why.
+    /// The producers that no longer take part in runs, with the reasons.
     pub(super) gone: BTreeMap<usize, LostProducer>,
-    /// Never locked, since there is always `&mut`: it makes a handle `Sync`, which observers need not be.
+    /// Never locked, since access is always `&mut`. The mutex makes the pool `Sync` although observers are
+    /// not.
     observers: Mutex<Observers>,
     pub(super) told: ObserveOptions,
-    /// What is written down of the last run.
+    /// The events of the last run.
     pub(super) event_log: Arc<EventLog>,
 }
 
@@ -124,7 +125,8 @@ impl<R: Runner + 'static> Engine<R> {
     fn lock_gpus(&self, building: &Building) -> Result<Option<Arc<HeldGpus>>, Error> {
         let Some(lock) = &self.settings.gpu_lock else { return Ok(None) };
         let alarm = || {
-            // Made before the building, it ends the first run at its start: nobody waits for that.
+            // A cancel from before the build is not spent by it. It ends the wait for the lock, and later the
+            // first run.
             if self.settings.token.is_cancelled_since(self.seen) {
                 building.alarm().ring();
             }
@@ -134,8 +136,7 @@ impl<R: Runner + 'static> Engine<R> {
         held.map(|held| Some(Arc::new(held))).ok_or(Error::Cancelled {})
     }
 
-    /// Feeds, works on and consumes all of `source`.
-    /// `next` is what `source` was made with.
+    /// Feeds, works on and consumes all of `source`. `next` is the function that `source` was created with.
     pub(crate) fn run<I>(
         &mut self,
         mut source: Source<I, R::Input>,
@@ -182,18 +183,18 @@ impl<R: Runner + 'static> Engine<R> {
         }
         match consuming.join() {
             Ok(consumed) => Ok(consumed.unwrap_or_else(|| Consumed::abandoned(run))),
-            // Hooks are caught, so this is a bug of ours, which is not to be hidden.
+            // Hooks are caught, so this is a bug of ours, which must not be hidden.
             Err(payload) => std::panic::resume_unwind(payload),
         }
     }
 
-    /// The consumer of a run of this engine.
+    /// Creates the consumer of a run.
     pub(super) fn consumer(&self, run: Arc<Run<R>>) -> Consumer<R> {
         let (runner, cfg) = (self.shared_runner().clone(), self.cfg.clone());
         Consumer::new(runner, cfg, run, self.settings.order, self.window())
     }
 
-    /// The journal, opened for a run, if there is one. A closed runner leaves it alone.
+    /// Opens the journal for a run, if there is one. A closed pool does not open it.
     fn open_journal(&self) -> Result<Option<Arc<JournalWriter>>, Error> {
         let Some(journal) = self.run_settings.journal.as_ref().filter(|_| self.is_active()) else {
             return Ok(None);
@@ -202,8 +203,8 @@ impl<R: Runner + 'static> Engine<R> {
         Ok(Some(Arc::new(JournalWriter::open(journal, cfg, self.run_settings.key_kind())?)))
     }
 
-    /// The producers that take no part in the next run: those that are gone, and, if there are others, those
-    /// that are still in a hook of the last.
+    /// The producers that take no part in the next run: the lost ones, and, if there are others, those that
+    /// are still in a hook of the last run.
     fn absent(&self, producers: &Producers<R>) -> Vec<usize> {
         let is_gone = |producer: &usize| self.gone.contains_key(producer);
         let away = producers.away().iter().map(|away| away.load(Ordering::Relaxed));
@@ -218,7 +219,7 @@ impl<R: Runner + 'static> Engine<R> {
         }
     }
 
-    /// What has no consumer has no journal.
+    /// Fails if there is a journal: an output handed to the caller is never known to be consumed.
     pub(super) fn check_no_journal(&self) -> Result<(), Error> {
         match self.run_settings.journal {
             Some(_) => Err(Error::JournalUnsupported {}),
@@ -226,11 +227,11 @@ impl<R: Runner + 'static> Engine<R> {
         }
     }
 
-    /// Begins a run: every producer takes part in it, and has a state.
+    /// Begins a run, in which every live producer takes part with a state.
     fn begin(&mut self, journal_writer: Option<Arc<JournalWriter>>) -> Result<Session<R>, Error> {
         let (run, session) = self.enter(journal_writer).inspect_err(|error| self.refuse(error))?;
-        // A request made before the run ends it at its start: no producer is needed, nor a state
-        // made anew for it.
+        // A request made before the run ends it at its start. No producer is needed then, and no state is
+        // rebuilt.
         if run.handover.is_halted() {
             return Ok(session);
         }
@@ -254,7 +255,7 @@ impl<R: Runner + 'static> Engine<R> {
         Ok((run, session))
     }
 
-    /// A run that nobody takes part in yet.
+    /// Creates a run, without producers.
     pub(super) fn new_run(
         &mut self,
         upstream: Option<Arc<dyn RunControl>>,
@@ -279,7 +280,7 @@ impl<R: Runner + 'static> Engine<R> {
         Ok(Arc::new(Run::new(shape, run_settings, earlier, upstream, event_log, journal_writer)))
     }
 
-    /// Has the token end `target`, which `run` is, or is part of.
+    /// Registers `target` with the token; it is `run` or contains it.
     pub(super) fn watch(
         &mut self,
         run: Arc<Run<R>>,
@@ -294,7 +295,7 @@ impl<R: Runner + 'static> Engine<R> {
         Ok(Session { run, participants, deadline_thread: Mutex::new(None), observing, watch })
     }
 
-    /// Has every producer take part, once it has a state.
+    /// Makes every producer take part, once it has a state.
     pub(super) fn join(&self, session: &Session<R>) -> Result<(), Error> {
         let producers = self.producers.as_ref().expect("a run is made where there is a producers");
         let Session { run, participants, deadline_thread, .. } = session;
@@ -304,7 +305,7 @@ impl<R: Runner + 'static> Engine<R> {
             *deadline_thread.lock().expect("nothing panics under this lock") = Some(keeper);
         }
         producers.join(run, participants, |producer| !run.handover.dispatch.is_live(producer))?;
-        // It may have run out of time before it began.
+        // The run may have timed out before it began.
         run.take_fatal_error().map_or(Ok(()), Err)
     }
 
@@ -313,7 +314,7 @@ impl<R: Runner + 'static> Engine<R> {
         Window::new(*window, devices.len(), *batching)
     }
 
-    /// Begins a stream, which goes on with [`next`](Engine::next).
+    /// Begins a stream, which continues with [`next`](Engine::next).
     pub(crate) fn begin_stream(&mut self, unread: Option<u64>) -> Result<(), Error> {
         self.reset(unread);
         self.check_no_journal().inspect_err(|error| self.refuse(error))?;
@@ -322,7 +323,7 @@ impl<R: Runner + 'static> Engine<R> {
         Ok(())
     }
 
-    /// The next output of the stream in progress, which is ended with its last.
+    /// Returns the next output of the stream in progress. The last one ends the stream.
     pub(crate) fn next<I>(
         &mut self,
         source: &mut Source<I, R::Input>,
@@ -362,17 +363,16 @@ impl<R: Runner> Engine<R> {
         }
     }
 
-    /// See [`Producers::ceilings`]. Empty while closed.
     pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
         self.producers.as_ref().map_or_else(Vec::new, Producers::ceilings)
     }
 
-    /// Keeps the errors that a run skipped over.
+    /// Keeps the errors of skipped items.
     pub(super) fn keep(&mut self, failures: Vec<Error>) {
         self.failures = failures;
     }
 
-    /// The errors that the last run skipped over: the first of them.
+    /// The errors of items skipped in the last run: the first of them.
     pub(crate) fn failures(&self) -> &[Error] {
         &self.failures
     }
@@ -381,7 +381,7 @@ impl<R: Runner> Engine<R> {
         self.producers.is_some()
     }
 
-    /// Makes ready for a run.
+    /// Resets everything that belongs to the last run.
     pub(super) fn reset(&mut self, unread: Option<u64>) {
         self.end_stream();
         self.account = Account::new(0, 0, 0, 0, unread);
@@ -389,13 +389,13 @@ impl<R: Runner> Engine<R> {
         std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
     }
 
-    /// The run of a session is over: what it came to, and which requests are spent with it.
+    /// Ends the run of a session, and records its account and the requests that it has spent.
     pub(super) fn settle(&mut self, session: Session<R>, account: Account, error: Option<&Error>) {
         self.account = account;
         self.part(session.over(), error);
     }
 
-    /// Takes over what is left of a session, which ended with that error, if any. The account is known.
+    /// Takes over the remains of a session, which ended with `error`, if any. The account is already set.
     fn part(&mut self, over: Over<R>, error: Option<&Error>) {
         let Over { run, observing, seen } = over;
         self.seen = seen;
@@ -403,7 +403,7 @@ impl<R: Runner> Engine<R> {
         if let Some(producers) = &mut self.producers {
             producers.learn(run.handover.dispatch.learned());
         }
-        // Also where somebody who was abandoned still has the run.
+        // Closed explicitly, since an abandoned producer may still hold a reference to the run.
         run.journal_writer().into_iter().for_each(|journal_writer| journal_writer.close());
         let totals = Arc::new(self.totals(&run, error));
         run.event_log.tell(Event::RunEnded { totals });
@@ -413,7 +413,7 @@ impl<R: Runner> Engine<R> {
         }
     }
 
-    /// How many producers a run needs.
+    /// The minimum number of producers for a run.
     fn least_producers(&self) -> usize {
         self.run_settings.policy.min_producers.unwrap_or(1)
     }
@@ -431,8 +431,8 @@ impl<R: Runner> Engine<R> {
             self.end_stream();
         }
         let Some(mut producers) = self.producers.take() else { return Ok(()) };
-        // Whoever closes may be a hook of this very stream, so nothing here may wait for all
-        // producers to have left it; joining the threads does that where it can be done.
+        // The caller may be a hook of this very stream, so this must not wait until all producers have left
+        // it. Joining the threads below waits for all but the caller's own.
         let streaming = self.streaming.take();
         if let Some(streaming) = &streaming {
             streaming.abort();
@@ -445,7 +445,7 @@ impl<R: Runner> Engine<R> {
         outcome
     }
 
-    /// Ends the stream in progress, also one that the caller leaked.
+    /// Ends the stream in progress, even if the caller has leaked its `Outputs`.
     pub(crate) fn end_stream(&mut self) {
         self.end_stream_with(None);
     }
@@ -455,7 +455,7 @@ impl<R: Runner> Engine<R> {
         self.account = streaming.account();
         streaming.abort();
         let session = streaming.leave();
-        // A hook of this very stream cannot wait until no hook of it is running.
+        // On a producer's own thread, this must not wait for the hooks of the stream to return: it is in one.
         let over = if self.is_own_thread() { session.discard() } else { session.end() };
         self.part(over, error);
     }
@@ -468,7 +468,7 @@ impl<R: Runner> Engine<R> {
 impl<R: Runner> Drop for Engine<R> {
     fn drop(&mut self) {
         if let Err(error) = self.close() {
-            // The text of the cause is the user's code too.
+            // Formatting the error runs user code, which may panic.
             let logged = catch(|| tracing::warn!("while a runner was dropped: {error:#}"));
             drop_quietly((logged, error));
         }

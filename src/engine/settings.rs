@@ -1,4 +1,4 @@
-//! What a handle is built with, beside its runner and its configuration.
+//! The settings of a pool.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use crate::device::CpuThreads;
 use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::runner::ProducerSetup;
 
-/// What a handle is built with, beside its runner and its configuration.
+/// The settings of a pool, beside its runner and configuration.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) devices: Devices,
     pub(crate) order: Order,
-    /// `None`: it grows by itself.
+    /// `None`: the window grows by itself.
     pub(crate) window: Option<usize>,
     /// `None`: items are worked on one by one.
     pub(crate) batching: Option<Batching>,

@@ -1,4 +1,4 @@
-//! Stages in a row: one run through several engines.
+//! A pipeline: one run through several engines.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -17,45 +17,45 @@ use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::runner::{RunControl, Runner};
 
-/// The engines of the stages, from that of `R` to that of `S`.
+/// The engines of a pipeline, from that of `R` to that of `S`.
 ///
-/// What is in between is known by its hooks only: each stage is joined to the next where both of
-/// their types are known, so that handing an item on goes through no pointer to a function.
+/// The types in between are erased. Each stage is linked to the next where both types are known, so passing
+/// an item on needs no dynamic dispatch.
 pub(crate) struct Stages<'h, R: Runner, S: Runner> {
     before: Box<dyn Before<R, S> + 'h>,
     last: &'h mut Engine<S>,
 }
 
-/// The stages before that of `S`, from that of `R`.
+/// The stages before that of `S`, starting with that of `R`.
 trait Before<R: Runner, S: Runner>: Send + Sync {
-    /// How many they are.
+    /// The number of these stages.
     fn stages(&self) -> usize;
 
-    /// Makes each ready for a run, to which `unread` inputs come.
+    /// Resets each engine for a run with `unread` inputs.
     fn reset(&mut self, unread: Option<u64>);
 
-    /// The run ends with that error before anybody took part in it.
+    /// Reports that the run ended with this error before any producer took part.
     fn refuse(&self, error: &Error);
 
-    /// Makes a run of each.
+    /// Creates a run of each stage.
     fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, S>, Error>;
 }
 
-/// What the stage of `S` has to know of those before.
+/// What the stage of `S` needs from the stages before it.
 struct Front<R: Runner, S: Runner> {
     first: Arc<Run<R>>,
     upstream: Arc<dyn RunControl>,
-    /// Makes the relay between them.
+    /// Creates the link between them.
     join: Box<dyn FnOnce(Arc<Run<S>>) -> Between>,
 }
 
-/// A relay that is not started yet.
+/// A link that is not started yet.
 struct Between {
     work: Box<dyn FnOnce() -> Relayed + Send>,
     stack_size: Option<usize>,
 }
 
-/// Everything that takes part in a run, in the order of the stages.
+/// All participants of a run, in the order of the stages.
 #[derive(Default)]
 struct Lineup<'a> {
     stages: Vec<Box<dyn Enlisted + 'a>>,
@@ -63,9 +63,9 @@ struct Lineup<'a> {
     relays: Vec<Between>,
 }
 
-/// A stage whose run is made.
+/// A stage with a run that no producer takes part in yet.
 trait Enlisted {
-    /// Has its token end all stages.
+    /// Makes its token end all stages.
     fn watch<'a>(self: Box<Self>, all: &Arc<AllRuns>) -> Result<Box<dyn Stage + 'a>, Error>
     where
         Self: 'a;
@@ -73,25 +73,25 @@ trait Enlisted {
 
 /// A stage of a run in progress.
 trait Stage {
-    /// Has its producers take part.
+    /// Makes its producers take part.
     fn join(&mut self) -> Result<(), Error>;
 
-    /// Waits until they have left, and drops what is left.
+    /// Waits until the producers have left, and drops what is left.
     fn wind_up(&self);
 
     fn settle(self: Box<Self>, account: Account, error: Option<&Error>);
 }
 
-/// The runs of all stages: what any of their tokens ends.
+/// The runs of all stages, which any of their tokens ends.
 struct AllRuns(Vec<Arc<dyn Interrupt>>);
 
 impl Interrupt for AllRuns {
-    /// The last first: to one whose input ended before that, all would seem to be well.
+    /// In reverse: to a stage whose input ended before its own cancel, the run would look complete.
     fn cancel(&self) {
         self.0.iter().rev().for_each(|run| run.cancel());
     }
 
-    /// What the first has given out flows through all others.
+    /// Drains the first stage only: the items in flight pass through all others.
     fn drain(&self) {
         if let Some(first) = self.0.first() {
             first.drain();
@@ -114,8 +114,8 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
         Stages { before: Box::new(self), last: next }
     }
 
-    /// Feeds all of `source` to the first stage, and consumes what comes out of the last. `next` is
-    /// what `source` was made with.
+    /// Feeds all of `source` to the first stage, and consumes the results of the last. `next` is the function
+    /// that `source` was created with.
     pub(crate) fn run<I>(
         &mut self,
         source: Source<I, R::Input>,
@@ -130,7 +130,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
         })
     }
 
-    /// What a run came to; an error where there was none.
+    /// Returns the result of the run. The outer error means that the run did not start.
     fn try_run<I>(
         &mut self,
         mut source: Source<I, R::Input>,
@@ -169,7 +169,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
 }
 
 impl<R: Runner, S: Runner> Stages<'_, R, S> {
-    /// How many stages there are.
+    /// The number of stages.
     pub(crate) fn stages(&self) -> usize {
         self.before.stages() + 1
     }
@@ -232,7 +232,7 @@ where
     }
 }
 
-/// How a run of `engine` is joined to one of the next.
+/// Returns the function that links a run of `engine` to one of the next stage.
 fn joint<R, S>(engine: &Engine<R>, run: Arc<Run<R>>) -> Box<dyn FnOnce(Arc<Run<S>>) -> Between>
 where
     R: Runner + 'static,
@@ -258,7 +258,7 @@ impl<'a> Lineup<'a> {
         self.stages.push(Box::new(Waiting { engine, run }));
     }
 
-    /// Has every token end all stages. One that was used before does so at once.
+    /// Makes every token end all stages. A token used before does so at once.
     fn watch(self) -> Result<Watched<'a>, Error> {
         let all = Arc::new(AllRuns(self.runs));
         let stages = self.stages.into_iter().map(|stage| stage.watch(&all));
@@ -266,7 +266,7 @@ impl<'a> Lineup<'a> {
     }
 }
 
-/// The stages, and what is between them.
+/// The stages, and the links between them.
 type Watched<'a> = (Vec<Box<dyn Stage + 'a>>, Vec<Between>);
 
 struct Waiting<'e, R: Runner> {
@@ -288,7 +288,7 @@ impl<R: Runner + 'static> Enlisted for Waiting<'_, R> {
 struct Working<'e, R: Runner> {
     engine: &'e mut Engine<R>,
     session: Session<R>,
-    /// Keeps them known to the token.
+    /// Keeps the runs registered with the token.
     all: Arc<AllRuns>,
 }
 
@@ -308,8 +308,8 @@ impl<R: Runner + 'static> Stage for Working<'_, R> {
     }
 }
 
-/// Has all producers of all stages take part. After a request that was made before the run none is
-/// needed, nor a state made anew for it.
+/// Makes all producers of all stages take part. After a request made before the run, none is needed and no
+/// state is rebuilt.
 fn begin<R: Runner, S: Runner>(
     first: &Run<R>,
     last: &Run<S>,
@@ -325,7 +325,7 @@ fn begin<R: Runner, S: Runner>(
     }
 }
 
-/// Has everybody else at work, while `feed` is called on this thread.
+/// Runs the links and the consumer on their threads, while `feed` runs on this one.
 fn flow<S: Runner + 'static>(
     last: &Run<S>,
     relays: Vec<Between>,
@@ -333,7 +333,7 @@ fn flow<S: Runner + 'static>(
     stack_size: Option<usize>,
     feed: impl FnOnce(),
 ) -> Result<(Consumed<S::Summary>, Vec<Relayed>), Error> {
-    // Also where a thread cannot be started: those that were wait for the others.
+    // Also if a thread cannot be started: the started ones wait for the others.
     let over = AbortAtEnd(last);
     let mut threads = Vec::with_capacity(relays.len());
     let consumed = relays
@@ -347,8 +347,8 @@ fn flow<S: Runner + 'static>(
             consuming.join().map(|consumed| consumed.unwrap_or_else(|| Consumed::abandoned(last)))
         });
     drop(over);
-    // A bug of ours is not to be hidden. It ends the stages after its own in the same way, so the
-    // first tells more than theirs.
+    // A bug of ours must not be hidden. It ends the later stages in the same way, so the first panic says
+    // most.
     let relayed: Vec<_> = threads.into_iter().map(JoinHandle::join).collect();
     let relayed = relayed.into_iter().map(or_resume).collect();
     Ok((or_resume(consumed?), relayed))
@@ -358,9 +358,9 @@ fn or_resume<T>(joined: thread::Result<T>) -> T {
     joined.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }
 
-/// What became of the items of each stage, where `given` is what the first got, and `taken` what came
-/// out of the last. Of several failures the one counts that ended the run, in the stage that it is of:
-/// those after it know it as something that was passed on, and others before it were of no effect.
+/// The accounts of all stages. `given` is the input of the first, and `taken` the results of the last. Of
+/// several failures, only the one that ended the run counts, in its own stage. Later stages received it as
+/// passed on; other failures before it had no effect.
 fn accounts(given: NextItem, relayed: &[Relayed], taken: Taken) -> Vec<Account> {
     let given = [given].into_iter().chain(relayed.iter().map(|relayed| relayed.given));
     let taken = relayed.iter().map(|relayed| relayed.taken).chain([taken]);
@@ -393,7 +393,7 @@ mod tests {
         Taken { ok, failure, ..Taken::default() }
     }
 
-    /// Per stage: ok, failed, cancelled.
+    /// For each stage: ok, failed, cancelled.
     fn counts(first: NextItem, relayed: &[Relayed], last: Taken) -> Vec<(u64, u64, u64)> {
         let accounts = accounts(first, relayed, last);
         accounts.iter().map(|account| (account.ok, account.failed, account.cancelled)).collect()
@@ -406,7 +406,6 @@ mod tests {
         assert_eq!(counts, [(5, 0, 0); 3]);
     }
 
-    /// A batch of three fails in the first stage.
     #[test]
     fn a_failure_counts_in_its_own_stage() {
         let relayed = [

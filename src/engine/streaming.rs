@@ -20,25 +20,25 @@ use crate::policy::Policy;
 use crate::runner::Runner;
 use crate::scheduler::window::Window;
 
-/// A stream's session, with what its caller has seen of it.
+/// The session of a stream, and the counts of what its caller has received.
 pub(super) struct Streaming<R: Runner> {
     session: Session<R>,
-    /// Never locked, since there is always `&mut`: it makes a handle `Sync` for inputs and outputs
-    /// that are `Send` only.
+    /// Never locked, since access is always `&mut`. The mutex makes the pool `Sync` although inputs and
+    /// outputs are only `Send`.
     ends: Mutex<Ends<R>>,
-    /// How many items were pulled in all, once there is no more.
+    /// The total number of items, once the input has ended.
     total: Option<u64>,
     account: Account,
     pulled: u64,
     time: FeedingTime,
 }
 
-/// How long a stream's caller was in its own iterator, and how long it had no permit for more.
+/// How long the caller's thread was in its iterator, and how long it waited for permits.
 #[derive(Debug, Default)]
 struct FeedingTime {
     working: Duration,
     waited: Duration,
-    /// Since when it is in there, or about to be. Not noted for each item: it mostly pulls several in a row.
+    /// The start of the current series of pulls. Not read per item, since several are mostly pulled in a row.
     since: Option<Instant>,
 }
 
@@ -52,16 +52,16 @@ impl FeedingTime {
     }
 }
 
-/// What a stream gives its caller.
+/// One step of a stream, as its caller sees it.
 pub(super) enum Yield<T> {
     Output(T),
-    /// The error of an item that is left out.
+    /// The error of a skipped item.
     Skipped(Error),
     /// The error that ends the stream.
     Last(Error),
 }
 
-/// The two ends of the hand-over that a stream's caller has.
+/// The two ends of the hand-over that the caller's thread holds.
 struct Ends<R: Runner> {
     feeder: Feeder<R::Input, R::Output>,
     collector: Collector<R::Output>,
@@ -83,7 +83,7 @@ impl<R: Runner> Streaming<R> {
         Streaming { session, ends, total: None, account, pulled: 0, time: FeedingTime::default() }
     }
 
-    /// The next of it: `None` after the last.
+    /// The next step of the stream; `None` after the last.
     pub(super) fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Yield<R::Output>> {
         let next = self.feed_until_next(source);
         self.time.end();
@@ -129,7 +129,7 @@ impl<R: Runner> Streaming<R> {
             }
             if self.total == Some(collector.consumed()) {
                 let Account { ok, failed, .. } = self.account;
-                // ObserveOptions once: what it is told with ends the stream.
+                // At most once: the error of too many failures ends the stream.
                 let policy = run.policy();
                 return policy
                     .gives_up_at_end(failed, ok + failed)
@@ -144,7 +144,7 @@ impl<R: Runner> Streaming<R> {
         }
     }
 
-    /// It is the turn of an item that failed.
+    /// Handles a failed item in its turn.
     fn meet(&mut self, policy: &Policy, fault: FailedItem) -> Yield<R::Output> {
         self.account.failed += fault.items();
         let Account { ok, failed, .. } = self.account;
@@ -159,7 +159,7 @@ impl<R: Runner> Streaming<R> {
         }
     }
 
-    /// Pulls one item if there is one and the window has room for it.
+    /// Pulls one item, if there is one and the window has room.
     fn pull<I>(&mut self, run: &Run<R>, source: &mut Source<I, R::Input>) -> bool {
         if self.total.is_some() {
             return false;
@@ -202,12 +202,12 @@ impl<R: Runner> Streaming<R> {
         Account::new(self.pulled, self.account.ok, self.account.failed, 0, self.account.unread)
     }
 
-    /// Nothing more is worked on.
+    /// Aborts the run: no more items are worked on.
     pub(super) fn abort(&self) {
         self.session.run.abort();
     }
 
-    /// Gives up both ends: what is left is the session.
+    /// Gives up both ends, and returns the session.
     pub(super) fn leave(self) -> Session<R> {
         let Streaming { session, ends, time: FeedingTime { working, waited, .. }, .. } = self;
         session.run.handover.stats.source_left(working + waited, waited);

@@ -100,7 +100,7 @@ pub(crate) enum Detail {
     Items,
 }
 
-/// What is recorded of each run, and under which name.
+/// How the runs of a pool are reported.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ObserveOptions {
     pub(crate) description: Option<String>,

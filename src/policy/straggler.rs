@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// So much shorter is no item worth a second start. The clock of a model stands still.
+/// The minimum duration of an item that is worth a second copy. The clock of a model stands still.
 const LEAST: Duration = Duration::from_millis(if cfg!(shuttle) { 0 } else { 10 });
 
-/// How long an item is worked on before another producer starts it too, where others took `mean` each:
-/// `None` where there were none.
+/// The time after which another producer starts a second copy of an item. `mean` is the mean duration of
+/// earlier items, if there are any.
 pub(crate) fn copy_after(mean: Option<Duration>) -> Duration {
-    // What takes twice as long as others may well be done next; a copy takes as long as those do.
+    // An item at twice the mean may well finish soon, and a copy takes about the mean.
     mean.map_or(LEAST, |mean| mean.saturating_mul(2)).max(LEAST)
 }
 

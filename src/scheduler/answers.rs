@@ -1,13 +1,13 @@
-//! What the scheduler answers to a producer, and what a producer adds to a failure.
+//! The scheduler's answers to producers.
 
 use super::lease::Lease;
 use super::time::RunTime;
 
-/// What a producer that asked for work does.
+/// What a producer that asked for work does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Next {
     Work(Lease),
-    /// It asks again then, or when it is woken.
+    /// It asks again at this time, or when it is woken.
     WaitUntil(RunTime),
     /// It asks again when it is woken.
     Wait,
@@ -15,28 +15,28 @@ pub(crate) enum Next {
     Leave,
 }
 
-/// What the failure of a batch as a whole means.
+/// The consequence of a batch that failed as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Together {
-    /// These items go on in parts, which are leased again.
+    /// These items are tried again in parts.
     Split(Vec<u64>),
-    /// These items have failed, and the backend calls [`decide`](super::Scheduler::decide) for them. The failures
+    /// These items have failed, and the backend calls [`decide`](super::Scheduler::decide) for them. Failures
     /// of the others are stale, or deferred to another copy.
     Failed(Vec<u64>),
 }
 
-/// Whether the error of a batch is that the device has no memory for it.
+/// Whether a batch failed because the device ran out of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Memory {
     Sufficient,
     Short,
 }
 
-/// Whether a lease that was about to begin is still worth it.
+/// Whether a lease that is about to begin is still wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begin {
     Work,
-    /// Nothing waits for its result: the backend calls [`release`](super::Scheduler::release).
+    /// Its result is no longer wanted: the backend calls [`release`](super::Scheduler::release).
     Stale,
 }
 

@@ -1,4 +1,4 @@
-//! Which items a producer gets next, and which producers are woken for them.
+//! Which items a producer is leased next, and which producers are woken for them.
 
 use super::batch::Pick;
 use super::config::Input;
@@ -12,14 +12,14 @@ use super::waiters::Takes;
 use super::{Activity, Next, Readiness, Scheduler};
 use crate::batch::{Limits, More, Size};
 
-/// Items for one lease.
+/// The items of one lease.
 struct Chosen {
     items: Vec<Sized>,
     attempt: u32,
 }
 
 impl Scheduler {
-    /// What a producer does next that has nothing to do. One that is told to wait asks again when it is woken.
+    /// Leases items to a producer without work. A producer that has to wait asks again when it is woken.
     pub(crate) fn lease(
         &mut self,
         producer: ProducerId,
@@ -39,12 +39,12 @@ impl Scheduler {
         }
         let until = self.next_look(producer, now);
         self.waiters.add(producer, until, self.takes(producer));
-        // It may have been the one that was to look at something that it may not take.
+        // This producer may have been the one woken for work that it may not take.
         self.wake_for_work(now);
         until.map_or(Next::Wait, Next::WaitUntil)
     }
 
-    /// The producer has found something to do by itself.
+    /// Notes that the producer has found work by itself.
     pub(crate) fn stop_waiting(&mut self, producer: ProducerId, now: RunTime) {
         self.waiters.remove(producer);
         self.wake_for_work(now);
@@ -63,7 +63,7 @@ impl Scheduler {
                 return Some(chosen);
             }
         }
-        // Before new items: others may wait for it.
+        // Before new items, since the consumer may wait for it.
         if let Some(index) = self.retries.take(producer, &self.health, now) {
             let record = self.items.get_mut(index).expect("an item that waits has a record");
             record.carriers += 1;
@@ -97,7 +97,7 @@ impl Scheduler {
         None
     }
 
-    /// As much of a part as the device has memory for. `None` where nothing waits for it any more.
+    /// Takes as much of a part as the device has memory for. `None` if its items are no longer wanted.
     fn choose_part(&mut self, mut part: Part, producer: ProducerId) -> Option<Chosen> {
         self.drop_settled(&mut part.items);
         if part.items.is_empty() {
@@ -110,7 +110,7 @@ impl Scheduler {
         Some(Chosen { items: part.items, attempt: part.attempt })
     }
 
-    /// A copy of what another producer is slow at, where everything else waits for that.
+    /// Chooses a copy of a slow item, if everything else waits for it.
     fn choose_copy(&mut self, producer: ProducerId, now: RunTime) -> Option<Chosen> {
         let Chance::Now(slow) = self.chance(producer, now) else { return None };
         let held = self.leases.get(slow).expect("it was just found");
@@ -151,14 +151,14 @@ impl Scheduler {
             open: items.len(),
             since: now,
             deadline: self.deadlines.of_lease(phase, items.len(), now),
-            // Until the backend says that it has them.
+            // The backend reports copies only when it has them.
             copies: Copies::Missing,
             items,
         };
         Lease { id: self.leases.insert(held), items: indices, attempt }
     }
 
-    /// When a producer has to look again that has nothing to do.
+    /// The time at which a producer without work has to look again.
     fn next_look(&mut self, producer: ProducerId, now: RunTime) -> Option<RunTime> {
         let retry = self.retries.next_look(producer, &self.health, &self.waiters, now);
         let pending = match self.takes(producer) {
@@ -206,7 +206,7 @@ impl Scheduler {
         self.more() == More::Never && self.consumer == Activity::Waiting
     }
 
-    /// A lease has ended with this outcome for one of its items.
+    /// Settles one item of a lease that has ended.
     pub(super) fn settle(
         &mut self,
         item: Sized,
@@ -216,7 +216,7 @@ impl Scheduler {
     ) -> Standing {
         let Sized { index, size } = item;
         if index >= self.bound {
-            // The run's end does not wait for another that is still at it.
+            // The end of the run does not wait for another producer that still works on it.
             if outcome == Outcome::Succeeded && self.items.get(index).is_some() {
                 if self.items.settle(index, size, outcome, producer).has_losers {
                     self.revoke(index, now);
@@ -240,7 +240,7 @@ impl Scheduler {
         settlement.standing
     }
 
-    /// A producer has succeeded with an item, which may show what is to blame for earlier failures.
+    /// Records that a producer succeeded with an item, which may show what was to blame for earlier failures.
     pub(super) fn clear(&mut self, index: u64, producer: ProducerId, now: RunTime) {
         if !self.health.has_suspects() {
             return;
@@ -252,7 +252,7 @@ impl Scheduler {
         self.wake_unsuspended();
     }
 
-    /// An item is settled: leases that still cover it have lost it.
+    /// Revokes the leases that still cover a settled item.
     pub(super) fn revoke(&mut self, index: u64, now: RunTime) {
         for id in self.leases.covering(index) {
             let held = self.leases.get_mut(id).expect("it covers the item");
@@ -267,7 +267,7 @@ impl Scheduler {
         self.wake_for_work(now);
     }
 
-    /// Takes the items out that nothing waits for any more.
+    /// Removes the items that are no longer wanted.
     pub(super) fn drop_settled(&mut self, items: &mut Vec<Sized>) {
         let is_over = |it: &mut Sized| it.index >= self.bound || self.items.is_settled(it.index);
         let over: Vec<_> = items.extract_if(.., |it| is_over(it)).collect();
@@ -278,7 +278,7 @@ impl Scheduler {
         }
     }
 
-    /// The lease is over. `None` where it was over before.
+    /// Ends a lease. `None` if it was already over.
     pub(super) fn end_lease(&mut self, id: LeaseId) -> Option<Held> {
         let held = self.leases.remove(id)?;
         if held.is_detached() {
@@ -295,7 +295,7 @@ impl Scheduler {
         }
     }
 
-    /// The items of a lease that has ended without an outcome wait again.
+    /// Puts back the items of a lease that has ended without an outcome.
     pub(super) fn put_back(&mut self, held: Held, now: RunTime) {
         let mut alone = Vec::new();
         for item in held.items {
@@ -320,7 +320,7 @@ impl Scheduler {
     }
 
     pub(super) fn expire(&mut self, id: LeaseId, now: RunTime) {
-        // It may have gone with another lease of its producer.
+        // It may have ended together with another lease of its producer.
         let Some(held) = self.leases.remove(id) else { return };
         let Held { producer, phase, attempt, .. } = held;
         let leased = held.items.len();
@@ -340,7 +340,7 @@ impl Scheduler {
         self.lose(producer, now);
     }
 
-    /// The run is over, and these producers have not noticed.
+    /// Abandons the producers that are still in a hook when the grace of the run is over.
     pub(super) fn abandon_all(&mut self, now: RunTime) {
         for producer in 0..self.config.producers {
             let is_busy = self.leases.of(producer).next().is_some()
@@ -352,7 +352,7 @@ impl Scheduler {
         }
     }
 
-    /// The producer takes part no more; what it holds goes to others. It may be lost already, and have held it.
+    /// Removes the producer and puts its items back. It may already be lost, but hold items.
     pub(super) fn lose(&mut self, producer: ProducerId, now: RunTime) {
         let was_live = self.health.is_live(producer);
         self.health.lose(producer);
@@ -374,7 +374,7 @@ impl Scheduler {
         if live < self.config.min_producers.max(1) {
             self.events.push(Event::TooFewProducers { live });
         }
-        // Also itself: it leaves. What waited for it does not any more.
+        // Also this producer, which leaves. Producers that waited for it no longer have to.
         self.wake_all();
         self.wake_for_work(now);
     }
@@ -390,7 +390,7 @@ impl Scheduler {
         waiting.into_iter().for_each(|producer| self.wake(producer));
     }
 
-    /// Wakes the producers that wait as suspended ones, and are not any more.
+    /// Wakes the producers that wait as suspended and no longer are.
     pub(super) fn wake_unsuspended(&mut self) {
         if self.waiters.is_empty() {
             return;
@@ -400,7 +400,7 @@ impl Scheduler {
         free.into_iter().for_each(|producer| self.wake(producer));
     }
 
-    /// Wakes as many producers as there is something to do for.
+    /// Wakes one producer for each piece of work.
     pub(super) fn wake_for_work(&mut self, now: RunTime) {
         if self.waiters.is_empty() {
             return;
@@ -412,7 +412,7 @@ impl Scheduler {
         self.wake_for_pending(now);
     }
 
-    /// Wakes a producer for parts that their owner does not come to at once.
+    /// Wakes a producer for parts whose owner is busy.
     pub(super) fn wake_for_parts(&mut self) {
         if self.waiters.is_empty() || self.parts.is_empty() {
             return;
@@ -424,7 +424,7 @@ impl Scheduler {
         }
     }
 
-    /// Wakes a producer for new items, if they make a batch, or if a time has to be kept for them.
+    /// Wakes a producer for new items that make a batch, or that need a producer to watch their time limit.
     pub(super) fn wake_for_pending(&mut self, now: RunTime) {
         if self.waiters.is_empty() || self.pending.is_empty() {
             return;
@@ -443,7 +443,7 @@ impl Scheduler {
         free.into_iter().for_each(|producer| self.wake(producer));
     }
 
-    /// Wakes the producers that could copy what others are slow at, and do not look by themselves.
+    /// Wakes the producers that could copy slow items and would not look by themselves.
     pub(super) fn wake_helpers(&mut self) {
         if self.speculation.is_on() && self.stands_still() {
             let idle: Vec<_> = self.waiters.without_time().collect();

@@ -8,27 +8,27 @@ use super::lease::Sized;
 use super::time::RunTime;
 use crate::batch::{Batch, Decision, Fill, Grouping, Limits, Load, More, Size};
 
-/// How many times as large as the smallest item of a batch the largest may be, where like sizes go together.
+/// The maximum ratio of the largest to the smallest item of a batch, if items of like sizes go together.
 ///
-/// Simulated with sizes that are spread log-normally (mean of the logarithm 4, deviation 0.8) on two
-/// devices and in windows of 3 and 16 batches for each. 1.4, 2 and 3 were within 10 % of each other at
-/// every overhead of a batch, 2 the best or next to it. No limit was up to a third slower, fixed classes
-/// of sizes 15 %, order of input two to four times.
+/// Simulated with log-normal sizes (mean of the logarithm 4, deviation 0.8) on two devices, with windows of 3
+/// and 16 batches per device. 1.4, 2 and 3 differed by less than 10 % at every overhead of a batch; 2 was the
+/// best or next to it. Without a limit, runs took up to a third longer; with fixed size classes 15 %; in
+/// input order, two to four times as long.
 const LIKE: u64 = 2;
 
 /// Items that wait, in the order of the input.
 #[derive(Debug)]
 pub(super) struct PendingItems {
-    /// The first holds an item, unless there is none; others may have been taken.
+    /// The first slot holds an item, unless there is none; items of others may have been taken.
     slots: VecDeque<Slot>,
-    /// The place of the first slot. Places count from 0 without gaps, which indices need not.
+    /// The place of the first slot. Places count from 0 without gaps; indices may have gaps.
     first: u64,
-    /// How many slots hold an item.
+    /// The number of slots that hold an item.
     len: usize,
-    /// The padded sizes, with their places. `None` where batches follow the order of the input.
+    /// The padded sizes with their places. `None` if batches follow the order of the input.
     sizes: Option<BTreeSet<(u64, u64)>>,
-    /// By how many later items one may be overtaken. An endless input would otherwise keep back one of a
-    /// rare size without end.
+    /// The maximum number of later items that may overtake one. Otherwise an endless input could hold back an
+    /// item of a rare size for ever.
     patience: u64,
 }
 
@@ -39,7 +39,7 @@ struct Slot {
     is_taken: bool,
 }
 
-/// What a free producer takes.
+/// What a free producer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pick {
     Take(Selection),
@@ -47,17 +47,17 @@ pub(super) enum Pick {
     WaitUntil(RunTime),
 }
 
-/// Items that make a batch.
+/// The items of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Selection {
-    /// That many from the first on.
+    /// This number of items, from the first on.
     First(usize),
-    /// By size and place, both ends included.
+    /// A range of sizes and places, both ends included.
     Like { smallest: (u64, u64), largest: (u64, u64) },
 }
 
 impl PendingItems {
-    /// `patience`: by how many later items one may be overtaken.
+    /// `patience`: the maximum number of later items that may overtake one.
     pub(super) fn new(grouping: Grouping, patience: usize) -> Self {
         PendingItems {
             slots: VecDeque::new(),
@@ -86,8 +86,8 @@ impl PendingItems {
         self.len += 1;
     }
 
-    /// What a free producer takes. Of several batches, that of the first item goes first when it may go, or
-    /// when nothing more can come; another goes only if it is full.
+    /// Decides what a free producer does. The batch of the first item goes first if it may go, or if no more
+    /// items can come. Any other batch goes only if it is full.
     pub(super) fn pick(&self, rule: Batch, limits: Limits, now: RunTime, more: More) -> Pick {
         let Some(first) = self.slots.front() else { return Pick::Wait };
         let more = if self.slots.len() as u64 > self.patience { More::Never } else { more };
@@ -102,7 +102,7 @@ impl PendingItems {
         }
     }
 
-    /// The batch that the first item is in.
+    /// The batch that contains the first item.
     fn around_first(&self, limits: Limits) -> (Selection, Fill) {
         match &self.sizes {
             None => self.prefix(limits),
@@ -117,7 +117,7 @@ impl PendingItems {
         (Selection::First(count), if is_full { Fill::Full } else { Fill::Partial })
     }
 
-    /// A full batch of others, if there is one: that of the smallest items.
+    /// The full batch of the smallest other items, if there is one.
     fn full(&self, limits: Limits) -> Option<Selection> {
         let sizes = self.sizes.as_ref()?;
         let mut smallest = sizes.iter().copied();
@@ -126,7 +126,7 @@ impl PendingItems {
         let mut last = first;
         for &largest in sizes {
             load = load.with(self.at(largest.1));
-            // As in the order of the input: one more like these is here, and costs too much.
+            // As in input order: another item of like size is here, and would cost too much.
             if are_alike(first.0, largest.0) && first != largest && limits.refuse_for_cost(load) {
                 return Some(Selection::Like { smallest: first, largest: last });
             }
@@ -146,7 +146,7 @@ impl PendingItems {
         self.slots[(place - self.first) as usize].meta.size
     }
 
-    /// Takes items out, in the order of the input.
+    /// Takes the selected items, in the order of the input.
     pub(super) fn take(&mut self, selection: Selection) -> Vec<Sized> {
         let mut taken = Vec::new();
         match selection {
@@ -170,7 +170,7 @@ impl PendingItems {
         taken
     }
 
-    /// Takes an item out by its index, if it is here.
+    /// Takes the item with this index, if it is here.
     pub(super) fn withdraw(&mut self, index: u64) -> Option<Sized> {
         let offset = self.slots.binary_search_by_key(&index, |slot| slot.index).ok()?;
         let item = self.remove(self.first + offset as u64);
@@ -200,7 +200,7 @@ impl PendingItems {
         Some(Sized { index, size })
     }
 
-    /// The first slot holds an item again.
+    /// Restores the invariant that the first slot holds an item.
     fn close_gap(&mut self) {
         while self.slots.front().is_some_and(|slot| slot.is_taken) {
             self.slots.pop_front();
@@ -213,8 +213,8 @@ fn are_alike(smallest: u64, largest: u64) -> bool {
     largest <= smallest.saturating_mul(LIKE)
 }
 
-/// The items around `center` that make a batch with it, the nearest first: those of like sizes, while they
-/// are within the limits. Full if not even the least would fit, or if the next of like size costs too much.
+/// The batch around `center`: the nearest items of like size first, while they are within the limits. It is
+/// full if not even the smallest item would fit, or if the next item of like size costs too much.
 fn around(
     center: (u64, u64),
     sizes: &BTreeSet<(u64, u64)>,
@@ -233,7 +233,7 @@ fn around(
         };
         let below = smaller.peek().copied().filter(allowed);
         let above = larger.peek().copied().filter(allowed);
-        // What is padded to what: a smaller one to the largest, all the others to a larger one.
+        // Compares the padding: of a smaller item to the current largest, or of all others to a larger item.
         let is_below_nearer = |below: (u64, u64), above: (u64, u64)| {
             largest.0 - below.0 <= (above.0 - largest.0).saturating_mul(load.items)
         };
@@ -279,7 +279,7 @@ mod tests {
         pending
     }
 
-    /// The indices that a producer takes, if it does not wait.
+    /// The indices of the items that a producer takes, if it does not wait.
     fn taken(pending: &mut PendingItems, batch: Batch, limits: Limits, more: More) -> Vec<u64> {
         match pending.pick(batch, limits, RunTime::START, more) {
             Pick::Take(selection) => {
@@ -385,7 +385,7 @@ mod tests {
     }
 
     proptest! {
-        /// `steps`: how many items come, and whether a producer looks afterwards.
+        /// `steps`: the number of items that arrive, and whether a producer looks afterwards.
         #[test]
         fn every_item_is_taken_once_and_within_the_limits(
             sizes in proptest::collection::vec(1u64..200, 0..100),

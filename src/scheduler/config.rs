@@ -1,4 +1,4 @@
-//! What the scheduler of a run is told at its start, and with each item.
+//! The settings of a run, and the properties of an item, as the scheduler needs them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,29 +14,29 @@ use crate::policy::{Backoff, OnError};
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) producers: usize,
-    /// Where each producer is; `None` where no two share a GPU.
+    /// The place of each producer; `None` if no two share a GPU.
     pub(crate) places: Option<Arc<[Place]>>,
     pub(crate) order: Order,
     pub(crate) window: usize,
     /// `None`: items are leased one by one.
     pub(crate) batching: Option<Batching>,
     pub(crate) on_error: OnError,
-    /// How many attempts an item has after the first.
+    /// The number of attempts after the first.
     pub(crate) retries: u32,
     pub(crate) backoff: Backoff,
-    /// After how many consecutive failures a producer is suspected. `None`: never.
+    /// The number of consecutive failures after which a producer is suspected. `None`: never.
     pub(crate) quarantine_after: Option<usize>,
-    /// The least time after which a slow item is copied. `None`: never.
+    /// The minimum time after which a slow item is copied. `None`: never.
     pub(crate) copy_after: Option<Duration>,
     pub(crate) timeouts: Timeouts,
     pub(crate) min_producers: usize,
 }
 
-/// What the scheduler knows of an item.
+/// The properties of an item.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Meta {
     pub(crate) size: Size,
-    /// Since when it waits.
+    /// The time since which it waits.
     pub(crate) since: RunTime,
 }
 

@@ -1,32 +1,32 @@
-//! How long hooks and the run may take.
+//! The timeouts of hooks and of the run.
 
 use std::time::Duration;
 
 use super::lease::{Held, Phase, ProducerId};
 use super::time::RunTime;
 
-/// The least time that hooks have to notice the end of their run.
+/// The minimum time that hooks have to notice the end of their run.
 const LEAST_GRACE: Duration = Duration::from_millis(100);
-/// The part of the time of a run that hooks have to notice its end.
+/// The fraction of the run's timeout that hooks have to notice its end.
 const GRACE: u32 = 16;
 
-/// How long something may take. `None`: as long as it takes.
+/// The timeouts of a run. `None`: unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Timeouts {
     pub(crate) item: Option<Duration>,
     pub(crate) init: Option<Duration>,
     pub(crate) run: Option<Duration>,
-    /// How exactly the backend keeps them. A hook that began within one such step has all of it for
-    /// nothing, or it could expire early.
+    /// The interval at which the backend checks them. Each deadline is one step later, since a hook that
+    /// begins within a step could otherwise expire early.
     pub(crate) step: Duration,
 }
 
-/// What a producer is in that holds no lease.
+/// The hook of a producer that holds no lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absence {
     /// Its `producer_init` of this run.
     Init,
-    /// A hook of an earlier run, which may never return: nothing waits for it.
+    /// A hook of an earlier run whose result does not count. It may never return.
     EarlierRun,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Absence {
 #[derive(Debug)]
 pub(super) struct Deadlines {
     timeouts: Timeouts,
-    /// Of producers that have not joined: what each is in, and until when.
+    /// For each producer that has not joined, its hook and its deadline.
     absent: Vec<Option<(Absence, Option<RunTime>)>>,
     run: RunEnd,
 }
@@ -42,17 +42,17 @@ pub(super) struct Deadlines {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RunEnd {
     At(RunTime),
-    /// The run is over. Hooks have until then to notice.
+    /// The run has timed out. Hooks have until then to notice.
     GraceUntil(RunTime),
     Never,
 }
 
-/// What the time of the run has come to.
+/// The state of the run's timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RunTimeout {
     NotYet,
     Now,
-    /// Whatever hook still runs is not waited for.
+    /// Hooks that still run are abandoned.
     GraceOver,
 }
 
@@ -71,7 +71,7 @@ impl Deadlines {
         Deadlines { timeouts, absent: vec![None; producers], run }
     }
 
-    /// When a lease of `items` items expires if its phase begins now.
+    /// The deadline of a lease of `items` items whose phase begins now.
     pub(super) fn of_lease(&self, phase: Phase, items: usize, now: RunTime) -> Option<RunTime> {
         match phase {
             Phase::Preparing => self.end(self.timeouts.init, 1, now),
@@ -79,7 +79,7 @@ impl Deadlines {
         }
     }
 
-    /// The producer is in a hook without a lease.
+    /// Notes that the producer is in a hook without a lease.
     pub(super) fn expect(&mut self, producer: ProducerId, absence: Absence, now: RunTime) {
         let limit = match absence {
             Absence::Init => self.timeouts.init,
@@ -88,17 +88,17 @@ impl Deadlines {
         self.absent[producer] = Some((absence, self.end(limit, 1, now)));
     }
 
-    /// The producer has joined, or is lost.
+    /// Notes that the producer has joined, or is lost.
     pub(super) fn clear(&mut self, producer: ProducerId) {
         self.absent[producer] = None;
     }
 
-    /// What a producer is in that has not joined.
+    /// The hook of a producer that has not joined.
     pub(super) fn absence(&self, producer: ProducerId) -> Option<Absence> {
         self.absent[producer].map(|(absence, _)| absence)
     }
 
-    /// The producers that have not joined in time.
+    /// The producers that are late to join.
     pub(super) fn late_producers(&self, now: RunTime) -> Vec<(ProducerId, Absence)> {
         let absent = self.absent.iter().enumerate();
         let late = absent.filter_map(|(producer, absent)| match *absent {
@@ -108,7 +108,7 @@ impl Deadlines {
         late.collect()
     }
 
-    /// Whether the time of the run has just ended.
+    /// Checks the timeout of the run, and starts its grace.
     pub(super) fn run_timeout(&mut self, now: RunTime) -> RunTimeout {
         match self.run {
             RunEnd::At(end) if end <= now => {
@@ -121,7 +121,7 @@ impl Deadlines {
         }
     }
 
-    /// The next moment at which something expires, beside these leases.
+    /// The next time at which one of these leases, a producer or the run expires.
     pub(super) fn next<'a>(&self, leases: impl Iterator<Item = &'a Held>) -> Option<RunTime> {
         let run = match self.run {
             RunEnd::At(end) | RunEnd::GraceUntil(end) => Some(end),

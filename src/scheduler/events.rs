@@ -1,10 +1,10 @@
-//! What the scheduler asks of its backend.
+//! The scheduler's requests to its backend.
 
 use std::collections::VecDeque;
 
 use super::lease::{LeaseId, Phase, ProducerId};
 
-/// Something that the backend has to do after a call, outside its lock.
+/// A request that the backend handles after a call, outside its lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Event {
     /// A producer that was told to wait has to ask for a lease again.
@@ -27,14 +27,14 @@ pub(crate) enum Event {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Expired {
     pub(crate) producer: ProducerId,
-    /// `None` where the producer had not joined the run.
+    /// `None` if the producer had not joined the run.
     pub(crate) lease: Option<LeaseId>,
     pub(crate) phase: Phase,
     pub(crate) attempt: u32,
-    /// How many items the call was for.
+    /// The number of items of the call.
     pub(crate) leased: usize,
-    /// The items that have failed by it: no other copy is left. The backend makes their error and calls
-    /// [`decide`](super::Scheduler::decide).
+    /// The items that have failed by it, since no other copy is left. The backend creates their error and
+    /// calls [`decide`](super::Scheduler::decide).
     pub(crate) items: Vec<u64>,
 }
 

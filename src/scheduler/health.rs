@@ -13,12 +13,13 @@ use crate::device::Place;
 /// the producer is to blame and is quarantined.
 #[derive(Debug)]
 pub(super) struct ProducerHealth {
-    /// How many producers have to fail an item (two at least), and how many items a producer.
+    /// The number of producers that have to fail an item to blame it (at least two), and of items to blame a
+    /// producer.
     quarantine_after: Option<usize>,
     producers: Vec<Producer>,
     /// `None` where no two producers share a GPU.
     places: Option<Arc<[Place]>>,
-    /// How many suspects all producers have.
+    /// The number of suspects of all producers together.
     suspects: usize,
     /// Changes whenever the answers of [`may_try`](ProducerHealth::may_try) may change.
     version: u64,
@@ -35,7 +36,7 @@ struct Producer {
 enum Presence {
     #[default]
     Available,
-    /// It is in a hook, and the result of that does not count. So nothing may wait for it.
+    /// It is in a hook whose result does not count. Nothing may wait for it.
     Detached,
     Lost,
 }
@@ -50,20 +51,20 @@ struct Suspect {
 /// What is to blame for the failures of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Blame {
-    /// That is known once another producer has tried it.
+    /// Not known until another producer has tried the item.
     Open,
     Item,
 }
 
-/// What an attempt of a producer shows about an item that others failed, the most first.
+/// How much an attempt of a producer shows about an item that others failed; the best evidence first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Evidence {
-    /// It shares no GPU with any of them.
+    /// The producer shares no GPU with any of them.
     Independent,
-    /// It lacks a GPU that all of them have.
+    /// The producer lacks a GPU that all of them have.
     LacksCommonGpu,
     Another,
-    /// It is one of them.
+    /// The producer is one of them.
     Repeated,
 }
 
@@ -95,7 +96,7 @@ impl ProducerHealth {
         self.producers[producer].presence != Presence::Lost
     }
 
-    /// Whether anything may wait for this producer.
+    /// Whether other parties may wait for this producer.
     pub(super) fn is_available(&self, producer: ProducerId) -> bool {
         self.producers[producer].presence == Presence::Available
     }
@@ -116,7 +117,7 @@ impl ProducerHealth {
         self.available().all(|other| own <= self.evidence(other, tried))
     }
 
-    /// Of each producer, whether it [may try](ProducerHealth::may_try) the same.
+    /// For each producer, whether it [may try](ProducerHealth::may_try) an item that `tried` have failed.
     pub(super) fn all_that_may_try(&self, tried: &[ProducerId]) -> Vec<bool> {
         let producers = 0..self.producers.len();
         producers.map(|producer| self.is_live(producer) && self.may_try(producer, tried)).collect()
@@ -134,7 +135,7 @@ impl ProducerHealth {
         }
     }
 
-    /// Whether a broken GPU could be why all of `tried` failed an item, and `producer` does not have it.
+    /// Whether a GPU that all of `tried` have, and `producer` has not, could be the cause.
     fn lacks_a_gpu_of_all(&self, producer: ProducerId, tried: &[ProducerId]) -> bool {
         let (Some(places), [first, rest @ ..]) = (&self.places, tried) else { return false };
         let mut common =
@@ -150,7 +151,8 @@ impl ProducerHealth {
         self.available().any(|producer| !tried.contains(&producer))
     }
 
-    /// The producers that help `slow` before `helper` does: it shares a GPU with `slow`, and they do not.
+    /// The producers that should help `slow` before `helper` does: `helper` shares a GPU with `slow`, and
+    /// they do not.
     pub(super) fn better_helpers(
         &self,
         helper: ProducerId,
@@ -161,7 +163,7 @@ impl ProducerHealth {
             .filter(move |&other| shares && other != slow && !self.share_gpu(other, slow))
     }
 
-    /// The last of `tried` has failed `item`; the others did before.
+    /// Records that the last of `tried` has failed `item`; the others failed it before.
     pub(super) fn failed(&mut self, item: u64, tried: &[ProducerId]) -> Blame {
         let Some(least) = self.quarantine_after else { return Blame::Item };
         let producer = *tried.last().expect("a producer has failed it");
@@ -170,7 +172,8 @@ impl ProducerHealth {
             suspects.push(Suspect { item, is_cleared: false });
             self.suspects += 1;
         }
-        // One failure does not tell the item from its producer. Nor do those of all producers on one GPU.
+        // One failure cannot tell whether the item or its producer is to blame. Nor can failures of all
+        // producers on one GPU.
         let lacks_evidence = tried.len() < least.max(2) && self.has_another_than(tried);
         if lacks_evidence || self.available().any(|other| self.lacks_a_gpu_of_all(other, tried)) {
             return Blame::Open;
@@ -179,7 +182,7 @@ impl ProducerHealth {
         Blame::Item
     }
 
-    /// The item is to blame for its failures, or nothing asks any more.
+    /// Clears the suspicion of `item`: it is to blame, or it is no longer wanted.
     pub(super) fn blame_item(&mut self, item: u64) {
         if self.suspects == 0 {
             return;
@@ -190,9 +193,10 @@ impl ProducerHealth {
         self.count_suspects();
     }
 
-    /// A producer succeeded with `item`. The producers that this shows to be to blame; they are lost.
+    /// Records that a producer succeeded with `item`. Returns the producers that this shows to be to blame;
+    /// they are lost.
     ///
-    /// One producer is always left: the one that succeeded.
+    /// At least one producer is left: the one that succeeded.
     pub(super) fn succeeded(&mut self, item: u64, producer: ProducerId) -> Vec<ProducerId> {
         let Some(least) = self.quarantine_after.filter(|_| self.suspects > 0) else {
             return vec![];
@@ -212,7 +216,7 @@ impl ProducerHealth {
         guilty
     }
 
-    /// Failures have no consequences for producers any more.
+    /// Failures no longer have consequences for producers.
     pub(super) fn forgive_all(&mut self) {
         self.quarantine_after = None;
         self.producers.iter_mut().for_each(|producer| producer.suspects.clear());
@@ -220,7 +224,7 @@ impl ProducerHealth {
         self.version += 1;
     }
 
-    /// Whether a producer gets no new items, since the blame for its failures is open.
+    /// Whether a producer gets no new items, while the blame for its failures is open.
     pub(super) fn is_suspended(&self, producer: ProducerId) -> bool {
         let suspects = self.producers[producer].suspects.len();
         self.quarantine_after.is_some_and(|least| suspects >= least)
@@ -232,22 +236,22 @@ impl ProducerHealth {
         !self.producers[producer].suspects.is_empty()
     }
 
-    /// Whether any producer has.
+    /// Whether any producer has failed since its last success.
     pub(super) fn has_suspects(&self) -> bool {
         self.suspects > 0
     }
 
-    /// The producer is in a hook, and the result of that does not count.
+    /// Notes that the producer is in a hook whose result does not count.
     pub(super) fn detach(&mut self, producer: ProducerId) {
         self.change(producer, Presence::Detached);
     }
 
-    /// The producer is in no such hook any more.
+    /// Notes that this hook has returned.
     pub(super) fn rejoin(&mut self, producer: ProducerId) {
         self.change(producer, Presence::Available);
     }
 
-    /// The producer takes part no more.
+    /// Removes the producer from the run.
     pub(super) fn lose(&mut self, producer: ProducerId) {
         self.change(producer, Presence::Lost);
         self.producers[producer].suspects.clear();
@@ -431,9 +435,9 @@ mod tests {
     }
 
     proptest! {
-        /// Producers that fail everything and items that all producers fail, in any schedule: one can
-        /// always go on, every good item is done while there are good producers and few bad ones, or one GPU is
-        /// gone, and no good producer is fenced.
+        /// Runs failing producers and bad items in any schedule. Some producer can always go on, and no good
+        /// producer is quarantined. Every good item is done as long as there are good producers, and few bad
+        /// ones or a lost GPU.
         #[test]
         fn the_guilty_one_is_found(
             producers in proptest::collection::vec((0u32..8, 0usize..8), 1..6),
@@ -442,7 +446,7 @@ mod tests {
             quarantine_after in 1usize..4,
             schedule in proptest::collection::vec(0usize..6, 0..400),
         ) {
-            // The GPUs of each as bits; those that fail by themselves are one in eight.
+            // The GPUs of each producer as bits; one producer in eight fails by itself.
             let place = |&(gpus, _): &(u32, usize)| match (0..3).filter(|n| gpus >> n & 1 == 1) {
                 none if none.clone().next().is_none() => vec![Device::Cpu],
                 some => some.map(|n| Device::Cuda(n as usize)).collect(),

@@ -1,4 +1,4 @@
-//! The items that are not simply on their first attempt.
+//! Records of the items that have failed, or that several producers work on.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -7,7 +7,7 @@ use super::health::Blame;
 use super::lease::ProducerId;
 use crate::batch::Size;
 
-/// What became of an item in a hook.
+/// The outcome of an item in a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Succeeded,
@@ -20,18 +20,18 @@ pub(crate) enum Standing {
     /// It is the item's outcome. After a failure the backend calls
     /// [`decide`](super::Scheduler::decide).
     Counts,
-    /// It failed, and another copy is at work: the item's outcome is that of the other.
+    /// It failed, but another copy is at work: that copy's outcome decides.
     Deferred,
-    /// Nothing waits for it: the item is settled, expired or given up.
+    /// No longer wanted: the item is settled, expired or given up.
     Stale,
 }
 
 /// The attempts at one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AttemptHistory {
-    /// Which attempt the next one is.
+    /// The number of the next attempt.
     pub(super) attempt: u32,
-    /// The producers that are not to try it while there are others. The last is the one that failed last.
+    /// The producers that should not try it if others can. The last one failed it last.
     pub(super) tried: Vec<ProducerId>,
     pub(super) blame: Blame,
 }
@@ -41,13 +41,13 @@ impl AttemptHistory {
         AttemptHistory { attempt: 1, tried: vec![], blame: Blame::Open }
     }
 
-    /// The producer has failed it.
+    /// Records that the producer has failed it.
     pub(super) fn note(&mut self, producer: ProducerId) {
         self.tried.retain(|&other| other != producer);
         self.tried.push(producer);
     }
 
-    /// There is another attempt after the one that `producer` failed.
+    /// Starts another attempt after the one that `producer` failed.
     pub(super) fn advance(&mut self, producer: ProducerId) {
         self.attempt = self.attempt.saturating_add(1);
         if self.blame == Blame::Item {
@@ -57,12 +57,12 @@ impl AttemptHistory {
     }
 }
 
-/// What is known of an item that failed, or that two producers work on.
+/// The record of an item that failed, or that several producers work on.
 #[derive(Debug)]
 pub(super) struct Record {
     pub(super) history: AttemptHistory,
     pub(super) size: Size,
-    /// How many leases and parts cover it.
+    /// The number of leases and parts that cover it.
     pub(super) carriers: u32,
     pub(super) state: State,
 }
@@ -72,23 +72,23 @@ pub(super) enum State {
     Open,
     /// One of its copies has failed, and another is at work.
     Deferred,
-    /// It has failed, and the backend was asked to decide.
+    /// It has failed, and the backend has not yet called [`decide`](super::Scheduler::decide).
     Undecided,
     /// One of its copies succeeded, or it was withdrawn.
     Settled,
 }
 
-/// What a settled lease means for one of its items.
+/// The effect of an ended lease on one of its items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Settlement {
     pub(super) standing: Standing,
-    /// Other leases cover it. Their results do not count any more.
+    /// Other leases cover it; their results no longer count.
     pub(super) has_losers: bool,
     /// It had failed before, or another producer works on it.
     pub(super) was_special: bool,
 }
 
-/// Where an item goes that a lease no longer covers.
+/// Whether an item must be leased again after a lease stopped covering it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dropped {
     /// Another copy is at work, or it is settled.
@@ -105,7 +105,7 @@ pub(super) struct Items {
 
 impl Items {
     pub(super) fn get(&self, index: u64) -> Option<&Record> {
-        // Mostly there is none at all, and no need for a hash.
+        // Mostly the map is empty, so hashing is avoided.
         if self.records.is_empty() { None } else { self.records.get(&index) }
     }
 
@@ -121,7 +121,7 @@ impl Items {
         self.get(index).is_some_and(|record| record.state == State::Settled)
     }
 
-    /// The record of an item that is covered once, and has none yet unless it was tried before.
+    /// Returns the record of an item, creating one if the item was never tried before.
     pub(super) fn open(&mut self, index: u64, size: Size, carriers: u32) -> &mut Record {
         self.records.entry(index).or_insert_with(|| Record {
             history: AttemptHistory::new(),
@@ -131,7 +131,7 @@ impl Items {
         })
     }
 
-    /// A lease that covers the item has ended with this outcome.
+    /// Records the outcome of a lease that covers the item.
     pub(super) fn settle(
         &mut self,
         index: u64,
@@ -175,7 +175,7 @@ impl Items {
         Settlement { standing, has_losers, was_special: true }
     }
 
-    /// A lease no longer covers the item, without an outcome.
+    /// Notes that a lease no longer covers the item, without an outcome.
     pub(super) fn uncover(&mut self, index: u64) -> Dropped {
         let Some(record) = self.get_mut(index) else { return Dropped::Alone };
         record.carriers -= 1;
@@ -192,7 +192,7 @@ impl Items {
         }
     }
 
-    /// Items from this one on are not wanted: those that no lease covers are forgotten.
+    /// Gives up all items from this index on. Records that no lease covers are removed.
     pub(super) fn give_up_from(&mut self, bound: u64) {
         let is_kept = |index: u64, record: &Record| {
             index < bound || record.carriers > 0 || record.state == State::Undecided
@@ -201,7 +201,7 @@ impl Items {
     }
 }
 
-/// Spreads indices over the buckets. They are ours, so no input can make them collide.
+/// Spreads indices over the buckets. Input cannot make them collide, since indices are assigned here.
 #[derive(Debug, Default)]
 struct IndexHasher(u64);
 
@@ -215,7 +215,7 @@ impl Hasher for IndexHasher {
     }
 
     fn write_u64(&mut self, index: u64) {
-        // Fibonacci hashing, with the well mixed upper half in both halves: the table uses both ends.
+        // Fibonacci hashing. The well-mixed upper half goes into both halves, since the table uses both ends.
         let mixed = index.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = mixed ^ (mixed >> 32);
     }

@@ -6,7 +6,7 @@ use crate::batch::Size;
 /// A producer, by its place in the list of devices.
 pub(crate) type ProducerId = usize;
 
-/// The name of a lease. It is never used again, so a late answer is recognised.
+/// The identifier of a lease. It is never reused, so a late answer is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LeaseId {
     slot: u32,
@@ -14,18 +14,18 @@ pub(crate) struct LeaseId {
 }
 
 impl LeaseId {
-    /// The same as one number, which is less than `u64::MAX - 1`.
+    /// This identifier as one number, less than `u64::MAX - 1`.
     pub(crate) fn number(self) -> u64 {
         u64::from(self.slot) << 32 | u64::from(self.generation)
     }
 }
 
-/// What a producer is to work on, together and in this order.
+/// The items that a producer works on, together and in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lease {
     pub(crate) id: LeaseId,
     pub(crate) items: Vec<u64>,
-    /// Which attempt at them this is; the first is 1.
+    /// The number of the attempt; the first is 1.
     pub(crate) attempt: u32,
 }
 
@@ -36,18 +36,18 @@ pub(super) struct Sized {
     pub(super) size: Size,
 }
 
-/// What is known of a lease while a producer holds it.
+/// The state of a lease while a producer holds it.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) producer: ProducerId,
     pub(super) items: Vec<Sized>,
     pub(super) attempt: u32,
     pub(super) phase: Phase,
-    /// When the phase began.
+    /// The start of the phase.
     pub(super) since: RunTime,
     pub(super) deadline: Option<RunTime>,
     pub(super) copies: Copies,
-    /// Of how many items its result may still count.
+    /// The number of its items whose result may still count.
     pub(super) open: usize,
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum Readiness {
     NeedsInit,
 }
 
-/// What the producer does for a lease.
+/// What the producer does under a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It builds its state. No hook has seen the items.
@@ -92,7 +92,7 @@ impl Held {
         self.open == 0
     }
 
-    /// Whether its hook runs, and nothing waits for the result.
+    /// Whether its hook runs although no result counts.
     pub(super) fn is_detached(&self) -> bool {
         self.is_stale() && self.phase == Phase::Working
     }
@@ -122,7 +122,7 @@ impl Leases {
         LeaseId { slot, generation: place.generation }
     }
 
-    /// Takes a lease out. `None` where its result no longer counts.
+    /// Removes a lease. `None` if it was already over.
     pub(super) fn remove(&mut self, id: LeaseId) -> Option<Held> {
         let slot = self.slots.get_mut(id.slot as usize)?;
         if slot.generation != id.generation {

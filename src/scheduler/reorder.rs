@@ -19,7 +19,7 @@ impl<T> Reorder<T> {
         Reorder { next: 0, slots: Vec::from([None]), held: 0 }
     }
 
-    /// Returns the index whose turn it is.
+    /// Returns the index of the next value in order.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -46,7 +46,7 @@ impl<T> Reorder<T> {
         self.held += 1;
     }
 
-    /// Returns the value whose turn it is, with its index, if it has arrived.
+    /// Returns the next value in order with its index, if it has arrived.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
         if self.held == 0 {
@@ -66,7 +66,7 @@ impl<T> Reorder<T> {
     }
 
     fn slot(&self, seq: u64) -> usize {
-        // As good as the remainder, and cheaper.
+        // Equals the remainder, and is cheaper.
         seq as usize & (self.slots.len() - 1)
     }
 

@@ -1,4 +1,4 @@
-//! Items that wait for another attempt, and whether they get one.
+//! The queue of retries, and the decision whether an item is retried.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use super::time::RunTime;
 use super::waiters::Waiters;
 use crate::policy::{Backoff, OnError};
 
-/// Items that wait to be tried, in classes of those that the same producers have tried.
+/// Items that wait for a retry, in classes of those that the same producers have tried.
 ///
-/// A producer that asks looks at the classes and never at all items: there are about as many classes as
-/// producers, and as many items as the window.
+/// A producer that asks for work looks at the classes, not at the items. There are about as many classes as
+/// producers, but up to a window of items.
 #[derive(Debug, Default)]
 pub(super) struct RetryQueue {
     classes: Vec<Class>,
@@ -23,12 +23,12 @@ pub(super) struct RetryQueue {
 struct Class {
     /// Sorted.
     tried: Vec<ProducerId>,
-    /// By producer; as of `version` of the producers' health.
+    /// Indexed by producer; valid for `version` of the producers' health.
     may_try: Vec<bool>,
     version: Option<u64>,
     /// Items that may be tried now.
     ready: BTreeSet<u64>,
-    /// Items that wait, with the time from which they may be tried.
+    /// Items that wait, with the earliest time of their retry.
     timed: BTreeSet<(RunTime, u64)>,
 }
 
@@ -37,7 +37,7 @@ impl RetryQueue {
         self.len == 0
     }
 
-    /// The item waits until `due`, and then for a producer that may try it.
+    /// Adds an item. From `due` on it waits for a producer that may try it.
     pub(super) fn insert(&mut self, index: u64, tried: &[ProducerId], due: RunTime, now: RunTime) {
         let mut tried = tried.to_vec();
         tried.sort_unstable();
@@ -55,7 +55,7 @@ impl RetryQueue {
         self.len += 1;
     }
 
-    /// Takes out the first in order of the items that `producer` may try now.
+    /// Takes the first item in order that `producer` may try now.
     pub(super) fn take(
         &mut self,
         producer: ProducerId,
@@ -81,7 +81,8 @@ impl RetryQueue {
         Some(index)
     }
 
-    /// When `producer` has to look again for what it may try, unless a producer that may try the same does.
+    /// The time at which `producer` has to look again, unless a waiting producer that may try the same items
+    /// looks then.
     pub(super) fn next_look(
         &mut self,
         producer: ProducerId,
@@ -101,7 +102,7 @@ impl RetryQueue {
         unwatched.min()
     }
 
-    /// A producer to wake, where items wait that no producer is about to look at.
+    /// Returns a producer to wake if items wait that no producer is about to look at.
     pub(super) fn unwatched(
         &mut self,
         health: &ProducerHealth,
@@ -121,14 +122,14 @@ impl RetryQueue {
         })
     }
 
-    /// Takes an item out, wherever it is. Whether it was there.
+    /// Removes an item. Returns whether it was there.
     pub(super) fn remove(&mut self, index: u64) -> bool {
         let before = self.len;
         self.retain(|it| it != index);
         self.len < before
     }
 
-    /// Items from this one on are not wanted.
+    /// Removes all items from this index on.
     pub(super) fn give_up_from(&mut self, bound: u64) {
         self.retain(|index| index < bound);
     }
@@ -153,7 +154,7 @@ impl Class {
         self.ready.is_empty() && self.timed.is_empty()
     }
 
-    /// Moves the items that are due to `ready`.
+    /// Moves due items to `ready`.
     fn promote(&mut self, now: RunTime) {
         while let Some(&(due, index)) = self.timed.first().filter(|(due, _)| *due <= now) {
             self.timed.remove(&(due, index));
@@ -161,7 +162,7 @@ impl Class {
         }
     }
 
-    /// When the first of its items may be tried.
+    /// The earliest time at which an item of this class may be tried.
     fn due(&self, now: RunTime) -> Option<RunTime> {
         match self.ready.is_empty() {
             false => Some(now),
@@ -178,10 +179,10 @@ impl Class {
     }
 }
 
-/// What the user's rules say of a failure.
+/// The verdict of the user's rules on a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is tried again if an attempt is left; else `on_error` decides.
+    /// The item is retried if an attempt is left; else `on_error` decides.
     Retry,
     Skip,
     Fail,
@@ -190,7 +191,7 @@ pub(crate) enum Verdict {
 /// Where the input of a failed item is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inputs {
-    /// The hook has left it in its place.
+    /// In the hook's input list, where the hook has left it.
     Kept,
     /// The backend has a copy.
     Copied,
@@ -207,17 +208,17 @@ pub(crate) struct Failure {
 /// The decision about items that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Each is tried again by itself, at that time or later.
+    /// Each item is retried by itself, at this time or later.
     Retry(RunTime),
     /// Each is skipped, and the run goes on.
     Skip,
-    /// The first of them ends the run. The scheduler has given up what comes after it.
+    /// The first item ends the run. The scheduler has given up all items after it.
     Fail,
-    /// Nothing asks for them any more: the error is dropped.
+    /// The items are no longer wanted: the error is dropped.
     Discard,
 }
 
-/// How often items are tried.
+/// The rules for retries.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RetryPolicy {
     pub(super) retries: u32,
@@ -226,7 +227,7 @@ pub(super) struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Decides about an item that is to blame for its failures, the last of them in attempt `attempt`.
+    /// Decides about an item that is to blame for its failures. `attempt` is its last attempt.
     pub(super) fn decide(&self, attempt: u32, verdict: Verdict, now: RunTime) -> Decision {
         match verdict {
             Verdict::Retry if attempt <= self.retries => {
@@ -236,7 +237,7 @@ impl RetryPolicy {
         }
     }
 
-    /// The same, where no other attempt is possible.
+    /// Decides if no further attempt is possible.
     pub(super) fn without_retry(&self, verdict: Verdict) -> Decision {
         match (verdict, self.on_error) {
             (Verdict::Skip, _) | (Verdict::Retry, OnError::Skip) => Decision::Skip,

@@ -1,4 +1,4 @@
-//! When an idle producer starts a copy of what another is slow at.
+//! When an idle producer starts a copy of a slow item.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::time::RunTime;
 /// When slow items are copied.
 #[derive(Debug)]
 pub(super) struct Speculation {
-    /// The least time after which an item is copied. `None`: none ever is.
+    /// The minimum time before a copy. `None`: items are not copied.
     least: Option<Duration>,
-    /// How many calls there were, and their time together.
+    /// The number of calls whose results counted, and their total time.
     calls: u32,
     took: Duration,
 }
@@ -34,21 +34,22 @@ impl Speculation {
         self.least.is_some()
     }
 
-    /// Adds the duration of a call with a result that counted. A call that lost says nothing about the others.
+    /// Adds the duration of a call whose result counted. The time of a call that lost says nothing about
+    /// others.
     pub(super) fn note(&mut self, took: Duration) {
         self.calls = self.calls.saturating_add(1);
         self.took = self.took.saturating_add(took);
     }
 
-    /// How long a call lasts before it is copied. What takes twice the mean may well be done next, and a
-    /// copy takes as long as the mean.
+    /// The time after which a call is copied: twice the mean. A call may well finish just after that, and a
+    /// copy takes about the mean.
     fn after(&self) -> Option<Duration> {
         let mean = self.took.checked_div(self.calls);
         let least = self.least?;
         Some(mean.map_or(least, |mean| mean.saturating_mul(2)).max(least))
     }
 
-    /// The earliest item that another producer is too slow at, for `helper` to copy.
+    /// Finds the earliest slow item of another producer for `helper` to copy.
     pub(super) fn chance(
         &self,
         helper: ProducerId,
@@ -64,7 +65,7 @@ impl Speculation {
         let due = others.filter_map(|(id, held)| {
             let due = due(helper, held, leases, health)?.after(after);
             let is_due = due <= now;
-            // What is due goes by its index, and before all that is not.
+            // Calls that are due come first, by the index of their first item.
             Some(((!is_due).then_some(due), held.first_item()?, id))
         });
         match due.min() {
@@ -79,16 +80,17 @@ fn is_copyable(held: &Held) -> bool {
     held.phase == Phase::Working && held.copies == Copies::Kept && !held.is_stale()
 }
 
-/// Whether no other producer works on any of it, nor has failed any: a third start would never end.
+/// Whether no other producer works on any of the items, or has failed one. Without this, copies could go on
+/// for ever.
 fn is_alone(held: &Held, items: &Items) -> bool {
     let is_copied = |it: &Record| it.carriers > 1 || it.state == State::Deferred;
     !held.items.iter().any(|item| items.get(item.index).is_some_and(is_copied))
 }
 
-/// From when on `helper` counts the time of a slow call.
+/// The time from which `helper` counts the duration of a slow call.
 ///
-/// What is slow may be a GPU. So those that do not share one with the slow producer go first: always
-/// while one of them is idle, and else once all of their calls are slow too.
+/// The slow part may be a GPU. So producers on other GPUs help first: `helper` must wait while one of them is
+/// idle, and otherwise until all their calls are slow too.
 fn due(
     helper: ProducerId,
     slow: &Held,

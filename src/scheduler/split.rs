@@ -1,31 +1,31 @@
-//! Batches that failed as a whole, in the parts that are tried next.
+//! Batches that failed as a whole, split into parts.
 
 use super::lease::{ProducerId, Sized};
 use crate::batch::{Ceiling, Limits, Load};
 
-/// Parts that wait, each to be leased as one.
+/// Parts that wait; each is leased as one.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// Of one owner the next is the last.
+    /// The last part of an owner is its next.
     waiting: Vec<Part>,
 }
 
 /// Items that are tried together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The producer that goes on with it; an idle one may take it first. `None`: any producer.
+    /// The producer that takes it next, unless an idle one takes it first. `None`: any producer.
     pub(super) owner: Option<ProducerId>,
     pub(super) items: Vec<Sized>,
     pub(super) attempt: u32,
     pub(super) cut: Cut,
 }
 
-/// Why a part is one.
+/// Why a batch was split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
-    /// A guilty item is in it, or was beside it.
+    /// To find the item that is to blame.
     Blame,
-    /// The device had no memory for more.
+    /// The device ran out of memory.
     Memory,
 }
 
@@ -34,7 +34,7 @@ impl Parts {
         self.waiting.is_empty()
     }
 
-    /// How many parts there are for others than their owners.
+    /// The number of parts that producers other than their owners may take.
     pub(super) fn count_for_others(&self, is_busy: impl Fn(ProducerId) -> bool) -> usize {
         self.waiting.iter().filter(|part| part.owner.is_none_or(&is_busy)).count()
     }
@@ -43,10 +43,11 @@ impl Parts {
         self.waiting.push(part);
     }
 
-    /// Has a batch tried in two halves or, where memory lacked, as far as there is memory.
+    /// Puts back a failed batch: in two halves, or whole if it ran out of memory. [`Part::cut_to`] then limits
+    /// it when it is leased.
     ///
-    /// The half of the earlier items comes first. So the first of several guilty items is found
-    /// whatever becomes of the rest.
+    /// The half of the earlier items comes first. So the first of several bad items is found, whatever the
+    /// outcome of the rest.
     pub(super) fn split(&mut self, mut part: Part) {
         match part.cut {
             Cut::Blame if part.items.len() == 1 => {}
@@ -54,7 +55,7 @@ impl Parts {
                 let later = part.items.split_off(part.items.len() / 2);
                 self.waiting.push(Part { items: later, ..part.clone() });
             }
-            // Together again with what was cut off: the next cut is another one.
+            // Joined with the rest that was cut off before, since the next cut is at another place.
             Cut::Memory => {
                 let last = self.waiting.iter().rposition(|it| it.owner == part.owner);
                 let rest = last.filter(|&last| self.waiting[last].cut == Cut::Memory);
@@ -66,31 +67,31 @@ impl Parts {
         self.waiting.push(part);
     }
 
-    /// The next part of a batch that this producer was at.
+    /// Takes the producer's next part.
     pub(super) fn take_own(&mut self, producer: ProducerId) -> Option<Part> {
         let last = self.waiting.iter().rposition(|part| part.owner == Some(producer))?;
         Some(self.waiting.remove(last))
     }
 
-    /// A part that no producer goes on with.
+    /// Takes a part without an owner.
     pub(super) fn take_free(&mut self) -> Option<Part> {
         let first = self.waiting.iter().position(|part| part.owner.is_none())?;
         Some(self.waiting.remove(first))
     }
 
-    /// The part that its owner would come to last, of an owner that is busy: others go on at once.
+    /// Takes the part that a busy owner would take last.
     pub(super) fn steal(&mut self, is_busy: impl Fn(ProducerId) -> bool) -> Option<Part> {
         let first = self.waiting.iter().position(|part| part.owner.is_none_or(&is_busy))?;
         Some(self.waiting.remove(first))
     }
 
-    /// A producer does not go on with its parts.
+    /// Removes the owner of a producer's parts.
     pub(super) fn disown(&mut self, producer: ProducerId) {
         let own = self.waiting.iter_mut().filter(|part| part.owner == Some(producer));
         own.for_each(|part| part.owner = None);
     }
 
-    /// Takes out the items that are not kept.
+    /// Removes items that are not to be kept, and returns them.
     pub(super) fn retain(&mut self, is_kept: impl Fn(u64) -> bool) -> Vec<Sized> {
         let mut out = Vec::new();
         for part in &mut self.waiting {
@@ -102,7 +103,7 @@ impl Parts {
 }
 
 impl Part {
-    /// Cuts off what is more than the device has memory for, as far as that is known.
+    /// Cuts off the items that exceed the device's learned memory limit.
     pub(super) fn cut_to(&mut self, limits: Limits, learned: &Ceiling) -> Option<Part> {
         let count = fitting(limits, learned, &self.items);
         if count >= self.items.len() {
@@ -113,13 +114,13 @@ impl Part {
     }
 }
 
-/// How many of the first items a device has memory for, one at least, as far as that is known.
+/// The number of first items that fit the device's learned memory limit; at least one.
 pub(super) fn fitting(limits: Limits, learned: &Ceiling, items: &[Sized]) -> usize {
     let Some(extent) = learned.extent() else { return items.len() };
     limits.below(extent).prefix(items.iter().map(|item| item.size)).0
 }
 
-/// What a batch takes of the memory of a device, as the limits count it.
+/// The extent of a batch: the amount of device memory that it needs, as the limits count it.
 pub(super) fn extent(limits: Limits, items: &[Sized]) -> u64 {
     limits.extent(Load::of(items.iter().map(|item| item.size)))
 }

@@ -1,4 +1,4 @@
-//! The producers that have nothing to do, and until when.
+//! The producers without work, and until when they wait.
 
 use super::lease::ProducerId;
 use super::time::RunTime;
@@ -16,18 +16,18 @@ pub(super) struct Waiters {
 enum State {
     Busy,
     Waiting {
-        /// When it asks again by itself.
+        /// The time at which it asks again by itself.
         until: Option<RunTime>,
         takes: Takes,
     },
     Woken,
 }
 
-/// Which items a producer takes.
+/// Which items a waiting producer takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Takes {
     All,
-    /// None that is new: it is suspended.
+    /// Only retries: the producer is suspended.
     TriedBefore,
 }
 
@@ -36,14 +36,14 @@ impl Waiters {
         Waiters { states: vec![State::Busy; producers], waiting: 0 }
     }
 
-    /// The producer waits from now on, and asks again at `until` by itself.
+    /// Registers a producer that waits, and asks again at `until` by itself.
     pub(super) fn add(&mut self, producer: ProducerId, until: Option<RunTime>, takes: Takes) {
         self.remove(producer);
         self.states[producer] = State::Waiting { until, takes };
         self.waiting += 1;
     }
 
-    /// The producer neither waits nor is about to ask.
+    /// Notes that the producer neither waits nor is about to ask.
     pub(super) fn remove(&mut self, producer: ProducerId) {
         if let State::Waiting { .. } = self.states[producer] {
             self.waiting -= 1;
@@ -51,7 +51,7 @@ impl Waiters {
         self.states[producer] = State::Busy;
     }
 
-    /// The producer has to ask again. Whether it was waiting.
+    /// Makes a producer ask again. Returns whether it was waiting.
     pub(super) fn wake(&mut self, producer: ProducerId) -> bool {
         let State::Waiting { .. } = self.states[producer] else { return false };
         self.states[producer] = State::Woken;
@@ -63,12 +63,12 @@ impl Waiters {
         self.waiting == 0
     }
 
-    /// The producers that wait, in the order of their places.
+    /// The producers that wait, by place.
     pub(super) fn waiting(&self) -> impl Iterator<Item = ProducerId> {
         self.those(|state| matches!(state, State::Waiting { .. }))
     }
 
-    /// Those of them that take such items.
+    /// The waiting producers that take such items.
     pub(super) fn taking(&self, which: Takes) -> impl Iterator<Item = ProducerId> {
         self.those(move |state| matches!(state, State::Waiting { takes, .. } if *takes == which))
     }

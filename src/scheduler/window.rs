@@ -1,4 +1,4 @@
-//! How many items may be given out and not yet consumed: decisions without threads or clocks.
+//! How many items may be in flight; no threads or clocks here.
 
 use std::time::{Duration, Instant};
 
@@ -6,32 +6,32 @@ use crate::batch::{Batching, Grouping};
 
 /// The default window never grows beyond this many items: 8,192 items of 8 MiB would be 64 GiB.
 const MOST: usize = 8_192;
-/// The default window grows to about this much work for each producer, which hides the time that a
-/// wake-up takes behind the work.
+/// The work per producer that the default window grows to, in time. It hides the latency of a wake-up.
 const AHEAD: Duration = Duration::from_millis(2);
-/// It shrinks to so many times what it would grow to: items that are fast and slow in turns do not have it do both.
+/// The window shrinks to this many times the size that it would grow to. Otherwise alternating fast and slow
+/// items would make it shrink and grow in turns.
 const SLACK: usize = 4;
-/// A window that is full for so long shows how large it has to be.
+/// How long a window must be full before its size is judged.
 const LOOKS_EVERY: Duration = Duration::from_millis(50);
-/// How many times as large it becomes each time. Doubling took a run of 10,000 quick items a fifth longer.
+/// The factor of growth. With 2, a run of 10,000 fast items took a fifth longer.
 const GROWTH: usize = 4;
-/// Batches of the default window for each producer, where a batch may be one item: one in work, one
-/// next, one whose results are on their way.
+/// The default number of batches per producer: one being worked on, one next, and one whose results are in
+/// transit.
 const PER_PRODUCER: usize = 3;
-/// The same where items of like sizes go together: the more there are to choose from, the less is padded.
-/// Simulated on two devices with batches of 32, 16 took a fifth less time than 3, at most 8,192 items.
+/// The same if items of like sizes go together: with more items to choose from, less is padded. Simulated on
+/// two devices with batches of 32: 16 took a fifth less time than 3.
 const PER_PRODUCER_FOR_CHOICE: usize = 16;
 
 /// The size of a run's window, and whether it may grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
     size: usize,
-    /// What it began with, and what it may grow to: `size` itself for a window that the user gave.
+    /// The initial size, and the limit of growth. Both equal `size` for a window that the user gave.
     least: usize,
     most: usize,
-    /// When it was last seen to say nothing of its size, or judged, and how many items were consumed by then.
+    /// The number of consumed items, and the time, when the window was last judged or not full.
     looked: Option<(u64, Instant)>,
-    /// By how much it is too large: so many credits are kept as they come back.
+    /// The number of permits to keep as they come back, since the window is too large.
     surplus: usize,
 }
 
@@ -55,13 +55,13 @@ impl Window {
         Window { size, least: size, most: size, looked: None, surplus: 0 }
     }
 
-    /// Enough for `producers` that take up to `batch` items at once, growing while items are fast.
+    /// A window for `producers` that take up to `batch` items at once. It grows while items are fast.
     pub(crate) fn growing(producers: usize, batch: usize) -> Self {
         let size = batch.saturating_mul(PER_PRODUCER * producers);
         Window { most: size.max(MOST), ..Window::fixed(size) }
     }
 
-    /// The same, with several batches' worth to choose from.
+    /// Like [`growing`](Window::growing), with more batches to choose items of like sizes from.
     pub(crate) fn growing_for_choice(producers: usize, batch: usize) -> Self {
         let size = batch.saturating_mul(PER_PRODUCER_FOR_CHOICE * producers).min(MOST);
         let least = Self::growing(producers, batch);
@@ -73,7 +73,7 @@ impl Window {
         self.size
     }
 
-    /// After how many consumed items their credits go back, at the latest.
+    /// The number of consumed items after which their permits are returned, at the latest.
     pub(crate) fn quarter(&self) -> usize {
         (self.size / 4).max(1)
     }
@@ -82,11 +82,12 @@ impl Window {
         self.size < self.most
     }
 
-    /// By how many items the window grows, when producers ran dry for want of credits while the
-    /// consumer had nothing to do: four times as many, up to the items that the run gets through in the time
-    /// that it may be ahead, judged by the `items` consumed in the last `elapsed`.
+    /// Grows the window, and returns by how many items. Called when producers ran out of permits while the
+    /// consumer waited.
     ///
-    /// Producers that run dry make that pace an underestimate, which growing then corrects.
+    /// It grows fourfold, up to the items that the run finishes in [`AHEAD`], at the pace of `items` in
+    /// `elapsed`. Producers that ran out of items make this pace an underestimate, which later growth
+    /// corrects.
     pub(crate) fn grow(&mut self, items: u64, elapsed: Duration) -> usize {
         let most = ahead(items, elapsed).min(self.most);
         let target = self.size.saturating_mul(GROWTH).min(most).max(self.size);
@@ -95,8 +96,8 @@ impl Window {
         more
     }
 
-    /// Looks whether it is larger than slow items need, which it has grown for quick ones before. `is_full`: only
-    /// producers hold the run up.
+    /// Checks whether the window, after growing for fast items, is larger than slow items need. `is_full`:
+    /// only the producers hold up the run.
     pub(crate) fn look(&mut self, consumed: u64, is_full: bool, now: Instant) {
         let (before, since) = *self.looked.get_or_insert((consumed, now));
         if !is_full {
@@ -108,7 +109,7 @@ impl Window {
         }
     }
 
-    /// Of so many credits that come back, those that are kept: it shrinks by them.
+    /// Returns how many of the returned permits to keep; the window shrinks by them.
     pub(crate) fn keep(&mut self, credits: usize) -> usize {
         let kept = self.surplus.min(credits);
         (self.size, self.surplus) = (self.size - kept, self.surplus - kept);
@@ -116,7 +117,7 @@ impl Window {
     }
 }
 
-/// How many items the run gets through in the time that it may be ahead.
+/// The number of items that the run finishes in [`AHEAD`].
 fn ahead(items: u64, elapsed: Duration) -> usize {
     let pace = items as f64 / elapsed.as_secs_f64().max(1e-9);
     (pace * AHEAD.as_secs_f64()) as usize

@@ -1,4 +1,4 @@
-//! Calls of user code, whose errors and panics become values.
+//! Calls user code and turns its errors and panics into values.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,10 +6,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::base::panic::message;
 use crate::error::{BoxError, Error, Hook, Result, Site};
 
-/// Calls a hook. The error is boxed: this is done for every item, and what comes back is moved.
+/// Calls a hook. The error is boxed because this result is moved for every item.
 ///
-/// `AssertUnwindSafe`: what a panic may leave half changed is the hook's own state, which is
-/// dropped and never seen again, and the runner, which the user shares between threads anyway.
+/// `AssertUnwindSafe` holds: a panic may leave the hook's state half changed, but that state is dropped. The
+/// runner is shared between threads by the user anyway.
 pub(crate) fn call<T>(
     hook: Hook,
     site: impl FnOnce() -> Site,

@@ -1,4 +1,4 @@
-//! The thread that keeps the timeouts of one run.
+//! The thread that enforces the timeouts of one run.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -18,10 +18,9 @@ use crate::error::{Error, Hook, Site};
 use crate::runner::Runner;
 use crate::scheduler::{Event, Expired, Phase, RunTime};
 
-/// The name of the thread.
 const NAME: &str = "gangline-t";
 
-/// Keeps the timeouts of a run until it is stopped or dropped.
+/// Enforces the timeouts of a run until it is dropped.
 #[derive(Debug)]
 pub(crate) struct DeadlineThread {
     /// Closed to stop it.
@@ -29,20 +28,20 @@ pub(crate) struct DeadlineThread {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What it knows.
+/// The state of the thread.
 pub(super) struct Watch<R: Runner> {
     run: Arc<Run<R>>,
     participants: Arc<Participants>,
     devices: Devices,
     step: Duration,
     woken: RunTime,
-    /// Once the time of the run is over: until when hooks have to notice.
+    /// Set once the run has timed out: when hooks that still run are abandoned.
     grace: Option<RunTime>,
 }
 
 impl DeadlineThread {
-    /// Starts the thread, which wakes after each `step`. What it oversleeps by more than another does not count:
-    /// then the process was stopped.
+    /// Starts the thread, which wakes every `step`. If it oversleeps by more than one `step`, the process was
+    /// stopped, and that time does not count.
     pub(crate) fn start<R: Runner + 'static>(
         run: Arc<Run<R>>,
         participants: Arc<Participants>,
@@ -103,7 +102,7 @@ impl<R: Runner> Watch<R> {
                 other => unreachable!("no time shows {other:?}"),
             }
         }
-        // At each step from then on: also producers that enter late, in a `producer_init` say.
+        // Repeated at each step, since producers may enter late, for example from a `producer_init`.
         if self.grace.is_some_and(|grace| grace <= self.woken) {
             for producer in self.participants.present() {
                 self.abandon(producer, self.run_timed_out());
@@ -132,14 +131,14 @@ impl<R: Runner> Watch<R> {
         self.participants.excuse(producer);
     }
 
-    /// A hook took too long. `live`: how many producers are left, if those are too few.
+    /// Abandons a producer whose hook timed out. `live`: the number of producers left, if that is too few.
     fn expire(&self, expired: Expired, live: Option<usize>) {
         let error = self.run.named(self.timed_out(&expired));
         let Expired { producer, phase, items, lease, .. } = expired;
         let reason = text_of(&error);
         self.run.note_loss(LostProducer { producer, reason, abandoned: Abandoned::Yes });
         self.run.handover.dispatch.abandon(producer);
-        // Items that other copies are left of, or that no hook has seen, have not failed.
+        // Items with other live copies, and items that no hook has seen, have not failed.
         let is_shared = phase == Phase::Working && lease.is_some() && items.is_empty();
         match live {
             Some(live) => {

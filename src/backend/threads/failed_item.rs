@@ -9,18 +9,18 @@ pub(crate) struct FailedItem {
     pub(crate) disposition: Disposition,
 }
 
-/// What comes of a failure.
+/// How the run goes on after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disposition {
     /// It ends the run.
     End,
-    /// The same, in an earlier stage, where it is accounted and told.
+    /// It has ended the run in an earlier stage, which counts and reports it.
     EndEarlier,
-    /// Its item is left out.
+    /// It is skipped.
     Skip,
-    /// The same, in an earlier stage, where it is accounted.
+    /// It was skipped in an earlier stage, which counts it.
     SkipEarlier,
-    /// Its item did not fail: an earlier run was done with it. Nobody looks at the error.
+    /// The item did not fail: an earlier run has done it. The error is never read.
     LeftOut,
 }
 
@@ -43,7 +43,7 @@ impl FailedItem {
         Box::new(FailedItem { error: Error::Cancelled {}, disposition: Disposition::LeftOut })
     }
 
-    /// How many items of this stage it fails.
+    /// The number of failed items that count for this stage.
     pub(crate) fn items(&self) -> u64 {
         match self.disposition {
             Disposition::End => self.error.failed_items(),

@@ -1,4 +1,4 @@
-//! What comes of items that fail in a run.
+//! How a run handles items that fail and producers that are lost.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::policy::{OnError, Verdict};
 use crate::runner::Runner;
 use crate::scheduler::{self, Absence, Decision, Inputs, TooFewProducers};
 
-/// Faults of items, to be delivered.
+/// Failed items, to be delivered.
 pub(crate) type Faults = Vec<(u64, Box<FailedItem>)>;
 
 impl<R: Runner> Run<R> {
-    /// An item that the scheduler did not know has failed on this producer. `copy`: for another attempt.
+    /// Handles the failure of an untracked item on this producer. `copy` is its input, for another attempt.
     pub(crate) fn fail_untracked(
         &self,
         seq: u64,
@@ -34,9 +34,10 @@ impl<R: Runner> Run<R> {
         self.fail_items(&[seq], error, producer).pop().map(|(_, fault)| fault)
     }
 
-    /// What comes of items that failed with this error on a producer, together where they are several. None where
-    /// nobody asks any more, or where there is another attempt: the run was ended, or has failed already, and a hook
-    /// may have returned the error because it saw that.
+    /// Handles items that failed with one error on a producer. Returns the failures to deliver.
+    ///
+    /// There are none if the items are tried again, or if the run no longer wants them. In the latter case
+    /// the hook may have failed because it saw the end of the run.
     pub(crate) fn fail_items(&self, items: &[u64], error: Error, producer: usize) -> Faults {
         let first = items[0];
         if self.wanted.gave_up_on(Some(first)) {
@@ -68,7 +69,7 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// The error takes the place of the first; each of the others is left out by itself.
+    /// The first item fails with the error; each of the others fails with a reference to the first.
     fn skip_all(&self, items: &[u64], error: Error) -> Faults {
         let first = items[0];
         let mut faults = vec![(first, FailedItem::skipped(error))];
@@ -80,7 +81,7 @@ impl<R: Runner> Run<R> {
         faults
     }
 
-    /// What the scheduler says of items that failed. Copies of those that are not tried again are dropped.
+    /// Asks the scheduler what to do with failed items. Drops the copies of items that are not tried again.
     fn decide(&self, items: &[u64], asked: Verdict) -> Decision {
         let verdict = match asked {
             Verdict::Retry => scheduler::Verdict::Retry,
@@ -104,7 +105,7 @@ impl<R: Runner> Run<R> {
         decision
     }
 
-    /// The run fails at an item, unless it did so earlier.
+    /// Fails the run at an item, unless it has failed at an earlier one.
     pub(crate) fn end_with(&self, seq: u64, error: Error) -> Option<Box<FailedItem>> {
         if self.wanted.gave_up_on(Some(seq)) {
             drop_quietly(error);
@@ -114,20 +115,20 @@ impl<R: Runner> Run<R> {
         Some(FailedItem::ending(self.named(error)))
     }
 
-    /// Items failed together on a producer that was abandoned.
+    /// Fails items of an abandoned producer.
     pub(crate) fn fail_from_aside(&self, items: &[u64], error: Error, producer: usize) {
         for (seq, fault) in self.fail_items(items, error, producer) {
             self.handover.deliver_aside(seq, Err(fault));
         }
     }
 
-    /// What the policy says of an error that is no producer's.
+    /// The policy's verdict on an error that is not a producer's.
     pub(crate) fn verdict(&self, error: &mut Error) -> Verdict {
         let asked = self.ask(error);
         self.policy().judge(error, asked)
     }
 
-    /// What the user's rules say of an error. One that panics is no reason to go on, and the error tells of it.
+    /// The verdict of the user's rules. If a rule panics, the run stops, and the error reports the panic.
     fn ask(&self, error: &mut Error) -> Verdict {
         catch(|| self.policy().ask(error)).unwrap_or_else(|message| {
             let failure = Box::new(std::mem::replace(error, Error::Cancelled {}));
@@ -136,12 +137,12 @@ impl<R: Runner> Run<R> {
         })
     }
 
-    /// What is told of an attempt that is not the last.
+    /// Reports that an item will be tried again.
     fn tell_of_retry(&self, error: &Error) {
         self.event_log.tell(Event::ItemRetried { failure: EventLog::failure(error) });
     }
 
-    /// The same, of an item of a batch that failed together.
+    /// Reports that an item of a failed batch will be tried again.
     fn tell_of_retry_of(&self, item: u64, error: &Error) {
         let mut failure = Failure::clone(&EventLog::failure(error));
         failure.item = Some(item);
@@ -149,14 +150,14 @@ impl<R: Runner> Run<R> {
         self.event_log.tell(Event::ItemRetried { failure: Arc::new(failure) });
     }
 
-    /// An error stands.
+    /// Reports that an item has failed for good.
     pub(crate) fn tell_of_failure(&self, error: &Error) {
         self.event_log.tell(Event::ItemFailed { failure: EventLog::failure(error) });
     }
 }
 
 impl<R: Runner> Run<R> {
-    /// Does what the scheduler asks for after a producer's call.
+    /// Handles the scheduler's events after a call of a producer.
     pub(crate) fn heed(&self, events: Vec<scheduler::Event>) {
         for event in events {
             match event {
@@ -174,8 +175,8 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// A producer takes part no more, since it failed with this error that is no item's. Not where too few
-    /// would be left: then the error is what the run fails with.
+    /// Removes a producer that failed with an error of its own, not of an item. Returns the error if too few
+    /// producers would be left: it then ends the run.
     pub(crate) fn lose(&self, producer: usize, error: Error) -> Result<(), Error> {
         let (lost, events) = self
             .handover
@@ -193,10 +194,10 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// What a run fails with that an abandoned producer leaves with too few, given the error of its hook, if it
-    /// has one.
+    /// The error of a run that has too few producers left after one was abandoned, given the error of its
+    /// hook.
     pub(crate) fn too_few_after(&self, live: usize, error: Option<Error>) -> Error {
-        // An item that would have been left out is not what ends the run.
+        // Under this policy the failure of an item does not end the run, so it is only the source.
         let goes_on = self.policy().on_error == OnError::Skip;
         match error {
             Some(error) if !goes_on => self.too_few(live, error),
@@ -207,7 +208,7 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// What a run fails with that has lost a producer to `error`. Where none is left the error says enough.
+    /// The error of a run that lost a producer to `error`. If none is left, `error` alone says enough.
     fn too_few(&self, here: usize, error: Error) -> Error {
         match (here, self.least_producers()) {
             (0, 0 | 1) => error,
@@ -230,12 +231,12 @@ impl<R: Runner> Run<R> {
         lock(&self.losses).push(loss);
     }
 
-    /// The producers that take part no more.
+    /// The producers that no longer take part.
     pub(crate) fn losses(&self) -> Vec<LostProducer> {
         lock(&self.losses).clone()
     }
 
-    /// The producer is in a hook that belongs to no item of this run.
+    /// Notes that the producer is in a hook that belongs to no item of this run.
     pub(crate) fn expect(&self, producer: usize, absence: Absence) {
         let ((), events) = self
             .handover
@@ -244,7 +245,8 @@ impl<R: Runner> Run<R> {
         debug_assert!(events.is_empty(), "it is not late yet");
     }
 
-    /// The producer is in no such hook any more. Whether it takes part: it may have taken too long.
+    /// Notes that the hook has returned. Returns whether the producer takes part: it may have exceeded its
+    /// limit.
     pub(crate) fn has_joined(&self, producer: usize) -> bool {
         let (takes_part, _) =
             self.handover.dispatch.schedule(|state, _| state.scheduler.producer_joined(producer));

@@ -1,8 +1,10 @@
-//! The hand-over of one run: items from the feeder to the producers, results from them to the
-//! collector, permits back to the feeder.
+//! The hand-over of one run: items go to the producers, results to the collector, permits back to the feeder.
 //!
-//! Three parties: the *feeder* (the thread that pulls the caller's iterator), the *producers*, and
-//! the *collector* (the consumer's thread, or the caller's for a stream).
+//! Three parties take part:
+//!
+//! - the *feeder*, the thread that pulls the caller's iterator;
+//! - the *producers*;
+//! - the *collector*, which is the consumer's thread, or the caller's thread for `outputs()`.
 //!
 //! ```text
 //!           push            take             steal
@@ -12,33 +14,36 @@
 //!      +------ permits <------- collector <------- outboxes
 //! ```
 //!
-//! An item is visible to every producer as soon as the feeder has pushed it, and a result to the
-//! collector as soon as it is delivered: nothing waits for a neighbour to fill up a batch. What makes
-//! it cheap is that, while items are quick, no party takes a lock for a single one, nor passes a fence
-//! where the [`Barrier`](crate::concurrency::Barrier) is asymmetric: the intake and the outboxes are rings
-//! with one writer each, of which the reader looks at many values at a time.
-//! Producers take turns at reading the intake, several items each time, into inboxes of their own.
-//! Items in an inbox stay available: a producer that finds nothing takes from there, and one that sees
-//! a neighbour stand still for a while takes from it first, so a slow item keeps back none of those
-//! that were taken with it. That costs the one atomic handover for each item that is left.
+//! This is the path of untracked items. With batches, speculation or an item timeout, all items are tracked:
+//! they bypass the intake and the inboxes, and the scheduler in [`dispatch`] leases them out.
 //!
-//! # Who sleeps where, and who wakes them
+//! Every producer sees an item as soon as the feeder has pushed it. The collector sees a result as soon as it
+//! is delivered: nothing waits for a batch to fill. While items are fast, no party takes a lock per item. Nor
+//! does it execute a fence per item where the [`Barrier`](crate::concurrency::Barrier) is asymmetric. The
+//! intake and the outboxes are single-writer rings, whose reader takes several values at a time.
 //!
-//! - A **producer** sleeps on `idle` when there is nothing in the intake or in any inbox. The feeder
-//!   notifies after each push, and so does who takes or steals several items, or leaves some behind:
-//!   one sleeper each time, which in turn finds items to take. Items move from the intake into an
-//!   inbox under the lock of the intake, which a producer takes for its last look. While stolen items
-//!   move they are in neither inbox, but the thief notifies after that.
-//! - The **collector** sleeps on `waiting` when no outbox has the result whose turn it is. It tells each
-//!   producer how many more results it wants to be woken for: one, or, while they come thick and fast,
-//!   several, in which case it is also woken by a producer that runs out of items, and by the clock.
-//! - The **feeder** sleeps on `permits`, and is listed under its lock. The collector gives permits back
-//!   after a quarter of the window, and all of them before it sleeps.
-//! - `halt`, `end` and `abort` change what each party looks for, and then wake that party.
+//! Producers take turns at the intake: each moves several items into its own inbox. Items in an inbox stay
+//! available. A producer without work steals from there, and one that sees a neighbour make no progress
+//! steals from it before it takes new items. So a slow item never holds back the items taken with it. The
+//! price is one atomic read-modify-write per item that passes through an inbox.
 //!
-//! A producer leaves only when the run is aborted, which is also how a run ends that went well. One
-//! that left when it found nothing to take could miss items that a thief has in hand, and would not
-//! be there to take them when the thief's first turns out to be slow.
+//! # Where each party sleeps, and what wakes it
+//!
+//! - A **producer** sleeps on `idle` when the intake and all inboxes are empty. The feeder notifies `idle`
+//!   after each push. So does a producer that takes or steals several items, or leaves some behind. Each
+//!   notification wakes one sleeper, which in turn notifies if it leaves items. Items move from the intake to
+//!   an inbox under the intake's lock, which a producer takes for its last look before sleeping. Stolen items
+//!   are briefly in no inbox, so the thief notifies once they have arrived.
+//! - The **collector** sleeps on `waiting` when no outbox has the next result in order. It sets for each
+//!   producer after how many more results to wake it: one, or several while results are frequent. In the
+//!   latter case a producer that runs out of items also wakes it, and so does a timer.
+//! - The **feeder** sleeps on `returned`, and states under the lock of `permits` what it waits for. The
+//!   collector returns permits after a quarter of the window, and all of them before it sleeps.
+//! - `halt`, `end` and `abort` set what each party checks, and then wake that party.
+//!
+//! A producer leaves only when the run is aborted, which is also how a successful run ends. A producer that
+//! left when it found no work could miss items that a thief is moving. It would also be missing when the
+//! thief's first item turns out to be slow and the others must be stolen back.
 //!
 //! No user code runs under any of the locks.
 
@@ -74,14 +79,13 @@ use self::lane::Lane;
 use crate::backend::threads::handover::dispatch::Dispatch;
 use crate::backend::threads::handover::permits::Permits;
 
-/// How long a party that found nothing looks again before it sleeps. To sleep and be woken takes the CPUs about
-/// as long; to spin longer would keep a party that is ready from the CPU.
+/// How long a party spins before it sleeps. Sleeping and waking costs about as much CPU time; spinning longer
+/// would keep a party that is ready off the CPU.
 const SPIN: Duration = Duration::from_micros(if cfg!(shuttle) { 0 } else { 2 });
-/// How often it asks the processor to pause between two looks, some of which take a lock.
+/// The number of pauses between two looks, some of which take a lock.
 const PAUSES: usize = 10;
 
-/// How long results that come thick and fast may wait for company, and as much again as the system's
-/// timers are late.
+/// How long frequent results may wait to be collected together. The system's timers may double it.
 const COLLECTOR_DELAY: Duration = Duration::from_micros(250);
 
 /// Stands for a total that is not known yet.
@@ -91,25 +95,25 @@ const UNKNOWN: u64 = u64::MAX;
 pub(crate) struct Handover<I, T> {
     intake: CachePadded<Mutex<Intake<I>>>,
     lanes: Box<[CachePadded<Lane<I, T>>]>,
-    /// How many items were given out in all, or [`UNKNOWN`].
+    /// The number of items given out in all, or [`UNKNOWN`].
     total: AtomicU64,
-    /// The collector, when it found nothing.
+    /// The collector sleeps here.
     waiting: CachePadded<EventCount>,
     permits: CachePadded<Mutex<Permits>>,
     returned: Condvar,
-    /// What the feeder takes with it.
+    /// The feeder's ends, until the feeder takes them.
     feeding: Mutex<Option<FeederEnds<I, T>>>,
-    /// Where the results of items go in whose producers were abandoned; `None` where none is.
+    /// Results of items of abandoned producers, pushed by the deadline thread. `None` without timeouts.
     late: Mutex<Option<Outbox<T>>>,
-    /// What the collector takes with it, and brings back.
+    /// The collector's ends, until the collector takes them; it puts them back when it leaves.
     collecting: Mutex<Vec<Results<T>>>,
-    /// How producers form batches; `None` where they take items one by one.
+    /// How producers form batches; `None` if they take single items.
     batching: Option<Batching>,
-    /// How much the items that are out may weigh; `None` where they are not weighed.
+    /// The maximum weight of the items in flight; `None` if items are not weighed.
     most_weight: Option<u64>,
-    /// What the collector takes with it too.
+    /// The weights of items, until the collector takes them.
     weights: Mutex<Option<Weights>>,
-    /// How many gaps the feeder has left: each is written before the items that follow it.
+    /// The number of gaps that the feeder has left. It is updated before the items behind the gap are pushed.
     gaps: AtomicU64,
     pub(crate) dispatch: Dispatch<I>,
     pub(crate) stats: RunStats,
@@ -117,47 +121,46 @@ pub(crate) struct Handover<I, T> {
     hints: CachePadded<Hints>,
 }
 
-/// What everybody looks at, and is written once.
+/// Read by all parties, written once.
 #[derive(Debug, Default)]
 struct Flags {
-    /// What is left is not wanted.
+    /// Items and results that are still here are to be discarded.
     aborted: AtomicBool,
-    /// Whether the feeder is to stop. Also in `permits`; here so that it costs a load per item.
+    /// The feeder is to stop. Also in `permits`; this copy makes the check per item a plain load.
     halted: AtomicBool,
 }
 
-/// What changes all the time where the window is narrow: on a cache line of its own, or whoever looks at
-/// anything beside it waits for that to come back from another core.
+/// Written often while the window is narrow. On a cache line of its own: otherwise every write would evict
+/// fields that all parties read.
 #[derive(Debug, Default)]
 struct Hints {
-    /// The feeder waits for permits. For the window this is a hint, without consequences when it is
-    /// late; where there are batches the feeder notifies `idle` of it.
+    /// The feeder waits for permits. The window takes it as a hint, so a late value does no harm. The
+    /// scheduler gets the same from [`note_feeder`](Dispatch::note_feeder).
     starving: AtomicBool,
-    /// A producer ran dry while the feeder was starving. A hint likewise.
+    /// A producer ran out of items while the feeder waited for permits. Also a hint.
     dry: AtomicBool,
 }
 
-/// Whether a collector that waits wants to be woken for the first result.
+/// What wakes a waiting collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WakeThreshold {
     None,
-    /// For about so many, or when producers run out of items, or after [`COLLECTOR_DELAY`].
+    /// About this number of results, a producer that runs out of items, or the end of [`COLLECTOR_DELAY`].
     For {
         results: usize,
     },
 }
 
-/// What a collector that waited was woken for.
+/// Why a waiting collector was woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WakeReason {
-    /// Results may be there.
+    /// There may be results.
     Results,
     /// The run was aborted.
     Aborted,
 }
 
 impl<I, T> Handover<I, T> {
-    /// The hand-over of a run.
     pub(crate) fn new(config: Config, earlier: CarriedOver, most_weight: Option<u64>) -> Self {
         let Config { producers, window, batching, timeouts, .. } = config;
         let is_timed = timeouts != Default::default();
@@ -208,10 +211,10 @@ impl<I, T> Handover<I, T> {
         }
     }
 
-    /// Delivers the result of an item whose producer will not.
+    /// Delivers the result of an item whose producer was abandoned.
     pub(crate) fn deliver_aside(&self, seq: u64, result: Outcome<T>) {
         let mut late = lock(&self.late);
-        late.as_mut().expect("somebody keeps the time").push(seq, result);
+        late.as_mut().expect("only runs with timeouts abandon producers").push(seq, result);
         drop(late);
         self.waiting.notify();
     }
@@ -221,7 +224,7 @@ impl<I, T> Handover<I, T> {
         self.batching
     }
 
-    /// How much the items that are out may weigh.
+    /// The maximum weight of the items in flight.
     pub(crate) fn most_weight(&self) -> Option<u64> {
         self.most_weight
     }
@@ -234,7 +237,7 @@ impl<I, T> Handover<I, T> {
         self.lanes.len()
     }
 
-    /// Tells the feeder to stop. What was given out is still worked on.
+    /// Tells the feeder to stop. Items already given out are still worked on.
     pub(crate) fn halt(&self) {
         self.flags.halted.store(true, Ordering::Relaxed);
         let mut permits = lock(&self.permits);
@@ -248,14 +251,14 @@ impl<I, T> Handover<I, T> {
         self.flags.halted.load(Ordering::Relaxed)
     }
 
-    /// Nothing more is pushed: `total` items were given out.
+    /// Ends the input: `total` items were given out, and no more are pushed.
     pub(crate) fn end(&self, total: u64) {
         self.total.store(total, Ordering::Release);
         self.waiting.notify_all();
         self.dispatch.note_input_end();
     }
 
-    /// Wakes everybody up to leave: nothing that is still here is wanted.
+    /// Makes every party leave. Items and results that are still here are discarded.
     pub(crate) fn abort(&self) {
         self.halt();
         self.flags.aborted.store(true, Ordering::Release);
@@ -270,29 +273,29 @@ impl<I, T> Handover<I, T> {
 }
 
 impl<I, T> Handover<I, T> {
-    /// Where the results come out, for the collector, of which there is one.
+    /// Takes the collector's ends; a run has one collector.
     pub(crate) fn merge(&self, order: Order) -> OrderedMerge<T> {
         OrderedMerge::new(order, std::mem::take(&mut *lock(&self.collecting)))
     }
 
-    /// The collector has left. What it held back for order.
+    /// Puts the collector's ends back and returns the results that it held back for order.
     pub(crate) fn bring_back(&self, merge: OrderedMerge<T>) -> Vec<Outcome<T>> {
         let (early, lanes) = merge.into_parts();
         *lock(&self.collecting) = lanes;
         early
     }
 
-    /// How many items were given out in all, once that is known.
+    /// The number of items given out in all, once it is known.
     pub(crate) fn total(&self) -> Option<u64> {
         Some(self.total.load(Ordering::Acquire)).filter(|&total| total != UNKNOWN)
     }
 
-    /// What the items weigh that the collector gets, where they are weighed. It has only one.
+    /// Takes the weights of items, if they are weighed; for the collector.
     pub(crate) fn weights(&self) -> Option<Weights> {
         lock(&self.weights).take()
     }
 
-    /// Gives permits back, and the weight of the items that they were for.
+    /// Returns permits, and the weight of the items that used them.
     pub(crate) fn give_back(&self, permits: usize, weight: u64) {
         if permits == 0 && weight == 0 {
             return;
@@ -307,17 +310,18 @@ impl<I, T> Handover<I, T> {
         }
     }
 
-    /// Whether whoever feeds the run waits for permits.
+    /// Whether the feeder waits for permits.
     pub(crate) fn is_starving(&self) -> bool {
         self.hints.starving.load(Ordering::Relaxed)
     }
 
-    /// Whether a producer ran dry for want of permits since that was last forgotten.
+    /// Whether a producer ran out of items for lack of permits since
+    /// [`forget_dryness`](Self::forget_dryness).
     pub(crate) fn ran_dry(&self) -> bool {
         self.hints.dry.load(Ordering::Relaxed)
     }
 
-    /// A producer found nothing to take. Written when that is news only: everybody looks at what is beside it.
+    /// Notes that a producer found no item. It writes only a change, since all parties read this cache line.
     fn run_dry(&self) {
         if self.is_starving() && !self.ran_dry() {
             self.hints.dry.store(true, Ordering::Relaxed);
@@ -328,9 +332,9 @@ impl<I, T> Handover<I, T> {
         self.hints.dry.store(false, Ordering::Relaxed);
     }
 
-    /// Waits, from `since` on, until there may be results in `merge`, or until the run was aborted, or until the total,
-    /// which was not known before, is known. `wake_threshold` is asked when it goes to sleep: what came while it looked is no
-    /// sign of how fast results come.
+    /// Waits for results in `merge`, for an abort, or for the total to differ from `total`. Spins from
+    /// `since` on, then sleeps. `wake_threshold` is called only before sleeping: results that arrive while
+    /// spinning say nothing about the pace.
     pub(crate) fn wait(
         &self,
         merge: &mut OrderedMerge<T>,
@@ -362,8 +366,8 @@ impl<I, T> Handover<I, T> {
         self.let_collector_be();
     }
 
-    /// There is no fence here, errors do not count, and a producer that falls silent in a slow item
-    /// tells nobody: what nobody wakes the collector for is seen when the time is over.
+    /// Returns at the latest after [`COLLECTOR_DELAY`], since wake-ups may be missed here. This path has no
+    /// fence, does not count errors, and a producer in a slow item wakes no one.
     fn wait_for_several(&self, merge: &mut OrderedMerge<T>, total: Option<u64>, results: usize) {
         let each = results.div_ceil(self.producers()).max(1);
         self.wake_collector_at(each as u64, merge);
@@ -373,8 +377,7 @@ impl<I, T> Handover<I, T> {
         self.let_collector_be();
     }
 
-    /// Has each producer wake the collector when it has delivered so many results more than were
-    /// seen.
+    /// Makes each producer wake the collector once it has delivered `more` results beyond those seen.
     fn wake_collector_at(&self, more: u64, merge: &OrderedMerge<T>) {
         for (lane, seen) in self.lanes.iter().zip(merge.seen()) {
             lane.seen.store(seen, Ordering::Relaxed);
@@ -393,7 +396,7 @@ impl<I, T> Handover<I, T> {
     }
 }
 
-/// Whether that comes about within [`SPIN`] from `since` on.
+/// Whether `is_there` becomes true before [`SPIN`] has passed since `since`.
 fn spin_until(since: Instant, mut is_there: impl FnMut() -> bool) -> bool {
     while now() - since < SPIN {
         (0..PAUSES).for_each(|_| std::hint::spin_loop());

@@ -1,28 +1,28 @@
-//! What the items are called that are out.
+//! The names and journal keys of items in flight.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::journal::{Key, Names};
 
-/// What items are called and known by, from being pulled until the collector is done with them.
+/// The names and journal keys of items, from being pulled until the collector has finished them.
 #[derive(Debug, Default)]
 pub(crate) struct ItemNames {
     names: Names,
-    /// By index. No queue: behind a slow item any number may come and go.
+    /// By index. Not a queue, since any number of items may pass a slow one.
     entries: HashMap<u64, Entry>,
 }
 
-/// What is known of an item.
+/// The name and key of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// What it is called; of several with one name those after the first have their number with it.
+    /// Its name. Among several items of one name, those after the first have their number appended.
     pub(crate) shown: Option<Arc<str>>,
     pub(crate) key: Key,
 }
 
 impl ItemNames {
-    /// What an item is called that comes next.
+    /// Assigns a name and key to the next item.
     pub(crate) fn call(&mut self, name: &str) -> Entry {
         let occurrence = self.names.number(name);
         let name: Arc<str> = name.into();
@@ -33,22 +33,22 @@ impl ItemNames {
         Entry { shown: Some(shown), key: Key::Name { name, occurrence } }
     }
 
-    /// An item is out.
+    /// Stores the entry of an item in flight.
     pub(crate) fn enter(&mut self, seq: u64, entry: Entry) {
         self.entries.insert(seq, entry);
     }
 
-    /// What an item is called that is out.
+    /// The name of an item in flight.
     pub(crate) fn shown(&self, seq: u64) -> Option<Arc<str>> {
         self.entries.get(&seq)?.shown.clone()
     }
 
-    /// What an item is known by that is out.
+    /// The journal key of an item in flight.
     pub(crate) fn key(&self, seq: u64) -> Option<Key> {
         Some(self.entries.get(&seq)?.key.clone())
     }
 
-    /// The collector is done with an item.
+    /// Forgets an item that the collector has finished.
     pub(crate) fn remove_name(&mut self, seq: u64) {
         self.entries.remove(&seq);
     }

@@ -1,18 +1,18 @@
-//! Who is told of the items that a producer works on without care.
+//! Observes the untracked items of a producer.
 
 use crate::backend::threads::run::Run;
 use crate::observe::event_log::EventWriter;
 use crate::runner::Runner;
 
-/// Who is told of plain items.
+/// Observes the untracked items of a producer.
 pub(super) trait ItemObserver {
     fn started<R: Runner>(&mut self, run: &Run<R>, item: u64);
     fn finished(&mut self, item: u64);
-    /// The producer has waited, or done something else, since it was done with its last item.
+    /// Notes that the producer has waited or done other work since its last item.
     fn pause(&mut self);
 }
 
-/// Of nothing, at no cost.
+/// Ignores everything, at no cost.
 pub(super) struct NoObserver;
 
 impl ItemObserver for NoObserver {

@@ -9,27 +9,27 @@ use crate::journal::{
     check_note,
 };
 
-/// What a run knows of earlier ones, and what it writes down for later ones.
+/// The journal of one run: what earlier runs have recorded, and what this run records.
 #[derive(Debug)]
 pub(crate) struct JournalWriter {
-    /// The feeder's, but for what fails.
+    /// Used by the feeder, and by the consumer for failed items.
     past: Mutex<Past>,
     last_note: Option<Vec<u8>>,
-    /// The consumer's; `None` once the run is over.
+    /// Used by the consumer; `None` once the run is over.
     book: Mutex<Option<Book>>,
 }
 
 #[derive(Debug)]
 struct Book {
     file: JournalFile,
-    /// What the hook that is running wants noted: that counts once it has returned.
+    /// The note of the hook that is running. It becomes `note` once the hook has returned.
     draft: Option<Vec<u8>>,
-    /// What is to be noted with the next commit.
+    /// The note to write with the next commit.
     note: Option<Vec<u8>>,
 }
 
 impl JournalWriter {
-    /// Opens a journal, for a run with that configuration, of items that are known like that.
+    /// Opens the journal for a run with this configuration and this kind of item keys.
     pub(crate) fn open(
         journal: &Journal,
         cfg: serde_json::Value,
@@ -45,7 +45,7 @@ impl JournalWriter {
         lock(&self.past).decide(key)
     }
 
-    /// The input has come to its end after so many items.
+    /// Checks the length of the input, `items`, against earlier runs.
     pub(crate) fn check_length(&self, items: u64) -> Result<(), JournalError> {
         lock(&self.past).check_length(items)
     }
@@ -54,7 +54,7 @@ impl JournalWriter {
         self.last_note.as_deref()
     }
 
-    /// A hook wants that noted.
+    /// Sets the note of the hook that is running.
     pub(crate) fn draft(&self, note: Vec<u8>) -> Result<(), JournalError> {
         check_note(&note)?;
         if let Some(book) = &mut *lock(&self.book) {
@@ -63,7 +63,7 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// The hook has returned.
+    /// Accepts the note of a hook that has returned.
     pub(crate) fn adopt_draft(&self) {
         if let Some(book) = &mut *lock(&self.book)
             && let Some(draft) = book.draft.take()
@@ -72,16 +72,16 @@ impl JournalWriter {
         }
     }
 
-    /// The hook has failed.
+    /// Discards the note of a hook that has failed.
     pub(crate) fn drop_draft(&self) {
         if let Some(book) = &mut *lock(&self.book) {
             book.draft = None;
         }
     }
 
-    /// An item is done with. Whether it is time to commit.
+    /// Records a finished item. Returns whether a commit is due.
     pub(crate) fn record(&self, key: Key, outcome: Outcome) -> bool {
-        // An input that could not be read is not known to be that of an item which is done.
+        // An input that could not be read may be the one that an earlier run has done.
         if outcome == Outcome::Failed && lock(&self.past).is_done(&key) {
             return false;
         }
@@ -91,23 +91,23 @@ impl JournalWriter {
         book.file.is_due(now)
     }
 
-    /// Whether it is time to commit.
+    /// Whether a commit is due.
     pub(crate) fn is_due(&self) -> bool {
         self.due_at().is_some_and(|due| due <= now())
     }
 
-    /// When it is time to commit.
+    /// The time at which the next commit is due.
     pub(crate) fn due_at(&self) -> Option<Instant> {
         lock(&self.book).as_ref()?.file.due_at()
     }
 
-    /// Whether there is something to commit.
+    /// Whether there is anything to commit.
     pub(crate) fn has_news(&self) -> bool {
         let book = lock(&self.book);
         book.as_ref().is_some_and(|book| book.file.pending() > 0 || book.note.is_some())
     }
 
-    /// Puts everything on the disk.
+    /// Commits everything to the disk.
     pub(crate) fn commit(&self) -> Result<(), JournalError> {
         let Some(book) = &mut *lock(&self.book) else { return Ok(()) };
         book.file.commit(book.note.as_deref())?;
@@ -115,7 +115,7 @@ impl JournalWriter {
         Ok(())
     }
 
-    /// The run is over: lets others have the file.
+    /// Closes the file at the end of the run, so that other processes can open it.
     pub(crate) fn close(&self) {
         drop(lock(&self.book).take());
     }

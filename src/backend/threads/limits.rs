@@ -29,7 +29,7 @@ impl Limits {
         }
     }
 
-    /// Returns how long a producer that has lost a race may go on.
+    /// Returns how long a shutdown waits for a hook whose result no longer counts.
     pub(crate) fn for_loser(&self) -> Option<Duration> {
         self.item.or(self.run)
     }

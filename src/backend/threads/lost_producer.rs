@@ -1,17 +1,17 @@
-//! A producer that a run goes on without.
+//! A producer that no longer takes part in runs.
 
 use std::sync::Arc;
 
-/// A producer that takes part in no run any more.
+/// A producer that no longer takes part in runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LostProducer {
     pub(crate) producer: usize,
-    /// Why, as text.
+    /// The reason, as text.
     pub(crate) reason: Arc<str>,
     pub(crate) abandoned: Abandoned,
 }
 
-/// Whether the thread of a producer is still in a hook that nothing waits for.
+/// Whether the producer's thread is still in a hook that the pool no longer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Abandoned {
     Yes,

@@ -1,29 +1,29 @@
-//! The collector's end of all outboxes: results in the runner's order.
+//! Merges the results of all producers into the runner's order.
 
 use crate::backend::threads::outbox::{Outcome, Results};
 use crate::base::Order;
 use crate::scheduler::reorder::Reorder;
 
-/// Where the results of all producers come out.
+/// Merges the results of all lanes; a lane is the outbox of one producer.
 ///
-/// In order of the input, results are handed out of the lane that has the one whose turn it is, as
-/// many as follow each other there. A lane ascends but for what its producer stole, which may be older
-/// than what it delivered before. When no lane has the result whose turn it is in front, it may be
-/// behind in one that goes back: what is here of that one moves into a buffer. So does what fills its
-/// ring, or the collector would not see how much comes behind it.
+/// In input order, results come from the lane that holds the next index, as long as indices there are
+/// consecutive. A lane ascends, except after a steal, since stolen items may be older than those already
+/// delivered. So if no lane has the next index at its head, it may be behind a later one in a lane that goes
+/// back. The results of such a lane move into a buffer. The same happens to a lane with a full ring, which
+/// would hide the results behind it.
 ///
-/// In order of completion each lane is in the order in which it finished; which of two lanes finished
-/// first is not known, so the one that is earlier in the input goes first, as it most likely did.
-/// Without this a consumer that was busy would see all results of one producer, and after them all
-/// of the next.
+/// In completion order, each lane is in the order in which it finished. Which of two lanes finished first is
+/// not known, so the smaller index goes first, as it most likely did. Otherwise a consumer that was busy
+/// would see all results of one producer before any of the next.
 #[derive(Debug)]
 pub(crate) struct OrderedMerge<T> {
     order: Order,
-    /// One for each producer; the last is the feeder's own, for what comes from the input itself.
+    /// One per producer; then the feeder's lane, for failures of the input, and the deadline thread's, if
+    /// there is one.
     lanes: Vec<Results<T>>,
-    /// Results that were in front of others and not yet in their turn.
+    /// Results in front of others that wait for their turn.
     early: Reorder<Outcome<T>>,
-    /// The lane that the next results come from, and how many.
+    /// The lane of the next results, and their number in `left`.
     current: usize,
     left: usize,
 }
@@ -33,7 +33,7 @@ impl<T> OrderedMerge<T> {
         OrderedMerge { order, lanes, early: Reorder::new(), current: 0, left: 0 }
     }
 
-    /// The next result, when it is here.
+    /// Returns the next result, if it has arrived.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<(u64, Outcome<T>)> {
         if self.left == 0 {
@@ -43,36 +43,34 @@ impl<T> OrderedMerge<T> {
         Some(self.lanes[self.current].pop())
     }
 
-    /// Whether results are held back for order. To be asked when [`pop`](OrderedMerge::pop) found nothing.
+    /// Whether results are held back for order. Valid after [`pop`](OrderedMerge::pop) found nothing.
     pub(crate) fn holds_back(&self) -> bool {
         self.early.held() > 0 || self.lanes.iter().any(Results::holds_back)
     }
 
-    /// The item that others are held back for, if any are. To be asked when [`pop`](OrderedMerge::pop) found
+    /// The missing item that others are held back for, if any. Valid after [`pop`](OrderedMerge::pop) found
     /// nothing.
     pub(crate) fn awaited(&self) -> Option<u64> {
         (self.order == Order::Input && self.holds_back()).then(|| self.early.next())
     }
 
-    /// Whether something has come since [`pop`](OrderedMerge::pop) found nothing. Never `false` when
-    /// something has that `pop` can find.
+    /// Whether a result may have arrived since [`pop`](OrderedMerge::pop) found nothing. `true` whenever
+    /// `pop` would find one.
     pub(crate) fn has_new(&mut self) -> bool {
         self.lanes.iter_mut().any(Results::has_new)
     }
 
-    /// As [`has_new`](OrderedMerge::has_new), but about so many outputs of one producer; errors do not
-    /// count.
+    /// Whether about `outputs` outputs of one producer have arrived; errors do not count.
     pub(crate) fn has_many_new(&mut self, outputs: usize) -> bool {
         self.lanes.iter_mut().any(|lane| lane.has_many_new(outputs))
     }
 
-    /// How many results of each producer have been seen here so far, whether they were handed out or
-    /// not.
+    /// For each lane, the number of results seen so far, taken or not.
     pub(crate) fn seen(&self) -> impl Iterator<Item = u64> + '_ {
         self.lanes.iter().map(Results::seen)
     }
 
-    /// What is held back for order, and the lanes, in which there may be more.
+    /// The results held back for order, and the lanes, which may hold more.
     pub(crate) fn into_parts(self) -> (Vec<Outcome<T>>, Vec<Results<T>>) {
         let OrderedMerge { mut early, lanes, .. } = self;
         (early.drain().collect(), lanes)
@@ -90,7 +88,7 @@ impl<T> OrderedMerge<T> {
         self.early.pop()
     }
 
-    /// Looks for new results. Whether any are here.
+    /// Looks for new results. Returns whether there are any.
     fn look(&mut self) -> bool {
         let mut found = false;
         for lane in &mut self.lanes {
@@ -111,7 +109,7 @@ impl<T> OrderedMerge<T> {
         }
     }
 
-    /// Finds the lane that the next results come from.
+    /// Chooses the lane of the next results.
     fn choose(&mut self) -> bool {
         let (mut first, mut second) = ((u64::MAX, 0), u64::MAX);
         for (lane, results) in self.lanes.iter_mut().enumerate() {
@@ -127,7 +125,7 @@ impl<T> OrderedMerge<T> {
         if head == u64::MAX || !is_next {
             return false;
         }
-        // In order of the input no other lane has an index from among those that follow each other.
+        // In input order, no other lane holds an index within this run of consecutive ones.
         self.left = (self.lanes[lane].in_a_row() as u64).min(second - head) as usize;
         self.early.pass(self.left);
         self.current = lane;
@@ -168,7 +166,7 @@ mod tests {
             self.next += count;
         }
 
-        /// The older half of what a neighbour has; a thief has nothing of its own.
+        /// Steals the older half of the victim's items, if the thief has none.
         fn steal(&mut self, thief: usize, victim: usize) {
             if self.inboxes[thief].is_empty() {
                 let half = self.inboxes[victim].len().div_ceil(2);
@@ -259,7 +257,7 @@ mod tests {
         }
     }
 
-    /// The item after the last output was stolen back, behind a failure of a later one.
+    /// The item after the last output was stolen back, and comes after the failure of a later one.
     #[test]
     fn an_item_behind_the_failure_of_a_later_one_is_found() {
         let (mut outbox, results) = outbox(8);

@@ -1,74 +1,72 @@
-//! Results on their way from one party to the collector.
+//! Results on their way from one producer to the collector.
 //!
-//! What crosses from one core to another costs by the cache line, so an output travels alone. Which
-//! item it belongs to is said once for each run of neighbours, and errors, which are rare, go the same
-//! way as these labels.
+//! Moving data between cores costs per cache line, so an output is sent without its index. A label announces
+//! the index once per run of consecutive items. Errors are rare and travel with the labels.
 
 use std::collections::VecDeque;
 
 use crate::backend::threads::failed_item::FailedItem;
 use crate::concurrency::queue::{Receiver, Sender, queue};
 
-/// What became of one item on its producer. Faults are boxed, since every outcome is moved several
-/// times on its way to the consumer and hardly any of them is one.
+/// The outcome of one item. Failures are boxed: outcomes are moved several times, and few of them are
+/// failures.
 pub(crate) type Outcome<T> = Result<T, Box<FailedItem>>;
 
-/// Where results go in.
+/// The producer's end.
 #[derive(Debug)]
 pub(crate) struct Outbox<T> {
     outputs: Sender<T>,
     labels: Sender<Label>,
-    /// How many outputs were pushed.
+    /// The number of outputs pushed.
     pushed: u64,
-    /// How many results were pushed: outputs and errors.
+    /// The number of results pushed: outputs and errors.
     delivered: u64,
-    /// The index that the next output has if there is no label for it.
+    /// The index of the next output, unless a label changes it.
     expected: u64,
-    /// The index after the greatest one that was pushed before the last label.
+    /// One more than the greatest index pushed before the last label.
     reach: u64,
 }
 
-/// Where results come out.
+/// The collector's end.
 #[derive(Debug)]
 pub(crate) struct Results<T> {
     outputs: Receiver<T>,
     labels: Receiver<Label>,
-    /// How many outputs were here when it was last looked, less those taken since.
+    /// The number of outputs available at the last look, minus those taken since.
     here: usize,
-    /// How many outputs were taken.
+    /// The number of outputs taken.
     taken: u64,
-    /// How many results were taken: outputs and errors.
+    /// The number of results taken: outputs and errors.
     collected: u64,
-    /// The index of the next output, if there is no label for it.
+    /// The index of the next output, unless a label changes it.
     expected: u64,
-    /// The labels that were seen and not yet obeyed.
+    /// Labels that have arrived and not yet been applied.
     ahead: VecDeque<Label>,
-    /// How many of them go back.
+    /// How many of those labels go back to a smaller index.
     backward: usize,
-    /// An item without an output, whose turn it is.
+    /// A failed item that is next in order of this outbox.
     failed: Option<(u64, Box<FailedItem>)>,
 }
 
-/// Something that is known before the output with the number `at`, counted from 0, is taken.
+/// Takes effect before the output number `at`, counted from 0, is taken.
 #[derive(Debug)]
 struct Label {
     at: u64,
     seq: u64,
     says: Says,
-    /// Greater indices came before.
+    /// Whether greater indices were pushed before.
     goes_back: bool,
 }
 
 #[derive(Debug)]
 enum Says {
-    /// From that output on, each belongs to the item after the one before; that one to `seq`.
+    /// The output at `at` belongs to item `seq`, the following ones to consecutive items.
     From,
-    /// The item `seq` failed and has no output. The next output, where no label says otherwise, is
-    /// that of the item after it.
+    /// Item `seq` failed and has no output. The following output belongs to the next item.
     Failed(Box<FailedItem>),
 }
 
-/// An outbox and its other end.
+/// Creates both ends of an outbox.
 pub(crate) fn outbox<T>(window: usize) -> (Outbox<T>, Results<T>) {
     let (output_sender, outputs) = queue(window);
     let (label_sender, labels) = queue(window);
@@ -95,7 +93,6 @@ pub(crate) fn outbox<T>(window: usize) -> (Outbox<T>, Results<T>) {
 }
 
 impl<T> Outbox<T> {
-    /// How many results were pushed.
     #[inline]
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
@@ -120,7 +117,8 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Says of the next output, or in its place, which item it is. A label goes ahead of its output, so that whoever finds the output finds the label too.
+    /// Pushes a label for the next output, or for an item without one. It is pushed before the output, so a
+    /// reader that sees the output also sees the label.
     fn label(&mut self, seq: u64, says: Says) {
         self.reach = self.reach.max(self.expected);
         let goes_back = seq < self.reach;
@@ -129,31 +127,31 @@ impl<T> Outbox<T> {
 }
 
 impl<T> Results<T> {
-    /// How many results were taken, or were here when it was last looked.
+    /// The number of results that were taken or available at the last look.
     pub(crate) fn seen(&self) -> u64 {
         self.collected + self.here as u64 + u64::from(self.failed.is_some())
     }
 
-    /// Whether a result that was here when it was last looked has not been taken.
+    /// Whether a result that was available at the last look has not been taken.
     pub(crate) fn holds_back(&self) -> bool {
         self.here > 0 || self.failed.is_some()
     }
 
-    /// Whether there is something that was not here when it was last looked. Never `false` when
-    /// there is, except outputs behind others, which nobody can take yet.
+    /// Whether a result has arrived since the last look. `true` whenever one has, except for outputs behind a
+    /// full ring, which cannot be taken yet.
     pub(crate) fn has_new(&mut self) -> bool {
         self.has_many_new(1) || self.labels.len() > 0
     }
 
-    /// Whether so many outputs are here that were not when it was last looked, or, of a lane that was
-    /// empty, at least more than its ring had room for. Errors do not count.
+    /// Whether at least `outputs` outputs have arrived since the last look. Also `true` if the lane was empty
+    /// and its ring has overflowed. Errors do not count.
     pub(crate) fn has_many_new(&mut self, outputs: usize) -> bool {
         self.outputs.len() >= self.here + outputs || (self.here == 0 && self.outputs.has_more())
     }
 
-    /// Looks for what came since the last time; whether there is a result now.
+    /// Looks for new results. Returns whether there is a result now.
     pub(crate) fn look(&mut self) -> bool {
-        // A label is pushed before its output: all those of the outputs seen here are seen next.
+        // A label is pushed before its output, so the labels of all outputs counted here are visible next.
         self.here = self.outputs.len();
         while let Some(label) = self.labels.pop() {
             self.backward += usize::from(label.goes_back);
@@ -162,7 +160,7 @@ impl<T> Results<T> {
         self.head().is_some()
     }
 
-    /// The item that the oldest result belongs to, of those that were here when it was last looked.
+    /// The item of the oldest result that was available at the last look.
     pub(crate) fn head(&mut self) -> Option<u64> {
         while self.failed.is_none() && self.next_label_at() == self.taken {
             let label = self.ahead.pop_front().expect("it was looked at");
@@ -181,14 +179,14 @@ impl<T> Results<T> {
         }
     }
 
-    /// Whether what is here has to be moved aside while it is not its turn: since a result behind the
-    /// [`head`](Results::head) may belong to an earlier item, or since it fills the ring, behind which
-    /// nobody sees what comes.
+    /// Whether the results here must be moved aside while they wait for their turn. This is so if one behind
+    /// the [`head`](Results::head) may belong to an earlier item, or if they fill the ring and hide later
+    /// ones.
     pub(crate) fn is_in_the_way(&self) -> bool {
         self.backward > 0 || (self.here > 0 && self.outputs.has_more())
     }
 
-    /// How many results, from the [`head`](Results::head) on, belong to items that follow each other.
+    /// The number of results, from the [`head`](Results::head) on, that belong to consecutive items.
     pub(crate) fn in_a_row(&self) -> usize {
         match self.failed {
             Some(_) => 1,
@@ -200,7 +198,7 @@ impl<T> Results<T> {
     ///
     /// # Panics
     ///
-    /// When there is no [`head`](Results::head).
+    /// If there is no [`head`](Results::head).
     #[inline]
     pub(crate) fn pop(&mut self) -> (u64, Outcome<T>) {
         self.collected += 1;

@@ -1,14 +1,14 @@
-//! Who takes part in a run.
+//! Tracks which producers take part in a run.
 
 use std::sync::Arc;
 
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::{Condvar, Mutex, lock, wait};
 
-/// Which producers are in a run, so that its end can wait for them.
+/// The producers that are in a run, so that its end can wait for them.
 ///
-/// Not the drops of channel ends, of which nobody else could let one go: a producer that is in a hook
-/// and was written off is excused, and the end does not wait for it.
+/// Reference counts or dropped channel ends cannot do this. The end must not wait for an abandoned producer,
+/// and only the thread in the hook could drop its own reference.
 #[derive(Debug)]
 pub(crate) struct Participants {
     state: Mutex<State>,
@@ -26,14 +26,14 @@ struct State {
 enum Presence {
     Out,
     In,
-    /// In a hook that nobody waits for.
+    /// In a hook whose return the run does not wait for.
     Excused,
 }
 
-/// Which producers are still in a hook of an earlier run that nobody waits for.
+/// The producers that are still in a hook of an earlier run that did not wait for them.
 pub(crate) type Away = Arc<[AtomicBool]>;
 
-/// A producer that is in a run, until this is dropped.
+/// A producer's participation in a run, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Participation {
     participants: Arc<Participants>,
@@ -46,7 +46,7 @@ impl Participants {
         Arc::new(Participants { state: Mutex::new(state), left: Condvar::new(), away })
     }
 
-    /// A producer takes part from now on. `None` when the run is over already.
+    /// Registers a producer. `None` if the run is over.
     pub(crate) fn enter(self: &Arc<Self>, producer: usize) -> Option<Participation> {
         let mut state = lock(&self.state);
         if state.is_over {
@@ -56,13 +56,14 @@ impl Participants {
         Some(Participation { participants: self.clone(), producer })
     }
 
-    /// Nobody waits for this producer any more.
+    /// Lets the run end without waiting for this producer.
     pub(crate) fn excuse(&self, producer: usize) {
         self.excuse_under(&mut lock(&self.state), producer);
         self.left.notify_all();
     }
 
-    /// Under the lock, as its return is: else it could be taken for away that has come back.
+    /// Sets `away` under the lock, as [`leave`](Self::leave) clears it. Otherwise a producer that has just
+    /// left could be marked as away for ever.
     fn excuse_under(&self, state: &mut State, producer: usize) {
         if state.producers[producer] == Presence::In {
             state.producers[producer] = Presence::Excused;
@@ -70,17 +71,18 @@ impl Participants {
         }
     }
 
-    /// Those that are in the run.
     pub(crate) fn present(&self) -> Vec<usize> {
         lock(&self.state).present()
     }
 
-    /// Waits until nobody is in the run but those that have lost a race. From now on nobody enters it.
+    /// Waits until every producer has left, except those for which `has_lost` is true. No producer can enter
+    /// afterwards.
     pub(crate) fn end(&self, has_lost: impl Fn(usize) -> bool) {
         let mut state = lock(&self.state);
         state.is_over = true;
         loop {
-            // Each time: whoever makes another lose is in the run until then.
+            // Checked in each round: a producer stays in the run until it has settled the items that make
+            // others lose.
             let losers = state.present().into_iter().filter(|&producer| has_lost(producer));
             losers.for_each(|producer| self.excuse_under(&mut state, producer));
             if !state.producers.contains(&Presence::In) {

@@ -20,10 +20,11 @@ use crate::observe::event_log::EventWriter;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
 use crate::scheduler::{Absence, LeaseId};
 
-/// What a producer is asked to do. A closed channel asks it to end.
+/// Asks a producer to take part in a run. A closed channel asks it to end.
 pub(crate) struct Join<R: Runner> {
     pub(crate) run: Arc<Run<R>>,
-    /// Where a producer that makes its state anew says how that went, before it takes an item.
+    /// Where the producer reports whether it rebuilt its state, before it takes an item. `None` if it is not
+    /// asked.
     pub(crate) ready: Option<Sender<Result<(), Error>>>,
     pub(crate) participants: Arc<Participants>,
 }
@@ -32,9 +33,9 @@ pub(crate) struct Join<R: Runner> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextStep {
     On,
-    /// It takes part in no run any more.
+    /// It is lost, and takes part in no further run.
     Away,
-    /// It was abandoned, and has come back: it ends.
+    /// It was abandoned, and its hook has returned: the thread ends.
     Left,
 }
 
@@ -42,27 +43,27 @@ pub(super) enum NextStep {
 pub(crate) struct Producer<R: Runner> {
     pub(super) runner: Arc<R>,
     pub(super) setup: ProducerSetup,
-    /// `None` after a panic, until it is made anew.
+    /// `None` after a panic, until the state is rebuilt.
     pub(super) state: Option<R::ProducerState>,
-    /// What it shares with whoever asks.
+    /// State that the other threads of the pool read.
     shared: Shared,
 }
 
-/// What a producer shares with its producers.
+/// State of the producers that other threads read.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
-    /// Counts the producers without a state.
+    /// The number of producers without a state.
     pub(crate) stateless: Arc<AtomicUsize>,
-    /// Which have a state.
+    /// Which producers have a state.
     pub(crate) ready: Arc<[AtomicBool]>,
-    /// How long each `producer_init` took, in nanoseconds.
+    /// The duration of each `producer_init`, in nanoseconds.
     pub(crate) inits: Arc<[AtomicU64]>,
-    /// Which of them nobody waits for any more.
+    /// Which producers were abandoned. A `producer_init` reads it while the pool is built.
     pub(crate) left: Arc<[AtomicBool]>,
 }
 
 impl<R: Runner> Producer<R> {
-    /// Calls `producer_init`; `wanted` says when nobody waits for it any more.
+    /// Calls `producer_init`, which learns from `wanted` that it may give up.
     pub(crate) fn new(
         runner: Arc<R>,
         setup: ProducerSetup,
@@ -95,7 +96,8 @@ impl<R: Runner> Producer<R> {
             }
             let next_step = if is_ready { self.work_on(&run) } else { NextStep::On };
             std::mem::forget(bug);
-            // Whoever waits for this producer to leave wants to be the last that holds the run.
+            // The run goes first: the thread that waits for this producer to leave expects to hold the last
+            // reference.
             drop(run);
             drop(present);
             if let NextStep::Left = next_step {
@@ -105,8 +107,9 @@ impl<R: Runner> Producer<R> {
         self.end()
     }
 
-    /// Says whether it is ready. The error that it is not for, if nobody listens: where another was not ready in
-    /// time, or where it lost its state after everybody was asked, the run has begun.
+    /// Reports whether the producer is ready. Returns the error if the receiver is gone. The run has begun
+    /// without this producer then: another was not ready in time, or this one lost its state after all were
+    /// asked.
     fn report(
         &self,
         run: &Run<R>,
@@ -123,7 +126,7 @@ impl<R: Runner> Producer<R> {
         ready.send(outcome).or_else(|SendError(outcome)| outcome)
     }
 
-    /// `flag`: whether nothing waits for it any more.
+    /// `flag` tells the hook whether its result is still wanted.
     fn init(&mut self, wanted: &Wanted, flag: Option<AbandonFlag<'_>>) -> Result<(), Error> {
         let cx = ProducerContext::new(&self.setup, wanted, &[]).with_abandon_flag(flag);
         let since = now();
@@ -135,7 +138,7 @@ impl<R: Runner> Producer<R> {
         Ok(())
     }
 
-    /// Makes the state anew if it was lost, for a lease if there is one.
+    /// Rebuilds a lost state. `lease` is the one that needs it, if any.
     pub(super) fn prepare(&mut self, run: &Run<R>, lease: Option<LeaseId>) -> Result<(), Error> {
         if self.state.is_some() {
             return Ok(());
@@ -148,7 +151,8 @@ impl<R: Runner> Producer<R> {
         outcome
     }
 
-    /// The same at the start of a run, in time. `None` when the producer was abandoned.
+    /// Like [`prepare`](Self::prepare), at the start of a run and under the init timeout. `None` if the
+    /// producer was abandoned.
     fn prepare_in_time(&mut self, run: &Run<R>) -> Option<Result<(), Error>> {
         if self.state.is_some() {
             return Some(Ok(()));
@@ -172,10 +176,11 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    /// Works on items that are nothing special, from this one on. The next may be, and there may be none.
+    /// Works on untracked items, starting with this one. Returns the first lease, or `None` if there are no
+    /// more items.
     ///
-    /// The item is in variables of its own, never in one with whether there is one: that would be written in
-    /// parts and read as a whole, for which a processor waits longer than for all else here.
+    /// The index and the item are separate variables, not one `Option`. An `Option` would be written in parts
+    /// and read as a whole, and that store-forwarding stall costs more than the rest of the loop.
     fn work_on_plain_items<W: ItemObserver>(
         &mut self,
         run: &Run<R>,
@@ -225,7 +230,7 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    /// Works on untracked items, from this one on.
+    /// Works on untracked items, starting with this one.
     pub(super) fn work_on_untracked(
         &mut self,
         run: &Run<R>,
@@ -287,8 +292,8 @@ impl<R: Runner> Producer<R> {
     }
 }
 
-/// An error of a `producer_init` that may have given up since nobody waits for the run is none: the next run has
-/// the state made anew.
+/// Ignores an init error once the run is over: the hook may have given up for that reason. The next run
+/// rebuilds the state.
 fn unless_over<R: Runner>(run: &Run<R>, outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if run.wanted.gave_up_on(None) => {
@@ -309,8 +314,8 @@ pub(super) fn site(setup: &ProducerSetup, items: &[u64], attempt: Option<u32>) -
     }
 }
 
-/// Ends the run when a producer's thread dies of a bug of ours: the item that it held would never
-/// be delivered, and the run would wait for it.
+/// Aborts the run if a producer's thread dies of a bug of ours. Its item would never be delivered, and the
+/// run would wait for it.
 struct AbortOnUnwind<'a, R: Runner>(&'a Run<R>);
 
 impl<R: Runner> Drop for AbortOnUnwind<'_, R> {

@@ -1,4 +1,4 @@
-//! The producers' threads, from building to close.
+//! The producers' threads, from start to shutdown.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -24,24 +24,24 @@ use crate::error::{Error, Hook, Site};
 use crate::runner::{ProducerSetup, Runner, Wanted};
 use crate::scheduler::Absence;
 
-/// One thread for each place, each with a producer that is ready.
+/// One thread per place, each with a producer.
 pub(crate) struct Producers<R: Runner> {
-    /// By the numbers of the producers.
+    /// Indexed by producer.
     threads: Vec<ProducerThread<R>>,
     shared: Shared,
-    /// The producers that were not ready.
+    /// The producers that failed to start.
     losses: Vec<LostProducer>,
-    /// Those that are not back from the run before.
+    /// The producers that are still in a hook of an earlier run.
     away: Away,
-    /// What running out of memory has taught about each device.
+    /// The batch limits learned from out-of-memory failures, for each device.
     learned: Vec<Ceiling>,
 }
 
 /// One producer's thread.
 struct ProducerThread<R: Runner> {
-    /// `None` where it was abandoned.
+    /// `None` if the producer was abandoned.
     thread: Option<JoinHandle<Ended>>,
-    /// A closed channel is what ends it.
+    /// Closing this channel ends the thread.
     runs: Option<Sender<Join<R>>>,
     /// Closed when the thread has ended.
     ended: Receiver<()>,
@@ -54,15 +54,16 @@ impl<R: Runner> ProducerThread<R> {
     }
 }
 
-/// How long all those that lost a race may still be at it when the producers is dismissed.
+/// How long a shutdown waits in all for producers whose hook's result no longer counts.
 struct WakeThreshold {
-    /// `None`: as long as it takes.
+    /// `None`: without limit.
     limit: Option<Duration>,
     ticks: u64,
 }
 
 impl WakeThreshold {
-    /// Waits until a producer is back from its hook. The limit, if that takes longer.
+    /// Waits until the producer has returned from its hook. Returns the limit as the error if that takes
+    /// longer.
     fn wait_for(&mut self, ended: &Receiver<()>, is_away: &AtomicBool) -> Result<(), Duration> {
         let Some(limit) = self.limit else { return Ok(()) };
         let tick = tick_of(limit);
@@ -70,7 +71,7 @@ impl WakeThreshold {
             if self.ticks >= ticks_in(limit, tick) {
                 return Err(limit);
             }
-            // Ticks, and no clock: while the process is stopped there are none.
+            // Counts ticks instead of reading a clock, since no ticks pass while the process is stopped.
             match ended.recv_timeout(tick) {
                 Err(RecvTimeoutError::Timeout) => self.ticks += 1,
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
@@ -80,17 +81,17 @@ impl WakeThreshold {
     }
 }
 
-/// The producers that are not known to be ready.
+/// The producers that have not reported yet.
 struct Startup {
     outcomes: Receiver<(usize, Result<(), Error>)>,
-    /// Where they are.
+    /// The sites of those producers.
     waiting: Vec<Site>,
     limit: Option<Duration>,
     ticks: u64,
 }
 
 impl Startup {
-    /// The next of them that is ready, has failed, or has taken too long.
+    /// Waits for the next producer to be ready, to fail, or to exceed the limit.
     fn next(&mut self) -> Option<(usize, Result<(), Error>, Abandoned)> {
         loop {
             let Some(limit) = self.limit else {
@@ -100,11 +101,11 @@ impl Startup {
             if let Some(late) = self.late(limit) {
                 return Some(late);
             }
-            // Those that were given up on have not hung up.
+            // The abandoned producers still hold their senders, so the channel does not disconnect.
             if self.waiting.is_empty() {
                 return None;
             }
-            // Ticks, and no clock: while the process is stopped there are none.
+            // Counts ticks instead of reading a clock, since no ticks pass while the process is stopped.
             match self.outcomes.recv_timeout(tick_of(limit)) {
                 Ok((producer, outcome)) => {
                     self.waiting.retain(|site| site.producer != Some(producer));
@@ -127,8 +128,9 @@ impl Startup {
     }
 }
 
-/// How a producer ended. Where nobody asks (its thread could not be joined by a hook of its own) the
-/// error is dropped with care: the standard library aborts when the value of a thread panics there.
+/// The result of a producer's thread. If a hook drops the pool on its own thread, that thread cannot be
+/// joined and nothing reads the result. The error is then dropped under a panic guard: the standard library
+/// aborts the process if a thread's result panics in its destructor.
 struct Ended(Option<Result<(), Error>>);
 
 impl Drop for Ended {
@@ -137,11 +139,11 @@ impl Drop for Ended {
     }
 }
 
-/// The building of a producers, as far as it can be interrupted.
+/// The start of the producers, as far as it can be interrupted.
 pub(crate) struct Building {
     wanted: Wanted,
     cancelled: AtomicBool,
-    /// For waits of the operating system, while there are no producers yet.
+    /// Cancels waits of the operating system, before there are producers.
     alarm: Alarm,
 }
 
@@ -176,10 +178,10 @@ impl Interrupt for Building {
 }
 
 impl<R: Runner + 'static> Producers<R> {
-    /// Starts all threads at once and waits until every producer is ready, or has taken longer than `limit`.
-    /// When more than may fail do, or when the building is given up, the others are ended first.
+    /// Starts all threads at once, and waits until each producer is ready or has exceeded `limit`. Fails if
+    /// fewer than `least` can be ready or the start is cancelled; the other producers are ended first.
     ///
-    /// `least`: how many have to be ready; the others are [lost](Producers::losses).
+    /// If enough are ready, the others are recorded as [lost](Producers::losses).
     pub(crate) fn start(
         runner: &Arc<R>,
         setups: Vec<ProducerSetup>,
@@ -188,15 +190,15 @@ impl<R: Runner + 'static> Producers<R> {
         least: usize,
         limit: Option<Duration>,
     ) -> Result<Self, Error> {
-        // Before there are threads of ours: the operating system then hardly has to wait for any, where it takes the
-        // first run 10 ms otherwise.
+        // Before any thread is started: registering the process for the barrier is then almost free. With
+        // running threads, it takes the first run 10 ms.
         Barrier::prepare();
         let mut producers = Producers::without_threads(setups.len());
         let (startup, failure) = producers.start_all(runner, setups, stack_size, building, limit);
         let Some(error) = producers.await_ready(startup, failure, building, least) else {
             return Ok(producers);
         };
-        // What the others fail with while they end is of no interest beside the first failure.
+        // Errors of the others while they end are dropped: only the first failure is reported.
         drop_quietly(producers.shut_down(None));
         Err(error)
     }
@@ -215,7 +217,7 @@ impl<R: Runner + 'static> Producers<R> {
         }
     }
 
-    /// Starts the threads, up to the first that cannot be.
+    /// Starts the threads, up to the first that cannot be started.
     fn start_all(
         &mut self,
         runner: &Arc<R>,
@@ -224,7 +226,7 @@ impl<R: Runner + 'static> Producers<R> {
         building: &Arc<Building>,
         limit: Option<Duration>,
     ) -> (Startup, Option<Error>) {
-        // Without room: what comes too late is its sender's to drop, and not the channel's.
+        // Capacity 0: a value that arrives too late must be dropped by its sender, not by the channel.
         let (ready, outcomes) = bounded(0);
         let mut startup = Startup { outcomes, waiting: vec![], limit, ticks: 0 };
         for setup in setups {
@@ -239,8 +241,8 @@ impl<R: Runner + 'static> Producers<R> {
         (startup, None)
     }
 
-    /// Waits until each has said whether it is ready, or is late. The first failure, with this one before all,
-    /// that is one too many.
+    /// Waits until each producer has reported or exceeded the limit. Returns the first error that leaves too
+    /// few producers; an earlier `failure` takes precedence.
     fn await_ready(
         &mut self,
         mut startup: Startup,
@@ -255,7 +257,7 @@ impl<R: Runner + 'static> Producers<R> {
             }
             match cancelled_or(building.is_cancelled(), outcome) {
                 Ok(()) => {}
-                // A cancel is for all, however many could be done without.
+                // A cancel ends the start, even if enough producers would be left.
                 Err(error)
                     if failure.is_none()
                         && !building.is_cancelled()
@@ -291,7 +293,7 @@ impl<R: Runner + 'static> Producers<R> {
         let name = format!("gangline-p{producer}");
         let (runner, building) = (runner.clone(), building.clone());
         let shared = self.shared.clone();
-        // One that is away takes no run that it is offered, and nobody waits for that.
+        // Unbounded: offering a run must not block on a producer that is still in a hook of an earlier run.
         let (sender, runs) = unbounded();
         let (ending, ended) = bounded(0);
         let pool = CpuPool::of(&setup, &name, stack_size);
@@ -301,7 +303,7 @@ impl<R: Runner + 'static> Producers<R> {
                 Ok(made) => (Some(made), Ok(())),
                 Err(error) => (None, Err(error)),
             };
-            // Nobody listens to one that took too long.
+            // The receiver is gone if this producer exceeded the limit.
             let unheard = ready.send((producer, outcome)).err();
             unheard.into_iter().for_each(|unsent| drop_quietly(unsent.into_inner()));
             drop(ready);
@@ -316,8 +318,9 @@ impl<R: Runner + 'static> Producers<R> {
         Ok(())
     }
 
-    /// Offers a run to every producer but those that are gone, and waits for those that make a lost state
-    /// anew. Not for one that is away: it may be for ever.
+    /// Offers a run to every producer that is not gone, and waits for those that rebuild a lost state. It
+    /// does not wait for a producer that is still in a hook of an earlier run, since that hook may never
+    /// return.
     pub(crate) fn join(
         &self,
         run: &Arc<Run<R>>,
@@ -325,7 +328,7 @@ impl<R: Runner + 'static> Producers<R> {
         is_gone: impl Fn(usize) -> bool,
     ) -> Result<(), Error> {
         let lost = self.shared.stateless.swap(0, Ordering::Relaxed) > 0;
-        // Without room: what comes too late is its sender's to drop, and not the channel's.
+        // Capacity 0: a value that arrives too late must be dropped by its sender, not by the channel.
         let (ready, outcomes) = bounded(0);
         for (producer, entry) in self.threads.iter().enumerate() {
             let Some(runs) = entry.runs.as_ref().filter(|_| !is_gone(producer)) else {
@@ -349,7 +352,7 @@ impl<R: Runner + 'static> Producers<R> {
     }
 }
 
-/// Whether the next producer is ready. `None` when each has said so, or too few do.
+/// Waits for the next producer to report. `None` once all have, or once the run has lost a producer.
 fn next_outcome<R: Runner>(
     run: &Run<R>,
     outcomes: &Receiver<Result<(), Error>>,
@@ -358,7 +361,7 @@ fn next_outcome<R: Runner>(
     loop {
         match outcomes.recv_timeout(tick) {
             Ok(outcome) => return Some(outcome),
-            // One that does not return is written off, and never says anything.
+            // An abandoned producer never reports.
             Err(RecvTimeoutError::Timeout) if run.losses().is_empty() => {}
             Err(_) => return None,
         }
@@ -370,41 +373,40 @@ impl<R: Runner> Producers<R> {
         self.threads.len()
     }
 
-    /// Which producers are not back from an earlier run, in which they lost a race: those take no part in the
-    /// next, unless there are no others.
+    /// The producers that are still in a hook of an earlier run, whose result does not count. They take no
+    /// part in the next run, unless there are no others.
     pub(crate) fn away(&self) -> &Away {
         &self.away
     }
 
-    /// The producers that were left out when the others were ready.
+    /// The producers that failed to start while enough others were ready.
     pub(crate) fn losses(&self) -> &[LostProducer] {
         &self.losses
     }
 
-    /// Whether a producer has a state.
     pub(crate) fn is_ready(&self, producer: usize) -> bool {
         self.shared.ready[producer].load(Ordering::Relaxed)
     }
 
-    /// How long each `producer_init` took.
+    /// The duration of each producer's latest `producer_init`.
     pub(crate) fn inits(&self) -> Vec<Duration> {
         let nanos = self.shared.inits.iter().map(|nanos| nanos.load(Ordering::Relaxed));
         nanos.map(Duration::from_nanos).collect()
     }
 
-    /// Nobody waits for a producer any more. It ends when its hook returns.
+    /// Abandons a producer. Its thread ends when its hook returns.
     pub(crate) fn abandon(&mut self, producer: usize) {
         self.shared.left[producer].store(true, Ordering::Relaxed);
         let entry = &mut self.threads[producer];
         (entry.thread, entry.runs) = (None, None);
     }
 
-    /// For each producer the largest extent of a batch that it tries, where it has run out of memory.
+    /// For each producer that has run out of memory, the largest batch extent that it tries.
     pub(crate) fn ceilings(&self) -> Vec<Option<u64>> {
         self.learned.iter().map(Ceiling::extent).collect()
     }
 
-    /// What earlier runs have taught about each device.
+    /// The batch limits learned in earlier runs, for each device.
     pub(crate) fn learned(&self) -> Vec<Ceiling> {
         self.learned.clone()
     }
@@ -413,21 +415,21 @@ impl<R: Runner> Producers<R> {
         self.learned = learned;
     }
 
-    /// Whether a hook of one of these producers asks.
+    /// Whether the calling thread is one of the producers' threads.
     pub(crate) fn is_own_thread(&self) -> bool {
         self.threads.iter().any(ProducerThread::is_own_thread)
     }
 
-    /// Ends every producer and joins its thread. The first error of a `producer_end`, by place.
+    /// Ends every producer and joins its thread. Returns the first error of a `producer_end`, by place.
     ///
-    /// A producer whose own thread this is cannot be joined here: it ends by itself once the hook
-    /// that it is in returns. One that has lost a race is joined only if that hook returns within `limit`.
+    /// The calling thread cannot join itself: if a hook calls this, its producer ends once that hook returns.
+    /// A producer in a hook whose result no longer counts is joined only if that hook returns within `limit`.
     ///
     /// # Panics
     ///
-    /// When a thread died of a bug of ours, with its panic, after all have ended.
+    /// If a thread died of a bug of ours: with its panic, after all threads have ended.
     pub(crate) fn shut_down(&mut self, limit: Option<Duration>) -> Result<(), Error> {
-        // A closed channel is what ends a producer: before any thread is joined.
+        // All channels are closed before any thread is joined, so that the producers end concurrently.
         self.threads.iter_mut().for_each(|entry| entry.runs = None);
         let mut failure = None;
         let mut bug = None;
@@ -457,7 +459,7 @@ fn is_this_thread(thread: &JoinHandle<Ended>) -> bool {
     thread.thread().id() == producer_thread()
 }
 
-/// After a cancel an error is how a hook gives up, and no failure of its own.
+/// Replaces an error by [`Error::Cancelled`] after a cancel: failing is how a hook gives up then.
 pub(crate) fn cancelled_or<T>(is_cancelled: bool, outcome: Result<T, Error>) -> Result<T, Error> {
     if !is_cancelled {
         return outcome;
@@ -466,7 +468,7 @@ pub(crate) fn cancelled_or<T>(is_cancelled: bool, outcome: Result<T, Error>) -> 
     Err(Error::Cancelled {})
 }
 
-/// Keeps the first error, and drops the others with care: they are the user's.
+/// Keeps the first error. Drops the others under a panic guard, since they are the user's.
 fn keep_first(failure: &mut Option<Error>, outcome: Result<(), Error>) {
     match outcome {
         Err(error) if failure.is_none() => *failure = Some(error),

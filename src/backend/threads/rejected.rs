@@ -5,22 +5,21 @@ use crate::base::Measure;
 use crate::error::{Error, PanicMessage};
 use crate::journal::JournalError;
 
-/// Why an item that was pulled is not given out.
 pub(crate) enum Rejected {
-    /// It is more than a batch may be.
+    /// It exceeds the limit of a batch.
     TooLarge(TooLarge),
-    /// What measures it panicked.
+    /// The function that measures it panicked.
     MeasurePanicked(Measure, PanicMessage),
-    /// What names it panicked.
+    /// The function that names or hashes it panicked.
     KeyPanicked(PanicMessage),
-    /// It is not what it was in an earlier run.
+    /// It differs from the item of an earlier run, or the journal failed.
     Journal(JournalError),
-    /// It did not fail: an earlier run was done with it.
+    /// It did not fail: an earlier run has done it.
     LeftOut,
 }
 
 impl Rejected {
-    /// The failure of `item`.
+    /// The error for `item`.
     pub(crate) fn into_error(self, item: u64) -> Error {
         match self {
             Rejected::TooLarge(TooLarge { measure, amount, most }) => {

@@ -1,4 +1,4 @@
-//! What the threads of one run share.
+//! The state that the threads of one run share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,41 +28,41 @@ use crate::observe::event_log::EventLog;
 use crate::policy::Policy;
 use crate::runner::{RunControl, Runner, Wanted};
 
-/// From when on a wait for room in the window is news.
+/// The shortest wait for a permit that is reported as an event.
 const NEWS: Duration = Duration::from_millis(100);
 
-/// What became of one item of a runner.
+/// The outcome of one item of a runner.
 pub(crate) type RunOutcome<R> = Outcome<<R as Runner>::Output>;
 
-/// One run or stream: made at its start, dropped at its end.
+/// One run, created at its start and dropped at its end.
 pub(crate) struct Run<R: Runner> {
     pub(crate) handover: Handover<R::Input, R::Output>,
     pub(crate) run_settings: Arc<RunSettings<R::Input>>,
-    /// What producers still need to work on.
+    /// The items that producers still need to work on.
     pub(crate) wanted: Wanted,
-    /// What the consumer will still get to see. Differs from `wanted` after a stop, when the result
-    /// that called for it is still wanted.
+    /// The items whose results the consumer still takes. Differs from `wanted` after a stop: the result whose
+    /// consumption asked for the stop still counts.
     consumable: Wanted,
     order: Order,
     cancelled: AtomicBool,
     stopped: AtomicBool,
-    /// Dropped when no more input is wanted, which wakes a guard that the feeder is in.
+    /// Dropped when no more input is wanted, which wakes a cancel guard inside the caller's iterator.
     halting: Mutex<Option<Sender<()>>>,
     halted: Receiver<()>,
-    /// The stage before in a pipeline, which works for this run only.
+    /// The previous stage of a pipeline, which works for this run only.
     upstream: Option<Arc<dyn RunControl>>,
-    /// The producers that take part no more.
+    /// The producers that no longer take part.
     pub(super) losses: Mutex<Vec<LostProducer>>,
-    /// What ends the run, where it is the failure of no item.
+    /// The error that ends the run, if it is not the failure of an item.
     fatal_error: Mutex<Option<Error>>,
     has_fatal_error: AtomicBool,
     pub(crate) tally: Tally,
     pub(crate) event_log: Arc<EventLog>,
-    /// `None` where items have no names.
+    /// `None` if items have no names.
     pub(super) item_names: Option<Mutex<ItemNames>>,
-    /// `None` where nothing is written down.
+    /// `None` without a journal.
     pub(super) journal_writer: Option<Arc<JournalWriter>>,
-    /// Dropped when nobody waits for the consumer any more.
+    /// Dropped when the caller no longer waits for the consumer.
     awaiting: Mutex<Option<Sender<()>>>,
     pub(crate) consumer_left: Receiver<()>,
 }
@@ -107,15 +107,15 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// An item failed. From this moment no input is pulled. In input order the items before it are
-    /// still wanted, so that the first failure in order is the one that stands.
+    /// Fails the run at an item; from now on no input is pulled. In input order, earlier items are still
+    /// wanted, so that the first failure in order becomes the run's error.
     pub(crate) fn fail(&self, seq: u64) {
         let first_unwanted = match self.order {
             Order::Input => seq,
             Order::Completion => 0,
         };
-        // First: what is not wanted any more is dropped and its permit given back, with which nothing may be
-        // pulled.
+        // Halt first. Dropping unwanted items returns their permits, and the feeder must not use them to pull
+        // more.
         self.halt();
         self.wanted.give_up_from(first_unwanted);
         self.consumable.give_up_from(first_unwanted);
@@ -127,7 +127,7 @@ impl<R: Runner> Run<R> {
         self.item_names.is_some() || self.journal_writer.is_some()
     }
 
-    /// An item was pulled. Whether it is to be worked on.
+    /// Names an item that was pulled, and decides whether to work on it.
     pub(crate) fn admit(&self, seq: u64, item: &R::Input) -> Result<Plan, Rejected> {
         let Some(item_names) = &self.item_names else { return self.plan(&Key::Position(seq)) };
         let entry = match (&self.run_settings.name, &self.run_settings.hash) {
@@ -153,12 +153,12 @@ impl<R: Runner> Run<R> {
         journal_writer.plan(key).map_err(Rejected::Journal)
     }
 
-    /// What an item is called that is out.
+    /// Returns the name of an item in flight.
     pub(crate) fn name_of(&self, seq: u64) -> Option<Arc<str>> {
         lock(self.item_names.as_ref()?).shown(seq)
     }
 
-    /// An error with the name of its item in it.
+    /// Adds the name of its item to an error.
     pub(crate) fn named(&self, mut error: Error) -> Error {
         if let Some(item_names) = &self.item_names
             && let Some(item) = error.item()
@@ -170,7 +170,7 @@ impl<R: Runner> Run<R> {
         error
     }
 
-    /// The collector is done with an item.
+    /// Forgets the name of an item that the collector has finished.
     #[inline]
     pub(crate) fn remove_name(&self, seq: u64) {
         if let Some(item_names) = &self.item_names {
@@ -178,8 +178,7 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// What an item that is out is known by from one run to the next. `None` for one that failed before that
-    /// was known.
+    /// Returns the journal key of an item in flight. `None` if the item failed before its key was known.
     fn key_of(&self, seq: u64) -> Option<Key> {
         match &self.item_names {
             Some(item_names) => lock(item_names).key(seq),
@@ -187,7 +186,7 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// An item is done with. Whether it is time to commit.
+    /// Records a finished item in the journal. Returns whether a commit is due.
     pub(crate) fn record(&self, seq: u64, outcome: crate::journal::Outcome) -> bool {
         let Some(journal_writer) = &self.journal_writer else { return false };
         self.key_of(seq).is_some_and(|key| journal_writer.record(key, outcome))
@@ -197,7 +196,7 @@ impl<R: Runner> Run<R> {
         self.journal_writer.as_ref()
     }
 
-    /// The run fails, but not at an item.
+    /// Aborts the run with an error that is not the failure of an item. The first such error is kept.
     pub(crate) fn abort_with(&self, error: Error) {
         let mut fatal_error = lock(&self.fatal_error);
         let spare = match *fatal_error {
@@ -210,7 +209,7 @@ impl<R: Runner> Run<R> {
         drop_quietly(spare);
     }
 
-    /// What the run failed with, if not at an item.
+    /// Takes the error that ended the run, if it was not the failure of an item.
     pub(crate) fn take_fatal_error(&self) -> Option<Error> {
         lock(&self.fatal_error).take()
     }
@@ -219,7 +218,7 @@ impl<R: Runner> Run<R> {
         self.has_fatal_error.load(Ordering::Relaxed)
     }
 
-    /// Nobody waits for the consumer any more.
+    /// Stops waiting for the consumer.
     pub(crate) fn leave_consumer(&self) {
         drop(lock(&self.awaiting).take());
     }
@@ -228,8 +227,8 @@ impl<R: Runner> Run<R> {
         &self.run_settings.policy
     }
 
-    /// No input is pulled any more. In a pipeline that goes for all stages before this one, and what
-    /// they have in hand is wanted by nobody.
+    /// Stops pulling input. This stops all earlier stages of a pipeline too: their results would not be
+    /// consumed.
     fn halt(&self) {
         self.handover.halt();
         drop(lock(&self.halting).take());
@@ -238,12 +237,12 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// To be held while the input is asked for items.
+    /// A guard to hold while the caller's iterator is pulled.
     pub(crate) fn pulling(&self) -> Pulling {
         Pulling::new(&self.halted)
     }
 
-    /// Nothing is wanted any more: everybody leaves once the hook that it is running returns.
+    /// Aborts the run: every party leaves once the hook that it is in returns.
     pub(crate) fn abort(&self) {
         self.wanted.give_up_from(0);
         self.consumable.give_up_from(0);
@@ -251,34 +250,33 @@ impl<R: Runner> Run<R> {
         self.halt();
     }
 
-    /// Whether a result that is here goes to nobody, since the run has failed at an earlier item, or,
-    /// in order of completion, at any.
+    /// Whether a result will not be consumed, because the run has failed: in input order at an earlier item,
+    /// in completion order at any.
     pub(crate) fn is_pointless(&self, seq: u64, outcome: &RunOutcome<R>) -> bool {
         let ends_run = outcome.as_ref().is_err_and(|fault| fault.disposition.ends_run());
         !ends_run && self.consumable.gave_up_on(Some(seq))
     }
 
-    /// Whether no result is wanted any more.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.is_cancelled() || self.is_stopped() || self.has_fatal_error()
     }
 
-    /// Whether anybody wants to know of each item that is consumed.
+    /// Whether each consumed item must be reported to the journal, the names, the run timeout or an observer.
     pub(crate) fn is_watched(&self) -> bool {
         self.asks_for_names()
             || self.run_settings.limits.run.is_some()
             || self.event_log.is_observed()
     }
 
-    /// Whoever feeds the run had no permit for so long.
+    /// Reports a wait of the feeder for permits, if it was at least [`NEWS`].
     pub(crate) fn tell_of_window(&self, lasted: Duration) {
         if lasted >= NEWS {
             self.event_log.tell(Event::WindowFull { lasted });
         }
     }
 
-    /// Takes out and drops everything that is still here.
+    /// Takes out all remaining items and results, and drops them.
     pub(crate) fn discard(&self) {
         let Undelivered { items, results } = Undelivered::drain(&self.handover);
         items.into_iter().for_each(drop_quietly);
@@ -286,11 +284,11 @@ impl<R: Runner> Run<R> {
         drop_quietly(self.take_fatal_error());
     }
 
-    /// Sees to it that a collector was woken by somebody who may.
+    /// Checks that an abort had a reason.
     ///
     /// # Panics
     ///
-    /// When the run was aborted by nobody: a thread of ours has died.
+    /// If the run was aborted without one: a thread died of a bug in gangline.
     pub(crate) fn check(&self, news: WakeReason) {
         if let WakeReason::Aborted = news {
             let expected = self.is_cancelled() || self.is_stopped() || self.has_fatal_error();
@@ -307,7 +305,7 @@ impl<R: Runner> Run<R> {
     }
 }
 
-/// Whoever is the last to hold a run has nothing left to drop that could panic.
+/// Drops the user's values under a panic guard, since any thread may hold the last reference.
 impl<R: Runner> Drop for Run<R> {
     fn drop(&mut self) {
         self.discard();
@@ -321,7 +319,7 @@ impl<R: Runner> Interrupt for Run<R> {
         self.abort();
     }
 
-    /// Only for a run with nothing before it: in a pipeline, the first.
+    /// Called only on the first stage of a pipeline.
     fn drain(&self) {
         self.halt();
     }
@@ -355,7 +353,7 @@ impl<R: Runner> RunControl for Run<R> {
     }
 }
 
-/// The texts of an error and its causes, which are the user's code too.
+/// Formats an error and its causes. That runs user code, which may panic.
 pub(crate) fn text_of(error: &Error) -> Arc<str> {
     catch(|| format!("{error:#}"))
         .unwrap_or_else(|_| "an error whose text panics".to_owned())

@@ -1,4 +1,4 @@
-//! The time of a run, which stands still while the process is stopped.
+//! The clock of a run, which stands still while the process is stopped.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,10 @@ use crate::concurrency::atomic::{AtomicI64, Ordering};
 use crate::concurrency::now;
 use crate::scheduler::RunTime;
 
-/// Reads the time of one run.
 #[derive(Debug)]
 pub(crate) struct RunClock {
     start: Instant,
-    /// What is added to the time since `start`, in nanoseconds: less than zero once the process was stopped.
+    /// Added to the time since `start`, in nanoseconds: negative once the process was stopped.
     offset: AtomicI64,
 }
 
@@ -25,8 +24,9 @@ impl RunClock {
         RunTime::at(Duration::from_nanos(nanos as u64))
     }
 
-    /// The deadline thread has woken that slept for `step`, last at `before`. More than twice that does not
-    /// count: the process was stopped. The clock of a model stands still, and goes on here only.
+    /// Advances the clock when the deadline thread wakes after a sleep of `step`, the last time at `before`.
+    /// If more than `2 * step` has passed, the process was stopped, and the excess does not count. In a
+    /// shuttle model time advances only here.
     pub(crate) fn wake(&self, before: RunTime, step: Duration) -> RunTime {
         let missing = match cfg!(shuttle) {
             true => -(step.as_nanos() as i64),

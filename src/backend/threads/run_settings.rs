@@ -1,4 +1,4 @@
-//! What holds for every item of a runner.
+//! The settings that hold for every run of a runner.
 
 use std::sync::Arc;
 
@@ -11,31 +11,31 @@ use crate::journal::{Journal, KeyKind};
 use crate::policy::{Policy, Stragglers, copy_after};
 use crate::scheduler::{Config, Timeouts};
 
-/// How items are measured, and what becomes of those that fail.
+/// How items are measured, named, copied and recorded, and how failures are handled.
 pub(crate) struct RunSettings<I> {
-    /// `None` where nothing is measured.
+    /// `None` if items are not measured.
     pub(crate) measures: Option<Measures<I>>,
     pub(crate) policy: Policy,
-    /// The place of each producer. `None` where nobody shares a GPU.
+    /// The place of each producer. `None` if no GPU is shared.
     pub(crate) places: Option<Arc<[Place]>>,
-    /// How an item is copied, so that it can be tried again. `None` where none is.
+    /// Copies an item for another attempt. `None` if inputs are not copied.
     pub(crate) copy: Option<CopyFn<I>>,
     pub(crate) limits: Limits,
-    /// What an item is called. `None` where they have no names.
+    /// The name of an item. `None` if items have no names.
     pub(crate) name: Option<Box<NameFn<I>>>,
-    /// A hash of what an item is. `None` where nobody compares them.
+    /// A hash of an item's content. `None` if the journal does not compare contents.
     pub(crate) hash: Option<Box<HashFn<I>>>,
-    /// `None` where nothing is written down.
+    /// `None` without a journal.
     pub(crate) journal: Option<Journal>,
 }
 
-/// What an item is called.
+/// Returns the name of an item.
 pub(crate) type NameFn<I> = dyn Fn(&I) -> String + Send + Sync;
 
-/// A hash of what an item is.
+/// Returns a hash of an item's content.
 pub(crate) type HashFn<I> = dyn Fn(&I) -> u64 + Send + Sync;
 
-/// How a value is copied. `Clone` is asked of inputs only where this is made.
+/// Copies a value. Only the settings that create one require `Clone` of the input.
 pub(crate) type CopyFn<I> = fn(&I) -> I;
 
 impl<I> Default for RunSettings<I> {
@@ -54,7 +54,7 @@ impl<I> Default for RunSettings<I> {
 }
 
 impl<I> RunSettings<I> {
-    /// What items are known by from one run to the next.
+    /// How the journal identifies items.
     pub(crate) fn key_kind(&self) -> KeyKind {
         match (&self.name, &self.hash) {
             (Some(_), _) => KeyKind::Name,
@@ -63,7 +63,7 @@ impl<I> RunSettings<I> {
         }
     }
 
-    /// What the scheduler of a run of this shape goes by.
+    /// The configuration of the scheduler for a run of this shape.
     pub(crate) fn scheduling(&self, shape: &Shape) -> Config {
         let Shape { order, producers, window, batching } = *shape;
         let Policy { on_error, retries, backoff, quarantine_after, stragglers, .. } = self.policy;
@@ -85,8 +85,7 @@ impl<I> RunSettings<I> {
         }
     }
 
-    /// A copy to keep while a hook has the item. One that cannot be made is not: the item then has no
-    /// further attempt.
+    /// Copies an item before a hook gets it. If the copy panics, the item has no further attempt.
     pub(crate) fn copy_of(&self, item: &I) -> Option<I> {
         let copy = self.copy?;
         catch(|| copy(item))

@@ -1,29 +1,29 @@
-//! What a run is made with.
+//! The parameters of a run.
 
 use crate::base::Order;
 use crate::batch::{Batching, Ceiling};
 
-/// What a run is like, whatever its items.
+/// The parameters of a run that do not depend on its item types.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) order: Order,
     pub(crate) producers: usize,
-    /// At the beginning.
+    /// The initial window.
     pub(crate) window: usize,
     pub(crate) batching: Option<Batching>,
 }
 
-/// What earlier runs have left behind.
+/// What the pool carries over from earlier runs.
 #[derive(Debug)]
 pub(crate) struct CarriedOver {
-    /// What running out of memory has taught about each producer's device.
+    /// The batch limits learned from out-of-memory failures, for each producer.
     pub(crate) learned: Vec<Ceiling>,
     /// The producers that take no part in this run.
     pub(crate) lost: Vec<usize>,
 }
 
 impl CarriedOver {
-    /// Of producers without an earlier run.
+    /// For producers without an earlier run.
     #[cfg(test)]
     pub(crate) fn nothing(producers: usize) -> Self {
         CarriedOver { learned: vec![Ceiling::new(); producers], lost: vec![] }

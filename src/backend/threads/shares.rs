@@ -1,40 +1,41 @@
-//! How producers share what waits to be taken: a decision without threads.
+//! How many items a producer takes from the intake at once; no threads here.
 
-/// Says how many items a producer takes at once: an even share of what is there, as often as there are producers,
-/// and then of what is there by that time.
+/// Divides the items in the intake into equal shares, one per producer. Once all are taken, it divides what
+/// has arrived since.
 ///
-/// A share of what is left each time would be half as large again and again: two producers took 64 items in seven
-/// pieces, each under the lock, where two do. A share is a size and belongs to nobody: a producer that is quick takes
-/// several.
+/// Rejected: a share of the remaining items at each take. Shares would shrink geometrically: two producers
+/// took 64 items in seven pieces, each under the lock, where two pieces do. A share is a size and is not
+/// reserved for a producer: a fast one takes several.
 #[derive(Debug)]
 pub(crate) struct Shares {
     producers: usize,
-    /// The largest share.
+    /// The maximum size of a share.
     most: usize,
-    /// Items that are shared out and not yet taken.
+    /// The number of items in shares not yet taken.
     left: usize,
-    /// How many of them are one share.
+    /// The size of a share.
     share: usize,
 }
 
 impl Shares {
-    /// Among so many producers, each of which takes at most so many at once.
+    /// For `producers` producers, each of which takes at most `most` items at once.
     pub(crate) fn new(producers: usize, most: usize) -> Self {
         Shares { producers, most, left: 0, share: 0 }
     }
 
-    /// How many items the next producer may take, of those that are `here`.
+    /// The number of items that the next producer may take, with `here` items available.
     #[inline]
     pub(crate) fn offer(&mut self, here: usize) -> usize {
         if self.left == 0 {
             self.share = (here / self.producers).clamp(1, self.most);
-            // Not what is over: of a wide window that would be much, and the last would get all of it.
+            // Without the remainder: in a wide window it would be large, and the last producer would get all
+            // of it.
             self.left = here.min(self.share * self.producers);
         }
         self.share.min(self.left).min(here)
     }
 
-    /// It took so many of the [offered](Shares::offer) ones.
+    /// Takes this number of the [offered](Shares::offer) items.
     #[inline]
     pub(crate) fn take(&mut self, items: usize) {
         self.left -= items;
@@ -48,7 +49,7 @@ mod tests {
 
     use super::*;
 
-    /// What producers take one after the other, of what is there from the beginning.
+    /// The sizes of consecutive takes from `items` items that are all available at the start.
     fn shares(producers: usize, items: usize, most: usize) -> Vec<usize> {
         let mut shares = Shares::new(producers, most);
         let mut here = items;
@@ -101,7 +102,8 @@ mod tests {
     }
 
     proptest! {
-        /// Or one whose results are held back for order could fill the window with a single take.
+        /// Otherwise a producer whose results are held back for order could fill the window with a single
+        /// take.
         #[test]
         fn nobody_takes_more_than_a_share_of_the_window_at_once(
             producers in 1_usize..9,

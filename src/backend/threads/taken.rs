@@ -1,30 +1,30 @@
-//! What the consumer has taken of a run.
+//! Counts the results that the consumer has taken.
 
 use crate::concurrency::{Mutex, lock};
 use crate::error::Error;
 
-/// What became of the results that were taken out of a run.
+/// The outcomes of the results taken so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Taken {
     pub(crate) ok: u64,
-    /// How many failed and were left out.
+    /// The number of failed items that were skipped.
     pub(crate) skipped: u64,
-    /// How many an earlier run was done with.
+    /// The number of items that an earlier run has done.
     pub(crate) left_out: u64,
-    /// What ended it.
+    /// The failure that ended the run.
     pub(crate) failure: Option<Failure>,
 }
 
-/// A failure that was met in its turn.
+/// The failure that ended the run, met in its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) seq: u64,
-    /// How many items failed together.
+    /// The number of items that failed together.
     pub(crate) items: u64,
 }
 
 impl Failure {
-    /// Of a run that ended with that error, which is not met in its turn.
+    /// For a run that ended with an error that was not met in its turn.
     pub(crate) fn ending(taken: &Taken, error: &Error) -> Self {
         let seq = taken.items() + taken.left_out;
         Failure { seq, items: error.items().len() as u64 }
@@ -41,7 +41,7 @@ impl Taken {
     }
 }
 
-/// What the consumer has taken, for whoever does not wait until it says so.
+/// The consumer's counts, readable while the consumer still runs.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Mutex<Taken>);
 

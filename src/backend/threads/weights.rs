@@ -1,18 +1,18 @@
-//! What each item weighs that is out.
+//! The weights of items in flight.
 
 use std::collections::HashMap;
 
 use crate::concurrency::queue::Receiver;
 
-/// The weights of the items that are out, for the collector, which gives them back.
+/// The weights of items in flight, for the collector, which returns them.
 #[derive(Debug)]
 pub(crate) struct Weights {
-    /// In the order of the input, each before its item is given out.
+    /// In input order; each weight arrives before its item is given out.
     arriving: Receiver<u64>,
-    /// By item. One that is slow may be out for as long as the input lasts, so there is no row of all those
-    /// since: it would have no bound.
+    /// By item. A slow item may stay in flight as long as the input lasts, so a queue that starts at the
+    /// oldest item would be unbounded.
     out: HashMap<u64, u64>,
-    /// The item whose weight arrives next.
+    /// The item that the next weight belongs to.
     next: u64,
 }
 
@@ -21,7 +21,7 @@ impl Weights {
         Weights { arriving, out: HashMap::new(), next: 0 }
     }
 
-    /// What an item weighs whose result is here. 0 for one that was never given out.
+    /// Removes the weight of an item whose result has arrived. 0 for an item that was never given out.
     pub(crate) fn settle(&mut self, seq: u64) -> u64 {
         while let Some(weight) = self.arriving.pop() {
             self.out.insert(self.next, weight);

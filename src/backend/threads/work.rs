@@ -1,4 +1,4 @@
-//! What a producer does with a lease: the hook, and what comes of it.
+//! How a producer works on a lease: calls the hook and reports the outcomes.
 
 use crate::backend::threads::call::call;
 use crate::backend::threads::handover::dispatch::Tracking;
@@ -15,14 +15,14 @@ use crate::scheduler::{
     Begin, Copies, Inputs, Lease, Memory, Outcome, Readiness, Standing, Together,
 };
 
-/// The outcomes of a batch, one for each input.
+/// The outcomes of a batch, one per input.
 type Outputs<R> = Vec<Result<<R as Runner>::Output>>;
 
-/// What a producer hands out its results through.
+/// The producer's end of the hand-over.
 type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
 
 impl<R: Runner> Producer<R> {
-    /// Works on what the scheduler gives out, where it knows all items.
+    /// Works on leases, if all items are tracked.
     pub(super) fn work_on_leases(&mut self, run: &Run<R>) -> NextStep {
         let producer = self.setup.producer;
         let mut desk = ItemQueue::new(&run.handover, producer);
@@ -37,7 +37,7 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    /// What the producer does that was told to leave the run.
+    /// The next step of a producer that leaves the run.
     pub(super) fn leave(&self, run: &Run<R>) -> NextStep {
         match run.handover.dispatch.is_abandoned(self.setup.producer) {
             true => NextStep::Left,
@@ -52,7 +52,7 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    /// Works on a lease, once there is a state.
+    /// Works on a lease, after rebuilding a lost state.
     #[inline(never)]
     pub(super) fn work_on_lease(
         &mut self,
@@ -83,7 +83,7 @@ impl<R: Runner> Producer<R> {
         self.leave(run)
     }
 
-    /// The inputs of a lease, of which copies are kept. `None` where nothing waits for it any more.
+    /// Takes the inputs of a lease and keeps copies of them. `None` if the lease is no longer wanted.
     fn take_inputs(&self, run: &Run<R>, lease: &Lease) -> Option<Vec<R::Input>> {
         let handover = &run.handover;
         let Some(inputs) = handover.dispatch.take_inputs(&lease.items) else {
@@ -102,7 +102,7 @@ impl<R: Runner> Producer<R> {
         if !handover.dispatch.speculates() {
             return Some(inputs);
         }
-        // The item may have been settled while it was copied, or its producer lost.
+        // Meanwhile the items may have been settled, or the producer lost.
         let copies = if is_whole { Copies::Kept } else { Copies::Missing };
         let (begin, events) =
             handover.dispatch.schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
@@ -115,7 +115,7 @@ impl<R: Runner> Producer<R> {
         Some(inputs)
     }
 
-    /// Makes the state anew that a lease needs. `Err` where the producer does not get one.
+    /// Rebuilds the state that a lease needs. `Err` if that fails or the lease is over.
     #[cold]
     fn prepare_for(
         &mut self,
@@ -140,13 +140,13 @@ impl<R: Runner> Producer<R> {
             return Ok(begin);
         };
         if run.wanted.gave_up_on(Some(first)) {
-            // It may have given up because it saw that.
+            // The hook may have failed because it saw that the item was given up.
             drop_quietly(error);
             run.handover.dispatch.release(lease.id);
             return Err(NextStep::On);
         }
         let Err(error) = run.lose(producer, error) else { return Err(NextStep::Away) };
-        // The item may have been delivered by another.
+        // Another producer may deliver the item.
         let (is_shared, _) =
             run.handover.dispatch.schedule(|state, _| state.scheduler.is_shared(lease.id));
         if is_shared {
@@ -154,7 +154,8 @@ impl<R: Runner> Producer<R> {
         } else if let Some(fault) = run.end_with(first, error) {
             desk.deliver(first, Err(fault));
         }
-        // What comes before and waits to be tried again is wanted, and no other may be there to have it fail.
+        // Earlier items that wait for a retry are still wanted, and there may be no other producer to settle
+        // them.
         run.handover.dispatch.release(lease.id);
         Err(NextStep::On)
     }
@@ -191,7 +192,7 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    /// Says what the items of a lease came to. Inputs of those that succeeded are dropped.
+    /// Reports the outcomes of a lease, and drops the kept inputs of items that succeeded.
     fn finish(&self, run: &Run<R>, lease: &Lease, outcomes: &[Outcome]) -> Vec<Standing> {
         let ((standings, spare), events) = run.handover.dispatch.schedule(|state, now| {
             let standings = state.scheduler.finish(lease.id, outcomes, now);
@@ -233,7 +234,7 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    /// Calls the hook, which may leave the inputs of a batch that it fails at where they were.
+    /// Calls the hook. If the hook fails, the inputs that it has not taken stay in `inputs`.
     fn call_batch(
         &mut self,
         run: &Run<R>,
@@ -290,7 +291,8 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    /// A batch failed as a whole. It goes on in parts if its inputs are still there; else its items fail together.
+    /// Handles a batch that failed as a whole. It is split if all inputs are still here; otherwise its items
+    /// fail together.
     fn split_or_fail(
         &mut self,
         run: &Run<R>,
@@ -299,7 +301,7 @@ impl<R: Runner> Producer<R> {
         error: Error,
         desk: &mut Desk<'_, R>,
     ) {
-        // The texts and causes are the user's code too.
+        // Formatting an error and its causes runs user code, which may panic.
         let is_short = crate::base::panic::catch(|| is_out_of_memory(&error)).unwrap_or(false);
         let memory = if is_short { Memory::Short } else { Memory::Sufficient };
         let is_whole = inputs.len() == lease.items.len();
@@ -324,7 +326,8 @@ impl<R: Runner> Producer<R> {
         });
         spare.into_iter().for_each(drop_quietly);
         inputs.into_iter().for_each(|(_, input)| drop_quietly(input));
-        // Not before: until now other producers have waited for what becomes of the items.
+        // Dropped this late because it runs user code, while other producers waited for the items to be
+        // settled.
         drop_quietly(rebuild_error);
         run.heed(events);
         match together {
@@ -339,8 +342,8 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    /// Keeps the inputs of a failed batch for its parts. A producer that lost its state builds it again first. If
-    /// that fails, the error of the batch stands, and the next lease has the state tried again.
+    /// Keeps the inputs of a failed batch for its parts. A producer that lost its state first rebuilds it. If
+    /// that fails, the batch keeps its own error, and the next lease tries to rebuild again.
     fn keep_for_parts(
         &mut self,
         run: &Run<R>,
@@ -352,7 +355,7 @@ impl<R: Runner> Producer<R> {
             let kept = if self.state.is_some() { Inputs::Kept } else { Inputs::Gone };
             return (kept, None);
         }
-        // If this takes too long, others have them.
+        // If rebuilding exceeds the init timeout, other producers take the parts.
         let handover = &run.handover;
         handover.dispatch.keep_inputs(std::mem::take(inputs)).into_iter().for_each(drop_quietly);
         handover.dispatch.schedule(|state, now| state.scheduler.rebuild(lease.id, now));

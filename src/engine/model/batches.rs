@@ -1,4 +1,4 @@
-//! Models of batches: what waits for what it goes together with.
+//! Models of batches: items that wait for others to fill their batch.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn run_batches(producers: usize, window: usize, items: u64, batch: Batch) {
     run_with(&hub, threads, Order::Input, window, items);
 }
 
-/// Items of sizes 1, 4, 1, 4, ... in batches of two that go by size: each waits for one of its kind.
+/// Items of sizes 1, 4, 1, 4, ... in batches of two alike: each waits for one of its size.
 fn run_like_sizes(producers: usize, window: usize, items: u64, batch: Batch) {
     let mut batching = Batching::new(batch);
     batching.limit_padded(8);
@@ -39,7 +39,7 @@ fn fixed_batches() {
     check(|| run_batches(2, 6, 7, Batch::of(2)));
 }
 
-/// Only what is left when no permit is counts as a batch, and the window has room for no second.
+/// A batch is incomplete only if no permit is left, and the window has no room for a second batch.
 #[test]
 fn fixed_batches_in_a_window_that_is_no_multiple() {
     check(|| run_batches(2, 3, 7, Batch::of(2)));
@@ -55,13 +55,13 @@ fn batches_of_like_sizes() {
     check(|| run_like_sizes(2, 5, 7, Batch::of(2)));
 }
 
-/// Each item waits for one of its kind, and the window has no room for that.
+/// Each item waits for one of its size, and the window has no room for that.
 #[test]
 fn batches_of_like_sizes_in_a_narrow_window() {
     check(|| run_like_sizes(2, 2, 5, Batch::of(2)));
 }
 
-/// The collector is the feeder too, as in a stream.
+/// The collector is also the feeder, as in a stream.
 #[test]
 fn batches_of_a_stream() {
     check(|| {
@@ -95,7 +95,7 @@ fn batches_of_a_stream() {
     });
 }
 
-/// Whoever waits for the rest of a batch is told that there is none.
+/// A producer that waits for the rest of its batch learns that the input has ended.
 #[test]
 fn ending_early_completes_batches() {
     for is_abort in [false, true] {

@@ -1,6 +1,6 @@
-//! Models of items that two producers work on, since one of them is slow.
+//! Models of speculation: two producers work on one item, since the first is slow.
 //!
-//! The clock of a model stands still, so that every item is slow at once.
+//! The clock of a model stands still, so every item is slow at once.
 
 use super::trials::{Fails, PASSES, Played, Scene, Slow, Until, all_ok_but, check};
 use crate::batch::Batch;
@@ -16,7 +16,7 @@ fn all_ok(scene: Scene) {
     check(move || assert_eq!(scene.play().seen, all_ok_but(scene.items, &[])));
 }
 
-/// Whoever is asleep when everything stands still has to be woken: the call ends when it has lost.
+/// Idle producers must be woken when nothing else goes on. The first call ends once its lease is revoked.
 #[test]
 fn an_item_that_is_stuck_is_done_by_another() {
     all_ok(Scene { slow: stuck(0), window: 2, items: 3, ..RACES });
@@ -32,7 +32,7 @@ fn the_only_item_that_is_stuck_is_done_by_one_of_two_others() {
     all_ok(Scene { producers: 3, slow: stuck(0), items: 1, ..RACES });
 }
 
-/// Whoever shares the GPU leaves it to the other, or helps once that one is in a call too.
+/// A producer on the same GPU leaves the item to the other GPU, or helps once that one is in a call too.
 #[test]
 fn an_item_that_is_stuck_on_a_gpu_of_two_is_done_by_somebody() {
     for gpus in [&[0, 0, 1], &[0, 1, 0], &[0, 1, 1]] {
@@ -42,7 +42,7 @@ fn an_item_that_is_stuck_on_a_gpu_of_two_is_done_by_somebody() {
     }
 }
 
-/// Those on the other GPU fail what they help with, or are written off.
+/// The producers on the other GPU fail what they help with, or are abandoned.
 #[test]
 fn an_item_that_is_slow_on_a_gpu_beside_others_that_fail() {
     let fails: Fails = |producer, _| producer == 2;
@@ -62,7 +62,7 @@ fn items_that_two_work_on_are_consumed_once() {
     all_ok(Scene { producers: 3, window: 2, ..RACES });
 }
 
-/// An error of one of the two counts only if the other fails too.
+/// A failure of one copy counts only if the other copy fails too.
 #[test]
 fn a_producer_that_fails_what_it_helps_with() {
     let fails: Fails = |producer, _| producer == 1;
@@ -73,14 +73,14 @@ fn a_producer_that_fails_what_it_helps_with() {
     });
 }
 
-/// The next attempt is another producer's, whoever else was at the item before.
+/// The next attempt goes to another producer than the last.
 #[test]
 fn a_producer_that_fails_what_can_be_tried_again() {
     let fails: Fails = |producer, _| producer == 1;
     all_ok(Scene { window: 2, items: 3, retries: 1, fails, ..RACES });
 }
 
-/// The first to be written off may be the one that helps.
+/// The first producer to be abandoned may be the helper.
 #[test]
 fn producers_that_are_written_off_beside_others_at_the_same_item() {
     let scene = Scene { producers: 3, window: 2, items: 3, looks: 5, ..RACES };
@@ -92,7 +92,7 @@ fn producers_that_are_written_off_beside_others_at_the_same_item() {
     });
 }
 
-/// The call that has lost goes on until all have left that the end of the run waits for.
+/// The revoked call lasts until every producer that the end of the run waits for has left.
 #[test]
 fn the_run_does_not_wait_for_the_one_that_has_lost() {
     for producers in [2, 3] {
@@ -105,7 +105,7 @@ fn the_run_does_not_wait_for_the_one_that_has_lost() {
     }
 }
 
-/// The other may be done first as late as that.
+/// The other copy may finish first even after the cancel.
 #[test]
 fn a_run_that_is_cancelled_does_not_wait_for_the_one_that_loses() {
     let slow = Some(Slow { item: 0, until: Until::Over, fails: |_| false });
@@ -113,7 +113,7 @@ fn a_run_that_is_cancelled_does_not_wait_for_the_one_that_loses() {
     check(move || assert_eq!(scene.play().calls, 2));
 }
 
-/// Each of the two calls may be over first.
+/// Either of the two calls may finish first.
 #[test]
 fn an_error_counts_only_if_the_other_fails_too() {
     let cases: [(fn(u64) -> bool, bool); 4] =
@@ -151,7 +151,7 @@ fn batches_that_two_work_on_are_consumed_once() {
     all_ok(Scene { producers: 3, items: 5, ..batches(2) });
 }
 
-/// What is tried again by itself is so beside another that may be done with some of it first.
+/// A single retry runs beside another producer that may finish some of the items first.
 #[test]
 fn a_producer_that_fails_one_of_a_batch() {
     for retries in [0, 1] {
@@ -162,16 +162,17 @@ fn a_producer_that_fails_one_of_a_batch() {
             let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
             assert_eq!(items, [0, 1, 2, 3], "each once");
             let failed = seen.iter().filter(|(_, is_ok)| !is_ok).map(|&(item, _)| item);
-            // Also where there is a second attempt: it is no other producer's if that has lost a race meanwhile.
+            // A second attempt does not help: if the other producer has lost a race, it is not available for
+            // it.
             assert!(failed.clone().all(|item| item == 1), "{seen:?}");
         });
     }
 }
 
-/// What it had put off is done by others, while it is in a call that only its loss ends.
+/// Others do the parts that the stuck producer has put off. Only the revocation of its lease ends its call.
 #[test]
 fn a_producer_that_is_stuck_in_part_of_a_batch() {
-    // The batch is split, since it fails: with the first item, which nobody can do.
+    // The batch is split because its first item fails on every producer.
     let fails: Fails = |_, item| item == 0;
     let scene = Scene { slow: stuck(1), fails, items: 5, ..batches(4) };
     check(move || assert_eq!(scene.play().seen, all_ok_but(5, &[0])));
@@ -200,8 +201,8 @@ fn the_run_does_not_wait_for_the_batch_that_has_lost() {
     }
 }
 
-/// Both lose their states for good at item 0, after the batch was split, and so hand item 1 on. The third may come to it
-/// at any moment.
+/// Both lose their states for good at item 0, after the batch was split, and so release item 1. The third may
+/// take it at any moment.
 #[test]
 fn what_both_have_handed_on_is_tried_by_the_third() {
     let cases: [(Fails, bool); 2] = [(|_, _| false, true), (|_, item| item == 1, false)];

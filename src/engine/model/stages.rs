@@ -1,4 +1,4 @@
-//! Models of two stages of a pipeline, with the relay between them.
+//! Models of a pipeline of two stages, with the link between them.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::observe::event_log::{Detail, EventLog};
 use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
 use crate::scheduler::window::Window;
 
-/// Numbers that go through; its hooks are not called here.
+/// Passes numbers through; its hooks are not called here.
 struct Pass;
 
 impl Runner for Pass {
@@ -48,7 +48,7 @@ impl Runner for Pass {
     }
 }
 
-/// Producers of one stage, one of which fails at the item `fails_at`.
+/// Starts the producers of one stage. The item `fails_at` fails.
 fn stage_producers(
     run: &Arc<Run<Pass>>,
     count: usize,
@@ -78,14 +78,14 @@ fn stage_producers(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Complete,
-    /// In this stage, at this item.
+    /// An item fails in this stage, at this index.
     Fails(usize, u64),
     StopsAfter(u64),
     Cancel,
     Finish,
 }
 
-/// The feeder, the first stage, the relay, the second stage and its consumer.
+/// Runs the feeder, the first stage, the link, the second stage and its consumer.
 fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let stage = |producers, window, upstream| {
         let shape = Shape { order, producers, window, batching: None };
@@ -148,7 +148,7 @@ fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     }
 }
 
-/// What was consumed, and whether a failure ended it.
+/// Returns what was consumed, and whether a failure ended it.
 fn consume_stages(
     run: &Run<Pass>,
     order: Order,

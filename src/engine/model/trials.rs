@@ -1,5 +1,5 @@
-//! Models of producers that fail and that are written off: the threads are those of a run, with hooks
-//! that do nothing.
+//! Models of producers that fail and producers that are abandoned. The threads are those of a run, with hooks
+//! that do no work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,26 +36,26 @@ pub(super) fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_pct(model, SCHEDULES, 3);
 }
 
-/// Whether a producer fails an item.
+/// Decides whether a producer fails an item.
 pub(super) type Fails = fn(producer: usize, item: u64) -> bool;
 
-/// An item that the first call with is slow.
+/// An item whose first call is slow.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slow {
     pub(super) item: u64,
     pub(super) until: Until,
-    /// Whether a call with it fails, by its number: the first is 1.
+    /// Decides by the number of the call, from 1, whether it fails.
     pub(super) fails: fn(call: u64) -> bool,
 }
 
-/// How long a call lasts.
+/// How long the slow call lasts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Until {
-    /// Until nobody waits for it.
+    /// Until its lease is revoked.
     Left,
-    /// Until another with the same item has begun.
+    /// Until another call with the same item has begun.
     Another,
-    /// Until all have left that the end of the run waits for.
+    /// Until every producer that the end of the run waits for has left.
     Over,
 }
 
@@ -73,7 +73,7 @@ struct Seen {
 }
 
 impl Calls {
-    /// One begins. Its number.
+    /// Counts a new call, and returns its number.
     fn begin(&self) -> u64 {
         self.change(|seen| seen.begun += 1)
     }
@@ -93,7 +93,7 @@ impl Calls {
     }
 }
 
-/// Passes on what it does not fail. A batch fails as a whole, with its inputs in their place.
+/// Returns each item that it does not fail. A batch fails as a whole, with its inputs in place.
 #[derive(Clone)]
 pub(super) struct Script {
     fails: Fails,
@@ -105,7 +105,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// A call with the slow item. Whether it fails.
+    /// Makes a call with the slow item. Returns whether it fails.
     fn be_slow(&self, slow: Slow, cx: &ProducerContext<'_>) -> bool {
         let number = self.calls.begin();
         match slow.until {
@@ -120,7 +120,7 @@ impl Script {
         }
         if (self.loses)(number) {
             self.lost.fetch_or(1 << cx.producer(), Ordering::SeqCst);
-            // Not `panic!`, whose hook here writes a schedule down.
+            // Not `panic!`: shuttle's panic hook would write the schedule to a file.
             std::panic::resume_unwind(Box::new("it loses its state"));
         }
         (slow.fails)(number)
@@ -175,17 +175,18 @@ pub(super) struct Scene {
     pub(super) items: u64,
     pub(super) batch: Option<Batch>,
     pub(super) quarantine_after: Option<usize>,
-    /// The GPU of each producer, where they have any.
+    /// The GPU of each producer, if they have any.
     pub(super) gpus: Option<&'static [usize]>,
     pub(super) retries: u32,
     pub(super) fails: Fails,
     pub(super) stragglers: Stragglers,
     pub(super) slow: Option<Slow>,
-    /// Whether a producer loses its state for good in a call with the slow item.
+    /// Decides whether a producer loses its state for good in a call with the slow item.
     pub(super) loses: fn(call: u64) -> bool,
-    /// Whether the run is cancelled once two are at the slow item.
+    /// Whether the run is cancelled once two calls with the slow item have begun.
     pub(super) is_cancelled: bool,
-    /// How often somebody looks whether a producer is in a hook for too long; each can be, at the third look.
+    /// The number of times that the deadline thread wakes. From the third on, any producer in a hook may have
+    /// timed out.
     pub(super) looks: usize,
 }
 
@@ -210,12 +211,12 @@ fn places(gpus: &[usize]) -> Option<Arc<[Place]>> {
     devices.expect("each has one GPU").places_with_gpus()
 }
 
-/// What a scene came to.
+/// The result of a scene.
 pub(super) struct Played {
     pub(super) run: Arc<Run<Script>>,
-    /// Each item that was consumed or left out, and whether it was consumed.
+    /// Each item that was consumed or skipped, and whether it was consumed.
     pub(super) seen: Vec<(u64, bool)>,
-    /// How many calls with the slow item there were.
+    /// The number of calls with the slow item.
     pub(super) calls: u64,
 }
 
@@ -330,7 +331,7 @@ fn producers(
         let (setup, runner) = (setup(devices, producer), Arc::new(script.clone()));
         thread::spawn(move || {
             let producer = Producer::new(runner, setup, shared, &Wanted::all()).unwrap();
-            // Not the model's, so nothing may wait for it.
+            // A channel unknown to the model, so no thread may block on it.
             let (sender, runs) = crossbeam_channel::bounded(1);
             sender.send(Join { run, ready: None, participants }).unwrap();
             drop(sender);
@@ -375,7 +376,7 @@ fn a_producer_that_fails_everything_in_a_window_smaller_than_their_number() {
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
 }
 
-/// Both of its producers, so that an item can only go to the third.
+/// Both producers of the GPU fail, so an item can only go to the third.
 #[test]
 fn a_gpu_that_fails_everything() {
     let fails: Fails = |producer, _| producer != 1;
@@ -386,7 +387,7 @@ fn a_gpu_that_fails_everything() {
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
 }
 
-/// Everybody has to try what the producers of the other GPU failed, also while suspended.
+/// Every producer has to try the items that those of the other GPU failed, even while it is suspended.
 #[test]
 fn bad_items_on_two_gpus() {
     let fails: Fails = |_, item| item != 2;
@@ -399,7 +400,7 @@ fn bad_items_on_two_gpus() {
     });
 }
 
-/// The one on the other GPU leaves, or does not: what waits for it goes on.
+/// The producer on the other GPU may be abandoned; the items that wait for it go on then.
 #[test]
 fn a_gpu_that_is_written_off_while_items_wait_for_it() {
     let fails: Fails = |producer, _| producer != 1;
@@ -414,7 +415,7 @@ fn a_gpu_that_is_written_off_while_items_wait_for_it() {
     });
 }
 
-/// Everybody is suspended in turn, and has to try what the others failed.
+/// Each producer is suspended in turn, and has to try the items that the others failed.
 #[test]
 fn bad_items_on_good_producers() {
     let fails: Fails = |_, item| item != 2;
@@ -441,7 +442,7 @@ fn a_producer_that_fails_batches() {
     check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
 }
 
-/// Whoever is written off, and whenever: what it had is done by others, or has failed, once.
+/// Whichever producer is abandoned, and whenever: each of its items is done by others or fails, once.
 fn check_written_off(scene: Scene) {
     check(move || {
         let Played { run, seen, .. } = scene.play();
@@ -463,7 +464,7 @@ fn producers_that_are_written_off_at_an_item_that_can_be_tried_again() {
     check_written_off(Scene { producers: 3, looks: 5, retries: 1, ..PASSES });
 }
 
-/// Of a batch that was split the producer has a part in hand that nobody else knows of.
+/// After a batch was split, its producer holds parts that only the scheduler knows.
 #[test]
 fn producers_that_are_written_off_at_a_batch() {
     let batch = Some(Batch::of(3));

@@ -1,4 +1,4 @@
-//! The scheduler of a run under its lock, with the inputs of the items that it knows.
+//! The run's scheduler behind a lock, with the inputs of tracked items.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,52 +16,52 @@ use crate::scheduler::{
     Activity, Config, Event, Lease, LeaseId, Meta, Next, ProducerId, Readiness, RunTime, Scheduler,
 };
 
-/// Which items the scheduler knows.
+/// Which items are tracked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tracking {
-    /// All, from the moment that they were pulled.
+    /// All items, from the moment they are pulled.
     All,
-    /// Those that have failed, or whose producer has.
+    /// Items that have failed, and items of a producer without a state or under suspicion.
     Failed,
 }
 
-/// The scheduler, and what its backend needs beside it.
+/// The scheduler, and the state that its backend needs beside it.
 #[derive(Debug)]
 pub(crate) struct Dispatch<I> {
     pub(super) tracking: Tracking,
     state: Mutex<Tracked<I>>,
-    /// One for each producer.
+    /// One per producer.
     sleepers: Box<[CachePadded<Sleeper>]>,
-    /// How many of them sleep.
+    /// The number of producers that sleep here.
     sleeping: AtomicUsize,
-    /// Of each producer, the number of the call that nothing waits for; [`ALL`] once it is abandoned.
+    /// For each producer, the number of the last revoked call; [`ALL`] once the producer is abandoned.
     revoked: Box<[AtomicU64]>,
-    /// Whether items wait that failed: a load for each untracked item.
+    /// Whether failed items wait for a producer. Read once per untracked item, without the lock.
     has_waiting: CachePadded<AtomicBool>,
     speculates: bool,
-    /// Producers that found nothing where untracked items are.
+    /// Producers without untracked items sleep here.
     pub(super) idle: CachePadded<EventCount>,
     pub(crate) clock: RunClock,
 }
 
-/// What is under the lock.
+/// The state under the lock.
 #[derive(Debug)]
 pub(crate) struct Tracked<I> {
     pub(crate) scheduler: Scheduler,
-    /// Of items that no hook has, and copies of those that one has.
+    /// Inputs of items that no hook has, and copies of inputs that a hook has.
     pub(crate) inputs: HashMap<u64, I>,
 }
 
-/// Where one producer sleeps until it is woken.
+/// One producer sleeps here until it is woken.
 #[derive(Debug)]
 struct Sleeper {
     is_woken: Mutex<bool>,
     woken: Condvar,
 }
 
-/// Stands for every call of a producer.
+/// Revokes every call of a producer.
 const ALL: u64 = u64::MAX;
-/// The number of a `producer_init` for no lease.
+/// The number of a `producer_init` call that belongs to no lease.
 const INIT: u64 = u64::MAX - 1;
 
 impl<I> Dispatch<I> {
@@ -101,7 +101,7 @@ impl<I> Dispatch<I> {
         self.sleeping.load(Ordering::Relaxed) > 0
     }
 
-    /// The producer was woken since it last looked here.
+    /// Clears the producer's wake-up, and returns whether there was one.
     pub(super) fn take_wake_up(&self, producer: ProducerId) -> bool {
         std::mem::take(&mut *lock(&self.sleepers[producer].is_woken))
     }
@@ -110,7 +110,7 @@ impl<I> Dispatch<I> {
         *lock(&self.sleepers[producer].is_woken)
     }
 
-    /// Sleeps until the producer is woken, and no longer than until `until`.
+    /// Sleeps until the producer is woken, at most until `until`.
     pub(super) fn sleep(&self, producer: ProducerId, until: Option<RunTime>) {
         let Sleeper { is_woken, woken } = &*self.sleepers[producer];
         self.sleeping.fetch_add(1, Ordering::Relaxed);
@@ -145,18 +145,19 @@ impl<I> Dispatch<I> {
         self.revoked[producer].load(Ordering::Relaxed) == ALL
     }
 
-    /// Every hook that the producer is in may give up.
+    /// Tells every hook of the producer that it may give up.
     pub(crate) fn abandon(&self, producer: ProducerId) {
         self.revoked[producer].store(ALL, Ordering::Relaxed);
     }
 
-    /// How a hook of the producer learns that nothing waits for its lease any more, or for a state.
+    /// The flag by which a hook learns that its lease was revoked. Without a lease, the hook is
+    /// `producer_init`.
     pub(crate) fn flag(&self, producer: ProducerId, lease: Option<LeaseId>) -> AbandonFlag<'_> {
         let call = lease.map_or(INIT, LeaseId::number);
         AbandonFlag::Call { revoked: &self.revoked[producer], call }
     }
 
-    /// Takes everything out that is left.
+    /// Takes all inputs that are left.
     pub(super) fn drain(&self) -> Vec<I> {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         std::mem::take(&mut state.inputs).into_values().collect()
@@ -164,7 +165,7 @@ impl<I> Dispatch<I> {
 }
 
 impl<I> Dispatch<I> {
-    /// Calls the scheduler, and wakes the producers that it asks for. What else it asks for is the caller's.
+    /// Calls the scheduler and wakes the producers that it names. Returns all other events to the caller.
     pub(crate) fn schedule<V>(
         &self,
         call: impl FnOnce(&mut Tracked<I>, RunTime) -> V,
@@ -184,7 +185,7 @@ impl<I> Dispatch<I> {
             match event {
                 Event::Wake(producer) => wakes.push(producer),
                 Event::Revoke { lease, producer } => {
-                    // Not one that is abandoned: it stays so.
+                    // An abandoned producer stays abandoned.
                     if !self.is_abandoned(producer) {
                         self.revoked[producer].store(lease.number(), Ordering::Relaxed);
                     }
@@ -208,7 +209,7 @@ impl<I> Dispatch<I> {
         (value, events)
     }
 
-    /// As [`schedule`](Handover::schedule), for a call that asks for wake-ups alone.
+    /// Like [`schedule`](Dispatch::schedule), for calls that cause no events but wake-ups.
     fn schedule_quietly<V>(&self, call: impl FnOnce(&mut Tracked<I>, RunTime) -> V) -> V {
         let (value, events) = self.schedule(call);
         debug_assert!(events.is_empty(), "{events:?}");
@@ -226,12 +227,12 @@ impl<I> Dispatch<I> {
         self.schedule_quietly(|state, now| state.scheduler.lease(producer, readiness, now))
     }
 
-    /// The producer has found an item by itself.
+    /// Withdraws the producer's request for a lease: it has found an item by itself.
     pub(super) fn stop_waiting(&self, producer: ProducerId) {
         self.schedule_quietly(|state, now| state.scheduler.stop_waiting(producer, now));
     }
 
-    /// From now on the scheduler knows the item.
+    /// Makes the scheduler track the item, leased to the producer.
     pub(super) fn track(
         &self,
         (index, item): (u64, I),
@@ -244,7 +245,7 @@ impl<I> Dispatch<I> {
         })
     }
 
-    /// The inputs of these items. `None` where some are not wanted any more.
+    /// Takes the inputs of these items. `None` if some are no longer wanted.
     pub(crate) fn take_inputs(&self, items: &[u64]) -> Option<Vec<I>> {
         self.schedule_quietly(|state, _| {
             let are_here = items.iter().all(|item| state.inputs.contains_key(item));
@@ -253,7 +254,7 @@ impl<I> Dispatch<I> {
         })
     }
 
-    /// Keeps these. Those that were kept before.
+    /// Stores these inputs, and returns the ones that they replace.
     pub(crate) fn keep_inputs(&self, inputs: Vec<(u64, I)>) -> Vec<I> {
         self.schedule_quietly(|state, _| {
             let mut spare = Vec::new();
@@ -264,7 +265,7 @@ impl<I> Dispatch<I> {
         })
     }
 
-    /// The inputs of items from this one on, which are not wanted any more.
+    /// Gives up all items from `index` on, and returns their inputs.
     pub(crate) fn give_up_from(&self, index: u64) -> Vec<I> {
         self.schedule_quietly(|state, _| {
             state.scheduler.give_up_from(index);
@@ -280,7 +281,7 @@ impl<I> Dispatch<I> {
         self.schedule_quietly(|state, _| state.scheduler.abort());
     }
 
-    /// No more input comes.
+    /// Tells the scheduler that the input has ended.
     pub(super) fn note_input_end(&self) {
         if self.tracking == Tracking::All {
             self.schedule_quietly(|state, now| state.scheduler.input_ended(now));
@@ -299,7 +300,7 @@ impl<I> Dispatch<I> {
         }
     }
 
-    /// Whether producers copy what others are slow at.
+    /// Whether producers start second copies of slow items.
     pub(crate) fn speculates(&self) -> bool {
         self.speculates
     }
@@ -308,7 +309,7 @@ impl<I> Dispatch<I> {
         self.schedule_quietly(|state, _| state.scheduler.is_live(producer))
     }
 
-    /// Whether a producer has to ask before it takes what is new.
+    /// Whether a producer has to ask the scheduler before it takes new items.
     pub(super) fn is_careful(&self, producer: ProducerId) -> bool {
         self.schedule_quietly(|state, _| {
             state.scheduler.is_suspect(producer) || !state.scheduler.may_take_new(producer)
@@ -323,12 +324,12 @@ impl<I> Dispatch<I> {
         self.schedule_quietly(|state, _| state.scheduler.may_take_new(producer))
     }
 
-    /// Whether a producer is in a hook whose result does not count.
+    /// Whether the result of the hook that the producer is in no longer counts.
     pub(crate) fn is_detached(&self, producer: ProducerId) -> bool {
         self.schedule_quietly(|state, _| state.scheduler.is_detached(producer))
     }
 
-    /// What running out of memory has taught about each producer's device.
+    /// The batch limits learned from out-of-memory failures, for each producer.
     pub(crate) fn learned(&self) -> Vec<Ceiling> {
         self.schedule_quietly(|state, _| state.scheduler.learned().to_vec())
     }

@@ -16,12 +16,13 @@ use crate::scheduler::Activity;
 /// The feeder's end.
 #[derive(Debug)]
 pub(crate) struct Feeder<I, T> {
-    /// Permits that it took and has not yet used.
+    /// Permits that it has taken and not yet used.
     permits: usize,
     ends: FeederEnds<I, T>,
-    /// An item that was pulled, and that there is no room for yet.
+    /// An item that was pulled and waits for room for its weight.
     held: Option<(I, Measured)>,
-    /// Those left since the last item, as one: a million bad items in a row are no million messages.
+    /// Gaps since the last item, merged into one, so that a million bad items in a row are not a million
+    /// messages.
     gap: Option<Gap>,
     /// The index of the next item.
     next: u64,
@@ -29,14 +30,13 @@ pub(crate) struct Feeder<I, T> {
 }
 
 impl<I, T> Feeder<I, T> {
-    /// The feeder of `handover`, which has only one.
+    /// Takes the feeder's end of `handover`; a run has one feeder.
     pub(crate) fn new(handover: &Handover<I, T>) -> Self {
         let ends = lock(&handover.feeding).take().expect("a run has one feeder");
         Feeder { permits: 0, ends, held: None, gap: None, next: 0, waited: Duration::ZERO }
     }
 
-    /// Waits until there is a permit, and room for the item that it holds. `false` when the feeder is to
-    /// stop.
+    /// Waits for a permit, and for room for the held item. Returns `false` if the feeder is to stop.
     pub(crate) fn wait_for_permit(&mut self, handover: &Handover<I, T>) -> bool {
         if let Some(want) = self.wanted_room(handover) {
             let since = now();
@@ -58,12 +58,12 @@ impl<I, T> Feeder<I, T> {
         self.permits > 0
     }
 
-    /// How long it has waited in all.
+    /// The total time that it has waited.
     pub(crate) fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// As [`wait_for_permit`](Feeder::wait_for_permit), but `false` also when there is none now.
+    /// Like [`wait_for_permit`](Feeder::wait_for_permit), but returns `false` at once if there is no permit.
     pub(crate) fn has_credit(&mut self, handover: &Handover<I, T>) -> bool {
         if !self.give_out_held(handover) {
             return false;
@@ -74,8 +74,8 @@ impl<I, T> Feeder<I, T> {
         self.permits > 0
     }
 
-    /// Takes the permit that the next item needs. `false` when there is none at hand, when there is no room
-    /// yet for the item before, or when the feeder is to stop.
+    /// Uses a permit for the next item. Returns `false` without a permit at hand, while an item is held, or
+    /// if the feeder is to stop.
     #[inline]
     pub(crate) fn spend(&mut self, handover: &Handover<I, T>) -> bool {
         if self.permits == 0 || self.held.is_some() || handover.is_halted() {
@@ -85,19 +85,19 @@ impl<I, T> Feeder<I, T> {
         true
     }
 
-    /// Gives the next item out. Items are counted from 0 in the order in which they are pushed.
+    /// Gives out the next item. Indices count from 0 in the order of pushing.
     #[inline]
     pub(crate) fn push(&mut self, handover: &Handover<I, T>, item: I) {
         self.push_noted(handover, item, Size::ONE);
     }
 
-    /// Gives the next item out as soon as the window has room for its weight.
+    /// Gives out the next item as soon as the window has room for its weight.
     pub(crate) fn push_measured(&mut self, handover: &Handover<I, T>, item: I, measured: Measured) {
         self.held = Some((item, measured));
         self.give_out_held(handover);
     }
 
-    /// Whether it holds no item (any more).
+    /// Gives out the held item if there is room. Returns whether it holds no item afterwards.
     fn give_out_held(&mut self, handover: &Handover<I, T>) -> bool {
         if self.wanted_room(handover).is_some_and(|want| !handover.has(want)) {
             return false;
@@ -115,20 +115,20 @@ impl<I, T> Feeder<I, T> {
         self.push_noted(handover, item, size);
     }
 
-    /// What the item that it holds needs.
+    /// The room that the held item needs.
     fn wanted_room(&self, handover: &Handover<I, T>) -> Option<Want> {
         let (_, Measured { weight, .. }) = self.held.as_ref()?;
         Some(Want::Room { weight: *weight, most: handover.most_weight? })
     }
 
-    /// Gives out the item that it holds, room or not: the input ends. It is here either way.
+    /// Gives out the held item even without room, at the end of the input: it is in memory either way.
     pub(crate) fn clear(&mut self, handover: &Handover<I, T>) {
         if let Some((item, measured)) = self.held.take() {
             self.give_out(handover, item, measured);
         }
     }
 
-    /// The item that it holds, which will not be given out.
+    /// Takes back the held item, which will not be given out.
     pub(crate) fn take_held(&mut self) -> Option<I> {
         self.held.take().map(|(item, _)| item)
     }
@@ -148,7 +148,7 @@ impl<I, T> Feeder<I, T> {
         handover.dispatch.idle.notify();
     }
 
-    /// Leaves the index of the next item as a gap, and delivers its result, which no producer sees.
+    /// Leaves the index of the next item as a gap and delivers its result, which no producer sees.
     pub(crate) fn leave_gap(&mut self, handover: &Handover<I, T>, seq: u64, result: Outcome<T>) {
         if let Some(weights) = &mut self.ends.weights {
             weights.push(0);
@@ -161,16 +161,16 @@ impl<I, T> Feeder<I, T> {
         self.deliver(handover, seq, result);
     }
 
-    /// Tells of the gap before an item that is pushed next. One that nothing follows need not be known.
+    /// Announces the gap before the next item. A gap that no item follows is never announced.
     #[cold]
     fn tell_of(&mut self, handover: &Handover<I, T>, gap: Gap) {
         self.ends.gaps.push(gap);
-        // Only the feeder writes. What follows is published after this.
+        // Only the feeder writes. The items behind the gap are pushed after this store.
         let gaps = handover.gaps.load(Ordering::Relaxed);
         handover.gaps.store(gaps + 1, Ordering::Release);
     }
 
-    /// Delivers the result of an item that no producer sees: the one after all that were pushed.
+    /// Delivers the result of the item after all pushed ones, which no producer sees.
     pub(crate) fn deliver(&mut self, handover: &Handover<I, T>, seq: u64, result: Outcome<T>) {
         self.ends.aside.push(seq, result);
         handover.waiting.notify();
@@ -178,18 +178,18 @@ impl<I, T> Feeder<I, T> {
 }
 
 impl<I, T> Handover<I, T> {
-    /// All permits that are free, at least one; none when the feeder is to stop.
+    /// Waits for permits and takes all that are free. Returns 0 if the feeder is to stop.
     fn wait_for_permits(&self, since: Instant) -> usize {
         let least = self.lot();
         let permits = self.free_credits(least);
         if permits > 0 || !self.wait_for(Want::Permits { least }, since) {
             return permits;
         }
-        // Nobody else takes any.
+        // Only the feeder takes permits, so they are still there.
         self.free_credits(least)
     }
 
-    /// Waits until that is there; `false` when the feeder is to stop.
+    /// Waits until `want` is available. Returns `false` if the feeder is to stop.
     fn wait_for(&self, want: Want, since: Instant) -> bool {
         if self.has(want) {
             return true;
@@ -218,13 +218,15 @@ impl<I, T> Handover<I, T> {
         }
     }
 
-    /// The feeder has more to give out, and no room for it: batches that wait count as full.
+    /// Notes that the feeder has items but no room for them. The scheduler then no longer waits for batches
+    /// to fill.
     fn starve(&self) {
         self.hints.starving.store(true, Ordering::Release);
         self.dispatch.note_feeder(Activity::Waiting);
     }
 
-    /// What the feeder lacks is permits. Who sleeps already does not look again, and so is seen from here.
+    /// Notes producers that already sleep while the feeder waits for permits. They do not look again, so they
+    /// cannot note it themselves.
     fn note_idleness(&self) {
         let is_idle = match self.dispatch.tracking {
             Tracking::All => self.dispatch.has_sleeper(),
@@ -235,7 +237,7 @@ impl<I, T> Handover<I, T> {
         }
     }
 
-    /// As the feeder waits, where that is the collector too.
+    /// Does what a waiting feeder does, when the feeder's thread waits as the collector.
     pub(crate) fn starve_as_collector(&self) {
         self.starve();
         self.note_idleness();
@@ -246,20 +248,20 @@ impl<I, T> Handover<I, T> {
         self.dispatch.note_feeder(Activity::Working);
     }
 
-    /// All permits that are free, if they are that many.
+    /// Takes all free permits if there are at least `least`, else none.
     fn free_credits(&self, least: usize) -> usize {
         let mut permits = lock(&self.permits);
         if permits.free < least { 0 } else { std::mem::take(&mut permits.free) }
     }
 
-    /// How many permits a feeder waits for: those of a whole batch, or each that comes back would make
-    /// a small one where the window is narrow. Whatever is out comes back in the end, and the window
-    /// has room for a batch.
+    /// The number of permits that the feeder waits for: those of one full batch. If it took single permits as
+    /// they come back, a narrow window would lead to small batches. This cannot wait for ever: all permits
+    /// come back, and the window has room for a batch.
     fn lot(&self) -> usize {
         self.batching.map_or(1, |batching| batching.rule.most())
     }
 
-    /// An item of that weight is given out.
+    /// Adds the weight of an item that is given out.
     fn weigh(&self, weight: u64) {
         let mut permits = lock(&self.permits);
         permits.weight = permits.weight.saturating_add(weight);

@@ -1,4 +1,4 @@
-//! Where the feeder leaves items, and producers take them from.
+//! The queue between the feeder and the producers.
 
 use std::collections::VecDeque;
 
@@ -6,32 +6,32 @@ use crate::backend::threads::outbox::Outbox;
 use crate::backend::threads::shares::Shares;
 use crate::concurrency::queue::{Receiver, Sender};
 
-/// A producer takes at most so many items at once, however fast they are: that many make the cost of
-/// taking small, and an inbox with room for them never has to grow.
+/// The maximum number of items that a producer takes at once. 64 make the cost of taking negligible, and an
+/// inbox of that capacity never has to grow.
 pub(super) const LARGEST_TAKE: usize = 64;
-/// Items larger than this, in bytes, are taken one by one: an inbox has room for 64 of them, and
-/// touches it all in time.
+/// Larger items, in bytes, are taken one by one. An inbox has 64 slots and in time touches them all, so it
+/// would take more than 64 KiB of cache.
 pub(super) const LARGEST_IN_INBOX: usize = 1_024;
 #[derive(Debug)]
 pub(super) struct Intake<I> {
     pub(super) items: Receiver<I>,
-    /// The index of the next item that is taken, unless that is a gap.
+    /// The index of the next item, unless that index is a gap.
     pub(super) next: u64,
     pub(super) gaps: Gaps,
     pub(super) shares: Shares,
 }
 
-/// Indices whose items failed before they were given out.
+/// Indices of items that failed before they were given out.
 #[derive(Debug)]
 pub(super) struct Gaps {
     pub(super) arriving: Receiver<Gap>,
-    /// How many have arrived.
+    /// The number of gaps that have arrived.
     pub(super) seen: u64,
-    /// Those from `next` on.
+    /// The gaps at or after `next`.
     pub(super) ahead: VecDeque<Gap>,
 }
 
-/// Indices that follow each other.
+/// Consecutive indices.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gap {
     pub(super) first: u64,
@@ -50,8 +50,8 @@ pub(super) struct FeederEnds<I, T> {
 }
 
 impl<I> Intake<I> {
-    /// How many of the next `most` items, one at least, have indices that follow each other, from `next` on,
-    /// which is moved past gaps. `made`: how many of those there are by now.
+    /// How many of the next `most` items have consecutive indices from `next` on; at least one. `next` is
+    /// first moved past gaps. `made` is the number of gaps that the feeder has left so far.
     #[inline]
     pub(super) fn row(&mut self, most: usize, made: u64) -> usize {
         if made == self.gaps.seen && self.gaps.ahead.is_empty() {
@@ -76,7 +76,7 @@ impl<I> Intake<I> {
     }
 }
 
-/// How many items a producer takes at once, at most.
+/// The maximum number of items that a producer takes at once.
 pub(super) fn largest_take<I>() -> usize {
     if size_of::<I>() > LARGEST_IN_INBOX { 1 } else { LARGEST_TAKE }
 }

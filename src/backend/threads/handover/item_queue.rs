@@ -1,4 +1,4 @@
-//! A producer's end of the hand-over: items in, by taking or by theft, and results out.
+//! A producer's end of the hand-over: takes or steals items, and delivers results.
 
 use std::time::{Duration, Instant};
 
@@ -11,12 +11,12 @@ use crate::concurrency::{Inbox, lock, now};
 use crate::observe::run_stats::{Lack, ProducerTime, Waits};
 use crate::scheduler::{Lease, Next, Readiness, RunTime};
 
-/// A producer takes more items at once while what it took lasts less than this, and fewer when it
-/// lasted twice as long. Longer would only mean that more has to be stolen back.
+/// A producer takes more items at once while a take lasts less than this, and fewer if one lasted twice as
+/// long. With longer takes, more items would only have to be stolen back.
 ///
-/// It also looks at its neighbours so often, since each look costs both a little.
+/// It is also the interval between looks at the neighbours, since each look costs both sides a little.
 const TAKE_LASTS: Duration = Duration::from_micros(50);
-/// How many neighbours a producer looks at before it takes new items.
+/// The maximum number of neighbours that a producer looks at each time.
 const WATCHED: usize = 64;
 
 /// A producer's end.
@@ -26,23 +26,22 @@ pub(crate) struct ItemQueue<'a, I, T> {
     lane: usize,
     inbox: Inbox<(u64, I)>,
     outbox: Outbox<T>,
-    /// How many items to take at once.
+    /// The number of items to take at once.
     take: usize,
     took_at: Option<Instant>,
     looked_at: Option<Instant>,
-    /// What the progress of some neighbours was when this producer last looked: of `WATCHED` lanes
-    /// from `watched_from` on.
+    /// The progress of `WATCHED` lanes from `watched_from` on, when this producer last looked.
     seen: Vec<u64>,
     watched_from: usize,
     readiness: Readiness,
-    /// It asks the scheduler before it takes what is new.
+    /// The producer asks the scheduler before it takes new items.
     is_careful: bool,
     came: Instant,
     waited: Waits,
 }
 
 impl<'a, I, T> ItemQueue<'a, I, T> {
-    /// The end of the producer that `lane` belongs to, which has only one.
+    /// Takes the end of the producer that `lane` belongs to; each lane has one.
     pub(crate) fn new(handover: &'a Handover<I, T>, lane: usize) -> Self {
         let ends = lock(&handover.lanes[lane].working).take();
         let (inbox, outbox) = ends.expect("a producer takes part in a run once");
@@ -65,7 +64,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
     }
 
-    /// Delivers a result. What this producer has taken is left to the others.
+    /// Delivers a result, and leaves the items in the inbox where others can steal them.
     #[inline]
     pub(crate) fn deliver(&mut self, seq: u64, result: Outcome<T>) {
         self.outbox.push(seq, result);
@@ -78,7 +77,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
     }
 
-    /// Wakes a collector that waits for more results than there are.
+    /// Wakes a collector that waits for several results, if some were delivered since it went to sleep.
     pub(super) fn flush(&self) {
         let waiting = &self.handover.waiting;
         if waiting.has_sleeper()
@@ -92,7 +91,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         &self.handover.lanes[self.lane]
     }
 
-    /// Delivers a result and waits for the next item, as [`next`](ItemQueue::next).
+    /// Delivers a result and waits for the next item, like [`next`](ItemQueue::next).
     pub(crate) fn deliver_and_next(&mut self, seq: u64, result: Outcome<T>) -> Option<NextItem<I>> {
         if self.must_ask() {
             self.deliver(seq, result);
@@ -104,17 +103,17 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
     }
 
-    /// Whether the next item is not just any that is new.
+    /// Whether the producer must ask the scheduler before it takes the next item.
     #[inline]
     pub(crate) fn must_ask(&self) -> bool {
         self.handover.dispatch.has_waiting() || self.is_careful
     }
 
-    /// Delivers a result, and takes the next item if one is at hand.
+    /// Delivers a result, and takes the next item if one is in the inbox.
     ///
-    /// The next item is taken first: taking is an atomic handover, which waits until everything
-    /// written before has reached the cache, and what a result is written to has to be fetched from
-    /// the collector's core. This way round that goes on beside the work on the next item.
+    /// The item is taken first. Taking it is an atomic read-modify-write, which waits until all earlier
+    /// writes have reached the cache. The result is written to a line that must be fetched from the
+    /// collector's core. In this order that fetch overlaps with the work on the next item.
     #[inline(always)]
     pub(crate) fn deliver_and_pop(&mut self, seq: u64, result: Outcome<T>) -> Option<(u64, I)> {
         let item = self.inbox.pop();
@@ -125,35 +124,34 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         item
     }
 
-    /// Whether the producer has its state.
     pub(crate) fn set_readiness(&mut self, readiness: Readiness) {
         self.readiness = readiness;
     }
 
-    /// This producer has failed an item, or works on one that others failed: it asks before it takes what is
-    /// new.
+    /// From now on, the producer asks the scheduler before it takes new items: it has failed an item, or
+    /// works on a retry.
     pub(crate) fn be_careful(&mut self) {
         self.is_careful = true;
     }
 
-    /// Has the scheduler know an item from now on, which this producer works on next.
+    /// Makes the scheduler track an item, and returns the lease of this producer on it.
     pub(crate) fn track(&mut self, seq: u64, item: I) -> Lease {
         self.handover.dispatch.track((seq, item), self.lane, self.readiness)
     }
 
-    /// It had nothing to do from then until now.
+    /// Records that the producer had nothing to do between `since` and now.
     pub(super) fn has_waited(&mut self, lack: Lack, since: Instant) {
         self.waited.add(lack, now() - since);
         self.note_waits();
     }
 
-    /// At the end of each wait: this producer may never leave.
+    /// Called at the end of each wait, not when the producer leaves: an abandoned one never does.
     #[cold]
     fn note_waits(&self) {
         self.handover.stats.producer_waited(self.lane, self.waited);
     }
 
-    /// Waits for a lease, where the scheduler knows all items. `None` when the producer is to leave.
+    /// Waits for a lease, if all items are tracked. `None` if the producer is to leave.
     pub(crate) fn next_lease(&mut self) -> Option<Lease> {
         loop {
             match self.handover.dispatch.lease(self.lane, self.readiness) {
@@ -177,7 +175,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         self.has_waited(self.lack(until), since);
     }
 
-    /// Waits for an item. `None` when there will be none for this producer.
+    /// Waits for an item. `None` if the producer is to leave.
     pub(crate) fn next(&mut self) -> Option<NextItem<I>> {
         if self.must_ask() {
             match self.ask() {
@@ -193,7 +191,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             }
             None => self.refill()?,
         };
-        // What a suspected producer does shows something.
+        // The outcome of a suspected producer's items decides on its quarantine, so the scheduler tracks
+        // them.
         Some(match next {
             NextItem::Untracked(seq, item) if self.is_careful => {
                 NextItem::Leased(self.track(seq, item))
@@ -202,7 +201,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         })
     }
 
-    /// What a producer does that may not be free to take what is new.
+    /// Asks the scheduler for a lease, and waits until there is one or the producer may take new items.
     #[cold]
     fn ask(&mut self) -> Asked {
         loop {
@@ -220,13 +219,13 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
                 self.is_careful = self.is_careful && self.handover.dispatch.is_careful(self.lane);
                 return Asked::Free;
             }
-            // What it has taken is for others to take.
+            // Others may steal the items in the inbox meanwhile.
             self.handover.dispatch.idle.notify();
             self.sleep_for_lease(until);
         }
     }
 
-    /// The next item, where none is at hand.
+    /// Waits for the next item, with an empty inbox.
     pub(crate) fn refill(&mut self) -> Option<NextItem<I>> {
         let before = self.waited.all;
         let item = self.look_for_item();
@@ -239,8 +238,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     fn look_for_item(&mut self) -> Option<NextItem<I>> {
         let (mut since, mut lack) = (None, Lack::Items);
         loop {
-            // The clock is read once each time round: that what came last was found with the next look is
-            // near enough.
+            // The clock is read once per round. A round that finds an item counts up to its start only, which
+            // is near enough.
             let now = now();
             self.waited.add(lack, now - *since.get_or_insert(now));
             since = Some(now);
@@ -276,9 +275,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
     }
 
-    /// Takes from a neighbour that has not moved since this producer last looked: its items wait
-    /// behind a slow one. Without this they would wait for as long as there is new input, since a
-    /// producer that finds input has no need to steal.
+    /// Steals from a neighbour that has made no progress since the last look: its items wait behind a slow
+    /// one. Without this they would wait until the input ends, since a producer that finds new input has no
+    /// other reason to steal.
     fn steal_from_idle_lane(&mut self, now: Instant) -> Option<(u64, I)> {
         if self.looked_at.is_some_and(|then| now - then < TAKE_LASTS) {
             return None;
@@ -298,7 +297,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         None
     }
 
-    /// Goes round all lanes: with very many producers only some are looked at each time.
+    /// Moves on to the next lanes: with more than [`WATCHED`] producers, only some are looked at each time.
     fn watch_next(&mut self) {
         self.watched_from = self.watched(self.seen.len());
         for i in 0..self.seen.len() {
@@ -310,12 +309,13 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         (self.watched_from + i) % self.handover.producers()
     }
 
-    /// Takes the older half of what `victim` has, the first to work on, the rest into its own inbox.
+    /// Steals the older half of the items in `victim`. Returns the first and puts the rest into this
+    /// producer's inbox.
     fn steal(&mut self, victim: usize) -> Option<(u64, I)> {
         let victim = &self.handover.lanes[victim].inbox;
         let first = victim.steal_half(&self.inbox, LARGEST_TAKE)?;
-        // A sleeper may have looked while these items were in neither inbox. Also what is left
-        // where this thief came from may have been in another's hand then, who woke only this one.
+        // A sleeper may have looked while these items were in neither inbox. The victim may still have items
+        // that a concurrent thief was moving, and that thief woke only this producer.
         if !self.inbox.is_empty() || !victim.is_empty() {
             self.handover.dispatch.idle.notify();
         }
@@ -323,7 +323,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         Some(first)
     }
 
-    /// Takes items from the intake, the first for the caller and the rest into the inbox.
+    /// Takes items from the intake: the first is returned, the rest go into the inbox.
     fn take(&mut self, since: Instant) -> Taken<I> {
         let handover = self.handover;
         if handover.is_aborted() {
@@ -348,7 +348,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         if spin_until(since, has_news) {
             return Taken::Waited(self.lack(None));
         }
-        // From now on the scheduler wakes this producer for what others fail.
+        // Before it sleeps, registers with the scheduler, which from now on wakes it for retries.
         let until = match handover.dispatch.lease(self.lane, self.readiness) {
             Next::Work(lease) => return Taken::Leased(lease),
             Next::Leave => return Taken::Over,
@@ -363,7 +363,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             Some(most) => handover.dispatch.idle.wait_at_most(most, is_ready),
             None => handover.dispatch.idle.wait_unless(is_ready),
         }
-        // One that was woken asks again: there is something that no other was woken for.
+        // A woken producer must ask again: the scheduler woke no other for this work.
         match dispatch.take_wake_up(self.lane) {
             true => match handover.dispatch.lease(self.lane, self.readiness) {
                 Next::Work(lease) => return Taken::Leased(lease),
@@ -375,7 +375,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         Taken::Waited(lack)
     }
 
-    /// What is missing, where there is nothing to do but that, later.
+    /// The reason for having nothing to do. `until` is set if the scheduler has work for later.
     fn lack(&self, until: Option<RunTime>) -> Lack {
         match until {
             Some(_) if self.handover.dispatch.has_retries() => Lack::Retries,
@@ -384,15 +384,15 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
     }
 
-    /// The first of some items, and whether there are more for others to take.
+    /// Takes a share of the intake. Returns the first item, and whether there may be more for others.
     fn take_share(&mut self) -> Option<((u64, I), bool)> {
         let mut intake = lock(&self.handover.intake);
         let here = intake.items.len();
-        // No more than a share, so that there is something left for the others without stealing. It
-        // also keeps the order of starting so near to that of the input that the window has room
-        // for an item of every producer, whatever order it holds results back for.
+        // At most a share, so that other producers find items without stealing. It also keeps the starting
+        // order close to the input order: even with results held back for order, the window then has room for
+        // an item of every producer.
         let share = intake.shares.offer(here).min(self.take);
-        // Read after the items that are here, which the gaps before them were written before.
+        // Read after the number of items. The feeder announces a gap before it pushes the items behind it.
         let share = match share {
             0 => 0,
             share => intake.row(share, self.handover.gaps.load(Ordering::Relaxed)),
@@ -419,7 +419,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     }
 }
 
-/// Says how long it was there, and how long with nothing to do.
+/// Reports how long the producer took part, and how long it had nothing to do.
 impl<I, T> Drop for ItemQueue<'_, I, T> {
     fn drop(&mut self) {
         let (items, present) = (self.outbox.delivered(), now() - self.came);
@@ -428,18 +428,18 @@ impl<I, T> Drop for ItemQueue<'_, I, T> {
     }
 }
 
-/// What a producer works on next.
+/// The next item or lease of a producer.
 #[derive(Debug)]
 pub(crate) enum NextItem<I> {
-    /// An item that the scheduler does not know.
+    /// An item that the scheduler does not track.
     Untracked(u64, I),
     Leased(Lease),
 }
 
-/// What the scheduler says to a producer that asks before it takes what is new.
+/// The scheduler's answer to a producer that asks before it takes new items.
 enum Asked {
     Leased(Lease),
-    /// It may take what is new.
+    /// The producer may take new items.
     Free,
     Over,
 }
@@ -447,9 +447,9 @@ enum Asked {
 enum Taken<I> {
     Item((u64, I)),
     Leased(Lease),
-    /// Nothing was there; that may have changed.
+    /// There was nothing to take; by now there may be.
     Waited(Lack),
-    /// This lane has items.
+    /// This lane has items to steal.
     InLane(usize),
     Over,
 }
@@ -467,15 +467,15 @@ mod model {
     use crate::backend::threads::run_shape::Shape;
     use crate::base::Order;
 
-    /// `items` are all in the first producer's lane. `slow` of them, which `is_slow` tells by who
-    /// works on it, as his how-manieth, and the item, last until all the others are done.
+    /// All `items` start in the first producer's lane. `slow` of them last until all others are done.
+    /// `is_slow` decides by the producer, the number of items it has done before, and the item.
     fn theft(producers: usize, items: u64, slow: u64, is_slow: fn(usize, u64, u64) -> bool) {
         let shape = Shape { order: Order::Input, producers, window: 16, batching: None };
         let config = RunSettings::<u64>::default().scheduling(&shape);
         let earlier = CarriedOver::nothing(producers);
         let hub = Arc::new(Handover::<u64, u64>::new(config, earlier, None));
         let mut first = lock(&hub.lanes[0].working);
-        let (inbox, _) = first.as_mut().expect("nobody has taken it");
+        let (inbox, _) = first.as_mut().expect("no producer has taken it");
         (0..items).for_each(|seq| inbox.push((seq, seq)));
         drop(first);
         let done = Arc::new((Mutex::new(0), Condvar::new()));
@@ -505,8 +505,8 @@ mod model {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 
-    /// A thief's first item is slow, and its neighbours looked for work while it had the others in
-    /// hand: it has to wake them, or they sleep beside items that wait for it.
+    /// The thief's first item is slow, and its neighbours looked for work while it moved the others. It has
+    /// to notify them, or they sleep while items wait.
     #[test]
     fn a_thief_that_turns_out_slow_is_relieved_of_its_loot() {
         let model = || theft(3, 4, 1, |lane, nth, _| lane == 1 && nth == 0);
@@ -514,8 +514,8 @@ mod model {
         shuttle::check_pct(model, 5_000, 4);
     }
 
-    /// Two items are slow, and one thief steals from another: whoever leaves items behind has to wake
-    /// a sleeper, as has who takes more than one.
+    /// Two items are slow, and one thief steals from another. A producer that leaves items behind has to wake
+    /// a sleeper, and so does one that takes several.
     #[test]
     fn what_thieves_leave_behind_finds_a_taker() {
         let model = || theft(4, 6, 2, |_, _, item| item < 2);

@@ -1,30 +1,30 @@
-//! What belongs to one producer in the hand-over.
+//! One producer's part of the hand-over.
 
 use crate::backend::threads::outbox::{Outbox, Results, outbox};
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::{Inbox, Mutex, Stealer};
 
-/// What belongs to one producer.
+/// One producer's part of the hand-over.
 #[derive(Debug)]
 pub(super) struct Lane<I, T> {
     pub(super) inbox: Stealer<(u64, I)>,
-    /// How many items the owner has taken out of its inbox: written by the owner, read by
-    /// neighbours to see whether it stands still. A hint.
+    /// The number of items that the owner has taken from its inbox. Neighbours read it to see whether the
+    /// owner makes progress. A hint.
     pub(super) progress: AtomicU64,
-    /// How many results this lane's producer has to have delivered for it to wake the collector:
-    /// written by the collector before it sleeps.
+    /// The number of delivered results at which the owner wakes the collector. The collector sets it before
+    /// it sleeps.
     pub(super) wake_at: AtomicU64,
-    /// How many of them the collector had seen when it went to sleep.
+    /// The number of delivered results that the collector had seen when it went to sleep.
     pub(super) seen: AtomicU64,
-    /// What the producer takes with it.
+    /// The producer's ends, until the producer takes them.
     pub(super) working: Mutex<Option<Working<I, T>>>,
 }
 
-/// A producer's own ends: of its inbox, and of the way to the collector.
+/// A producer's own ends: its inbox, and its outbox to the collector.
 pub(super) type Working<I, T> = (Inbox<(u64, I)>, Outbox<T>);
 
 impl<I, T> Lane<I, T> {
-    /// A lane, and where its results come out.
+    /// Creates a lane, and the collector's end of its outbox.
     pub(super) fn new(window: usize) -> (Self, Results<T>) {
         let inbox = Inbox::new();
         let (outbox, results) = outbox(window);
@@ -42,7 +42,7 @@ impl<I, T> Lane<I, T> {
         self.progress.load(Ordering::Relaxed)
     }
 
-    /// Only the owner writes, so a load and a store do.
+    /// Only the owner writes, so a load and a store suffice.
     pub(super) fn advance(&self) {
         let progress = self.progress.load(Ordering::Relaxed);
         self.progress.store(progress + 1, Ordering::Relaxed);

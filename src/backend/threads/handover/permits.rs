@@ -1,11 +1,11 @@
-//! How many items may still be given out, and what those that are out weigh.
+//! The free permits of a run, and the weight of its items in flight.
 
 #[derive(Debug)]
 pub(super) struct Permits {
     pub(super) free: usize,
-    /// What the items that are out weigh.
+    /// The weight of the items in flight.
     pub(super) weight: u64,
-    /// What the feeder sleeps for.
+    /// What the sleeping feeder waits for.
     pub(super) awaited: Option<Want>,
     pub(super) halted: bool,
 }
@@ -16,8 +16,8 @@ pub(super) enum Want {
     Permits {
         least: usize,
     },
-    /// For an item of so much weight, where all that are out may have so much. One that has more goes
-    /// alone: else it would never go.
+    /// Room for an item of this weight under the limit `most`. An item that exceeds the limit alone waits for
+    /// an empty window; otherwise it would never be given out.
     Room {
         weight: u64,
         most: u64,

@@ -1,22 +1,22 @@
-//! What is left of a run that nobody wants.
+//! Items and results that remain in the hand-over at the end of a run.
 
 use std::sync::PoisonError;
 
 use crate::backend::threads::handover::Handover;
 use crate::backend::threads::outbox::Outcome;
 
-/// What is left of a run that nobody wants.
+/// Items and results that remain in the hand-over at the end of a run.
 pub(crate) struct Undelivered<I, T> {
     pub(crate) items: Vec<I>,
     pub(crate) results: Vec<Outcome<T>>,
 }
 
 impl<I, T> Undelivered<I, T> {
-    /// Takes everything that is left out of a hand-over.
+    /// Takes all items and results out of `handover`.
     pub(crate) fn drain(handover: &Handover<I, T>) -> Self {
         let (mut items, mut results) = (vec![], vec![]);
-        // A bug of ours that poisoned a lock is told by the thread that died of it, and what is left
-        // is the user's all the same.
+        // Ignores poisoning: the thread that died of our bug reports it. The values are still the user's to
+        // drop.
         let mut intake = handover.intake.lock().unwrap_or_else(PoisonError::into_inner);
         while let n @ 1.. = intake.items.len() {
             items.extend(intake.items.take(n));
