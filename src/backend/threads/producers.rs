@@ -54,7 +54,7 @@ impl<R: Runner> ProducerThread<R> {
     }
 }
 
-/// How long a shutdown waits in all for producers whose hook's result no longer counts.
+/// How long a shutdown waits in all for producers in revoked calls.
 struct WakeThreshold {
     /// `None`: without limit.
     limit: Option<Duration>,
@@ -276,7 +276,7 @@ impl<R: Runner + 'static> Producers<R> {
 
     fn lose(&mut self, producer: usize, error: Error, abandoned: Abandoned) {
         let reason = text_of(&error);
-        tracing::warn!(producer = producer, %reason, "a producer is not ready, and is left out");
+        tracing::warn!(producer = producer, %reason, "a producer failed to start; the pool goes on without it");
         self.losses.push(LostProducer { producer, reason, abandoned });
         drop_quietly(error);
     }

@@ -39,7 +39,7 @@ pub(super) fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
 /// Decides whether a producer fails an item.
 pub(super) type Fails = fn(producer: usize, item: u64) -> bool;
 
-/// An item whose first call is slow.
+/// An item with a slow first call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slow {
     pub(super) item: u64,
