@@ -141,7 +141,7 @@ impl Batching {
         self.limits.cost = Some(most);
     }
 
-    /// Limits the size of a batch whose items are padded to the largest. So items of like sizes go together.
+    /// Limits the padded size of a batch, and groups items of like sizes.
     pub(crate) fn limit_padded(&mut self, most: u64) {
         self.limits.padded = Some(most);
         self.grouping = Grouping::Like;

@@ -134,7 +134,7 @@ impl Policy {
 
     /// The error of a run with too many failures, the last of which is `last`.
     pub(crate) fn too_many(&self, failed: u64, items: u64, last: Option<Error>) -> Error {
-        let most = self.max_failures.expect("there are too many where there is a most");
+        let most = self.max_failures.expect("only a limit can be exceeded");
         Error::TooManyFailures { failed, items, most, source: last.map(Box::new) }
     }
 }

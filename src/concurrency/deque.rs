@@ -1,4 +1,4 @@
-//! A queue that its owner takes from, and other threads steal from.
+//! A queue from which its owner takes, and other threads steal.
 
 use crossbeam_deque::{Steal, Worker};
 

@@ -1,5 +1,5 @@
-//! The queue for models. As in the real queue, a theft has two steps, and between them the loot is in neither
-//! queue.
+//! The deque for models. As in the real one, a steal has two steps, and between them the items are in neither
+//! deque.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -277,11 +277,11 @@ impl FeederTime {
         feeder: &mut Feeder<R::Input, R::Output>,
     ) -> bool {
         let before = feeder.waited();
-        let has_credit = feeder.wait_for_permit(&run.handover);
+        let has_permit = feeder.wait_for_permit(&run.handover);
         let lasted = feeder.waited() - before;
         self.waited = feeder.waited();
         run.tell_of_window(lasted);
-        has_credit
+        has_permit
     }
 
     fn leave<R: Runner>(&self, run: &Run<R>) {

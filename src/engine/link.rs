@@ -120,7 +120,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         let from = &*self.from;
         let mut total = None;
         let mut progress = Progress::default();
-        while self.take_credit(collector, feeder) {
+        while self.take_permit(collector, feeder) {
             let Some((seq, outcome)) = collector.next_result(from, &mut total) else {
                 if let Some(error) = from.take_fatal_error() {
                     let (seq, items) = (collector.consumed(), error.items().len() as u64);
@@ -215,7 +215,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
 
     /// Waits for a permit of the second run. First returns all permits of the first run, or its producers
     /// would wait together with this thread.
-    fn take_credit(
+    fn take_permit(
         &self,
         collector: &mut Collector<A::Output>,
         feeder: &mut Feeder<B::Input, B::Output>,
@@ -225,9 +225,9 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         }
         collector.repay(&self.from.handover);
         let before = feeder.waited();
-        let has_credit = feeder.wait_for_permit(&self.to.handover);
+        let has_permit = feeder.wait_for_permit(&self.to.handover);
         self.to.tell_of_window(feeder.waited() - before);
-        has_credit && feeder.spend(&self.to.handover)
+        has_permit && feeder.spend(&self.to.handover)
     }
 
     /// Ends the input of the second run. A failure takes the index that its item would have had.

@@ -290,14 +290,14 @@ impl<R: Runner + 'static> Engine<R> {
             self.observers.get_mut().expect("it is never locked, so it is not poisoned");
         let observing = Observing::start(&run.event_log, std::mem::take(observers))?;
         let watch = self.settings.token.watch(self.seen, target);
-        let producers = self.producers.as_ref().expect("a run is made where there is a producers");
+        let producers = self.producers.as_ref().expect("a run is made only with producers");
         let participants = Participants::new(producers.away().clone());
         Ok(Session { run, participants, deadline_thread: Mutex::new(None), observing, watch })
     }
 
     /// Makes every producer take part, once it has a state.
     pub(super) fn join(&self, session: &Session<R>) -> Result<(), Error> {
-        let producers = self.producers.as_ref().expect("a run is made where there is a producers");
+        let producers = self.producers.as_ref().expect("a run is made only with producers");
         let Session { run, participants, deadline_thread, .. } = session;
         if let Some(tick) = self.run_settings.limits.tick() {
             let devices = self.settings.devices.clone();

@@ -406,6 +406,7 @@ mod tests {
         assert_eq!(counts, [(5, 0, 0); 3]);
     }
 
+    /// A batch of three items fails in the first stage.
     #[test]
     fn a_failure_counts_in_its_own_stage() {
         let relayed = [

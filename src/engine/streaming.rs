@@ -168,7 +168,7 @@ impl<R: Runner> Streaming<R> {
         let pulled = if run.handover.is_halted() {
             source.end(run, feeder);
             Pulled::End
-        } else if feeder.has_credit(&run.handover) {
+        } else if feeder.has_permit(&run.handover) {
             self.time.begin();
             let _pulling = run.pulling();
             source.pull_one(run, feeder)

@@ -26,7 +26,7 @@ pub(crate) struct Timeouts {
 pub(crate) enum Absence {
     /// Its `producer_init` of this run.
     Init,
-    /// A hook of an earlier run whose result does not count. It may never return.
+    /// A hook of an earlier run, after its lease was revoked. It may never return.
     EarlierRun,
 }
 

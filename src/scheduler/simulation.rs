@@ -1,4 +1,5 @@
-//! Runs without threads: producers that follow a script in virtual time, and the laws that they check.
+//! Simulated runs without threads: producers follow a script in virtual time, and properties check the
+//! results.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -11,37 +12,37 @@ use crate::policy::{Backoff, OnError};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// What is wrong with an item.
+/// The fault of an item.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     None,
-    /// That many attempts fail.
+    /// This number of attempts fail.
     Fails(u32),
-    /// That many attempts fail, and cost the producer its state.
+    /// This number of attempts fail, and cost the producer its state.
     Panics(u32),
-    /// The first call takes that many times as long as others.
+    /// The first call takes this many times as long as others.
     Slow(u32),
     /// The first call never returns.
     Stuck,
 }
 
-/// What is wrong with a producer.
+/// The fault of a producer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Flaw {
     None,
     /// It fails every item.
     Broken,
-    /// Its device has memory for that many items.
+    /// Its device has memory for this number of items.
     Memory(usize),
-    /// It cannot build its state again.
+    /// It cannot rebuild its state.
     NoSecondInit,
 }
 
-/// How the untracked items of a run go.
+/// Which items are tracked.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Tracking {
     Full,
-    /// Items pass the scheduler by until they fail.
+    /// Items are untracked until they fail.
     OnFailure,
 }
 
@@ -58,19 +59,19 @@ struct Script {
     item_timeout: Option<Duration>,
     on_error: OnError,
     keeps_inputs: bool,
-    /// Turns of the threads.
+    /// Seeds the choice of the next thread.
     seed: u64,
 }
 
-/// What a producer does.
+/// The state of a producer.
 #[derive(Debug, Clone, PartialEq)]
 enum Doing {
-    /// It is about to ask.
+    /// It is about to ask for a lease.
     Asks,
     Waits(Option<RunTime>),
     Prepares(Lease, RunTime),
     Works(Lease, RunTime),
-    /// The same with an item that the scheduler does not know.
+    /// Works on an untracked item.
     WorksUntracked(u64, RunTime),
     /// It never returns.
     Stuck,
@@ -94,14 +95,14 @@ struct Simulation {
     producers: Vec<Doing>,
     has_state: Vec<bool>,
     untracked: VecDeque<u64>,
-    /// How many items were pulled, and how many consumed.
+    /// The number of items pulled. `consumed` has those that were consumed.
     pulled: u64,
     consumed: BTreeSet<u64>,
     head: u64,
     verdicts: BTreeMap<u64, End>,
-    /// How many attempts at each item had a retry after them.
+    /// For each item, the number of attempts that a retry followed.
     retried: BTreeMap<u64, u32>,
-    /// Which producers failed an item, and which succeeded.
+    /// The producers that failed each item.
     failed_on: BTreeSet<(u64, ProducerId)>,
     succeeded: BTreeMap<u64, ProducerId>,
     calls: BTreeMap<u64, u32>,
@@ -169,7 +170,7 @@ impl Simulation {
         }
     }
 
-    /// Plays the run to its end.
+    /// Runs the script to its end.
     fn play(mut self) -> Self {
         for step in 0.. {
             assert!(step < 20_000, "it goes on without end: {self:#?}");
@@ -193,7 +194,7 @@ impl Simulation {
         (self.turns >> 33) as usize % below
     }
 
-    /// One of the threads that can go on does. Whether there is one.
+    /// Lets one thread that is ready take its turn. Returns whether there was one.
     fn take_a_turn(&mut self) -> bool {
         let now = self.now;
         let mut able: Vec<Option<ProducerId>> = (0..self.producers.len())
@@ -220,7 +221,7 @@ impl Simulation {
         true
     }
 
-    /// Nothing happens before this: the time goes on.
+    /// Advances the time to the next moment at which anything happens.
     fn wait(&mut self) {
         let ends = self.producers.iter().filter_map(|doing| match doing {
             Doing::Waits(until) => *until,
@@ -297,7 +298,7 @@ impl Simulation {
         }
     }
 
-    /// Whether every item that is wanted has its verdict.
+    /// Whether every wanted item has its outcome.
     fn is_complete(&self) -> bool {
         let first_failed = self.verdicts.iter().find(|(_, it)| **it == End::Failed);
         match (self.script.order, first_failed) {
@@ -401,7 +402,7 @@ impl Simulation {
         };
     }
 
-    /// When a call returns that begins now, if it does.
+    /// The time at which a call that begins now returns; `None` if it never does.
     fn call(&mut self, items: &[u64]) -> Option<RunTime> {
         let mut time = MS + self.random(3) as u32 * MS / 2;
         let (may_be_stuck, mut is_stuck) = (self.may_be_stuck(), false);
@@ -418,7 +419,7 @@ impl Simulation {
         (!is_stuck).then(|| self.now.after(time))
     }
 
-    /// A hook may be stuck if something gets the run past it: a timeout, or a copy that succeeds.
+    /// Whether a hook may be stuck: only if a timeout, or a copy that succeeds, gets the run past it.
     fn may_be_stuck(&self) -> bool {
         let others = self.producers.iter().filter(|it| !matches!(it, Doing::Stuck | Doing::Left));
         let copies_succeed = self.script.flaws.iter().all(|flaw| *flaw == Flaw::None)
@@ -519,7 +520,7 @@ impl Simulation {
         }
     }
 
-    /// Does what the scheduler asks for.
+    /// Handles the scheduler's events.
     fn act(&mut self) {
         while let Some(event) = self.scheduler.poll_event() {
             match event {
@@ -533,7 +534,7 @@ impl Simulation {
                 Event::Quarantined(producer) => {
                     let succeeded = |index: &u64| self.succeeded.contains_key(index);
                     let mut failed = self.failed_on.iter().filter(|(_, it)| *it == producer);
-                    // The success that shows it is the one that is being settled.
+                    // The success that is the evidence may be the one being settled.
                     let is_shown = failed.any(|(index, _)| succeeded(index) || self.is_at(*index));
                     assert!(is_shown, "{producer} is quarantined without evidence");
                     self.quarantined.push(producer);
@@ -548,7 +549,7 @@ impl Simulation {
         }
     }
 
-    /// Whether a lease for the item has just ended.
+    /// Whether a lease on the item has just ended.
     fn is_at(&self, index: u64) -> bool {
         self.scheduler.items.get(index).is_none()
     }
@@ -616,7 +617,8 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(5_000))]
 
-    /// Nothing waits for ever, no item has two ends, and only retries count as attempts: in all of these.
+    /// In every script, nothing waits for ever, each item has one outcome, and only retries count as
+    /// attempts.
     #[test]
     fn every_item_has_one_verdict(script in scripts()) {
         let simulation = Simulation::new(script.clone()).play();
@@ -638,7 +640,7 @@ proptest! {
         prop_assert!(script.on_error == OnError::Stop || first_failed.is_none());
     }
 
-    /// What the devices lack memory for is split, and no item is to blame for it.
+    /// Batches that run out of memory are split, and no item is blamed.
     #[test]
     fn out_of_memory_costs_no_item(
         script in scripts(),
@@ -652,7 +654,7 @@ proptest! {
         prop_assert!(simulation.quarantined.is_empty());
     }
 
-    /// Good items come through broken producers as long as there are good ones.
+    /// Good items succeed despite broken producers, as long as there are good producers.
     #[test]
     fn a_broken_producer_costs_no_item(script in scripts(), broken in 0..4_usize) {
         let items = vec![Fault::None; script.items.len()];
@@ -666,7 +668,7 @@ proptest! {
         prop_assert!(simulation.quarantined.iter().all(|&it| it == broken));
     }
 
-    /// An item that fails as often as it is tried has as many attempts as were asked for.
+    /// An item is tried again after each failure, up to the permitted number of retries.
     #[test]
     fn attempts_are_those_that_were_asked_for(script in scripts()) {
         let items: Vec<_> = script.items.iter().map(|fault| match fault {

@@ -43,8 +43,8 @@ impl Parts {
         self.waiting.push(part);
     }
 
-    /// Puts back a failed batch: in two halves, or whole if it ran out of memory. [`Part::cut_to`] then limits
-    /// it when it is leased.
+    /// Puts back a failed batch: in two halves, or whole if it ran out of memory. [`Part::cut_to`] then
+    /// limits it when it is leased.
     ///
     /// The half of the earlier items comes first. So the first of several bad items is found, whatever the
     /// outcome of the rest.

@@ -1,4 +1,4 @@
-//! What users rely on, by hand.
+//! Hand-written cases of the behaviour that users rely on.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn scheduler(config: Config) -> Scheduler {
     Scheduler::new(config, learned, RunTime::START)
 }
 
-/// A scheduler that was offered these items.
+/// A scheduler with this number of offered items.
 fn offered(config: Config, items: u64) -> Scheduler {
     let mut scheduler = scheduler(config);
     (0..items).for_each(|index| offer(&mut scheduler, index, at(0)));
@@ -66,7 +66,7 @@ fn lease(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> Lease
     }
 }
 
-/// One item that `producer` is leased and fails.
+/// Leases one item to `producer`, which fails it.
 #[track_caller]
 fn fail(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> (u64, Decision) {
     let lease = lease(scheduler, producer, now);
@@ -93,7 +93,7 @@ fn wakes(scheduler: &mut Scheduler) -> Vec<ProducerId> {
     events(scheduler).into_iter().filter_map(woken).collect()
 }
 
-/// Everything waits for what is in hooks.
+/// Makes everything wait for items in hooks.
 fn stand_still(scheduler: &mut Scheduler, now: RunTime) {
     scheduler.input_ended(now);
     scheduler.consumer(Activity::Waiting, now);

@@ -110,8 +110,8 @@ impl Window {
     }
 
     /// Returns how many of the returned permits to keep; the window shrinks by them.
-    pub(crate) fn keep(&mut self, credits: usize) -> usize {
-        let kept = self.surplus.min(credits);
+    pub(crate) fn keep(&mut self, permits: usize) -> usize {
+        let kept = self.surplus.min(permits);
         (self.size, self.surplus) = (self.size - kept, self.surplus - kept);
         kept
     }

@@ -29,7 +29,7 @@ impl Limits {
         }
     }
 
-    /// Returns how long a shutdown waits for a hook whose result no longer counts.
+    /// Returns how long a shutdown waits for a hook after its lease was revoked.
     pub(crate) fn for_loser(&self) -> Option<Duration> {
         self.item.or(self.run)
     }

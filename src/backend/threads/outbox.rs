@@ -209,7 +209,7 @@ impl<T> Results<T> {
         self.expected += 1;
         self.taken += 1;
         self.here -= 1;
-        (seq, Ok(self.outputs.pop().expect("so many outputs are here")))
+        (seq, Ok(self.outputs.pop().expect("the last look found this many outputs")))
     }
 
     fn next_label_at(&self) -> u64 {

@@ -54,14 +54,14 @@ impl<R: Runner> ProducerThread<R> {
     }
 }
 
-/// How long a shutdown waits in all for producers whose hook's result no longer counts.
-struct WakeThreshold {
+/// How long a shutdown waits in all for producers in revoked calls.
+struct ShutdownLimit {
     /// `None`: without limit.
     limit: Option<Duration>,
     ticks: u64,
 }
 
-impl WakeThreshold {
+impl ShutdownLimit {
     /// Waits until the producer has returned from its hook. Returns the limit as the error if that takes
     /// longer.
     fn wait_for(&mut self, ended: &Receiver<()>, is_away: &AtomicBool) -> Result<(), Duration> {
@@ -276,7 +276,7 @@ impl<R: Runner + 'static> Producers<R> {
 
     fn lose(&mut self, producer: usize, error: Error, abandoned: Abandoned) {
         let reason = text_of(&error);
-        tracing::warn!(producer = producer, %reason, "a producer is not ready, and is left out");
+        tracing::warn!(producer = producer, %reason, "a producer failed to start; the pool goes on without it");
         self.losses.push(LostProducer { producer, reason, abandoned });
         drop_quietly(error);
     }
@@ -433,12 +433,12 @@ impl<R: Runner> Producers<R> {
         self.threads.iter_mut().for_each(|entry| entry.runs = None);
         let mut failure = None;
         let mut bug = None;
-        let mut wake_threshold = WakeThreshold { limit, ticks: 0 };
+        let mut shutdown_limit = ShutdownLimit { limit, ticks: 0 };
         for (entry, is_away) in self.threads.drain(..).zip(&*self.away) {
             let is_own_thread = entry.is_own_thread();
             let ProducerThread { thread, ended, site, .. } = entry;
             let Some(thread) = thread.filter(|_| !is_own_thread) else { continue };
-            if let Err(limit) = wake_threshold.wait_for(&ended, is_away) {
+            if let Err(limit) = shutdown_limit.wait_for(&ended, is_away) {
                 let (hook, site) = (Hook::ProducerWork, Box::new(site));
                 keep_first(&mut failure, Err(Error::TimedOut { hook, site, limit }));
                 continue;

@@ -31,7 +31,7 @@ impl Rejected {
             Rejected::KeyPanicked(source) => Error::KeyPanicked { item, source },
             Rejected::Journal(source) => Error::Journal { source },
             Rejected::LeftOut => {
-                unreachable!("its place is taken before anybody asks for an error")
+                unreachable!("an item that is already done never needs an error")
             }
         }
     }

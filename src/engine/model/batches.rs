@@ -79,7 +79,7 @@ fn batches_of_a_stream() {
             collector.settle(&hub);
             if pulled == items {
                 collector.wait(&hub, Some(items), None);
-            } else if feeder.has_credit(&hub) {
+            } else if feeder.has_permit(&hub) {
                 assert!(feeder.spend(&hub));
                 feeder.push(&hub, pulled);
                 pulled += 1;

@@ -162,8 +162,8 @@ fn a_producer_that_fails_one_of_a_batch() {
             let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
             assert_eq!(items, [0, 1, 2, 3], "each once");
             let failed = seen.iter().filter(|(_, is_ok)| !is_ok).map(|&(item, _)| item);
-            // A second attempt does not help: if the other producer has lost a race, it is not available for
-            // it.
+            // A second attempt does not help: it needs the other producer, which may still be in a revoked
+            // call.
             assert!(failed.clone().all(|item| item == 1), "{seen:?}");
         });
     }

@@ -39,7 +39,7 @@ pub(super) fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
 /// Decides whether a producer fails an item.
 pub(super) type Fails = fn(producer: usize, item: u64) -> bool;
 
-/// An item whose first call is slow.
+/// An item with a slow first call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slow {
     pub(super) item: u64,
@@ -464,7 +464,7 @@ fn producers_that_are_written_off_at_an_item_that_can_be_tried_again() {
     check_written_off(Scene { producers: 3, looks: 5, retries: 1, ..PASSES });
 }
 
-/// After a batch was split, its producer holds parts that only the scheduler knows.
+/// After a batch was split, its producer may be abandoned while it works on one part and owns the other.
 #[test]
 fn producers_that_are_written_off_at_a_batch() {
     let batch = Some(Batch::of(3));

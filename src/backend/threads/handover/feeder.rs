@@ -48,7 +48,7 @@ impl<I, T> Feeder<I, T> {
             self.give_out_held(handover);
         }
         if self.permits == 0 {
-            self.permits = handover.free_credits(handover.lot());
+            self.permits = handover.free_permits(handover.lot());
         }
         if self.permits == 0 {
             let since = now();
@@ -64,12 +64,12 @@ impl<I, T> Feeder<I, T> {
     }
 
     /// Like [`wait_for_permit`](Feeder::wait_for_permit), but returns `false` at once if there is no permit.
-    pub(crate) fn has_credit(&mut self, handover: &Handover<I, T>) -> bool {
+    pub(crate) fn has_permit(&mut self, handover: &Handover<I, T>) -> bool {
         if !self.give_out_held(handover) {
             return false;
         }
         if self.permits == 0 {
-            self.permits = handover.free_credits(1);
+            self.permits = handover.free_permits(1);
         }
         self.permits > 0
     }
@@ -181,12 +181,12 @@ impl<I, T> Handover<I, T> {
     /// Waits for permits and takes all that are free. Returns 0 if the feeder is to stop.
     fn wait_for_permits(&self, since: Instant) -> usize {
         let least = self.lot();
-        let permits = self.free_credits(least);
+        let permits = self.free_permits(least);
         if permits > 0 || !self.wait_for(Want::Permits { least }, since) {
             return permits;
         }
         // Only the feeder takes permits, so they are still there.
-        self.free_credits(least)
+        self.free_permits(least)
     }
 
     /// Waits until `want` is available. Returns `false` if the feeder is to stop.
@@ -249,7 +249,7 @@ impl<I, T> Handover<I, T> {
     }
 
     /// Takes all free permits if there are at least `least`, else none.
-    fn free_credits(&self, least: usize) -> usize {
+    fn free_permits(&self, least: usize) -> usize {
         let mut permits = lock(&self.permits);
         if permits.free < least { 0 } else { std::mem::take(&mut permits.free) }
     }

@@ -314,8 +314,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     fn steal(&mut self, victim: usize) -> Option<(u64, I)> {
         let victim = &self.handover.lanes[victim].inbox;
         let first = victim.steal_half(&self.inbox, LARGEST_TAKE)?;
-        // A sleeper may have looked while these items were in neither inbox. The victim may still have items
-        // that a concurrent thief was moving, and that thief woke only this producer.
+        // A sleeper may have looked while these items were in neither inbox. The victim's remaining items may
+        // come from a steal of its own, after which it woke only this producer.
         if !self.inbox.is_empty() || !victim.is_empty() {
             self.handover.dispatch.idle.notify();
         }
