@@ -29,7 +29,7 @@ pub(crate) struct DeadlineThread {
 }
 
 /// The state of the thread.
-pub(super) struct Watch<R: Runner> {
+pub(crate) struct Watch<R: Runner> {
     run: Arc<Run<R>>,
     participants: Arc<Participants>,
     devices: Devices,
@@ -73,7 +73,7 @@ impl Drop for DeadlineThread {
 }
 
 impl<R: Runner> Watch<R> {
-    pub(super) fn new(
+    pub(crate) fn new(
         run: Arc<Run<R>>,
         participants: Arc<Participants>,
         devices: Devices,
@@ -83,7 +83,7 @@ impl<R: Runner> Watch<R> {
         Watch { run, participants, devices, step, woken, grace: None }
     }
 
-    pub(super) fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         let handover = &self.run.handover;
         self.woken = handover.dispatch.clock.wake(self.woken, self.step);
         let ((), events) = handover

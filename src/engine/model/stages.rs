@@ -159,7 +159,7 @@ fn consume_stages(
     let window = Window::fixed(windows[1]);
     let mut collector = Collector::new(&run.handover, order, window, now());
     let (mut consumed, mut total, mut is_failed) = (Vec::new(), None, false);
-    while let Some((_, outcome)) = run.next_result(&mut collector, &mut total) {
+    while let Some((_, outcome)) = collector.next_result(&*run, &mut total) {
         let Ok(item) = outcome else {
             is_failed = true;
             break;

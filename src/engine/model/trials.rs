@@ -345,7 +345,7 @@ fn consume(run: &Run<Script>, window: usize) -> Vec<(u64, bool)> {
     let window = Window::fixed(window);
     let mut collector = Collector::new(&run.handover, Order::Input, window, now());
     let (mut seen, mut total) = (vec![], None);
-    while let Some((seq, outcome)) = run.next_result(&mut collector, &mut total) {
+    while let Some((seq, outcome)) = collector.next_result(&*run, &mut total) {
         assert!(outcome.as_ref().is_ok_and(|&item| item == seq) || outcome.is_err());
         seen.push((seq, outcome.is_ok()));
         collector.done(&run.handover);
