@@ -476,6 +476,11 @@ impl Scheduler {
         })
     }
 
+    /// Whether the lease is still held: it has neither ended nor expired.
+    pub(crate) fn is_held(&self, id: LeaseId) -> bool {
+        self.leases.get(id).is_some()
+    }
+
     pub(crate) fn is_live(&self, producer: ProducerId) -> bool {
         self.health.is_live(producer)
     }

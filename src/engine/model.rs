@@ -59,7 +59,7 @@ fn hub_with(
 }
 
 fn inputs_of(hub: &Hub, lease: &Lease) -> Vec<u64> {
-    hub.dispatch.take_inputs(&lease.items).expect("they are wanted")
+    hub.dispatch.take_inputs(lease).expect("they are wanted")
 }
 
 fn finish(hub: &Hub, lease: &Lease, outcomes: &[Outcome]) {
@@ -102,7 +102,7 @@ fn batch_producers(hub: &Arc<Hub>, count: usize, batching: Batching) -> Vec<Join
             while let Some(lease) = item_queue.next_lease() {
                 assert!((1..=batching.rule.most()).contains(&lease.items.len()));
                 // The run may have been aborted after the lease.
-                let Some(inputs) = hub.dispatch.take_inputs(&lease.items) else { continue };
+                let Some(inputs) = hub.dispatch.take_inputs(&lease) else { continue };
                 finish(&hub, &lease, &vec![Outcome::Succeeded; inputs.len()]);
                 for (seq, item) in lease.items.into_iter().zip(inputs) {
                     worked += 1;

@@ -86,7 +86,7 @@ impl<R: Runner> Producer<R> {
     /// Takes the inputs of a lease and keeps copies of them. `None` if the lease is no longer wanted.
     fn take_inputs(&self, run: &Run<R>, lease: &Lease) -> Option<Vec<R::Input>> {
         let handover = &run.handover;
-        let Some(inputs) = handover.dispatch.take_inputs(&lease.items) else {
+        let Some(inputs) = handover.dispatch.take_inputs(lease) else {
             handover.dispatch.release(lease.id);
             return None;
         };
@@ -365,12 +365,7 @@ impl<R: Runner> Producer<R> {
         if is_ready {
             self.tell_if_ready(run);
         } else if !is_abandoned && run.run_settings.copy.is_none() {
-            handover
-                .dispatch
-                .take_inputs(&lease.items)
-                .into_iter()
-                .flatten()
-                .for_each(drop_quietly);
+            handover.dispatch.take_inputs(lease).into_iter().flatten().for_each(drop_quietly);
         }
         let kept = if is_ready && !is_abandoned { Inputs::Kept } else { Inputs::Gone };
         (kept, rebuild_error)

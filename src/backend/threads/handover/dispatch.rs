@@ -245,10 +245,12 @@ impl<I> Dispatch<I> {
         })
     }
 
-    /// Takes the inputs of these items. `None` if some are no longer wanted.
-    pub(crate) fn take_inputs(&self, items: &[u64]) -> Option<Vec<I>> {
+    /// Takes the inputs of a lease. `None` if some are not wanted any more, or if the lease has expired: the next
+    /// lease of these items needs them, and would be granted again and again without them.
+    pub(crate) fn take_inputs(&self, Lease { id, items, .. }: &Lease) -> Option<Vec<I>> {
         self.schedule_quietly(|state, _| {
-            let are_here = items.iter().all(|item| state.inputs.contains_key(item));
+            let are_here = state.scheduler.is_held(*id)
+                && items.iter().all(|item| state.inputs.contains_key(item));
             let taken = || items.iter().filter_map(|item| state.inputs.remove(item)).collect();
             are_here.then(taken)
         })
@@ -332,5 +334,35 @@ impl<I> Dispatch<I> {
     /// The batch limits learned from out-of-memory failures, for each producer.
     pub(crate) fn learned(&self) -> Vec<Ceiling> {
         self.schedule_quietly(|state, _| state.scheduler.learned().to_vec())
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::backend::threads::run_settings::RunSettings;
+    use crate::backend::threads::run_shape::Shape;
+    use crate::base::Order;
+    use crate::batch::{Batch, Batching};
+
+    /// A producer learns that it was abandoned only after its lease has expired. If its rebuild fails in
+    /// between, it drops the inputs of its lease.
+    #[test]
+    fn an_expired_lease_does_not_take_the_inputs_of_the_next() {
+        let batching = Some(Batching::new(Batch::up_to(2)));
+        let shape = Shape { order: Order::Input, producers: 2, window: 4, batching };
+        let config = RunSettings::<u64>::default().scheduling(&shape);
+        let dispatch = Dispatch::<u64>::new(config, CarriedOver::nothing(2));
+        (0..2).for_each(|index| dispatch.offer(index, index, Size::ONE));
+        let lease = |producer| match dispatch.lease(producer, Readiness::NeedsInit) {
+            Next::Work(lease) => lease,
+            other => panic!("{other:?}"),
+        };
+        let expired = lease(0);
+        let (lost, _) = dispatch.schedule(|state, now| state.scheduler.producer_lost(0, now));
+        assert_eq!(lost, Ok(()));
+        assert_eq!(dispatch.take_inputs(&expired), None);
+        assert_eq!(dispatch.take_inputs(&lease(1)), Some(vec![0, 1]));
     }
 }
