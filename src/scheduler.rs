@@ -468,14 +468,6 @@ impl Scheduler {
         self.leases.of(producer).any(|(_, held)| held.is_detached())
     }
 
-    /// Whether another producer works on an item of this lease, or has settled it.
-    pub(crate) fn is_shared(&self, id: LeaseId) -> bool {
-        self.leases.get(id).is_none_or(|held| {
-            let records = held.items.iter().filter_map(|item| self.items.get(item.index));
-            records.into_iter().any(|it| it.carriers > 1 || it.state != State::Open)
-        })
-    }
-
     /// Whether the lease is still held: it has neither ended nor expired.
     pub(crate) fn is_held(&self, id: LeaseId) -> bool {
         self.leases.get(id).is_some()

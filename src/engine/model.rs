@@ -70,7 +70,7 @@ fn finish(hub: &Hub, lease: &Lease, outcomes: &[Outcome]) {
 fn try_again(hub: &Hub, seq: u64, item: u64) {
     let failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
     hub.dispatch.schedule(|state, now| {
-        state.inputs.insert(seq, item);
+        state.inputs.insert(seq, item, 1);
         state.scheduler.decide(&[seq], failure, now);
     });
 }

@@ -267,6 +267,19 @@ impl Scheduler {
         self.wake_for_work(now);
     }
 
+    /// Whether another producer works on an item of this lease, or has settled it.
+    pub(crate) fn is_shared(&self, id: LeaseId) -> bool {
+        self.leases.get(id).is_none_or(|held| {
+            let records = held.items.iter().filter_map(|item| self.items.get(item.index));
+            records.into_iter().any(|it| it.carriers > 1 || it.state != State::Open)
+        })
+    }
+
+    /// The number of leases and parts that cover an item; at least one.
+    pub(crate) fn carriers(&self, index: u64) -> usize {
+        self.items.get(index).map_or(1, |record| record.carriers.max(1) as usize)
+    }
+
     /// Removes the items that are no longer wanted.
     pub(super) fn drop_settled(&mut self, items: &mut Vec<Sized>) {
         let is_over = |it: &mut Sized| it.index >= self.bound || self.items.is_settled(it.index);

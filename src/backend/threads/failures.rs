@@ -28,7 +28,7 @@ impl<R: Runner> Run<R> {
         copy: Option<R::Input>,
     ) -> Option<Box<FailedItem>> {
         self.handover.dispatch.schedule(|state, _| {
-            state.inputs.extend(copy.map(|copy| (seq, copy)));
+            copy.into_iter().for_each(|copy| _ = state.inputs.insert(seq, copy, 1));
             state.scheduler.adopt(seq, producer);
         });
         self.fail_items(&[seq], error, producer).pop().map(|(_, fault)| fault)
@@ -89,7 +89,7 @@ impl<R: Runner> Run<R> {
             Verdict::Stop => scheduler::Verdict::Fail,
         };
         let ((decision, spare), _) = self.handover.dispatch.schedule(|state, now| {
-            let inputs = match items.iter().all(|item| state.inputs.contains_key(item)) {
+            let inputs = match items.iter().all(|&item| state.inputs.has(item)) {
                 true => Inputs::Copied,
                 false => Inputs::Gone,
             };
@@ -97,7 +97,7 @@ impl<R: Runner> Run<R> {
             let decision = state.scheduler.decide(items, failure, now);
             let spare: Vec<_> = match decision {
                 Decision::Retry(_) => vec![],
-                _ => items.iter().filter_map(|item| state.inputs.remove(item)).collect(),
+                _ => items.iter().flat_map(|&item| state.inputs.remove(item)).collect(),
             };
             (decision, spare)
         });

@@ -49,6 +49,7 @@
 
 pub(crate) mod dispatch;
 pub(crate) mod feeder;
+pub(crate) mod inputs;
 mod intake;
 pub(crate) mod item_queue;
 mod lane;

@@ -203,7 +203,7 @@ impl<R: Runner> Producer<R> {
                     (*it.0.1, *it.1) == (Outcome::Succeeded, Standing::Counts)
                 };
                 let done = each.filter(is_done);
-                spare.extend(done.filter_map(|((item, _), _)| state.inputs.remove(item)));
+                spare.extend(done.flat_map(|((&item, _), _)| state.inputs.remove(item)));
             }
             (standings, spare)
         });
@@ -317,7 +317,7 @@ impl<R: Runner> Producer<R> {
             if let Together::Split(items) = &together {
                 for (item, input) in inputs.drain(..) {
                     match items.contains(&item) {
-                        true => spare.extend(state.inputs.insert(item, input)),
+                        true => spare.extend(state.keep(item, input)),
                         false => spare.push(input),
                     }
                 }

@@ -1,10 +1,10 @@
 //! The run's scheduler behind a lock, with the inputs of tracked items.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+use crate::backend::threads::handover::inputs::Inputs;
 use crate::backend::threads::run_clock::RunClock;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::batch::{Ceiling, Size};
@@ -49,7 +49,14 @@ pub(crate) struct Dispatch<I> {
 pub(crate) struct Tracked<I> {
     pub(crate) scheduler: Scheduler,
     /// Inputs of items that no hook has, and copies of inputs that a hook has.
-    pub(crate) inputs: HashMap<u64, I>,
+    pub(crate) inputs: Inputs<I>,
+}
+
+impl<I> Tracked<I> {
+    /// Keeps an input for another lease of its item. Returns a surplus one.
+    pub(crate) fn keep(&mut self, index: u64, input: I) -> Option<I> {
+        self.inputs.insert(index, input, self.scheduler.carriers(index))
+    }
 }
 
 /// One producer sleeps here until it is woken.
@@ -78,7 +85,7 @@ impl<I> Dispatch<I> {
         let sleeper = || Sleeper { is_woken: Mutex::new(false), woken: Condvar::new() };
         Dispatch {
             tracking,
-            state: Mutex::new(Tracked { scheduler, inputs: HashMap::new() }),
+            state: Mutex::new(Tracked { scheduler, inputs: Inputs::default() }),
             sleepers: (0..producers).map(|_| CachePadded::new(sleeper())).collect(),
             sleeping: AtomicUsize::new(0),
             revoked: (0..producers).map(|_| AtomicU64::new(INIT - 1)).collect(),
@@ -160,7 +167,7 @@ impl<I> Dispatch<I> {
     /// Takes all inputs that are left.
     pub(super) fn drain(&self) -> Vec<I> {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        std::mem::take(&mut state.inputs).into_values().collect()
+        state.inputs.remove_from(0)
     }
 }
 
@@ -218,7 +225,7 @@ impl<I> Dispatch<I> {
 
     pub(super) fn offer(&self, index: u64, item: I, size: Size) {
         self.schedule_quietly(|state, now| {
-            state.inputs.insert(index, item);
+            state.inputs.insert(index, item, 1);
             state.scheduler.offer(index, Meta { size, since: now }, now);
         });
     }
@@ -240,7 +247,7 @@ impl<I> Dispatch<I> {
         readiness: Readiness,
     ) -> Lease {
         self.schedule_quietly(|state, now| {
-            state.inputs.insert(index, item);
+            state.inputs.insert(index, item, 1);
             state.scheduler.track(index, producer, readiness, now)
         })
     }
@@ -249,21 +256,17 @@ impl<I> Dispatch<I> {
     /// lease of these items needs them, and would be granted again and again without them.
     pub(crate) fn take_inputs(&self, Lease { id, items, .. }: &Lease) -> Option<Vec<I>> {
         self.schedule_quietly(|state, _| {
-            let are_here = state.scheduler.is_held(*id)
-                && items.iter().all(|item| state.inputs.contains_key(item));
-            let taken = || items.iter().filter_map(|item| state.inputs.remove(item)).collect();
+            let are_here =
+                state.scheduler.is_held(*id) && items.iter().all(|&item| state.inputs.has(item));
+            let taken = || items.iter().filter_map(|&item| state.inputs.take(item)).collect();
             are_here.then(taken)
         })
     }
 
-    /// Stores these inputs, and returns the ones that they replace.
+    /// Keeps these inputs for other leases of their items, and returns the surplus ones.
     pub(crate) fn keep_inputs(&self, inputs: Vec<(u64, I)>) -> Vec<I> {
         self.schedule_quietly(|state, _| {
-            let mut spare = Vec::new();
-            for (index, input) in inputs {
-                spare.extend(state.inputs.insert(index, input));
-            }
-            spare
+            inputs.into_iter().filter_map(|(index, input)| state.keep(index, input)).collect()
         })
     }
 
@@ -271,7 +274,7 @@ impl<I> Dispatch<I> {
     pub(crate) fn give_up_from(&self, index: u64) -> Vec<I> {
         self.schedule_quietly(|state, _| {
             state.scheduler.give_up_from(index);
-            state.inputs.extract_if(|&it, _| it >= index).map(|(_, input)| input).collect()
+            state.inputs.remove_from(index)
         })
     }
 
@@ -345,6 +348,8 @@ mod tests {
     use crate::backend::threads::run_shape::Shape;
     use crate::base::Order;
     use crate::batch::{Batch, Batching};
+    use crate::policy::{Policy, Stragglers};
+    use crate::scheduler::{self, Copies, Memory};
 
     /// A producer learns that it was abandoned only after its lease has expired. If its rebuild fails in
     /// between, it drops the inputs of its lease.
@@ -364,5 +369,55 @@ mod tests {
         assert_eq!(lost, Ok(()));
         assert_eq!(dispatch.take_inputs(&expired), None);
         assert_eq!(dispatch.take_inputs(&lease(1)), Some(vec![0, 1]));
+    }
+
+    /// Two producers work on copies of a batch, and both fail it. While the first clones the input of its part,
+    /// the second used to find none, and gave up its own.
+    #[test]
+    fn each_copy_of_a_failed_batch_has_inputs_of_its_own() {
+        let batching = Some(Batching::new(Batch::up_to(2)));
+        let shape = Shape { order: Order::Input, producers: 2, window: 4, batching };
+        let policy = Policy { stragglers: Stragglers::Copy, ..Policy::default() };
+        let settings = RunSettings::<u64> { policy, ..RunSettings::default() };
+        let dispatch = Dispatch::<u64>::new(settings.scheduling(&shape), CarriedOver::nothing(2));
+        (0..2).for_each(|index| dispatch.offer(index, index, Size::ONE));
+        dispatch.note_input_end();
+        dispatch.note_consumer(Activity::Waiting);
+        let lease = |producer, now| {
+            let ask = |state: &mut Tracked<_>, now| {
+                state.scheduler.lease(producer, Readiness::Ready, now)
+            };
+            match dispatch.schedule_at(now, ask).0 {
+                Next::Work(lease) => lease,
+                other => panic!("{other:?}"),
+            }
+        };
+        let take = |lease: &Lease| {
+            let inputs = dispatch.take_inputs(lease).expect("they are there");
+            lease.items.iter().copied().zip(inputs).collect::<Vec<_>>()
+        };
+        let split = |lease: &Lease, inputs: Vec<(u64, u64)>| {
+            dispatch.schedule(|state, now| {
+                state.scheduler.fail_together(
+                    lease.id,
+                    scheduler::Inputs::Kept,
+                    Memory::Sufficient,
+                    now,
+                );
+                inputs.into_iter().for_each(|(index, input)| _ = state.keep(index, input));
+            });
+        };
+        let whole = lease(0, RunTime::START);
+        let inputs = take(&whole);
+        dispatch.keep_inputs(inputs.clone());
+        dispatch.schedule(|state, now| state.scheduler.begin(whole.id, Copies::Kept, now));
+        let copy = lease(1, RunTime::START.after(Duration::from_secs(60)));
+        let of_copy = take(&copy);
+        dispatch.keep_inputs(of_copy.clone());
+        split(&whole, inputs);
+        split(&copy, of_copy);
+        let (first, second) = (lease(0, RunTime::START), lease(1, RunTime::START));
+        assert_eq!((&first.items[..], &second.items[..]), (&[0][..], &[0][..]));
+        assert_eq!((take(&first), take(&second)), (vec![(0, 0)], vec![(0, 0)]));
     }
 }
