@@ -2,4 +2,45 @@
 
 #[cfg_attr(not(feature = "rayon"), path = "backend/no_cpu_pool.rs")]
 pub(crate) mod cpu_pool;
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod scripted;
 pub(crate) mod threads;
+
+use crate::backend::threads::run::Run;
+use crate::error::Error;
+use crate::runner::Runner;
+use crate::scheduler::LeaseId;
+
+/// Where the hooks of one producer run.
+///
+/// A value of it is made after a successful `producer_init`, and used and dropped on the producer's own thread.
+/// That thread joins runs, notices lost states, and reports failures of `producer_init`; the backend leases
+/// items, has the hooks called on them, and [settles](threads::settle) the outcomes.
+///
+/// What the scheduler allows: several leases at a time, released leases of which no hook has begun, and
+/// answers that are late, repeated or missing. Their leases are stale then.
+pub(crate) trait Backend<R: Runner> {
+    /// Whether the state that `producer_init` made is alive.
+    fn is_ready(&self) -> bool;
+
+    /// Calls `producer_init` again if the state was lost. `lease`: the one that needs the state, if any.
+    fn prepare(&mut self, run: &Run<R>, lease: Option<LeaseId>) -> Result<(), Error>;
+
+    /// Works on items of a run until there are no more for this producer.
+    fn work_on(&mut self, run: &Run<R>) -> NextStep;
+
+    /// Calls `producer_end` if the state is alive.
+    fn end(self: Box<Self>) -> Result<(), Error>;
+}
+
+/// What a producer does after its part in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NextStep {
+    /// It takes part in the next run.
+    On,
+    /// It is lost, and takes part in no further run.
+    Away,
+    /// It was abandoned, and its hook has returned: the thread ends.
+    Left,
+}

@@ -51,7 +51,7 @@ mod simulation;
 mod tests;
 
 pub(crate) use self::answers::{Begin, Memory, Next, Together, TooFewProducers};
-pub(crate) use self::config::{Activity, Config, Meta};
+pub(crate) use self::config::{Activity, Bypass, Config, Meta};
 pub(crate) use self::deadlines::{Absence, Timeouts};
 pub(crate) use self::events::{Event, Expired};
 pub(crate) use self::items::{Outcome, Standing};

@@ -11,6 +11,7 @@ use std::sync::Mutex;
 use super::pool::{OrderKind, Pool, RuntimeOrder};
 use crate::backend::threads::limits::Limits as TimeLimits;
 use crate::backend::threads::measures::Measures;
+use crate::backend::threads::producer_factory::ProducerFactory;
 use crate::backend::threads::run_settings::{CopyFn, HashFn, NameFn, RunSettings};
 use crate::base::Measure;
 use crate::base::Order;
@@ -263,7 +264,15 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// println!("{error}");
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn build(mut self) -> Result<Pool<R, O>, Error> {
+    pub fn build(self) -> Result<Pool<R, O>, Error> {
+        self.build_with(ProducerFactory::threads)
+    }
+
+    /// Like [`build`](Builder::build), with the producers that `factory` makes.
+    pub(crate) fn build_with(
+        mut self,
+        factory: impl FnOnce(R) -> ProducerFactory<R>,
+    ) -> Result<Pool<R, O>, Error> {
         let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
         let most = self.batch.map_or(1, |batch| batch.most());
         if most == 0 {
@@ -291,18 +300,20 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             token: self.token,
         };
         let measures = self.measures.is_some().then_some(self.measures);
+        let factory = factory(self.runner);
         let run_settings = RunSettings {
             measures,
             policy: self.policy,
             places,
             copy: self.copy,
             limits: self.limits,
+            bypass: factory.bypass(),
             name: self.name,
             hash: self.hash,
             journal: self.journal,
         };
         let engine =
-            Engine::new(self.runner, self.cfg, settings, run_settings, self.told, self.observers)?;
+            Engine::new(factory, self.cfg, settings, run_settings, self.told, self.observers)?;
         Ok(Pool::new_with(engine))
     }
 }

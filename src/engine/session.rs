@@ -10,6 +10,7 @@ use crate::backend::threads::deadline_thread::DeadlineThread;
 use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::participants::Participants;
+use crate::backend::threads::producer_factory::ProducerFactory;
 use crate::backend::threads::producers::{Building, Producers, cancelled_or};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
@@ -33,7 +34,7 @@ use crate::scheduler::window::Window;
 /// The engine of one pool.
 pub(crate) struct Engine<R: Runner> {
     /// `None` only while the engine is dropped.
-    runner: Option<Arc<R>>,
+    factory: Option<ProducerFactory<R>>,
     cfg: Arc<CfgNode>,
     pub(super) settings: Settings,
     run_settings: Arc<RunSettings<R::Input>>,
@@ -59,7 +60,7 @@ pub(crate) struct Engine<R: Runner> {
 
 impl<R: Runner + 'static> Engine<R> {
     pub(crate) fn new(
-        runner: R,
+        factory: ProducerFactory<R>,
         cfg: CfgNode,
         settings: Settings,
         run_settings: RunSettings<R::Input>,
@@ -73,7 +74,7 @@ impl<R: Runner + 'static> Engine<R> {
         let event_log = Arc::new(EventLog::new(0, told.description.clone(), Detail::Run));
         let seen = settings.token.seen();
         let mut engine = Engine {
-            runner: Some(Arc::new(runner)),
+            factory: Some(factory),
             cfg: Arc::new(cfg),
             settings,
             run_settings: Arc::new(run_settings),
@@ -103,7 +104,7 @@ impl<R: Runner + 'static> Engine<R> {
             let least = self.run_settings.policy.min_producers.unwrap_or(setups.len());
             let stack_size = self.settings.stack_size;
             let limit = self.run_settings.limits.init;
-            Producers::start(self.shared_runner(), setups, stack_size, &building, least, limit)
+            Producers::start(self.factory(), setups, stack_size, &building, least, limit)
         });
         match started {
             Ok(producers) => {
@@ -190,7 +191,7 @@ impl<R: Runner + 'static> Engine<R> {
 
     /// Creates the consumer of a run.
     pub(super) fn consumer(&self, run: Arc<Run<R>>) -> Consumer<R> {
-        let (runner, cfg) = (self.shared_runner().clone(), self.cfg.clone());
+        let (runner, cfg) = (self.factory().shared_runner(), self.cfg.clone());
         Consumer::new(runner, cfg, run, self.settings.order, self.window())
     }
 
@@ -345,11 +346,11 @@ impl<R: Runner + 'static> Engine<R> {
 
 impl<R: Runner> Engine<R> {
     pub(crate) fn runner(&self) -> &R {
-        self.shared_runner()
+        self.factory().runner()
     }
 
-    fn shared_runner(&self) -> &Arc<R> {
-        self.runner.as_ref().expect("it is there until the engine is dropped")
+    fn factory(&self) -> &ProducerFactory<R> {
+        self.factory.as_ref().expect("it is there until the engine is dropped")
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -472,7 +473,7 @@ impl<R: Runner> Drop for Engine<R> {
             let logged = catch(|| tracing::warn!("while a runner was dropped: {error:#}"));
             drop_quietly((logged, error));
         }
-        drop_quietly(self.runner.take());
+        drop_quietly(self.factory.take());
         std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
         drop_quietly(std::mem::take(&mut self.run_settings));
         let observers = self.observers.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -30,6 +30,17 @@ pub(crate) struct Config {
     pub(crate) copy_after: Option<Duration>,
     pub(crate) timeouts: Timeouts,
     pub(crate) min_producers: usize,
+    pub(crate) bypass: Bypass,
+}
+
+/// Whether items may pass the scheduler by: see [`adopt`](super::Scheduler::adopt).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Bypass {
+    /// If no setting of the run needs every item to be leased.
+    #[default]
+    Allowed,
+    /// The producers can work on leases only.
+    Never,
 }
 
 /// The properties of an item.

@@ -129,6 +129,7 @@ impl Script {
             copy_after: self.speculates.then_some(10 * MS),
             timeouts: Timeouts { item: self.item_timeout, step: MS, ..Timeouts::default() },
             min_producers: 1,
+            bypass: Bypass::Never,
         }
     }
 

@@ -28,6 +28,7 @@ fn config(producers: usize) -> Config {
         copy_after: None,
         timeouts: Timeouts::default(),
         min_producers: 1,
+        bypass: Bypass::Never,
     }
 }
 

@@ -11,13 +11,16 @@ use crate::backend::threads::limits::{tick_of, ticks_in};
 use crate::backend::threads::lost_producer::Abandoned;
 use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::participants::{Away, Participants};
-use crate::backend::threads::producer::{Join, Producer, Shared, site};
+use crate::backend::threads::producer::site;
+use crate::backend::threads::producer_factory::ProducerFactory;
+use crate::backend::threads::producer_loop::{Join, ProducerLoop};
 use crate::backend::threads::run::{Run, text_of};
+use crate::backend::threads::shared::Shared;
 use crate::base::panic::drop_quietly;
 use crate::batch::Ceiling;
 use crate::concurrency::Barrier;
 use crate::concurrency::alarm::Alarm;
-use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Hook, Site};
@@ -183,7 +186,7 @@ impl<R: Runner + 'static> Producers<R> {
     ///
     /// If enough are ready, the others are recorded as [lost](Producers::losses).
     pub(crate) fn start(
-        runner: &Arc<R>,
+        factory: &ProducerFactory<R>,
         setups: Vec<ProducerSetup>,
         stack_size: Option<usize>,
         building: &Arc<Building>,
@@ -194,7 +197,7 @@ impl<R: Runner + 'static> Producers<R> {
         // running threads, it takes the first run 10 ms.
         Barrier::prepare();
         let mut producers = Producers::without_threads(setups.len());
-        let (startup, failure) = producers.start_all(runner, setups, stack_size, building, limit);
+        let (startup, failure) = producers.start_all(factory, setups, stack_size, building, limit);
         let Some(error) = producers.await_ready(startup, failure, building, least) else {
             return Ok(producers);
         };
@@ -204,15 +207,12 @@ impl<R: Runner + 'static> Producers<R> {
     }
 
     fn without_threads(producers: usize) -> Self {
-        let flags = || (0..producers).map(|_| AtomicBool::new(false)).collect();
-        let numbers = |number| (0..producers).map(|_| AtomicU64::new(number)).collect();
-        let shared =
-            Shared { stateless: Arc::default(), ready: flags(), inits: numbers(0), left: flags() };
+        let shared = Shared::new(producers);
         Producers {
             threads: vec![],
             shared,
             losses: vec![],
-            away: flags(),
+            away: (0..producers).map(|_| AtomicBool::new(false)).collect(),
             learned: vec![Ceiling::new(); producers],
         }
     }
@@ -220,7 +220,7 @@ impl<R: Runner + 'static> Producers<R> {
     /// Starts the threads, up to the first that cannot be started.
     fn start_all(
         &mut self,
-        runner: &Arc<R>,
+        factory: &ProducerFactory<R>,
         setups: Vec<ProducerSetup>,
         stack_size: Option<usize>,
         building: &Arc<Building>,
@@ -231,7 +231,7 @@ impl<R: Runner + 'static> Producers<R> {
         let mut startup = Startup { outcomes, waiting: vec![], limit, ticks: 0 };
         for setup in setups {
             let (ready, site) = (ready.clone(), site(&setup, &[], None));
-            let started = self.start_one(runner, setup, stack_size, building, ready);
+            let started = self.start_one(factory, setup, stack_size, building, ready);
             if let Err(error) = started {
                 building.give_up();
                 return (startup, Some(error));
@@ -283,7 +283,7 @@ impl<R: Runner + 'static> Producers<R> {
 
     fn start_one(
         &mut self,
-        runner: &Arc<R>,
+        factory: &ProducerFactory<R>,
         setup: ProducerSetup,
         stack_size: Option<usize>,
         building: &Arc<Building>,
@@ -291,16 +291,17 @@ impl<R: Runner + 'static> Producers<R> {
     ) -> Result<(), Error> {
         let (producer, site) = (setup.producer, site(&setup, &[], None));
         let name = format!("gangline-p{producer}");
-        let (runner, building) = (runner.clone(), building.clone());
+        let (factory, building) = (factory.clone(), building.clone());
         let shared = self.shared.clone();
         // Unbounded: offering a run must not block on a producer that is still in a hook of an earlier run.
         let (sender, runs) = unbounded();
         let (ending, ended) = bounded(0);
         let pool = CpuPool::of(&setup, &name, stack_size);
         let work = move |pooled: Result<(), Error>| {
-            let made = pooled.and_then(|()| Producer::new(runner, setup, shared, &building.wanted));
+            let made = pooled.and_then(|()| factory.make(setup, shared.clone(), &building.wanted));
+            drop_quietly(factory);
             let (made, outcome) = match made {
-                Ok(made) => (Some(made), Ok(())),
+                Ok(backend) => (Some(ProducerLoop::new(backend, producer, shared)), Ok(())),
                 Err(error) => (None, Err(error)),
             };
             // The receiver is gone if this producer exceeded the limit.

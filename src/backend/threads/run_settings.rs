@@ -9,7 +9,7 @@ use crate::base::panic::catch;
 use crate::device::Place;
 use crate::journal::{Journal, KeyKind};
 use crate::policy::{Policy, Stragglers, copy_after};
-use crate::scheduler::{Config, Timeouts};
+use crate::scheduler::{Bypass, Config, Timeouts};
 
 /// How items are measured, named, copied and recorded, and how failures are handled.
 pub(crate) struct RunSettings<I> {
@@ -21,6 +21,7 @@ pub(crate) struct RunSettings<I> {
     /// Copies an item for another attempt. `None` if inputs are not copied.
     pub(crate) copy: Option<CopyFn<I>>,
     pub(crate) limits: Limits,
+    pub(crate) bypass: Bypass,
     /// The name of an item. `None` if items have no names.
     pub(crate) name: Option<Box<NameFn<I>>>,
     /// A hash of an item's content. `None` if the journal does not compare contents.
@@ -46,6 +47,7 @@ impl<I> Default for RunSettings<I> {
             places: None,
             copy: None,
             limits: Limits::default(),
+            bypass: Bypass::default(),
             name: None,
             hash: None,
             journal: None,
@@ -82,6 +84,7 @@ impl<I> RunSettings<I> {
             copy_after: (stragglers == Stragglers::Copy).then(|| copy_after(None)),
             timeouts: Timeouts { item, init, run, step },
             min_producers: self.policy.min_producers.unwrap_or(1),
+            bypass: self.bypass,
         }
     }
 

@@ -1,19 +1,17 @@
 //! How a producer works on a lease: calls the hook and reports the outcomes.
 
 use crate::backend::threads::call::call;
-use crate::backend::threads::handover::dispatch::Tracking;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::handover::item_queue::NextItem;
-use crate::backend::threads::producer::{NextStep, Producer, site};
+use crate::backend::threads::producer::{Producer, site};
 use crate::backend::threads::run::Run;
+use crate::backend::threads::settle;
+use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
-use crate::error::is_out_of_memory;
 use crate::error::{Error, Hook, OutputCount, Result};
 use crate::observe::event_log::EventWriter;
 use crate::runner::{ProducerContext, Runner};
-use crate::scheduler::{
-    Begin, Copies, Inputs, Lease, Memory, Outcome, Readiness, Standing, Together,
-};
+use crate::scheduler::{Begin, Copies, Inputs, Lease, Readiness};
 
 /// The outcomes of a batch, one per input.
 type Outputs<R> = Vec<Result<<R as Runner>::Output>>;
@@ -130,7 +128,7 @@ impl<R: Runner> Producer<R> {
             return Err(NextStep::Left);
         }
         let Err(error) = outcome else {
-            self.tell_if_ready(run);
+            self.shared.tell_ready(run, self.setup.producer);
             desk.set_readiness(Readiness::Ready);
             let (begin, events) = run
                 .handover
@@ -176,40 +174,10 @@ impl<R: Runner> Producer<R> {
             event_writer.finished(seq);
         }
         desk.set_readiness(self.readiness());
-        let outcomes = [outcome_of(&came)];
-        let standing = self.finish(run, &lease, &outcomes)[0];
         if came.is_err() || lease.attempt > 1 {
             desk.be_careful();
         }
-        match (came, standing) {
-            (Ok(output), Standing::Counts) => desk.deliver(seq, Ok(output)),
-            (Err(error), Standing::Counts) => {
-                for (seq, fault) in run.fail_items(&[seq], *error, producer) {
-                    desk.deliver(seq, Err(fault));
-                }
-            }
-            (came, Standing::Deferred | Standing::Stale) => drop_quietly(came),
-        }
-    }
-
-    /// Reports the outcomes of a lease, and drops the kept inputs of items that succeeded.
-    fn finish(&self, run: &Run<R>, lease: &Lease, outcomes: &[Outcome]) -> Vec<Standing> {
-        let ((standings, spare), events) = run.handover.dispatch.schedule(|state, now| {
-            let standings = state.scheduler.finish(lease.id, outcomes, now);
-            let mut spare = Vec::new();
-            if !state.inputs.is_empty() {
-                let each = lease.items.iter().zip(outcomes).zip(&standings);
-                let is_done = |it: &((&u64, &Outcome), &Standing)| {
-                    (*it.0.1, *it.1) == (Outcome::Succeeded, Standing::Counts)
-                };
-                let done = each.filter(is_done);
-                spare.extend(done.flat_map(|((&item, _), _)| state.inputs.remove(item)));
-            }
-            (standings, spare)
-        });
-        spare.into_iter().for_each(drop_quietly);
-        run.heed(events);
-        standings
+        settle::one(run, producer, &lease, came.map_err(|error| *error), desk);
     }
 
     fn work_on_batch(
@@ -227,10 +195,17 @@ impl<R: Runner> Producer<R> {
         desk.set_readiness(self.readiness());
         match came {
             Ok(outputs) => {
-                self.deliver_batch(run, &lease, outputs, desk);
+                let setup = &self.setup;
+                let results = lease.items.iter().zip(outputs).map(|(&item, output)| {
+                    output.map_err(|source| {
+                        let site = Box::new(site(setup, &[item], Some(lease.attempt)));
+                        Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source }
+                    })
+                });
+                settle::each(run, setup.producer, &lease, results.collect(), desk);
                 inputs.into_iter().for_each(drop_quietly);
             }
-            Err(error) => self.split_or_fail(run, &lease, inputs, error, desk),
+            Err(error) => self.fail_batch(run, &lease, inputs, error, desk),
         }
     }
 
@@ -265,35 +240,8 @@ impl<R: Runner> Producer<R> {
         }
     }
 
-    fn deliver_batch(
-        &self,
-        run: &Run<R>,
-        lease: &Lease,
-        outputs: Outputs<R>,
-        desk: &mut Desk<'_, R>,
-    ) {
-        let producer = self.setup.producer;
-        let outcomes: Vec<_> = outputs.iter().map(outcome_of).collect();
-        let standings = self.finish(run, lease, &outcomes);
-        for ((&item, output), standing) in lease.items.iter().zip(outputs).zip(standings) {
-            match (output, standing) {
-                (Ok(output), Standing::Counts) => desk.deliver(item, Ok(output)),
-                (Err(source), Standing::Counts) => {
-                    let site = Box::new(site(&self.setup, &[item], Some(lease.attempt)));
-                    let hook = Hook::ProducerWorkBatch;
-                    let error = Error::HookFailed { hook, site, source };
-                    for (seq, fault) in run.fail_items(&[item], error, producer) {
-                        desk.deliver(seq, Err(fault));
-                    }
-                }
-                (output, Standing::Deferred | Standing::Stale) => drop_quietly(output),
-            }
-        }
-    }
-
-    /// Handles a batch that failed as a whole. It is split if all inputs are still here; otherwise its items
-    /// fail together.
-    fn split_or_fail(
+    /// Reports a batch that failed as a whole, with the inputs that the hook has left.
+    fn fail_batch(
         &mut self,
         run: &Run<R>,
         lease: &Lease,
@@ -301,44 +249,25 @@ impl<R: Runner> Producer<R> {
         error: Error,
         desk: &mut Desk<'_, R>,
     ) {
-        // Formatting an error and its causes runs user code, which may panic.
-        let is_short = crate::base::panic::catch(|| is_out_of_memory(&error)).unwrap_or(false);
-        let memory = if is_short { Memory::Short } else { Memory::Sufficient };
-        let is_whole = inputs.len() == lease.items.len();
-        let mut inputs: Vec<_> = lease.items.iter().copied().zip(inputs).collect();
-        let (kept, rebuild_error) = match is_whole {
-            true => self.keep_for_parts(run, lease, &mut inputs),
-            false => (Inputs::Gone, None),
+        let mut inputs: Vec<_> = match inputs.len() == lease.items.len() {
+            true => lease.items.iter().copied().zip(inputs).collect(),
+            false => {
+                inputs.into_iter().for_each(drop_quietly);
+                vec![]
+            }
+        };
+        let (kept, rebuild_error) = match inputs.is_empty() {
+            true => (Inputs::Gone, None),
+            false => self.keep_for_parts(run, lease, &mut inputs),
         };
         desk.set_readiness(self.readiness());
-        let ((together, spare), events) = run.handover.dispatch.schedule(|state, now| {
-            let together = state.scheduler.fail_together(lease.id, kept, memory, now);
-            let mut spare = Vec::new();
-            if let Together::Split(items) = &together {
-                for (item, input) in inputs.drain(..) {
-                    match items.contains(&item) {
-                        true => spare.extend(state.keep(item, input)),
-                        false => spare.push(input),
-                    }
-                }
-            }
-            (together, spare)
-        });
-        spare.into_iter().for_each(drop_quietly);
-        inputs.into_iter().for_each(|(_, input)| drop_quietly(input));
+        let failed = settle::FailedBatch { error, kept, inputs };
+        let faults = settle::together(run, self.setup.producer, lease, failed);
         // Dropped this late because it runs user code, while other producers waited for the items to be
         // settled.
         drop_quietly(rebuild_error);
-        run.heed(events);
-        match together {
-            Together::Split(_) => drop_quietly(error),
-            Together::Failed(items) if items.is_empty() => drop_quietly(error),
-            Together::Failed(items) => {
-                let error = error.of_items(&items);
-                for (seq, fault) in run.fail_items(&items, error, self.setup.producer) {
-                    desk.deliver(seq, Err(fault));
-                }
-            }
+        for (seq, fault) in faults {
+            desk.deliver(seq, Err(fault));
         }
     }
 
@@ -363,7 +292,7 @@ impl<R: Runner> Producer<R> {
         let is_ready = rebuild_error.is_none();
         let is_abandoned = handover.dispatch.is_abandoned(self.setup.producer);
         if is_ready {
-            self.tell_if_ready(run);
+            self.shared.tell_ready(run, self.setup.producer);
         } else if !is_abandoned && run.run_settings.copy.is_none() {
             handover.dispatch.take_inputs(lease).into_iter().flatten().for_each(drop_quietly);
         }
@@ -395,19 +324,5 @@ impl<R: Runner> Producer<R> {
             };
         }
         self.leave(run)
-    }
-
-    pub(super) fn work_on(&mut self, run: &Run<R>) -> NextStep {
-        match run.handover.dispatch.tracking() {
-            Tracking::All => self.work_on_leases(run),
-            Tracking::Failed => self.work_on_items(run),
-        }
-    }
-}
-
-fn outcome_of<T, E>(came: &std::result::Result<T, E>) -> Outcome {
-    match came {
-        Ok(_) => Outcome::Succeeded,
-        Err(_) => Outcome::Failed,
     }
 }

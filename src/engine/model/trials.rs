@@ -11,16 +11,18 @@ use super::feed;
 use crate::backend::threads::deadline_thread::Watch;
 use crate::backend::threads::limits::Limits;
 use crate::backend::threads::participants::Participants;
-use crate::backend::threads::producer::{Join, Producer, Shared};
+use crate::backend::threads::producer::Producer;
+use crate::backend::threads::producer_loop::{Join, ProducerLoop};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::backend::threads::run_shape::Shape;
+use crate::backend::threads::shared::Shared;
 use crate::base::Order;
 use crate::batch::{Batch, Batching};
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::Interrupt;
-use crate::concurrency::{Condvar, Mutex, atomic, lock, now, wait};
+use crate::concurrency::{Condvar, Mutex, lock, now, wait};
 use crate::device::{Device, Devices, Place};
 use crate::engine::collector::Collector;
 use crate::error::Result;
@@ -320,22 +322,17 @@ fn producers(
     script: &Script,
 ) -> Vec<JoinHandle<()>> {
     let count = devices.len();
-    let shared = Shared {
-        stateless: Arc::default(),
-        ready: (0..count).map(|_| atomic::AtomicBool::new(false)).collect(),
-        inits: (0..count).map(|_| AtomicU64::new(0)).collect(),
-        left: (0..count).map(|_| atomic::AtomicBool::new(false)).collect(),
-    };
+    let shared = Shared::new(count);
     let produce = |producer| {
         let (run, participants, shared) = (run.clone(), participants.clone(), shared.clone());
         let (setup, runner) = (setup(devices, producer), Arc::new(script.clone()));
         thread::spawn(move || {
-            let producer = Producer::new(runner, setup, shared, &Wanted::all()).unwrap();
+            let backend = Producer::new(runner, setup, shared.clone(), &Wanted::all()).unwrap();
             // A channel unknown to the model, so no thread may block on it.
             let (sender, runs) = crossbeam_channel::bounded(1);
             sender.send(Join { run, ready: None, participants }).unwrap();
             drop(sender);
-            producer.serve(&runs).unwrap();
+            ProducerLoop::new(Box::new(backend), producer, shared).serve(&runs).unwrap();
         })
     };
     (0..count).map(produce).collect()

@@ -13,7 +13,8 @@ use crate::concurrency::event_count::EventCount;
 use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::runner::AbandonFlag;
 use crate::scheduler::{
-    Activity, Config, Event, Lease, LeaseId, Meta, Next, ProducerId, Readiness, RunTime, Scheduler,
+    Activity, Bypass, Config, Event, Lease, LeaseId, Meta, Next, ProducerId, Readiness, RunTime,
+    Scheduler,
 };
 
 /// Which items are tracked.
@@ -75,7 +76,8 @@ impl<I> Dispatch<I> {
     pub(super) fn new(config: Config, CarriedOver { learned, lost }: CarriedOver) -> Self {
         let (producers, speculates) = (config.producers, config.copy_after.is_some());
         let is_timed = config.timeouts.item.is_some();
-        let tracking = match config.batching.is_some() || speculates || is_timed {
+        let needs_leases = config.bypass == Bypass::Never;
+        let tracking = match config.batching.is_some() || speculates || is_timed || needs_leases {
             true => Tracking::All,
             false => Tracking::Failed,
         };

@@ -154,7 +154,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Waits for a lease, if all items are tracked. `None` if the producer is to leave.
     pub(crate) fn next_lease(&mut self) -> Option<Lease> {
         loop {
-            match self.handover.dispatch.lease(self.lane, self.readiness) {
+            match self.try_lease() {
                 Next::Work(lease) => return Some(lease),
                 Next::Leave => return None,
                 Next::Wait => self.sleep_for_lease(None),
@@ -163,7 +163,13 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
     }
 
-    fn sleep_for_lease(&mut self, until: Option<RunTime>) {
+    /// Asks for a lease, if all items are tracked. A producer that has to wait is woken for new work.
+    pub(crate) fn try_lease(&self) -> Next {
+        self.handover.dispatch.lease(self.lane, self.readiness)
+    }
+
+    /// Sleeps until the producer is woken, at most until `until`.
+    pub(crate) fn sleep_for_lease(&mut self, until: Option<RunTime>) {
         let since = now();
         self.handover.run_dry();
         self.flush();

@@ -1,0 +1,74 @@
+//! Makes the producers of a pool.
+
+use std::sync::Arc;
+
+use crate::backend::Backend;
+use crate::backend::threads::producer::Producer;
+use crate::backend::threads::shared::Shared;
+use crate::error::Error;
+use crate::runner::{ProducerSetup, Runner, Wanted};
+use crate::scheduler::Bypass;
+
+/// The runner of a pool, and the kind of backend that calls its producer hooks.
+pub(crate) struct ProducerFactory<R: Runner> {
+    runner: Arc<R>,
+    make: Arc<Make<R>>,
+    bypass: Bypass,
+}
+
+/// Calls `producer_init` on the producer's own thread. `Wanted` tells that hook when to give up.
+pub(crate) type Make<R> = dyn Fn(&Arc<R>, ProducerSetup, Shared, &Wanted) -> Result<Box<dyn Backend<R>>, Error>
+    + Send
+    + Sync;
+
+impl<R: Runner> Clone for ProducerFactory<R> {
+    fn clone(&self) -> Self {
+        ProducerFactory {
+            runner: self.runner.clone(),
+            make: self.make.clone(),
+            bypass: self.bypass,
+        }
+    }
+}
+
+impl<R: Runner + 'static> ProducerFactory<R> {
+    /// The hooks run on the producers' threads.
+    pub(crate) fn threads(runner: R) -> Self {
+        let make: Arc<Make<R>> = Arc::new(|runner, setup, shared, wanted| {
+            Ok(Box::new(Producer::new(runner.clone(), setup, shared, wanted)?))
+        });
+        ProducerFactory { runner: Arc::new(runner), make, bypass: Bypass::Allowed }
+    }
+
+    /// The hooks are called by the backends that `make` returns. They work on leases only.
+    #[cfg_attr(not(test), expect(dead_code, reason = "today all producers are threads"))]
+    pub(crate) fn leasing(runner: R, make: Arc<Make<R>>) -> Self {
+        ProducerFactory { runner: Arc::new(runner), make, bypass: Bypass::Never }
+    }
+}
+
+impl<R: Runner> ProducerFactory<R> {
+    /// Whether its producers take items that pass the scheduler by.
+    pub(crate) fn bypass(&self) -> Bypass {
+        self.bypass
+    }
+
+    pub(crate) fn runner(&self) -> &R {
+        &self.runner
+    }
+
+    /// The runner, for a thread that outlives the pool's value.
+    pub(crate) fn shared_runner(&self) -> Arc<R> {
+        self.runner.clone()
+    }
+
+    /// Makes a producer, on its own thread.
+    pub(super) fn make(
+        &self,
+        setup: ProducerSetup,
+        shared: Shared,
+        wanted: &Wanted,
+    ) -> Result<Box<dyn Backend<R>>, Error> {
+        (self.make)(&self.runner, setup, shared, wanted)
+    }
+}

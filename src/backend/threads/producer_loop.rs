@@ -1,0 +1,181 @@
+//! The loop of a producer's thread: join a run, work on its items, leave it.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, SendError, Sender};
+
+use crate::backend::threads::participants::Participants;
+use crate::backend::threads::run::Run;
+use crate::backend::threads::shared::Shared;
+use crate::backend::{Backend, NextStep};
+use crate::base::panic::drop_quietly;
+use crate::error::Error;
+use crate::runner::Runner;
+use crate::scheduler::Absence;
+
+/// Asks a producer to take part in a run. A closed channel asks it to end.
+pub(crate) struct Join<R: Runner> {
+    pub(crate) run: Arc<Run<R>>,
+    /// Where the producer reports whether it rebuilt its state, before it takes an item. `None` if it is not
+    /// asked.
+    pub(crate) ready: Option<Sender<Result<(), Error>>>,
+    pub(crate) participants: Arc<Participants>,
+}
+
+/// The loop of a producer's thread.
+pub(crate) struct ProducerLoop<R: Runner> {
+    backend: Box<dyn Backend<R>>,
+    producer: usize,
+    shared: Shared,
+}
+
+impl<R: Runner> ProducerLoop<R> {
+    pub(crate) fn new(backend: Box<dyn Backend<R>>, producer: usize, shared: Shared) -> Self {
+        ProducerLoop { backend, producer, shared }
+    }
+
+    /// Takes part in runs until the channel is closed, then calls `producer_end`.
+    pub(crate) fn serve(mut self, runs: &Receiver<Join<R>>) -> Result<(), Error> {
+        let producer = self.producer;
+        for Join { run, ready, participants } in runs {
+            let Some(present) = participants.enter(producer) else { continue };
+            if !run.has_joined(producer) {
+                break;
+            }
+            let bug = AbortOnUnwind(&*run);
+            let Some(outcome) = self.prepare_in_time(&run) else {
+                std::mem::forget(bug);
+                break;
+            };
+            let is_ready = outcome.is_ok();
+            if let Err(error) = self.report(&run, ready, unless_over(&run, outcome)) {
+                run.lose(producer, error).unwrap_or_else(|error| run.abort_with(error));
+            }
+            let next_step = if is_ready { self.backend.work_on(&run) } else { NextStep::On };
+            std::mem::forget(bug);
+            // The run goes first: the thread that waits for this producer to leave expects to hold the last
+            // reference.
+            drop(run);
+            drop(present);
+            if let NextStep::Left = next_step {
+                break;
+            }
+        }
+        self.backend.end()
+    }
+
+    /// Reports whether the producer is ready. Returns the error if the receiver is gone. The run has begun
+    /// without this producer then: another was not ready in time, or this one lost its state after all were
+    /// asked.
+    fn report(
+        &self,
+        run: &Run<R>,
+        ready: Option<Sender<Result<(), Error>>>,
+        outcome: Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Some(ready) = ready else { return outcome };
+        let outcome = match outcome {
+            Err(error) if run.policy().min_producers.is_some() => run.lose(self.producer, error),
+            outcome => outcome,
+        };
+        ready.send(outcome).or_else(|SendError(outcome)| outcome)
+    }
+
+    /// Rebuilds a lost state at the start of a run, under the init timeout. `None` if the producer was abandoned.
+    fn prepare_in_time(&mut self, run: &Run<R>) -> Option<Result<(), Error>> {
+        if self.backend.is_ready() {
+            return Some(Ok(()));
+        }
+        let producer = self.producer;
+        run.expect(producer, Absence::Init);
+        let outcome = self.backend.prepare(run, None);
+        if !run.has_joined(producer) || run.handover.dispatch.is_abandoned(producer) {
+            drop_quietly(outcome);
+            return None;
+        }
+        if self.backend.is_ready() {
+            self.shared.tell_ready(run, producer);
+        }
+        Some(outcome)
+    }
+}
+
+/// Ignores an init error once the run is over: the hook may have given up for that reason. The next run
+/// rebuilds the state.
+fn unless_over<R: Runner>(run: &Run<R>, outcome: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if run.wanted.gave_up_on(None) => {
+            drop_quietly(error);
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
+
+/// Aborts the run if a producer's thread dies of a bug of ours. Its item would never be delivered, and the
+/// run would wait for it.
+struct AbortOnUnwind<'a, R: Runner>(&'a Run<R>);
+
+impl<R: Runner> Drop for AbortOnUnwind<'_, R> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::api::map::map;
+    use crate::backend::threads::producer::Producer;
+    use crate::backend::threads::run_settings::RunSettings;
+    use crate::backend::threads::run_shape::CarriedOver;
+    use crate::backend::threads::run_shape::Shape;
+    use crate::base::Order;
+    use crate::cfg::CfgNode;
+    use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
+    use crate::device::Devices;
+    use crate::observe::event_log::{Detail, EventLog};
+    use crate::runner::{ProducerContext, ProducerSetup, Wanted};
+
+    fn setup(devices: &Devices) -> ProducerSetup {
+        let place = devices.place(0).expect("there is one").clone();
+        ProducerSetup {
+            producer: 0,
+            cfg: Arc::new(CfgNode::default()),
+            said_one_by_one: Arc::default(),
+            #[cfg(feature = "candle")]
+            candle: crate::device::CandleDevices::new(&place, devices.meaning()),
+            #[cfg(feature = "rayon")]
+            cpu_threads: None,
+            place,
+            gpus: None,
+        }
+    }
+
+    #[test]
+    fn a_run_does_not_begin_without_a_producer_that_lost_its_state_after_it_was_asked() {
+        let inits = AtomicU64::new(0);
+        let init = move |_: &ProducerContext<'_>| match inits.fetch_add(1, Ordering::Relaxed) {
+            0 => Ok(()),
+            _ => Err("no state".into()),
+        };
+        let runner = Arc::new(map(init, |_, (), x: u64| Ok(x)));
+        let setup = setup(&"cpu".parse().expect("it is a device"));
+        let shared = Shared::new(1);
+        let mut producer = Producer::new(runner, setup, shared.clone(), &Wanted::all()).unwrap();
+        producer.lose_state();
+        let producer = ProducerLoop::new(Box::new(producer), 0, shared);
+        let shape = Shape { order: Order::Input, producers: 1, window: 4, batching: None };
+        let event_log = Arc::new(EventLog::new(1, None, Detail::Run));
+        let run_settings = Arc::new(RunSettings::default());
+        let run = Run::new(shape, run_settings, CarriedOver::nothing(1), None, event_log, None);
+        let run = Arc::new(run);
+        let participants = Participants::new([AtomicBool::new(false)].into());
+        let (sender, runs) = crossbeam_channel::bounded(1);
+        sender.send(Join { run: run.clone(), ready: None, participants }).unwrap();
+        drop(sender);
+        producer.serve(&runs).unwrap();
+        assert!(run.take_fatal_error().is_some(), "nobody else is there");
+    }
+}

@@ -1,0 +1,134 @@
+//! Reports the outcomes of a lease to the scheduler, and delivers the results that count.
+
+use crate::backend::threads::failures::Faults;
+use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::run::Run;
+use crate::base::panic::{catch, drop_quietly};
+use crate::error::{Error, is_out_of_memory};
+use crate::runner::Runner;
+use crate::scheduler::{Inputs, Lease, Memory, Outcome, Standing, Together};
+
+/// The producer's end of the hand-over.
+type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
+
+/// The outcome of one item in a hook.
+type Worked<R> = Result<<R as Runner>::Output, Error>;
+
+/// A batch that failed as a whole.
+pub(crate) struct FailedBatch<I> {
+    pub(crate) error: Error,
+    pub(crate) kept: Inputs,
+    /// The inputs that are not yet with the run.
+    pub(crate) inputs: Vec<(u64, I)>,
+}
+
+/// Ends a lease of one item.
+pub(crate) fn one<R: Runner>(
+    run: &Run<R>,
+    producer: usize,
+    lease: &Lease,
+    worked: Worked<R>,
+    desk: &mut Desk<'_, R>,
+) {
+    let standing = finish(run, lease, &[outcome_of(&worked)])[0];
+    settle(run, producer, (lease.items[0], worked), standing, desk);
+}
+
+/// Ends a lease with an outcome for each of its items.
+pub(crate) fn each<R: Runner>(
+    run: &Run<R>,
+    producer: usize,
+    lease: &Lease,
+    worked: Vec<Worked<R>>,
+    desk: &mut Desk<'_, R>,
+) {
+    let outcomes: Vec<_> = worked.iter().map(outcome_of).collect();
+    let standings = finish(run, lease, &outcomes);
+    for (item, standing) in lease.items.iter().copied().zip(worked).zip(standings) {
+        settle(run, producer, item, standing, desk);
+    }
+}
+
+/// Ends a lease that failed as a whole batch. It is split if all its inputs are kept; otherwise its items fail
+/// together. Returns the failures to deliver.
+pub(crate) fn together<R: Runner>(
+    run: &Run<R>,
+    producer: usize,
+    lease: &Lease,
+    FailedBatch { error, kept, mut inputs }: FailedBatch<R::Input>,
+) -> Faults {
+    // Formatting an error and its causes runs user code, which may panic.
+    let is_short = catch(|| is_out_of_memory(&error)).unwrap_or(false);
+    let memory = if is_short { Memory::Short } else { Memory::Sufficient };
+    let ((together, spare), events) = run.handover.dispatch.schedule(|state, now| {
+        let together = state.scheduler.fail_together(lease.id, kept, memory, now);
+        let mut spare = Vec::new();
+        if let Together::Split(items) = &together {
+            for (item, input) in inputs.drain(..) {
+                match items.contains(&item) {
+                    true => spare.extend(state.keep(item, input)),
+                    false => spare.push(input),
+                }
+            }
+        }
+        (together, spare)
+    });
+    spare.into_iter().for_each(drop_quietly);
+    inputs.into_iter().for_each(|(_, input)| drop_quietly(input));
+    run.heed(events);
+    match together {
+        Together::Failed(items) if !items.is_empty() => {
+            let error = error.of_items(&items);
+            run.fail_items(&items, error, producer)
+        }
+        Together::Failed(_) | Together::Split(_) => {
+            drop_quietly(error);
+            vec![]
+        }
+    }
+}
+
+/// Reports the outcomes of a lease, and drops the kept inputs of items that succeeded.
+fn finish<R: Runner>(run: &Run<R>, lease: &Lease, outcomes: &[Outcome]) -> Vec<Standing> {
+    let ((standings, spare), events) = run.handover.dispatch.schedule(|state, now| {
+        let standings = state.scheduler.finish(lease.id, outcomes, now);
+        let mut spare = Vec::new();
+        if !state.inputs.is_empty() {
+            let each = lease.items.iter().zip(outcomes).zip(&standings);
+            let is_done = |it: &((&u64, &Outcome), &Standing)| {
+                (*it.0.1, *it.1) == (Outcome::Succeeded, Standing::Counts)
+            };
+            let done = each.filter(is_done);
+            spare.extend(done.flat_map(|((&item, _), _)| state.inputs.remove(item)));
+        }
+        (standings, spare)
+    });
+    spare.into_iter().for_each(drop_quietly);
+    run.heed(events);
+    standings
+}
+
+fn settle<R: Runner>(
+    run: &Run<R>,
+    producer: usize,
+    (item, worked): (u64, Worked<R>),
+    standing: Standing,
+    desk: &mut Desk<'_, R>,
+) {
+    match (worked, standing) {
+        (Ok(output), Standing::Counts) => desk.deliver(item, Ok(output)),
+        (Err(error), Standing::Counts) => {
+            for (seq, fault) in run.fail_items(&[item], error, producer) {
+                desk.deliver(seq, Err(fault));
+            }
+        }
+        (worked, Standing::Deferred | Standing::Stale) => drop_quietly(worked),
+    }
+}
+
+fn outcome_of<T, E>(worked: &Result<T, E>) -> Outcome {
+    match worked {
+        Ok(_) => Outcome::Succeeded,
+        Err(_) => Outcome::Failed,
+    }
+}
