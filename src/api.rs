@@ -6,4 +6,5 @@ pub(crate) mod map;
 pub(crate) mod outputs;
 pub(crate) mod pipeline;
 pub(crate) mod pool;
+pub(crate) mod service;
 pub(crate) mod task_results;

@@ -114,6 +114,11 @@ impl Batch {
         self.most
     }
 
+    /// Whether an incomplete batch waits for a limited time.
+    pub(crate) fn is_timed(&self) -> bool {
+        matches!(self.patience, Patience::For(_))
+    }
+
     /// Decides about the batch of the first item, which has waited for `waited`.
     pub(crate) fn decide(&self, fill: Fill, waited: Duration, more: More) -> Decision {
         if fill == Fill::Full || more == More::Never {

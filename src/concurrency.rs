@@ -7,6 +7,7 @@ pub(crate) mod cancel;
 mod deque;
 pub(crate) mod event_count;
 pub(crate) mod guard;
+pub(crate) mod parker;
 pub(crate) mod queue;
 #[cfg_attr(shuttle, path = "concurrency/model_ring.rs")]
 mod ring;

@@ -10,6 +10,7 @@ pub(crate) mod link;
 pub(crate) mod pace;
 mod run_session;
 pub(crate) mod run_totals;
+pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod stages;

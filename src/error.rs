@@ -76,8 +76,8 @@ pub enum Error {
         /// The panic's own message.
         source: PanicMessage,
     },
-    /// An item of a batch that failed together, while errors are [skipped](crate::OnError::Skip). The error
-    /// of the first item of the batch names them all.
+    /// An item of a batch that failed together, while errors are [skipped](crate::OnError::Skip) or in a
+    /// [service](crate::Service). The error of the first item of the batch names them all.
     #[non_exhaustive]
     BatchFailed {
         /// The item's index in the run.
@@ -86,6 +86,8 @@ pub enum Error {
         first: u64,
         /// The item's key, if [keys](crate::Builder::key) are in use.
         key: Option<Arc<str>>,
+        /// The error of the batch, in a service. In a run, the first item's failure has it.
+        source: Option<Arc<Error>>,
     },
     /// More items failed than [`max_failures`](crate::Builder::max_failures) allows.
     #[non_exhaustive]
@@ -139,10 +141,24 @@ pub enum Error {
     /// A setting of a [`Builder`](crate::Builder) is not allowed. Only
     /// [`build`](crate::Builder::build) returns it.
     Build(BuildError),
+    /// A call of a [service](crate::Service) was not answered by its
+    /// [deadline](crate::Service::with_deadline).
+    #[non_exhaustive]
+    DeadlineExceeded {
+        /// The time that the call had.
+        limit: Duration,
+    },
+    /// A [service](crate::Service) ended by itself: too few producers are left, or its time is over. Every
+    /// open and every later call is answered with it.
+    #[non_exhaustive]
+    ServiceEnded {
+        /// What ended it.
+        source: Arc<Error>,
+    },
     /// A [`CancelToken`](crate::CancelToken) ended what was in progress.
     #[non_exhaustive]
     Cancelled {},
-    /// The runner is closed.
+    /// The runner or the service is closed.
     #[non_exhaustive]
     Closed {},
     /// The runner is active where it must be closed.
@@ -317,7 +333,12 @@ impl Error {
     /// Returns whether a [time limit](crate::Builder::item_timeout) caused it.
     pub fn is_timeout(&self) -> bool {
         match self {
-            Error::TimedOut { .. } | Error::RunTimedOut { .. } => true,
+            Error::TimedOut { .. } | Error::RunTimedOut { .. } | Error::DeadlineExceeded { .. } => {
+                true
+            }
+            Error::ServiceEnded { source } | Error::BatchFailed { source: Some(source), .. } => {
+                source.is_timeout()
+            }
             Error::TooFewProducers { source: Some(source), .. }
             | Error::ClassifyPanicked { source, .. } => source.is_timeout(),
             _ => false,

@@ -22,7 +22,8 @@ pub use crate::api::map::map;
 pub use crate::api::outputs::Outputs;
 pub use crate::api::pipeline::Pipeline;
 pub use crate::api::pool::{AnyOrderRunner, OrderedRunner, Pool, UnorderedRunner};
-pub use crate::base::{BoxError, Hook, MaxFailures, Order, Result};
+pub use crate::api::service::{Full, Service};
+pub use crate::base::{BoxError, Hook, Order, Result};
 pub use crate::batch::Batch;
 pub use crate::cfg::CfgNode;
 pub use crate::concurrency::cancel::CancelToken;
@@ -62,6 +63,11 @@ pub mod order {
     pub use crate::base::Order;
 }
 
+/// Answers of a [`Service`] that are still to come.
+pub mod service {
+    pub use crate::api::service::{Call, Full, Service, Ticket};
+}
+
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use crate::journal::read_any_bytes as read_any_journal;
@@ -95,6 +101,8 @@ mod manual {
     mod reports {}
     #[doc = include_str!("../docs/resume.md")]
     mod resume {}
+    #[doc = include_str!("../docs/services.md")]
+    mod services {}
     #[cfg(feature = "progress")]
     #[doc = include_str!("../docs/progress.md")]
     mod progress {}

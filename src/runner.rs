@@ -4,7 +4,7 @@ mod context;
 
 use std::sync::Arc;
 
-pub(crate) use self::context::{AbandonFlag, ProducerSetup, RunControl, Wanted};
+pub(crate) use self::context::{AbandonFlag, OpenItems, ProducerSetup, RunControl, Wanted};
 pub use self::context::{ConsumerContext, ProducerContext};
 
 use crate::error::{Error, Result};

@@ -51,7 +51,7 @@ mod simulation;
 mod tests;
 
 pub(crate) use self::answers::{Begin, Memory, Next, Together, TooFewProducers};
-pub(crate) use self::config::{Activity, Bypass, Config, Meta};
+pub(crate) use self::config::{Activity, Bypass, Config, Input, Meta};
 pub(crate) use self::deadlines::{Absence, Timeouts};
 pub(crate) use self::events::{Event, Expired};
 pub(crate) use self::items::{Outcome, Standing};
@@ -60,7 +60,6 @@ pub(crate) use self::retry::{Decision, Failure, Inputs, Verdict};
 pub(crate) use self::time::RunTime;
 
 use self::batch::PendingItems;
-use self::config::Input;
 use self::deadlines::{Deadlines, RunTimeout};
 use self::events::Events;
 use self::health::{Blame, ProducerHealth};
@@ -123,7 +122,7 @@ impl Scheduler {
             events: Events::default(),
             feeder: Activity::Working,
             consumer: Activity::Working,
-            input: Input::MayCome,
+            input: config.input,
             bound: u64::MAX,
             is_aborted: false,
             config,
@@ -156,35 +155,6 @@ impl Scheduler {
     ) -> Lease {
         self.stop_waiting(producer, now);
         self.grant_untracked(index, producer, readiness, now)
-    }
-
-    /// Gives up these items: their results are no longer wanted.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "a service withdraws the calls that are dropped")
-    )]
-    pub(crate) fn withdraw(&mut self, indices: &[u64], now: RunTime) {
-        for &index in indices {
-            if self.pending.withdraw(index).is_some() {
-                continue;
-            }
-            if self.retries.remove(index) {
-                self.items.remove(index);
-                continue;
-            }
-            let leases = self.leases.covering(index);
-            let parts = self.parts.retain(|it| it != index).len();
-            let (size, carriers) = (Size::ONE, leases.len() + parts);
-            if leases.is_empty() {
-                self.items.remove(index);
-                continue;
-            }
-            let record = self.items.open(index, size, carriers as u32);
-            record.carriers = leases.len() as u32;
-            if std::mem::replace(&mut record.state, State::Settled) != State::Settled {
-                self.revoke(index, now);
-            }
-        }
     }
 
     /// Notes what the feeder does. While it waits, no batch can grow.

@@ -32,10 +32,6 @@ pub type AnyOrderRunner<R> = Pool<R, RuntimeOrder>;
 /// [`producer_init`](Runner::producer_init) on all of them at the same time. The producers and their states
 /// live until [`close`](Pool::close) or drop, through any number of runs.
 ///
-/// On Linux, where there are no more CPUs than producers, a run moves its own threads (producers and the
-/// consumer, never the caller's) to other CPUs when two are on one for long. It leaves none bound there: a
-/// thread keeps the set of CPUs that it may run on, also one that a hook has set.
-///
 /// ```
 /// use gangline::{OrderedRunner, map};
 ///
@@ -274,6 +270,10 @@ impl<R: Runner, O> Pool<R, O> {
     /// If the runner is active: hooks may be reading its configuration.
     pub fn set_cfg(&mut self, cfg: CfgNode) -> Result<(), Error> {
         self.engine.set_cfg(cfg)
+    }
+
+    pub(super) fn into_engine(self) -> Engine<R> {
+        self.engine
     }
 
     pub(crate) fn engine_mut(&mut self) -> &mut Engine<R> {

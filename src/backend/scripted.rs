@@ -148,7 +148,7 @@ impl<R: Runner> Scripted<R> {
         let inputs = lease.items.iter().copied().zip(inputs).collect();
         let failed = FailedBatch { error, kept: Inputs::Kept, inputs };
         for (item, fault) in settle::together(run, self.setup.producer, &lease, failed) {
-            desk.deliver(item, Err(fault));
+            desk.deliver_tracked(item, Err(fault));
         }
     }
 

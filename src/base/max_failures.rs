@@ -5,7 +5,7 @@ use std::fmt;
 /// How many items may fail before the run does: [`Builder::max_failures`](crate::Builder::max_failures).
 ///
 /// ```
-/// use gangline::MaxFailures;
+/// use gangline::error::MaxFailures;
 ///
 /// let ten = MaxFailures::from(10);
 /// let one_in_twenty = MaxFailures::share(0.05);

@@ -324,7 +324,7 @@ fn check_length<R: Runner>(run: &Run<R>, items: u64) -> Result<(), JournalError>
     }
 }
 
-fn measure<I>(measures: &Measures<I>, item: &I) -> Result<Option<Measured>, Rejected> {
+pub(super) fn measure<I>(measures: &Measures<I>, item: &I) -> Result<Option<Measured>, Rejected> {
     let measuring = Cell::new(None);
     match catch(|| measures.measure(item, &measuring)) {
         Ok(Ok(measured)) => Ok(Some(measured)),

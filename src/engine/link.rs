@@ -281,7 +281,13 @@ mod tests {
     use crate::runner::RunControl;
 
     fn run_of<R: Runner>(_: &R, upstream: Option<Arc<dyn RunControl>>) -> Arc<Run<R>> {
-        let shape = Shape { order: Order::Input, producers: 1, window: 4, batching: None };
+        let shape = Shape {
+            order: Order::Input,
+            producers: 1,
+            window: 4,
+            batching: None,
+            kind: Default::default(),
+        };
         Arc::new(Run::new(
             shape,
             Arc::default(),

@@ -54,7 +54,8 @@ fn hub_with(
     weight: Option<u64>,
 ) -> Hub {
     let run_settings = RunSettings::<u64> { policy, ..RunSettings::default() };
-    let shape = Shape { order: Order::Input, producers, window, batching };
+    let shape =
+        Shape { order: Order::Input, producers, window, batching, kind: Default::default() };
     Hub::new(run_settings.scheduling(&shape), CarriedOver::nothing(producers), weight)
 }
 

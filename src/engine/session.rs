@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 
 use super::run_session::{Over, Session};
 use super::settings::Settings;
@@ -15,8 +16,9 @@ use crate::backend::threads::producers::{Building, Producers, cancelled_or};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::CarriedOver;
-use crate::backend::threads::run_shape::Shape;
+use crate::backend::threads::run_shape::{RunKind, Shape};
 use crate::backend::threads::taken::Taken;
+use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
 use crate::concurrency::atomic::Ordering;
@@ -30,6 +32,10 @@ use crate::observe::event::Event;
 use crate::observe::event_log::{Detail, EventLog, ObserveOptions, Observers, Observing};
 use crate::runner::{RunControl, Runner};
 use crate::scheduler::window::Window;
+
+/// The default number of calls that a service accepts before it answers one, if the largest batch of each
+/// producer needs no more.
+const LEAST_PLACES: usize = 1_024;
 
 /// The engine of one pool.
 pub(crate) struct Engine<R: Runner> {
@@ -230,7 +236,9 @@ impl<R: Runner + 'static> Engine<R> {
 
     /// Begins a run, in which every live producer takes part with a state.
     fn begin(&mut self, journal_writer: Option<Arc<JournalWriter>>) -> Result<Session<R>, Error> {
-        let (run, session) = self.enter(journal_writer).inspect_err(|error| self.refuse(error))?;
+        let session =
+            self.enter(RunKind::Stream, journal_writer).inspect_err(|error| self.refuse(error))?;
+        let run = session.run.clone();
         // A request made before the run ends it at its start. No producer is needed then, and no state is
         // rebuilt.
         if run.handover.is_halted() {
@@ -249,16 +257,56 @@ impl<R: Runner + 'static> Engine<R> {
 
     fn enter(
         &mut self,
+        kind: RunKind,
         journal_writer: Option<Arc<JournalWriter>>,
-    ) -> Result<(Arc<Run<R>>, Session<R>), Error> {
-        let run = self.new_run(None, journal_writer)?;
-        let session = self.watch(run.clone(), &run)?;
-        Ok((run, session))
+    ) -> Result<Session<R>, Error> {
+        let run = self.new_run(kind, None, journal_writer)?;
+        self.watch(run.clone(), &run)
+    }
+
+    /// Enters the run of a service, in which no producer takes part yet. Returns it with the number of calls
+    /// that may be open.
+    pub(super) fn enter_service(&mut self) -> Result<(Session<R>, usize), Error> {
+        self.reset(None);
+        self.check_no_journal().inspect_err(|error| self.refuse(error))?;
+        let places = self.settings.window.unwrap_or_else(|| {
+            let most = self.settings.batching.map_or(1, |batching| batching.rule.most());
+            LEAST_PLACES.max(self.settings.devices.len().saturating_mul(4 * most))
+        });
+        let session = self.enter(RunKind::Service, None);
+        Ok((session.inspect_err(|error| self.refuse(error))?, places))
+    }
+
+    /// Makes every live producer take part in a service.
+    pub(super) fn join_service(&self, session: &Session<R>) -> Result<(), Error> {
+        match session.run.handover.is_halted() {
+            true => Err(Error::Cancelled {}),
+            false => self.join(session),
+        }
+    }
+
+    /// Ends the run of a service.
+    pub(super) fn end_service(
+        &mut self,
+        session: Session<R>,
+        account: Account,
+        error: Option<&Error>,
+    ) {
+        self.account = account;
+        // On a producer's own thread, this must not wait for its hook to return.
+        let over = if self.is_own_thread() { session.discard() } else { session.end() };
+        self.part(over, error);
+    }
+
+    /// The threads of the producers.
+    pub(super) fn producer_threads(&self) -> Vec<ThreadId> {
+        self.producers.as_ref().map_or_else(Vec::new, Producers::thread_ids)
     }
 
     /// Creates a run, without producers.
     pub(super) fn new_run(
         &mut self,
+        kind: RunKind,
         upstream: Option<Arc<dyn RunControl>>,
         journal_writer: Option<Arc<JournalWriter>>,
     ) -> Result<Arc<Run<R>>, Error> {
@@ -271,13 +319,14 @@ impl<R: Runner + 'static> Engine<R> {
             return Err(Error::TooFewProducers { here, least, source: None });
         }
         let Settings { order, batching, .. } = self.settings;
+        let order = if kind == RunKind::Service { Order::Completion } else { order };
         let (window, run_settings) = (self.window().size(), self.run_settings.clone());
         let earlier = CarriedOver { learned: producers.learned(), lost: self.absent(producers) };
         let (producers, description) = (producers.len(), self.told.description.clone());
         let event_log = Arc::new(EventLog::new(producers, description, self.told.detail));
         self.event_log = event_log.clone();
         self.tell_of_start(&event_log);
-        let shape = Shape { order, producers, window, batching };
+        let shape = Shape { order, producers, window, batching, kind };
         Ok(Arc::new(Run::new(shape, run_settings, earlier, upstream, event_log, journal_writer)))
     }
 

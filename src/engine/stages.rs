@@ -7,6 +7,7 @@ use super::run_session::Session;
 use super::session::Engine;
 use crate::backend::threads::producers::cancelled_or;
 use crate::backend::threads::run::Run;
+use crate::backend::threads::run_shape::RunKind;
 use crate::backend::threads::taken::Taken;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
@@ -139,7 +140,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
         self.last.check_no_journal()?;
         let mut lineup = Lineup::default();
         let Front { first, upstream, join } = self.before.enlist(&mut lineup)?;
-        let run = self.last.new_run(Some(upstream), None)?;
+        let run = self.last.new_run(RunKind::Stream, Some(upstream), None)?;
         lineup.relays.push(join(run.clone()));
         let consumer = self.last.consumer(run.clone());
         let stack_size = self.last.settings().stack_size;
@@ -194,7 +195,7 @@ where
 
     fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, S>, Error> {
         self.check_no_journal()?;
-        let run = self.new_run(None, None)?;
+        let run = self.new_run(RunKind::Stream, None, None)?;
         let join = joint(self, run.clone());
         lineup.add(self, run.clone());
         Ok(Front { first: run.clone(), upstream: run, join })
@@ -224,7 +225,7 @@ where
     fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, T>, Error> {
         self.last.check_no_journal()?;
         let Front { first, upstream, join } = self.before.enlist(lineup)?;
-        let run = self.last.new_run(Some(upstream), None)?;
+        let run = self.last.new_run(RunKind::Stream, Some(upstream), None)?;
         lineup.relays.push(join(run.clone()));
         let join = joint(self.last, run.clone());
         lineup.add(self.last, run.clone());

@@ -62,7 +62,7 @@ pub enum BuildError {
         /// Which timeout.
         limit: TimeLimit,
     },
-    /// A [share](crate::MaxFailures::share) of failures is not between 0 and 1.
+    /// A [share](crate::error::MaxFailures::share) of failures is not between 0 and 1.
     #[non_exhaustive]
     Share {
         /// The given share.

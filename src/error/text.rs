@@ -15,7 +15,7 @@ impl fmt::Display for Error {
             Error::HookPanicked { hook, site, .. } => write!(f, "{hook} panicked{site}"),
             Error::InputFailed { item, .. } => write!(f, "the input failed at item {item}"),
             Error::InputPanicked { item, .. } => write!(f, "the input panicked at item {item}"),
-            Error::BatchFailed { item, first, key } => {
+            Error::BatchFailed { item, first, key, .. } => {
                 let key = Key(key.as_deref());
                 write!(f, "item {item}{key} failed in a batch with item {first}")
             }
@@ -36,8 +36,14 @@ impl fmt::Display for Error {
                 )
             }
             Error::RunTimedOut { limit } => write!(f, "the run took longer than {}", Exact(*limit)),
+            Error::DeadlineExceeded { limit } => {
+                write!(f, "the call was not answered within {}", Exact(*limit))
+            }
+            Error::ServiceEnded { .. } => f.write_str("the service has ended"),
             Error::Cancelled { .. } => f.write_str("cancelled"),
-            Error::Closed { .. } => f.write_str("the runner is closed; call `activate` first"),
+            Error::Closed { .. } => {
+                f.write_str("closed; call `activate` first, or make a service anew")
+            }
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
             Error::OwnThread { .. } => {
                 f.write_str("a runner cannot be run by one of its own hooks")
@@ -87,7 +93,11 @@ impl std::error::Error for Error {
                 source.as_deref().map(|error| error as &(dyn std::error::Error + 'static))
             }
             Error::ClassifyPanicked { source, .. } => Some(source.as_ref()),
-            Error::BatchFailed { .. }
+            Error::BatchFailed { source, .. } => {
+                source.as_deref().map(|error| error as &(dyn std::error::Error + 'static))
+            }
+            Error::ServiceEnded { source } => Some(source.as_ref()),
+            Error::DeadlineExceeded { .. }
             | Error::TimedOut { .. }
             | Error::RunTimedOut { .. }
             | Error::JournalUnsupported {}

@@ -199,6 +199,11 @@ impl RunStats {
         *noted = ProducerTime { failed: noted.failed, ..time };
     }
 
+    /// Sets the number of results that a producer of a service has given up to now.
+    pub(crate) fn producer_answered(&self, producer: usize, items: u64) {
+        lock(&self.producers[producer]).items = items;
+    }
+
     pub(crate) fn producer_failed(&self, producer: usize, items: u64) {
         lock(&self.producers[producer]).failed += items;
     }

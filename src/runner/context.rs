@@ -27,6 +27,11 @@ impl AbandonFlag<'_> {
     }
 }
 
+/// The items that callers of a service still wait for.
+pub(crate) trait OpenItems: std::fmt::Debug + Send + Sync {
+    fn is_open(&self, item: u64) -> bool;
+}
+
 /// The context of a producer's hook: the device, the configuration, the items.
 #[derive(Debug, Clone, Copy)]
 pub struct ProducerContext<'a> {
@@ -36,11 +41,13 @@ pub struct ProducerContext<'a> {
     wanted: &'a Wanted,
     /// Whether anything waits for this call. `None` where that is certain.
     flag: Option<AbandonFlag<'a>>,
+    /// In a service.
+    open: Option<&'a dyn OpenItems>,
 }
 
 impl<'a> ProducerContext<'a> {
     pub(crate) fn new(setup: &'a ProducerSetup, wanted: &'a Wanted, items: &'a [u64]) -> Self {
-        ProducerContext { setup, items, attempt: 1, wanted, flag: None }
+        ProducerContext { setup, items, attempt: 1, wanted, flag: None, open: None }
     }
 
     /// Returns the same context for another attempt.
@@ -51,6 +58,11 @@ impl<'a> ProducerContext<'a> {
     /// The same, for a producer that may be abandoned.
     pub(crate) fn with_abandon_flag(self, flag: Option<AbandonFlag<'a>>) -> Self {
         ProducerContext { flag, ..self }
+    }
+
+    /// The same, for items whose callers may go away.
+    pub(crate) fn with_open_items(self, open: Option<&'a dyn OpenItems>) -> Self {
+        ProducerContext { open, ..self }
     }
 
     /// Returns the producer's device; the first, if its place has several.
@@ -112,9 +124,17 @@ impl<'a> ProducerContext<'a> {
     /// [timeout](crate::Builder::item_timeout), or if [another producer](crate::Builder::speculate)
     /// finished the item first. The result of the call is then dropped, so a computation of seconds or more
     /// should check this and give up.
+    ///
+    /// In a [service](crate::Service) it is also true once no caller waits for any of the items: ask
+    /// [`at(i)`](ProducerContext::at) for one item of a batch.
     pub fn is_cancelled(&self) -> bool {
         self.wanted.gave_up_on(self.items.first().copied())
             || self.flag.is_some_and(|flag| flag.is_set())
+            || self.open.is_some_and(|open| self.has_items_and_none_is_open(open))
+    }
+
+    fn has_items_and_none_is_open(&self, open: &dyn OpenItems) -> bool {
+        !self.items.is_empty() && !self.items.iter().any(|&item| open.is_open(item))
     }
 
     /// Warns that the hook for batches is the default. If a runner that wraps another forgot to forward it,

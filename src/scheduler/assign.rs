@@ -1,7 +1,6 @@
 //! Which items a producer is leased next, and which producers are woken for them.
 
 use super::batch::Pick;
-use super::config::Input;
 use super::events::{Event, Expired};
 use super::items::{Dropped, Outcome, Standing, State};
 use super::lease::{Copies, Held, Lease, LeaseId, Phase, ProducerId, Sized};
@@ -9,7 +8,7 @@ use super::speculation::Chance;
 use super::split::{Cut, Part};
 use super::time::RunTime;
 use super::waiters::Takes;
-use super::{Activity, Next, Readiness, Scheduler};
+use super::{Activity, Input, Next, Readiness, Scheduler};
 use crate::batch::{Limits, More, Size};
 
 /// The items of one lease.
@@ -189,8 +188,12 @@ impl Scheduler {
 
     fn more(&self) -> More {
         match (self.input, self.feeder) {
-            (Input::Ended, _) | (_, Activity::Waiting) => More::Never,
+            (Input::Ended, _) | (Input::MayCome, Activity::Waiting) => More::Never,
             (Input::MayCome, Activity::Working) => More::MayCome,
+            (Input::Calls, _) => match self.batching.rule.is_timed() {
+                true => More::MayCome,
+                false => More::Never,
+            },
         }
     }
 
@@ -203,7 +206,12 @@ impl Scheduler {
 
     /// Whether everything waits for items that are in hooks.
     fn stands_still(&self) -> bool {
-        self.more() == More::Never && self.consumer == Activity::Waiting
+        match self.input {
+            Input::Calls => self.pending.is_empty(),
+            Input::MayCome | Input::Ended => {
+                self.more() == More::Never && self.consumer == Activity::Waiting
+            }
+        }
     }
 
     /// Settles one item of a lease that has ended.
@@ -287,6 +295,31 @@ impl Scheduler {
         for item in over {
             if self.items.uncover(item.index) == Dropped::Alone {
                 self.items.remove(item.index);
+            }
+        }
+    }
+
+    /// Gives up these items: their results are no longer wanted. Hooks that have no other items are revoked.
+    pub(crate) fn withdraw(&mut self, indices: &[u64], now: RunTime) {
+        for &index in indices {
+            if self.pending.withdraw(index).is_some() {
+                continue;
+            }
+            if self.retries.remove(index) {
+                self.items.remove(index);
+                continue;
+            }
+            let leases = self.leases.covering(index);
+            let parts = self.parts.retain(|it| it != index).len();
+            let (size, carriers) = (Size::ONE, leases.len() + parts);
+            if leases.is_empty() {
+                self.items.remove(index);
+                continue;
+            }
+            let record = self.items.open(index, size, carriers as u32);
+            record.carriers = leases.len() as u32;
+            if std::mem::replace(&mut record.state, State::Settled) != State::Settled {
+                self.revoke(index, now);
             }
         }
     }

@@ -31,6 +31,7 @@ pub(crate) struct Config {
     pub(crate) timeouts: Timeouts,
     pub(crate) min_producers: usize,
     pub(crate) bypass: Bypass,
+    pub(crate) input: Input,
 }
 
 /// Whether items may pass the scheduler by: see [`adopt`](super::Scheduler::adopt).
@@ -51,10 +52,12 @@ pub(crate) struct Meta {
     pub(crate) since: RunTime,
 }
 
-/// Whether more input may be pulled.
+/// Whether more items may be offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Input {
+pub(crate) enum Input {
     MayCome,
+    /// By callers, each of whom may wait for the result of its last item. So no batch can count on more.
+    Calls,
     Ended,
 }
 

@@ -130,6 +130,7 @@ impl Script {
             timeouts: Timeouts { item: self.item_timeout, step: MS, ..Timeouts::default() },
             min_producers: 1,
             bypass: Bypass::Never,
+            input: Input::MayCome,
         }
     }
 

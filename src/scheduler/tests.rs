@@ -29,6 +29,7 @@ fn config(producers: usize) -> Config {
         timeouts: Timeouts::default(),
         min_producers: 1,
         bypass: Bypass::Never,
+        input: Input::MayCome,
     }
 }
 

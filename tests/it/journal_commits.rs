@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use gangline::error::MaxFailures;
 use gangline::journal::{JournalError, KeyKind};
 use gangline::{
-    AnyOrderRunner, CancelToken, ConsumerContext, Error, Hook, Journal, MaxFailures, OnError,
-    Order, Result, Verdict,
+    AnyOrderRunner, CancelToken, ConsumerContext, Error, Hook, Journal, OnError, Order, Result,
+    Verdict,
 };
 
 use crate::hooks::{Hooks, both_orders, sorted};

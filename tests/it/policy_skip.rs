@@ -4,11 +4,12 @@ use std::error::Error as _;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
+use gangline::error::MaxFailures;
 use gangline::order::RuntimeOrder;
 use gangline::testing::{Script, Simulated};
 use gangline::{
-    AnyOrderRunner, Batch, Builder, ConsumerContext, Error, Hook, MaxFailures, OnError, Order,
-    ProducerContext, Result, Runner, Verdict,
+    AnyOrderRunner, Batch, Builder, ConsumerContext, Error, Hook, OnError, Order, ProducerContext,
+    Result, Runner, Verdict,
 };
 use proptest::prelude::*;
 

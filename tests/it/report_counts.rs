@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gangline::{Batch, Error, MaxFailures, OnError, OrderedRunner, Pool, RunReport, Runner};
+use gangline::error::MaxFailures;
+use gangline::{Batch, Error, OnError, OrderedRunner, Pool, RunReport, Runner};
 
 use crate::hooks::Hooks;
 use crate::support::{Gate, map, no_hang};

@@ -4,12 +4,29 @@ use super::{OrderKind, Pool, fallible, sound};
 use crate::api::builder::Builder;
 use crate::api::outputs::Outputs;
 use crate::api::pipeline::Pipeline;
+use crate::api::service::Service;
 use crate::cfg::CfgNode;
 use crate::device::IntoDevices;
 use crate::engine::feed::Source;
+use crate::engine::service::ServiceHost;
 use crate::error::{BoxError, Error};
 use crate::observe::report::RunReport;
 use crate::runner::Runner;
+
+impl<R: Runner + 'static, O> Pool<R, O> {
+    /// Turns the pool into a [`Service`], which answers calls from any thread and from async code.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?.into_service();
+    /// assert_eq!(service.call(7)?, 49);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn into_service(self) -> Service<R> {
+        Service::new(ServiceHost::begin(self.into_engine()))
+    }
+}
 
 impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     /// Builds a runner on `devices`, with an empty configuration.

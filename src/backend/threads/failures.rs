@@ -72,10 +72,20 @@ impl<R: Runner> Run<R> {
     /// The first item fails with the error; each of the others fails with a reference to the first.
     fn skip_all(&self, items: &[u64], error: Error) -> Faults {
         let first = items[0];
+        if self.is_service() && items.len() > 1 {
+            // Each caller needs the whole error.
+            let source = Arc::new(error);
+            let fault = |&item: &u64| {
+                let (key, source) = (self.name_of(item), Some(source.clone()));
+                (item, FailedItem::skipped(Error::BatchFailed { item, first, key, source }))
+            };
+            return items.iter().map(fault).collect();
+        }
         let mut faults = vec![(first, FailedItem::skipped(error))];
         let others = items[1..].iter().filter(|&&item| !self.wanted.gave_up_on(Some(item)));
         faults.extend(others.map(|&item| {
-            let error = Error::BatchFailed { item, first, key: self.name_of(item) };
+            let (key, source) = (self.name_of(item), None);
+            let error = Error::BatchFailed { item, first, key, source };
             (item, FailedItem::skipped(error))
         }));
         faults
@@ -119,6 +129,9 @@ impl<R: Runner> Run<R> {
     pub(crate) fn fail_from_aside(&self, items: &[u64], error: Error, producer: usize) {
         for (seq, fault) in self.fail_items(items, error, producer) {
             self.handover.deliver_aside(seq, Err(fault));
+            if self.is_service() {
+                self.remove_name(seq);
+            }
         }
     }
 
@@ -130,11 +143,13 @@ impl<R: Runner> Run<R> {
 
     /// The verdict of the user's rules. If a rule panics, the run stops, and the error reports the panic.
     fn ask(&self, error: &mut Error) -> Verdict {
-        catch(|| self.policy().ask(error)).unwrap_or_else(|message| {
+        let verdict = catch(|| self.policy().ask(error)).unwrap_or_else(|message| {
             let failure = Box::new(std::mem::replace(error, Error::Cancelled {}));
             *error = Error::ClassifyPanicked { message, source: failure };
             Verdict::Stop
-        })
+        });
+        // In a service, an item that stops fails its own call.
+        if self.is_service() && verdict == Verdict::Stop { Verdict::Skip } else { verdict }
     }
 
     /// Reports that an item will be tried again.
@@ -198,7 +213,7 @@ impl<R: Runner> Run<R> {
     /// hook.
     pub(crate) fn too_few_after(&self, live: usize, error: Option<Error>) -> Error {
         // Under this policy the failure of an item does not end the run, so it is only the source.
-        let goes_on = self.policy().on_error == OnError::Skip;
+        let goes_on = self.policy().on_error == OnError::Skip || self.is_service();
         match error {
             Some(error) if !goes_on => self.too_few(live, error),
             source => {

@@ -47,6 +47,7 @@
 //!
 //! No user code runs under any of the locks.
 
+pub(crate) mod answers;
 pub(crate) mod dispatch;
 pub(crate) mod feeder;
 pub(crate) mod inputs;
@@ -57,6 +58,7 @@ mod permits;
 pub(crate) mod undelivered;
 
 use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -73,10 +75,12 @@ use crate::concurrency::event_count::EventCount;
 use crate::concurrency::queue::queue;
 use crate::concurrency::{Condvar, Mutex, lock, now};
 use crate::observe::run_stats::RunStats;
+use crate::runner::OpenItems;
 use crate::scheduler::{Activity, Config};
 
 use self::intake::{FeederEnds, Gaps, Intake, largest_take};
 use self::lane::Lane;
+use crate::backend::threads::handover::answers::{Answers, End};
 use crate::backend::threads::handover::dispatch::Dispatch;
 use crate::backend::threads::handover::permits::Permits;
 
@@ -117,6 +121,8 @@ pub(crate) struct Handover<I, T> {
     /// The number of gaps that the feeder has left. It is updated before the items behind the gap are pushed.
     gaps: AtomicU64,
     pub(crate) dispatch: Dispatch<I>,
+    /// Where results go instead of to a collector. Set for a service, before producers take part.
+    answers: OnceLock<Arc<dyn Answers<T>>>,
     pub(crate) stats: RunStats,
     flags: CachePadded<Flags>,
     hints: CachePadded<Hints>,
@@ -206,14 +212,40 @@ impl<I, T> Handover<I, T> {
             weights: Mutex::new(weights.map(Weights::new)),
             gaps: AtomicU64::new(0),
             dispatch: Dispatch::new(config, earlier),
+            answers: OnceLock::new(),
             stats: RunStats::new(producers),
             flags: CachePadded::default(),
             hints: CachePadded::default(),
         }
     }
 
+    /// Makes this the hand-over of a service.
+    pub(crate) fn answer_with(&self, answers: Arc<dyn Answers<T>>) {
+        assert!(self.answers.set(answers).is_ok(), "a run has one destination");
+    }
+
+    /// Where results go instead of to a collector, in a service.
+    pub(crate) fn answers(&self) -> Option<&Arc<dyn Answers<T>>> {
+        self.answers.get()
+    }
+
+    /// The items that callers wait for, in a service.
+    pub(crate) fn open_items(&self) -> Option<&dyn OpenItems> {
+        self.answers.get().map(|answers| &**answers as &dyn OpenItems)
+    }
+
+    /// Tells a service how far its run has ended.
+    pub(crate) fn note_end(&self, end: End) {
+        if let Some(answers) = self.answers() {
+            answers.note_end(end);
+        }
+    }
+
     /// Delivers the result of an item whose producer was abandoned.
     pub(crate) fn deliver_aside(&self, seq: u64, result: Outcome<T>) {
+        if let Some(answers) = self.answers() {
+            return answers.answer(seq, result);
+        }
         let mut late = lock(&self.late);
         late.as_mut().expect("only runs with timeouts abandon producers").push(seq, result);
         drop(late);
@@ -246,6 +278,7 @@ impl<I, T> Handover<I, T> {
         drop(permits);
         self.returned.notify_one();
         self.dispatch.note_input_end();
+        self.note_end(End::Halted);
     }
 
     pub(crate) fn is_halted(&self) -> bool {
@@ -266,6 +299,7 @@ impl<I, T> Handover<I, T> {
         self.dispatch.abort_schedule();
         self.dispatch.idle.notify_all();
         self.waiting.notify_all();
+        self.note_end(End::Aborted);
     }
 
     fn is_aborted(&self) -> bool {

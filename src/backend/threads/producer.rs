@@ -134,7 +134,9 @@ impl<R: Runner> Producer<R> {
         let items = [seq];
         let cx = ProducerContext::new(&self.setup, &run.wanted, &items)
             .with_attempt(attempt)
-            .with_abandon_flag(flag);
+            .with_abandon_flag(flag)
+            // Only leases belong to calls.
+            .with_open_items(flag.and_then(|_| run.handover.open_items()));
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
         let outcome = call(
             Hook::ProducerWork,

@@ -166,7 +166,13 @@ mod tests {
         let mut producer = Producer::new(runner, setup, shared.clone(), &Wanted::all()).unwrap();
         producer.lose_state();
         let producer = ProducerLoop::new(Box::new(producer), 0, shared);
-        let shape = Shape { order: Order::Input, producers: 1, window: 4, batching: None };
+        let shape = Shape {
+            order: Order::Input,
+            producers: 1,
+            window: 4,
+            batching: None,
+            kind: Default::default(),
+        };
         let event_log = Arc::new(EventLog::new(1, None, Detail::Run));
         let run_settings = Arc::new(RunSettings::default());
         let run = Run::new(shape, run_settings, CarriedOver::nothing(1), None, event_log, None);

@@ -1,7 +1,7 @@
 //! The producers' threads, from start to shutdown.
 
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
@@ -414,6 +414,11 @@ impl<R: Runner> Producers<R> {
 
     pub(crate) fn learn(&mut self, learned: Vec<Ceiling>) {
         self.learned = learned;
+    }
+
+    pub(crate) fn thread_ids(&self) -> Vec<ThreadId> {
+        let threads = self.threads.iter().filter_map(|entry| entry.thread.as_ref());
+        threads.map(|thread| thread.thread().id()).collect()
     }
 
     /// Whether the calling thread is one of the producers' threads.

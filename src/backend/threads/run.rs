@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use crate::backend::threads::handover::answers::End;
 use crate::backend::threads::handover::undelivered::Undelivered;
 use crate::backend::threads::handover::{Handover, WakeReason};
 use crate::backend::threads::item_names::{Entry, ItemNames};
@@ -13,7 +14,7 @@ use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::outbox::Outcome;
 use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run_settings::RunSettings;
-use crate::backend::threads::run_shape::{CarriedOver, Shape};
+use crate::backend::threads::run_shape::{CarriedOver, RunKind, Shape};
 use crate::backend::threads::taken::Tally;
 use crate::base::Measure;
 use crate::base::Order;
@@ -44,6 +45,7 @@ pub(crate) struct Run<R: Runner> {
     /// consumption asked for the stop still counts.
     consumable: Wanted,
     order: Order,
+    kind: RunKind,
     cancelled: AtomicBool,
     stopped: AtomicBool,
     /// Dropped when no more input is wanted, which wakes a cancel guard inside the caller's iterator.
@@ -76,7 +78,7 @@ impl<R: Runner> Run<R> {
         event_log: Arc<EventLog>,
         journal_writer: Option<Arc<JournalWriter>>,
     ) -> Self {
-        let order = shape.order;
+        let Shape { order, kind, .. } = shape;
         let (halting, halted) = bounded(0);
         let (awaiting, consumer_left) = bounded(0);
         let has_entries = run_settings.name.is_some() || run_settings.hash.is_some();
@@ -93,6 +95,7 @@ impl<R: Runner> Run<R> {
             wanted: Wanted::all(),
             consumable: Wanted::all(),
             order,
+            kind,
             cancelled: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             losses: Mutex::new(vec![]),
@@ -146,6 +149,22 @@ impl<R: Runner> Run<R> {
             lock(item_names).enter(seq, entry);
         }
         Ok(plan)
+    }
+
+    /// The name of an item of a service, by which its errors call it.
+    pub(crate) fn entry_of(&self, item: &R::Input) -> Result<Option<Entry>, Rejected> {
+        let Some(name) = &self.run_settings.name else { return Ok(None) };
+        let shown = catch(|| name(item)).map_err(Rejected::KeyPanicked)?;
+        let name: Arc<str> = shown.into();
+        let key = Key::Name { name: name.clone(), occurrence: 1 };
+        Ok(Some(Entry { shown: Some(name), key }))
+    }
+
+    /// Stores the name of an item of a service.
+    pub(crate) fn enter_name(&self, seq: u64, entry: Option<Entry>) {
+        if let (Some(item_names), Some(entry)) = (&self.item_names, entry) {
+            lock(item_names).enter(seq, entry);
+        }
     }
 
     fn plan(&self, key: &Key) -> Result<Plan, Rejected> {
@@ -223,6 +242,11 @@ impl<R: Runner> Run<R> {
         drop(lock(&self.awaiting).take());
     }
 
+    /// Whether each failure goes to a caller, so that none ends the run.
+    pub(crate) fn is_service(&self) -> bool {
+        self.kind == RunKind::Service
+    }
+
     pub(crate) fn policy(&self) -> &Policy {
         &self.run_settings.policy
     }
@@ -244,6 +268,8 @@ impl<R: Runner> Run<R> {
 
     /// Aborts the run: every party leaves once the hook that it is in returns.
     pub(crate) fn abort(&self) {
+        // First: the outcome of a hook that gives up because of what follows is no answer.
+        self.handover.note_end(End::Aborted);
         self.wanted.give_up_from(0);
         self.consumable.give_up_from(0);
         self.handover.abort();

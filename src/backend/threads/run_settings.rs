@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::backend::threads::limits::Limits;
 use crate::backend::threads::measures::Measures;
-use crate::backend::threads::run_shape::Shape;
+use crate::backend::threads::run_shape::{RunKind, Shape};
 use crate::base::panic::catch;
 use crate::device::Place;
 use crate::journal::{Journal, KeyKind};
-use crate::policy::{Policy, Stragglers, copy_after};
-use crate::scheduler::{Bypass, Config, Timeouts};
+use crate::policy::{OnError, Policy, Stragglers, copy_after};
+use crate::scheduler::{Bypass, Config, Input, Timeouts};
 
 /// How items are measured, named, copied and recorded, and how failures are handled.
 pub(crate) struct RunSettings<I> {
@@ -67,10 +67,14 @@ impl<I> RunSettings<I> {
 
     /// The configuration of the scheduler for a run of this shape.
     pub(crate) fn scheduling(&self, shape: &Shape) -> Config {
-        let Shape { order, producers, window, batching } = *shape;
+        let Shape { order, producers, window, batching, kind } = *shape;
         let Policy { on_error, retries, backoff, quarantine_after, stragglers, .. } = self.policy;
         let Limits { item, init, run } = self.limits;
         let step = self.limits.tick().unwrap_or_default();
+        let (input, bypass, on_error) = match kind {
+            RunKind::Stream => (Input::MayCome, self.bypass, on_error),
+            RunKind::Service => (Input::Calls, Bypass::Never, OnError::Skip),
+        };
         Config {
             producers,
             places: self.places.clone(),
@@ -84,7 +88,8 @@ impl<I> RunSettings<I> {
             copy_after: (stragglers == Stragglers::Copy).then(|| copy_after(None)),
             timeouts: Timeouts { item, init, run, step },
             min_producers: self.policy.min_producers.unwrap_or(1),
-            bypass: self.bypass,
+            bypass,
+            input,
         }
     }
 

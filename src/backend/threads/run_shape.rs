@@ -11,6 +11,17 @@ pub(crate) struct Shape {
     /// The initial window.
     pub(crate) window: usize,
     pub(crate) batching: Option<Batching>,
+    pub(crate) kind: RunKind,
+}
+
+/// Where the items of a run come from, and where their results go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum RunKind {
+    /// From one input to one consumer. A failure may end the run.
+    #[default]
+    Stream,
+    /// From calls; each result goes back to its caller, and so does each failure.
+    Service,
 }
 
 /// What the pool carries over from earlier runs.

@@ -2,7 +2,7 @@
 
 use crate::backend::threads::failures::Faults;
 use crate::backend::threads::handover::item_queue::ItemQueue;
-use crate::backend::threads::run::Run;
+use crate::backend::threads::run::{Run, RunOutcome};
 use crate::base::panic::{catch, drop_quietly};
 use crate::error::{Error, is_out_of_memory};
 use crate::runner::Runner;
@@ -108,6 +108,19 @@ fn finish<R: Runner>(run: &Run<R>, lease: &Lease, outcomes: &[Outcome]) -> Vec<S
     standings
 }
 
+/// Delivers the result of a tracked item.
+pub(crate) fn deliver<R: Runner>(
+    run: &Run<R>,
+    (item, outcome): (u64, RunOutcome<R>),
+    desk: &mut Desk<'_, R>,
+) {
+    desk.deliver_tracked(item, outcome);
+    // In a run, the consumer needs the name.
+    if run.is_service() {
+        run.remove_name(item);
+    }
+}
+
 fn settle<R: Runner>(
     run: &Run<R>,
     producer: usize,
@@ -116,10 +129,10 @@ fn settle<R: Runner>(
     desk: &mut Desk<'_, R>,
 ) {
     match (worked, standing) {
-        (Ok(output), Standing::Counts) => desk.deliver(item, Ok(output)),
+        (Ok(output), Standing::Counts) => deliver(run, (item, Ok(output)), desk),
         (Err(error), Standing::Counts) => {
             for (seq, fault) in run.fail_items(&[item], error, producer) {
-                desk.deliver(seq, Err(fault));
+                deliver(run, (seq, Err(fault)), desk);
             }
         }
         (worked, Standing::Deferred | Standing::Stale) => drop_quietly(worked),

@@ -147,10 +147,10 @@ impl<R: Runner> Producer<R> {
         // Another producer may deliver the item.
         let (is_shared, _) =
             run.handover.dispatch.schedule(|state, _| state.scheduler.is_shared(lease.id));
-        if is_shared {
+        if is_shared || run.is_service() {
             run.abort_with(error);
         } else if let Some(fault) = run.end_with(first, error) {
-            desk.deliver(first, Err(fault));
+            desk.deliver_tracked(first, Err(fault));
         }
         // Earlier items that wait for a retry are still wanted, and there may be no other producer to settle
         // them.
@@ -222,7 +222,8 @@ impl<R: Runner> Producer<R> {
         let flag = run.handover.dispatch.flag(self.setup.producer, Some(*id));
         let cx = ProducerContext::new(&self.setup, &run.wanted, items)
             .with_attempt(*attempt)
-            .with_abandon_flag(Some(flag));
+            .with_abandon_flag(Some(flag))
+            .with_open_items(run.handover.open_items());
         let state = self.state.as_mut().expect("a producer has a state when it works on a batch");
         match call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs)) {
             Ok(outputs) if outputs.len() == items.len() => Ok(outputs),
@@ -267,7 +268,7 @@ impl<R: Runner> Producer<R> {
         // settled.
         drop_quietly(rebuild_error);
         for (seq, fault) in faults {
-            desk.deliver(seq, Err(fault));
+            settle::deliver(run, (seq, Err(fault)), desk);
         }
     }
 

@@ -247,6 +247,7 @@ impl Scene {
             producers: self.producers,
             window: self.window,
             batching: self.batch.map(Batching::new),
+            kind: Default::default(),
         };
         let event_log = Arc::new(EventLog::new(self.producers, None, Detail::Run));
         Arc::new(Run::new(

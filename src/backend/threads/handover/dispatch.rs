@@ -358,7 +358,13 @@ mod tests {
     #[test]
     fn an_expired_lease_does_not_take_the_inputs_of_the_next() {
         let batching = Some(Batching::new(Batch::up_to(2)));
-        let shape = Shape { order: Order::Input, producers: 2, window: 4, batching };
+        let shape = Shape {
+            order: Order::Input,
+            producers: 2,
+            window: 4,
+            batching,
+            kind: Default::default(),
+        };
         let config = RunSettings::<u64>::default().scheduling(&shape);
         let dispatch = Dispatch::<u64>::new(config, CarriedOver::nothing(2));
         (0..2).for_each(|index| dispatch.offer(index, index, Size::ONE));
@@ -378,7 +384,13 @@ mod tests {
     #[test]
     fn each_copy_of_a_failed_batch_has_inputs_of_its_own() {
         let batching = Some(Batching::new(Batch::up_to(2)));
-        let shape = Shape { order: Order::Input, producers: 2, window: 4, batching };
+        let shape = Shape {
+            order: Order::Input,
+            producers: 2,
+            window: 4,
+            batching,
+            kind: Default::default(),
+        };
         let policy = Policy { stragglers: Stragglers::Copy, ..Policy::default() };
         let settings = RunSettings::<u64> { policy, ..RunSettings::default() };
         let dispatch = Dispatch::<u64>::new(settings.scheduling(&shape), CarriedOver::nothing(2));

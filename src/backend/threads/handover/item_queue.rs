@@ -26,6 +26,8 @@ pub(crate) struct ItemQueue<'a, I, T> {
     lane: usize,
     inbox: Inbox<(u64, I)>,
     outbox: Outbox<T>,
+    /// The number of results that went to callers of a service.
+    answered: u64,
     /// The number of items to take at once.
     take: usize,
     took_at: Option<Instant>,
@@ -52,6 +54,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             lane,
             inbox,
             outbox,
+            answered: 0,
             take: 1,
             took_at: None,
             looked_at: None,
@@ -74,6 +77,18 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             && waiting.has_sleeper()
         {
             waiting.wake_one();
+        }
+    }
+
+    /// Delivers the result of a lease: to its caller in a service, else like [`deliver`](ItemQueue::deliver).
+    pub(crate) fn deliver_tracked(&mut self, seq: u64, result: Outcome<T>) {
+        match self.handover.answers() {
+            Some(answers) => {
+                self.answered += 1;
+                self.handover.stats.producer_answered(self.lane, self.answered);
+                answers.answer(seq, result);
+            }
+            None => self.deliver(seq, result),
         }
     }
 
@@ -428,7 +443,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
 /// Reports how long the producer took part, and how long it had nothing to do.
 impl<I, T> Drop for ItemQueue<'_, I, T> {
     fn drop(&mut self) {
-        let (items, present) = (self.outbox.delivered(), now() - self.came);
+        let (items, present) = (self.outbox.delivered() + self.answered, now() - self.came);
         let time = ProducerTime { came: None, items, failed: 0, present, waited: self.waited };
         self.handover.stats.producer_left(self.lane, time);
     }
@@ -476,7 +491,13 @@ mod model {
     /// All `items` start in the first producer's lane. `slow` of them last until all others are done.
     /// `is_slow` decides by the producer, the number of items it has done before, and the item.
     fn theft(producers: usize, items: u64, slow: u64, is_slow: fn(usize, u64, u64) -> bool) {
-        let shape = Shape { order: Order::Input, producers, window: 16, batching: None };
+        let shape = Shape {
+            order: Order::Input,
+            producers,
+            window: 16,
+            batching: None,
+            kind: Default::default(),
+        };
         let config = RunSettings::<u64>::default().scheduling(&shape);
         let earlier = CarriedOver::nothing(producers);
         let hub = Arc::new(Handover::<u64, u64>::new(config, earlier, None));

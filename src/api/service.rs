@@ -1,0 +1,460 @@
+//! A pool that answers calls.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use crate::api::pool::{AnyOrderRunner, Pool};
+use crate::concurrency::parker::block_on;
+use crate::engine::service::board::Deadline;
+use crate::engine::service::{PendingCall, ServiceHost};
+use crate::error::Error;
+use crate::observe::account::Account;
+use crate::observe::report::RunReport;
+use crate::runner::Runner;
+
+/// A pool that answers calls, from any thread and from async code.
+///
+/// [`Pool::into_service`] makes it. Clones are handles of the same service; it is closed by
+/// [`close`](Service::close), or with its last handle. Its producers, batches, retries, timeouts, quarantine and
+/// speculation are those of the pool. No hook of a consumer runs.
+///
+/// ```
+/// use gangline::{OrderedRunner, map};
+///
+/// let squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+/// let service = OrderedRunner::new(squares, 2)?.into_service();
+/// let from_another_thread = service.clone();
+/// let other = std::thread::spawn(move || from_another_thread.call(3));
+/// assert_eq!(service.call(4)?, 16);
+/// assert_eq!(other.join().expect("it does not panic")?, 9);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// # The queue
+///
+/// At most [`window`](crate::Builder::window) calls are open, which means accepted and not yet answered. The
+/// default is 1,024, or four of the largest batches for each producer if that is more. Further callers wait, and
+/// are accepted in the order of their arrival; [`try_submit`](Service::try_submit) refuses instead. Items are
+/// given out in the order in which they were accepted. The limits of weights ([`window_weight`]) do not apply.
+///
+/// # Batches
+///
+/// Batches form across callers. A free producer takes the items that are there, up to the largest batch. It waits
+/// for more only if the [`Batch`](crate::Batch) has a [time limit](crate::Batch::within), because each caller
+/// may be waiting for its answer before it calls again.
+///
+/// # Failures
+///
+/// A failed item answers its own caller, with the whole [`Error`], and the service goes on:
+/// [`on_error`](crate::Builder::on_error) and [`max_failures`](crate::Builder::max_failures) do not apply, and
+/// [`Verdict::Stop`](crate::Verdict::Stop) fails that call only. If too few producers are left, or the
+/// [`run_timeout`](crate::Builder::run_timeout) is over, the service ends, and every open and later call is
+/// answered with [`Error::ServiceEnded`].
+///
+/// A pool that is closed or has a [journal](crate::Builder::journal) makes a service that answers every call with
+/// the error.
+///
+/// # Calls that are given up
+///
+/// Dropping a [`Call`] or a [`Ticket`] gives the call up. If no hook has its item, the item is dropped. If one
+/// does, [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true for that item, and the result is
+/// dropped. Either way it counts as cancelled.
+///
+/// # From a hook
+///
+/// A producer of the service cannot wait for an answer of the same service: that is [`Error::OwnThread`].
+///
+/// [`window_weight`]: crate::Builder::window_weight
+pub struct Service<R: Runner + 'static> {
+    host: Arc<Closing<R>>,
+    limit: Option<Duration>,
+}
+
+/// Closes the service with its last handle.
+struct Closing<R: Runner + 'static>(ServiceHost<R>);
+
+/// The answer to come of a call: a future for any runtime, or none.
+///
+/// It needs no runtime, timer or thread of its own, and is woken by the producer that has the result.
+/// [`Service::call_async`] makes it. Dropping it gives the call up.
+///
+/// # Panics
+///
+/// If it is polled again after it was ready.
+#[must_use = "dropping it gives the call up"]
+pub struct Call<R: Runner>(PendingCall<R>);
+
+/// A call that was accepted, to be waited for later.
+///
+/// [`Service::try_submit`] makes it. Dropping it gives the call up.
+#[must_use = "dropping it gives the call up"]
+pub struct Ticket<R: Runner>(PendingCall<R>);
+
+/// The queue is full; the input comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Full<I>(pub I);
+
+impl<R: Runner + 'static> Service<R> {
+    pub(crate) fn new(host: ServiceHost<R>) -> Self {
+        Service { host: Arc::new(Closing(host)), limit: None }
+    }
+
+    /// Works on one item, and waits for the result.
+    ///
+    /// If the queue is full, it first waits for a place.
+    ///
+    /// # Errors
+    ///
+    /// The failure of the item; [`Error::Closed`] if the service is closed or drains;
+    /// [`Error::DeadlineExceeded`], [`Error::ServiceEnded`] or [`Error::Cancelled`] as they say;
+    /// [`Error::OwnThread`] on a thread of the service's producers.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let parse = map(|_| Ok(()), |_, _, text: String| Ok(text.parse::<i32>()?));
+    /// let service = OrderedRunner::new(parse, 2)?.into_service();
+    /// assert!(service.call("two".to_owned()).is_err());
+    /// assert_eq!(service.call("3".to_owned())?, 3, "the service goes on");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn call(&self, input: R::Input) -> Result<R::Output, Error> {
+        wait_for(self.begin(input))
+    }
+
+    /// Begins to work on one item. The result is the output of the returned future.
+    ///
+    /// The item is offered at once, or as soon as the queue has a place, whether or not the future is polled.
+    ///
+    /// ```
+    /// use std::future::Future;
+    /// use std::task::{Context, Poll, Waker};
+    ///
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn wait<F: Future>(future: F) -> F::Output {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     struct Unpark(std::thread::Thread);
+    /// #     impl std::task::Wake for Unpark {
+    /// #         fn wake(self: std::sync::Arc<Self>) { self.0.unpark(); }
+    /// #     }
+    /// #     let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
+    /// #     loop {
+    /// #         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+    /// #             Poll::Ready(output) => return output,
+    /// #             Poll::Pending => std::thread::park(),
+    /// #         }
+    /// #     }
+    /// # }
+    /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x + 1)), 2)?.into_service();
+    /// // Under any runtime, or with an executor of your own:
+    /// let sum = wait(async {
+    ///     let (first, second) = (service.call_async(1), service.call_async(2));
+    ///     Ok::<_, gangline::Error>(first.await? + second.await?)
+    /// })?;
+    /// assert_eq!(sum, 5);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn call_async(&self, input: R::Input) -> Call<R> {
+        Call(self.begin(input))
+    }
+
+    /// Offers one item without waiting, neither for a place nor for the result.
+    ///
+    /// A service that is closed gives a ticket that answers [`Error::Closed`].
+    ///
+    /// # Errors
+    ///
+    /// If the queue is full: with the input.
+    ///
+    /// ```
+    /// use gangline::{Full, OrderedRunner, map};
+    ///
+    /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x + 1)), 1)?.into_service();
+    /// match service.try_submit(1) {
+    ///     Ok(ticket) => assert_eq!(ticket.wait()?, 2),
+    ///     Err(Full(input)) => println!("too busy for {input}"),
+    /// }
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn try_submit(&self, input: R::Input) -> Result<Ticket<R>, Full<R::Input>> {
+        let calls = self.host.0.calls();
+        match calls.board.try_take(1) {
+            Ok(true) => Ok(Ticket(PendingCall::with_place(calls, input, self.deadline()))),
+            Ok(false) => Err(Full(input)),
+            Err(error) => Ok(Ticket(PendingCall::refused(calls, error))),
+        }
+    }
+
+    /// Offers several items without waiting, if the queue has a place for each. Each has a ticket of its own.
+    ///
+    /// # Errors
+    ///
+    /// If the queue has fewer places: with all inputs, none of which was offered.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let service = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x + 1)));
+    /// let service = service.devices(1).window(4).build()?.into_service();
+    /// let tickets = service.try_submit_all(vec![1, 2, 3]).expect("there are four places");
+    /// let sum: u64 = tickets.into_iter().map(|ticket| ticket.wait()).sum::<Result<_, _>>()?;
+    /// assert_eq!(sum, 9);
+    /// assert!(service.try_submit_all(vec![0; 5]).is_err(), "there never are five");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn try_submit_all(
+        &self,
+        inputs: Vec<R::Input>,
+    ) -> Result<Vec<Ticket<R>>, Full<Vec<R::Input>>> {
+        let calls = self.host.0.calls();
+        match calls.board.try_take(inputs.len()) {
+            Ok(false) => Err(Full(inputs)),
+            Ok(true) => {
+                let deadline = self.deadline();
+                let submit = |input| Ticket(PendingCall::with_place(calls, input, deadline));
+                Ok(inputs.into_iter().map(submit).collect())
+            }
+            Err(_) => {
+                let refuse = |_| match calls.board.try_take(1) {
+                    Err(error) => Ticket(PendingCall::refused(calls, error)),
+                    Ok(_) => unreachable!("a service that has ended accepts no calls again"),
+                };
+                Ok(inputs.into_iter().map(refuse).collect())
+            }
+        }
+    }
+
+    /// Returns a handle whose calls are answered within `limit`, with [`Error::DeadlineExceeded`] if need be.
+    ///
+    /// The time counts from the call, and includes the wait for a place. An item whose time is over is given up
+    /// as if its caller had gone away.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gangline::{Error, OrderedRunner, map};
+    ///
+    /// let slow = map(|_| Ok(()), |cx, _, ()| {
+    ///     while !cx.is_cancelled() {
+    ///         std::thread::sleep(Duration::from_millis(1));
+    ///     }
+    ///     Ok(())
+    /// });
+    /// let service = OrderedRunner::new(slow, 1)?.into_service();
+    /// let answer = service.with_deadline(Duration::from_millis(20)).call(());
+    /// assert!(matches!(answer, Err(Error::DeadlineExceeded { .. })));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn with_deadline(&self, limit: Duration) -> Self {
+        Service { host: self.host.clone(), limit: Some(limit) }
+    }
+
+    /// Refuses new calls, and waits until those that were accepted are answered.
+    ///
+    /// After `timeout`, the others are cancelled: items that no hook has are dropped, hooks see
+    /// [`is_cancelled`](crate::ProducerContext::is_cancelled), and callers get [`Error::Cancelled`]. Returns
+    /// whether all had been answered before. The producers stay until [`close`](Service::close).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 1)?.into_service();
+    /// let ticket = service.try_submit(1).expect("the queue is empty");
+    /// assert!(service.drain(Duration::from_secs(25)));
+    /// assert!(service.call(2).unwrap_err().is_closed());
+    /// assert_eq!(ticket.wait()?, 1);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn drain(&self, timeout: Duration) -> bool {
+        self.host.0.drain(timeout)
+    }
+
+    /// Answers all open calls with [`Error::Closed`], and ends the producers.
+    ///
+    /// It waits for hooks that are running. If the service is closed already, it does nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::close`].
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 1)?.into_service();
+    /// service.close()?;
+    /// assert!(service.call(1).unwrap_err().is_closed());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn close(&self) -> Result<(), Error> {
+        self.host.0.end().map_or(Ok(()), |mut engine| engine.close())
+    }
+
+    /// Turns the service back into a pool, with the same producers. Open calls are answered with
+    /// [`Error::Closed`].
+    ///
+    /// # Errors
+    ///
+    /// If this is not the last handle, or the service is closed: with the service.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?.into_service();
+    /// assert_eq!(service.call(1)?, 1);
+    /// let mut pool = service.into_pool().expect("it is the last handle");
+    /// assert_eq!(pool.run(0..3)?, [0, 1, 2]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn into_pool(self) -> Result<AnyOrderRunner<R>, Self> {
+        let Service { host, limit } = self;
+        let closing = Arc::try_unwrap(host).map_err(|host| Service { host, limit })?;
+        match closing.0.end() {
+            Some(engine) => Ok(Pool::new_with(engine)),
+            None => Err(Service { host: Arc::new(closing), limit }),
+        }
+    }
+
+    /// Counts the calls since the start of the service by outcome. Open calls are not counted yet.
+    ///
+    /// A call that was given up, or that the end of the service answered, counts as cancelled; one that missed
+    /// its deadline counts as failed. A caller that has its answer finds it counted.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 1)?.into_service();
+    /// service.call(1)?;
+    /// assert_eq!(service.account().ok, 1);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn account(&self) -> Account {
+        self.host.0.calls().board.account()
+    }
+
+    /// Reports on the service since its start, in a size that does not depend on the number of calls. Empty
+    /// once the service is closed.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 1)?.into_service();
+    /// service.call(1)?;
+    /// println!("{}", service.report());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn report(&self) -> RunReport {
+        self.host.0.report()
+    }
+
+    /// Returns the number of calls that may be open.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let pool = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)));
+    /// assert_eq!(pool.devices(1).window(8).build()?.into_service().queue(), 8);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn queue(&self) -> usize {
+        self.host.0.calls().board.size()
+    }
+
+    fn begin(&self, input: R::Input) -> PendingCall<R> {
+        PendingCall::begin(self.host.0.calls(), input, self.deadline())
+    }
+
+    /// A limit so long that it exceeds the clock is none.
+    fn deadline(&self) -> Option<Deadline> {
+        let limit = self.limit?;
+        Some(Deadline { at: Instant::now().checked_add(limit)?, limit })
+    }
+}
+
+impl<R: Runner> Ticket<R> {
+    /// Waits for the result.
+    ///
+    /// # Errors
+    ///
+    /// As [`Service::call`].
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?.into_service();
+    /// let tickets: Vec<_> = (0..3).map(|x| service.try_submit(x).expect("there is room")).collect();
+    /// let squares: Vec<u64> = tickets.into_iter().map(|it| it.wait()).collect::<Result<_, _>>()?;
+    /// assert_eq!(squares, [0, 1, 4]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn wait(self) -> Result<R::Output, Error> {
+        wait_for(self.0)
+    }
+}
+
+fn wait_for<R: Runner>(mut call: PendingCall<R>) -> Result<R::Output, Error> {
+    if call.calls().is_own_thread() {
+        return Err(Error::OwnThread {});
+    }
+    block_on(|cx| call.poll(cx))
+}
+
+impl<R: Runner> Future for Call<R> {
+    type Output = Result<R::Output, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(cx)
+    }
+}
+
+impl<R: Runner + 'static> Clone for Service<R> {
+    fn clone(&self) -> Self {
+        Service { host: self.host.clone(), limit: self.limit }
+    }
+}
+
+impl<R: Runner + 'static> Drop for Closing<R> {
+    fn drop(&mut self) {
+        // The engine logs an error of its end.
+        drop(self.0.end());
+    }
+}
+
+impl<R: Runner + 'static> fmt::Debug for Service<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service")
+            .field("queue", &self.queue())
+            .field("account", &self.account())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: Runner> fmt::Debug for Call<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").finish_non_exhaustive()
+    }
+}
+
+impl<R: Runner> fmt::Debug for Ticket<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket").finish_non_exhaustive()
+    }
+}
+
+impl<I> fmt::Debug for Full<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Full").finish_non_exhaustive()
+    }
+}
+
+impl<I> fmt::Display for Full<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the queue of the service is full")
+    }
+}
+
+impl<I> std::error::Error for Full<I> {}

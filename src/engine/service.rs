@@ -1,0 +1,360 @@
+//! A service: a run whose items are calls, each answered to its own caller.
+//!
+//! A caller takes a place in the queue, offers its item to the scheduler, and waits at a slot. The producer
+//! that has the result counts it and puts it there. So neither a feeder nor a consumer takes part. One thread of
+//! the service answers what no producer does: calls at their deadlines, and the rest at the end.
+
+pub(crate) mod board;
+mod places;
+pub(crate) mod slot;
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread::{self, JoinHandle, ThreadId};
+use std::time::Duration;
+
+use self::board::{Board, Deadline, Duty, Ended};
+use self::places::Asked;
+use self::slot::Slot;
+use super::feed::measure;
+use super::run_session::Session;
+use super::session::Engine;
+use crate::backend::cpu_pool::producer_thread;
+use crate::backend::threads::item_names::Entry;
+use crate::backend::threads::rejected::Rejected;
+use crate::backend::threads::run::Run;
+use crate::base::panic::drop_quietly;
+use crate::batch::Size;
+use crate::concurrency::cancel::Interrupt;
+use crate::concurrency::spawn::spawn;
+use crate::concurrency::{Mutex, lock};
+use crate::error::Error;
+use crate::observe::account::Account;
+use crate::observe::event_log::{Detail, EventLog};
+use crate::observe::report::RunReport;
+use crate::runner::Runner;
+use crate::scheduler::Meta;
+
+const NAME: &str = "gangline-s";
+
+/// A service, and the pool that it was made of.
+pub(crate) struct ServiceHost<R: Runner> {
+    calls: Calls<R>,
+    /// `None` once the service is closed.
+    serving: Mutex<Option<Serving<R>>>,
+}
+
+/// What has to be ended when a service is closed.
+struct Serving<R: Runner> {
+    engine: Engine<R>,
+    /// `None` if the service could not begin.
+    session: Option<(Session<R>, JoinHandle<()>)>,
+}
+
+/// The way into a service, which calls keep while they are open.
+pub(crate) struct Calls<R: Runner> {
+    pub(crate) board: Arc<Board<R::Output>>,
+    /// `None` if the service could not begin.
+    run: Option<Arc<Run<R>>>,
+    /// The threads of the producers, which must not wait for themselves.
+    producers: Arc<[ThreadId]>,
+}
+
+impl<R: Runner> Clone for Calls<R> {
+    fn clone(&self) -> Self {
+        let Calls { board, run, producers } = self;
+        Calls { board: board.clone(), run: run.clone(), producers: producers.clone() }
+    }
+}
+
+impl<R: Runner + 'static> ServiceHost<R> {
+    /// Begins a service on the producers of `engine`. If that fails, every call is answered with the error.
+    pub(crate) fn begin(mut engine: Engine<R>) -> Self {
+        let producers = engine.producer_threads().into();
+        match Self::start(&mut engine) {
+            Ok((board, session, thread)) => {
+                let calls = Calls { board, run: Some(session.run.clone()), producers };
+                let session = Some((session, thread));
+                ServiceHost { calls, serving: Mutex::new(Some(Serving { engine, session })) }
+            }
+            Err(error) => {
+                let event_log = Arc::new(EventLog::new(0, None, Detail::Run));
+                let board = Arc::new(Board::new(0, event_log));
+                board.end(match error {
+                    Error::Closed {} => Ended::Closed,
+                    error => Ended::Failed(error),
+                });
+                let serving = Serving { engine, session: None };
+                let calls = Calls { board, run: None, producers };
+                ServiceHost { calls, serving: Mutex::new(Some(serving)) }
+            }
+        }
+    }
+
+    fn start(engine: &mut Engine<R>) -> Result<Started<R>, Error> {
+        let (session, places) = engine.enter_service()?;
+        let run = session.run.clone();
+        let board = Arc::new(Board::new(places, run.event_log.clone()));
+        run.handover.answer_with(board.clone());
+        let began = engine.join_service(&session).and_then(|()| {
+            let (run, board) = (run.clone(), board.clone());
+            Ok(spawn(NAME.to_owned(), None, move || serve(&run, &board))?)
+        });
+        match began {
+            Ok(thread) => Ok((board, session, thread)),
+            Err(error) => {
+                engine.end_service(session, Account::default(), Some(&error));
+                Err(error)
+            }
+        }
+    }
+
+    /// Refuses new calls, and waits until the others are answered. Cancels those that are open after `timeout`.
+    /// Returns whether there were none.
+    pub(crate) fn drain(&self, timeout: Duration) -> bool {
+        let Some(run) = &self.calls.run else { return true };
+        Interrupt::drain(&**run);
+        let are_answered = self.calls.board.wait_until_answered(timeout);
+        if !are_answered {
+            Interrupt::cancel(&**run);
+        }
+        are_answered
+    }
+
+    /// Answers the open calls, and returns the pool's engine. `None` if the service is closed already.
+    pub(crate) fn end(&self) -> Option<Engine<R>> {
+        let Serving { mut engine, session } = lock(&self.serving).take()?;
+        if let Some((session, thread)) = session {
+            session.run.abort();
+            // The last handle may be dropped by a waker, on that thread.
+            if thread.thread().id() != thread::current().id()
+                && let Err(payload) = thread.join()
+                && !thread::panicking()
+            {
+                std::panic::resume_unwind(payload);
+            }
+            engine.end_service(session, self.calls.board.account(), None);
+        }
+        Some(engine)
+    }
+
+    pub(crate) fn calls(&self) -> &Calls<R> {
+        &self.calls
+    }
+
+    /// The report of the service since its start; empty once it is closed.
+    pub(crate) fn report(&self) -> RunReport {
+        let serving = lock(&self.serving);
+        let mut report = serving.as_ref().map_or_else(RunReport::default, |it| it.engine.report());
+        report.account = self.calls.board.account();
+        report
+    }
+}
+
+/// The calls, the run, and the service's own thread.
+type Started<R> = (Arc<Board<<R as Runner>::Output>>, Session<R>, JoinHandle<()>);
+
+/// The work of the service's own thread.
+fn serve<R: Runner>(run: &Run<R>, board: &Board<R::Output>) {
+    loop {
+        match board.next_duty() {
+            Duty::Expire(calls) => calls.into_iter().for_each(|call| {
+                withdraw(run, call.index);
+                call.answer();
+            }),
+            Duty::End => {
+                let fatal_error = run.take_fatal_error();
+                return board.end(match (run.is_cancelled(), fatal_error) {
+                    (true, _) => Ended::Cancelled,
+                    (false, Some(error)) => Ended::Failed(error),
+                    (false, None) => Ended::Closed,
+                });
+            }
+        }
+    }
+}
+
+/// Gives up the item of a call that has been answered, or that no caller waits for.
+fn withdraw<R: Runner>(run: &Run<R>, index: u64) {
+    let (inputs, events) = run.handover.dispatch.schedule(|state, now| {
+        state.scheduler.withdraw(&[index], now);
+        state.inputs.remove(index).collect::<Vec<_>>()
+    });
+    run.heed(events);
+    run.remove_name(index);
+    inputs.into_iter().for_each(drop_quietly);
+}
+
+impl<R: Runner> Calls<R> {
+    /// Whether the calling thread is one of the producers', which could not answer while it waits.
+    pub(crate) fn is_own_thread(&self) -> bool {
+        self.producers.contains(&producer_thread())
+    }
+
+    /// Offers an item, for which its caller has a place.
+    fn submit(
+        &self,
+        input: R::Input,
+        slot: &Arc<Slot<R::Output>>,
+        deadline: Option<Deadline>,
+    ) -> Result<u64, Error> {
+        let run = self.run.as_ref().expect("places are given only while there is a run");
+        let (entry, size) = match look(run, &input) {
+            Ok(looked) => looked,
+            Err(rejected) => {
+                drop_quietly(input);
+                let index = self.board.open(slot, deadline)?;
+                self.board.refuse(index, rejected.into_error(index));
+                return Ok(index);
+            }
+        };
+        let (opened, events) = run.handover.dispatch.schedule(|state, now| {
+            let index = match self.board.open(slot, deadline) {
+                Ok(index) => index,
+                Err(error) => return Err((error, input)),
+            };
+            run.enter_name(index, entry);
+            state.inputs.insert(index, input, 1);
+            state.scheduler.offer(index, Meta { size, since: now }, now);
+            Ok(index)
+        });
+        run.heed(events);
+        opened.map_err(|(error, input)| {
+            drop_quietly(input);
+            error
+        })
+    }
+
+    fn give_up(&self, index: u64) {
+        if self.board.give_up(index)
+            && let Some(run) = &self.run
+        {
+            withdraw(run, index);
+        }
+    }
+}
+
+/// Names and measures an item: user code.
+fn look<R: Runner>(run: &Run<R>, input: &R::Input) -> Result<(Option<Entry>, Size), Rejected> {
+    let entry = run.entry_of(input)?;
+    let measures = run.run_settings.measures.as_ref();
+    let measured = measures.map_or(Ok(None), |measures| measure(measures, input))?;
+    Ok((entry, measured.map_or(Size::ONE, |measured| measured.size)))
+}
+
+/// One call, until its caller has the answer.
+pub(crate) struct PendingCall<R: Runner> {
+    calls: Calls<R>,
+    deadline: Option<Deadline>,
+    stage: Stage<R>,
+}
+
+/// How far a call has come.
+enum Stage<R: Runner> {
+    /// Its caller waits for a place.
+    Queued {
+        arrival: u64,
+        input: R::Input,
+    },
+    Open {
+        index: u64,
+        slot: Arc<Slot<R::Output>>,
+    },
+    /// It was refused.
+    Refused(Error),
+    Over,
+}
+
+/// Nothing is pinned.
+impl<R: Runner> Unpin for PendingCall<R> {}
+
+impl<R: Runner> PendingCall<R> {
+    /// Begins a call. If all places are taken, it waits for one.
+    pub(crate) fn begin(calls: &Calls<R>, input: R::Input, deadline: Option<Deadline>) -> Self {
+        match calls.board.take(deadline) {
+            Ok(Asked::Granted) => Self::with_place(calls, input, deadline),
+            Ok(Asked::Queued(arrival)) => {
+                let stage = Stage::Queued { arrival, input };
+                PendingCall { calls: calls.clone(), deadline, stage }
+            }
+            Err(error) => {
+                drop_quietly(input);
+                let stage = Stage::Refused(error);
+                PendingCall { calls: calls.clone(), deadline, stage }
+            }
+        }
+    }
+
+    /// Begins a call that has a place.
+    pub(crate) fn with_place(
+        calls: &Calls<R>,
+        input: R::Input,
+        deadline: Option<Deadline>,
+    ) -> Self {
+        let mut call = PendingCall { calls: calls.clone(), deadline, stage: Stage::Over };
+        call.submit(input);
+        call
+    }
+
+    /// A call that is refused.
+    pub(crate) fn refused(calls: &Calls<R>, error: Error) -> Self {
+        PendingCall { calls: calls.clone(), deadline: None, stage: Stage::Refused(error) }
+    }
+
+    fn submit(&mut self, input: R::Input) {
+        let slot = Arc::new(Slot::new());
+        self.stage = match self.calls.submit(input, &slot, self.deadline) {
+            Ok(index) => Stage::Open { index, slot },
+            Err(error) => {
+                self.calls.board.release();
+                Stage::Refused(error)
+            }
+        };
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<R::Output, Error>> {
+        if let Stage::Queued { arrival, .. } = self.stage {
+            let asked = self.calls.board.poll_place(arrival, self.deadline, cx.waker());
+            let Poll::Ready(granted) = asked else { return Poll::Pending };
+            let Stage::Queued { input, .. } = std::mem::replace(&mut self.stage, Stage::Over)
+            else {
+                unreachable!("it was just seen");
+            };
+            match granted {
+                Ok(()) => self.submit(input),
+                Err(error) => {
+                    drop_quietly(input);
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        if let Stage::Open { slot, .. } = &self.stage {
+            let answer = slot.poll(cx.waker());
+            if answer.is_ready() {
+                self.stage = Stage::Over;
+            }
+            return answer;
+        }
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Refused(error) => Poll::Ready(Err(error)),
+            _ => panic!("a call was polled after it had been answered"),
+        }
+    }
+
+    pub(crate) fn calls(&self) -> &Calls<R> {
+        &self.calls
+    }
+}
+
+impl<R: Runner> Drop for PendingCall<R> {
+    fn drop(&mut self) {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Queued { arrival, input } => {
+                self.calls.board.leave(arrival, self.deadline);
+                drop_quietly(input);
+            }
+            Stage::Open { index, .. } => self.calls.give_up(index),
+            Stage::Refused(_) | Stage::Over => {}
+        }
+    }
+}

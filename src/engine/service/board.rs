@@ -1,0 +1,398 @@
+//! The calls of a service that are accepted and not yet answered, and the callers that wait for a place.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::places::{Asked, Places};
+use super::slot::{Slot, wake};
+use crate::backend::threads::failed_item::FailedItem;
+use crate::backend::threads::handover::answers::{Answers, End};
+use crate::backend::threads::outbox::Outcome;
+use crate::base::panic::drop_quietly;
+use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, now, wait};
+use crate::error::Error;
+use crate::observe::account::Account;
+use crate::observe::event::Event;
+use crate::observe::event_log::EventLog;
+use crate::runner::OpenItems;
+
+/// The calls of a service.
+///
+/// A call is answered by the thread that removes it from here: a producer, the service's own thread at its
+/// deadline or at the end, or the caller that gives it up. So it is answered once.
+pub(crate) struct Board<T> {
+    state: Mutex<State<T>>,
+    /// For the service's own thread, and for callers of `drain`.
+    changed: Condvar,
+    event_log: Arc<EventLog>,
+}
+
+struct State<T> {
+    /// By the index of their items.
+    open: HashMap<u64, Open<T>>,
+    next: u64,
+    places: Places<Waker>,
+    deadlines: BTreeSet<(Instant, Late)>,
+    account: Account,
+    end: Option<End>,
+    is_closed: bool,
+    /// What every call is answered with, once the service has ended by itself.
+    reason: Option<Arc<Error>>,
+}
+
+/// A call that is accepted.
+struct Open<T> {
+    slot: Arc<Slot<T>>,
+    deadline: Option<Deadline>,
+}
+
+/// When a call has to be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    pub(crate) at: Instant,
+    pub(crate) limit: Duration,
+}
+
+/// What a deadline is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Late {
+    Call(u64),
+    /// A caller that waits for a place, by its arrival.
+    Caller(u64),
+}
+
+/// How a service ends.
+pub(super) enum Ended {
+    Closed,
+    Cancelled,
+    /// By itself: every open and every later call is answered with this error.
+    Failed(Error),
+}
+
+/// What the service's own thread does next.
+pub(super) enum Duty<T> {
+    /// The deadline of these calls has passed: their items are to be withdrawn, and then they are answered.
+    Expire(Vec<Expired<T>>),
+    /// The run is over: the rest is to be answered, and the thread ends.
+    End,
+}
+
+/// A call whose deadline has passed.
+pub(super) struct Expired<T> {
+    pub(super) index: u64,
+    slot: Arc<Slot<T>>,
+    limit: Duration,
+}
+
+impl<T> Expired<T> {
+    pub(super) fn answer(self) {
+        self.slot.answer(Err(Error::DeadlineExceeded { limit: self.limit }));
+    }
+}
+
+impl<T> Board<T> {
+    pub(super) fn new(places: usize, event_log: Arc<EventLog>) -> Self {
+        let state = State {
+            open: HashMap::new(),
+            next: 0,
+            places: Places::new(places),
+            deadlines: BTreeSet::new(),
+            account: Account::default(),
+            end: None,
+            is_closed: false,
+            reason: None,
+        };
+        Board { state: Mutex::new(state), changed: Condvar::new(), event_log }
+    }
+
+    /// Takes `places` at once, or none.
+    pub(crate) fn try_take(&self, places: usize) -> Result<bool, Error> {
+        let mut state = lock(&self.state);
+        state.check()?;
+        Ok(state.places.try_take(places))
+    }
+
+    /// The number of calls that may be open.
+    pub(crate) fn size(&self) -> usize {
+        lock(&self.state).places.size()
+    }
+
+    /// Takes a place, or queues the caller for one.
+    pub(super) fn take(&self, deadline: Option<Deadline>) -> Result<Asked, Error> {
+        let mut state = lock(&self.state);
+        state.check()?;
+        let asked = state.places.take();
+        if let Asked::Queued(arrival) = asked {
+            self.note_deadline(&mut state, deadline, Late::Caller(arrival));
+        }
+        Ok(asked)
+    }
+
+    /// Takes the place that was kept for a caller.
+    pub(super) fn poll_place(
+        &self,
+        arrival: u64,
+        deadline: Option<Deadline>,
+        waker: &Waker,
+    ) -> Poll<Result<(), Error>> {
+        let waker = waker.clone();
+        let mut state = lock(&self.state);
+        if !state.places.knows(arrival) {
+            let late = deadline.filter(|deadline| deadline.at <= now());
+            let refused = state.check().err();
+            drop(state);
+            let late = late.map(|late| Error::DeadlineExceeded { limit: late.limit });
+            return Poll::Ready(Err(late.or(refused).unwrap_or(Error::Closed {})));
+        }
+        match state.places.poll(arrival, waker) {
+            Ok(()) => {
+                state.forget_deadline(deadline, Late::Caller(arrival));
+                Poll::Ready(Ok(()))
+            }
+            Err(old) => {
+                drop(state);
+                drop(old);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Removes a caller that no longer waits for a place.
+    pub(super) fn leave(&self, arrival: u64, deadline: Option<Deadline>) {
+        let mut state = lock(&self.state);
+        state.forget_deadline(deadline, Late::Caller(arrival));
+        let waker = state.places.leave(arrival);
+        drop(state);
+        waker.into_iter().for_each(wake);
+    }
+
+    /// Opens a call, whose caller has a place. Returns the index of its item.
+    pub(super) fn open(
+        &self,
+        slot: &Arc<Slot<T>>,
+        deadline: Option<Deadline>,
+    ) -> Result<u64, Error> {
+        let mut state = lock(&self.state);
+        state.check()?;
+        let index = state.next;
+        state.next += 1;
+        state.open.insert(index, Open { slot: slot.clone(), deadline });
+        self.note_deadline(&mut state, deadline, Late::Call(index));
+        Ok(index)
+    }
+
+    /// Returns a place that no call has used.
+    pub(super) fn release(&self) {
+        let waker = lock(&self.state).places.release();
+        waker.into_iter().for_each(wake);
+    }
+
+    /// Gives up a call whose caller has gone away. Returns whether it was open.
+    pub(super) fn give_up(&self, index: u64) -> bool {
+        let state = lock(&self.state);
+        self.settle(state, index, |account| account.cancelled += 1).is_some()
+    }
+
+    /// Counts a call that was refused before any hook, and answers it.
+    pub(super) fn refuse(&self, index: u64, error: Error) {
+        self.answer_with(index, Err(FailedItem::skipped(error)));
+    }
+
+    pub(crate) fn account(&self) -> Account {
+        lock(&self.state).account
+    }
+
+    /// Waits until no call is open, at most for `timeout`. Returns whether none is.
+    pub(super) fn wait_until_answered(&self, timeout: Duration) -> bool {
+        let end = now().checked_add(timeout);
+        let mut state = lock(&self.state);
+        while !state.open.is_empty() {
+            state = match end {
+                None => wait(&self.changed, state),
+                Some(end) => {
+                    let left = end.saturating_duration_since(now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    self.wait_for(state, left)
+                }
+            };
+        }
+        true
+    }
+
+    /// Waits for something that the service's own thread has to do.
+    pub(super) fn next_duty(&self) -> Duty<T> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.end == Some(End::Halted) {
+                let wakers = state.places.refuse_all();
+                if !wakers.is_empty() {
+                    drop(state);
+                    wakers.into_iter().for_each(wake);
+                    state = lock(&self.state);
+                    continue;
+                }
+            }
+            if state.end == Some(End::Aborted) {
+                return Duty::End;
+            }
+            let now = now();
+            match state.deadlines.first().copied() {
+                None => state = wait(&self.changed, state),
+                Some((at, _)) if at > now => state = self.wait_for(state, at - now),
+                Some(_) => return self.expire(state, now),
+            }
+        }
+    }
+
+    /// Takes out the calls whose deadline has passed, and sends away the callers without a place.
+    fn expire(&self, mut state: MutexGuard<'_, State<T>>, now: Instant) -> Duty<T> {
+        let (mut late, mut wakers) = (vec![], vec![]);
+        while let Some(&(at, what)) = state.deadlines.first().filter(|(at, _)| *at <= now) {
+            state.deadlines.remove(&(at, what));
+            match what {
+                Late::Caller(arrival) => wakers.extend(state.places.leave(arrival)),
+                Late::Call(index) => late.push(index),
+            }
+        }
+        drop(state);
+        wakers.into_iter().for_each(wake);
+        let take = |index| {
+            let state = lock(&self.state);
+            let limit = state.open.get(&index)?.deadline?.limit;
+            let slot = self.settle(state, index, |account| account.failed += 1)?;
+            Some(Expired { index, slot, limit })
+        };
+        Duty::Expire(late.into_iter().filter_map(take).collect())
+    }
+
+    /// Answers all open calls, and refuses all later ones.
+    pub(super) fn end(&self, ended: Ended) {
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        let is_cancelled = matches!(ended, Ended::Cancelled);
+        if let Ended::Failed(error) = ended {
+            state.reason = Some(Arc::new(error));
+        }
+        state.deadlines.clear();
+        let wakers = state.places.refuse_all();
+        let open = std::mem::take(&mut state.open);
+        state.account.cancelled += open.len() as u64;
+        let error = || if is_cancelled { Error::Cancelled {} } else { state.why() };
+        let errors: Vec<_> = open.iter().map(|_| error()).collect();
+        drop(state);
+        self.changed.notify_all();
+        wakers.into_iter().for_each(wake);
+        for (Open { slot, .. }, error) in open.into_values().zip(errors) {
+            slot.answer(Err(error));
+        }
+    }
+
+    /// Removes an open call and gives its place on. Its outcome is counted first, since its caller may look
+    /// as soon as it has the answer.
+    fn settle(
+        &self,
+        mut state: MutexGuard<'_, State<T>>,
+        index: u64,
+        count: impl FnOnce(&mut Account),
+    ) -> Option<Arc<Slot<T>>> {
+        let Open { slot, deadline } = state.open.remove(&index)?;
+        state.forget_deadline(deadline, Late::Call(index));
+        count(&mut state.account);
+        let waker = state.places.release();
+        let is_last = state.open.is_empty() && state.end.is_some();
+        drop(state);
+        if is_last {
+            self.changed.notify_all();
+        }
+        waker.into_iter().for_each(wake);
+        Some(slot)
+    }
+
+    fn answer_with(&self, index: u64, outcome: Outcome<T>) {
+        let state = lock(&self.state);
+        if state.end == Some(End::Aborted) {
+            // The service's own thread answers.
+            drop(state);
+            return drop_quietly(outcome);
+        }
+        let is_ok = outcome.is_ok();
+        let slot = self.settle(state, index, |account| match is_ok {
+            true => account.ok += 1,
+            false => account.failed += 1,
+        });
+        let Some(slot) = slot else { return drop_quietly(outcome) };
+        slot.answer(outcome.map_err(|fault| {
+            self.event_log.tell(Event::ItemFailed { failure: EventLog::failure(&fault.error) });
+            fault.error
+        }));
+    }
+
+    fn note_deadline(&self, state: &mut State<T>, deadline: Option<Deadline>, what: Late) {
+        let Some(Deadline { at, .. }) = deadline else { return };
+        let is_first = state.deadlines.first().is_none_or(|&(first, _)| at < first);
+        state.deadlines.insert((at, what));
+        if is_first {
+            self.changed.notify_all();
+        }
+    }
+
+    fn wait_for<'a>(
+        &self,
+        state: MutexGuard<'a, State<T>>,
+        most: Duration,
+    ) -> MutexGuard<'a, State<T>> {
+        let waited = self.changed.wait_timeout(state, most);
+        waited.expect("nothing panics under a lock of ours").0
+    }
+}
+
+impl<T> State<T> {
+    /// Whether calls are accepted.
+    fn check(&self) -> Result<(), Error> {
+        if self.is_closed || self.end.is_some() { Err(self.why()) } else { Ok(()) }
+    }
+
+    /// Why calls are not accepted.
+    fn why(&self) -> Error {
+        match &self.reason {
+            None => Error::Closed {},
+            Some(source) => Error::ServiceEnded { source: source.clone() },
+        }
+    }
+
+    fn forget_deadline(&mut self, deadline: Option<Deadline>, what: Late) {
+        if let Some(Deadline { at, .. }) = deadline {
+            self.deadlines.remove(&(at, what));
+        }
+    }
+}
+
+impl<T: Send> Answers<T> for Board<T> {
+    fn answer(&self, item: u64, outcome: Outcome<T>) {
+        self.answer_with(item, outcome);
+    }
+
+    fn note_end(&self, end: End) {
+        let mut state = lock(&self.state);
+        state.end = state.end.max(Some(end));
+        drop(state);
+        self.changed.notify_all();
+    }
+}
+
+impl<T: Send> OpenItems for Board<T> {
+    fn is_open(&self, item: u64) -> bool {
+        lock(&self.state).open.contains_key(&item)
+    }
+}
+
+impl<T> fmt::Debug for Board<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Board").field("account", &self.account()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,152 @@
+//! The places in a service's queue; no threads or clocks here.
+
+use std::collections::{BTreeMap, HashSet};
+
+/// The places for calls that are accepted and not yet answered. Callers that find none wait, and get theirs in
+/// the order of their arrival.
+///
+/// `W` wakes a caller.
+#[derive(Debug)]
+pub(super) struct Places<W> {
+    free: usize,
+    size: usize,
+    /// By arrival.
+    waiting: BTreeMap<u64, Option<W>>,
+    /// Callers whose place is kept for them until they take it.
+    granted: HashSet<u64>,
+    arrivals: u64,
+}
+
+/// What a caller gets that asks for a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// It has a place.
+    Granted,
+    /// It waits, under this number.
+    Queued(u64),
+}
+
+impl<W> Places<W> {
+    pub(super) fn new(size: usize) -> Self {
+        let (waiting, granted) = (BTreeMap::new(), HashSet::new());
+        Places { free: size, size, waiting, granted, arrivals: 0 }
+    }
+
+    /// The number of places.
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Takes `places` at once, or none. Callers that wait go first.
+    pub(super) fn try_take(&mut self, places: usize) -> bool {
+        let has_room = self.waiting.is_empty() && self.free >= places;
+        self.free -= if has_room { places } else { 0 };
+        has_room
+    }
+
+    /// Takes a place, or queues the caller.
+    pub(super) fn take(&mut self) -> Asked {
+        if self.try_take(1) {
+            return Asked::Granted;
+        }
+        self.arrivals += 1;
+        self.waiting.insert(self.arrivals, None);
+        Asked::Queued(self.arrivals)
+    }
+
+    /// Takes the place that was kept for a caller. If it still waits, keeps `waker` for it, and returns the one
+    /// that this replaces.
+    pub(super) fn poll(&mut self, arrival: u64, waker: W) -> Result<(), Option<W>> {
+        if self.granted.remove(&arrival) {
+            return Ok(());
+        }
+        match self.waiting.get_mut(&arrival) {
+            Some(kept) => Err(kept.replace(waker)),
+            None => Err(Some(waker)),
+        }
+    }
+
+    /// Gives a place back. Returns how to wake the caller that gets it, if one is to be woken.
+    pub(super) fn release(&mut self) -> Option<W> {
+        match self.waiting.pop_first() {
+            Some((arrival, waker)) => {
+                self.granted.insert(arrival);
+                waker
+            }
+            None => {
+                self.free += 1;
+                None
+            }
+        }
+    }
+
+    /// Removes a caller that no longer waits. Returns whom to wake if its place goes to another one.
+    pub(super) fn leave(&mut self, arrival: u64) -> Option<W> {
+        match self.granted.remove(&arrival) {
+            true => self.release(),
+            false => self.waiting.remove(&arrival).flatten(),
+        }
+    }
+
+    /// Whether a caller waits or has a place kept.
+    pub(super) fn knows(&self, arrival: u64) -> bool {
+        self.granted.contains(&arrival) || self.waiting.contains_key(&arrival)
+    }
+
+    /// Sends away all callers that wait. Returns how to wake them.
+    pub(super) fn refuse_all(&mut self) -> Vec<W> {
+        std::mem::take(&mut self.waiting).into_values().flatten().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_get_places_in_the_order_of_their_arrival() {
+        let mut places = Places::new(1);
+        assert_eq!(places.take(), Asked::Granted);
+        let (Asked::Queued(first), Asked::Queued(second)) = (places.take(), places.take()) else {
+            panic!("there is one place");
+        };
+        assert_eq!(places.poll(second, "second"), Err(None));
+        assert_eq!(places.poll(first, "first"), Err(None));
+        assert_eq!(places.release(), Some("first"));
+        assert!(!places.try_take(1), "it is kept for the first");
+        assert_eq!(places.poll(first, "first"), Ok(()));
+        assert_eq!(places.release(), Some("second"));
+        assert_eq!(places.leave(second), None, "none waits");
+        assert!(places.try_take(1));
+    }
+
+    #[test]
+    fn a_caller_that_leaves_passes_its_place_on() {
+        let mut places = Places::new(1);
+        assert_eq!(places.take(), Asked::Granted);
+        let (Asked::Queued(first), Asked::Queued(second)) = (places.take(), places.take()) else {
+            panic!("there is one place");
+        };
+        assert_eq!(places.poll(second, "second"), Err(None));
+        assert_eq!(places.release(), None, "the first has not asked to be woken");
+        assert_eq!(places.leave(first), Some("second"));
+        assert_eq!(places.poll(second, "second"), Ok(()));
+    }
+
+    #[test]
+    fn several_places_are_taken_at_once_or_none() {
+        let mut places = Places::<()>::new(3);
+        assert!(!places.try_take(4) && places.try_take(2) && !places.try_take(2));
+        assert!(places.try_take(1));
+    }
+
+    #[test]
+    fn callers_that_are_sent_away_are_known_no_more() {
+        let mut places = Places::new(0);
+        let Asked::Queued(arrival) = places.take() else { panic!("there is no place") };
+        assert_eq!(places.poll(arrival, "first"), Err(None));
+        assert!(places.knows(arrival));
+        assert_eq!(places.refuse_all(), ["first"]);
+        assert!(!places.knows(arrival));
+    }
+}

@@ -1,0 +1,237 @@
+//! Each caller gets the answer to its own call.
+
+use std::sync::Arc;
+use std::thread;
+
+use gangline::{Batch, BoxError, CfgNode, OrderedRunner, Service};
+
+use crate::hooks::Hooks;
+use crate::support::{Counter, no_hang};
+
+#[test]
+fn a_service_is_shared_by_threads() {
+    fn shared<T: Clone + Send + Sync + 'static>() {}
+    shared::<Service<Hooks>>();
+    fn sent<T: Send + 'static>() {}
+    sent::<gangline::service::Call<Hooks>>();
+    sent::<gangline::service::Ticket<Hooks>>();
+}
+
+#[test]
+fn every_caller_gets_its_own_answer() {
+    no_hang(|| {
+        let service =
+            OrderedRunner::new(Hooks::new().work(|_, x| Ok(x * x)), 3).unwrap().into_service();
+        thread::scope(|scope| {
+            for caller in 0..8 {
+                let service = &service;
+                scope.spawn(move || {
+                    for x in (0..200).map(|i| 1_000 * caller + i) {
+                        assert_eq!(service.call(x).unwrap(), x * x);
+                    }
+                });
+            }
+        });
+        assert_eq!(service.account().ok, 1_600);
+        let report = service.report();
+        assert_eq!(report.account.ok, 1_600);
+    });
+}
+
+/// One producer is in a hook while the other callers arrive, so they make one batch.
+#[test]
+fn batches_form_across_callers() {
+    no_hang(|| {
+        let (sizes, here) = (Arc::new(std::sync::Mutex::new(vec![])), Arc::new(Counter::new()));
+        let (noted, arrived) = (sizes.clone(), here.clone());
+        let hooks = Hooks::new().work(move |cx, x| {
+            if x == 0 {
+                arrived.reach(1);
+            }
+            noted.lock().unwrap().push(cx.items().len());
+            Ok(x)
+        });
+        let hooks = Whole { hooks, sizes: sizes.clone() };
+        let builder = OrderedRunner::builder(hooks).devices(1).batch(Batch::up_to(8));
+        let service = builder.build().unwrap().into_service();
+        let first = service.try_submit(0).unwrap();
+        let rest: Vec<_> = (1..9).map(|x| service.try_submit(x).unwrap()).collect();
+        here.add(1);
+        assert_eq!(first.wait().unwrap(), 0);
+        let answers: Vec<_> = rest.into_iter().map(|ticket| ticket.wait().unwrap()).collect();
+        assert_eq!(answers, (1..9).collect::<Vec<_>>());
+        assert!(sizes.lock().unwrap().contains(&8), "{:?}", sizes.lock().unwrap());
+    });
+}
+
+/// Notes the sizes of batches.
+struct Whole {
+    hooks: Hooks,
+    sizes: Arc<std::sync::Mutex<Vec<usize>>>,
+}
+
+impl gangline::Runner for Whole {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = <Hooks as gangline::Runner>::ProducerState;
+    type ConsumerState = ();
+    type Summary = ();
+
+    fn producer_init(
+        &self,
+        cx: &gangline::ProducerContext<'_>,
+    ) -> gangline::Result<Self::ProducerState> {
+        self.hooks.producer_init(cx)
+    }
+    fn producer_work(
+        &self,
+        cx: &gangline::ProducerContext<'_>,
+        state: &mut Self::ProducerState,
+        x: u64,
+    ) -> gangline::Result<u64> {
+        self.hooks.producer_work(cx, state, x)
+    }
+    fn producer_work_batch(
+        &self,
+        cx: &gangline::ProducerContext<'_>,
+        state: &mut Self::ProducerState,
+        inputs: &mut Vec<u64>,
+    ) -> gangline::Result<Vec<gangline::Result<u64>>> {
+        self.sizes.lock().unwrap().push(inputs.len());
+        self.hooks.producer_work_batch(cx, state, inputs)
+    }
+    fn consumer_init(&self, _: &gangline::ConsumerContext<'_>) -> gangline::Result<()> {
+        Err("a service has no consumer".into())
+    }
+    fn consumer_work(
+        &self,
+        _: &gangline::ConsumerContext<'_>,
+        (): &mut (),
+        _: u64,
+    ) -> gangline::Result<()> {
+        Err("a service has no consumer".into())
+    }
+    fn consumer_end(&self, _: &gangline::ConsumerContext<'_>, (): ()) -> gangline::Result<()> {
+        Err("a service has no consumer".into())
+    }
+}
+
+/// `Batch::of` waits for a whole batch in a run. A lone caller would wait for ever.
+#[test]
+fn a_lone_caller_does_not_wait_for_a_whole_batch() {
+    no_hang(|| {
+        let builder = OrderedRunner::builder(Hooks::new()).devices(2).batch(Batch::of(32));
+        let service = builder.build().unwrap().into_service();
+        assert_eq!(service.call(7).unwrap(), 7);
+    });
+}
+
+#[test]
+fn a_failed_item_answers_its_own_caller_with_the_whole_error() {
+    no_hang(|| {
+        let hooks = Hooks::new().work(|_, x| match x {
+            3 => Err(BoxError::from("three is bad")),
+            4 => panic!("four is worse"),
+            x => Ok(x),
+        });
+        let service = OrderedRunner::new(hooks, 2).unwrap().into_service();
+        let error = service.call(3).unwrap_err();
+        assert!(format!("{error:#}").ends_with("three is bad"), "{error:#}");
+        assert_eq!(error.item(), Some(0));
+        assert!(service.call(4).unwrap_err().is_panic());
+        assert_eq!(service.call(5).unwrap(), 5, "the service goes on");
+        let account = service.account();
+        assert_eq!((account.ok, account.failed, account.cancelled), (1, 2, 0));
+    });
+}
+
+#[test]
+fn each_item_of_a_batch_that_fails_together_has_the_whole_error() {
+    no_hang(|| {
+        let gate = Arc::new(Counter::new());
+        let opened = gate.clone();
+        let taken = gangline::testing::Simulated::new(Takes { gate });
+        let builder = OrderedRunner::builder(taken).devices(1).batch(Batch::up_to(4));
+        let service = builder.build().unwrap().into_service();
+        let first = service.try_submit(0).unwrap();
+        let tickets: Vec<_> = (1..4).map(|x| service.try_submit(x).unwrap()).collect();
+        opened.add(1);
+        first.wait().unwrap_err();
+        for ticket in tickets {
+            let error = ticket.wait().unwrap_err();
+            assert!(format!("{error:#}").contains("the inputs are gone"), "{error:#}");
+        }
+        assert_eq!(service.account().failed, 4);
+    });
+}
+
+/// Takes the inputs of a batch and fails, so that nothing can be tried again.
+struct Takes {
+    gate: Arc<Counter>,
+}
+
+impl gangline::Runner for Takes {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = ();
+    type ConsumerState = ();
+    type Summary = ();
+
+    fn producer_init(&self, _: &gangline::ProducerContext<'_>) -> gangline::Result<()> {
+        Ok(())
+    }
+    fn producer_work(
+        &self,
+        _: &gangline::ProducerContext<'_>,
+        (): &mut (),
+        _: u64,
+    ) -> gangline::Result<u64> {
+        Err("one by one".into())
+    }
+    fn producer_work_batch(
+        &self,
+        _: &gangline::ProducerContext<'_>,
+        (): &mut (),
+        inputs: &mut Vec<u64>,
+    ) -> gangline::Result<Vec<gangline::Result<u64>>> {
+        self.gate.reach(1);
+        inputs.clear();
+        Err("the inputs are gone".into())
+    }
+    fn consumer_init(&self, _: &gangline::ConsumerContext<'_>) -> gangline::Result<()> {
+        Ok(())
+    }
+    fn consumer_work(
+        &self,
+        _: &gangline::ConsumerContext<'_>,
+        (): &mut (),
+        _: u64,
+    ) -> gangline::Result<()> {
+        Ok(())
+    }
+    fn consumer_end(&self, _: &gangline::ConsumerContext<'_>, (): ()) -> gangline::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_error_of_a_call_has_the_key_of_its_item() {
+    no_hang(|| {
+        let hooks = Hooks::new().work(|_, _| Err("bad".into()));
+        let builder = OrderedRunner::builder(hooks).devices(1).cfg(CfgNode::new());
+        let service = builder.key(|x: &u64| format!("item-{x}")).build().unwrap().into_service();
+        assert_eq!(service.call(7).unwrap_err().key(), Some("item-7"));
+        assert_eq!(service.call(7).unwrap_err().key(), Some("item-7"), "also the second time");
+    });
+}
+
+#[test]
+fn an_item_too_large_for_a_batch_answers_its_caller() {
+    no_hang(|| {
+        let builder = OrderedRunner::builder(Hooks::new()).devices(1).batch(Batch::up_to(4));
+        let service = builder.max_batch_cost(10u64, |x: &u64| *x).build().unwrap().into_service();
+        let error = service.call(11).unwrap_err();
+        assert!(matches!(error, gangline::Error::TooLarge { amount: 11, most: 10, .. }), "{error}");
+        assert_eq!(service.call(10).unwrap(), 10);
+    });
+}
