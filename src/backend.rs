@@ -41,6 +41,6 @@ pub(crate) enum NextStep {
     On,
     /// It is lost, and takes part in no further run.
     Away,
-    /// It was abandoned, and its hook has returned: the thread ends.
-    Left,
+    /// It was abandoned in a hook, which has returned: it takes part again.
+    Return,
 }

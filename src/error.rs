@@ -111,7 +111,8 @@ pub enum Error {
         /// The error that was being classified.
         source: Box<Error>,
     },
-    /// Too few producers are left: the devices of the others failed. Call [`close`](crate::Pool::close) and
+    /// Too few producers are left: the devices of the others failed, or they are still in a hook that exceeded its
+    /// timeout, and take part again when it returns. Call [`close`](crate::Pool::close) and
     /// [`activate`](crate::Pool::activate) to start all of them again.
     #[non_exhaustive]
     TooFewProducers {

@@ -50,7 +50,7 @@ mod simulation;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::answers::{Begin, Memory, Next, Together, TooFewProducers};
+pub(crate) use self::answers::{Begin, Memory, Next, Together, TooFewProducers, Until};
 pub(crate) use self::config::{Activity, Bypass, Config, Input, Meta};
 pub(crate) use self::deadlines::{Absence, Timeouts};
 pub(crate) use self::events::{Event, Expired};
@@ -234,9 +234,12 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Excludes the producer from this run.
-    pub(crate) fn exclude(&mut self, producer: ProducerId) {
-        self.health.lose(producer);
+    /// Excludes the producer from this run; an absent one until it [joins](Scheduler::producer_joined).
+    pub(crate) fn exclude(&mut self, producer: ProducerId, until: Until) {
+        match until {
+            Until::Joined => self.health.leave(producer),
+            Until::RunEnds => self.health.lose(producer),
+        }
     }
 
     /// Begins the hook of a lease, and with it a new deadline. If the backend has copies of all its items,
@@ -408,7 +411,7 @@ impl Scheduler {
             let (attempt, leased, items) = (1, 0, vec![]);
             let expired = Expired { producer, lease: None, phase, attempt, leased, items };
             self.events.push(Event::Expired(expired));
-            self.lose(producer, now);
+            self.abandon(producer, now);
         }
     }
 

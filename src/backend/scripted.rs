@@ -196,8 +196,9 @@ impl<R: Runner> Backend<R> for Scripted<R> {
             }
         }
         held.into_iter().for_each(|one| hand_back(run, one));
+        desk.leave();
         match run.handover.dispatch.is_abandoned(self.setup.producer) {
-            true => NextStep::Left,
+            true => NextStep::Return,
             false => NextStep::On,
         }
     }

@@ -96,7 +96,7 @@ impl<R: Runner> Engine<R> {
         };
         let init =
             self.producers.as_ref().map_or(Duration::ZERO, |producers| producers.inits()[producer]);
-        let loss = self.gone.get(&producer);
+        let loss = self.gone.get(&producer).or_else(|| self.abandoned.get(&producer));
         let place = self.settings.devices.place(producer);
         ProducerTotals {
             place: place.map_or_else(String::new, ToString::to_string),
@@ -119,11 +119,14 @@ impl<R: Runner> Engine<R> {
     }
 
     pub(super) fn take_leave(&mut self, losses: &[LostProducer]) {
-        for LostProducer { producer, abandoned, .. } in losses {
-            if let (Some(producers), Abandoned::Yes) = (&mut self.producers, abandoned) {
-                producers.abandon(*producer);
-            }
+        let by_producer = || losses.iter().map(|loss| (loss.producer, loss.clone()));
+        self.gone.extend(by_producer().filter(|(_, loss)| loss.abandoned == Abandoned::No));
+        if let Some(producers) = &mut self.producers {
+            // One of an earlier run may still be in its hook.
+            self.abandoned.retain(|&producer, _| producers.is_away(producer));
+            let abandoned = by_producer().filter(|(_, loss)| loss.abandoned == Abandoned::Yes);
+            self.abandoned.extend(abandoned);
+            self.abandoned.keys().for_each(|&producer| producers.note_abandoned(producer));
         }
-        self.gone.extend(losses.iter().map(|loss| (loss.producer, loss.clone())));
     }
 }

@@ -19,10 +19,13 @@ use self::slot::Slot;
 use super::feed::measure;
 use super::run_session::Session;
 use super::session::Engine;
+use super::settings::Settings;
 use crate::backend::cpu_pool::producer_thread;
 use crate::backend::threads::item_names::Entry;
+use crate::backend::threads::producers::Producers;
 use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run::Run;
+use crate::backend::threads::run_shape::RunKind;
 use crate::base::panic::drop_quietly;
 use crate::batch::Size;
 use crate::concurrency::cancel::Interrupt;
@@ -36,6 +39,8 @@ use crate::runner::Runner;
 use crate::scheduler::Meta;
 
 const NAME: &str = "gangline-s";
+/// The default number of calls that may be open, if the largest batch of each producer needs no more.
+const LEAST_PLACES: usize = 1_024;
 
 /// A service, and the pool that it was made of.
 pub(crate) struct ServiceHost<R: Runner> {
@@ -70,7 +75,8 @@ impl<R: Runner> Clone for Calls<R> {
 impl<R: Runner + 'static> ServiceHost<R> {
     /// Begins a service on the producers of `engine`. If that fails, every call is answered with the error.
     pub(crate) fn begin(mut engine: Engine<R>) -> Self {
-        let producers = engine.producer_threads().into();
+        let threads = engine.producers.as_ref().map_or_else(Vec::new, Producers::thread_ids);
+        let producers = threads.into();
         match Self::start(&mut engine) {
             Ok((board, session, thread)) => {
                 let calls = Calls { board, run: Some(session.run.clone()), producers };
@@ -92,18 +98,19 @@ impl<R: Runner + 'static> ServiceHost<R> {
     }
 
     fn start(engine: &mut Engine<R>) -> Result<Started<R>, Error> {
-        let (session, places) = engine.enter_service()?;
+        let places = places(engine);
+        let session = enter(engine)?;
         let run = session.run.clone();
         let board = Arc::new(Board::new(places, run.event_log.clone()));
         run.handover.answer_with(board.clone());
-        let began = engine.join_service(&session).and_then(|()| {
+        let began = join(engine, &session).and_then(|()| {
             let (run, board) = (run.clone(), board.clone());
             Ok(spawn(NAME.to_owned(), None, move || serve(&run, &board))?)
         });
         match began {
             Ok(thread) => Ok((board, session, thread)),
             Err(error) => {
-                engine.end_service(session, Account::default(), Some(&error));
+                part(engine, session, Account::default(), Some(&error));
                 Err(error)
             }
         }
@@ -133,7 +140,7 @@ impl<R: Runner + 'static> ServiceHost<R> {
             {
                 std::panic::resume_unwind(payload);
             }
-            engine.end_service(session, self.calls.board.account(), None);
+            part(&mut engine, session, self.calls.board.account(), None);
         }
         Some(engine)
     }
@@ -149,6 +156,44 @@ impl<R: Runner + 'static> ServiceHost<R> {
         report.account = self.calls.board.account();
         report
     }
+}
+
+/// The number of calls that may be open.
+fn places<R: Runner>(engine: &Engine<R>) -> usize {
+    let Settings { window, batching, devices, .. } = &engine.settings;
+    window.unwrap_or_else(|| {
+        let most = batching.map_or(1, |batching| batching.rule.most());
+        LEAST_PLACES.max(devices.len().saturating_mul(4 * most))
+    })
+}
+
+/// Enters the run of a service, in which no producer takes part yet.
+fn enter<R: Runner + 'static>(engine: &mut Engine<R>) -> Result<Session<R>, Error> {
+    engine.reset(None);
+    let may_begin = engine.check_no_journal();
+    let entered = may_begin.and_then(|()| engine.enter(RunKind::Service, None));
+    entered.inspect_err(|error| engine.refuse(error))
+}
+
+/// Makes every live producer take part.
+fn join<R: Runner + 'static>(engine: &Engine<R>, session: &Session<R>) -> Result<(), Error> {
+    match session.run.handover.is_halted() {
+        true => Err(Error::Cancelled {}),
+        false => engine.join(session),
+    }
+}
+
+/// Ends the run of a service.
+fn part<R: Runner>(
+    engine: &mut Engine<R>,
+    session: Session<R>,
+    account: Account,
+    error: Option<&Error>,
+) {
+    engine.account = account;
+    // On a producer's own thread, this must not wait for its hook to return.
+    let over = if engine.is_own_thread() { session.discard() } else { session.end() };
+    engine.part(over, error);
 }
 
 /// The calls, the run, and the service's own thread.

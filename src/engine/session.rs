@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::ThreadId;
 
 use super::run_session::{Over, Session};
 use super::settings::Settings;
@@ -33,10 +32,6 @@ use crate::observe::event_log::{Detail, EventLog, ObserveOptions, Observers, Obs
 use crate::runner::{RunControl, Runner};
 use crate::scheduler::window::Window;
 
-/// The default number of calls that a service accepts before it answers one, if the largest batch of each
-/// producer needs no more.
-const LEAST_PLACES: usize = 1_024;
-
 /// The engine of one pool.
 pub(crate) struct Engine<R: Runner> {
     /// `None` only while the engine is dropped.
@@ -56,6 +51,8 @@ pub(crate) struct Engine<R: Runner> {
     failures: Vec<Error>,
     /// The producers that no longer take part in runs, with the reasons.
     pub(super) gone: BTreeMap<usize, LostProducer>,
+    /// The producers that the last run abandoned, and that had not returned when it ended.
+    pub(super) abandoned: BTreeMap<usize, LostProducer>,
     /// Never locked, since access is always `&mut`. The mutex makes the pool `Sync` although observers are
     /// not.
     observers: Mutex<Observers>,
@@ -90,6 +87,7 @@ impl<R: Runner + 'static> Engine<R> {
             account: Account::default(),
             failures: vec![],
             gone: BTreeMap::new(),
+            abandoned: BTreeMap::new(),
             observers,
             told,
             event_log,
@@ -115,9 +113,10 @@ impl<R: Runner + 'static> Engine<R> {
         match started {
             Ok(producers) => {
                 self.gone.clear();
+                self.abandoned.clear();
                 let losses = producers.losses().to_vec();
                 self.producers = Some(producers);
-                self.take_leave(&losses);
+                self.gone.extend(losses.into_iter().map(|loss| (loss.producer, loss)));
                 Ok(())
             }
             Err(error) => {
@@ -210,20 +209,17 @@ impl<R: Runner + 'static> Engine<R> {
         Ok(Some(Arc::new(JournalWriter::open(journal, cfg, self.run_settings.key_kind())?)))
     }
 
-    /// The producers that take no part in the next run: the lost ones, and, if there are others, those that
-    /// are still in a hook of the last run.
-    fn absent(&self, producers: &Producers<R>) -> Vec<usize> {
+    /// The producers that the next run begins without, since they are still in a hook of the last. If there are no
+    /// others, it waits for those that were not abandoned.
+    fn away(&self, producers: &Producers<R>) -> Vec<usize> {
         let is_gone = |producer: &usize| self.gone.contains_key(producer);
         let away = producers.away().iter().map(|away| away.load(Ordering::Relaxed));
-        let absent: Vec<usize> = (0..)
-            .zip(away)
-            .filter(|(producer, away)| *away || is_gone(producer))
-            .map(|(producer, _)| producer)
-            .collect();
-        match absent.len() == producers.len() {
-            true => self.gone.keys().copied().collect(),
-            false => absent,
+        let away = (0..).zip(away).filter(|(producer, away)| *away && !is_gone(producer));
+        let mut away: Vec<usize> = away.map(|(producer, _)| producer).collect();
+        if away.len() + self.gone.len() == producers.len() {
+            away.retain(|producer| self.abandoned.contains_key(producer));
         }
+        away
     }
 
     /// Fails if there is a journal: an output handed to the caller is never known to be consumed.
@@ -255,52 +251,13 @@ impl<R: Runner + 'static> Engine<R> {
         }
     }
 
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         kind: RunKind,
         journal_writer: Option<Arc<JournalWriter>>,
     ) -> Result<Session<R>, Error> {
         let run = self.new_run(kind, None, journal_writer)?;
         self.watch(run.clone(), &run)
-    }
-
-    /// Enters the run of a service, in which no producer takes part yet. Returns it with the number of calls
-    /// that may be open.
-    pub(super) fn enter_service(&mut self) -> Result<(Session<R>, usize), Error> {
-        self.reset(None);
-        self.check_no_journal().inspect_err(|error| self.refuse(error))?;
-        let places = self.settings.window.unwrap_or_else(|| {
-            let most = self.settings.batching.map_or(1, |batching| batching.rule.most());
-            LEAST_PLACES.max(self.settings.devices.len().saturating_mul(4 * most))
-        });
-        let session = self.enter(RunKind::Service, None);
-        Ok((session.inspect_err(|error| self.refuse(error))?, places))
-    }
-
-    /// Makes every live producer take part in a service.
-    pub(super) fn join_service(&self, session: &Session<R>) -> Result<(), Error> {
-        match session.run.handover.is_halted() {
-            true => Err(Error::Cancelled {}),
-            false => self.join(session),
-        }
-    }
-
-    /// Ends the run of a service.
-    pub(super) fn end_service(
-        &mut self,
-        session: Session<R>,
-        account: Account,
-        error: Option<&Error>,
-    ) {
-        self.account = account;
-        // On a producer's own thread, this must not wait for its hook to return.
-        let over = if self.is_own_thread() { session.discard() } else { session.end() };
-        self.part(over, error);
-    }
-
-    /// The threads of the producers.
-    pub(super) fn producer_threads(&self) -> Vec<ThreadId> {
-        self.producers.as_ref().map_or_else(Vec::new, Producers::thread_ids)
     }
 
     /// Creates a run, without producers.
@@ -314,14 +271,16 @@ impl<R: Runner + 'static> Engine<R> {
         if producers.is_own_thread() {
             return Err(Error::OwnThread {});
         }
-        let (here, least) = (producers.len() - self.gone.len(), self.least_producers());
+        let (lost, away) = (self.gone.keys().copied().collect(), self.away(producers));
+        let here = producers.len() - self.gone.len() - away.len();
+        let least = self.least_producers();
         if here < least {
             return Err(Error::TooFewProducers { here, least, source: None });
         }
         let Settings { order, batching, .. } = self.settings;
         let order = if kind == RunKind::Service { Order::Completion } else { order };
         let (window, run_settings) = (self.window().size(), self.run_settings.clone());
-        let earlier = CarriedOver { learned: producers.learned(), lost: self.absent(producers) };
+        let earlier = CarriedOver { learned: producers.learned(), lost, away };
         let (producers, description) = (producers.len(), self.told.description.clone());
         let event_log = Arc::new(EventLog::new(producers, description, self.told.detail));
         self.event_log = event_log.clone();
@@ -354,7 +313,7 @@ impl<R: Runner + 'static> Engine<R> {
             let keeper = DeadlineThread::start(run.clone(), participants.clone(), devices, tick)?;
             *deadline_thread.lock().expect("nothing panics under this lock") = Some(keeper);
         }
-        producers.join(run, participants, |producer| !run.handover.dispatch.is_live(producer))?;
+        producers.join(run, participants, |producer| self.gone.contains_key(&producer))?;
         // The run may have timed out before it began.
         run.take_fatal_error().map_or(Ok(()), Err)
     }
@@ -446,7 +405,7 @@ impl<R: Runner> Engine<R> {
     }
 
     /// Takes over the remains of a session, which ended with `error`, if any. The account is already set.
-    fn part(&mut self, over: Over<R>, error: Option<&Error>) {
+    pub(super) fn part(&mut self, over: Over<R>, error: Option<&Error>) {
         let Over { run, observing, seen } = over;
         self.seen = seen;
         self.take_leave(&run.losses());
@@ -510,7 +469,7 @@ impl<R: Runner> Engine<R> {
         self.part(over, error);
     }
 
-    fn is_own_thread(&self) -> bool {
+    pub(super) fn is_own_thread(&self) -> bool {
         self.producers.as_ref().is_some_and(Producers::is_own_thread)
     }
 }

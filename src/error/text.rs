@@ -42,7 +42,7 @@ impl fmt::Display for Error {
             Error::ServiceEnded { .. } => f.write_str("the service has ended"),
             Error::Cancelled { .. } => f.write_str("cancelled"),
             Error::Closed { .. } => {
-                f.write_str("closed; call `activate` first, or make a service anew")
+                f.write_str("the service or runner is closed; `activate` opens a runner again")
             }
             Error::Active { .. } => f.write_str("the runner is active; call `close` first"),
             Error::OwnThread { .. } => {
@@ -50,17 +50,9 @@ impl fmt::Display for Error {
             }
             Error::Build(source) => write!(f, "{source}"),
             Error::Devices { source } => write!(f, "{source}"),
-            Error::TooLarge { item, measure, amount, most, key } => {
-                let key = Key(key.as_deref());
-                write!(
-                    f,
-                    "item {item}{key} has a {measure} of {amount}; a batch may have {most} at most"
-                )
+            Error::TooLarge { .. } | Error::MeasurePanicked { .. } | Error::KeyPanicked { .. } => {
+                write_rejected(f, self)
             }
-            Error::MeasurePanicked { item, measure, key, .. } => {
-                write!(f, "measuring the {measure} of item {item}{} panicked", Key(key.as_deref()))
-            }
-            Error::KeyPanicked { item, .. } => write!(f, "the key of item {item} panicked"),
             Error::Journal { source } => write!(f, "{source}"),
             Error::JournalUnsupported {} => {
                 f.write_str("a journal works with `run`, not with `outputs` or a pipeline")
@@ -71,6 +63,24 @@ impl fmt::Display for Error {
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
         if f.alternate() { write_causes(f, self) } else { Ok(()) }
+    }
+}
+
+/// Writes why an item that was pulled reached no hook.
+fn write_rejected(f: &mut fmt::Formatter<'_>, error: &Error) -> fmt::Result {
+    match error {
+        Error::TooLarge { item, measure, amount, most, key } => {
+            let key = Key(key.as_deref());
+            write!(
+                f,
+                "item {item}{key} has a {measure} of {amount}; a batch may have {most} at most"
+            )
+        }
+        Error::MeasurePanicked { item, measure, key, .. } => {
+            write!(f, "measuring the {measure} of item {item}{} panicked", Key(key.as_deref()))
+        }
+        Error::KeyPanicked { item, .. } => write!(f, "the key of item {item} panicked"),
+        _ => unreachable!("other errors are no rejections"),
     }
 }
 

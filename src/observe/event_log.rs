@@ -137,6 +137,13 @@ impl EventLog {
         lock(&self.feed.as_ref()?.pens[producer]).take()
     }
 
+    /// Takes the writer of a producer back, which may take part again.
+    pub(crate) fn return_writer(&self, producer: usize, writer: Option<EventWriter>) {
+        if let Some(feed) = &self.feed {
+            *lock(&feed.pens[producer]) = writer;
+        }
+    }
+
     /// Whether there are observers, which see each item too.
     pub(crate) fn is_observed(&self) -> bool {
         self.feed.is_some()

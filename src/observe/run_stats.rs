@@ -185,8 +185,11 @@ impl RunStats {
         (present.saturating_sub(waited), waited)
     }
 
-    pub(crate) fn producer_came(&self, producer: usize, came: Instant) {
-        lock(&self.producers[producer]).came = Some(came);
+    /// Returns its waits so far, if it takes part again.
+    pub(crate) fn producer_came(&self, producer: usize, came: Instant) -> Waits {
+        let mut noted = lock(&self.producers[producer]);
+        noted.came = Some(came);
+        noted.waited
     }
 
     /// Sets the total wait up to now. A producer that never leaves does not report it later.
@@ -196,7 +199,8 @@ impl RunStats {
 
     pub(crate) fn producer_left(&self, producer: usize, time: ProducerTime) {
         let mut noted = lock(&self.producers[producer]);
-        *noted = ProducerTime { failed: noted.failed, ..time };
+        let present = noted.present + time.present;
+        *noted = ProducerTime { failed: noted.failed, present, ..time };
     }
 
     /// Sets the number of results that a producer of a service has given up to now.
@@ -211,7 +215,7 @@ impl RunStats {
     /// The times of a producer. One that has not left is present until now.
     pub(crate) fn producer(&self, producer: usize) -> ProducerTime {
         let mut time = *lock(&self.producers[producer]);
-        time.present = time.came.map_or(time.present, |came| now() - came);
+        time.present += time.came.map_or(Duration::ZERO, |came| now() - came);
         time
     }
 

@@ -40,6 +40,14 @@ pub(crate) enum Begin {
     Stale,
 }
 
+/// How long a producer is excluded from a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Until the hook of an earlier run returns that it is in.
+    Joined,
+    RunEnds,
+}
+
 /// The run would be left with too few producers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooFewProducers {

@@ -383,7 +383,7 @@ impl Scheduler {
         let lease = Some(id);
         let expired = Expired { producer, lease, phase, attempt, leased, items };
         self.events.push(Event::Expired(expired));
-        self.lose(producer, now);
+        self.abandon(producer, now);
     }
 
     /// Abandons the producers that are still in a hook when the grace of the run is over.
@@ -398,10 +398,21 @@ impl Scheduler {
         }
     }
 
-    /// Removes the producer and puts its items back. It may already be lost, but hold items.
+    /// Removes the producer for good, and puts its items back. It may already be lost, but hold items.
     pub(super) fn lose(&mut self, producer: ProducerId, now: RunTime) {
         let was_live = self.health.is_live(producer);
         self.health.lose(producer);
+        self.after_departure(producer, was_live, now);
+    }
+
+    /// Removes the producer until the hook that it is in returns, and puts its items back.
+    pub(super) fn abandon(&mut self, producer: ProducerId, now: RunTime) {
+        let was_live = self.health.is_live(producer);
+        self.health.leave(producer);
+        self.after_departure(producer, was_live, now);
+    }
+
+    fn after_departure(&mut self, producer: ProducerId, was_live: bool, now: RunTime) {
         let leases: Vec<_> = self.leases.of(producer).map(|(id, _)| id).collect();
         for id in leases {
             let held = self.leases.remove(id).expect("it was just found");

@@ -38,7 +38,16 @@ enum Presence {
     Available,
     /// It is in a hook whose result does not count. Nothing may wait for it.
     Detached,
+    /// It takes no part, but joins when the hook that it is in returns.
+    Absent,
     Lost,
+}
+
+impl Presence {
+    /// Whether it counts as a producer of the run.
+    fn is_live(self) -> bool {
+        matches!(self, Presence::Available | Presence::Detached)
+    }
 }
 
 #[derive(Debug)]
@@ -89,11 +98,11 @@ impl ProducerHealth {
     }
 
     pub(super) fn live(&self) -> usize {
-        self.producers.iter().filter(|it| it.presence != Presence::Lost).count()
+        self.producers.iter().filter(|it| it.presence.is_live()).count()
     }
 
     pub(super) fn is_live(&self, producer: ProducerId) -> bool {
-        self.producers[producer].presence != Presence::Lost
+        self.producers[producer].presence.is_live()
     }
 
     /// Whether other parties may wait for this producer.
@@ -207,7 +216,7 @@ impl ProducerHealth {
             let found = it.suspects.iter_mut().find(|suspect| suspect.item == item);
             found.into_iter().for_each(|suspect| suspect.is_cleared = true);
             let cleared = it.suspects.iter().filter(|suspect| suspect.is_cleared).count();
-            if it.presence != Presence::Lost && cleared >= least {
+            if it.presence.is_live() && cleared >= least {
                 guilty.push(other);
             }
         }
@@ -244,6 +253,13 @@ impl ProducerHealth {
     /// Notes that the producer is in a hook whose result does not count.
     pub(super) fn detach(&mut self, producer: ProducerId) {
         self.change(producer, Presence::Detached);
+    }
+
+    /// Excludes the producer from the run until it rejoins.
+    pub(super) fn leave(&mut self, producer: ProducerId) {
+        self.change(producer, Presence::Absent);
+        self.producers[producer].suspects.clear();
+        self.count_suspects();
     }
 
     /// Notes that this hook has returned.

@@ -1,11 +1,12 @@
 //! Hooks that do not return in time.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use gangline::{Batch, Error, Hook, OnError, OrderedRunner, ProducerContext};
+use gangline::{Batch, Error, Hook, OnError, OrderedRunner, ProducerContext, UnorderedRunner};
 
-use crate::support::{Gate, map, no_hang};
+use crate::hooks::sorted;
+use crate::support::{Counter, Gate, map, no_hang};
 
 const SOON: Duration = Duration::from_millis(60);
 
@@ -164,7 +165,7 @@ fn a20_a_run_ends_in_time_whoever_is_stuck() {
 }
 
 #[test]
-fn a_producer_that_comes_back_late_ends_its_state_and_its_result_is_dropped() {
+fn the_result_of_a_producer_that_comes_back_late_is_dropped_and_its_state_stays() {
     no_hang(|| {
         let (gate, ended) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
         struct State(Arc<Gate>);
@@ -196,7 +197,86 @@ fn a_producer_that_comes_back_late_ends_its_state_and_its_result_is_dropped() {
             .unwrap();
         assert_eq!(runner.run(0..50).unwrap(), (0..50).collect::<Vec<_>>());
         gate.open();
+        runner.close().unwrap();
         ended.pass();
+    });
+}
+
+/// The hook of item 0 exceeds its limit, and returns while the run goes on. Item 20 waits until the producer
+/// works again.
+#[test]
+fn a_producer_that_comes_back_takes_part_in_the_rest_of_the_run() {
+    no_hang(|| {
+        let (slow, back) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
+        let first = OnceLock::new();
+        let (ends, again, retried) = (slow.clone(), back.clone(), slow.clone());
+        let hooks = map(
+            |_| Ok(()),
+            move |cx, (), x: u64| {
+                let is_first = first.get() == Some(&cx.producer());
+                match x {
+                    0 if cx.attempt() == 1 => {
+                        first.set(cx.producer()).unwrap();
+                        ends.pass();
+                    }
+                    0 => slow.open(),
+                    20.. if is_first => again.open(),
+                    20 => back.pass(),
+                    _ => {}
+                }
+                Ok(x)
+            },
+        );
+        let builder = UnorderedRunner::builder(hooks).devices(2).retries(1);
+        let builder = builder.backoff(Duration::ZERO, Duration::ZERO).window(30);
+        let limit = Duration::from_millis(300);
+        let mut runner = builder.item_timeout(limit).min_producers(1).build().unwrap();
+        // The other producer has nothing else to do until the limit of item 0 has passed.
+        let items = (0..40).inspect(|&x| {
+            if x == 20 {
+                retried.pass()
+            }
+        });
+        let (outputs, report) = runner.run_with_report(items);
+        assert_eq!(sorted(outputs.unwrap()), (0..40).collect::<Vec<_>>());
+        assert!(report.producers.iter().all(|producer| !producer.abandoned), "{report}");
+        assert_eq!(runner.run(0..10).unwrap().len(), 10);
+        runner.close().unwrap();
+    });
+}
+
+/// Both producers are used up, and the run ends. Once their hooks have returned, the pool works again.
+#[test]
+fn a_pool_is_used_again_after_its_hooks_have_returned() {
+    no_hang(|| {
+        let (stuck, here) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
+        let (until, left) = (stuck.clone(), Arc::new(Counter::new()));
+        let (arrived, returned) = (here.clone(), left.clone());
+        let hooks = map(
+            |_| Ok(()),
+            move |_, (), x: u64| {
+                if x < 2 && arrived.add(1) <= 2 {
+                    until.pass();
+                    returned.add(1);
+                }
+                Ok(x)
+            },
+        );
+        let builder = OrderedRunner::builder(hooks).devices(2).item_timeout(SOON);
+        let mut runner = builder.build().unwrap();
+        assert!(runner.run(0..10).unwrap_err().is_timeout());
+        let error = runner.run(0..10).unwrap_err();
+        assert!(matches!(error, Error::TooFewProducers { here: 0, .. }), "{error:#}");
+        stuck.open();
+        left.reach(2);
+        let outputs = loop {
+            // The hooks have returned; the threads are on their way back.
+            match runner.run(0..10) {
+                Ok(outputs) => break outputs,
+                Err(error) => assert!(matches!(error, Error::TooFewProducers { .. }), "{error:#}"),
+            }
+        };
+        assert_eq!(outputs, (0..10).collect::<Vec<_>>());
         runner.close().unwrap();
     });
 }

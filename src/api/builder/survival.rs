@@ -264,8 +264,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// By default all producers have to be ready when the runner is built, and one is enough afterwards.
     /// [`build`](Builder::build) refuses 0, and more than there are places.
     ///
-    /// A run that is left with fewer ends with [`Error::TooFewProducers`]. So does every later run, until
-    /// the runner is closed and activated.
+    /// A run that is left with fewer ends with [`Error::TooFewProducers`]. So does a later run, unless abandoned
+    /// producers have come back by then, or the runner was closed and activated.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -296,9 +296,9 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// a producer is abandoned up to two such ticks late. Time in which the whole process does not run,
     /// since it was stopped by a signal or the machine was asleep, counts as one tick.
     ///
-    /// The place of an abandoned producer stays empty until the runner is closed and activated.
-    /// [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true for its hook. If the hook returns
-    /// after all, its result is dropped, `producer_end` is called, and the thread ends.
+    /// [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true for the hook of an abandoned producer.
+    /// If the hook returns after all, its result is dropped, and the producer takes part again: in the same run
+    /// if that is still going on, else in the next. Until then it is no live producer.
     ///
     /// [`build`](Builder::build) refuses 0.
     ///

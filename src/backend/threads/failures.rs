@@ -260,9 +260,13 @@ impl<R: Runner> Run<R> {
         debug_assert!(events.is_empty(), "it is not late yet");
     }
 
-    /// Notes that the hook has returned. Returns whether the producer takes part: it may have exceeded its
-    /// limit.
-    pub(crate) fn has_joined(&self, producer: usize) -> bool {
+    /// Notes that a producer has returned from the hook that it was expected or abandoned in. Returns whether it
+    /// takes part.
+    pub(crate) fn rejoin(&self, producer: usize) -> bool {
+        // First, since its next hook would give up otherwise.
+        self.handover.dispatch.readmit(producer);
+        lock(&self.losses)
+            .retain(|loss| loss.producer != producer || loss.abandoned == Abandoned::No);
         let (takes_part, _) =
             self.handover.dispatch.schedule(|state, _| state.scheduler.producer_joined(producer));
         takes_part

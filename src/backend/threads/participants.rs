@@ -71,6 +71,17 @@ impl Participants {
         }
     }
 
+    /// Makes the run's end wait for a producer again that was excused. Returns `false` if the run is over.
+    pub(crate) fn readmit(&self, producer: usize) -> bool {
+        let mut state = lock(&self.state);
+        if state.is_over {
+            return false;
+        }
+        state.producers[producer] = Presence::In;
+        self.away[producer].store(false, Ordering::Relaxed);
+        true
+    }
+
     pub(crate) fn present(&self) -> Vec<usize> {
         lock(&self.state).present()
     }

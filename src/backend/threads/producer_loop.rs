@@ -22,6 +22,9 @@ pub(crate) struct Join<R: Runner> {
     pub(crate) participants: Arc<Participants>,
 }
 
+/// Where a producer reports that it is ready; once.
+struct Ready(Option<Sender<Result<(), Error>>>);
+
 /// The loop of a producer's thread.
 pub(crate) struct ProducerLoop<R: Runner> {
     backend: Box<dyn Backend<R>>,
@@ -39,29 +42,34 @@ impl<R: Runner> ProducerLoop<R> {
         let producer = self.producer;
         for Join { run, ready, participants } in runs {
             let Some(present) = participants.enter(producer) else { continue };
-            if !run.has_joined(producer) {
-                break;
-            }
             let bug = AbortOnUnwind(&*run);
-            let Some(outcome) = self.prepare_in_time(&run) else {
-                std::mem::forget(bug);
-                break;
-            };
-            let is_ready = outcome.is_ok();
-            if let Err(error) = self.report(&run, ready, unless_over(&run, outcome)) {
-                run.lose(producer, error).unwrap_or_else(|error| run.abort_with(error));
+            let mut ready = Ready(ready);
+            while let NextStep::Return = self.take_part(&run, &mut ready) {
+                // Nothing waited for its hook. Now that the hook has returned, the end of the run waits again.
+                if !participants.readmit(producer) {
+                    break;
+                }
             }
-            let next_step = if is_ready { self.backend.work_on(&run) } else { NextStep::On };
             std::mem::forget(bug);
             // The run goes first: the thread that waits for this producer to leave expects to hold the last
             // reference.
             drop(run);
             drop(present);
-            if let NextStep::Left = next_step {
-                break;
-            }
         }
         self.backend.end()
+    }
+
+    /// Takes part in a run, from its start or after it was abandoned in a hook.
+    fn take_part(&mut self, run: &Run<R>, ready: &mut Ready) -> NextStep {
+        if !run.rejoin(self.producer) {
+            return NextStep::On;
+        }
+        let Some(outcome) = self.prepare_in_time(run) else { return NextStep::Return };
+        let is_ready = outcome.is_ok();
+        if let Err(error) = self.report(run, ready.0.take(), unless_over(run, outcome)) {
+            run.lose(self.producer, error).unwrap_or_else(|error| run.abort_with(error));
+        }
+        if is_ready { self.backend.work_on(run) } else { NextStep::On }
     }
 
     /// Reports whether the producer is ready. Returns the error if the receiver is gone. The run has begun
@@ -81,7 +89,7 @@ impl<R: Runner> ProducerLoop<R> {
         ready.send(outcome).or_else(|SendError(outcome)| outcome)
     }
 
-    /// Rebuilds a lost state at the start of a run, under the init timeout. `None` if the producer was abandoned.
+    /// Rebuilds a lost state, under the init timeout. `None` if the producer was abandoned meanwhile.
     fn prepare_in_time(&mut self, run: &Run<R>) -> Option<Result<(), Error>> {
         if self.backend.is_ready() {
             return Some(Ok(()));
@@ -89,7 +97,7 @@ impl<R: Runner> ProducerLoop<R> {
         let producer = self.producer;
         run.expect(producer, Absence::Init);
         let outcome = self.backend.prepare(run, None);
-        if !run.has_joined(producer) || run.handover.dispatch.is_abandoned(producer) {
+        if run.handover.dispatch.is_abandoned(producer) || !run.rejoin(producer) {
             drop_quietly(outcome);
             return None;
         }

@@ -36,6 +36,8 @@ pub(crate) struct Producers<R: Runner> {
     losses: Vec<LostProducer>,
     /// The producers that are still in a hook of an earlier run.
     away: Away,
+    /// The producers that were abandoned in a run. While such a one is away, a shutdown does not wait for it.
+    abandoned: Vec<bool>,
     /// The batch limits learned from out-of-memory failures, for each device.
     learned: Vec<Ceiling>,
 }
@@ -212,6 +214,7 @@ impl<R: Runner + 'static> Producers<R> {
             threads: vec![],
             shared,
             losses: vec![],
+            abandoned: vec![false; producers],
             away: (0..producers).map(|_| AtomicBool::new(false)).collect(),
             learned: vec![Ceiling::new(); producers],
         }
@@ -336,7 +339,8 @@ impl<R: Runner + 'static> Producers<R> {
                 continue;
             };
             let is_away = self.away[producer].load(Ordering::Relaxed);
-            if is_away {
+            // Unless the run begins without it: then it joins when its hook returns.
+            if is_away && run.handover.dispatch.is_live(producer) {
                 run.expect(producer, Absence::EarlierRun);
             }
             let ready = (lost && !is_away).then(|| ready.clone());
@@ -380,6 +384,10 @@ impl<R: Runner> Producers<R> {
         &self.away
     }
 
+    pub(crate) fn is_away(&self, producer: usize) -> bool {
+        self.away[producer].load(Ordering::Relaxed)
+    }
+
     /// The producers that failed to start while enough others were ready.
     pub(crate) fn losses(&self) -> &[LostProducer] {
         &self.losses
@@ -395,8 +403,13 @@ impl<R: Runner> Producers<R> {
         nanos.map(Duration::from_nanos).collect()
     }
 
-    /// Abandons a producer. Its thread ends when its hook returns.
-    pub(crate) fn abandon(&mut self, producer: usize) {
+    /// Notes that a producer was abandoned in a run. It takes part again when its hook returns.
+    pub(crate) fn note_abandoned(&mut self, producer: usize) {
+        self.abandoned[producer] = true;
+    }
+
+    /// Abandons a producer for good. Its thread ends when its hook returns.
+    fn abandon(&mut self, producer: usize) {
         self.shared.left[producer].store(true, Ordering::Relaxed);
         let entry = &mut self.threads[producer];
         (entry.thread, entry.runs) = (None, None);
@@ -440,10 +453,14 @@ impl<R: Runner> Producers<R> {
         let mut failure = None;
         let mut bug = None;
         let mut shutdown_limit = ShutdownLimit { limit, ticks: 0 };
-        for (entry, is_away) in self.threads.drain(..).zip(&*self.away) {
+        let states = self.away.iter().zip(&self.abandoned);
+        for (entry, (is_away, &was_abandoned)) in self.threads.drain(..).zip(states) {
             let is_own_thread = entry.is_own_thread();
             let ProducerThread { thread, ended, site, .. } = entry;
             let Some(thread) = thread.filter(|_| !is_own_thread) else { continue };
+            if was_abandoned && is_away.load(Ordering::Relaxed) {
+                continue;
+            }
             if let Err(limit) = shutdown_limit.wait_for(&ended, is_away) {
                 let (hook, site) = (Hook::ProducerWork, Box::new(site));
                 keep_first(&mut failure, Err(Error::TimedOut { hook, site, limit }));

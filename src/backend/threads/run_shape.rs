@@ -31,12 +31,14 @@ pub(crate) struct CarriedOver {
     pub(crate) learned: Vec<Ceiling>,
     /// The producers that take no part in this run.
     pub(crate) lost: Vec<usize>,
+    /// The producers that are still in a hook of an earlier run. They join when it returns.
+    pub(crate) away: Vec<usize>,
 }
 
 impl CarriedOver {
     /// For producers without an earlier run.
     #[cfg(test)]
     pub(crate) fn nothing(producers: usize) -> Self {
-        CarriedOver { learned: vec![Ceiling::new(); producers], lost: vec![] }
+        CarriedOver { learned: vec![Ceiling::new(); producers], lost: vec![], away: vec![] }
     }
 }

@@ -25,20 +25,23 @@ impl<R: Runner> Producer<R> {
         let producer = self.setup.producer;
         let mut desk = ItemQueue::new(&run.handover, producer);
         let mut event_writer = run.event_log.writer(producer);
-        loop {
+        let next_step = loop {
             desk.set_readiness(self.readiness());
-            let Some(lease) = desk.next_lease() else { return self.leave(run) };
+            let Some(lease) = desk.next_lease() else { break self.leave(run) };
             let next_step = self.work_on_lease(run, lease, &mut desk, &mut event_writer);
             if next_step != NextStep::On {
-                return next_step;
+                break next_step;
             }
-        }
+        };
+        desk.leave();
+        run.event_log.return_writer(producer, event_writer);
+        next_step
     }
 
     /// The next step of a producer that leaves the run.
     pub(super) fn leave(&self, run: &Run<R>) -> NextStep {
         match run.handover.dispatch.is_abandoned(self.setup.producer) {
-            true => NextStep::Left,
+            true => NextStep::Return,
             false => NextStep::On,
         }
     }
@@ -125,7 +128,7 @@ impl<R: Runner> Producer<R> {
         let outcome = self.prepare(run, Some(lease.id));
         if run.handover.dispatch.is_abandoned(producer) {
             drop_quietly(outcome);
-            return Err(NextStep::Left);
+            return Err(NextStep::Return);
         }
         let Err(error) = outcome else {
             self.shared.tell_ready(run, self.setup.producer);
@@ -307,7 +310,8 @@ impl<R: Runner> Producer<R> {
         let mut event_writer = run.event_log.writer(producer);
         item_queue.set_readiness(self.readiness());
         let mut next = item_queue.next();
-        while let Some(given) = next {
+        let next_step = loop {
+            let Some(given) = next else { break self.leave(run) };
             next = match given {
                 NextItem::Untracked(seq, input) if self.state.is_some() => {
                     self.work_on_untracked(run, seq, input, &mut item_queue, &mut event_writer)
@@ -319,11 +323,13 @@ impl<R: Runner> Producer<R> {
                     };
                     match self.work_on_lease(run, lease, &mut item_queue, &mut event_writer) {
                         NextStep::On => item_queue.next(),
-                        next_step => return next_step,
+                        next_step => break next_step,
                     }
                 }
             };
-        }
-        self.leave(run)
+        };
+        item_queue.leave();
+        run.event_log.return_writer(producer, event_writer);
+        next_step
     }
 }

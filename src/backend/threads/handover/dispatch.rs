@@ -14,7 +14,7 @@ use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::runner::AbandonFlag;
 use crate::scheduler::{
     Activity, Bypass, Config, Event, Lease, LeaseId, Meta, Next, ProducerId, Readiness, RunTime,
-    Scheduler,
+    Scheduler, Until,
 };
 
 /// Which items are tracked.
@@ -73,7 +73,7 @@ const ALL: u64 = u64::MAX;
 const INIT: u64 = u64::MAX - 1;
 
 impl<I> Dispatch<I> {
-    pub(super) fn new(config: Config, CarriedOver { learned, lost }: CarriedOver) -> Self {
+    pub(super) fn new(config: Config, CarriedOver { learned, lost, away }: CarriedOver) -> Self {
         let (producers, speculates) = (config.producers, config.copy_after.is_some());
         let is_timed = config.timeouts.item.is_some();
         let needs_leases = config.bypass == Bypass::Never;
@@ -83,7 +83,8 @@ impl<I> Dispatch<I> {
         };
         let clock = RunClock::new();
         let mut scheduler = Scheduler::new(config, learned, clock.now());
-        lost.into_iter().for_each(|producer| scheduler.exclude(producer));
+        lost.into_iter().for_each(|producer| scheduler.exclude(producer, Until::RunEnds));
+        away.into_iter().for_each(|producer| scheduler.exclude(producer, Until::Joined));
         let sleeper = || Sleeper { is_woken: Mutex::new(false), woken: Condvar::new() };
         Dispatch {
             tracking,
@@ -157,6 +158,11 @@ impl<I> Dispatch<I> {
     /// Tells every hook of the producer that it may give up.
     pub(crate) fn abandon(&self, producer: ProducerId) {
         self.revoked[producer].store(ALL, Ordering::Relaxed);
+    }
+
+    /// Withdraws what [`abandon`](Dispatch::abandon) told the producer, which has returned from its hook.
+    pub(crate) fn readmit(&self, producer: ProducerId) {
+        self.revoked[producer].store(INIT - 1, Ordering::Relaxed);
     }
 
     /// The flag by which a hook learns that its lease was revoked. Without a lease, the hook is

@@ -46,9 +46,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Takes the end of the producer that `lane` belongs to; each lane has one.
     pub(crate) fn new(handover: &'a Handover<I, T>, lane: usize) -> Self {
         let ends = lock(&handover.lanes[lane].working).take();
-        let (inbox, outbox) = ends.expect("a producer takes part in a run once");
+        let (inbox, outbox) = ends.expect("a producer takes part in a run once at a time");
         let came = now();
-        handover.stats.producer_came(lane, came);
+        let waited = handover.stats.producer_came(lane, came);
         ItemQueue {
             handover,
             lane,
@@ -63,8 +63,18 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             readiness: Readiness::Ready,
             is_careful: false,
             came,
-            waited: Waits::default(),
+            waited,
         }
+    }
+
+    /// Gives the end back: an abandoned producer may take part again. Reports how long the producer took part, and
+    /// how long it had nothing to do.
+    pub(crate) fn leave(self) {
+        let ItemQueue { handover, lane, inbox, outbox, answered, came, waited, .. } = self;
+        let (items, present) = (outbox.delivered() + answered, now() - came);
+        let time = ProducerTime { came: None, items, failed: 0, present, waited };
+        handover.stats.producer_left(lane, time);
+        *lock(&handover.lanes[lane].working) = Some((inbox, outbox));
     }
 
     /// Delivers a result, and leaves the items in the inbox where others can steal them.
@@ -437,15 +447,6 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             }
         }
         self.took_at = Some(now);
-    }
-}
-
-/// Reports how long the producer took part, and how long it had nothing to do.
-impl<I, T> Drop for ItemQueue<'_, I, T> {
-    fn drop(&mut self) {
-        let (items, present) = (self.outbox.delivered() + self.answered, now() - self.came);
-        let time = ProducerTime { came: None, items, failed: 0, present, waited: self.waited };
-        self.handover.stats.producer_left(self.lane, time);
     }
 }
 
