@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::pace::{MANY, Pace};
+use super::pace::Pace;
 use crate::backend::threads::handover::{Handover, WakeReason, WakeThreshold};
 use crate::backend::threads::ordered_merge::OrderedMerge;
 use crate::backend::threads::outbox::Outcome;
@@ -159,8 +159,8 @@ impl<T> Collector<T> {
         // A producer that ran out of items before waited for this collector, not for permits.
         self.forget_dryness(handover);
         let (since, head) = (now(), self.merge.awaited());
-        let wake_threshold = wake_threshold(&mut self.pace, self.quarter);
-        let news = handover.wait(&mut self.merge, since, total, wake_threshold, due);
+        let wake_threshold = wake_threshold(&mut self.pace, self.window.half());
+        let news = handover.wait(&mut self.merge, total, wake_threshold, due);
         let now = self.note_wait(handover, since, head);
         self.note_dryness(handover);
         self.note_pace(now, handover.is_starving());
@@ -177,8 +177,8 @@ impl<T> Collector<T> {
         self.forget_dryness(handover);
         handover.starve_as_collector();
         let (since, head) = (now(), self.merge.awaited());
-        let wake_threshold = wake_threshold(&mut self.pace, self.quarter);
-        let news = handover.wait(&mut self.merge, since, None, wake_threshold, due);
+        let wake_threshold = wake_threshold(&mut self.pace, self.window.half());
+        let news = handover.wait(&mut self.merge, None, wake_threshold, due);
         handover.feed_again();
         let now = self.note_wait(handover, since, head);
         self.note_dryness(handover);
@@ -343,14 +343,15 @@ impl Scales {
     }
 }
 
-/// Decides what wakes a sleeping collector, from the pace of results and the quarter of the window.
+/// Decides what wakes a sleeping collector, from the pace of results and half of the window. The other half
+/// keeps the producers busy until it has run and the feeder has used the permits.
 fn wake_threshold<T>(
     pace: &mut Pace,
-    quarter: usize,
+    half: usize,
 ) -> impl FnOnce(&OrderedMerge<T>) -> WakeThreshold {
     move |merge| {
-        if pace.is_high(merge.seen().sum(), now()) && quarter >= MANY {
-            WakeThreshold::For { results: quarter }
+        if half > 1 && pace.is_high(merge.seen().sum(), now()) {
+            WakeThreshold::For { results: half }
         } else {
             WakeThreshold::None
         }

@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// The number of results from which it pays to wait for several at once.
-pub(crate) const MANY: usize = if cfg!(shuttle) { usize::MAX } else { 32 };
-/// The time within which [`MANY`] results make the pace high, even if few arrive per wait.
+/// The pace is judged after this number of results.
+const RESULTS: u64 = if cfg!(shuttle) { u64::MAX } else { 32 };
+/// The time within which [`RESULTS`] results make the pace high.
 const SPAN: Duration = Duration::from_micros(500);
-/// The number of consecutive waits with few results, after which the time decides.
-const SHORT_WAITS: u32 = 8;
+/// The pace is judged after this number of waits, if fewer results have arrived.
+const WAITS: u32 = if cfg!(shuttle) { u32::MAX } else { 8 };
 
 /// The pace of a run's results. It decides whether a sleeping collector is woken for the next one or for
 /// several.
@@ -16,40 +16,29 @@ const SHORT_WAITS: u32 = 8;
 /// two at each look, however fast they arrive.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// The number of results at the last sleep.
-    arrived: u64,
-    /// The number of consecutive waits in which few results arrived.
-    short_waits: u32,
-    /// The number of results, and the time, at the first of these waits.
+    is_high: bool,
+    /// The number of results, and the time, when the pace was last judged.
     since: (u64, Instant),
+    /// The number of waits since then.
+    waits: u32,
 }
 
 impl Pace {
     pub(crate) fn new(now: Instant) -> Self {
-        Pace { arrived: 0, short_waits: 0, since: (0, now) }
+        Pace { is_high: false, since: (0, now), waits: 0 }
     }
 
     /// Whether results are frequent. Call it before each sleep; `arrived` is the number of results of the
     /// whole run.
     pub(crate) fn is_high(&mut self, arrived: u64, now: Instant) -> bool {
-        let count = arrived - std::mem::replace(&mut self.arrived, arrived);
-        if count >= MANY as u64 {
-            self.restart(now);
-            return true;
-        }
-        self.short_waits += 1;
-        if self.short_waits < SHORT_WAITS {
-            return false;
-        }
         let (before, then) = self.since;
-        let needed = MANY as f64 * (now - then).as_secs_f64() / SPAN.as_secs_f64();
-        self.restart(now);
-        (arrived - before) as f64 >= needed
-    }
-
-    fn restart(&mut self, now: Instant) {
-        self.short_waits = 0;
-        self.since = (self.arrived, now);
+        let results = arrived - before;
+        self.waits += 1;
+        if results >= RESULTS || self.waits >= WAITS {
+            let needed = RESULTS as f64 * (now - then).as_secs_f64() / SPAN.as_secs_f64();
+            *self = Pace { is_high: results as f64 >= needed, since: (arrived, now), waits: 0 };
+        }
+        self.is_high
     }
 }
 
@@ -73,18 +62,23 @@ mod tests {
 
     #[test]
     fn many_at_once_are_waited_for_at_once() {
-        assert_eq!(judge(&[(32, 100), (31, 1), (1_000, 10)]), [true, false, true]);
+        assert_eq!(judge(&[(32, 100), (31, 1), (1_000, 10)]), [true, true, true]);
     }
 
     #[test]
     fn few_at_a_time_add_up() {
-        let mut expected = vec![false; 16];
-        (expected[7], expected[15]) = (true, true);
-        assert_eq!(judge(&[(2, 5); 16]), expected);
+        let judged = judge(&[(2, 5); 16]);
+        assert_eq!(judged, [vec![false; 7], vec![true; 9]].concat());
     }
 
     #[test]
     fn a_trickle_is_waited_for_one_by_one() {
         assert_eq!(judge(&[(2, 100); 100]), [false; 100]);
+    }
+
+    #[test]
+    fn items_that_turn_slow_are_waited_for_one_by_one_after_eight_waits() {
+        let slow = judge(&[&[(32, 100)][..], &[(1, 250); 9]].concat());
+        assert_eq!(slow, [vec![true; 8], vec![false; 2]].concat());
     }
 }

@@ -78,6 +78,11 @@ impl Window {
         (self.size / 4).max(1)
     }
 
+    /// The number of results for which a waiting consumer is woken, while they come quickly.
+    pub(crate) fn half(&self) -> usize {
+        self.size / 2
+    }
+
     pub(crate) fn may_grow(&self) -> bool {
         self.size < self.most
     }

@@ -35,10 +35,12 @@
 //!   an inbox under the intake's lock, which a producer takes for its last look before sleeping. Stolen items
 //!   are briefly in no inbox, so the thief notifies once they have arrived.
 //! - The **collector** sleeps on `waiting` when no outbox has the next result in order. It sets for each
-//!   producer after how many more results to wake it: one, or several while results are frequent. In the
-//!   latter case a producer that runs out of items also wakes it, and so does a timer.
+//!   producer after how many more results to wake it: one, or half a window in all while results are
+//!   frequent. In the latter case a producer that runs out of items also wakes it, and so does a timer.
 //! - The **feeder** sleeps on `returned`, and states under the lock of `permits` what it waits for. The
 //!   collector returns permits after a quarter of the window, and all of them before it sleeps.
+//! - No party spins before it sleeps. With as many producers as CPUs, a party that spins keeps off the CPU the
+//!   one that it waits for; a sleeper costs less, since several items share each wake-up.
 //! - `halt`, `end` and `abort` set what each party checks, and then wake that party.
 //!
 //! A producer leaves only when the run is aborted, which is also how a successful run ends. A producer that
@@ -83,12 +85,6 @@ use self::lane::Lane;
 use crate::backend::threads::handover::answers::{Answers, End};
 use crate::backend::threads::handover::dispatch::Dispatch;
 use crate::backend::threads::handover::permits::Permits;
-
-/// How long a party spins before it sleeps. Sleeping and waking costs about as much CPU time; spinning longer
-/// would keep a party that is ready off the CPU.
-const SPIN: Duration = Duration::from_micros(if cfg!(shuttle) { 0 } else { 2 });
-/// The number of pauses between two looks, some of which take a lock.
-const PAUSES: usize = 10;
 
 /// How long frequent results may wait to be collected together. The system's timers may double it.
 const COLLECTOR_DELAY: Duration = Duration::from_micros(250);
@@ -367,23 +363,18 @@ impl<I, T> Handover<I, T> {
         self.hints.dry.store(false, Ordering::Relaxed);
     }
 
-    /// Waits for results in `merge`, for an abort, or for the total to differ from `total`. Spins from
-    /// `since` on, then sleeps. `wake_threshold` is called only before sleeping: results that arrive while
-    /// spinning say nothing about the pace.
+    /// Sleeps until there are results in `merge`, the run is aborted, or the total differs from `total`.
     pub(crate) fn wait(
         &self,
         merge: &mut OrderedMerge<T>,
-        since: Instant,
         total: Option<u64>,
         wake_threshold: impl FnOnce(&OrderedMerge<T>) -> WakeThreshold,
         due: Option<Instant>,
     ) -> WakeReason {
         self.dispatch.note_consumer(Activity::Waiting);
-        if !spin_until(since, || self.has_news(total) || merge.has_new()) {
-            match wake_threshold(merge) {
-                WakeThreshold::None => self.wait_for_one(merge, total, due),
-                WakeThreshold::For { results } => self.wait_for_several(merge, total, results),
-            }
+        match wake_threshold(merge) {
+            WakeThreshold::None => self.wait_for_one(merge, total, due),
+            WakeThreshold::For { results } => self.wait_for_several(merge, total, results),
         }
         self.dispatch.note_consumer(Activity::Working);
         if self.is_aborted() { WakeReason::Aborted } else { WakeReason::Results }
@@ -429,15 +420,4 @@ impl<I, T> Handover<I, T> {
     fn has_news(&self, total: Option<u64>) -> bool {
         self.is_aborted() || self.total() != total
     }
-}
-
-/// Whether `is_there` becomes true before [`SPIN`] has passed since `since`.
-fn spin_until(since: Instant, mut is_there: impl FnMut() -> bool) -> bool {
-    while now() - since < SPIN {
-        (0..PAUSES).for_each(|_| std::hint::spin_loop());
-        if is_there() {
-            return true;
-        }
-    }
-    false
 }

@@ -1,9 +1,9 @@
 //! The feeder's end of the hand-over: permits in, items out.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::Handover;
 use super::intake::{FeederEnds, Gap};
-use super::{Handover, spin_until};
 use crate::backend::threads::handover::dispatch::Tracking;
 use crate::backend::threads::handover::permits::Want;
 use crate::backend::threads::measures::Measured;
@@ -40,7 +40,7 @@ impl<I, T> Feeder<I, T> {
     pub(crate) fn wait_for_permit(&mut self, handover: &Handover<I, T>) -> bool {
         if let Some(want) = self.wanted_room(handover) {
             let since = now();
-            let has_room = handover.wait_for(want, since);
+            let has_room = handover.wait_for(want);
             self.waited += now() - since;
             if !has_room {
                 return false;
@@ -52,7 +52,7 @@ impl<I, T> Feeder<I, T> {
         }
         if self.permits == 0 {
             let since = now();
-            self.permits = handover.wait_for_permits(since);
+            self.permits = handover.wait_for_permits();
             self.waited += now() - since;
         }
         self.permits > 0
@@ -179,18 +179,17 @@ impl<I, T> Feeder<I, T> {
 
 impl<I, T> Handover<I, T> {
     /// Waits for permits and takes all that are free. Returns 0 if the feeder is to stop.
-    fn wait_for_permits(&self, since: Instant) -> usize {
+    fn wait_for_permits(&self) -> usize {
         let least = self.lot();
-        let permits = self.free_permits(least);
-        if permits > 0 || !self.wait_for(Want::Permits { least }, since) {
-            return permits;
+        if !self.wait_for(Want::Permits { least }) {
+            return 0;
         }
         // Only the feeder takes permits, so they are still there.
         self.free_permits(least)
     }
 
     /// Waits until `want` is available. Returns `false` if the feeder is to stop.
-    fn wait_for(&self, want: Want, since: Instant) -> bool {
+    fn wait_for(&self, want: Want) -> bool {
         if self.has(want) {
             return true;
         }
@@ -198,9 +197,7 @@ impl<I, T> Handover<I, T> {
         if matches!(want, Want::Permits { .. }) {
             self.note_idleness();
         }
-        if !spin_until(since, || self.has(want) || self.is_halted()) {
-            self.sleep_for(want);
-        }
+        self.sleep_for(want);
         self.feed_again();
         !self.is_halted()
     }

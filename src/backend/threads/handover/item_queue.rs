@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use super::Handover;
 use super::intake::{LARGEST_TAKE, largest_take};
 use super::lane::Lane;
-use super::{Handover, spin_until};
 use crate::backend::threads::outbox::{Outbox, Outcome};
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{Inbox, lock, now};
@@ -199,10 +199,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         self.handover.run_dry();
         self.flush();
         let dispatch = &self.handover.dispatch;
-        if !spin_until(since, || dispatch.is_woken(self.lane)) || !dispatch.take_wake_up(self.lane)
-        {
-            dispatch.sleep(self.lane, until);
-        }
+        dispatch.sleep(self.lane, until);
         self.has_waited(self.lack(until), since);
     }
 
@@ -285,7 +282,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
                 return Some(NextItem::Untracked(seq, item));
             }
             self.adapt_take(now);
-            match self.take(now) {
+            match self.take() {
                 Taken::Item((seq, item)) => {
                     self.own().advance();
                     return Some(NextItem::Untracked(seq, item));
@@ -355,7 +352,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     }
 
     /// Takes items from the intake: the first is returned, the rest go into the inbox.
-    fn take(&mut self, since: Instant) -> Taken<I> {
+    fn take(&mut self) -> Taken<I> {
         let handover = self.handover;
         if handover.is_aborted() {
             return Taken::Over;
@@ -376,9 +373,6 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
                 || lock(&handover.intake).items.len() > 0
                 || handover.lane_with_items(self.lane).is_some()
         };
-        if spin_until(since, has_news) {
-            return Taken::Waited(self.lack(None));
-        }
         // Before it sleeps, registers with the scheduler, which from now on wakes it for retries.
         let until = match handover.dispatch.lease(self.lane, self.readiness) {
             Next::Work(lease) => return Taken::Leased(lease),
