@@ -77,13 +77,13 @@ fn check(options: &Options, slowdowns: &[(Kind, f64)], report: &mut Report) {
     }
 }
 
-/// The plain loop, for what a share is, and peers that take any iterator. Bare threads never sleep, and would be busy
-/// loops themselves.
+/// The plain loop, for what a share is, and libraries that take any iterator.
 fn takes_part(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::PlainLoop | Kind::ParBridge | Kind::Pariter | Kind::Channels | Kind::Gangline(_)
-    )
+    match kind {
+        Kind::PlainLoop | Kind::ParBridge | Kind::Pariter | Kind::Channels => true,
+        Kind::Gangline(gang) => gang != Gang::TIMED,
+        _ => false,
+    }
 }
 
 /// The median of each subject.

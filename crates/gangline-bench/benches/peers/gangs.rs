@@ -1,5 +1,7 @@
 //! The settings of gangline that are measured, and the runner that sums.
 
+use std::time::Duration;
+
 use gangline::{AnyOrderRunner, ConsumerContext, Error, Order, ProducerContext, Result, Runner};
 
 use crate::work::Work;
@@ -8,30 +10,36 @@ use crate::work::Work;
 #[derive(Clone, Copy, PartialEq)]
 pub struct Gang {
     order: Order,
-    window: Window,
+    setting: Setting,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-pub enum Window {
-    /// The default window.
+enum Setting {
     Default,
-    Of64,
+    WindowOf64,
+    /// An item timeout that no item exceeds.
+    ItemTimeout,
 }
 
+const ITEM_TIMEOUT: Duration = Duration::from_secs(10);
+
 impl Gang {
-    pub const ORDERED: Self = Self { order: Order::Input, window: Window::Default };
-    pub const UNORDERED: Self = Self { order: Order::Completion, window: Window::Default };
-    pub const ORDERED_64: Self = Self { order: Order::Input, window: Window::Of64 };
-    pub const UNORDERED_64: Self = Self { order: Order::Completion, window: Window::Of64 };
+    pub const ORDERED: Self = Self { order: Order::Input, setting: Setting::Default };
+    pub const UNORDERED: Self = Self { order: Order::Completion, setting: Setting::Default };
+    pub const ORDERED_64: Self = Self { order: Order::Input, setting: Setting::WindowOf64 };
+    pub const UNORDERED_64: Self = Self { order: Order::Completion, setting: Setting::WindowOf64 };
+    pub const TIMED: Self = Self { order: Order::Input, setting: Setting::ItemTimeout };
     pub const DEFAULTS: [Self; 2] = [Self::ORDERED, Self::UNORDERED];
     pub const NARROW: [Self; 2] = [Self::ORDERED_64, Self::UNORDERED_64];
 
     pub fn name(self) -> &'static str {
-        match (self.order, self.window) {
-            (Order::Input, Window::Default) => "gangline ordered",
-            (Order::Input, Window::Of64) => "gangline ordered, window 64",
-            (_, Window::Default) => "gangline unordered",
-            (_, Window::Of64) => "gangline unordered, window 64",
+        match (self.order, self.setting) {
+            (Order::Input, Setting::Default) => "gangline ordered",
+            (Order::Input, Setting::WindowOf64) => "gangline ordered, window 64",
+            (Order::Input, Setting::ItemTimeout) => "gangline ordered, item timeout",
+            (_, Setting::Default) => "gangline unordered",
+            (_, Setting::WindowOf64) => "gangline unordered, window 64",
+            (_, Setting::ItemTimeout) => "gangline unordered, item timeout",
         }
     }
 
@@ -48,9 +56,10 @@ impl Gang {
         threads: usize,
     ) -> Result<AnyOrderRunner<R>, Error> {
         let builder = AnyOrderRunner::builder(runner).order(self.order).devices(threads);
-        match self.window {
-            Window::Default => builder.build(),
-            Window::Of64 => builder.window(64).build(),
+        match self.setting {
+            Setting::Default => builder.build(),
+            Setting::WindowOf64 => builder.window(64).build(),
+            Setting::ItemTimeout => builder.item_timeout(ITEM_TIMEOUT).build(),
         }
     }
 }

@@ -16,7 +16,6 @@ mod observed;
 mod options;
 mod ownership;
 mod pause;
-mod placement;
 mod plot;
 mod processor;
 mod promises;

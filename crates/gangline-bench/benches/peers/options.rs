@@ -12,13 +12,20 @@ use crate::work::Amount;
 pub const HELP: &str = "\
 cargo bench -p gangline-bench --bench peers -- [OPTIONS]
 
-  --quick            fewer rounds and items: under a minute
-  --rows LIST        amounts of work per item: none,60ns,1us,10us,10ns,200ns,5us,100us
-  --sections LIST    throughput,speedup,slow-item,pause,skew,idle,busy,ownership,observed,memory
-  --threads N        producers, and threads of the peers (2)
-  --rounds N         measure everything N times (9; quick: 5)
-  --out DIR          draw the plots, as SVG, into this folder
-  --markdown FILE    write what is printed also into this file";
+Measures gangline beside other libraries, prints tables, and ends with the promises that the measured rows and
+sections can judge. Run it on a quiet machine with at least two cores.
+
+  --quick            fewer rounds and items: one to two minutes instead of four to six
+  --rows LIST        amounts of work per item, for the section throughput (all):
+                     none,60ns,1us,10us,10ns,200ns,5us,100us
+  --sections LIST    (all) throughput,speedup,slow-item,pause,skew,idle,busy,ownership,observed,memory
+  --threads N        producers, and threads of the peers (2); most promises are about 2
+  --rounds N         rounds of each section (9; quick: 5); the section busy takes at most 5 (quick: 3)
+  --out DIR          draw the plots, as SVG, into this folder; needs throughput and speedup
+  --markdown FILE    write what is printed also into this file
+  --help             print this
+
+Relative paths start at the repository's root.";
 
 pub enum Command {
     Measure(Options),
@@ -151,7 +158,10 @@ impl FromStr for Section {
 
     fn from_str(text: &str) -> Result<Self, BoxError> {
         let named = Self::ALL.into_iter().find(|section| section.name() == text);
-        named.ok_or_else(|| format!("no section is called {text:?}").into())
+        named.ok_or_else(|| {
+            let all = Self::ALL.map(Self::name).join(", ");
+            format!("no section is called {text:?}; there are {all}").into()
+        })
     }
 }
 

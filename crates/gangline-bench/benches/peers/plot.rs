@@ -26,11 +26,18 @@ const PALE: RGBColor = RGBColor(225, 225, 225);
 const BLACK: RGBColor = RGBColor(0, 0, 0);
 const ORANGE: RGBColor = RGBColor(230, 159, 0);
 const SKY: RGBColor = RGBColor(86, 180, 233);
-const GREEN: RGBColor = RGBColor(0, 158, 115);
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const VERMILION: RGBColor = RGBColor(213, 94, 0);
-const PURPLE: RGBColor = RGBColor(204, 121, 167);
 const GREY: RGBColor = RGBColor(140, 140, 140);
+
+/// The series of the time per item. More of them hide each other.
+const DRAWN: [Kind; 5] = [
+    Kind::PlainLoop,
+    Kind::ParBridge,
+    Kind::Channels,
+    Kind::Gangline(Gang::ORDERED),
+    Kind::Gangline(Gang::ORDERED_64),
+];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, C> = ChartContext<'a, SVGBackend<'a>, C>;
@@ -114,7 +121,7 @@ fn lines_of_times(throughput: &Throughput) -> Vec<Line> {
         pen: pen(kind),
         points: amounts.iter().filter_map(|&amount| point(kind, amount)).collect(),
     };
-    let mut lines: Vec<Line> = throughput.kinds.iter().map(line).collect();
+    let mut lines: Vec<Line> = DRAWN.iter().map(line).collect();
     // The legend lists series from top to bottom by their left ends.
     lines.sort_by(|a, b| b.points[0].1.total_cmp(&a.points[0].1));
     lines
@@ -139,19 +146,11 @@ fn lines_of_speedups(curves: &[Curve], cores: usize) -> Vec<Line> {
 fn pen(kind: Kind) -> Pen {
     let (color, width, dot) = match kind {
         Kind::PlainLoop => (BLACK, 2, Dot::Filled),
-        Kind::SplitLoop => (BLACK, 2, Dot::Hollow),
         Kind::ParBridge => (ORANGE, 2, Dot::Filled),
-        Kind::ParCollect => (ORANGE, 2, Dot::Hollow),
-        Kind::Orx => (GREEN, 2, Dot::Filled),
-        Kind::Pariter => (PURPLE, 2, Dot::Filled),
-        Kind::Channels | Kind::ChannelsOf64 => (SKY, 2, Dot::Filled),
-        Kind::Bare => (GREEN, 2, Dot::Hollow),
-        Kind::BareOne => (SKY, 2, Dot::Hollow),
-        Kind::Easycore => (GREY, 2, Dot::Filled),
+        Kind::Channels => (SKY, 2, Dot::Filled),
         Kind::Gangline(Gang::ORDERED) => (BLUE, 3, Dot::Filled),
-        Kind::Gangline(Gang::UNORDERED) => (BLUE, 2, Dot::Hollow),
-        Kind::Gangline(Gang::ORDERED_64) => (VERMILION, 3, Dot::Filled),
-        Kind::Gangline(_) => (VERMILION, 2, Dot::Hollow),
+        Kind::Gangline(_) => (VERMILION, 3, Dot::Filled),
+        _ => (GREY, 2, Dot::Filled),
     };
     Pen { color, width, dot }
 }

@@ -13,7 +13,6 @@ use gangline::{BoxError, map};
 use crate::contest::Heats;
 use crate::gangs::Gang;
 use crate::options::Options;
-use crate::placement;
 use crate::report::{Promise, Report, Table, grouped, time};
 use crate::subject::Outcome;
 use crate::work::Work;
@@ -80,14 +79,13 @@ fn best_share(works: &[Work], threads: usize) -> f64 {
 /// handing anything over.
 fn draw_from_a_counter(works: &[Work], threads: usize) -> u64 {
     let next = AtomicUsize::new(0);
-    let draw = &|thread| {
-        placement::start_on(thread);
+    let draw = &|| {
         let indices = iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
         let drawn = indices.map_while(|index| Some((index as u64, works.get(index)?)));
         drawn.fold(0, |sum: u64, (x, work)| sum.wrapping_add(work.on(x)))
     };
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|nth| scope.spawn(move || draw(nth))).collect();
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(draw)).collect();
         let sums = threads.into_iter().map(|thread| thread.join().expect("it only adds"));
         sums.fold(0, u64::wrapping_add)
     })

@@ -37,7 +37,7 @@ pub fn all(options: &Options) -> Result<Vec<Box<dyn Subject>>, BoxError> {
         Box::new(bare::Bare { producers: threads, kind: Kind::Bare }),
         Box::new(bare::Bare { producers: 1, kind: Kind::BareOne }),
     ];
-    for gang in Gang::DEFAULTS.into_iter().chain(Gang::NARROW) {
+    for gang in Gang::DEFAULTS.into_iter().chain(Gang::NARROW).chain([Gang::TIMED]) {
         all.push(Box::new(Gangline { gang, threads }));
     }
     // Starting Python takes longer than a smoke run.

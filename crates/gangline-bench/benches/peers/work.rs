@@ -49,7 +49,10 @@ impl FromStr for Amount {
         let typed = |amount: &Self| amount.name.replace(' ', "").replace('µ', "u");
         let named =
             Self::ALL.into_iter().find(|amount| amount.name == text || typed(amount) == text);
-        named.ok_or_else(|| format!("no row is called {text:?}").into())
+        named.ok_or_else(|| {
+            let all: Vec<_> = Self::ALL.iter().map(typed).collect();
+            format!("no row is called {text:?}; there are {}", all.join(", ")).into()
+        })
     }
 }
 

@@ -1,20 +1,22 @@
 //! A lower bound: threads that hand over at most 64 items, without any other feature. It shows the least cost
 //! of a separate feeder and consumer with so small a window.
 //!
-//! Items go to producers round robin, without coordination. No thread sleeps, so none is woken. A slow item
-//! stops all; there are no errors, no cancellation, and the number of items is fixed.
+//! Items go to producers round robin, without coordination. A thread that has nothing to do sleeps, and is woken
+//! for a whole block: an item waits until its block is full. A slow item stops all; there are no errors, no
+//! cancellation, and the number of items is fixed.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Condvar, Mutex};
 use std::thread;
 
 use crossbeam_utils::CachePadded;
 
-use crate::placement;
 use crate::subject::{Kind, Outcome, Subject};
 use crate::work::Work;
 
 const WINDOW: u64 = 64;
-/// Consecutive items go to one producer in groups of this size, and permits return in groups of it.
+/// Consecutive items go to one producer in blocks of this size, and results and permits travel in blocks too. Half
+/// and an eighth of the window are slower.
 const BLOCK: u64 = WINDOW / 4;
 
 pub struct Bare {
@@ -49,10 +51,7 @@ impl Line {
     fn sum(&self, work: Work) -> u64 {
         thread::scope(|scope| {
             for producer in 0..self.inlets.len() {
-                scope.spawn(move || {
-                    placement::start_on(producer);
-                    self.produce(producer, work);
-                });
+                scope.spawn(move || self.produce(producer, work));
             }
             let consumer = scope.spawn(|| self.consume());
             self.feed();
@@ -67,7 +66,7 @@ impl Line {
                 consumed = self.consumed.past(consumed);
             }
             let (producer, nth) = self.place(item);
-            self.inlets[producer].put(nth, item);
+            self.inlets[producer].put(nth, item, self.announces(item));
         }
     }
 
@@ -78,7 +77,8 @@ impl Line {
             if nth == here {
                 here = inlet.put.past(here);
             }
-            outlet.put(nth, work.on(inlet.get(nth)));
+            let result = work.on(inlet.get(nth));
+            outlet.put(nth, result, self.announces(self.item(producer, nth)));
         }
     }
 
@@ -99,6 +99,12 @@ impl Line {
         sum
     }
 
+    /// Whether an item is the last of its block.
+    fn announces(&self, item: u64) -> Announce {
+        let is_last = (item + 1).is_multiple_of(BLOCK) || item + 1 == self.items;
+        if is_last { Announce::Block } else { Announce::Nothing }
+    }
+
     /// The producer of an item, and the item's position there.
     fn place(&self, item: u64) -> (usize, u64) {
         let producers = self.inlets.len() as u64;
@@ -112,6 +118,11 @@ impl Line {
     }
 }
 
+enum Announce {
+    Block,
+    Nothing,
+}
+
 /// It has room for a whole window, so it is never full.
 struct Ring {
     values: [AtomicU64; WINDOW as usize],
@@ -123,9 +134,12 @@ impl Ring {
         Self { values: [const { AtomicU64::new(0) }; WINDOW as usize], put: Count::default() }
     }
 
-    fn put(&self, nth: u64, value: u64) {
+    fn put(&self, nth: u64, value: u64, announce: Announce) {
         self.values[(nth % WINDOW) as usize].store(value, Ordering::Relaxed);
-        self.put.reach(nth + 1);
+        match announce {
+            Announce::Block => self.put.reach(nth + 1),
+            Announce::Nothing => {}
+        }
     }
 
     fn get(&self, nth: u64) -> u64 {
@@ -135,20 +149,40 @@ impl Ring {
 
 /// Written by one thread and awaited by another.
 #[derive(Default)]
-struct Count(CachePadded<AtomicU64>);
+struct Count {
+    count: CachePadded<AtomicU64>,
+    is_awaited: CachePadded<AtomicBool>,
+    sleeper: Mutex<()>,
+    woken: Condvar,
+}
 
 impl Count {
     fn reach(&self, count: u64) {
-        self.0.store(count, Ordering::Release);
+        self.count.store(count, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if self.is_awaited.load(Ordering::Relaxed) {
+            drop(self.sleeper.lock().expect("nothing panics under it"));
+            self.woken.notify_one();
+        }
     }
 
     /// Waits until the value exceeds this.
     fn past(&self, count: u64) -> u64 {
+        let now = self.count.load(Ordering::Acquire);
+        if now > count { now } else { self.sleep_until_past(count) }
+    }
+
+    fn sleep_until_past(&self, count: u64) -> u64 {
+        let mut sleeper = self.sleeper.lock().expect("nothing panics under it");
+        self.is_awaited.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         loop {
-            match self.0.load(Ordering::Acquire) {
-                now if now > count => return now,
-                _ => thread::yield_now(),
+            let now = self.count.load(Ordering::Acquire);
+            if now > count {
+                self.is_awaited.store(false, Ordering::Relaxed);
+                return now;
             }
+            sleeper = self.woken.wait(sleeper).expect("nothing panics under it");
         }
     }
 }

@@ -4,7 +4,6 @@ use gangline::BoxError;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use crate::placement;
 use crate::subject::{Kind, Outcome, Subject};
 use crate::work::Work;
 
@@ -58,5 +57,5 @@ impl Subject for ParCollect {
 }
 
 fn pool(threads: usize) -> Result<ThreadPool, BoxError> {
-    Ok(ThreadPoolBuilder::new().num_threads(threads).start_handler(placement::start_on).build()?)
+    Ok(ThreadPoolBuilder::new().num_threads(threads).build()?)
 }

@@ -3,7 +3,6 @@
 
 use std::thread;
 
-use crate::placement;
 use crate::subject::{Kind, Outcome, Subject};
 use crate::work::Work;
 
@@ -22,12 +21,7 @@ impl Subject for SplitLoop {
         Outcome::of(|| {
             thread::scope(|scope| {
                 let sum = |thread| work.sum_of(start(thread)..start(thread + 1));
-                let spawn = |thread| {
-                    scope.spawn(move || {
-                        placement::start_on(thread as usize);
-                        sum(thread)
-                    })
-                };
+                let spawn = |thread| scope.spawn(move || sum(thread));
                 let threads: Vec<_> = (0..threads).map(spawn).collect();
                 let sums = threads.into_iter().map(|thread| thread.join().expect("it only adds"));
                 sums.fold(0, u64::wrapping_add)
