@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use gangline::{BoxError, map};
+use gangline::{AnyOrderRunner, BoxError, Runner, map};
 
 use crate::contest::Heats;
 use crate::gangs::Gang;
@@ -29,10 +29,10 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     let items = options.effort.part_of(20_000);
     let works: Arc<[Work]> = pareto(items, options.effort.work(SHORTEST)).into();
     let sum = sum_in_a_loop(&works);
+    let mut pools = Gang::DEFAULTS.map(|gang| start(gang, options.threads, &works));
     let heats = Heats::of(options.rounds, || {
         let seconds = |elapsed: Duration| elapsed.as_secs_f64();
-        let [first, second] =
-            Gang::DEFAULTS.map(|gang| makespan(gang, options.threads, &works, sum));
+        let [first, second] = pools.each_mut().map(|pool| makespan(pool, works.len(), sum));
         [
             Outcome::of(|| sum_in_a_loop(&works)).elapsed,
             Outcome::of(|| draw_from_a_counter(&works, options.threads)).elapsed,
@@ -91,9 +91,13 @@ fn draw_from_a_counter(works: &[Work], threads: usize) -> u64 {
     })
 }
 
-fn makespan(gang: Gang, threads: usize, works: &Arc<[Work]>, expected: u64) -> Duration {
+/// One pool serves all rounds, so its threads are started before the clock.
+fn start(
+    gang: Gang,
+    threads: usize,
+    works: &Arc<[Work]>,
+) -> AnyOrderRunner<impl Runner<Input = usize, Summary = u64> + use<>> {
     let works = Arc::clone(works);
-    let items = 0..works.len();
     let runner = map(|_| Ok(()), move |_, _, x: usize| Ok(works[x].on(x as u64))).fold(
         |_| Ok(0_u64),
         |_, sum, y| {
@@ -101,9 +105,16 @@ fn makespan(gang: Gang, threads: usize, works: &Arc<[Work]>, expected: u64) -> D
             Ok(())
         },
     );
-    let mut pool = gang.build(runner, threads).expect("the hooks never fail");
-    let outcome = Outcome::of(|| pool.run(items).expect("the hooks never fail"));
-    assert_eq!(outcome.sum, expected, "the sum of {}", gang.name());
+    gang.build(runner, threads).expect("the hooks never fail")
+}
+
+fn makespan(
+    pool: &mut AnyOrderRunner<impl Runner<Input = usize, Summary = u64> + 'static>,
+    items: usize,
+    expected: u64,
+) -> Duration {
+    let outcome = Outcome::of(|| pool.run(0..items).expect("the hooks never fail"));
+    assert_eq!(outcome.sum, expected, "the sum of gangline");
     outcome.elapsed
 }
 

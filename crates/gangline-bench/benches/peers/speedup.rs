@@ -40,7 +40,7 @@ pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
 fn race(amount: Amount, most: usize, options: &Options) -> Result<[Curve; 2], BoxError> {
     let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(PlainLoop)];
     for threads in 1..=most {
-        subjects.push(Box::new(Gangline { gang: Gang::ORDERED, threads }));
+        subjects.push(Box::new(Gangline::new(Gang::ORDERED, threads)));
         subjects.push(Box::new(ParBridge::new(threads)?));
     }
     let (items, work) = (options.effort.items(amount.time), options.effort.work(amount.time));

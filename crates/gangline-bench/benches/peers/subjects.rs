@@ -38,7 +38,7 @@ pub fn all(options: &Options) -> Result<Vec<Box<dyn Subject>>, BoxError> {
         Box::new(bare::Bare { producers: 1, kind: Kind::BareOne }),
     ];
     for gang in Gang::DEFAULTS.into_iter().chain(Gang::NARROW).chain([Gang::TIMED]) {
-        all.push(Box::new(Gangline { gang, threads }));
+        all.push(Box::new(Gangline::new(gang, threads)));
     }
     // Starting Python takes longer than a smoke run.
     if options.effort != Effort::Smoke && Easycore::is_installed() {

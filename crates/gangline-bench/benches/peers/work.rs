@@ -56,7 +56,7 @@ impl FromStr for Amount {
     }
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Work {
     steps: u64,
     factor: u64,
