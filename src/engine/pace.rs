@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// The pace is judged after this number of results.
 const RESULTS: u64 = if cfg!(shuttle) { u64::MAX } else { 32 };
 /// The time within which [`RESULTS`] results make the pace high.
-const SPAN: Duration = Duration::from_micros(500);
+const SPAN: Duration = Duration::from_millis(2);
 /// The pace is judged after this number of waits, if fewer results have arrived.
 const WAITS: u32 = if cfg!(shuttle) { u32::MAX } else { 8 };
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_trickle_is_waited_for_one_by_one() {
-        assert_eq!(judge(&[(2, 100); 100]), [false; 100]);
+        assert_eq!(judge(&[(2, 200); 100]), [false; 100]);
     }
 
     #[test]
