@@ -3,6 +3,7 @@
 pub(crate) mod batches;
 pub(crate) mod builder;
 pub(crate) mod map;
+pub(crate) mod map_batches;
 pub(crate) mod outputs;
 pub(crate) mod pipeline;
 pub(crate) mod pool;

@@ -19,6 +19,7 @@ pub mod testing;
 
 pub use crate::api::builder::Builder;
 pub use crate::api::map::map;
+pub use crate::api::map_batches::map_batches;
 pub use crate::api::outputs::Outputs;
 pub use crate::api::pipeline::Pipeline;
 pub use crate::api::pool::{AnyOrderRunner, OrderedRunner, Pool, UnorderedRunner};
@@ -42,6 +43,7 @@ pub use crate::runner::{ConsumerContext, ProducerContext, Runner};
 /// The types behind [`map`], and what [`results`](closures::Map::results) collects.
 pub mod closures {
     pub use crate::api::map::{Fold, Map};
+    pub use crate::api::map_batches::MapBatches;
     pub use crate::api::task_results::{TaskResult, TaskResults};
 }
 

@@ -9,6 +9,16 @@ pub use self::context::{ConsumerContext, ProducerContext};
 
 use crate::error::{Error, Result};
 
+/// Whether a runner has a use for batches: see [`Runner::batch_hook`].
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchHook {
+    /// `producer_work_batch` may be called, also if it is the default.
+    Callable,
+    /// The runner can only work on single items, so a rule for batches is a mistake.
+    Missing,
+}
+
 /// Defines what to do with each item (on a producer) and with each result (on the consumer).
 ///
 /// All threads share one runner value; what a thread keeps for itself is its state. There is one producer
@@ -157,8 +167,7 @@ pub trait Runner: Send + Sync {
     ///
     /// A runner that only works on batches has `producer_work` return an error, or call this hook with a
     /// `Vec` of one input. A runner that wraps another has to forward this hook too: otherwise the default
-    /// replaces the inner runner's own hook, which then never gets a batch. The default warns of that,
-    /// through the crate `tracing`, at its first batch of several items after each building or activation.
+    /// replaces the inner runner's own hook, which then never gets a batch.
     ///
     /// - `Ok` with one element for each input: each is what `producer_work` would have returned for that
     ///   input. An `Err` among them fails that item alone.
@@ -183,11 +192,17 @@ pub trait Runner: Send + Sync {
         state: &mut Self::ProducerState,
         inputs: &mut Vec<Self::Input>,
     ) -> Result<Vec<Result<Self::Output>>> {
-        cx.note_one_by_one();
         // Taken one by one, so that what a panic leaves behind is not dropped while it unwinds.
         inputs.reverse();
         let each = std::iter::from_fn(|| inputs.pop()).enumerate();
         Ok(each.map(|(i, input)| self.producer_work(&cx.at(i), state, input)).collect())
+    }
+
+    /// Tells `build` whether a rule for batches makes sense. Runners of this crate that wrap another forward
+    /// it; a runner of a user has the default.
+    #[doc(hidden)]
+    fn batch_hook(&self) -> BatchHook {
+        BatchHook::Callable
     }
 
     /// Ends one producer. The default drops the state.
@@ -324,6 +339,10 @@ macro_rules! forward {
                 inputs: &mut Vec<R::Input>,
             ) -> Result<Vec<Result<R::Output>>> {
                 (**self).producer_work_batch(cx, state, inputs)
+            }
+
+            fn batch_hook(&self) -> BatchHook {
+                (**self).batch_hook()
             }
 
             fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {

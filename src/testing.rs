@@ -5,10 +5,13 @@
 //!
 //! ```
 //! use gangline::testing::{Script, Simulated};
-//! use gangline::{Batch, OrderedRunner, map};
+//! use gangline::{Batch, OrderedRunner, map_batches};
 //!
 //! # fn main() -> gangline::Result<()> {
-//! let squares = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+//! let squares = map_batches(
+//!     |_| Ok(()),
+//!     |_, (), xs: &mut Vec<u64>| Ok(xs.iter().map(|x| Ok(x * x)).collect()),
+//! );
 //! let small = Script::new().out_of_memory_above(3);
 //! let mut runner = OrderedRunner::builder(Simulated::new(squares).on(0, small))
 //!     .devices(1)
@@ -31,7 +34,7 @@ use std::time::Duration;
 use crate::base::debug_with_causes;
 use crate::error::OutOfMemory;
 use crate::error::{Error, Result};
-use crate::runner::{ConsumerContext, ProducerContext, Runner};
+use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
 
 /// A runner with producers on simulated devices, each with a [`Script`] of faults.
 ///
@@ -270,6 +273,10 @@ impl<R: Runner> Runner for Simulated<R> {
     ) -> Result<Vec<Result<R::Output>>> {
         self.before_work(cx)?;
         self.runner.producer_work_batch(cx, state, inputs)
+    }
+
+    fn batch_hook(&self) -> BatchHook {
+        self.runner.batch_hook()
     }
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {

@@ -5,7 +5,7 @@
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex};
 
-use gangline::{Batch, Devices, OrderedRunner, map};
+use gangline::{Devices, OrderedRunner, map};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -38,26 +38,6 @@ impl Subscriber for Log {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
-}
-
-#[test]
-fn a_batch_that_is_worked_on_one_by_one_is_told_once() {
-    let log = Log::default();
-    tracing::subscriber::set_global_default(log.clone()).unwrap();
-    let said = || log.0.lock().unwrap().len();
-
-    let runner = map(|_| Ok(()), |_, (), x: u64| Ok(x));
-    let mut runner = OrderedRunner::builder(runner).devices(2).batch(Batch::of(4)).build().unwrap();
-    runner.run([1]).unwrap();
-    assert_eq!(said(), 0, "one item is no batch to speak of");
-    runner.run(0..100).unwrap();
-    runner.run(0..100).unwrap();
-    assert_eq!(said(), 1, "{:?}", log.0);
-    assert!(log.0.lock().unwrap()[0].contains("has to forward it"));
-    runner.close().unwrap();
-    runner.activate().unwrap();
-    runner.run(0..100).unwrap();
-    assert_eq!(said(), 2);
 }
 
 #[test]

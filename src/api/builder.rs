@@ -27,7 +27,7 @@ use crate::error::{BuildError, Error};
 use crate::journal::Journal;
 use crate::observe::event_log::{ObserveOptions, Observers};
 use crate::policy::Policy;
-use crate::runner::Runner;
+use crate::runner::{BatchHook, Runner};
 
 /// Builds a runner: see [`Pool::builder`].
 ///
@@ -277,6 +277,9 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         let most = self.batch.map_or(1, |batch| batch.most());
         if most == 0 {
             return Err(BuildError::Batch {}.into());
+        }
+        if self.batch.is_some() && self.runner.batch_hook() == BatchHook::Missing {
+            return Err(BuildError::SingleItems {}.into());
         }
         let batching = batching(self.batch, &self.measures)?;
         self.check_survival(devices.len())?;

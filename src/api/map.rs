@@ -5,10 +5,12 @@ use std::marker::PhantomData;
 
 use super::task_results::TaskResults;
 use crate::error::Result;
-use crate::runner::{ConsumerContext, ProducerContext, Runner};
+use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
 
 /// Makes a runner of two closures: `init` makes a producer's state, `work` makes an output of an input. The
 /// outputs are collected: the summary of a run is a `Vec` of them.
+///
+/// For work that is faster on many items at once, as on a GPU, use [`map_batches`](crate::map_batches).
 ///
 /// ```
 /// use gangline::{OrderedRunner, map};
@@ -66,11 +68,9 @@ impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
         FoldInit: Fn(&ConsumerContext<'_>) -> Result<T> + Send + Sync,
         F: Fn(&ConsumerContext<'_>, &mut T, O) -> Result<()> + Send + Sync,
     {
-        Fold { map: self, init, f, state: PhantomData }
+        Fold::new(self, init, f)
     }
-}
 
-impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
     /// Collects a result for each item, in input order: its output, or its failure. The summary of a run is
     /// a `Vec` of [`TaskResult`](crate::closures::TaskResult)s.
     ///
@@ -99,12 +99,18 @@ impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
     }
 }
 
-/// The runner of [`Map::fold`].
+/// The runner of [`Map::fold`] and [`MapBatches::fold`](crate::closures::MapBatches::fold).
 pub struct Fold<M, Init, F, T> {
     map: M,
     init: Init,
     f: F,
     state: PhantomData<fn() -> T>,
+}
+
+impl<M, Init, F, T> Fold<M, Init, F, T> {
+    pub(super) fn new(map: M, init: Init, f: F) -> Self {
+        Fold { map, init, f, state: PhantomData }
+    }
 }
 
 impl<Init, Work, S, I, O> Runner for Map<Init, Work, S, I, O>
@@ -126,6 +132,10 @@ where
 
     fn producer_work(&self, cx: &ProducerContext<'_>, state: &mut S, input: I) -> Result<O> {
         (self.work)(cx, state, input)
+    }
+
+    fn batch_hook(&self) -> BatchHook {
+        BatchHook::Missing
     }
 
     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<O>> {
@@ -175,6 +185,10 @@ where
         inputs: &mut Vec<M::Input>,
     ) -> Result<Vec<Result<M::Output>>> {
         self.map.producer_work_batch(cx, state, inputs)
+    }
+
+    fn batch_hook(&self) -> BatchHook {
+        self.map.batch_hook()
     }
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: M::ProducerState) -> Result<()> {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::{Error, Result};
 use crate::observe::failure::Failure;
-use crate::runner::{ConsumerContext, ProducerContext, Runner};
+use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
 
 /// The result of one item, as [`Map::results`](crate::closures::Map::results) collects it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +56,10 @@ impl<M: Runner> Runner for TaskResults<M> {
         inputs: &mut Vec<M::Input>,
     ) -> Result<Vec<Result<M::Output>>> {
         self.tasks.producer_work_batch(cx, state, inputs)
+    }
+
+    fn batch_hook(&self) -> BatchHook {
+        self.tasks.batch_hook()
     }
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: M::ProducerState) -> Result<()> {

@@ -37,13 +37,12 @@ impl Settings {
         let devices = &self.devices;
         #[cfg(feature = "rayon")]
         let cpu_threads = self.cpu_threads.each(devices);
-        let said_one_by_one = Arc::default();
         let setup = |producer| {
             let place = devices.place(producer).expect("there are as many places as that").clone();
             ProducerSetup {
                 producer,
                 cfg: cfg.clone(),
-                said_one_by_one: Arc::clone(&said_one_by_one),
+                producers: devices.len(),
                 #[cfg(feature = "candle")]
                 candle: crate::device::CandleDevices::new(&place, devices.meaning()),
                 #[cfg(feature = "rayon")]

@@ -33,6 +33,10 @@ pub enum BuildError {
     /// The [batch](crate::Builder::batch) has no room for an item.
     #[non_exhaustive]
     Batch {},
+    /// A rule for [batches](crate::Builder::batch) was given for a runner of [`map`](crate::map()). Its closure
+    /// takes single items; that of [`map_batches`](crate::map_batches) takes batches.
+    #[non_exhaustive]
+    SingleItems {},
     /// A limit on what is measured of items is 0.
     #[non_exhaustive]
     Limit {
@@ -87,6 +91,10 @@ impl fmt::Display for BuildError {
                 "window must be at least {least} items for batches of up to {least}, got {window}"
             ),
             BuildError::Batch {} => f.write_str("batch must have room for at least 1 item, got 0"),
+            BuildError::SingleItems {} => f.write_str(
+                "batch needs a closure that takes batches, and that of `map` takes single items; \
+                 make the runner with `map_batches`, or leave `batch` out",
+            ),
             BuildError::Limit { measure } => {
                 write!(f, "{} must be at least 1, got 0", setting(*measure))
             }

@@ -80,6 +80,27 @@ impl<'a> ProducerContext<'a> {
         self.setup.producer
     }
 
+    /// Returns the number of producers of the runner: the places in its device list. Producers that were
+    /// lost during a run count too.
+    ///
+    /// With [`producer`](ProducerContext::producer) it divides work that does not come from the input: the
+    /// files of a data set, or the seeds of a random generator.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let shard = map(
+    ///     |cx| Ok(format!("{} of {}", cx.producer() + 1, cx.producers())),
+    ///     |_, shard: &mut String, _: u64| Ok(shard.clone()),
+    /// );
+    /// let mut pool = OrderedRunner::new(shard, 1)?;
+    /// assert_eq!(pool.run([0])?, ["1 of 1"]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn producers(&self) -> usize {
+        self.setup.producers
+    }
+
     /// Returns the runner's configuration, as it was when the runner was built or last activated.
     pub fn cfg(&self) -> &'a CfgNode {
         &self.setup.cfg
@@ -135,17 +156,6 @@ impl<'a> ProducerContext<'a> {
 
     fn has_items_and_none_is_open(&self, open: &dyn OpenItems) -> bool {
         !self.items.is_empty() && !self.items.iter().any(|&item| open.is_open(item))
-    }
-
-    /// Warns that the hook for batches is the default. If a runner that wraps another forgot to forward it,
-    /// only the speed would show it.
-    pub(crate) fn note_one_by_one(&self) {
-        if self.items.len() > 1 && !self.setup.said_one_by_one.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "items of a batch are worked on one by one: `producer_work_batch` is the default; \
-                 a runner that wraps another has to forward it"
-            );
-        }
     }
 
     /// Returns the producer's device as a candle device, made once per producer, on its thread.
@@ -267,8 +277,8 @@ pub(crate) struct ProducerSetup {
     pub(crate) producer: usize,
     pub(crate) place: Place,
     pub(crate) cfg: Arc<CfgNode>,
-    /// Whether a producer of this pool has warned that batches are worked on one by one.
-    pub(crate) said_one_by_one: Arc<AtomicBool>,
+    /// The number of places in the list.
+    pub(crate) producers: usize,
     #[cfg(feature = "candle")]
     pub(crate) candle: crate::device::CandleDevices,
     /// The number of threads of its own pool; `None` without a pool.

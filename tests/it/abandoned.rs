@@ -11,7 +11,7 @@ use gangline::{
 };
 
 use crate::hooks::Hooks;
-use crate::support::{Counter, Gate, map, no_hang};
+use crate::support::{Counter, Gate, map, no_hang, one_by_one};
 
 const SOON: Duration = Duration::from_millis(60);
 
@@ -283,8 +283,10 @@ fn nobody_stays_suspended_for_an_item_that_is_settled() {
     for batch in [None, Some(Batch::up_to(2))] {
         no_hang(move || {
             let bad = map(|_| Ok(()), |_, (), _: CopiedOnce| Err::<u64, _>("bad".into()));
-            let builder =
-                OrderedRunner::builder(bad).devices(2).on_error(OnError::Skip).quarantine_after(2);
+            let builder = OrderedRunner::builder(one_by_one(bad))
+                .devices(2)
+                .on_error(OnError::Skip)
+                .quarantine_after(2);
             let builder = match batch {
                 None => builder,
                 Some(batch) => builder.batch(batch),

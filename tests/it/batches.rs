@@ -9,13 +9,13 @@ use crossbeam_channel::{Receiver, Sender};
 use gangline::error::BuildError;
 use gangline::error::OutputCount;
 use gangline::{
-    AnyOrderRunner, Batch, CancelToken, ConsumerContext, Error, Hook, Order, OrderedRunner,
-    ProducerContext, Result, Runner,
+    AnyOrderRunner, Batch, CancelToken, ConsumerContext, Error, Hook, OnError, Order,
+    OrderedRunner, ProducerContext, Result, Runner,
 };
 use proptest::prelude::*;
 
 use crate::hooks::{both_orders, sorted};
-use crate::support::{Counter, Gate, map, no_hang};
+use crate::support::{Counter, Gate, map, no_hang, one_by_one};
 
 both_orders! {
     every_rule_gives_what_single_items_give,
@@ -169,6 +169,7 @@ fn all_but_the_last_are_consumed_before_it_is_read(order: Order, batch: Batch) {
                 Ok(())
             },
         );
+        let runner = one_by_one(runner);
         let builder = AnyOrderRunner::builder(runner).order(order).devices(2).batch(batch);
         let wait_at_last = |&x: &u64| {
             if x == 5 {
@@ -391,11 +392,73 @@ fn a_panic_with_all_inputs_in_place_is_searched_for_too() {
 
 #[test]
 fn the_default_hook_works_on_each_item_by_itself() {
-    let runner = map(|_| Ok(()), |cx: &ProducerContext<'_>, (), x: u64| Ok((cx.item(), x)));
+    let runner =
+        one_by_one(map(|_| Ok(()), |cx: &ProducerContext<'_>, (), x: u64| Ok((cx.item(), x))));
     let builder = OrderedRunner::builder(runner).devices(2).batch(Batch::of(4));
     let outputs = builder.build().unwrap().run(10..20).unwrap();
     let expected: Vec<_> = (0..10).map(|i| (Some(i), 10 + i)).collect();
     assert_eq!(outputs, expected);
+}
+
+#[test]
+fn closures_that_take_batches_get_them() {
+    let sizes = Arc::new(Mutex::new(Vec::new()));
+    let seen = sizes.clone();
+    let odd = gangline::map_batches(
+        |_| Ok(0u64),
+        move |_, calls: &mut u64, xs: &mut Vec<u64>| {
+            *calls += 1;
+            seen.lock().unwrap().push(xs.len());
+            Ok(xs.iter().map(|&x| if x == 5 { Err("five".into()) } else { Ok(x + 1) }).collect())
+        },
+    );
+    let builder = OrderedRunner::builder(odd.results()).devices(1).batch(Batch::of(4));
+    let mut pool = builder.on_error(OnError::Skip).build().unwrap();
+    let results = pool.run(0..10).unwrap();
+    assert_eq!(*sizes.lock().unwrap(), [4, 4, 2]);
+    assert_eq!(results.iter().filter(|task| task.result.is_ok()).count(), 9);
+    assert!(results[5].result.as_ref().is_err_and(|failure| failure.item == Some(5)));
+}
+
+#[test]
+fn closures_that_take_batches_get_single_items_without_a_rule() {
+    let swap = gangline::map_batches(
+        |_| Ok(()),
+        |_, (), xs: &mut Vec<u64>| {
+            assert_eq!(xs.len(), 1);
+            Ok(xs.drain(..).filter(|x| *x != 3).map(Ok).collect())
+        },
+    );
+    let mut pool = OrderedRunner::new(swap, 2).unwrap();
+    assert_eq!(pool.run(0..3).unwrap(), [0, 1, 2]);
+    let error = pool.run(0..9).unwrap_err();
+    assert_eq!(error.item(), Some(3));
+    assert!(format!("{error:#}").ends_with("0 outputs were given for 1 inputs"), "{error:#}");
+}
+
+#[test]
+fn a_closure_for_single_items_is_given_no_batches() {
+    fn refused<R: Runner + 'static>(runner: R) -> Error {
+        OrderedRunner::builder(runner).devices(1).batch(Batch::of(4)).build().unwrap_err()
+    }
+    let same = || gangline::map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    let folded = same().fold(
+        |_| Ok(0),
+        |_, sum: &mut u64, x| {
+            *sum += x;
+            Ok(())
+        },
+    );
+    for error in [
+        refused(same()),
+        refused(folded),
+        refused(same().results()),
+        refused(Arc::new(Box::new(same()))),
+        refused(gangline::testing::Simulated::new(same())),
+    ] {
+        assert!(matches!(error, Error::Build(BuildError::SingleItems { .. })), "{error}");
+        assert!(error.to_string().contains("`map_batches`"), "{error}");
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use gangline::event::Event;
 use gangline::report::RetryOutcome;
 use gangline::{Batch, Error, Hook, OnError, OrderedRunner, UnorderedRunner};
 
-use crate::support::{Counter, Gate, map, no_hang};
+use crate::support::{Counter, Gate, map, no_hang, one_by_one};
 
 const SOON: Duration = Duration::from_millis(60);
 
@@ -166,7 +166,8 @@ fn d9_a_run_on_devices_that_are_all_broken_ends() {
         for batch in [None, Some(Batch::of(3))] {
             let broken = || map(|_| Ok(()), |_, (), _: u64| Err::<u64, _>("gone".into()));
             let builder = |on_error| {
-                let builder = OrderedRunner::builder(broken()).devices(3).quarantine_after(2);
+                let builder =
+                    OrderedRunner::builder(one_by_one(broken())).devices(3).quarantine_after(2);
                 let builder = builder.on_error(on_error);
                 match batch {
                     None => builder,

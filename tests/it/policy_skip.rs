@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use crate::echo::{Echo, Together};
 use crate::hooks::{Hooks, both_orders, sorted};
-use crate::support::{map, no_hang};
+use crate::support::{map, no_hang, one_by_one};
 
 both_orders! {
     items_that_fail_are_left_out,
@@ -315,8 +315,9 @@ fn a_rule_that_panics_stops_the_run() {
 fn a_rule_that_panics_at_a_batch_or_an_input_is_told_of() {
     let squares =
         || map(|_| Ok(()), |_, (), x: u64| if x == 3 { Err("bad".into()) } else { Ok(x) });
-    let builder =
-        move || AnyOrderRunner::builder(squares()).devices(1).classify(|_| panic!("no idea"));
+    let builder = move || {
+        AnyOrderRunner::builder(one_by_one(squares())).devices(1).classify(|_| panic!("no idea"))
+    };
     let of_batch =
         no_hang(move || builder().batch(Batch::of(2)).build().unwrap().run(0..8).unwrap_err());
     let inputs = (0..8).map(|x| if x == 2 { Err("no such file") } else { Ok(x) });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gangline::{Batch, CancelToken, Error, OnError, OrderedRunner, ProducerContext};
 
-use crate::support::{Gate, map, no_hang};
+use crate::support::{Gate, map, no_hang, one_by_one};
 
 /// Two go well, the third ends the run and gives up, the others go well.
 fn third_ends(
@@ -75,7 +75,7 @@ fn a_state_that_is_not_made_for_a_batch_of_a_cancelled_run_is_made_for_the_next(
             }
             work(x)
         });
-        let mut runner = OrderedRunner::builder(work)
+        let mut runner = OrderedRunner::builder(one_by_one(work))
             .devices(2)
             .batch(Batch::of(2))
             .on_error(OnError::Skip)

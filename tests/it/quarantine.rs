@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use gangline::{Batch, Device, Devices, Error, Hook, OnError, OrderedRunner, UnorderedRunner};
 
-use crate::support::{Counter, map, no_hang};
+use crate::support::{Counter, map, no_hang, one_by_one};
 
 #[test]
 fn d6_a_device_that_fails_at_everything_is_quarantined_and_its_items_go_elsewhere() {
@@ -169,7 +169,7 @@ fn d6_a_device_that_fails_whole_batches_is_quarantined() {
             |_| Ok(()),
             |cx, (), x: u64| if cx.producer() == 1 { panic!("sticky") } else { Ok(x) },
         );
-        let mut runner = OrderedRunner::builder(broken)
+        let mut runner = OrderedRunner::builder(one_by_one(broken))
             .devices(3)
             .batch(Batch::up_to(8))
             .quarantine_after(2)

@@ -12,7 +12,7 @@ use gangline::{
 };
 
 use crate::hooks::{Hooks, both_orders};
-use crate::support::{Counter, Gate, map, no_hang};
+use crate::support::{Counter, Gate, map, no_hang, one_by_one};
 
 both_orders!(
     a_guarded_input_that_blocks_ends_with_a_run_that_fails,
@@ -545,7 +545,7 @@ fn a_hook_that_gives_up_does_not_take_the_place_of_the_failure() {
                         Err::<u64, _>("gave up".into())
                     },
                 );
-                let builder = UnorderedRunner::builder(runner).devices(2);
+                let builder = UnorderedRunner::builder(one_by_one(runner)).devices(2);
                 let builder = match batch {
                     Some(batch) => builder.batch(batch),
                     None => builder,

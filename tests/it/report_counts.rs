@@ -7,7 +7,7 @@ use gangline::error::MaxFailures;
 use gangline::{Batch, Error, OnError, OrderedRunner, Pool, RunReport, Runner};
 
 use crate::hooks::Hooks;
-use crate::support::{Gate, map, no_hang};
+use crate::support::{Gate, map, no_hang, one_by_one};
 
 /// Far more than a producer that is not stuck is kept from its processor.
 pub(crate) const SOON: Duration = Duration::from_millis(500);
@@ -26,7 +26,7 @@ fn what_fails_together_counts_on_the_producer_that_it_failed_on() {
                 Ok(x)
             },
         );
-        let mut runner = OrderedRunner::builder(dies)
+        let mut runner = OrderedRunner::builder(one_by_one(dies))
             .devices(2)
             .batch(Batch::of(4))
             .on_error(OnError::Skip)

@@ -10,7 +10,7 @@ use gangline::{
     UnorderedRunner,
 };
 
-use crate::support::{Gate, map, no_hang};
+use crate::support::{Gate, map, no_hang, one_by_one};
 
 #[test]
 fn ag1_four_tasks_with_names_of_which_one_fails() {
@@ -231,7 +231,7 @@ fn told(batch: bool) -> Vec<String> {
             _ => Ok(x),
         },
     );
-    let builder = OrderedRunner::builder(work)
+    let builder = OrderedRunner::builder(one_by_one(work))
         .devices(Device::Cpu)
         .retries(1)
         .backoff(Duration::ZERO, Duration::ZERO)

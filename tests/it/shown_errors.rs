@@ -7,7 +7,7 @@ use gangline::gpu::GpuList;
 use gangline::testing::{Script, Simulated};
 use gangline::{Batch, CfgNode, Devices, Journal, OnError, OrderedRunner, Verdict};
 
-use crate::support::map;
+use crate::support::{map, one_by_one};
 
 /// What `fn main() -> Result<(), Box<dyn Error>>` prints behind `Error: `.
 fn from_main(error: impl Into<Box<dyn StdError>>) -> String {
@@ -46,9 +46,15 @@ fn every_error_that_main_returns_is_its_text() {
 fn an_error_says_what_is_allowed_and_for_what() {
     let squares = || map(|_| Ok(()), |_, (), x: u64| Ok(x * x));
     let builder = || OrderedRunner::builder(squares()).devices(1).window(4);
-    let error = builder().batch(Batch::of(32)).build().unwrap_err();
+    let error = builder().batch(Batch::of(4)).build().unwrap_err();
+    let says = "batch needs a closure that takes batches, and that of `map` takes single items; make \
+                the runner with `map_batches`, or leave `batch` out";
+    assert_eq!(error.to_string(), says);
+    let builder = OrderedRunner::builder(one_by_one(squares())).devices(1).window(4);
+    let error = builder.batch(Batch::of(32)).build().unwrap_err();
     let says = "window must be at least 32 items for batches of up to 32, got 4";
     assert_eq!(error.to_string(), says);
+    let builder = || OrderedRunner::builder(squares()).devices(1).window(4);
     let error = builder().journal("").build().and_then(|mut runner| runner.run([1])).unwrap_err();
     assert!(error.to_string().starts_with(r#"the journal "" could not be opened: "#), "{error}");
 }

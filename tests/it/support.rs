@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use gangline::closures::Map;
-use gangline::{ProducerContext, Result};
+use gangline::{ConsumerContext, Error, ProducerContext, Result, Runner};
 
 /// Generous, since it only tells a hang from a slow machine.
 pub const LIMIT: Duration = Duration::from_secs(120);
@@ -66,6 +66,63 @@ where
         Ok(Box::new(move |cx: &ProducerContext<'_>, input| work(cx, &mut state, input)))
     });
     gangline::map(init, |cx, state, input| state(cx, input))
+}
+
+/// Hides the hook for batches of `runner`, as a runner that a user wrote without one: its batches are worked
+/// on one by one.
+pub struct OneByOne<R>(R);
+
+pub fn one_by_one<R>(runner: R) -> OneByOne<R> {
+    OneByOne(runner)
+}
+
+impl<R: Runner> Runner for OneByOne<R> {
+    type Input = R::Input;
+    type Output = R::Output;
+    type ProducerState = R::ProducerState;
+    type ConsumerState = R::ConsumerState;
+    type Summary = R::Summary;
+
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<R::ProducerState> {
+        self.0.producer_init(cx)
+    }
+    fn producer_work(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut R::ProducerState,
+        input: R::Input,
+    ) -> Result<R::Output> {
+        self.0.producer_work(cx, state, input)
+    }
+    fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {
+        self.0.producer_end(cx, state)
+    }
+    fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<R::ConsumerState> {
+        self.0.consumer_init(cx)
+    }
+    fn consumer_work(
+        &self,
+        cx: &ConsumerContext<'_>,
+        state: &mut R::ConsumerState,
+        output: R::Output,
+    ) -> Result<()> {
+        self.0.consumer_work(cx, state, output)
+    }
+    fn consumer_skipped(
+        &self,
+        cx: &ConsumerContext<'_>,
+        state: &mut R::ConsumerState,
+        error: &Error,
+    ) -> Result<()> {
+        self.0.consumer_skipped(cx, state, error)
+    }
+    fn consumer_end(
+        &self,
+        cx: &ConsumerContext<'_>,
+        state: R::ConsumerState,
+    ) -> Result<R::Summary> {
+        self.0.consumer_end(cx, state)
+    }
 }
 
 /// Closed until a thread opens it, then open for ever.

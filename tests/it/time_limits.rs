@@ -6,7 +6,7 @@ use std::time::Duration;
 use gangline::{Batch, Error, Hook, OnError, OrderedRunner, ProducerContext, UnorderedRunner};
 
 use crate::hooks::sorted;
-use crate::support::{Counter, Gate, map, no_hang};
+use crate::support::{Counter, Gate, map, no_hang, one_by_one};
 
 const SOON: Duration = Duration::from_millis(60);
 
@@ -91,7 +91,7 @@ fn a_run_ends_when_its_last_producer_is_stuck() {
 fn a_batch_that_is_stuck_fails_together() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
-        let mut runner = OrderedRunner::builder(map(|_| Ok(()), stuck_at(5, &gate, 1)))
+        let mut runner = OrderedRunner::builder(one_by_one(map(|_| Ok(()), stuck_at(5, &gate, 1))))
             .devices(2)
             .batch(Batch::of(4))
             .item_timeout(SOON)

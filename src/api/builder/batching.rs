@@ -14,23 +14,23 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// [`producer_work`](Runner::producer_work), also for a batch of one. The consumer still sees single
     /// outputs, in the runner's order.
     ///
-    /// A runner without that hook works on the items of a batch one by one, which gains nothing. So does a
-    /// runner made of closures by [`map`](crate::map): give closures [lists](crate::input::Batches) as inputs
-    /// instead.
+    /// A runner without that hook works on the items of a batch one by one, which gains nothing. Closures
+    /// take batches if the runner is made by [`map_batches`](crate::map_batches).
     ///
     /// [`build`](Builder::build) refuses a batch of 0 items, and one that is larger than the
-    /// [window](Builder::window).
+    /// [window](Builder::window). It refuses any batch for a runner of [`map`](crate::map()): its closure takes
+    /// single items.
     ///
     /// ```
-    /// use gangline::{Batch, OrderedRunner};
+    /// use gangline::{Batch, OrderedRunner, map_batches};
     ///
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/common/lengths.rs"));
-    /// # fn main() -> gangline::Result<()> {
-    /// // `Lengths` is a type that implements `producer_work_batch`.
-    /// let mut pool = OrderedRunner::builder(Lengths).devices(2).batch(Batch::up_to(32)).build()?;
-    /// assert_eq!(pool.run(["one", "three"].map(String::from))?, [3, 5]);
-    /// # Ok(())
-    /// # }
+    /// let lengths = map_batches(
+    ///     |_| Ok(()),
+    ///     |_, (), texts: &mut Vec<&str>| Ok(texts.iter().map(|text| Ok(text.len())).collect()),
+    /// );
+    /// let mut pool = OrderedRunner::builder(lengths).devices(2).batch(Batch::up_to(32)).build()?;
+    /// assert_eq!(pool.run(["one", "three"])?, [3, 5]);
+    /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn batch(mut self, batch: Batch) -> Self {
         self.batch = Some(batch);

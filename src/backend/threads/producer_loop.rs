@@ -151,7 +151,7 @@ mod tests {
         ProducerSetup {
             producer: 0,
             cfg: Arc::new(CfgNode::default()),
-            said_one_by_one: Arc::default(),
+            producers: devices.len(),
             #[cfg(feature = "candle")]
             candle: crate::device::CandleDevices::new(&place, devices.meaning()),
             #[cfg(feature = "rayon")]

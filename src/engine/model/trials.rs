@@ -310,7 +310,7 @@ fn setup(devices: &Devices, producer: usize) -> ProducerSetup {
     ProducerSetup {
         producer,
         cfg: Arc::new(CfgNode::default()),
-        said_one_by_one: Arc::default(),
+        producers: devices.len(),
         place: devices.place(producer).expect("there are so many").clone(),
         gpus: None,
     }
