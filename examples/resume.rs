@@ -8,13 +8,11 @@
 mod args;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use gangline::{
-    BoxError, ConsumerContext, Journal, OrderedRunner, ProducerContext, Result, Runner,
-};
+use gangline::{BoxError, Journal, OrderedRunner, Result, map, sink};
 
 use crate::args::{Args, Flag};
 
@@ -30,70 +28,12 @@ const FLAGS: &[Flag] = &[
     },
 ];
 
-/// For each block of numbers writes a line with the one that has the longest Collatz sequence.
-struct Longest {
-    path: PathBuf,
-}
-
-struct Lines {
-    file: BufWriter<File>,
-    length: u64,
-}
-
-impl Runner for Longest {
-    type Input = u64;
-    type Output = String;
-    type ProducerState = ();
-    type ConsumerState = Lines;
-    type Summary = ();
-
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), block: u64) -> Result<String> {
-        let numbers = 1 + block * BLOCK..=(block + 1) * BLOCK;
-        let (steps, number) =
-            numbers.map(|number| (steps_of(number), number)).max().unwrap_or_default();
-        Ok(format!("{block} {number} {steps}"))
-    }
-
-    /// Cuts off what was written and not committed: those items are done again.
-    fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<Lines> {
-        let mut file = File::options().create(true).truncate(false).write(true).open(&self.path)?;
-        let length = match cx.last_note() {
-            Some(note) => str::from_utf8(note)?.parse()?,
-            None => 0,
-        };
-        if file.metadata()?.len() < length {
-            return Err(format!("{} is not the file of this journal", self.path.display()).into());
-        }
-        file.set_len(length)?;
-        file.seek(SeekFrom::Start(length))?;
-        Ok(Lines { file: BufWriter::new(file), length })
-    }
-
-    fn consumer_work(
-        &self,
-        cx: &ConsumerContext<'_>,
-        lines: &mut Lines,
-        line: String,
-    ) -> Result<()> {
-        writeln!(lines.file, "{line}")?;
-        lines.length += line.len() as u64 + 1;
-        cx.note(lines.length.to_string())
-    }
-
-    /// Before the journal says so, the lines are on the disk.
-    fn consumer_flush(&self, _: &ConsumerContext<'_>, lines: &mut Lines) -> Result<()> {
-        lines.file.flush()?;
-        lines.file.get_ref().sync_data()?;
-        Ok(())
-    }
-
-    fn consumer_end(&self, _: &ConsumerContext<'_>, _: Lines) -> Result<()> {
-        Ok(())
-    }
+/// The number of a block that has the longest Collatz sequence, as a line.
+fn longest(block: u64) -> String {
+    let numbers = 1 + block * BLOCK..=(block + 1) * BLOCK;
+    let (steps, number) =
+        numbers.map(|number| (steps_of(number), number)).max().unwrap_or_default();
+    format!("{block} {number} {steps}")
 }
 
 fn steps_of(number: u64) -> u32 {
@@ -113,7 +53,8 @@ fn resume(args: &Args) -> Result<(), BoxError> {
     let journal = path.with_extension("journal");
     println!("writing {}; end it as you like, and start it again", path.display());
 
-    let mut runner = OrderedRunner::builder(Longest { path: path.clone() })
+    let lines = map(|_| Ok(()), |_, (), block| Ok(longest(block))).sink(sink::lines(&path));
+    let mut runner = OrderedRunner::builder(lines)
         .journal(Journal::at(&journal).runner("longest", "1").resume())
         .build()?;
     let (result, report) = runner.run_with_report(0..items);

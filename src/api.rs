@@ -8,4 +8,5 @@ pub(crate) mod outputs;
 pub(crate) mod pipeline;
 pub(crate) mod pool;
 pub(crate) mod service;
+pub mod sink;
 pub(crate) mod task_results;

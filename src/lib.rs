@@ -24,6 +24,7 @@ pub use crate::api::outputs::Outputs;
 pub use crate::api::pipeline::Pipeline;
 pub use crate::api::pool::{AnyOrderRunner, OrderedRunner, Pool, UnorderedRunner};
 pub use crate::api::service::{Full, Service};
+pub use crate::api::sink;
 pub use crate::base::{BoxError, Hook, Order, Result};
 pub use crate::batch::Batch;
 pub use crate::cfg::CfgNode;

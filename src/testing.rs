@@ -305,6 +305,10 @@ impl<R: Runner> Runner for Simulated<R> {
         self.runner.consumer_skipped(cx, state, error)
     }
 
+    fn consumer_flush(&self, cx: &ConsumerContext<'_>, state: &mut R::ConsumerState) -> Result<()> {
+        self.runner.consumer_flush(cx, state)
+    }
+
     fn consumer_end(
         &self,
         cx: &ConsumerContext<'_>,

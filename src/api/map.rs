@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use super::sink::{Format, Sink, ToSink};
 use super::task_results::TaskResults;
 use crate::error::Result;
 use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
@@ -96,6 +97,28 @@ impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
     /// ```
     pub fn results(self) -> TaskResults<Self> {
         TaskResults::new(self)
+    }
+
+    /// Writes the outputs to a file, whole and exactly once, instead of collecting them: see
+    /// [`sink`](crate::sink).
+    ///
+    /// The summary of a run is [`Written`](crate::sink::Written).
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map, sink};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// # let path = std::env::temp_dir().join(format!("gangline-map-{}", std::process::id()));
+    /// let squares = map(|_| Ok(()), |_, (), x: u64| Ok(x * x));
+    /// let mut pool = OrderedRunner::new(squares.sink(sink::lines(&path)), 2)?;
+    /// assert_eq!(pool.run(0..3)?.outputs, 3);
+    /// assert_eq!(std::fs::read_to_string(&path)?, "0\n1\n4\n");
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sink<F: Format<O>>(self, sink: Sink<F>) -> ToSink<Self, F> {
+        ToSink::new(self, sink)
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::map::Fold;
+use super::sink::{Format, Sink, ToSink};
 use super::task_results::TaskResults;
 use crate::error::{OutputCount, Result};
 use crate::runner::{ConsumerContext, ProducerContext, Runner};
@@ -110,6 +111,32 @@ impl<Init, Work, S, I, O> MapBatches<Init, Work, S, I, O> {
     /// ```
     pub fn results(self) -> TaskResults<Self> {
         TaskResults::new(self)
+    }
+
+    /// Writes the outputs to a file, whole and exactly once, instead of collecting them: see
+    /// [`sink`](crate::sink).
+    ///
+    /// The summary of a run is [`Written`](crate::sink::Written).
+    ///
+    /// ```
+    /// use gangline::{Batch, OrderedRunner, map_batches, sink};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// # let path = std::env::temp_dir().join(format!("gangline-map-batches-{}", std::process::id()));
+    /// let squares = map_batches(
+    ///     |_| Ok(()),
+    ///     |_, (), xs: &mut Vec<u64>| Ok(xs.iter().map(|x| Ok(x * x)).collect()),
+    /// );
+    /// let builder = OrderedRunner::builder(squares.sink(sink::lines(&path))).devices(2);
+    /// let mut pool = builder.batch(Batch::up_to(8)).build()?;
+    /// assert_eq!(pool.run(0..3)?.outputs, 3);
+    /// assert_eq!(std::fs::read_to_string(&path)?, "0\n1\n4\n");
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn sink<F: Format<O>>(self, sink: Sink<F>) -> ToSink<Self, F> {
+        ToSink::new(self, sink)
     }
 }
 

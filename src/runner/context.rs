@@ -233,7 +233,7 @@ impl<'a> ConsumerContext<'a> {
     }
 
     /// Stores `note` in the [journal](crate::Builder::journal) with the next commit: say, the length of the
-    /// file that the consumer writes.
+    /// file that the consumer writes. A [`sink`](crate::sink) does that by itself.
     ///
     /// It is stored if the hook that calls this returns `Ok`. The last note counts. A note of
     /// [`consumer_end`](crate::Runner::consumer_end) is committed at once, by itself. Without a journal
@@ -244,6 +244,10 @@ impl<'a> ConsumerContext<'a> {
     /// If the note is longer than 64 KiB.
     pub fn note(&self, note: impl Into<Vec<u8>>) -> crate::Result<()> {
         self.run.note(note.into())
+    }
+
+    pub(crate) fn has_journal(&self) -> bool {
+        self.run.has_journal()
     }
 
     /// Returns the last note that an earlier run committed to the same journal; `None` if there is none.
@@ -264,6 +268,7 @@ pub(crate) trait RunControl: Send + Sync {
     fn gave_up_on(&self, item: Option<u64>) -> bool;
     /// Returns the key of an item in flight.
     fn name_of(&self, item: u64) -> Option<Arc<str>>;
+    fn has_journal(&self) -> bool;
     /// See [`ConsumerContext::note`].
     fn note(&self, note: Vec<u8>) -> crate::Result<()>;
     /// See [`ConsumerContext::last_note`].

@@ -64,6 +64,7 @@ mod report_counts;
 mod report_times;
 mod reports;
 mod shown_errors;
+mod sinks;
 mod stragglers;
 mod stragglers_batches;
 mod support;

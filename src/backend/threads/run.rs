@@ -367,6 +367,10 @@ impl<R: Runner> RunControl for Run<R> {
         Run::name_of(self, item)
     }
 
+    fn has_journal(&self) -> bool {
+        self.journal_writer.is_some()
+    }
+
     fn note(&self, note: Vec<u8>) -> Result<()> {
         Ok(self
             .journal_writer

@@ -1,0 +1,89 @@
+//! A runner that writes its outputs to a file.
+
+use std::fmt;
+
+use super::file::{Sink, Writer, Written};
+use super::format::Format;
+use crate::error::Result;
+use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
+
+/// The producers of one runner with a [`Sink`] as the consumer. Its summary is [`Written`].
+///
+/// [`Map::sink`](crate::closures::Map::sink) makes it of closures. [`new`](ToSink::new) takes any runner, and
+/// leaves that runner's own consumer hooks out.
+pub struct ToSink<R, F> {
+    runner: R,
+    sink: Sink<F>,
+}
+
+impl<R, F> ToSink<R, F> {
+    /// Replaces the consumer of `runner` by `sink`.
+    pub fn new(runner: R, sink: Sink<F>) -> Self {
+        ToSink { runner, sink }
+    }
+}
+
+impl<R: Runner, F: Format<R::Output>> Runner for ToSink<R, F> {
+    type Input = R::Input;
+    type Output = R::Output;
+    type ProducerState = R::ProducerState;
+    type ConsumerState = Writer<F>;
+    type Summary = Written;
+
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<R::ProducerState> {
+        self.runner.producer_init(cx)
+    }
+
+    fn producer_work(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut R::ProducerState,
+        input: R::Input,
+    ) -> Result<R::Output> {
+        self.runner.producer_work(cx, state, input)
+    }
+
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut R::ProducerState,
+        inputs: &mut Vec<R::Input>,
+    ) -> Result<Vec<Result<R::Output>>> {
+        self.runner.producer_work_batch(cx, state, inputs)
+    }
+
+    fn batch_hook(&self) -> BatchHook {
+        self.runner.batch_hook()
+    }
+
+    fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {
+        self.runner.producer_end(cx, state)
+    }
+
+    fn consumer_init(&self, cx: &ConsumerContext<'_>) -> Result<Writer<F>> {
+        Ok(self.sink.open(cx)?)
+    }
+
+    fn consumer_work(
+        &self,
+        cx: &ConsumerContext<'_>,
+        file: &mut Writer<F>,
+        output: R::Output,
+    ) -> Result<()> {
+        file.write(cx, &output)
+    }
+
+    fn consumer_flush(&self, _: &ConsumerContext<'_>, file: &mut Writer<F>) -> Result<()> {
+        Ok(file.flush()?)
+    }
+
+    fn consumer_end(&self, _: &ConsumerContext<'_>, file: Writer<F>) -> Result<Written> {
+        Ok(file.finish()?)
+    }
+}
+
+impl<R, F> fmt::Debug for ToSink<R, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToSink").field("sink", &self.sink).finish_non_exhaustive()
+    }
+}
