@@ -1,6 +1,7 @@
 //! What users hold: pools, their builder, pipelines, outputs, and runners made of closures.
 
 pub(crate) mod batches;
+pub(crate) mod boxed;
 pub(crate) mod builder;
 pub(crate) mod map;
 pub(crate) mod map_batches;

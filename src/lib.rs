@@ -41,8 +41,10 @@ pub use crate::observe::{event, report};
 pub use crate::policy::{OnError, Verdict};
 pub use crate::runner::{ConsumerContext, ProducerContext, Runner};
 
-/// The types behind [`map`], and what [`results`](closures::Map::results) collects.
+/// The types behind [`map`] and [`map_batches`], a type for all of them, and what
+/// [`results`](closures::Map::results) collects.
 pub mod closures {
+    pub use crate::api::boxed::{BoxRunner, BoxState};
     pub use crate::api::map::{Fold, Map};
     pub use crate::api::map_batches::MapBatches;
     pub use crate::api::task_results::{TaskResult, TaskResults};
@@ -92,6 +94,8 @@ mod manual {
     mod readme {}
     #[doc = include_str!("../docs/from-python.md")]
     mod from_python {}
+    #[doc = include_str!("../docs/from-rayon.md")]
+    mod from_rayon {}
     #[doc = include_str!("../docs/from-gpupool.md")]
     mod from_gpupool {}
     #[doc = include_str!("../docs/config.md")]

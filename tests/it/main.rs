@@ -9,6 +9,7 @@ mod acceptance_batches;
 mod batch_limits;
 mod batch_memory;
 mod batches;
+mod boxed;
 #[cfg(feature = "candle")]
 mod candle;
 mod cfg;
