@@ -89,6 +89,34 @@ impl CfgNode {
         CfgNode { root: Table::new().into(), state: State::Open }
     }
 
+    /// Makes a configuration of one value: a struct or a map. Its fields become the keys, as
+    /// [`extract`](Self::extract) reads them.
+    ///
+    /// ```
+    /// # use gangline::CfgNode;
+    /// #[derive(serde::Serialize)]
+    /// struct Model {
+    ///     lr: f64,
+    ///     layers: Vec<u32>,
+    /// }
+    ///
+    /// let cfg = CfgNode::from_value(Model { lr: 0.1, layers: vec![64, 128] })?;
+    /// assert_eq!(cfg.get::<u32>("layers.1")?, 128);
+    /// # Ok::<(), gangline::error::CfgError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`CfgError::NotANode`] for a value that is no node, such as a number or a list; and those of
+    /// [`set`](Self::set) for what is inside.
+    pub fn from_value<T: Serialize>(value: T) -> Result<Self, CfgError> {
+        let root = ser::to_value(&value, MAX_DEPTH).map_err(|fault| fault.at("", None))?;
+        if !matches!(root.kind, ValueKind::Table(_)) {
+            return Err(CfgError::NotANode { found: tree::describe(&root) });
+        }
+        Self::from_root(root)
+    }
+
     /// Returns the configuration with `value` at `path`: [`set`](Self::set) in a chain of calls.
     ///
     /// ```

@@ -7,6 +7,7 @@ mod candle;
 mod cpu_threads;
 mod detect;
 mod error;
+mod error_text;
 mod from_cfg;
 mod gpu;
 mod gpu_list;

@@ -164,6 +164,27 @@ pub enum CfgError {
         /// The files in the order in which they name each other; the last repeats an earlier one.
         chain: Vec<PathBuf>,
     },
+    /// A configuration was to be made of a value that is no node.
+    #[non_exhaustive]
+    #[error(
+        "a configuration is made of a struct or a map, not of {found}; put it at a path with `with`"
+    )]
+    NotANode {
+        /// What the value is.
+        found: String,
+    },
+    /// A file has a longer chain of `__BASE__` than is read.
+    #[non_exhaustive]
+    #[error(
+        "{}: more than {most} files follow each other through __BASE__; merge some of them",
+        .file.display()
+    )]
+    BaseChain {
+        /// The file at the top.
+        file: PathBuf,
+        /// The number of files allowed, with the one at the top.
+        most: usize,
+    },
     /// The file that `__BASE__` names does not exist.
     #[non_exhaustive]
     #[error("{}: the __BASE__ {} does not exist", .file.display(), .base.display())]

@@ -13,6 +13,9 @@ use super::tree;
 /// The top-level key of a file that names the file under it.
 pub(super) const BASE: &str = "__BASE__";
 
+/// The maximum number of files in a chain of `__BASE__`.
+const MAX_FILES: usize = 64;
+
 /// What one file and those under it hold.
 #[derive(Debug)]
 pub(super) struct Loaded {
@@ -66,6 +69,10 @@ impl Chain {
         self.canonical.push(canonical);
         if is_known {
             return Err(CfgError::BaseLoop { chain: std::mem::take(&mut self.shown) });
+        }
+        if self.shown.len() > MAX_FILES {
+            let file = self.shown.swap_remove(0);
+            return Err(CfgError::BaseChain { file, most: MAX_FILES });
         }
         Ok(())
     }

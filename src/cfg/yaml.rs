@@ -320,7 +320,15 @@ fn tagged(text: &str, tag: &Tag) -> Result<ValueKind, String> {
 /// Refuses the tag. A tag never calls anything, and an unread tag is a mistake, not decoration.
 fn unsupported(tag: &Tag) -> String {
     let (handle, suffix) = tag.parts();
-    format!("the tag {:?} is not supported", format!("{handle}{suffix}"))
+    let tag = format!("{handle}{suffix}");
+    let instead = if tag.ends_with("python/tuple") {
+        "; without it the value is a list, which is also what a tuple is read as"
+    } else if tag.contains("python/") {
+        "; save plain values: numbers, texts, lists and nodes"
+    } else {
+        ""
+    };
+    format!("the tag {tag:?} is not supported{instead}")
 }
 
 fn too_deep() -> String {

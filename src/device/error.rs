@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use super::error_text::{ids, known, present, there, unnamed};
 use super::id::Device;
 use crate::base::BoxError;
 use crate::base::debug_with_causes;
@@ -51,11 +52,13 @@ pub enum DeviceError {
         most: usize,
     },
     /// A name is not a device.
-    #[error("unknown device {text:?}; known are cpu, cuda:N and metal:N, in lower case")]
+    #[error("unknown device {text:?}; {}", known(.instead.as_deref()))]
     #[non_exhaustive]
     Unknown {
         /// What was written.
         text: String,
+        /// What was probably meant.
+        instead: Option<String>,
     },
     /// A number stands where a device belongs.
     #[error("{text:?} does not say which kind of device it is; write {instead}")]
@@ -340,6 +343,15 @@ pub enum DeviceError {
         /// The key, and what is wrong with its value.
         source: Box<CfgError>,
     },
+    /// A configuration has a key that is nearly one of those for devices.
+    #[error("the configuration has the key {found:?}; write {key}")]
+    #[non_exhaustive]
+    KeySpelling {
+        /// The key that it has.
+        found: String,
+        /// The key that is read: `use_gpu` or `gpu_list`.
+        key: &'static str,
+    },
     /// This build cannot use such devices.
     #[error(
         "{wanted} needs a build with the feature `{feature}`; \
@@ -437,53 +449,5 @@ impl fmt::Display for GpuHolder {
             }
             GpuHolder::Unknown => f.write_str("a process without a name"),
         }
-    }
-}
-
-/// Lists the GPUs of the machine.
-fn there(uuids: &[String]) -> String {
-    match uuids {
-        [] => ", which has none".to_owned(),
-        uuids => format!(": {}", uuids.join(", ")),
-    }
-}
-
-/// Lists the devices of the same kind.
-fn present(device: Device, found: usize) -> String {
-    let kind = match device {
-        Device::Cpu => "cpu",
-        Device::Cuda(_) => "cuda",
-        Device::Metal(_) => "metal",
-    };
-    match found {
-        0 => format!("no {kind} device"),
-        1 => format!("{kind}:0"),
-        _ => format!("{kind}:0 to {kind}:{}", found - 1),
-    }
-}
-
-/// Describes the valid ids of `visible` GPUs.
-fn ids(visible: usize) -> String {
-    match visible {
-        0 => "which shows none".to_owned(),
-        1 => "so the only id is 0".to_owned(),
-        _ => format!("so ids go from 0 to {}", visible - 1),
-    }
-}
-
-/// Describes a variable that should name a UUID.
-fn unnamed(variable: &Option<String>) -> String {
-    match variable {
-        Some(value) => format!("is {value:?}, which does not name it"),
-        None => "is not set, which would have to name it".to_owned(),
-    }
-}
-
-/// The beginning of a text, short enough for an error.
-pub(super) fn clip(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}...", &text[..end]),
-        None => text.to_owned(),
     }
 }

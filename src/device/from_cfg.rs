@@ -47,7 +47,8 @@ impl Devices {
     ///
     /// # Errors
     ///
-    /// [`DeviceError`] if `use_gpu` is not a boolean or `gpu_list` not a list, with the key and where
+    /// [`DeviceError`] if a key differs from these two in case, underscores or hyphens only, as `USE_GPU` and
+    /// `gpuList` do; if `use_gpu` is not a boolean or `gpu_list` not a list, with the key and where
     /// its value came from; if the list has no GPU or one that is not visible; or if there is no worker or
     /// there are more than 65,536.
     pub fn from_cfg(cfg: &CfgNode, workers: usize) -> Result<Devices, DeviceError> {
@@ -62,6 +63,7 @@ impl Devices {
         workers: usize,
         machine: &Machine<'_>,
     ) -> Result<Devices, DeviceError> {
+        check_spelling(cfg)?;
         match gpus(cfg).map_err(|source| DeviceError::Cfg { source: Box::new(source) })? {
             // Shared, and not in slots: the parameters' description has five threads on two GPUs as two on
             // each. So there are as many producers as were asked for.
@@ -70,6 +72,19 @@ impl Devices {
             None => Ok(Self::cpus(workers)?),
         }
     }
+}
+
+/// Refuses keys that differ from ours in case, underscores or hyphens only: without them, GPUs that were asked
+/// for would silently stay unused.
+fn check_spelling(cfg: &CfgNode) -> Result<(), DeviceError> {
+    let letters = |key: &str| key.replace(['_', '-'], "").to_lowercase();
+    for found in cfg.keys() {
+        let meant = [USE_GPU, GPU_LIST].into_iter().find(|key| letters(key) == letters(found));
+        if let Some(key) = meant.filter(|&key| key != found) {
+            return Err(DeviceError::KeySpelling { found: found.to_owned(), key });
+        }
+    }
+    Ok(())
 }
 
 /// Returns the GPUs to use; `None` means the CPU.
@@ -105,6 +120,20 @@ mod tests {
         check("{gpu_list: 0 1}", None, "cuda:0,cuda:1,cuda:0");
         check("{use_gpu: true}", None, "cuda:0*3");
         check("{}", None, "cpu*3");
+    }
+
+    #[test]
+    fn a_key_that_nearly_matches_is_an_error_that_names_the_right_one() {
+        for key in ["USE_GPU", "useGpu", "use-gpu", "UseGPU", "usegpu"] {
+            let text = format!("the configuration has the key {key:?}; write use_gpu");
+            check(&format!("{{{key}: true}}"), None, &text);
+            check(&format!("{{use_gpu: true, {key}: true}}"), None, &text);
+        }
+        for key in ["GPU_LIST", "gpuList", "GPUs_list"] {
+            let text = format!("the configuration has the key {key:?}; write gpu_list");
+            let expected = if key == "GPUs_list" { "cpu*3" } else { &text };
+            check(&format!("{{{key}: 0 1}}"), None, expected);
+        }
     }
 
     #[test]

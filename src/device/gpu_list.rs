@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::error::clip;
+use super::error_text::clip;
 use super::gpu::Gpu;
 use super::machine::Machine;
 use super::text::{Number, number};

@@ -1,5 +1,7 @@
 //! The values that a list of devices can be made from.
 
+use std::num::NonZero;
+
 use super::text::note_once;
 use super::{Device, DeviceError, Devices, MAX_PLACES, Place};
 
@@ -7,14 +9,14 @@ use super::{Device, DeviceError, Devices, MAX_PLACES, Place};
 ///
 /// | value | places |
 /// |---|---|
-/// | `3` (a `usize`) | three producers on the CPU |
+/// | `3` (a `usize` or `NonZero<usize>`) | three producers on the CPU |
 /// | `"cuda:0-1,cpu*2"` (`&str`, `String`) | those of the [text](Devices#text) |
 /// | [`Device`], [`Devices`] | one; themselves |
 /// | `["cuda:0", "cpu*2"]` | those of all texts, one after the other |
 /// | `vec![Device::Cpu, Device::Cuda(0)]` | one producer for each device |
 ///
 /// Arrays, slices and vectors have elements of text or [`Device`]; everything is taken by reference too. Of
-/// the number types only `usize` is a count, so that a plain `3` needs no type.
+/// the integer types only `usize` is a count, so that a plain `3` needs no type: write a `u32` as `n as usize`.
 ///
 /// ```
 /// use gangline::device::IntoDevices;
@@ -26,6 +28,7 @@ use super::{Device, DeviceError, Devices, MAX_PLACES, Place};
 /// }
 ///
 /// assert_eq!(places(3)?, 3);
+/// assert!(places(std::thread::available_parallelism().expect("the machine has cores"))? > 0);
 /// assert_eq!(places("cuda:0-1,cpu*2")?, 4);
 /// assert_eq!(places(["cuda:0", "cpu*2"])?, 3);
 /// assert_eq!(places(vec![Device::Cpu, Device::Cuda(0)])?, 2);
@@ -44,7 +47,7 @@ use super::{Device, DeviceError, Devices, MAX_PLACES, Place};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say which devices to use",
     label = "not a list of devices",
-    note = "write a number of CPU producers as a `usize`, a text such as \"cuda:0-1\", a `Device`, \
+    note = "write a number of CPU producers as a `usize` (`n as usize`), a text such as \"cuda:0-1\", a `Device`, \
             `Devices`, or an array, slice or vector of texts or of `Device`"
 )]
 pub trait IntoDevices {
@@ -60,6 +63,13 @@ pub trait IntoDevices {
 impl IntoDevices for usize {
     fn into_devices(self) -> Result<Devices, DeviceError> {
         Devices::cpus(self)
+    }
+}
+
+/// What [`available_parallelism`](std::thread::available_parallelism) returns.
+impl IntoDevices for NonZero<usize> {
+    fn into_devices(self) -> Result<Devices, DeviceError> {
+        self.get().into_devices()
     }
 }
 

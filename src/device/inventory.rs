@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::DeviceError;
-use super::error::clip;
+use super::error_text::clip;
 use super::uuid::Uuid;
 use crate::base::BoxError;
 

@@ -19,7 +19,8 @@ use std::str::FromStr;
 
 use super::accelerator::Accelerator;
 use super::detect::{Found, Memo, check_places};
-use super::error::{DeviceError, clip};
+use super::error::DeviceError;
+use super::error_text::clip;
 use super::id::Device;
 use super::place::{MAX_DEVICES, MAX_PLACES, Place};
 
@@ -249,7 +250,7 @@ impl Reader<'_> {
         if is_bare_index(text) {
             DeviceError::NoKind { text: clip(text), instead: self.with_kinds() }
         } else {
-            DeviceError::Unknown { text: clip(text) }
+            DeviceError::Unknown { text: clip(text), instead: meant(text) }
         }
     }
 
@@ -270,6 +271,22 @@ impl Reader<'_> {
         });
         // It is shown without quotes, so control characters must not reach a terminal.
         clip(&terms.collect::<String>().escape_debug().to_string())
+    }
+}
+
+/// What the names of other libraries stand for here.
+fn meant(text: &str) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    let (name, index) = lower.split_once(':').unwrap_or((&lower, ""));
+    let index = if matches!(number(index), Number::Some(_)) { index } else { "0" };
+    match name {
+        "auto" | "all" | "any" | "gpus" => {
+            Some("cuda:all, or cuda:all|cpu to allow the CPU".to_owned())
+        }
+        "gpu" => Some(format!("cuda:{index} or metal:{index}")),
+        "mps" => Some(format!("metal:{index}")),
+        "cpu" | "cuda" | "metal" => Some(clip(&lower)),
+        _ => None,
     }
 }
 
@@ -362,6 +379,24 @@ mod tests {
         check("cuda:all*2", "cuda:0 cuda:0 cuda:1 cuda:1 cuda:2 cuda:2");
         check("cuda : all + cpu", "cuda:0+cuda:1+cuda:2+cpu");
         check("cuda:all,cuda:0", "cuda:0 cuda:1 cuda:2 cuda:0");
+    }
+
+    #[test]
+    fn names_of_other_libraries_are_answered_with_ours() {
+        let all = "cuda:all, or cuda:all|cpu to allow the CPU";
+        for (text, instead) in [
+            ("auto", all),
+            ("all", all),
+            ("gpu", "cuda:0 or metal:0"),
+            ("GPU:2", "cuda:2 or metal:2"),
+            ("mps", "metal:0"),
+            ("CPU", "cpu"),
+            ("Cuda:1", "cuda:1"),
+        ] {
+            check(text, &format!("unknown device {text:?}; write {instead}"));
+            check(&format!("cpu,{text}*2"), &format!("unknown device {text:?}; write {instead}"));
+        }
+        check("tpu", "unknown device \"tpu\"; known are cpu, cuda:N and metal:N, in lower case");
     }
 
     #[test]

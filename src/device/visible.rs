@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::DeviceError;
-use super::error::clip;
+use super::error_text::clip;
 use super::gpu::Gpu;
 use super::uuid::Uuid;
 

@@ -453,3 +453,41 @@ fn toml_is_written_to_be_read() {
                     [m.opt]\nname = \"adam\"\n\"a b\" = 1\n";
     assert_eq!(std::fs::read_to_string(file).unwrap(), expected);
 }
+
+#[test]
+fn a_tag_of_python_is_answered_with_what_to_write() {
+    for (text, instead) in [
+        ("a: !!python/tuple [1, 2]", "without it the value is a list"),
+        ("a: !!python/name:os.system", "save plain values"),
+    ] {
+        let error = CfgNode::from_yaml_str(text).unwrap_err().to_string();
+        assert!(error.contains("python/") && error.contains(instead), "{error}");
+    }
+    let error = CfgNode::from_yaml_str("a: !other 1").unwrap_err().to_string();
+    assert!(!error.contains("plain values"), "{error}");
+}
+
+#[test]
+fn a_whole_configuration_is_made_of_one_value() {
+    #[derive(serde::Serialize, serde::Deserialize, Debug, PartialEq)]
+    struct Model {
+        lr: f64,
+        layers: Vec<u32>,
+    }
+    let model = Model { lr: 0.1, layers: vec![64, 128] };
+    let cfg = CfgNode::from_value(&model).unwrap();
+    assert_eq!(cfg.extract::<Model>().unwrap(), model);
+    assert_eq!(cfg, CfgNode::from_yaml_str("{lr: 0.1, layers: [64, 128]}").unwrap());
+    assert_eq!(CfgNode::from_value(&cfg).unwrap(), cfg);
+    for (error, found) in [
+        (CfgNode::from_value(3).unwrap_err(), "the number 3"),
+        (CfgNode::from_value([1, 2]).unwrap_err(), "a list"),
+        (CfgNode::from_value(()).unwrap_err(), "null"),
+    ] {
+        assert!(matches!(error, CfgError::NotANode { .. }), "{error}");
+        assert!(error.to_string().contains(found), "{error}");
+    }
+    let dotted = std::collections::BTreeMap::from([("a.b", 1)]);
+    let error = CfgNode::from_value(dotted).unwrap_err();
+    assert!(matches!(error, CfgError::Key { .. }), "{error}");
+}

@@ -116,29 +116,21 @@ fn a_bad_count_is_refused() {
 
 #[test]
 fn an_unknown_name_is_refused() {
-    for text in [
-        "gpu",
-        "CPU",
-        "CUDA:0",
-        "Cuda",
-        "cuda0",
-        "cuda-1",
-        "gpu:0",
-        ":",
-        ":0",
-        "-1",
-        "mps",
-        "ｃｐｕ",
-        "cpu cpu",
-        "cpu;cpu",
-    ] {
+    for text in ["cuda0", "cuda-1", ":", ":0", "-1", "ｃｐｕ", "cpu cpu", "cpu;cpu"] {
         let known = "known are cpu, cuda:N and metal:N, in lower case";
         refuses(text, &format!("unknown device {text:?}; {known}"));
     }
-    refuses(
-        "cpu, gpu*2",
-        r#"unknown device "gpu"; known are cpu, cuda:N and metal:N, in lower case"#,
-    );
+    refuses("cpu, gpu*2", r#"unknown device "gpu"; write cuda:0 or metal:0"#);
+    for (text, instead) in [
+        ("gpu:0", "cuda:0 or metal:0"),
+        ("CPU", "cpu"),
+        ("CUDA:0", "cuda:0"),
+        ("Cuda", "cuda"),
+        ("mps", "metal:0"),
+        ("auto", "cuda:all, or cuda:all|cpu to allow the CPU"),
+    ] {
+        refuses(text, &format!("unknown device {text:?}; write {instead}"));
+    }
 }
 
 #[test]
@@ -342,7 +334,7 @@ fn serde_is_the_text() {
     assert_eq!(serde_json::to_string(&Device::Cuda(1)).unwrap(), r#""cuda:1""#);
     assert_eq!(serde_json::from_str::<Device>(r#""cpu""#).unwrap(), Device::Cpu);
     let error = serde_json::from_str::<Devices>(r#""gpu""#).unwrap_err().to_string();
-    assert!(error.starts_with(r#"unknown device "gpu"; known are"#), "{error}");
+    assert!(error.starts_with(r#"unknown device "gpu"; write cuda:0"#), "{error}");
 }
 
 #[test]

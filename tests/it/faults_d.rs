@@ -57,10 +57,7 @@ fn d2_a_list_that_cannot_be_read_is_refused_before_anything_starts(order: Order)
         "cuda:-1",
         r#""cuda:-1" has no readable index; write cuda:0, cuda:0-3 or cuda:all"#,
     );
-    refused_with(
-        "gpu",
-        r#"unknown device "gpu"; known are cpu, cuda:N and metal:N, in lower case"#,
-    );
+    refused_with("gpu", r#"unknown device "gpu"; write cuda:0 or metal:0"#);
     refused_with("cuda:0,1", r#""1" does not say which kind of device it is; write cuda:0,cuda:1"#);
     refused_with("", "no devices; at least one is needed, as in cpu, cpu*4 or cuda:0");
     refused_with(
