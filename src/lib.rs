@@ -47,7 +47,7 @@ pub mod closures {
     pub use crate::api::boxed::{BoxRunner, BoxState};
     pub use crate::api::map::{Fold, Map};
     pub use crate::api::map_batches::MapBatches;
-    pub use crate::api::task_results::{TaskResult, TaskResults};
+    pub use crate::api::task_results::{TaskOutput, TaskResult, TaskResults};
 }
 
 /// GPUs: lists of them as Scipion writes them, and locks.

@@ -37,12 +37,14 @@ pub struct Outputs<'a, R: Runner, I> {
     source: Source<I, R::Input>,
     /// The error that it could not begin with, until it is yielded.
     refused: Option<Error>,
+    /// The number of results that were yielded.
+    yielded: u64,
 }
 
 impl<'a, R: Runner + 'static, I> Outputs<'a, R, I> {
     pub(crate) fn new(engine: &'a mut Engine<R>, source: Source<I, R::Input>) -> Self {
         let refused = engine.begin_stream(source.unread()).err();
-        Outputs { engine, source, refused }
+        Outputs { engine, source, refused, yielded: 0 }
     }
 }
 
@@ -50,10 +52,25 @@ impl<R: Runner + 'static, I> Iterator for Outputs<'_, R, I> {
     type Item = Result<R::Output, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        match self.refused.take() {
+        let result = match self.refused.take() {
             Some(error) => Some(Err(error)),
             None => self.engine.next(&mut self.source),
+        };
+        self.yielded += u64::from(result.is_some());
+        result
+    }
+
+    /// At most what the input still has, and what is in flight. How much comes is not known before the end,
+    /// since an error can be the last item. A cancel after the last output yields one error more.
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        if self.refused.is_some() {
+            return (1, Some(1));
         }
+        if !self.engine.is_streaming() {
+            return (0, Some(0));
+        }
+        let in_flight = self.source.pulled().saturating_sub(self.yielded) as usize;
+        (0, self.source.most_left().map(|left| left.saturating_add(in_flight)))
     }
 }
 

@@ -1,7 +1,9 @@
 //! A result for each item.
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::observe::failure::Failure;
 use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
@@ -14,8 +16,35 @@ pub struct TaskResult<O> {
     pub item: u64,
     /// Its key, if [keys](crate::Builder::key) are in use.
     pub key: Option<String>,
+    /// The number of the producer that worked on it last; `None` if none did, as for an error of the input.
+    pub producer: Option<usize>,
+    /// That producer's first device.
+    pub device: Option<Device>,
+    /// How long the call that made the output took; for an item of a batch, the call for the whole batch.
+    /// `None` if the item failed.
+    pub took: Option<Duration>,
     /// Its output, or its failure.
     pub result: Result<O, Failure>,
+}
+
+/// An output of [`TaskResults`], with what is known about its making.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct TaskOutput<O> {
+    /// The output of the closure.
+    pub output: O,
+    /// The producer that made it.
+    pub producer: usize,
+    /// That producer's first device.
+    pub device: Device,
+    /// How long the call took; in a batch, the call for the whole batch.
+    pub took: Duration,
+}
+
+impl<O> TaskOutput<O> {
+    fn new(cx: &ProducerContext<'_>, took: Duration, output: O) -> Self {
+        TaskOutput { output, producer: cx.producer(), device: *cx.device(), took }
+    }
 }
 
 /// The runner of [`Map::results`](crate::closures::Map::results).
@@ -31,7 +60,7 @@ impl<M> TaskResults<M> {
 
 impl<M: Runner> Runner for TaskResults<M> {
     type Input = M::Input;
-    type Output = M::Output;
+    type Output = TaskOutput<M::Output>;
     type ProducerState = M::ProducerState;
     type ConsumerState = Vec<TaskResult<M::Output>>;
     type Summary = Vec<TaskResult<M::Output>>;
@@ -45,8 +74,10 @@ impl<M: Runner> Runner for TaskResults<M> {
         cx: &ProducerContext<'_>,
         state: &mut M::ProducerState,
         input: M::Input,
-    ) -> Result<M::Output> {
-        self.tasks.producer_work(cx, state, input)
+    ) -> Result<TaskOutput<M::Output>> {
+        let start = Instant::now();
+        let output = self.tasks.producer_work(cx, state, input)?;
+        Ok(TaskOutput::new(cx, start.elapsed(), output))
     }
 
     fn producer_work_batch(
@@ -54,8 +85,12 @@ impl<M: Runner> Runner for TaskResults<M> {
         cx: &ProducerContext<'_>,
         state: &mut M::ProducerState,
         inputs: &mut Vec<M::Input>,
-    ) -> Result<Vec<Result<M::Output>>> {
-        self.tasks.producer_work_batch(cx, state, inputs)
+    ) -> Result<Vec<Result<TaskOutput<M::Output>>>> {
+        let start = Instant::now();
+        let outputs = self.tasks.producer_work_batch(cx, state, inputs)?;
+        let took = start.elapsed();
+        let each = outputs.into_iter();
+        Ok(each.map(|output| output.map(|output| TaskOutput::new(cx, took, output))).collect())
     }
 
     fn batch_hook(&self) -> BatchHook {
@@ -74,9 +109,16 @@ impl<M: Runner> Runner for TaskResults<M> {
         &self,
         cx: &ConsumerContext<'_>,
         all: &mut Self::ConsumerState,
-        output: M::Output,
+        done: TaskOutput<M::Output>,
     ) -> Result<()> {
-        all.push(TaskResult { item: item(cx), key: cx.key(), result: Ok(output) });
+        all.push(TaskResult {
+            item: item(cx),
+            key: cx.key(),
+            producer: Some(done.producer),
+            device: Some(done.device),
+            took: Some(done.took),
+            result: Ok(done.output),
+        });
         Ok(())
     }
 
@@ -86,8 +128,14 @@ impl<M: Runner> Runner for TaskResults<M> {
         all: &mut Self::ConsumerState,
         error: &Error,
     ) -> Result<()> {
-        let key = error.key().map(str::to_owned);
-        all.push(TaskResult { item: item(cx), key, result: Err(Failure::of(error)) });
+        all.push(TaskResult {
+            item: item(cx),
+            key: error.key().map(str::to_owned),
+            producer: error.producer(),
+            device: error.device().copied(),
+            took: None,
+            result: Err(Failure::of(error)),
+        });
         Ok(())
     }
 

@@ -206,6 +206,11 @@ impl<I, T> Source<I, T> {
         }
     }
 
+    /// The largest number of items left, if the iterator knows one.
+    pub(crate) fn most_left(&self) -> Option<usize> {
+        self.iter.as_ref().map_or(Some(0), |iter| catch(|| (self.remaining)(iter)).ok()?.1)
+    }
+
     /// Skips the item: its failure takes its place in the order, and the input goes on.
     fn skip<R: Runner<Input = T>>(
         &mut self,

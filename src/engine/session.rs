@@ -353,6 +353,11 @@ impl<R: Runner + 'static> Engine<R> {
 }
 
 impl<R: Runner> Engine<R> {
+    /// Whether a stream has begun and not ended.
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.streaming.is_some()
+    }
+
     pub(crate) fn runner(&self) -> &R {
         self.factory().runner()
     }

@@ -26,6 +26,7 @@ mod destructors;
 mod devices;
 mod echo;
 mod events;
+mod everyday;
 mod faults_a;
 mod faults_b;
 mod faults_c;
