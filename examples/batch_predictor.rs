@@ -1,16 +1,17 @@
 //! Batches as items, made by the caller's iterator: `cargo run --example batch_predictor -- --devices 'cpu*2'`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
 
+use std::collections::HashMap;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
+use candle_nn::VarBuilder;
 use gangline::{
     BoxError, ConsumerContext, Devices, OrderedRunner, ProducerContext, Result, Runner,
 };
 
 use args::{Args, Flag};
-use network::Net;
+use network::{Net, seeded_weights};
 
 #[path = "common/args.rs"]
 mod args;
@@ -23,7 +24,7 @@ const FLAGS: &[Flag] =
     &[Flag { name: "--devices", value: "LIST", help: "such as cuda:0-1 (default: cpu*2)" }];
 
 struct Predictor {
-    net: Arc<Net>,
+    weights: HashMap<String, Tensor>,
 }
 
 impl Runner for Predictor {
@@ -34,7 +35,7 @@ impl Runner for Predictor {
     type Summary = Vec<Tensor>;
 
     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Net> {
-        Ok(self.net.to_device(&cx.candle_device()?)?)
+        Ok(Net::new(cx.var_builder([&self.weights], DType::F32)?)?)
     }
 
     fn producer_work(
@@ -76,8 +77,9 @@ fn main() -> ExitCode {
 
 fn predict(args: &Args) -> Result<(), BoxError> {
     let devices = args.get::<Devices>("--devices")?.map_or_else(|| "cpu*2".parse(), Ok)?;
-    let net = Arc::new(Net::seeded(4)?);
-    let mut runner = OrderedRunner::new(Predictor { net: Arc::clone(&net) }, devices)?;
+    let weights = seeded_weights(4)?;
+    let net = Net::new(VarBuilder::from_tensors(weights.clone(), DType::F32, &Device::Cpu))?;
+    let mut runner = OrderedRunner::new(Predictor { weights }, devices)?;
     let data: Vec<f32> = (0..100u8).map(f32::from).collect();
     let alone = net.predict(&data)?;
     // One runner serves both: the producers and their networks stay.

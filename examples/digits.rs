@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use candle_core::DType;
 use gangline::{
     BoxError, ConsumerContext, Device, Devices, OrderedRunner, ProducerContext, Result, Runner,
 };
@@ -91,7 +92,7 @@ impl Runner for Reader {
 
     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Desk> {
         let device = cx.candle_device()?;
-        let net = Net::load(&self.weights, &device)?;
+        let net = Net::new(cx.var_builder([&self.weights], DType::F32)?)?;
         // The first use of a GPU compiles its kernels: now, and not within the first item.
         let blank = [0.0; SIDE * SIDE];
         net.read(&images([blank.as_slice()].into_iter(), &device)?)?;

@@ -1,16 +1,17 @@
 //! One network on many devices, results in input order: `cargo run --example nn_predictor -- --devices 'cpu*4'`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
 
+use std::collections::HashMap;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use candle_core::Tensor;
+use candle_core::{DType, Device, Tensor};
+use candle_nn::VarBuilder;
 use gangline::{
     BoxError, ConsumerContext, Devices, OrderedRunner, ProducerContext, Result, Runner,
 };
 
 use args::{Args, Flag};
-use network::Net;
+use network::{Net, seeded_weights};
 
 #[path = "common/args.rs"]
 mod args;
@@ -23,9 +24,9 @@ const FLAGS: &[Flag] =
     &[Flag { name: "--devices", value: "LIST", help: "such as cuda:0-3 (default: cpu*4)" }];
 
 struct Predictor {
-    /// Made once and copied to every device: if each producer made its own, the answers would depend on
-    /// which producer got which input.
-    net: Arc<Net>,
+    /// Drawn once and copied to every device: if each producer drew its own, the answers would depend on
+    /// which producer got which input. Real weights are files: `cx.var_builder(["model.safetensors"], ..)`.
+    weights: HashMap<String, Tensor>,
 }
 
 impl Runner for Predictor {
@@ -36,7 +37,7 @@ impl Runner for Predictor {
     type Summary = Tensor;
 
     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Net> {
-        Ok(self.net.to_device(&cx.candle_device()?)?)
+        Ok(Net::new(cx.var_builder([&self.weights], DType::F32)?)?)
     }
 
     fn producer_work(&self, _: &ProducerContext<'_>, net: &mut Net, x: f32) -> Result<Tensor> {
@@ -68,8 +69,9 @@ fn main() -> ExitCode {
 
 fn predict(args: &Args) -> Result<(), BoxError> {
     let devices = args.get::<Devices>("--devices")?.map_or_else(|| "cpu*4".parse(), Ok)?;
-    let net = Arc::new(Net::seeded(4)?);
-    let mut runner = OrderedRunner::new(Predictor { net: Arc::clone(&net) }, devices)?;
+    let weights = seeded_weights(4)?;
+    let net = Net::new(VarBuilder::from_tensors(weights.clone(), DType::F32, &Device::Cpu))?;
+    let mut runner = OrderedRunner::new(Predictor { weights }, devices)?;
     let result = runner.run((0..100u8).map(f32::from))?;
     println!("shape {:?}", result.dims());
     assert_eq!(result.dims(), [100, 3]);

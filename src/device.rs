@@ -24,6 +24,8 @@ mod place;
 mod text;
 mod uuid;
 mod visible;
+#[cfg(feature = "candle")]
+mod weights;
 
 use std::fmt;
 use std::iter;
@@ -49,6 +51,11 @@ pub use id::Device;
 pub use into::IntoDevices;
 use place::MAX_PLACES;
 pub(crate) use place::Place;
+#[cfg(feature = "candle")]
+#[cfg_attr(docsrs, doc(cfg(feature = "candle")))]
+pub use weights::Weights;
+#[cfg(feature = "candle")]
+pub(crate) use weights::var_builder;
 
 /// The places of a runner's producers, each with the devices that it owns.
 ///

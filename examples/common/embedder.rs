@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use candle_core::DType;
 use gangline::{ConsumerContext, ProducerContext, Result, Runner};
 
 use crate::encoder::{Encoder, Weights};
@@ -35,7 +36,8 @@ impl Runner for Embedder {
     type Summary = Vec<Vec<f32>>;
 
     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Encoder> {
-        let encoder = Encoder::load(&self.weights, &cx.candle_device()?)?;
+        let tensors = cx.var_builder([&self.weights.tensors], DType::F32)?;
+        let encoder = Encoder::new(tensors, &self.weights.config)?;
         encoder.warm_up(self.largest.0, self.largest.1)?;
         Ok(encoder)
     }

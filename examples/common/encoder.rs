@@ -39,9 +39,12 @@ pub(crate) struct Encoder {
 impl Encoder {
     pub(crate) fn load(weights: &Weights, device: &Device) -> Result<Self> {
         // Cloning shares the values; only another device gets a copy.
-        let weights_on_device =
-            VarBuilder::from_tensors(weights.tensors.clone(), DType::F32, device);
-        Ok(Encoder { net: BertModel::load(weights_on_device, &weights.config)? })
+        let tensors = VarBuilder::from_tensors(weights.tensors.clone(), DType::F32, device);
+        Self::new(tensors, &weights.config)
+    }
+
+    pub(crate) fn new(tensors: VarBuilder<'_>, config: &Config) -> Result<Self> {
+        Ok(Encoder { net: BertModel::load(tensors, config)? })
     }
 
     /// One vector for each text, which is given as its tokens: the mean of what the network makes of them,

@@ -202,8 +202,8 @@ impl Runner for DigitReader {
     type Summary = Vec<u32>;
 
     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Self::ProducerState> {
-        let device = cx.candle_device()?;
-        Ok((Net::load(&self.weights, &device)?, device))
+        let net = Net::new(cx.var_builder([&*self.weights], DType::F32)?)?;
+        Ok((net, cx.candle_device()?))
     }
 
     fn producer_work(

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+#[cfg(feature = "candle")]
+use super::error_text::weights;
 use super::error_text::{ids, known, present, there, unnamed};
 use super::id::Device;
 use crate::base::BoxError;
@@ -397,6 +399,17 @@ pub enum DeviceError {
     Label {
         /// The device.
         device: Device,
+    },
+    /// Weights could not be read, or are not in the safetensors format.
+    #[cfg(feature = "candle")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "candle")))]
+    #[error("{}", weights(.file.as_deref()))]
+    #[non_exhaustive]
+    Weights {
+        /// The file; `None` if its bytes were given.
+        file: Option<PathBuf>,
+        /// The reason.
+        source: BoxError,
     },
     /// The device exists but could not be opened.
     #[error("{device} could not be opened")]

@@ -1,6 +1,11 @@
 //! Parts of the texts of device errors.
 
+#[cfg(feature = "candle")]
+use std::path::Path;
+
 use super::id::Device;
+#[cfg(feature = "candle")]
+use crate::base::plain::Plain;
 
 /// Says what to write instead of an unknown device.
 pub(super) fn known(instead: Option<&str>) -> String {
@@ -38,6 +43,17 @@ pub(super) fn ids(visible: usize) -> String {
         0 => "which shows none".to_owned(),
         1 => "so the only id is 0".to_owned(),
         _ => format!("so ids go from 0 to {}", visible - 1),
+    }
+}
+
+/// Names the weights that could not be read.
+#[cfg(feature = "candle")]
+pub(super) fn weights(file: Option<&Path>) -> String {
+    match file {
+        Some(file) => {
+            format!("the weights {} could not be read", Plain(&file.display().to_string()))
+        }
+        None => "the bytes of the weights are no safetensors file".to_owned(),
     }
 }
 

@@ -184,6 +184,64 @@ impl<'a> ProducerContext<'a> {
     pub fn candle_devices(&self) -> crate::Result<Vec<candle_core::Device>> {
         Ok(self.setup.candle.get()?.to_vec())
     }
+
+    /// Opens weights for a network of candle-nn on the producer's device.
+    ///
+    /// `weights` are one or more [`Weights`](crate::device::Weights): paths of safetensors files, the bytes of
+    /// such files, or tensors by name. Of a model in several files, give all; a tensor is taken from the first
+    /// that has it. A tensor is converted to `dtype` and copied to the device when the network asks for it, so
+    /// the device holds nothing else.
+    ///
+    /// ```
+    /// use gangline::candle_core::{DType, Device, Tensor};
+    /// use gangline::candle_nn::{Linear, Module, linear};
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// # let path = std::env::temp_dir().join(format!("gangline-weights-{}", std::process::id()));
+    /// # let weights = [("out.weight", Tensor::ones((1, 2), DType::F32, &Device::Cpu)?),
+    /// #     ("out.bias", Tensor::ones(1, DType::F32, &Device::Cpu)?)].map(|(name, t)| (name.to_owned(), t));
+    /// # gangline::candle_core::safetensors::save(&weights.into_iter().collect(), &path)?;
+    /// # let file = path.clone();
+    /// let score = map(
+    ///     move |cx| {
+    ///         let weights = cx.var_builder([&file], DType::F32)?; // say, "model.safetensors"
+    ///         Ok(linear(2, 1, weights.pp("out"))?)
+    ///     },
+    ///     |cx, out: &mut Linear, x: [f32; 2]| {
+    ///         let x = Tensor::from_slice(&x, (1, 2), &cx.candle_device()?)?;
+    ///         Ok(out.forward(&x)?.squeeze(0)?.to_vec1::<f32>()?)
+    ///     },
+    /// );
+    /// let mut pool = OrderedRunner::new(score, 2)?;
+    /// assert_eq!(pool.run([[1.0, 2.0]])?, [[4.0]]);
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Memory
+    ///
+    /// A file is read whole, and its bytes are freed with the `VarBuilder`, mostly at the end of
+    /// `producer_init`. So while producers start, each holds the file once. To hold it once for all, read it
+    /// before the runner is built, and give the bytes: they are borrowed. Files are not mapped into memory:
+    /// candle's `VarBuilder::from_mmaped_safetensors` is an `unsafe` function, since another process may
+    /// change the file. With `unsafe` of your own, call it on [`candle_device`](ProducerContext::candle_device).
+    ///
+    /// # Errors
+    ///
+    /// As for [`candle_device`](ProducerContext::candle_device); and if a file cannot be read, or is no
+    /// safetensors file. A tensor that is missing or has another shape is an error of candle, when it is asked
+    /// for.
+    #[cfg(feature = "candle")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "candle")))]
+    pub fn var_builder<'w>(
+        &self,
+        weights: impl IntoIterator<Item = impl Into<crate::device::Weights<'w>>>,
+        dtype: candle_core::DType,
+    ) -> crate::Result<candle_nn::VarBuilder<'w>> {
+        Ok(crate::device::var_builder(weights, dtype, self.candle_device()?)?)
+    }
 }
 
 /// The context of a consumer's hook.

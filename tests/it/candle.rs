@@ -127,3 +127,82 @@ fn candle_stays_on_the_threads_of_its_producer() {
     assert_eq!(new_threads(CpuThreads::Exactly(2)), [0]);
     assert_eq!(new_threads(CpuThreads::Global), [3]);
 }
+
+/// `out.weight` and `out.bias` of a layer from one number to one, in files of their own.
+fn weight_files(folder: &std::path::Path) -> [std::path::PathBuf; 2] {
+    ["weight", "bias"].map(|name| {
+        let shape: &[usize] = if name == "weight" { &[1, 1] } else { &[1] };
+        let tensor = Tensor::ones(shape, candle_core::DType::F32, &Device::Cpu).unwrap();
+        let path = folder.join(name);
+        let tensors = [(format!("out.{name}"), (tensor * 3.0).unwrap())];
+        candle_core::safetensors::save(&tensors.into_iter().collect(), &path).unwrap();
+        path
+    })
+}
+
+/// Makes the layer of any weights, and asks it for 2.0.
+fn answer(
+    layer: impl Fn(&gangline::ProducerContext<'_>) -> gangline::Result<Linear> + Send + Sync + 'static,
+) -> Result<f32, gangline::Error> {
+    let ask = map(layer, |cx, layer: &mut Linear, x: f32| {
+        let x = Tensor::from_slice(&[x], (1, 1), &cx.candle_device()?)?;
+        Ok(layer.forward(&x)?.flatten_all()?.to_vec1::<f32>()?[0])
+    });
+    Ok(OrderedRunner::new(ask, 2)?.run([2.0])?[0])
+}
+
+#[test]
+fn weights_come_from_files_bytes_and_tensors() {
+    use candle_core::DType;
+    use candle_nn::linear;
+
+    let folder = tempfile::tempdir().unwrap();
+    let files = weight_files(folder.path());
+    let bytes = files.clone().map(|file| std::fs::read(file).unwrap());
+    let tensors: std::collections::HashMap<_, _> = files
+        .iter()
+        .flat_map(|file| candle_core::safetensors::load(file, &Device::Cpu).unwrap())
+        .collect();
+    let texts = files.clone().map(|file| file.to_str().unwrap().to_owned());
+
+    let (f, t, b) = (files.clone(), texts.clone(), bytes.clone());
+    let all = [
+        answer(move |cx| Ok(linear(1, 1, cx.var_builder(&f, DType::F32)?.pp("out"))?)),
+        answer(move |cx| {
+            Ok(linear(1, 1, cx.var_builder([&*t[0], &*t[1]].iter(), DType::F32)?.pp("out"))?)
+        }),
+        answer(move |cx| {
+            Ok(linear(1, 1, cx.var_builder([&b[0][..], &b[1][..]].iter(), DType::F32)?.pp("out"))?)
+        }),
+        answer(move |cx| Ok(linear(1, 1, cx.var_builder(&bytes, DType::F32)?.pp("out"))?)),
+        answer(move |cx| Ok(linear(1, 1, cx.var_builder([&tensors], DType::F32)?.pp("out"))?)),
+    ];
+    for answer in all {
+        assert_eq!(answer.unwrap(), 9.0);
+    }
+}
+
+#[test]
+fn weights_that_cannot_be_used_are_named() {
+    use candle_core::DType;
+    use candle_nn::linear;
+
+    let folder = tempfile::tempdir().unwrap();
+    let files = weight_files(folder.path());
+    let missing = folder.path().join("none");
+    let text = |error: gangline::Error| {
+        assert_eq!(error.hook(), Some(Hook::ProducerInit));
+        format!("{error:#}")
+    };
+    let path = missing.display().to_string();
+    let error = answer(move |cx| Ok(linear(1, 1, cx.var_builder([&missing], DType::F32)?)?));
+    let error = text(error.unwrap_err());
+    assert!(error.contains(&format!("the weights {path} could not be read: ")), "{error}");
+    let error = answer(|cx| Ok(linear(1, 1, cx.var_builder([&b"no weights"[..]], DType::F32)?)?));
+    let error = text(error.unwrap_err());
+    assert!(error.contains("the bytes of the weights are no safetensors file: "), "{error}");
+    let error =
+        answer(move |cx| Ok(linear(1, 1, cx.var_builder([&files[0]], DType::F32)?.pp("out"))?));
+    let error = text(error.unwrap_err());
+    assert!(error.contains("out.bias"), "{error}");
+}
