@@ -62,6 +62,13 @@ pub mod input {
     pub use crate::concurrency::guard::{Guard, GuardedReceiver};
 }
 
+/// Metrics of runs, for Prometheus and others.
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub mod metrics {
+    pub use crate::observe::metrics::Metrics;
+}
+
 /// The order of results, as a value and as a type.
 pub mod order {
     pub use crate::api::pool::{CompletionOrder, InputOrder, OrderKind, RuntimeOrder};

@@ -4,6 +4,8 @@ pub(crate) mod account;
 pub mod event;
 pub(crate) mod event_log;
 pub(crate) mod failure;
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics;
 #[cfg(feature = "progress")]
 pub(crate) mod progress;
 pub mod report;

@@ -53,6 +53,8 @@ mod law_stop;
 mod law_survival;
 mod law_window;
 mod manual;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod pipelines;
 mod pipelines_cancel;
 mod pipelines_faults;

@@ -1,0 +1,306 @@
+//! Counters, gauges and histograms of runs, for the facade `metrics`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use ::metrics::{
+    Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge,
+    describe_histogram, gauge, histogram,
+};
+
+use super::account::Account;
+use super::event::{Event, Observer, Totals};
+
+/// Publishes what happens in runs through the facade [`metrics`](https://docs.rs/metrics), from where an
+/// exporter of your choice takes it: an [observer](crate::Builder::observer).
+///
+/// | metric | kind | counts |
+/// |---|---|---|
+/// | `gangline_items_total{outcome}` | counter | items by outcome: `ok`, `failed`, `already_done`, `cancelled` |
+/// | `gangline_items_in_flight` | gauge | items that were read and not consumed, up to the last one that a producer has begun |
+/// | `gangline_items_working` | gauge | of those, the items in a hook of a producer |
+/// | `gangline_items_queued` | gauge | of those, the items that wait: for a producer, another attempt or the consumer |
+/// | `gangline_batch_items` | histogram | the number of items in a call of a producer's hook |
+/// | `gangline_hook_seconds{hook}` | histogram | the time of each `producer_init` and of each call of `producer_work` or `producer_work_batch` (`hook="producer_work"` for both); for `hook="consumer"`, the time that the consumer was busy in a run |
+/// | `gangline_retries_total` | counter | failed attempts that were followed by another |
+/// | `gangline_reinits_total` | counter | states rebuilt during a run, after a panic |
+/// | `gangline_producers` | gauge | producers that take items |
+/// | `gangline_producers_lost_total{why}` | counter | producers that were `quarantined` or `abandoned` |
+/// | `gangline_runs_total{outcome}` | counter | runs that were `ok`, `failed` or `cancelled` |
+/// | `gangline_run_seconds` | histogram | the time of a run |
+///
+/// The gauges are 0 between runs, and the counters of items are exact when a run has ended. While it lasts they
+/// lag by about 50 ms, and gauges and histograms miss events that were [lost](Event::EventsLost).
+///
+/// ```
+/// use gangline::metrics::Metrics;
+/// use gangline::{OrderedRunner, map};
+/// use metrics_exporter_prometheus::PrometheusBuilder;
+///
+/// # fn main() -> gangline::Result<()> {
+/// let exporter = PrometheusBuilder::new().install_recorder()?; // before `Metrics` is made
+/// let mut pool = OrderedRunner::builder(map(|_| Ok(()), |_, (), x: u64| Ok(x * x)))
+///     .devices(2)
+///     .observer(Metrics::new("squares"))
+///     .build()?;
+/// pool.run(0..100)?;
+/// let text = exporter.render();
+/// assert!(text.contains(r#"gangline_items_total{runner="squares",outcome="ok"} 100"#), "{text}");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Metrics {
+    outcomes: Outcomes,
+    flow: Flow,
+    hooks: Hooks,
+    retries: Counter,
+    producers: Producers,
+    runs: Runs,
+    run: RunSoFar,
+    /// The times of `producer_init` that were recorded: each run tells them again.
+    inits: BTreeMap<usize, Duration>,
+}
+
+/// Counters of items by outcome.
+struct Outcomes {
+    ok: Counter,
+    failed: Counter,
+    already_done: Counter,
+    cancelled: Counter,
+}
+
+/// Where the items are.
+struct Flow {
+    in_flight: Gauge,
+    working: Gauge,
+    queued: Gauge,
+}
+
+struct Hooks {
+    init: Histogram,
+    work: Histogram,
+    consumer: Histogram,
+    batch_items: Histogram,
+}
+
+struct Producers {
+    live: Gauge,
+    reinits: Counter,
+    quarantined: Counter,
+    abandoned: Counter,
+}
+
+struct Runs {
+    ok: Counter,
+    failed: Counter,
+    cancelled: Counter,
+    seconds: Histogram,
+}
+
+/// What the run in progress has told so far.
+#[derive(Default)]
+struct RunSoFar {
+    ok: u64,
+    failed: u64,
+    already_done: u64,
+    /// The number of items up to the last one that was begun: they have all been read.
+    read: u64,
+    calls: BTreeMap<usize, Call>,
+    ready: BTreeSet<usize>,
+    live: usize,
+}
+
+/// What a producer works on.
+struct Call {
+    since: Duration,
+    /// The number of items begun, and of those that are not finished.
+    items: u64,
+    left: u64,
+}
+
+impl Metrics {
+    /// Makes the metrics of one runner, with `runner` as the value of their label `runner`.
+    ///
+    /// They go to the recorder that is installed now. Without one they go nowhere.
+    pub fn new(runner: impl Into<String>) -> Self {
+        describe();
+        let runner = [Label::new("runner", runner.into())];
+        let with = |name, value| {
+            let mut labels = runner.to_vec();
+            labels.push(Label::new(name, value));
+            labels
+        };
+        let items = |outcome| counter!("gangline_items_total", with("outcome", outcome));
+        let hook = |hook| histogram!("gangline_hook_seconds", with("hook", hook));
+        let lost = |why| counter!("gangline_producers_lost_total", with("why", why));
+        let runs = |outcome| counter!("gangline_runs_total", with("outcome", outcome));
+        let runner = runner.to_vec();
+        Metrics {
+            outcomes: Outcomes {
+                ok: items("ok"),
+                failed: items("failed"),
+                already_done: items("already_done"),
+                cancelled: items("cancelled"),
+            },
+            flow: Flow {
+                in_flight: gauge!("gangline_items_in_flight", runner.clone()),
+                working: gauge!("gangline_items_working", runner.clone()),
+                queued: gauge!("gangline_items_queued", runner.clone()),
+            },
+            hooks: Hooks {
+                init: hook("producer_init"),
+                work: hook("producer_work"),
+                consumer: hook("consumer"),
+                batch_items: histogram!("gangline_batch_items", runner.clone()),
+            },
+            retries: counter!("gangline_retries_total", runner.clone()),
+            producers: Producers {
+                live: gauge!("gangline_producers", runner.clone()),
+                reinits: counter!("gangline_reinits_total", runner.clone()),
+                quarantined: lost("quarantined"),
+                abandoned: lost("abandoned"),
+            },
+            runs: Runs {
+                ok: runs("ok"),
+                failed: runs("failed"),
+                cancelled: runs("cancelled"),
+                seconds: histogram!("gangline_run_seconds", runner),
+            },
+            run: RunSoFar::default(),
+            inits: BTreeMap::new(),
+        }
+    }
+
+    fn producer_ready(&mut self, producer: usize, took: Duration) {
+        if self.inits.insert(producer, took) != Some(took) {
+            self.hooks.init.record(took);
+        }
+        if !self.run.ready.insert(producer) {
+            self.producers.reinits.increment(1);
+        }
+    }
+
+    fn item_started(&mut self, at: Duration, item: u64, producer: usize) {
+        let run = &mut self.run;
+        run.read = run.read.max(item + 1);
+        match run.calls.get_mut(&producer) {
+            // The items of a batch begin at the same time.
+            Some(call) if call.since == at && call.left == call.items => {
+                call.items += 1;
+                call.left += 1;
+            }
+            _ => drop(run.calls.insert(producer, Call { since: at, items: 1, left: 1 })),
+        }
+    }
+
+    fn item_finished(&mut self, at: Duration, producer: usize) {
+        let Some(call) = self.run.calls.get_mut(&producer) else { return };
+        if call.left == call.items {
+            self.hooks.work.record(at.saturating_sub(call.since));
+            self.hooks.batch_items.record(call.items as f64);
+        }
+        call.left -= 1;
+        if call.left == 0 {
+            self.run.calls.remove(&producer);
+        }
+    }
+
+    fn producer_lost(&mut self, producer: usize) {
+        self.run.calls.remove(&producer);
+        self.run.live = self.run.live.saturating_sub(1);
+        self.producers.live.set(self.run.live as f64);
+    }
+
+    fn show_flow(&self) {
+        let RunSoFar { ok, failed, already_done, read, calls, .. } = &self.run;
+        let in_flight = read.saturating_sub(ok + failed + already_done);
+        let working: u64 = calls.values().map(|call| call.left).sum();
+        let in_flight = in_flight.max(working);
+        self.flow.in_flight.set(in_flight as f64);
+        self.flow.working.set(working as f64);
+        self.flow.queued.set((in_flight - working) as f64);
+    }
+
+    /// Counts what the events of the run have not told, since some may be lost.
+    fn run_ended(&mut self, totals: &Totals) {
+        let told = std::mem::take(&mut self.run);
+        let Account { ok, failed, already_done, cancelled, .. } = totals.account;
+        self.outcomes.ok.increment(ok.saturating_sub(told.ok));
+        self.outcomes.failed.increment(failed.saturating_sub(told.failed));
+        self.outcomes.already_done.increment(already_done.saturating_sub(told.already_done));
+        self.outcomes.cancelled.increment(cancelled);
+        match (&totals.error, totals.cancelled) {
+            (None, _) => self.runs.ok.increment(1),
+            (Some(_), false) => self.runs.failed.increment(1),
+            (Some(_), true) => self.runs.cancelled.increment(1),
+        }
+        self.hooks.consumer.record(totals.consumer_working);
+        self.runs.seconds.record(totals.lasted);
+        self.producers.live.set(0.0);
+        self.show_flow();
+    }
+}
+
+impl Observer for Metrics {
+    fn observe(&mut self, at: Duration, event: &Event) {
+        match event {
+            Event::RunStarted { producers, .. } => {
+                self.run = RunSoFar { live: producers.len(), ..RunSoFar::default() };
+                self.producers.live.set(producers.len() as f64);
+            }
+            Event::ProducerReady { producer, took, .. } => self.producer_ready(*producer, *took),
+            Event::ItemStarted { item, producer, .. } => self.item_started(at, *item, *producer),
+            Event::ItemFinished { producer, .. } => self.item_finished(at, *producer),
+            Event::ItemsConsumed { items } => {
+                self.run.ok += items;
+                self.outcomes.ok.increment(*items);
+            }
+            Event::ItemRetried { .. } => self.retries.increment(1),
+            Event::ItemFailed { failure } if failure.item.is_some() => {
+                self.run.failed += 1;
+                self.outcomes.failed.increment(1);
+            }
+            Event::ItemAlreadyDone { .. } => {
+                self.run.already_done += 1;
+                self.outcomes.already_done.increment(1);
+            }
+            Event::ProducerQuarantined { producer, .. } => {
+                self.producers.quarantined.increment(1);
+                self.producer_lost(*producer);
+            }
+            Event::ProducerAbandoned { producer, .. } => {
+                self.producers.abandoned.increment(1);
+                self.producer_lost(*producer);
+            }
+            Event::RunEnded { totals } => self.run_ended(totals),
+            _ => {}
+        }
+    }
+
+    /// Gauges are sampled, since nothing reads them more often.
+    fn tick(&mut self, _: Duration) {
+        self.show_flow();
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+fn describe() {
+    describe_counter!("gangline_items_total", Unit::Count, "Items by outcome");
+    describe_gauge!("gangline_items_in_flight", Unit::Count, "Items read and not consumed");
+    describe_gauge!("gangline_items_working", Unit::Count, "Items in a hook of a producer");
+    describe_gauge!("gangline_items_queued", Unit::Count, "Items in flight that wait");
+    describe_histogram!("gangline_batch_items", Unit::Count, "Items in a call of a hook");
+    describe_histogram!("gangline_hook_seconds", Unit::Seconds, "Time of calls of hooks");
+    describe_counter!("gangline_retries_total", Unit::Count, "Attempts followed by another");
+    describe_counter!("gangline_reinits_total", Unit::Count, "States rebuilt after a panic");
+    describe_gauge!("gangline_producers", Unit::Count, "Producers that take items");
+    describe_counter!("gangline_producers_lost_total", Unit::Count, "Producers lost in runs");
+    describe_counter!("gangline_runs_total", Unit::Count, "Runs by outcome");
+    describe_histogram!("gangline_run_seconds", Unit::Seconds, "Time of runs");
+}
