@@ -118,7 +118,17 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Sets the configuration that the hooks read. The default is empty; [`Builder`] has an example.
+    /// Sets the configuration that the hooks read. The default is empty.
+    ///
+    /// ```
+    /// use gangline::{CfgNode, OrderedRunner, map};
+    ///
+    /// let scaled = map(|cx| Ok(cx.cfg().get::<u64>("factor")?), |_, factor: &mut u64, x: u64| Ok(x * *factor));
+    /// let cfg = CfgNode::new().with("factor", 10)?;
+    /// let mut pool = OrderedRunner::builder(scaled).devices(2).cfg(cfg).build()?;
+    /// assert_eq!(pool.run([1, 2])?, [10, 20]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn cfg(mut self, cfg: CfgNode) -> Self {
         self.cfg = cfg;
         self
@@ -147,7 +157,18 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Sets the token that ends what is in progress, also the building. By default the runner has one of
     /// its own: [`Pool::cancel_token`].
     ///
-    /// [`CancelToken::guard`] has an example.
+    /// One token can serve several runners, and exist before any of them, as for Ctrl-C.
+    ///
+    /// ```
+    /// use gangline::{CancelToken, OrderedRunner, map};
+    ///
+    /// let token = CancelToken::new();
+    /// let same = map(|_| Ok(()), |_, _, x: u64| Ok(x));
+    /// let mut pool = OrderedRunner::builder(same).devices(2).cancel_token(token.clone()).build()?;
+    /// let items = (0..).inspect(|&x| if x == 100 { token.cancel() });
+    /// assert!(pool.run(items).unwrap_err().is_cancelled());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn cancel_token(mut self, token: CancelToken) -> Self {
         self.token = token;
         self

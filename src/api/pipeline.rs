@@ -82,7 +82,15 @@ impl<'h, R: Runner + 'static, S: Runner<Input = R::Output> + 'static> Pipeline<'
 impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// Adds `next` as the last stage; its inputs are the outputs of the stage that was last so far.
     ///
-    /// [`Pipeline`] has an example.
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut parse = OrderedRunner::new(map(|_| Ok(()), |_, _, s: &str| Ok(s.parse::<u64>()?)), 1)?;
+    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// assert_eq!(parse.then(&mut square).then(&mut show).run(["3", "4"])?, ["9", "16"]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn then<T, P>(self, next: &'h mut Pool<T, P>) -> Pipeline<'h, R, T>
     where
         T: Runner<Input = S::Output> + 'static,
@@ -93,8 +101,18 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// Runs all of `items` through all stages, and returns the summary of the last.
     ///
     /// As [`Pool::run`]: the calling thread pulls the iterator lazily, no further ahead than the window of
-    /// the first stage, and not before `consumer_init` of the last stage has returned. [`Pipeline`] has an
-    /// example.
+    /// the first stage, and not before `consumer_init` of the last stage has returned.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(&mut show);
+    /// assert_eq!(both.run([3, 4])?, ["9", "16"]);
+    /// assert_eq!(both.run([5])?, ["25"], "the same producers again");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     ///
     /// # Errors
     ///
@@ -106,6 +124,16 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
 
     /// As [`run`](Pipeline::run), for an input that can fail: an `Err` of the iterator takes an item's
     /// place.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut lengths = OrderedRunner::new(map(|_| Ok(()), |_, _, line: String| Ok(line.len())), 2)?;
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, n: usize| Ok(n * n)), 1)?;
+    /// let file = std::io::Cursor::new("one\nthree\n");
+    /// assert_eq!(lengths.then(&mut squares).try_run(std::io::BufRead::lines(file))?, [9, 25]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     ///
     /// # Errors
     ///

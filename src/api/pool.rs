@@ -199,14 +199,32 @@ impl<R: Runner, O> Pool<R, O> {
     /// and rises slowly while batches of that size succeed: see
     /// [`producer_work_batch`](Runner::producer_work_batch).
     ///
-    /// [`testing`](crate::testing) has an example.
+    /// ```
+    /// use gangline::testing::{Script, Simulated};
+    /// use gangline::{Batch, OrderedRunner, map_batches};
+    ///
+    /// let same = map_batches(|_| Ok(()), |_, (), xs: &mut Vec<u64>| Ok(xs.drain(..).map(Ok).collect()));
+    /// let device = Simulated::new(same).everywhere(Script::new().out_of_memory_above(3));
+    /// let mut pool = OrderedRunner::builder(device).devices(1).batch(Batch::of(8)).build()?;
+    /// assert_eq!(pool.run(0..8)?.len(), 8);
+    /// assert_eq!(pool.learned_batch_limits(), [Some(2)]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn learned_batch_limits(&self) -> Vec<Option<u64>> {
         self.engine.ceilings()
     }
 
     /// Returns the token that ends what this runner has in progress.
     ///
-    /// [`CancelToken`] has an example.
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
+    /// let token = pool.cancel_token();
+    /// let outputs = pool.run((0..).inspect(|&x| if x == 99 { token.drain() }))?;
+    /// assert_eq!(outputs.len(), 100, "what was read is completed");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn cancel_token(&self) -> CancelToken {
         self.engine.settings().token.clone()
     }

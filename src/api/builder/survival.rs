@@ -130,7 +130,18 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// attempt.
     ///
     /// The time doubles with each further attempt, up to `most`. The defaults are 100 ms and 10 s.
-    /// [`retries`](Builder::retries) has an example.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let flaky = map(|_| Ok(()), |cx, _, x: u64| if cx.attempt() < 3 { Err("busy".into()) } else { Ok(x) });
+    /// let builder = OrderedRunner::builder(flaky).devices(2).retries(2);
+    /// // 1 ms before the second attempt, 2 ms before the third.
+    /// let mut pool = builder.backoff(Duration::from_millis(1), Duration::from_secs(1)).build()?;
+    /// assert_eq!(pool.run([7])?, [7]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     pub fn backoff(mut self, first: Duration, most: Duration) -> Self {
         self.policy.backoff = Backoff { first, most };
         self

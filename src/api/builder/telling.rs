@@ -58,6 +58,15 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
 
     /// As [`progress`](Builder::progress), with `work` as the name of the work, there and in
     /// [reports](crate::Pool::report).
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)));
+    /// let mut pool = builder.devices(2).progress_desc("copy numbers").build()?;
+    /// assert_eq!(pool.run(0..3)?, [0, 1, 2]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     #[cfg(feature = "progress")]
     #[cfg_attr(docsrs, doc(cfg(feature = "progress")))]
     pub fn progress_desc(self, work: impl Into<String>) -> Self {

@@ -34,6 +34,14 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     /// `devices` is a number of CPU producers, a text such as `"cuda:0,cuda:1"`, a [`Devices`](crate::Devices), or a list
     /// of texts or of [`Device`](crate::Device)s.
     ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), "cpu*2")?;
+    /// assert_eq!(pool.run([1, 2, 3])?, [1, 4, 9]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the devices cannot be used, a thread cannot be started, or a `producer_init` fails or panics. The
@@ -204,7 +212,17 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     /// Starts the producers of a closed runner again, each with a new `producer_init`.
     ///
     /// The hooks see the configuration that was last given to [`set_cfg`](Pool::set_cfg). Does nothing if
-    /// the runner is active. [`set_cfg`](Pool::set_cfg) has an example.
+    /// the runner is active.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 2)?;
+    /// pool.close()?; // frees the devices, for another program
+    /// pool.activate()?;
+    /// assert_eq!(pool.run([1])?, [1]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
     ///
     /// # Errors
     ///
