@@ -30,7 +30,9 @@ impl<R: Runner> Engine<R> {
         let Some(producers) = &self.producers else { return };
         for (producer, took) in producers.inits().into_iter().enumerate() {
             event_log.tell(match self.gone.get(&producer) {
-                None if producers.is_ready(producer) => Event::ProducerReady { producer, took },
+                None if producers.is_ready(producer) => {
+                    Event::ProducerReady { producer, took, is_rebuilt: false }
+                }
                 // A producer without a state reports itself once it has rebuilt it.
                 None => continue,
                 Some(LostProducer { abandoned: Abandoned::Yes, .. }) => {
@@ -88,7 +90,8 @@ impl<R: Runner> Engine<R> {
     }
 
     fn producer_totals(&self, stats: &RunStats, producer: usize) -> ProducerTotals {
-        let ProducerTime { items, failed, present, waited, .. } = stats.producer(producer);
+        let ProducerTime { items, failed, present, waited, rebuilds, .. } =
+            stats.producer(producer);
         let of_crew = |known: fn(&Producers<R>) -> Vec<Option<u64>>| {
             self.producers
                 .as_ref()
@@ -103,7 +106,10 @@ impl<R: Runner> Engine<R> {
             items,
             failed,
             init,
-            working: present.saturating_sub(waited.all),
+            states_lost: rebuilds.states_lost,
+            rebuilds: rebuilds.inits,
+            rebuilding: rebuilds.took,
+            working: present.saturating_sub(waited.all + rebuilds.took_in_run),
             waiting: waited.all,
             held_up: waited.for_credits,
             backing_off: waited.for_retries,

@@ -36,6 +36,8 @@ pub enum Event {
         producer: usize,
         /// The duration of `producer_init`.
         took: Duration,
+        /// Whether `producer_init` was called again because the state was lost.
+        is_rebuilt: bool,
     },
     /// A producer began with an item.
     #[non_exhaustive]
@@ -203,6 +205,15 @@ pub struct ProducerTotals {
     pub failed: u64,
     /// The duration of its last `producer_init`.
     pub init: Duration,
+    /// How often it lost its state to a panic of a hook.
+    #[serde(default)]
+    pub states_lost: u64,
+    /// How often it called `producer_init` again to rebuild a lost state.
+    #[serde(default)]
+    pub rebuilds: u64,
+    /// The time that these calls took. It is part of neither `working` nor `waiting`.
+    #[serde(default)]
+    pub rebuilding: Duration,
     /// The time in which it worked on items, or looked for them.
     pub working: Duration,
     /// The time in which it waited for an item.

@@ -30,6 +30,21 @@ pub(crate) struct ProducerTime {
     pub(crate) failed: u64,
     pub(crate) present: Duration,
     pub(crate) waited: Waits,
+    pub(crate) rebuilds: Rebuilds,
+}
+
+/// How often a producer lost its state in a run, and what it cost to rebuild it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rebuilds {
+    pub(crate) states_lost: u64,
+    /// How often `producer_init` was called again.
+    pub(crate) inits: u64,
+    pub(crate) took: Duration,
+    /// Of that, while the producer took part in the run; before it does, it builds a state that an earlier
+    /// run lost.
+    pub(crate) took_in_run: Duration,
+    /// When the `producer_init` that has not returned began.
+    since: Option<Instant>,
 }
 
 /// How long a producer had nothing to do.
@@ -138,6 +153,17 @@ impl Heads {
     }
 }
 
+impl Rebuilds {
+    fn end(&mut self, is_present: bool) {
+        let Some(since) = self.since.take() else { return };
+        let took = now() - since;
+        self.took += took;
+        if is_present {
+            self.took_in_run += took;
+        }
+    }
+}
+
 impl RunStats {
     pub(crate) fn new(producers: usize) -> Self {
         RunStats {
@@ -199,13 +225,31 @@ impl RunStats {
 
     pub(crate) fn producer_left(&self, producer: usize, time: ProducerTime) {
         let mut noted = lock(&self.producers[producer]);
-        let present = noted.present + time.present;
-        *noted = ProducerTime { failed: noted.failed, present, ..time };
+        let (present, rebuilds) = (noted.present + time.present, noted.rebuilds);
+        *noted = ProducerTime { failed: noted.failed, present, rebuilds, ..time };
     }
 
     /// Sets the number of results that a producer of a service has given up to now.
     pub(crate) fn producer_answered(&self, producer: usize, items: u64) {
         lock(&self.producers[producer]).items = items;
+    }
+
+    pub(crate) fn state_lost(&self, producer: usize) {
+        lock(&self.producers[producer]).rebuilds.states_lost += 1;
+    }
+
+    /// `producer_init` is called again.
+    pub(crate) fn rebuild_begins(&self, producer: usize) {
+        let rebuilds = &mut lock(&self.producers[producer]).rebuilds;
+        rebuilds.inits += 1;
+        rebuilds.since = Some(now());
+    }
+
+    /// That `producer_init` has returned.
+    pub(crate) fn rebuild_ends(&self, producer: usize) {
+        let mut noted = lock(&self.producers[producer]);
+        let is_present = noted.came.is_some();
+        noted.rebuilds.end(is_present);
     }
 
     pub(crate) fn producer_failed(&self, producer: usize, items: u64) {
@@ -216,6 +260,7 @@ impl RunStats {
     pub(crate) fn producer(&self, producer: usize) -> ProducerTime {
         let mut time = *lock(&self.producers[producer]);
         time.present += time.came.map_or(Duration::ZERO, |came| now() - came);
+        time.rebuilds.end(time.came.is_some());
         time
     }
 

@@ -146,3 +146,39 @@ fn the_stage_before_is_the_source_of_a_later_stage() {
         assert!(report.source_working + report.source_waiting <= report.lasted, "{report}");
     });
 }
+
+/// Two producers share 20 items of no time, of which each panic costs a state of 100 ms.
+#[test]
+fn rebuilding_a_state_counts_as_work_of_nothing() {
+    no_hang(|| {
+        let work = map(
+            |_| {
+                std::thread::sleep(Duration::from_millis(100));
+                Ok(())
+            },
+            |_, (), x: u64| {
+                assert!(x % 5 != 0, "no multiple of five");
+                Ok(x)
+            },
+        );
+        let mut runner =
+            OrderedRunner::builder(work).devices(2).on_error(OnError::Skip).build().unwrap();
+        let (result, report) = runner.run_with_report(0..20);
+        assert_eq!(result.unwrap().len(), 16);
+        assert_eq!(report.bottleneck, Bottleneck::Rebuilding, "{report}");
+        assert!(report.conclusion.contains("after 4 lost states"), "{report}");
+        assert!(!report.conclusion.contains("more producers"), "{report}");
+        let sum = |of: fn(&gangline::report::ProducerReport) -> u64| {
+            report.producers.iter().map(of).sum::<u64>()
+        };
+        assert_eq!(sum(|producer| producer.states_lost), 4);
+        assert!(sum(|producer| producer.rebuilds) >= 3, "the last may be left to the next run");
+        for producer in report.producers.iter().filter(|producer| producer.rebuilds > 0) {
+            assert!(producer.rebuilding >= Duration::from_millis(100), "{report}");
+        }
+        let read = gangline::RunReport::from_json(&report.to_json()).unwrap();
+        assert_eq!(read, report);
+        assert!(report.to_html().contains("ran `producer_init` again"), "{}", report.to_html());
+        assert!(report.to_string().contains("ran `producer_init` again"), "{report}");
+    });
+}

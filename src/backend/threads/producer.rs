@@ -144,6 +144,7 @@ impl<R: Runner> Producer<R> {
             || self.runner.producer_work(&cx, state, input),
         );
         if outcome.as_ref().is_err_and(|error| error.is_panic()) {
+            run.handover.stats.state_lost(self.setup.producer);
             self.lose_state();
         }
         outcome
@@ -171,7 +172,9 @@ impl<R: Runner> Backend<R> for Producer<R> {
             return Ok(());
         }
         let flag = run.handover.dispatch.flag(self.setup.producer, lease);
+        run.handover.stats.rebuild_begins(self.setup.producer);
         let outcome = self.init(&run.wanted, Some(flag));
+        run.handover.stats.rebuild_ends(self.setup.producer);
         if outcome.is_err() {
             self.shared.note_loss(self.setup.producer);
         }

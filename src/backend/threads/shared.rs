@@ -47,6 +47,6 @@ impl Shared {
     /// Reports that a producer has rebuilt its state.
     pub(super) fn tell_ready<R: Runner>(&self, run: &Run<R>, producer: usize) {
         let took = Duration::from_nanos(self.inits[producer].load(Ordering::Relaxed));
-        run.event_log.tell(Event::ProducerReady { producer, took });
+        run.event_log.tell(Event::ProducerReady { producer, took, is_rebuilt: true });
     }
 }

@@ -237,6 +237,7 @@ impl<R: Runner> Producer<R> {
             }
             Err(error) => {
                 if error.is_panic() {
+                    run.handover.stats.state_lost(self.setup.producer);
                     self.lose_state();
                 }
                 Err(*error)

@@ -305,7 +305,7 @@ mod tests {
     fn a_run_and_its_producers_have_a_line_each() {
         let mut board = board(&[
             (0, started(Some(8), &["cuda:0", "cpu"])),
-            (0, Event::ProducerReady { producer: 0, took: ms(9) }),
+            (0, Event::ProducerReady { producer: 0, took: ms(9), is_rebuilt: false }),
             (0, starts(0, 0, Some("a.tif"))),
             (0, starts(1, 1, None)),
             (2_000, finished(0, 0)),
@@ -452,9 +452,11 @@ mod tests {
             ),
             (0_u64..9, producer.clone())
                 .prop_map(|(item, producer)| Event::ItemFinished { item, producer }),
-            producer
-                .clone()
-                .prop_map(|producer| Event::ProducerReady { producer, took: Duration::ZERO }),
+            producer.clone().prop_map(|producer| Event::ProducerReady {
+                producer,
+                took: Duration::ZERO,
+                is_rebuilt: true
+            }),
             any::<u64>().prop_map(|items| Event::ItemsConsumed { items }),
             any::<u64>().prop_map(|events| Event::EventsLost { events }),
             (0_u64..9, any::<String>()).prop_map(|(item, error)| failed(item, &error)),

@@ -20,6 +20,8 @@ pub enum Bottleneck {
     Source,
     /// The producers: they were at work most of the time.
     Producers,
+    /// Rebuilding lost states: producers called `producer_init` again for longer than they worked.
+    Rebuilding,
     /// The consumer: it was at work most of the time. Also the caller of `outputs`, and the next stage of a
     /// pipeline.
     Consumer,
@@ -43,6 +45,9 @@ const MOST: f64 = 0.75;
 
 /// Waits below this share of the time are not considered.
 const LEAST_WAIT: f64 = 0.2;
+
+/// Rebuilding for less than this share of the time is not mentioned.
+const LEAST_REBUILDING: f64 = 0.05;
 
 /// Shares that differ by at most this may swap in the next run.
 const CLOSE: f64 = 0.1;
@@ -74,6 +79,8 @@ struct Shares {
     full: f64,
     /// Time that producers worked, on average.
     producers: f64,
+    /// Time that producers rebuilt lost states, on average.
+    rebuilding: f64,
     /// The share of the busiest producer, and its number.
     busiest: (f64, usize),
     /// Time that producers found no item, on average.
@@ -99,6 +106,7 @@ impl Shares {
             full: share(totals.source_waiting),
             producers: mean(totals, |producer| share(producer.working)),
             busiest: busiest.unwrap_or_default(),
+            rebuilding: mean(totals, |producer| share(producer.rebuilding)),
             starved: mean(totals, |producer| share(producer.waiting)),
             held_up: mean(totals, |producer| share(producer.held_up)),
             backing_off: mean(totals, |producer| share(producer.backing_off)),
@@ -110,10 +118,14 @@ impl Shares {
     /// The part that works all the time sets the pace. If there is none, a wait is the cause.
     fn bottleneck(&self) -> Bottleneck {
         let (busiest, share) = self.parts()[0];
+        let is_rebuilding = self.rebuilding >= LEAST_WAIT && self.rebuilding >= self.producers;
         let is_held_up = self.held_up >= LEAST_WAIT;
         let is_backing_off =
             self.backing_off >= LEAST_WAIT && self.backing_off >= self.starved / 2.0;
         match () {
+            () if is_rebuilding && (share < MOST || busiest == Bottleneck::Producers) => {
+                Bottleneck::Rebuilding
+            }
             () if share >= MOST => busiest,
             () if is_backing_off => Bottleneck::Backoff,
             () if is_held_up && self.stalled >= self.full / 2.0 => Bottleneck::Head,
@@ -128,7 +140,7 @@ impl Shares {
     fn parts(&self) -> [(Bottleneck, f64); 3] {
         let mut parts = [
             (Bottleneck::Consumer, self.consumer),
-            (Bottleneck::Producers, self.producers),
+            (Bottleneck::Producers, (self.producers + self.rebuilding).min(1.0)),
             (Bottleneck::Source, self.source),
         ];
         parts.sort_by(|one, other| other.1.total_cmp(&one.1));
@@ -142,6 +154,7 @@ impl Shares {
                 Origin::StageBefore => self.stage_before_clause(totals),
             },
             Bottleneck::Producers => self.producers_clause(totals),
+            Bottleneck::Rebuilding => self.rebuilding_clause(totals),
             Bottleneck::Consumer => match self.destination {
                 Destination::Consumer => self.consumer_clause(),
                 Destination::Outputs => self.caller_clause(),
@@ -181,12 +194,29 @@ impl Shares {
 
     fn producers_clause(&self, totals: &Totals) -> String {
         format!(
-            "the producers limited the run: {} worked {} of the time{}; use more producers or faster \
+            "the producers limited the run: {} worked {} of the time{}{}; use more producers or faster \
              devices; if a device is faster with many items at once, use larger batches (`batch`, with a \
              runner that implements `producer_work_batch`)",
             producers(totals),
             Percent(self.producers),
+            self.and_rebuilt(),
             self.runner_up(),
+        )
+    }
+
+    fn rebuilding_clause(&self, totals: &Totals) -> String {
+        let sum = |of: fn(&ProducerTotals) -> u64| {
+            totals.producers.iter().map(of).fold(0, u64::saturating_add)
+        };
+        format!(
+            "rebuilding lost states limited the run: {} worked {} of the time and ran `producer_init` \
+             again for {} ({}, after {} to panics); find out why the hook panics, \
+             return an error instead (which keeps the state), or make `producer_init` faster",
+            producers(totals),
+            Percent(self.producers),
+            Percent(self.rebuilding),
+            Many(sum(|producer| producer.rebuilds), "call"),
+            Many(sum(|producer| producer.states_lost), "lost state"),
         )
     }
 
@@ -272,11 +302,12 @@ impl Shares {
 
     fn mixed_clause(&self) -> String {
         format!(
-            "no single part limited the run: {} was at work {} of the time, the producers {}, {} {}, \
+            "no single part limited the run: {} was at work {} of the time, the producers {}{}, {} {}, \
              and the window was full for {}; a larger `window(n)` evens out parts that are slow in turns",
             self.source_name(),
             Percent(self.source),
             Percent(self.producers),
+            self.and_rebuilt(),
             self.consumer_name(),
             Percent(self.consumer),
             Percent(self.full),
@@ -295,6 +326,14 @@ impl Shares {
             Destination::Consumer => "the consumer",
             Destination::Outputs => "the caller of `outputs`",
             Destination::NextStage => "the next stage",
+        }
+    }
+
+    /// Mentions the time for rebuilding states, if it matters.
+    fn and_rebuilt(&self) -> String {
+        match self.rebuilding >= LEAST_REBUILDING {
+            true => format!(" (and rebuilt lost states for {})", Percent(self.rebuilding)),
+            false => String::new(),
         }
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Work {
 pub(super) struct Lane {
     pub(super) place: String,
     pub(super) init: Duration,
+    pub(super) rebuilds: u64,
+    pub(super) rebuilding: Duration,
     /// How many items have ended.
     pub(super) items: u64,
     pub(super) failed: u64,

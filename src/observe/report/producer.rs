@@ -31,6 +31,13 @@ pub struct ProducerReport {
     /// How long it waited without an item.
     #[serde(with = "seconds")]
     pub waiting: Duration,
+    /// How often it lost its state to a panic of a hook.
+    pub states_lost: u64,
+    /// How often it called `producer_init` again to rebuild a lost state.
+    pub rebuilds: u64,
+    /// How long these calls took. It is part of neither `working` nor `waiting`.
+    #[serde(with = "seconds")]
+    pub rebuilding: Duration,
     /// How long its last `producer_init` took.
     #[serde(with = "seconds")]
     pub init: Duration,
@@ -56,6 +63,9 @@ impl ProducerReport {
             busy: share(totals.working, lasted),
             working: totals.working,
             waiting: totals.waiting,
+            states_lost: totals.states_lost,
+            rebuilds: totals.rebuilds,
+            rebuilding: totals.rebuilding,
             init: totals.init,
             latency: None,
             batch_ceiling: totals.batch_ceiling,

@@ -167,6 +167,8 @@ impl Recorder {
             failed: lane.failed,
             busy: share(working, self.now),
             working,
+            rebuilds: lane.rebuilds,
+            rebuilding: lane.rebuilding,
             init: lane.init,
             quarantined: lane.quarantined.as_deref().map(str::to_owned),
             abandoned: lane.is_abandoned,
@@ -308,6 +310,16 @@ impl Recorder {
         }
     }
 
+    fn ready(&mut self, at: Duration, producer: usize, took: Duration, is_rebuilt: bool) {
+        let Some(lane) = self.lanes.get_mut(producer) else { return };
+        lane.init = took;
+        if is_rebuilt {
+            lane.rebuilds += 1;
+            lane.rebuilding += took;
+            self.incidents.keep_rebuild(at, producer, took);
+        }
+    }
+
     fn failed(&mut self, at: Duration, failure: &Arc<Failure>) {
         self.so_far.failed += 1;
         self.failures.keep(failure);
@@ -370,9 +382,8 @@ impl Observer for Recorder {
                 self.started(*items, *order, producers);
                 self.fallbacks = fallbacks.clone();
             }
-            Event::ProducerReady { producer, took } => {
-                let lane = self.lanes.get_mut(*producer);
-                lane.into_iter().for_each(|lane| lane.init = *took);
+            Event::ProducerReady { producer, took, is_rebuilt } => {
+                self.ready(at, *producer, *took, *is_rebuilt);
             }
             Event::ItemRetried { failure } => {
                 self.retries.retried(failure);

@@ -100,11 +100,11 @@ pub struct RunReport {
     pub spans: Vec<Span>,
     /// How many attempts are not in `spans`.
     pub spans_left_out: u64,
-    /// Failures, retries and lost producers over time: the first 10,000 failures and retries, and every lost
-    /// producer.
+    /// Failures, retries, rebuilt states and lost producers over time: the first 10,000 of the first three,
+    /// and every lost producer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub incidents: Vec<Incident>,
-    /// How many failures and retries are not in `incidents`.
+    /// How many failures, retries and rebuilt states are not in `incidents`.
     pub incidents_left_out: u64,
 }
 

@@ -35,7 +35,7 @@ pub struct Span {
     pub is_open: bool,
 }
 
-/// A failure, a retry, or the loss of a producer.
+/// A failure, a retry, a rebuilt state, or the loss of a producer.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -51,6 +51,9 @@ pub struct Incident {
     /// The item's index in the input, if it concerns an item.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<u64>,
+    /// How long it took, up to `at`, if it has a duration.
+    #[serde(with = "seconds", skip_serializing_if = "Duration::is_zero")]
+    pub took: Duration,
     /// The error, or the reason for the quarantine; at most 200 characters.
     pub text: String,
 }
@@ -65,6 +68,8 @@ pub enum IncidentKind {
     Failed,
     /// An attempt failed and was followed by another.
     Retried,
+    /// A producer called `producer_init` again, since a panic had cost it its state.
+    Rebuilt,
     /// A producer was quarantined because its device failed.
     Quarantined,
     /// A producer was abandoned because it did not return in time.
@@ -76,13 +81,14 @@ impl IncidentKind {
         match self {
             IncidentKind::Failed => "failed",
             IncidentKind::Retried => "retried",
+            IncidentKind::Rebuilt => "producer_init again",
             IncidentKind::Quarantined => "quarantined",
             IncidentKind::Abandoned => "abandoned",
         }
     }
 }
 
-/// The bounds on kept spans, and on incidents with items.
+/// The bounds on kept spans, and on incidents that may be as many as items.
 pub(super) const MOST_SPANS: usize = 100_000;
 pub(super) const MOST_INCIDENTS: usize = 10_000;
 
@@ -147,7 +153,19 @@ impl Incidents {
         self.with_items += 1;
         let (producer, item) = (failure.producer, failure.item);
         let said = failure.causes.last().unwrap_or(&failure.error);
-        self.kept.push(Incident { at, kind, producer, item, text: clipped(said, LONGEST) });
+        let text = clipped(said, LONGEST);
+        self.kept.push(Incident { at, kind, producer, item, text, ..Incident::default() });
+    }
+
+    /// Keeps a rebuilt state, if there is room.
+    pub(super) fn keep_rebuild(&mut self, at: Duration, producer: usize, took: Duration) {
+        if self.with_items == MOST_INCIDENTS {
+            self.left_out += 1;
+            return;
+        }
+        self.with_items += 1;
+        let (kind, producer) = (IncidentKind::Rebuilt, Some(producer));
+        self.kept.push(Incident { at, kind, producer, took, ..Incident::default() });
     }
 
     /// Keeps the loss of a producer, which happens at most once to each.
@@ -159,7 +177,8 @@ impl Incidents {
         why: &str,
     ) {
         let text = clipped(why, LONGEST);
-        self.kept.push(Incident { at, kind, producer: Some(producer), item: None, text });
+        let producer = Some(producer);
+        self.kept.push(Incident { at, kind, producer, text, ..Incident::default() });
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::run_report::{Ending, RunReport};
-use super::text::{Count, Many, Percent, Plain, Time, clipped, left_out};
+use super::text::{Count, Many, Percent, Plain, Time, Times, clipped, left_out};
 use crate::observe::failure::Failure;
 
 /// Entries beyond these are only counted.
@@ -213,11 +213,19 @@ fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result 
     Ok(())
 }
 
-/// Describes at most `most` lost producers.
+/// Describes what at most `most` producers lost.
 pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
     let mut losses = Vec::new();
     for (index, producer) in report.producers.iter().enumerate().take(most) {
         let name = format!("producer {index} ({})", producer.place);
+        if producer.states_lost + producer.rebuilds > 0 {
+            losses.push(format!(
+                "{name} lost its state {} and ran `producer_init` again {}, for {}",
+                Times(producer.states_lost),
+                Times(producer.rebuilds),
+                Time(producer.rebuilding),
+            ));
+        }
         let why = producer.quarantined.as_ref().map_or(String::new(), |reason| why(report, reason));
         if producer.abandoned {
             losses.push(format!("{name} was abandoned with its thread{why}"));

@@ -21,6 +21,18 @@ pub(super) struct Percent(pub(super) f64);
 /// A number with its noun: `1 item`, `2 items`.
 pub(super) struct Many(pub(super) u64, pub(super) &'static str);
 
+/// How often: `once`, `2 times`.
+pub(super) struct Times(pub(super) u64);
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1 => f.write_str("once"),
+            times => write!(f, "{} times", Count(times)),
+        }
+    }
+}
+
 impl fmt::Display for Html<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.chars().try_for_each(|c| match c {

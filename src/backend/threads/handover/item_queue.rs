@@ -72,7 +72,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     pub(crate) fn leave(self) {
         let ItemQueue { handover, lane, inbox, outbox, answered, came, waited, .. } = self;
         let (items, present) = (outbox.delivered() + answered, now() - came);
-        let time = ProducerTime { came: None, items, failed: 0, present, waited };
+        let time = ProducerTime { items, present, waited, ..ProducerTime::default() };
         handover.stats.producer_left(lane, time);
         *lock(&handover.lanes[lane].working) = Some((inbox, outbox));
     }
