@@ -72,10 +72,36 @@ impl RunReport {
     /// Returns the report in Chrome's trace format, for <https://ui.perfetto.dev> and `chrome://tracing`. It
     /// shows what each producer worked on over time, and each failure.
     ///
-    /// The items of a batch are one span. Without item events, the trace has failures only.
+    /// The items of a batch are one span, and so is each `producer_init` that rebuilt a lost state. Without
+    /// item events, which [`timeline`](crate::Builder::timeline) turns on, the trace has an event that says
+    /// so, failures, and rebuilt states.
     pub fn to_trace(&self) -> String {
-        trace::to_text(self)
+        trace::to_text([self])
     }
+}
+
+/// Returns the reports of the stages of a pipeline as one trace: see [`RunReport::to_trace`].
+///
+/// Each stage is a process of its own, named by its description or `stage 2`.
+///
+/// ```
+/// use gangline::report::trace_of_stages;
+/// use gangline::{OrderedRunner, map};
+///
+/// # fn main() -> gangline::Result<()> {
+/// let double = || map(|_| Ok(()), |_, _, x: u64| Ok(2 * x));
+/// let mut first = OrderedRunner::builder(double()).devices(2).timeline().build()?;
+/// let mut second = OrderedRunner::builder(double()).devices(1).timeline().build()?;
+/// first.then(&mut second).run(0..10)?;
+/// let trace = trace_of_stages([&first.report(), &second.report()]);
+/// assert!(trace.contains("gangline: stage 2"));
+/// # Ok(())
+/// # }
+/// ```
+pub fn trace_of_stages<'a>(
+    stages: impl IntoIterator<Item = &'a RunReport, IntoIter: Clone>,
+) -> String {
+    trace::to_text(stages.into_iter())
 }
 
 fn bad(source: impl std::error::Error + Send + Sync + 'static) -> Error {

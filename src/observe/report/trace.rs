@@ -1,5 +1,6 @@
 //! The report as a trace for Perfetto.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -13,12 +14,12 @@ use super::span::{Incident, Span};
 struct Trace<'a> {
     trace_events: Vec<Event<'a>>,
     display_time_unit: &'static str,
-    other_data: Other<'a>,
+    other_data: Other,
 }
 
 #[derive(Serialize)]
-struct Other<'a> {
-    conclusion: &'a str,
+struct Other {
+    conclusion: String,
     spans_left_out: u64,
     events_lost: u64,
 }
@@ -30,7 +31,8 @@ struct Event<'a> {
     ph: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     cat: Option<&'static str>,
-    pid: u32,
+    /// The stage of the pipeline, from 1.
+    pid: usize,
     tid: usize,
     /// In microseconds, like `dur`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,6 +66,9 @@ enum Args<'a> {
         keys: Vec<&'a str>,
         attempt: u32,
     },
+    Note {
+        note: &'static str,
+    },
     Incident {
         #[serde(skip_serializing_if = "Option::is_none")]
         item: Option<u64>,
@@ -77,24 +82,79 @@ impl Default for Args<'_> {
     }
 }
 
-pub(super) fn to_text(report: &RunReport) -> String {
-    let mut trace_events = names(report);
+/// The name of the event in a trace that lacks item events, so that an empty track explains itself.
+const NO_ITEM_EVENTS: &str = "no items: call `.timeline()` on the builder";
+
+/// A span on a producer's thread, in nanoseconds.
+struct Extent<'a> {
+    thread: usize,
+    from: u128,
+    until: u128,
+    event: Event<'a>,
+}
+
+/// Writes the trace of the stages of a pipeline, or of one run.
+pub(super) fn to_text<'a>(stages: impl IntoIterator<Item = &'a RunReport> + Clone) -> String {
+    let each = || stages.clone().into_iter();
+    let conclusions: Vec<&str> = each().map(|report| report.conclusion.as_str()).collect();
+    let trace = Trace {
+        trace_events: each().zip(1..).flat_map(|(report, pid)| events(report, pid)).collect(),
+        display_time_unit: "ms",
+        other_data: Other {
+            conclusion: conclusions.join(" "),
+            spans_left_out: each().map(|report| report.spans_left_out).fold(0, u64::saturating_add),
+            events_lost: each().map(|report| report.events_lost).fold(0, u64::saturating_add),
+        },
+    };
+    serde_json::to_string(&trace).expect("texts and finite numbers are JSON")
+}
+
+fn events(report: &RunReport, pid: usize) -> Vec<Event<'_>> {
+    let mut events = names(report, pid);
+    if !report.has_item_events() {
+        events.push(no_item_events());
+    }
     // Attempts of different producers may be interleaved.
     let mut spans: Vec<&Span> = report.spans.iter().collect();
     spans.sort_by_key(|span| batch_of(span));
     let batches = spans.chunk_by(|one, other| batch_of(one) == batch_of(other));
-    trace_events.extend(batches.map(lasted));
-    trace_events.extend(report.incidents.iter().map(moment));
-    let trace = Trace {
-        trace_events,
-        display_time_unit: "ms",
-        other_data: Other {
-            conclusion: &report.conclusion,
-            spans_left_out: report.spans_left_out,
-            events_lost: report.events_lost,
-        },
-    };
-    serde_json::to_string(&trace).expect("texts and finite numbers are JSON")
+    let rebuilds = report.incidents.iter().filter(|incident| !incident.took.is_zero());
+    events.extend(nested(batches.map(lasted).chain(rebuilds.map(rebuilt)).collect()));
+    let moments = report.incidents.iter().filter(|incident| incident.took.is_zero());
+    events.extend(moments.map(moment));
+    events.into_iter().map(|event| Event { pid, ..event }).collect()
+}
+
+/// Sorts spans so that each comes before those inside it. Perfetto discards a span that overlaps another
+/// partly; the earlier one then ends where the later one begins. Only times that were noted one after the
+/// other, with a pause in between, overlap like that.
+fn nested(mut extents: Vec<Extent<'_>>) -> Vec<Event<'_>> {
+    extents.sort_by_key(|extent| (extent.thread, extent.from, Reverse(extent.until)));
+    let mut around: Vec<usize> = Vec::new();
+    for next in 0..extents.len() {
+        let Extent { thread, from, until, .. } = extents[next];
+        around.retain(|&outer| {
+            let outer = &mut extents[outer];
+            if outer.thread == thread && outer.until < until {
+                outer.until = outer.until.min(from);
+            }
+            outer.thread == thread && outer.until > from
+        });
+        around.push(next);
+    }
+    extents.into_iter().map(Extent::event).collect()
+}
+
+impl<'a> Extent<'a> {
+    fn event(self) -> Event<'a> {
+        Event {
+            ph: "X",
+            tid: self.thread,
+            ts: Some(micros(self.from)),
+            dur: Some(micros(self.until - self.from)),
+            ..self.event
+        }
+    }
 }
 
 /// The thread number of a producer; 0 is for events of no producer.
@@ -102,9 +162,10 @@ fn thread(producer: Option<usize>) -> usize {
     producer.map_or(0, |producer| producer.saturating_add(1))
 }
 
-fn names<'a>(report: &RunReport) -> Vec<Event<'a>> {
+fn names<'a>(report: &RunReport, pid: usize) -> Vec<Event<'a>> {
     let process = match &report.description {
         Some(description) => format!("gangline: {description}"),
+        None if pid > 1 => format!("gangline: stage {pid}"),
         None => "gangline".to_owned(),
     };
     let name = |what: &str, tid, args| Event {
@@ -112,10 +173,10 @@ fn names<'a>(report: &RunReport) -> Vec<Event<'a>> {
         ph: "M",
         tid,
         args,
-        pid: 1,
         ..Event::default()
     };
     let mut names = vec![name("process_name", 0, Args::Name { name: process })];
+    names.push(name("process_sort_index", 0, Args::Order { sort_index: pid }));
     names.push(name("thread_name", 0, Args::Name { name: "run".to_owned() }));
     for (index, producer) in report.producers.iter().enumerate() {
         let tid = thread(Some(index));
@@ -131,7 +192,7 @@ fn batch_of(span: &Span) -> (usize, Duration, Duration, bool) {
     (span.producer, span.start, span.took, span.is_open)
 }
 
-fn lasted<'a>(batch: &[&'a Span]) -> Event<'a> {
+fn lasted<'a>(batch: &[&'a Span]) -> Extent<'a> {
     let first = batch[0];
     let key = |span: &&'a Span| span.key.as_deref();
     let attempt = first.attempt;
@@ -146,16 +207,36 @@ fn lasted<'a>(batch: &[&'a Span]) -> Event<'a> {
             (format!("batch of {}", batch.len()), Args::Batch { items, keys, attempt })
         }
     };
+    let cat = Some(if first.is_open { "open" } else { "item" });
+    let event = Event { name, cat, args, ..Event::default() };
+    let (from, took) = (first.start.as_nanos(), first.took.as_nanos());
+    Extent { thread: thread(Some(first.producer)), from, until: from + took, event }
+}
+
+fn rebuilt(incident: &Incident) -> Extent<'_> {
+    let event = Event {
+        name: "producer_init".to_owned(),
+        cat: Some("init"),
+        args: Args::Note { note: "a panic had cost the producer its state" },
+        ..Event::default()
+    };
+    let until = incident.at.as_nanos();
+    let from = until.saturating_sub(incident.took.as_nanos());
+    Extent { thread: thread(incident.producer), from, until, event }
+}
+
+fn no_item_events<'a>() -> Event<'a> {
     Event {
-        name,
-        ph: "X",
-        cat: Some(if first.is_open { "open" } else { "item" }),
-        pid: 1,
-        tid: thread(Some(first.producer)),
-        ts: Some(micros(first.start)),
-        dur: Some(micros(first.took)),
-        scope: None,
-        args,
+        name: NO_ITEM_EVENTS.to_owned(),
+        ph: "i",
+        cat: Some("note"),
+        tid: thread(None),
+        ts: Some(micros(0)),
+        scope: Some("p"),
+        args: Args::Note {
+            note: "without item events, a trace has failures and lost producers only",
+        },
+        ..Event::default()
     }
 }
 
@@ -164,23 +245,26 @@ fn moment(incident: &Incident) -> Event<'_> {
         name: incident.kind.text().to_owned(),
         ph: "i",
         cat: Some("incident"),
-        pid: 1,
         tid: thread(incident.producer),
-        ts: Some(micros(incident.at)),
-        dur: None,
+        ts: Some(micros(incident.at.as_nanos())),
         scope: Some(if incident.producer.is_some() { "t" } else { "p" }),
         args: Args::Incident { item: incident.item, text: &incident.text },
+        ..Event::default()
     }
 }
 
-fn micros(time: Duration) -> f64 {
-    time.as_nanos() as f64 / 1e3
+/// Readers multiply by 1,000 and drop the fraction. Half a nanosecond more makes that the exact number.
+fn micros(nanos: u128) -> f64 {
+    (nanos as f64 + 0.5) / 1e3
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
     use crate::observe::report::samples::{Told, eventful, failure};
+    use proptest::prelude::*;
     use serde_json::{Value, json};
 
     fn events(report: &RunReport, ph: &str) -> Vec<Value> {
@@ -196,7 +280,7 @@ mod tests {
         played.finish(4_000, 1, 7);
         let report = played.end(5_000);
         let expected = json!([{
-            "name": "key 7", "ph": "X", "cat": "item", "pid": 1, "tid": 2, "ts": 1500.0, "dur": 2500.0,
+            "name": "key 7", "ph": "X", "cat": "item", "pid": 1, "tid": 2, "ts": 1500.0005, "dur": 2500.0005,
             "args": {"item": 7, "key": "key 7", "attempt": 2},
         }]);
         assert_eq!(json!(events(&report, "X")), expected);
@@ -236,14 +320,15 @@ mod tests {
                 reason: "gone".into(),
             },
         );
-        let moments = events(&played.end(4_000), "i");
+        let mut moments = events(&played.end(4_000), "i");
+        moments.retain(|event| event["cat"] == "incident");
         let expected = json!([
             {
-                "name": "failed", "ph": "i", "cat": "incident", "pid": 1, "tid": 1, "ts": 2000.0, "s": "t",
+                "name": "failed", "ph": "i", "cat": "incident", "pid": 1, "tid": 1, "ts": 2000.0005, "s": "t",
                 "args": {"item": 3, "text": "\u{1b} bad \"x\""},
             },
             {
-                "name": "quarantined", "ph": "i", "cat": "incident", "pid": 1, "tid": 1, "ts": 3000.0, "s": "t",
+                "name": "quarantined", "ph": "i", "cat": "incident", "pid": 1, "tid": 1, "ts": 3000.0005, "s": "t",
                 "args": {"text": "gone"},
             },
         ]);
@@ -255,5 +340,96 @@ mod tests {
         let trace: Value = serde_json::from_str(&eventful(2).to_trace()).unwrap();
         assert_eq!(trace["otherData"]["spans_left_out"], 0);
         assert!(trace["otherData"]["conclusion"].as_str().unwrap().starts_with("The order"));
+    }
+
+    /// What a reader of the trace knows: whole nanoseconds, by thread.
+    fn read_back(report: &RunReport) -> BTreeMap<(u64, u64), Vec<(u64, u64)>> {
+        let mut threads = BTreeMap::<_, Vec<_>>::new();
+        for span in events(report, "X") {
+            let nanos = |field: &str| (span[field].as_f64().unwrap() * 1_000.0) as u64;
+            let thread = (span["pid"].as_u64().unwrap(), span["tid"].as_u64().unwrap());
+            threads.entry(thread).or_default().push((nanos("ts"), nanos("ts") + nanos("dur")));
+        }
+        threads
+    }
+
+    fn assert_nested(report: &RunReport) {
+        for (thread, spans) in read_back(report) {
+            let mut around: Vec<(u64, u64)> = Vec::new();
+            for span in spans {
+                around.retain(|around| around.1 > span.0);
+                let fits = around.iter().all(|around| around.0 <= span.0 && span.1 <= around.1);
+                assert!(fits, "{thread:?}: {span:?} overlaps one of {around:?} partly");
+                around.push(span);
+            }
+        }
+    }
+
+    fn report_of(spans: impl IntoIterator<Item = (u64, u64)>) -> RunReport {
+        let span = |(item, (start, took))| Span {
+            item,
+            start: Duration::from_nanos(start),
+            took: Duration::from_nanos(took),
+            ..Span::default()
+        };
+        RunReport { spans: (0..).zip(spans).map(span).collect(), ..RunReport::default() }
+    }
+
+    proptest! {
+        /// A rounded end would lie behind the next beginning.
+        #[test]
+        fn spans_that_touch_do_not_overlap(
+            start in 0u64..4_000_000_000_000_000,
+            times in prop::collection::vec(1u64..5_000, 1..50),
+        ) {
+            let mut at = start;
+            let spans: Vec<_> = times.iter().map(|&took| {
+                at += took;
+                (at - took, took)
+            }).collect();
+            let report = report_of(spans.clone());
+            assert_nested(&report);
+            let exact: Vec<_> = spans.iter().map(|&(start, took)| (start, start + took)).collect();
+            prop_assert_eq!(&read_back(&report)[&(1, 1)], &exact);
+        }
+
+        #[test]
+        fn any_spans_are_nested(
+            spans in prop::collection::vec((0u64..1_000, 0u64..200), 0..50),
+        ) {
+            assert_nested(&report_of(spans));
+        }
+    }
+
+    #[test]
+    fn a_rebuilt_state_is_a_span() {
+        let mut played = Told::new(1);
+        played.start(0, 0, 0, 1);
+        played.finish(1_000, 0, 0);
+        let took = Duration::from_micros(2_000);
+        let ready =
+            crate::observe::event::Event::ProducerReady { producer: 0, took, is_rebuilt: true };
+        played.tell(3_500, &ready);
+        let report = played.end(4_000);
+        assert_nested(&report);
+        let init = &events(&report, "X")[1];
+        assert_eq!((&init["name"], &init["ts"]), (&json!("producer_init"), &json!(1_500.0005)));
+        assert!(events(&report, "i").is_empty());
+    }
+
+    #[test]
+    fn a_trace_without_item_events_says_how_to_have_them() {
+        let quiet = Told::new(1).end(1_000);
+        assert_eq!(events(&quiet, "i")[0]["name"], NO_ITEM_EVENTS);
+        assert!(!eventful(1).to_trace().contains(NO_ITEM_EVENTS));
+    }
+
+    #[test]
+    fn each_stage_is_a_process() {
+        let reports = [Told::new(1).end(1_000), eventful(2)];
+        let trace: Value = serde_json::from_str(&to_text(&reports)).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let pids: BTreeSet<_> = events.iter().map(|event| event["pid"].as_u64()).collect();
+        assert_eq!(pids, [Some(1), Some(2)].into());
     }
 }
