@@ -25,6 +25,7 @@ fn nothing_is_allocated_or_copied_for_an_item() {
         assert!(allocations < 2_000, "pipeline, {order:?}: {allocations} allocations");
     }
     payloads_stay_where_they_are();
+    keys_take_no_memory_once_their_items_are_consumed();
 }
 
 fn allocations_of_a_run(order: Order, window: Option<usize>) -> usize {
@@ -61,6 +62,29 @@ fn allocations_of_a_pipeline(order: Order) -> usize {
     let region = Region::new(ALLOCATOR);
     assert_eq!(first.then(&mut second).run(0..ITEMS).expect("no hook of it fails"), ITEMS);
     region.change().allocations
+}
+
+/// Both counts of live bytes are taken in one run, so the run's own parts cancel out.
+fn keys_take_no_memory_once_their_items_are_consumed() {
+    let mut pool = AnyOrderRunner::builder(Count)
+        .devices(2)
+        .window(64)
+        .key(|item| format!("key of item {item:020}"))
+        .build()
+        .expect("no hook of it fails");
+    let live = || {
+        let stats = ALLOCATOR.stats();
+        stats.bytes_allocated as i64 - stats.bytes_deallocated as i64
+    };
+    let (mut early, mut late) = (0, 0);
+    let items = (0..ITEMS).inspect(|&item| match item {
+        10_000 => early = live(),
+        item if item == ITEMS - 1 => late = live(),
+        _ => {}
+    });
+    assert_eq!(pool.run(items).expect("no hook of it fails"), ITEMS);
+    let grown = late - early;
+    assert!(grown < 1 << 20, "{grown} bytes more after {ITEMS} items than after 10,000");
 }
 
 fn payloads_stay_where_they_are() {

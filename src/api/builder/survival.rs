@@ -383,9 +383,10 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
 
     /// Gives each item a key: its name in errors, in the [report](crate::Pool::report) and in progress.
     ///
-    /// `key` is called for each item after it was pulled, on the feeding thread. Keys need not be unique:
-    /// of several items with one key those after the first get a number, `a#2`. For that, all keys of a run
-    /// are kept in memory. If `key` panics, the item fails with [`Error::KeyPanicked`], like one that a
+    /// `key` is called for each item after it was pulled, on the feeding thread. Keys need not be unique: the
+    /// index of an item tells it from others of its key. With a [journal](Builder::journal), which has to
+    /// find an item again, those after the first get a number, `a#2`, and all keys of a run are kept in
+    /// memory. Without one, only keys of items in flight are. If `key` panics, the item fails with [`Error::KeyPanicked`], like one that a
     /// [limit](Builder::max_batch_cost) refuses.
     ///
     /// ```
@@ -404,7 +405,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
-    /// Records in a file which items are done, so that a later run does not repeat them.
+    /// Records in a file which items are done, so that a later run does not repeat them. With
+    /// [`key`](Builder::key), the keys of all items of a run are kept in memory.
     ///
     /// See [`Journal`], and `docs/resume.md` of the repository for the details.
     ///

@@ -8,7 +8,8 @@ use crate::journal::{Key, Names};
 /// The names and journal keys of items, from being pulled until the collector has finished them.
 #[derive(Debug, Default)]
 pub(crate) struct ItemNames {
-    names: Names,
+    /// `None` without a journal: only that has to tell items of one name apart in all of the run.
+    occurrences: Option<Names>,
     /// By index. Not a queue, since any number of items may pass a slow one.
     entries: HashMap<u64, Entry>,
 }
@@ -16,15 +17,20 @@ pub(crate) struct ItemNames {
 /// The name and key of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// Its name. Among several items of one name, those after the first have their number appended.
+    /// Its name. With a journal, items of one name after the first have their number appended.
     pub(crate) shown: Option<Arc<str>>,
     pub(crate) key: Key,
 }
 
 impl ItemNames {
+    /// Names items for a journal, which keeps all names of the run.
+    pub(crate) fn for_journal() -> Self {
+        ItemNames { occurrences: Some(Names::default()), ..ItemNames::default() }
+    }
+
     /// Assigns a name and key to the next item.
     pub(crate) fn call(&mut self, name: &str) -> Entry {
-        let occurrence = self.names.number(name);
+        let occurrence = self.occurrences.as_mut().map_or(1, |names| names.number(name));
         let name: Arc<str> = name.into();
         let shown = match occurrence {
             1 => name.clone(),
@@ -59,8 +65,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn items_are_called_what_they_are_until_they_are_done_with() {
-        let mut item_names = ItemNames::default();
+    fn items_of_one_name_are_numbered_for_a_journal() {
+        let mut item_names = ItemNames::for_journal();
         for (seq, name) in [(0, "a"), (1, "b"), (4, "a")] {
             let entry = item_names.call(name);
             item_names.enter(seq, entry);
@@ -80,6 +86,14 @@ mod tests {
         let entry = item_names.call("a");
         item_names.enter(u64::MAX, entry);
         assert_eq!(called(&item_names, u64::MAX).as_deref(), Some("a#3"));
-        assert!(item_names.entries.len() == 1, "only what is out takes room");
+        assert!(item_names.entries.len() == 1, "only items in flight take room");
+    }
+
+    #[test]
+    fn without_a_journal_names_are_shown_as_given() {
+        let mut item_names = ItemNames::default();
+        for _ in 0..2 {
+            assert_eq!(item_names.call("a").shown.as_deref(), Some("a"));
+        }
     }
 }

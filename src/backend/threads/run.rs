@@ -82,7 +82,10 @@ impl<R: Runner> Run<R> {
         let (halting, halted) = bounded(0);
         let (awaiting, consumer_left) = bounded(0);
         let has_entries = run_settings.name.is_some() || run_settings.hash.is_some();
-        let item_names = has_entries.then(Mutex::default);
+        let item_names = has_entries.then(|| match journal_writer {
+            Some(_) => Mutex::new(ItemNames::for_journal()),
+            None => Mutex::default(),
+        });
         let measures = run_settings.measures.as_ref();
         let most_weight = measures.and_then(|measures| measures.most(Measure::Weight));
         let handover = Handover::new(run_settings.scheduling(&shape), earlier, most_weight);
