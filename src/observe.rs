@@ -10,3 +10,4 @@ pub(crate) mod metrics;
 pub(crate) mod progress;
 pub mod report;
 pub(crate) mod run_stats;
+mod trace_log;

@@ -3,28 +3,28 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use gangline::{Devices, OrderedRunner, map};
+use gangline::{Devices, OnError, OrderedRunner, map};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Collects warnings.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
 struct Text(String);
 
 impl Visit for Text {
     fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
-        write!(self.0, "{value:?}").unwrap();
+        write!(self.0, "{value:?} ").unwrap();
     }
 }
 
 impl Subscriber for Log {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
+        *metadata.level() <= Level::INFO
     }
     fn event(&self, event: &Event<'_>) {
         let mut text = Text(String::new());
@@ -38,6 +38,50 @@ impl Subscriber for Log {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
     fn enter(&self, _: &Id) {}
     fn exit(&self, _: &Id) {}
+}
+
+/// The log of all tests of this process.
+fn global() -> Log {
+    static LOG: LazyLock<Log> = LazyLock::new(|| {
+        let log = Log::default();
+        tracing::subscriber::set_global_default(log.clone()).unwrap();
+        log
+    });
+    LOG.clone()
+}
+
+impl Log {
+    fn with(&self, words: &str) -> Vec<String> {
+        let lines = self.0.lock().unwrap();
+        lines.iter().filter(|line| line.contains(words)).cloned().collect()
+    }
+}
+
+#[test]
+fn failed_and_retried_items_are_told_with_their_keys_and_errors() {
+    let log = global();
+    let work = map(
+        |_| Ok(()),
+        |_, (), x: u64| {
+            assert_ne!(x, 4, "tile 4 is torn");
+            if x == 7 { Err("tile 7 is empty".into()) } else { Ok(x) }
+        },
+    );
+    let mut runner = OrderedRunner::builder(work)
+        .devices(1)
+        .retries(1)
+        .on_error(OnError::Skip)
+        .key(|x| format!("tile-{x}.tif"))
+        .build()
+        .unwrap();
+    runner.run(0..10).unwrap();
+    for tile in [4, 7] {
+        let lines = log.with(&format!("tile-{tile}.tif"));
+        let count = |words: &str| lines.iter().filter(|line| line.contains(words)).count();
+        assert_eq!((count("an item is retried"), count("an item failed")), (1, 1), "{lines:?}");
+        assert_eq!(count(&format!("tile {tile} is ")), 2, "{lines:?}");
+    }
+    assert_eq!(log.with("rebuilt its state").len(), 2, "{log:?}");
 }
 
 #[test]

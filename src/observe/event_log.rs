@@ -10,6 +10,7 @@ use crossbeam_utils::CachePadded;
 use super::event::{Event, Observer};
 use super::failure::Failure;
 use super::report::Recorder;
+use super::trace_log;
 use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::queue::{Receiver, Sender, queue};
@@ -121,6 +122,7 @@ impl EventLog {
     /// Something happened, now.
     pub(crate) fn tell(&self, event: Event) {
         let at = self.elapsed();
+        trace_log::write(&event);
         lock(&self.recorder).observe(at, &event);
         if let Some(feed) = &self.feed {
             feed.add(at, event);

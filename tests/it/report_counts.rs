@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gangline::error::MaxFailures;
+use gangline::event::Event;
 use gangline::{Batch, Error, OnError, OrderedRunner, Pool, RunReport, Runner};
 
 use crate::hooks::Hooks;
@@ -37,6 +38,31 @@ fn what_fails_together_counts_on_the_producer_that_it_failed_on() {
         let lost = 48 - outputs.unwrap().len() as u64;
         assert!((6..=24).contains(&lost), "{report}");
         assert_eq!((report.account.failed, failed(&report)), (lost, lost), "{report}");
+    });
+}
+
+#[test]
+fn each_item_that_fails_with_its_batch_has_an_event() {
+    no_hang(|| {
+        let (sender, told) = std::sync::mpsc::channel();
+        let dies = map(|_| Ok(()), |_, (), x: u64| if x < 9 { panic!("dies") } else { Ok(x) });
+        let mut runner = OrderedRunner::builder(dies)
+            .devices(1)
+            .batch(Batch::of(4))
+            .key(|x| format!("tile {x}"))
+            .observer(move |_: Duration, event: &Event| {
+                if let Event::ItemFailed { failure, .. } = event {
+                    sender.send((failure.item, failure.key.clone())).unwrap();
+                }
+            })
+            .build()
+            .unwrap();
+        let (result, report) = runner.run_with_report(0..4);
+        result.unwrap_err();
+        let told: Vec<_> = told.try_iter().collect();
+        let expected: Vec<_> = (0..4).map(|x| (Some(x), Some(format!("tile {x}")))).collect();
+        assert_eq!(told, expected, "{report}");
+        assert_eq!((report.account.failed, report.failures.len()), (4, 4), "{report}");
     });
 }
 

@@ -165,9 +165,21 @@ impl<R: Runner> Run<R> {
         self.event_log.tell(Event::ItemRetried { failure: Arc::new(failure) });
     }
 
-    /// Reports that an item has failed for good.
+    /// Reports that an item has failed for good. Of items that failed together, the first has the error, and
+    /// the others refer to it.
     pub(crate) fn tell_of_failure(&self, error: &Error) {
-        self.event_log.tell(Event::ItemFailed { failure: EventLog::failure(error) });
+        let items = error.items();
+        let mut failure = Failure::clone(&EventLog::failure(error));
+        if let [item, _, ..] = *items {
+            failure.item = Some(item);
+            failure.key = self.name_of(item).map(|name| name.to_string());
+        }
+        self.event_log.tell(Event::ItemFailed { failure: Arc::new(failure) });
+        for &item in items.iter().skip(1) {
+            let key = self.name_of(item);
+            let error = Error::BatchFailed { item, first: items[0], key };
+            self.event_log.tell(Event::ItemFailed { failure: EventLog::failure(&error) });
+        }
     }
 }
 
