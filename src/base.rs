@@ -1,6 +1,7 @@
 //! Small types that errors, settings and events share. They import nothing else of this crate.
 
 pub(crate) mod causes;
+mod duration;
 mod hook;
 mod max_failures;
 mod measure;
@@ -10,6 +11,7 @@ pub(crate) mod plain;
 mod time_limit;
 
 pub(crate) use self::causes::debug_with_causes;
+pub use self::duration::HumanDuration;
 pub use self::hook::Hook;
 pub use self::max_failures::MaxFailures;
 pub use self::measure::Measure;

@@ -1,10 +1,10 @@
 //! What errors say, and their causes.
 
 use std::fmt;
-use std::time::Duration;
 
 use super::Error;
 use super::site::Key;
+use crate::base::HumanDuration;
 use crate::base::causes::write_causes;
 use crate::base::debug_with_causes;
 
@@ -31,13 +31,15 @@ impl fmt::Display for Error {
             Error::TimedOut { hook, site, limit } => {
                 write!(
                     f,
-                    "{hook} took longer than {}{site}; its thread was abandoned",
-                    Exact(*limit)
+                    "{hook} took longer than {:#}{site}; its thread was abandoned",
+                    HumanDuration(*limit)
                 )
             }
-            Error::RunTimedOut { limit } => write!(f, "the run took longer than {}", Exact(*limit)),
+            Error::RunTimedOut { limit } => {
+                write!(f, "the run took longer than {:#}", HumanDuration(*limit))
+            }
             Error::DeadlineExceeded { limit } => {
-                write!(f, "the call was not answered within {}", Exact(*limit))
+                write!(f, "the call was not answered within {:#}", HumanDuration(*limit))
             }
             Error::ServiceEnded { .. } => f.write_str("the service has ended"),
             Error::Cancelled { .. } => f.write_str("cancelled"),
@@ -118,16 +120,5 @@ impl std::error::Error for Error {
             | Error::TooLarge { .. }
             | Error::Build(_) => None,
         }
-    }
-}
-
-/// A time as it was given: `150 ms`.
-struct Exact(Duration);
-
-impl fmt::Display for Exact {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = format!("{:?}", self.0);
-        let unit = text.find(char::is_alphabetic).unwrap_or(text.len());
-        write!(f, "{} {}", &text[..unit], &text[unit..])
     }
 }

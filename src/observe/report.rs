@@ -38,6 +38,7 @@ pub use self::slowest::SlowItem;
 pub use self::span::{Incident, IncidentKind, Span};
 pub use self::timeline::{Throughput, Timeline};
 pub use super::failure::Failure;
+pub use crate::base::HumanDuration;
 use crate::error::{Error, Result};
 
 impl RunReport {

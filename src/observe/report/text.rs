@@ -1,8 +1,8 @@
 //! Formats numbers, times and the user's texts for reports.
 
 use std::fmt::{self, Write as _};
-use std::time::Duration;
 
+pub(super) use crate::base::HumanDuration as Time;
 pub(super) use crate::base::plain::Plain;
 use crate::base::plain::write_seen;
 
@@ -11,9 +11,6 @@ pub(super) struct Html<'a>(pub(super) &'a str);
 
 /// A number with thousands separators: `12,345`.
 pub(super) struct Count(pub(super) u64);
-
-/// A time in three digits: `1.25 s`.
-pub(super) struct Time(pub(super) Duration);
 
 /// A share from 0 to 1 in per cent: `97 %`.
 pub(super) struct Percent(pub(super) f64);
@@ -59,28 +56,6 @@ impl fmt::Display for Count {
     }
 }
 
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs_f64();
-        match seconds {
-            0.0 => f.write_str("0 s"),
-            // Values from here on round to the next unit at three digits.
-            ..0.999_5e-6 => write!(f, "{} ns", self.0.subsec_nanos()),
-            ..0.999_5e-3 => write!(f, "{} µs", Digits(seconds * 1e6)),
-            ..0.999_5 => write!(f, "{} ms", Digits(seconds * 1e3)),
-            ..119.5 => write!(f, "{} s", Digits(seconds)),
-            ..3_599.5 => {
-                let seconds = seconds.round() as u64;
-                write!(f, "{} min {:02} s", seconds / 60, seconds % 60)
-            }
-            _ => {
-                let minutes = (seconds / 60.0).round() as u64;
-                write!(f, "{} h {:02} min", Count(minutes / 60), minutes % 60)
-            }
-        }
-    }
-}
-
 impl fmt::Display for Percent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = self.0 * 100.0;
@@ -96,19 +71,6 @@ impl fmt::Display for Many {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Many(count, noun) = self;
         write!(f, "{} {noun}{}", Count(*count), if *count == 1 { "" } else { "s" })
-    }
-}
-
-/// A number from 1 to 1,000 in three digits.
-struct Digits(f64);
-
-impl fmt::Display for Digits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            ..9.995 => write!(f, "{:.2}", self.0),
-            ..99.95 => write!(f, "{:.1}", self.0),
-            _ => write!(f, "{:.0}", self.0),
-        }
     }
 }
 
@@ -140,21 +102,6 @@ mod tests {
     fn numbers_have_thousands_separators() {
         let texts = [0, 999, 1_000, 12_345, 1_234_567].map(|n| Count(n).to_string());
         assert_eq!(texts, ["0", "999", "1,000", "12,345", "1,234,567"]);
-    }
-
-    #[test]
-    fn times_have_three_digits_and_the_unit_that_fits() {
-        let nanos = [0, 7, 999, 1_234, 999_499, 999_700, 12_345_678, 999_600_000, 1_000_000_000];
-        let texts = nanos.map(|nanos| Time(Duration::from_nanos(nanos)).to_string());
-        let expected = [
-            "0 s", "7 ns", "999 ns", "1.23 µs", "999 µs", "1.00 ms", "12.3 ms", "1.00 s", "1.00 s",
-        ];
-        assert_eq!(texts, expected);
-        let texts = [99.99, 119.4, 119.6, 3_599.4, 3_599.6, 90_000.0]
-            .map(|seconds| Time(Duration::from_secs_f64(seconds)).to_string());
-        let expected = ["100 s", "119 s", "2 min 00 s", "59 min 59 s", "1 h 00 min", "25 h 00 min"];
-        assert_eq!(texts, expected);
-        assert!(!Time(Duration::MAX).to_string().is_empty());
     }
 
     #[test]

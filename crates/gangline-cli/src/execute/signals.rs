@@ -26,6 +26,7 @@ use crate::execute::children::kill_children;
 use crate::execute::lane::Lanes;
 use crate::execute::readiness::timespec;
 use crate::exit;
+use gangline::report::HumanDuration;
 
 /// The thread that handles signals, until this is dropped.
 pub(crate) struct Attendant {
@@ -256,8 +257,8 @@ impl Watch {
             Meaning::Terminate => {
                 self.patience = Some(Instant::now() + self.grace);
                 self.end(exit::TERMINATED);
-                let grace = humantime::format_duration(self.grace);
-                self.tell(&format!("SIGTERM: the running jobs have {grace} to end"));
+                let grace = HumanDuration(self.grace);
+                self.tell(&format!("SIGTERM: the running jobs have {grace:#} to end"));
             }
             Meaning::HangUp => self.end(exit::HANGUP),
             Meaning::Quit => self.kill(exit::QUIT),

@@ -19,6 +19,7 @@ use crate::output::outcome::{JobResult, Outcome, Printed};
 use crate::plain::Plain;
 use crate::plan::job::Job;
 use crate::plan::slot::{Given, Slot};
+use gangline::report::HumanDuration;
 
 /// The warm workers on the slots of one lane.
 pub(crate) struct Warm {
@@ -268,11 +269,10 @@ impl Warm {
             Err(silence) => return Err(self.end_worker(worker, result_of(silence), printed)),
         }
         if !self.has_told_of_wait.swap(true, Ordering::Relaxed) {
-            let (soon, all) =
-                (humantime::format_duration(soon), humantime::format_duration(self.start_timeout));
+            let (soon, all) = (HumanDuration(soon), HumanDuration(self.start_timeout));
             self.lanes.shared.terminal.tell(&format!(
-                "still no worker after {soon}: with --warm a command must answer its first line with \
-                 {{\"gangline\":1}}, for which it has {all} (--start-timeout)"
+                "still no worker after {soon:#}: with --warm a command must answer its first line with \
+                 {{\"gangline\":1}}, for which it has {all:#} (--start-timeout)"
             ));
         }
         let left = self.start_timeout.saturating_sub(soon);
@@ -458,8 +458,8 @@ fn result_of(silence: Silence) -> JobResult {
 fn unready(result: JobResult, limit: Duration) -> JobResult {
     match result {
         JobResult::Ended(End::TimedOut(_)) => {
-            let limit = humantime::format_duration(limit);
-            JobResult::WorkerFailed(format!("was not ready within {limit}"))
+            let limit = HumanDuration(limit);
+            JobResult::WorkerFailed(format!("was not ready within {limit:#}"))
         }
         other => other,
     }

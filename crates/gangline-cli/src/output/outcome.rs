@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use crate::execute::process::End;
 use crate::output::capture::Captured;
 use crate::plain::Plain;
+use gangline::report::HumanDuration;
 
 /// The result of the last attempt at a job.
 #[derive(Debug)]
@@ -100,7 +101,7 @@ impl fmt::Display for End {
             End::TimedOut(limit) => {
                 // To the millisecond: a multiple of a median has nanoseconds.
                 let limit = Duration::from_millis(limit.as_millis().try_into().unwrap_or(u64::MAX));
-                write!(f, "was ended: it took longer than {}", humantime::format_duration(limit))
+                write!(f, "was ended: it took longer than {:#}", HumanDuration(limit))
             }
             End::PrintedTooMuch(most) => write!(f, "was ended: it printed more than {most} bytes"),
             End::Halted => f.write_str("was ended with the run"),

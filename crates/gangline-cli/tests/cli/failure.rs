@@ -18,7 +18,7 @@ fn a_failed_job_is_reported() {
     fails("", "exit 7", "job 1 exited with 7: sh -c '. ./job' x");
     fails("", "kill -9 $$", "job 1 was killed by SIGKILL");
     fails("", "kill -SEGV $$", "job 1 was killed by SIGSEGV");
-    fails("--timeout 0.1", "sleep 60", "job 1 was ended: it took longer than 100ms");
+    fails("--timeout 0.1", "sleep 60", "job 1 was ended: it took longer than 100 ms");
     fails("--max-output 10", "yes", "job 1 was ended: it printed more than 10 bytes");
     fails("", "echo why >&2; exit 1", "why\n");
 }
@@ -166,7 +166,7 @@ fn a_job_that_takes_too_long_is_ended() {
     let ran =
         place.run_typed("-j1 --timeout 200ms --shell -- '[ $1 = a ] && sleep 60; echo $1' ::: a b");
     ran.check(1, "b\n");
-    ran.check_said(1, &["job 1 was ended: it took longer than 200ms"]);
+    ran.check_said(1, &["job 1 was ended: it took longer than 200 ms"]);
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn a_job_that_does_not_want_to_end_is_killed() {
     let line = format!("--timeout 300ms --kill-after 100ms --shell -- '{script}' ::: x");
     let ran = place.run_typed(&line);
     ran.check(1, "asked\n");
-    ran.check_said(1, &["it took longer than 300ms"]);
+    ran.check_said(1, &["it took longer than 300 ms"]);
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn a_worker_that_hangs_is_ended() {
         "a hang b",
         1,
         "a\nb\n",
-        &["job 2 was ended: it took longer than 300ms"],
+        &["job 2 was ended: it took longer than 300 ms"],
     );
 }
 
@@ -198,8 +198,8 @@ fn a_program_that_is_not_a_worker_is_announced() {
     place.write("worker", "cat > /dev/null");
     let options = "-j2 --warm --start-timeout 400ms --max-restarts 1";
     let ran = place.run_typed(&format!("{options} -- sh worker ::: a b c"));
-    let told = "still no worker after 100ms: with --warm a command must answer its first line with {\"gangline\":1}";
-    ran.check_said(103, &[told, "was not ready within 400ms"]);
+    let told = "still no worker after 100 ms: with --warm a command must answer its first line with {\"gangline\":1}";
+    ran.check_said(103, &[told, "was not ready within 400 ms"]);
     assert_eq!(ran.stderr.matches("still no worker").count(), 1, "{ran:?}");
 }
 
