@@ -10,4 +10,5 @@ pub(crate) mod metrics;
 pub(crate) mod progress;
 pub mod report;
 pub(crate) mod run_stats;
+pub(crate) mod text_style;
 mod trace_log;

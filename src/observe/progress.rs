@@ -17,13 +17,15 @@ use self::board::Board;
 use self::log::Log;
 use self::screen::{Block, Screen};
 use super::event::{Event, Observer};
+use super::text_style::{Colors, Ink, TextStyle};
 
 /// Shows the progress of a run on standard error: an [`Observer`].
 ///
-/// On a terminal, it redraws a block of lines at the bottom during the run:
+/// On a terminal, it redraws a block of lines at the bottom during the run, as wide as the terminal, with
+/// failures in red:
 ///
 /// ```text
-/// Segmenting  [#########-----------]  45/100 in 14 s  3.2/s  17 s left  1 failed
+/// Segmenting  [############--------------]  45/100 in 14 s  3.2/s  17 s left  1 failed
 ///   0  cuda:0  23 items   98 % busy  tile-0046.tif, 0.3 s
 ///   1  cuda:1  22 items   97 % busy  tile-0047.tif, 0.2 s
 /// ```
@@ -45,6 +47,7 @@ pub struct Progress {
     desc: String,
     failures: usize,
     producers: usize,
+    colors: Colors,
     board: Board,
     output: Output,
     /// Where the output goes.
@@ -68,11 +71,12 @@ impl Progress {
     /// Writes to standard error: a live display on a terminal; elsewhere a plain line every five seconds,
     /// less often in a long run.
     pub fn new() -> Self {
-        let output = match Screen::of_stderr() {
-            Some(screen) => Output::Terminal(screen.block()),
-            None => Output::Log(Log::new(Box::new(io::stderr()))),
-        };
-        Progress::on(output)
+        match Screen::of_stderr() {
+            Some(screen) => {
+                Progress::on(Output::Terminal(screen.block())).colors(TextStyle::of_stderr().colors)
+            }
+            None => Progress::on(Output::Log(Log::new(Box::new(io::stderr())))),
+        }
     }
 
     /// Writes plain lines to `writer`, each with one call of `write_all` and one of `flush`. A line is
@@ -103,6 +107,14 @@ impl Progress {
         self
     }
 
+    /// Sets whether the output has colours. By default it has them on a terminal, unless the variable
+    /// `NO_COLOR` is set.
+    #[must_use]
+    pub fn colors(mut self, colors: Colors) -> Self {
+        self.colors = colors;
+        self.renewed()
+    }
+
     /// Calls `write` while the display is hidden, for other output to the same terminal. The display returns
     /// afterwards.
     pub fn suspend<T>(write: impl FnOnce() -> T) -> T {
@@ -116,18 +128,19 @@ impl Progress {
         let (desc, next_frame) = (String::new(), FIRST_FRAME);
         let (failures, producers) = (FAILURES, PRODUCERS);
         let board = Board::new(&desc, failures);
-        Progress { desc, failures, producers, board, output, next_frame }
+        let colors = Colors::Off;
+        Progress { desc, failures, producers, colors, board, output, next_frame }
     }
 
     fn renewed(mut self) -> Self {
-        self.board = Board::new(&self.desc, self.failures);
+        self.board = Board::new(&self.desc, self.failures).colors(self.colors);
         self
     }
 
-    fn tell(&mut self, line: &str) {
+    fn tell(&mut self, line: &str, ink: Ink) {
         match &mut self.output {
-            Output::Terminal(block) => block.tell(line),
-            Output::Log(log) => log.tell(line),
+            Output::Terminal(block) => block.tell(line, ink, self.colors),
+            Output::Log(log) => log.tell(&self.colors.paint(ink, line).to_string()),
         }
     }
 
@@ -139,7 +152,7 @@ impl Progress {
                     0 => 1,
                     producers => producers.saturating_add(2),
                 };
-                block.show(|rows| self.board.lines(rows.min(most)));
+                block.show(|rows, columns| self.board.lines(rows.min(most), columns));
                 self.next_frame = at + FRAME;
             }
             Output::Terminal(_) => {}
@@ -174,7 +187,11 @@ impl Observer for Progress {
             self.begin();
         }
         if let Some(line) = self.board.observe(at, event) {
-            self.tell(&line);
+            let ink = match event {
+                Event::RunStarted { .. } => Ink::Warning,
+                _ => Ink::Bad,
+            };
+            self.tell(&line, ink);
         }
         match event {
             Event::RunEnded { totals } => self.end(&self.board.result(totals)),

@@ -38,10 +38,20 @@ pub use self::slowest::SlowItem;
 pub use self::span::{Incident, IncidentKind, Span};
 pub use self::timeline::{Throughput, Timeline};
 pub use super::failure::Failure;
+pub use super::text_style::{Colors, TextStyle};
 pub use crate::base::HumanDuration;
 use crate::error::{Error, Result};
+use std::fmt;
 
 impl RunReport {
+    /// Returns the report as text in a style, such as that of the terminal. Columns of the table of producers
+    /// that do not fit are left out.
+    ///
+    /// [`TextStyle`] has an example.
+    pub fn styled(&self, style: TextStyle) -> impl fmt::Display {
+        terminal::Styled { report: self, style }
+    }
+
     /// Returns the report as JSON, one line per field and per element of a list.
     ///
     /// [`from_json`](Self::from_json) restores an equal report, to the nanosecond in runs of up to 48 days.

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use textwrap::core::display_width;
+
 use super::rate::Rate;
 use super::text::{bar, clipped, duration, items, printable, rate, share};
 use super::watch::Watch;
 use crate::observe::event::{Event, Totals};
 use crate::observe::failure::Failure;
+use crate::observe::text_style::{Colors, Ink};
 
 /// The state of the display of a run.
 #[derive(Debug, Clone, Default)]
@@ -15,6 +18,7 @@ pub(super) struct Board {
     desc: String,
     /// The number of failures that are shown.
     most_failures: usize,
+    colors: Colors,
     now: Duration,
     /// The number of items.
     items: Option<u64>,
@@ -27,6 +31,12 @@ pub(super) struct Board {
     last_failure: Option<String>,
 }
 
+/// The figures beside a bar get a width of a multiple of this, so that the bar stands still while they change.
+const FIGURES_STEP: usize = 8;
+
+/// A head of two lines leaves this number, with one line for the producers.
+const LEAST_FOR_TWO: usize = 3;
+
 /// Error texts are clipped to this many characters; the report has them in full.
 const LONGEST_ERROR: usize = 1_000;
 
@@ -35,12 +45,16 @@ impl Board {
         Board { desc: printable(desc).into_owned(), most_failures, ..Board::default() }
     }
 
+    pub(super) fn colors(self, colors: Colors) -> Self {
+        Board { colors, ..self }
+    }
+
     /// Applies an event. Returns a message to show at once, if any.
     pub(super) fn observe(&mut self, at: Duration, event: &Event) -> Option<String> {
         if let Event::RunStarted { items, producers, .. } = event {
             let producers = producers.iter().map(|place| Watch::new(place)).collect();
-            *self =
-                Board { items: *items, producers, ..Board::new(&self.desc, self.most_failures) };
+            let empty = Board::new(&self.desc, self.most_failures).colors(self.colors);
+            *self = Board { items: *items, producers, ..empty };
         }
         self.pass(at);
         match event {
@@ -72,15 +86,16 @@ impl Board {
         self.now = self.now.max(at);
     }
 
-    /// Returns the lines of the run and its producers: at least one, at most `most`.
-    pub(super) fn lines(&self, most: usize) -> Vec<String> {
-        let room = most.saturating_sub(1);
+    /// Returns the lines of the run and its producers: at least one, at most `most`. The bar makes the first as
+    /// wide as `columns`.
+    pub(super) fn lines(&self, most: usize, columns: usize) -> Vec<String> {
+        let mut lines = self.head(columns, most);
+        let room = most.saturating_sub(lines.len());
         let one_by_one = match self.producers.len() {
             all if all <= room => all,
             _ => room.saturating_sub(1),
         };
         let (shown, rest) = self.producers.split_at(one_by_one);
-        let mut lines = vec![self.head()];
         lines.extend(self.producers(shown));
         if !rest.is_empty() && room > 0 {
             lines.push(self.sum_of(rest));
@@ -99,8 +114,8 @@ impl Board {
         let worked_on = account.ok.saturating_add(account.failed);
         let done = worked_on.saturating_add(account.already_done);
         let mut parts = match totals {
-            Totals { cancelled: true, .. } => vec!["cancelled".to_owned()],
-            Totals { error: Some(_), .. } => vec!["failed".to_owned()],
+            Totals { cancelled: true, .. } => vec![self.paint(Ink::Warning, "cancelled")],
+            Totals { error: Some(_), .. } => vec![self.paint(Ink::Bad, "failed")],
             _ => Vec::new(),
         };
         parts.push(format!("{} in {}", self.count(done), duration(totals.lasted)));
@@ -108,7 +123,7 @@ impl Board {
             parts.push(rate(worked_on as f64 / totals.lasted.as_secs_f64()));
         }
         push_count(&mut parts, self.retried, "retried");
-        push_count(&mut parts, account.failed, "failed");
+        self.push_failed(&mut parts, account.failed);
         push_count(&mut parts, account.already_done, "already done");
         let text = self.named(parts.join(", "));
         match totals.error.as_deref().filter(|_| !totals.cancelled).map(one_line) {
@@ -173,16 +188,42 @@ impl Board {
         Some(self.named(message))
     }
 
-    fn head(&self) -> String {
+    /// The name, a bar and the figures; the figures have a line of their own if they leave a bar too little.
+    fn head(&self, columns: usize, most: usize) -> Vec<String> {
+        let figures = self.figures().join("  ");
         let mut parts = Vec::new();
+        let mut room = columns;
         if !self.desc.is_empty() {
-            parts.push(self.desc.clone());
+            parts.push(self.paint(Ink::Strong, &self.desc));
+            room = room.saturating_sub(display_width(&self.desc) + 2);
         }
-        if let Some(total) = self.total(self.done()) {
-            parts.push(bar(self.done(), total));
+        let Some(total) = self.total(self.done()) else {
+            parts.push(figures);
+            return vec![parts.join("  ")];
+        };
+        let beside = display_width(&figures).next_multiple_of(FIGURES_STEP) + 2;
+        let draw = |room| bar(self.done(), total, room, self.colors);
+        match draw(room.saturating_sub(beside)) {
+            None if most >= LEAST_FOR_TWO => {
+                parts.extend(draw(room));
+                vec![parts.join("  "), format!("  {figures}")]
+            }
+            bar => {
+                parts.extend(bar);
+                parts.push(figures);
+                vec![parts.join("  ")]
+            }
         }
-        parts.extend(self.figures());
-        parts.join("  ")
+    }
+
+    fn paint(&self, ink: Ink, text: &str) -> String {
+        self.colors.paint(ink, text).to_string()
+    }
+
+    fn push_failed(&self, parts: &mut Vec<String>, failed: u64) {
+        if failed > 0 {
+            parts.push(self.paint(Ink::Bad, &format!("{failed} failed")));
+        }
     }
 
     fn figures(&self) -> Vec<String> {
@@ -196,7 +237,7 @@ impl Board {
             parts.push(format!("{} left", duration(time)));
         }
         push_count(&mut parts, self.retried, "retried");
-        push_count(&mut parts, self.failed, "failed");
+        self.push_failed(&mut parts, self.failed);
         push_count(&mut parts, self.already_done, "already done");
         parts
     }
@@ -209,14 +250,15 @@ impl Board {
         let place = longest(|watch| watch.place.clone());
         let done = longest(|watch| watch.items.to_string());
         shown.iter().enumerate().map(move |(number, watch)| {
-            format!(
+            let line = format!(
                 "  {number:>digits$}  {:<place$}  {:>done$} {:<5}  {} busy  {}",
                 watch.place,
                 watch.items,
                 if watch.items == 1 { "item" } else { "items" },
                 share(share_of([watch], self.now)),
                 watch.doing(self.now),
-            )
+            );
+            if watch.is_lost() { self.paint(Ink::Bad, &line) } else { line }
         })
     }
 
@@ -315,12 +357,42 @@ mod tests {
         ]);
         board.pass(ms(5_000));
         let lines = [
-            "Segmenting  [##------------------]  1/8 in 5.0 s  0.2/s  36 s left",
+            "Segmenting  [#####-------------------------------------]  1/8 in 5.0 s  0.2/s  36 s left",
             "  0  cuda:0  2 items   80 % busy  waiting",
             "  1  cpu     0 items  100 % busy  item 1, 5.0 s",
         ];
-        assert_eq!(board.lines(18), lines);
+        assert_eq!(board.lines(18, 90), lines);
         assert_eq!(board.line(), "Segmenting: 1/8 in 5.0 s, 0.2/s, 36 s left");
+    }
+
+    #[test]
+    fn the_bar_takes_the_room_that_the_figures_leave() {
+        let board = board(&[(0, started(Some(4), &["cpu"])), (1_000, consumed(2))]);
+        let head = |columns| board.lines(1, columns).remove(0);
+        for columns in [50, 80, 81, 200] {
+            let width = head(columns).chars().count();
+            assert!((columns - FIGURES_STEP..=columns).contains(&width), "{width} of {columns}");
+        }
+        let narrow = ["Segmenting  [########--------]", "  2/4 in 1.0 s  2.0/s  1.0 s left"];
+        assert_eq!(board.lines(3, 30)[..2], narrow);
+        assert_eq!(head(30), "Segmenting  2/4 in 1.0 s  2.0/s  1.0 s left", "there is one line");
+    }
+
+    #[test]
+    fn failures_and_lost_producers_are_red() {
+        let quarantined = Event::ProducerQuarantined { producer: 0, reason: "gone".into() };
+        let events =
+            [(0, started(Some(4), &["cpu"])), (1_000, failed(0, "bad")), (1_000, quarantined)];
+        let mut board = Board::new("", 2).colors(Colors::On);
+        for (at, event) in &events {
+            board.observe(ms(*at), event);
+        }
+        let lines = board.lines(2, 80);
+        assert!(lines[0].ends_with("\u{1b}[31m1 failed\u{1b}[0m"), "{lines:?}");
+        assert!(lines[0].contains("\u{1b}[32m#"), "{lines:?}");
+        assert!(lines[1].starts_with("\u{1b}[31m  0  cpu"), "{lines:?}");
+        let error = Totals { error: Some("bad".to_owned()), ..totals(0, 1, 9) };
+        assert!(board.result(&error).starts_with("\u{1b}[31mfailed\u{1b}[0m, 1/4"));
     }
 
     #[test]
@@ -328,17 +400,17 @@ mod tests {
         let mut board = Board::new("", 1);
         board.observe(ms(0), &started(None, &["cpu"]));
         board.observe(ms(10_000), &consumed(20));
-        assert_eq!(board.lines(1), ["20 items in 10 s  2.0/s"]);
+        assert_eq!(board.lines(1, 80), ["20 items in 10 s  2.0/s"]);
         assert_eq!(board.line(), "20 items in 10 s, 2.0/s");
     }
 
     #[test]
     fn an_input_that_said_too_few_or_none_is_counted() {
-        let line = |events: &[(u64, Event)]| board(events).lines(1).remove(0);
+        let line = |events: &[(u64, Event)]| board(events).lines(1, 50).remove(0);
         let few = line(&[(0, started(Some(1), &["cpu"])), (1_000, consumed(2))]);
         assert_eq!(few, "Segmenting  2 items in 1.0 s  2.0/s");
         let none = line(&[(0, started(Some(0), &["cpu"]))]);
-        assert_eq!(none, "Segmenting  [####################]  0/0 in 0.0 s");
+        assert_eq!(none, "Segmenting  [##################]  0/0 in 0.0 s");
     }
 
     #[test]
@@ -405,13 +477,13 @@ mod tests {
             board.observe(ms(1_000), &finished(producer as u64, producer));
         }
         board.pass(ms(4_000));
-        let lines = board.lines(4);
+        let lines = board.lines(4, 80);
         assert_eq!(lines.len(), 4);
         assert_eq!(lines[1], "  0  cpu  1 item    25 % busy  waiting");
         assert_eq!(lines[3], "  and 998 more: 998 items, 25 % busy");
-        let lengths = [0, 1, 2, 3, 1_001, 2_000].map(|most| board.lines(most).len());
+        let lengths = [0, 1, 2, 3, 1_001, 2_000].map(|most| board.lines(most, 80).len());
         assert_eq!(lengths, [1, 1, 2, 3, 1_001, 1_001]);
-        assert_eq!(board.lines(2)[1], "  and 1000 more: 1000 items, 25 % busy");
+        assert_eq!(board.lines(2, 80)[1], "  and 1000 more: 1000 items, 25 % busy");
     }
 
     #[test]
@@ -422,7 +494,7 @@ mod tests {
         let told = board.observe(ms(5), &quarantined);
         let text = "Segmenting: producer 1 on cuda:1 is out of service: fell off\\nthe bus";
         assert_eq!(told.as_deref(), Some(text));
-        assert!(board.lines(9)[2].ends_with("out of service: fell off\\nthe bus"));
+        assert!(board.lines(9, 80)[2].ends_with("out of service: fell off\\nthe bus"));
         let told = board.observe(ms(5), &Event::ProducerAbandoned { producer: 0 }).unwrap();
         assert!(told.contains("abandoned"), "{told}");
     }
@@ -437,7 +509,7 @@ mod tests {
         ]);
         let again = started(Some(3), &["cpu"]);
         used.observe(ms(0), &again);
-        assert_eq!(used.lines(9), board(&[(0, again)]).lines(9));
+        assert_eq!(used.lines(9, 80), board(&[(0, again)]).lines(9, 80));
     }
 
     /// Any event of a run with one producer, in any order.
@@ -479,7 +551,7 @@ mod tests {
             for (at, event) in &events {
                 let told = board.observe(ms(*at), event);
                 prop_assert!(!told.unwrap_or_default().contains(char::is_control));
-                let lines = board.lines(most);
+                let lines = board.lines(most, 80);
                 prop_assert!((1..=most.max(1)).contains(&lines.len()));
                 prop_assert!(!lines.concat().contains(char::is_control));
                 prop_assert!(!board.line().contains(char::is_control));

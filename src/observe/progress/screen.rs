@@ -8,6 +8,8 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
 use console::{Term, is_dumb, truncate_str};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
+use crate::observe::text_style::{Colors, Ink, wrapped};
+
 /// A terminal with a block of lines at its bottom, in which each run has its own.
 ///
 /// It is one bar of `indicatif` with several lines, not a bar per line. Separate bars are drawn one by one,
@@ -92,14 +94,14 @@ impl Screen {
 }
 
 impl Block {
-    /// Shows the lines. Their maximum number is passed to `lines`.
-    pub(super) fn show(&self, lines: impl FnOnce(usize) -> Vec<String>) {
+    /// Shows the lines. Their maximum number and the width of the terminal are passed to `lines`.
+    pub(super) fn show(&self, lines: impl FnOnce(usize, usize) -> Vec<String>) {
         let Some(mut blocks) = self.screen.blocks() else { return };
         let others: usize = blocks.others(self.number).map(|(_, lines)| lines.len()).sum();
         // The last row is left to the cursor of the next writer.
         let rows = usize::from(self.screen.terminal.height()).saturating_sub(1 + others);
         let columns = usize::from(self.screen.terminal.width());
-        let lines = lines(rows.max(1));
+        let lines = lines(rows.max(1), columns);
         let end = if columns > 3 { "..." } else { "" };
         let lines = lines.iter().map(|line| truncate_str(line, columns, end).into_owned());
         blocks.put(self.number, lines.collect());
@@ -107,10 +109,13 @@ impl Block {
         blocks.bar.get_or_insert_with(|| self.screen.new_bar()).set_message(text);
     }
 
-    /// Writes a line above the display.
-    pub(super) fn tell(&self, line: &str) {
+    /// Writes a message above the display, in lines of the width of the terminal.
+    pub(super) fn tell(&self, message: &str, ink: Ink, colors: Colors) {
         let Some(blocks) = self.screen.blocks() else { return };
-        self.screen.write_line(&blocks, line);
+        let columns = usize::from(self.screen.terminal.width());
+        for line in wrapped(message, columns, "", "  ") {
+            self.screen.write_line(&blocks, &colors.paint(ink, line).to_string());
+        }
     }
 
     /// Replaces the block by one line, which stays.

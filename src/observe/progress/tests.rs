@@ -71,7 +71,7 @@ fn the_lines_move_along_and_one_is_left() {
     tell(&mut progress, &events);
     progress.tick(ms(3_000));
     let screen = "\
-Segmenting  [--------------------]  0/4 in 3.0 s
+Segmenting  [--------------------------------------]  0/4 in 3.0 s
   0  cuda:0  0 items  100 % busy  a.tif, 2.9 s
   1  cpu     0 items   33 % busy  b.tif, 1.0 s";
     assert_eq!(terminal.contents(), screen);
@@ -80,7 +80,7 @@ Segmenting  [--------------------]  0/4 in 3.0 s
     progress.tick(ms(4_100));
     let lines: Vec<String> = terminal.contents().lines().map(str::to_owned).collect();
     assert_eq!(lines[0], r"Segmenting: producer_work failed for item 0: bad\u{1b}[2J\n");
-    assert!(lines[1].starts_with("Segmenting  [#####---------------]  1/4 in 4.1 s"), "{lines:?}");
+    assert!(lines[1].starts_with("Segmenting  [###-----------]  1/4 in 4.1 s"), "{lines:?}");
     assert_eq!(lines.len(), 4);
 
     tell(&mut progress, &[(9_000, ended(totals(3, 1, 9_000)))]);

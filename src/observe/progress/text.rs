@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::base::HumanDuration;
 use crate::base::plain::{Plain, is_acted_upon};
+use crate::observe::text_style::{Colors, Ink};
 
 /// An untrusted text on one line, without characters that a terminal would obey.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {
@@ -46,21 +47,19 @@ pub(super) fn rate(per_second: f64) -> String {
     }
 }
 
-/// `[#####---------------]`
-pub(super) fn bar(done: u64, total: u64) -> String {
-    const CELLS: u64 = 20;
+/// `[#####---------------]`, or `None` if fewer than twelve columns are left for it.
+pub(super) fn bar(done: u64, total: u64, columns: usize, colors: Colors) -> Option<String> {
+    const FEWEST: usize = 10;
+    let cells = columns.checked_sub(2).filter(|cells| *cells >= FEWEST)?;
     let full = if total == 0 {
-        CELLS
+        cells
     } else {
         // In 128 bits, since a `size_hint` may be any number.
-        (u128::from(CELLS) * u128::from(done.min(total)) / u128::from(total)) as u64
+        (cells as u128 * u128::from(done.min(total)) / u128::from(total)) as usize
     };
-    let mut bar = String::from("[");
-    for cell in 0..CELLS {
-        bar.push(if cell < full { '#' } else { '-' });
-    }
-    bar.push(']');
-    bar
+    let done = colors.paint(Ink::Good, "#".repeat(full));
+    let left = colors.paint(Ink::Faint, "-".repeat(cells - full));
+    Some(format!("[{done}{left}]"))
 }
 
 /// ` 98 %`, or a placeholder for an unknown share.
@@ -99,8 +98,12 @@ mod tests {
 
         #[test]
         fn a_bar_has_one_width(done in any::<u64>(), total in any::<u64>()) {
-            prop_assert_eq!(bar(done, total).len(), 22);
-            prop_assert_eq!(bar(done, total).contains('-'), done < total);
+            for columns in [12, 22, 200] {
+                let bar = bar(done, total, columns, Colors::Off).unwrap();
+                prop_assert_eq!(bar.len(), columns);
+                prop_assert_eq!(bar.contains('-'), done < total);
+            }
+            prop_assert_eq!(bar(done, total, 11, Colors::Off), None);
         }
     }
 

@@ -105,6 +105,10 @@ impl Watch {
         self.out_of_use = Some(printable(why).into_owned());
     }
 
+    pub(super) fn is_lost(&self) -> bool {
+        self.out_of_use.is_some()
+    }
+
     /// Returns its working time, and the known time that it is part of.
     pub(super) fn busy(&self, at: Duration) -> (Duration, Duration) {
         let open = match self.misses {

@@ -55,6 +55,10 @@ pub struct ProducerReport {
 }
 
 impl ProducerReport {
+    pub(super) fn is_lost(&self) -> bool {
+        self.quarantined.is_some() || self.abandoned
+    }
+
     pub(super) fn new(totals: &ProducerTotals, lasted: Duration) -> Self {
         ProducerReport {
             place: totals.place.clone(),

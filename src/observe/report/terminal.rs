@@ -1,10 +1,16 @@
 //! The report as text for a terminal.
 
 use std::fmt;
+use std::time::Duration;
 
+use textwrap::core::display_width;
+
+use super::latency::Latencies;
+use super::producer::ProducerReport;
 use super::run_report::{Ending, RunReport};
 use super::text::{Count, Many, Percent, Plain, Time, Times, clipped, left_out};
 use crate::observe::failure::Failure;
+use crate::observe::text_style::{Ink, TextStyle};
 
 /// Entries beyond these are only counted.
 const MOST_PRODUCERS: usize = 32;
@@ -13,26 +19,87 @@ const MOST_STALLS: usize = 3;
 
 /// Texts are clipped to this many characters: about two lines.
 const LONGEST: usize = 160;
+const LONGEST_FAILURE: usize = 230;
 
-/// Formats the report in short: the account, the bottleneck, the first 32 producers and ten failures. Control
-/// characters in texts are escaped.
+/// A report as text for a terminal: see [`RunReport::styled`].
+pub(super) struct Styled<'a> {
+    pub(super) report: &'a RunReport,
+    pub(super) style: TextStyle,
+}
+
+/// Formats the report in short, in 80 columns without colours: the account, the bottleneck, the first 32
+/// producers and ten failures. Control characters in texts are escaped. [`RunReport::styled`] suits a
+/// terminal.
 impl fmt::Display for RunReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", Plain(&headline(self)))?;
-        if let Some(error) = &self.error {
-            writeln!(f, "{}", Plain(&clipped(error, LONGEST)))?;
+        self.styled(TextStyle::plain()).fmt(f)
+    }
+}
+
+impl fmt::Display for Styled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Styled { report, style } = *self;
+        let out = &mut Lines { f, style };
+        out.text(&headline(report), Some(ink_of(report)))?;
+        if let Some(error) = &report.error {
+            out.text(&clipped(error, LONGEST), Some(Ink::Bad))?;
         }
-        if self.producers.is_empty() {
+        if report.producers.is_empty() {
             return Ok(());
         }
-        writeln!(f, "{}", Plain(&self.conclusion))?;
-        for fallback in &self.fallbacks {
-            writeln!(f, "devices: {}", Plain(fallback))?;
+        out.text(&report.conclusion, Some(Ink::Strong))?;
+        for fallback in &report.fallbacks {
+            out.text(&format!("devices: {fallback}"), Some(Ink::Warning))?;
         }
-        write_producers(f, self)?;
-        write_waits(f, self)?;
-        write_retries(f, self)?;
-        write_failures(f, self)
+        write_producers(out, report)?;
+        write_waits(out, report)?;
+        write_retries(out, report)?;
+        write_failures(out, report)
+    }
+}
+
+fn ink_of(report: &RunReport) -> Ink {
+    match report.ending {
+        Ending::Failed => Ink::Bad,
+        Ending::Cancelled => Ink::Warning,
+        Ending::Finished if report.account.failed > 0 => Ink::Bad,
+        Ending::Finished => Ink::Good,
+        Ending::InProgress => Ink::Strong,
+    }
+}
+
+/// Writes lines of a style.
+struct Lines<'a, 'f> {
+    f: &'a mut fmt::Formatter<'f>,
+    style: TextStyle,
+}
+
+impl Lines<'_, '_> {
+    /// Writes an untrusted text, wrapped.
+    fn text(&mut self, text: &str, ink: Option<Ink>) -> fmt::Result {
+        self.entry("", text, ink)
+    }
+
+    /// Writes an untrusted text of a list, wrapped and indented.
+    fn entry(&mut self, indent: &str, text: &str, ink: Option<Ink>) -> fmt::Result {
+        let others = if indent.is_empty() { "" } else { "    " };
+        let lines = self.style.wrapped(&Plain(text).to_string(), indent, others);
+        lines.iter().try_for_each(|line| self.line(line, ink))
+    }
+
+    fn line(&mut self, line: &str, ink: Option<Ink>) -> fmt::Result {
+        match ink {
+            Some(ink) => writeln!(self.f, "{}", self.style.colors.paint(ink, line)),
+            None => writeln!(self.f, "{line}"),
+        }
+    }
+
+    fn more(&mut self, more: u64, noun: &'static str) -> fmt::Result {
+        let plural = if more == 1 { "" } else { "s" };
+        match more {
+            0 => Ok(()),
+            _ => self.line(&format!("  and {} more {noun}{plural}", Count(more)), Some(Ink::Faint)),
+        }
     }
 }
 
@@ -158,59 +225,93 @@ pub(super) fn site(failure: &Failure) -> String {
     site
 }
 
-fn write_producers(f: &mut fmt::Formatter<'_>, report: &RunReport) -> fmt::Result {
-    let mut heads =
-        vec!["#", "place", "items", "failed attempts", "busy", "working", "waiting", "init"];
-    if report.has_item_events() {
-        heads.extend(["p50", "p90", "p99", "max"]);
-    }
-    let mut rows = vec![heads.into_iter().map(str::to_owned).collect()];
-    let producers = report.producers.iter().enumerate().take(MOST_PRODUCERS);
-    rows.extend(producers.map(|(producer, _)| row(report, producer)));
-    writeln!(f)?;
-    write_table(f, &rows)?;
-    write_more(f, left_out(MOST_PRODUCERS, report.producers.len(), 0), "producer")?;
-    let losses = losses(report, MOST_PRODUCERS);
-    losses.iter().try_for_each(|loss| writeln!(f, "  {}", Plain(loss)))
+/// A column of the table of producers. Of those that do not fit, the ones of the lowest rank are left out.
+struct Column {
+    head: &'static str,
+    rank: u32,
+    cells: Vec<String>,
 }
 
-fn row(report: &RunReport, index: usize) -> Vec<String> {
-    let producer = &report.producers[index];
-    let mut row = vec![
-        index.to_string(),
-        Plain(&clipped(&producer.place, 40)).to_string(),
-        Count(producer.items).to_string(),
-        Count(producer.failed).to_string(),
-        Percent(producer.busy).to_string(),
-        Time(producer.working).to_string(),
-        Time(producer.waiting).to_string(),
-        Time(producer.init).to_string(),
+impl Column {
+    fn width(&self) -> usize {
+        let widths = self.cells.iter().map(|cell| display_width(cell));
+        widths.chain([self.head.len()]).max().unwrap_or(0)
+    }
+}
+
+fn write_producers(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
+    let columns = fitting(columns(report), out.style.columns);
+    out.line("", None)?;
+    out.line(&row(&columns, |column| column.head), Some(Ink::Faint))?;
+    for index in 0..report.producers.len().min(MOST_PRODUCERS) {
+        let ink = if report.producers[index].is_lost() { Some(Ink::Bad) } else { None };
+        out.line(&row(&columns, |column| &column.cells[index]), ink)?;
+    }
+    out.more(left_out(MOST_PRODUCERS, report.producers.len(), 0), "producer")?;
+    let losses = losses(report, MOST_PRODUCERS);
+    losses.iter().try_for_each(|loss| out.entry("  ", loss, Some(Ink::Warning)))
+}
+
+fn columns(report: &RunReport) -> Vec<Column> {
+    let producers = || report.producers.iter().take(MOST_PRODUCERS);
+    let column = |head, rank, cell: &dyn Fn(&ProducerReport) -> String| Column {
+        head,
+        rank,
+        cells: producers().map(cell).collect(),
+    };
+    let mut columns = vec![
+        Column {
+            head: "#",
+            rank: 12,
+            cells: (0..producers().len()).map(|n| n.to_string()).collect(),
+        },
+        column("place", 11, &|producer| Plain(&clipped(&producer.place, 24)).to_string()),
+        column("items", 10, &|producer| Count(producer.items).to_string()),
+        column("failed", 8, &|producer| Count(producer.failed).to_string()),
+        column("busy", 9, &|producer| Percent(producer.busy).to_string()),
+        column("working", 3, &|producer| Time(producer.working).to_string()),
+        column("waiting", 4, &|producer| Time(producer.waiting).to_string()),
+        column("init", 2, &|producer| Time(producer.init).to_string()),
+    ];
+    let latencies: [(_, _, fn(&Latencies) -> Duration); 4] = [
+        ("p50", 7, |latency| latency.p50),
+        ("p90", 1, |latency| latency.p90),
+        ("p99", 5, |latency| latency.p99),
+        ("max", 6, |latency| latency.max),
     ];
     if report.has_item_events() {
-        row.extend(match producer.latency {
-            Some(latency) => [latency.p50, latency.p90, latency.p99, latency.max]
-                .map(|time| Time(time).to_string()),
-            None => [const { String::new() }; 4],
-        });
+        columns.extend(latencies.map(|(head, rank, of)| {
+            let time = |latency: &Latencies| Time(of(latency)).to_string();
+            column(head, rank, &|producer| producer.latency.as_ref().map_or_else(String::new, time))
+        }));
     }
-    row
+    columns
+}
+
+fn fitting(mut columns: Vec<Column>, width: usize) -> Vec<Column> {
+    let needed =
+        |columns: &[Column]| columns.iter().map(|column| 2 + column.width()).sum::<usize>();
+    while needed(&columns) > width {
+        let ranks = columns.iter().map(|column| column.rank);
+        let Some((least, _)) = ranks.enumerate().min_by_key(|(_, rank)| *rank) else { break };
+        columns.remove(least);
+    }
+    columns
 }
 
 /// Aligns numbers to the right and places to the left.
-fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..rows[0].len()).filter_map(width).collect();
-    for row in rows {
-        let mut line = String::new();
-        for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-            match column {
-                1 => line.push_str(&format!("  {cell:<width$}")),
-                _ => line.push_str(&format!("  {cell:>width$}")),
-            }
+fn row<'a>(columns: &'a [Column], cell: impl Fn(&'a Column) -> &'a str) -> String {
+    let mut line = String::new();
+    for column in columns {
+        let text = cell(column);
+        let space = " ".repeat(column.width().saturating_sub(display_width(text)));
+        line.push_str("  ");
+        match column.head {
+            "place" => line.extend([text, &space]),
+            _ => line.extend([&space, text]),
         }
-        writeln!(f, "{}", line.trim_end())?;
     }
-    Ok(())
+    line.trim_end().to_owned()
 }
 
 /// Describes what at most `most` producers lost.
@@ -252,33 +353,34 @@ fn why(report: &RunReport, reason: &str) -> String {
     }
 }
 
-fn write_waits(f: &mut fmt::Formatter<'_>, report: &RunReport) -> fmt::Result {
-    writeln!(f)?;
+fn write_waits(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
+    out.line("", None)?;
     if report.ending != Ending::InProgress {
-        waits(report).iter().try_for_each(|wait| writeln!(f, "{wait}"))?;
+        waits(report).iter().try_for_each(|wait| out.text(wait, None))?;
     }
     for stall in report.stalls.iter().take(MOST_STALLS) {
         let item = item(stall.item, stall.key.as_deref());
-        writeln!(f, "  {} for {}", Time(stall.lasted), Plain(&item))?;
+        out.entry("  ", &format!("{} for {item}", Time(stall.lasted)), None)?;
     }
-    lack_of_keys(report).iter().try_for_each(|lack| writeln!(f, "  {lack}"))?;
-    lack_of_events(report).iter().try_for_each(|lack| writeln!(f, "{lack}"))
+    lack_of_keys(report).iter().try_for_each(|lack| out.entry("  ", lack, Some(Ink::Faint)))?;
+    lack_of_events(report).iter().try_for_each(|lack| out.text(lack, Some(Ink::Faint)))
 }
 
-fn write_retries(f: &mut fmt::Formatter<'_>, report: &RunReport) -> fmt::Result {
-    retries(report).iter().try_for_each(|retries| writeln!(f, "{retries}"))
+fn write_retries(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
+    retries(report).iter().try_for_each(|retries| out.text(retries, None))
 }
 
-fn write_failures(f: &mut fmt::Formatter<'_>, report: &RunReport) -> fmt::Result {
+fn write_failures(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
     if report.failures.is_empty() && report.failures_left_out == 0 {
         return Ok(());
     }
-    writeln!(f, "\nfailures:")?;
+    out.line("", None)?;
+    out.line("failures:", Some(Ink::Bad))?;
     for failure in report.failures.iter().take(MOST_FAILURES) {
-        writeln!(f, "  {}", Plain(&clipped(&line(failure), 2 * LONGEST)))?;
+        out.entry("  ", &clipped(&line(failure), LONGEST_FAILURE), Some(Ink::Bad))?;
     }
     let more = left_out(MOST_FAILURES, report.failures.len(), report.failures_left_out);
-    write_more(f, more, "failure")
+    out.more(more, "failure")
 }
 
 /// The failure, and its causes unless an earlier text contains them.
@@ -296,20 +398,16 @@ fn reason(failure: &Failure) -> &str {
     failure.causes.last().unwrap_or(&failure.error)
 }
 
-fn write_more(f: &mut fmt::Formatter<'_>, more: u64, noun: &'static str) -> fmt::Result {
-    let plural = if more == 1 { "" } else { "s" };
-    if more > 0 { writeln!(f, "  and {} more {noun}{plural}", Count(more)) } else { Ok(()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::observe::report::samples::{Told, eventful, failure};
+    use crate::observe::text_style::Colors;
 
     #[test]
     fn a_report_is_lines_without_control_characters() {
         let text = eventful(64).to_string();
-        assert!(text.lines().count() < 70, "{text}");
+        assert!(text.lines().count() < 100, "{text}");
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
         assert!(
             text.starts_with(
@@ -326,7 +424,7 @@ mod tests {
         let text = eventful(2).to_string();
         let lines: Vec<_> = text.lines().skip_while(|line| !line.starts_with("  #")).collect();
         assert!(
-            lines[0].starts_with("  #  place   items  failed attempts  busy  working"),
+            lines[0].starts_with("  #  place   items  failed  busy  working  waiting"),
             "{text}"
         );
         let widths: Vec<_> = lines[..3].iter().map(|line| line.chars().count()).collect();
@@ -336,7 +434,7 @@ mod tests {
     #[test]
     fn lost_producers_and_missing_measurements_are_stated() {
         let text = eventful(2).to_string();
-        let lost = "producer 1 (cuda:1) was abandoned with its thread: CUDA_ERROR";
+        let lost = "producer 1 (cuda:1) was abandoned with its thread:";
         assert!(text.contains(lost), "{text}");
         assert!(!text.contains("No item events"));
         let quiet = Told::new(1).end(1_000).to_string();
@@ -349,6 +447,42 @@ mod tests {
         let failure = failure(3, 1, 2, "the file is empty");
         let expected = "item 3 (key 3) in producer_work on cuda:1, 2 attempts: the file is empty";
         assert_eq!(line(&failure), expected);
+    }
+
+    #[test]
+    fn a_report_fits_whatever_the_width_of_characters() {
+        for columns in [40, 80, 120] {
+            let mut report = eventful(64);
+            report.producers[3].place = "日本語".repeat(20);
+            report.failures[2].key = Some("日本語".repeat(20));
+            let text = report.styled(TextStyle::plain().columns(columns)).to_string();
+            let longest = text.lines().map(display_width).max();
+            assert!(longest <= Some(columns), "{longest:?} of {columns} columns: {text}");
+        }
+    }
+
+    #[test]
+    fn columns_are_left_out_from_the_least_important_on() {
+        let head = |columns| {
+            let text = eventful(2).styled(TextStyle::plain().columns(columns)).to_string();
+            let head = text.lines().find(|line| line.starts_with("  #")).unwrap_or_default();
+            head.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let wide = "# place items failed busy working waiting init p50 p90 p99 max";
+        assert_eq!(head(120).join(" "), wide);
+        assert_eq!(head(80).join(" "), "# place items failed busy working waiting p50 p99 max");
+        assert_eq!(head(40).join(" "), "# place items failed busy");
+    }
+
+    #[test]
+    fn only_colours_differ_between_styles() {
+        let report = eventful(2);
+        let colored = report.styled(TextStyle::plain().colors(Colors::On)).to_string();
+        assert!(colored.starts_with("\u{1b}[31mDenoising"), "{colored}");
+        assert_eq!(textwrap::core::display_width(&colored), display_width(&report.to_string()));
+        let escapes = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[33m"];
+        let plain = escapes.iter().fold(colored, |text, escape| text.replace(escape, ""));
+        assert_eq!(plain, report.to_string());
     }
 
     #[test]
