@@ -3,7 +3,10 @@
 mod ceiling;
 mod limits;
 
+use std::fmt;
 use std::time::Duration;
+
+use crate::base::HumanDuration;
 
 pub(crate) use self::ceiling::Ceiling;
 pub(crate) use self::limits::{Limits, Load, Size};
@@ -36,6 +39,16 @@ pub(crate) use self::limits::{Limits, Load, Size};
 pub struct Batch {
     most: usize,
     patience: Patience,
+}
+
+impl fmt::Display for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.patience {
+            Patience::Endless => write!(f, "of {}", self.most),
+            Patience::None => write!(f, "up to {}", self.most),
+            Patience::For(time) => write!(f, "{} within {:#}", self.most, HumanDuration(time)),
+        }
+    }
 }
 
 /// How long an incomplete batch waits for more.

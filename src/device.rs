@@ -18,6 +18,7 @@ mod inventory;
 #[cfg(target_os = "linux")]
 mod lock_file;
 mod machine;
+mod names;
 #[cfg(feature = "nvml")]
 mod nvml;
 mod place;
@@ -49,6 +50,7 @@ pub use gpu_lock::GpuLock;
 pub(crate) use gpu_lock::HeldGpus;
 pub use id::Device;
 pub use into::IntoDevices;
+pub(crate) use names::models;
 use place::MAX_PLACES;
 pub(crate) use place::Place;
 #[cfg(feature = "candle")]

@@ -8,6 +8,7 @@ pub(crate) mod failure;
 pub(crate) mod metrics;
 #[cfg(feature = "progress")]
 pub(crate) mod progress;
+pub(crate) mod provenance;
 pub mod report;
 pub(crate) mod run_stats;
 pub(crate) mod text_style;

@@ -311,6 +311,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         if self.cpu_threads == CpuThreads::Exactly(0) {
             return Err(BuildError::CpuThreads {}.into());
         }
+        self.told.settings = self.listed();
         let places = devices.places_with_gpus();
         let settings = Settings {
             devices,

@@ -52,10 +52,6 @@ pub(super) enum CountingOrder {
 #[derive(Debug)]
 pub(super) enum Asked {
     /// This build was made without the feature, so the driver was not asked.
-    #[cfg_attr(
-        all(not(test), feature = "nvml"),
-        expect(dead_code, reason = "it was made with the feature")
-    )]
     NotBuilt,
     /// The GPUs of this machine.
     Known(Inventory),
@@ -112,6 +108,12 @@ impl Inventory {
                 Err(DeviceError::MissingUuid { uuid: uuid.to_string(), found: self.uuids() })
             }
         }
+    }
+
+    /// Returns the name of the model of a GPU.
+    pub(super) fn model(&self, uuid: &Uuid) -> Option<&str> {
+        let gpu = self.gpus.iter().find(|gpu| gpu.uuid.may_be(uuid))?;
+        Some(&gpu.model.name)
     }
 
     fn check_order(&self) -> Result<(), DeviceError> {

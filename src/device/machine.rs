@@ -49,6 +49,12 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Returns the name of the model of a CUDA index, if it is known.
+    pub(super) fn model(&self, index: usize) -> Option<String> {
+        let uuid = self.uuid(index).ok()?;
+        self.inventory(&uuid).ok()?.model(&uuid).map(str::to_owned)
+    }
+
     fn index_by_driver(&self, uuid: &Uuid) -> Result<usize, DeviceError> {
         let inventory = self.inventory(uuid)?;
         let on_machine = inventory.index(inventory.complete(uuid)?)?;

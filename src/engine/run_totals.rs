@@ -9,6 +9,7 @@ use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::producers::Producers;
 use crate::backend::threads::run::{Run, text_of};
 use crate::concurrency::lock;
+use crate::device::models;
 use crate::error::Error;
 use crate::observe::event::{Destination, Event, ProducerTotals, Totals};
 use crate::observe::event_log::EventLog;
@@ -121,7 +122,9 @@ impl<R: Runner> Engine<R> {
 
     /// The report of the last run, or of the one in progress.
     pub(crate) fn report(&self) -> RunReport {
-        lock(self.event_log.recorder()).report()
+        let mut report = lock(self.event_log.recorder()).report();
+        report.provenance.devices = models(&self.settings.devices);
+        report
     }
 
     pub(super) fn take_leave(&mut self, losses: &[LostProducer]) {

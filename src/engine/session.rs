@@ -283,6 +283,7 @@ impl<R: Runner + 'static> Engine<R> {
         let earlier = CarriedOver { learned: producers.learned(), lost, away };
         let (producers, description) = (producers.len(), self.told.description.clone());
         let event_log = Arc::new(EventLog::new(producers, description, self.told.detail));
+        event_log.has_settings(self.told.settings.clone());
         self.event_log = event_log.clone();
         self.tell_of_start(&event_log);
         let shape = Shape { order, producers, window, batching, kind };

@@ -1,5 +1,6 @@
 //! What happens in one run, on its way to the report and to observers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use crossbeam_utils::CachePadded;
 
 use super::event::{Event, Observer};
 use super::failure::Failure;
+use super::provenance::Provenance;
 use super::report::Recorder;
 use super::trace_log;
 use crate::base::panic::{catch, drop_quietly};
@@ -106,6 +108,8 @@ pub(crate) enum Detail {
 pub(crate) struct ObserveOptions {
     pub(crate) description: Option<String>,
     pub(crate) detail: Detail,
+    /// The settings of the builder, by name.
+    pub(crate) settings: BTreeMap<String, String>,
 }
 
 impl EventLog {
@@ -113,6 +117,11 @@ impl EventLog {
         let begun = now();
         let feed = (detail == Detail::Items).then(|| Feed::new(producers, begun));
         EventLog { begun, recorder: Mutex::new(Recorder::new(description)), feed }
+    }
+
+    /// Adds where, when and how the run takes place.
+    pub(crate) fn has_settings(&self, settings: BTreeMap<String, String>) {
+        lock(&self.recorder).is_of(Provenance::now(settings));
     }
 
     pub(crate) fn elapsed(&self) -> Duration {

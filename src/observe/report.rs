@@ -38,9 +38,11 @@ pub use self::slowest::SlowItem;
 pub use self::span::{Incident, IncidentKind, Span};
 pub use self::timeline::{Throughput, Timeline};
 pub use super::failure::Failure;
+pub use super::provenance::Provenance;
 pub use super::text_style::{Colors, TextStyle};
 pub use crate::base::HumanDuration;
 use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 impl RunReport {
@@ -55,9 +57,11 @@ impl RunReport {
     /// Returns the report as JSON, one line per field and per element of a list.
     ///
     /// [`from_json`](Self::from_json) restores an equal report, to the nanosecond in runs of up to 48 days.
-    /// Later versions may add fields.
+    ///
+    /// The form is described by the JSON Schema in `docs/report.schema.json`. Its number is the field
+    /// `version`, now 1. It changes if a field goes or changes its meaning; fields may be added without.
     pub fn to_json(&self) -> String {
-        json::to_text(self)
+        json::to_text(&Versioned { version: VERSION, report: self })
     }
 
     /// Reads a report that [`to_json`](Self::to_json) wrote. Missing fields get their defaults; unknown ones
@@ -65,8 +69,13 @@ impl RunReport {
     ///
     /// # Errors
     ///
-    /// [`Error::Report`] if the text is not JSON or not a report; its cause gives the position.
+    /// [`Error::Report`] if the text is not JSON or not a report, in which case its cause gives the position;
+    /// or if it has a later `version`.
     pub fn from_json(json: &str) -> Result<Self, Error> {
+        let form: Form = serde_json::from_str(json).map_err(bad)?;
+        if let Some(version) = form.version.filter(|version| *version > VERSION) {
+            return Err(bad(LaterVersion(version)));
+        }
         let mut json = serde_json::Deserializer::from_str(json);
         let report = serde_path_to_error::deserialize(&mut json).map_err(bad)?;
         json.end().map_err(bad)?;
@@ -115,6 +124,27 @@ pub fn trace_of_stages<'a>(
     trace::to_text(stages.into_iter())
 }
 
+/// The version of the JSON's form.
+const VERSION: u64 = 1;
+
+#[derive(Serialize)]
+struct Versioned<'a> {
+    version: u64,
+    #[serde(flatten)]
+    report: &'a RunReport,
+}
+
+#[derive(Deserialize)]
+struct Form {
+    version: Option<u64>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "its version is {0}; this version of gangline reads version {VERSION}, so read it with a later one"
+)]
+struct LaterVersion(u64);
+
 fn bad(source: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Report { source: source.into() }
 }
@@ -140,6 +170,15 @@ mod tests {
         assert!(cause(r#"{"lasted": -1.5}"#).contains("-1.5 is not a valid number of seconds"));
         assert!(cause("{} {}").contains("trailing characters"));
         assert!(cause("").contains("EOF"));
+    }
+
+    #[test]
+    fn a_report_of_a_later_form_is_refused() {
+        let text = RunReport::default().to_json();
+        assert!(text.starts_with("{\n  \"version\": 1,\n"), "{text}");
+        let later = text.replacen("\"version\": 1,", "\"version\": 2,", 1);
+        let error = RunReport::from_json(&later).unwrap_err();
+        assert!(error.source().unwrap().to_string().starts_with("its version is 2"), "{error:?}");
     }
 
     #[test]

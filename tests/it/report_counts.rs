@@ -230,3 +230,35 @@ fn a_consumer_that_returned_in_time_was_not_abandoned() {
         }
     });
 }
+
+#[test]
+fn a_report_says_where_when_and_how_it_ran() {
+    no_hang(|| {
+        let pass = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+        let mut runner = OrderedRunner::builder(pass)
+            .devices(2)
+            .window(8)
+            .batch(Batch::up_to(4))
+            .retries(2)
+            .item_timeout(Duration::from_secs(90))
+            .build()
+            .unwrap();
+        assert_eq!(runner.report().provenance.started, None, "there was no run");
+        let report = runner.run_with_report(0..9).1;
+        let provenance = &report.provenance;
+        assert!(provenance.started.as_ref().unwrap().ends_with('Z'), "{provenance:?}");
+        assert_eq!(provenance.gangline.as_deref(), Some(env!("CARGO_PKG_VERSION")));
+        assert!(!provenance.command[0].is_empty() && provenance.cores >= Some(1));
+        let settings: Vec<_> =
+            provenance.settings.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let expected = [
+            "backoff: 100 ms",
+            "batch: up to 4",
+            "item_timeout: 1 min 30 s",
+            "order: input",
+            "retries: 2",
+            "window: 8",
+        ];
+        assert_eq!(settings, expected);
+    });
+}

@@ -1,9 +1,14 @@
 //! The settings for observers, progress and reports.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use super::Builder;
 use crate::api::pool::OrderKind;
+use crate::base::{HumanDuration, Measure, Order};
 use crate::observe::event::Observer;
 use crate::observe::event_log::Detail;
+use crate::policy::{OnError, Stragglers};
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
@@ -110,5 +115,51 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     pub fn describe(mut self, work: impl Into<String>) -> Self {
         self.told.description = Some(work.into());
         self
+    }
+
+    /// Lists the window, the order, and the settings that differ from their defaults.
+    pub(super) fn listed(&self) -> BTreeMap<String, String> {
+        let mut list = BTreeMap::new();
+        let mut add = |name: &str, value: Option<String>| {
+            list.extend(value.map(|value| (name.to_owned(), value)));
+        };
+        let time = |time: Option<Duration>| time.map(|time| format!("{:#}", HumanDuration(time)));
+        let set = |is_set: bool| is_set.then(|| "yes".to_owned());
+        let number = |number: Option<usize>| number.map(|number| number.to_string());
+        let window = self.window.map_or("grows as needed".to_owned(), |items| items.to_string());
+        let order = match self.order {
+            Order::Input => "input",
+            Order::Completion => "completion",
+        };
+        add("window", Some(window));
+        add("order", Some(order.to_owned()));
+        add("batch", self.batch.map(|batch| batch.to_string()));
+        for (measure, name) in [
+            (Measure::Cost, "max_batch_cost"),
+            (Measure::Padded, "max_padded_size"),
+            (Measure::Weight, "window_weight"),
+        ] {
+            add(name, self.measures.most(measure).map(|most| most.to_string()));
+        }
+        let policy = &self.policy;
+        add("on_error", (policy.on_error == OnError::Skip).then(|| "skip".to_owned()));
+        add("retries", (policy.retries > 0).then(|| policy.retries.to_string()));
+        let backoff = (policy.retries > 0).then_some(policy.backoff);
+        add("backoff", time(backoff.map(|backoff| backoff.first)));
+        add("classify", set(policy.classify.is_some()));
+        add("max_failures", policy.max_failures.map(|most| most.to_string()));
+        add("quarantine_after", number(policy.quarantine_after));
+        add("min_producers", number(policy.min_producers));
+        add("speculate", set(policy.stragglers == Stragglers::Copy));
+        add("item_timeout", time(self.limits.item));
+        add("init_timeout", time(self.limits.init));
+        add("run_timeout", time(self.limits.run));
+        add("key", set(self.name.is_some()));
+        add("hashed_by", set(self.hash.is_some()));
+        add("journal", self.journal.as_ref().map(|journal| journal.path().display().to_string()));
+        add("timeline", set(self.told.detail == Detail::Items));
+        add("lock_gpus", set(self.gpu_lock.is_some()));
+        add("stack_size", number(self.stack_size));
+        list
     }
 }

@@ -18,6 +18,7 @@ use crate::base::Order;
 use crate::observe::account::Account;
 use crate::observe::event::{Event, Observer, Totals};
 use crate::observe::failure::Failure;
+use crate::observe::provenance::Provenance;
 
 /// Observes the events of a run, and returns a report at any moment. `RunStarted` clears it.
 ///
@@ -25,6 +26,7 @@ use crate::observe::failure::Failure;
 #[derive(Debug)]
 pub(crate) struct Recorder {
     description: Option<String>,
+    provenance: Provenance,
     order: Order,
     items: Option<u64>,
     fallbacks: Vec<String>,
@@ -64,6 +66,7 @@ impl Recorder {
     pub(crate) fn new(description: Option<String>) -> Self {
         Recorder {
             description,
+            provenance: Provenance::default(),
             order: Order::default(),
             items: None,
             fallbacks: vec![],
@@ -86,6 +89,11 @@ impl Recorder {
         }
     }
 
+    /// Adds where, when and how the run takes place.
+    pub(crate) fn is_of(&mut self, provenance: Provenance) {
+        self.provenance = provenance;
+    }
+
     /// Returns the report up to the last event.
     pub(crate) fn report(&self) -> RunReport {
         let mut report = match &self.totals {
@@ -93,6 +101,7 @@ impl Recorder {
             None => self.report_of_running(),
         };
         report.description = self.description.clone();
+        report.provenance = self.provenance.clone();
         report.order = self.order;
         report.items = self.items;
         report.fallbacks = self.fallbacks.clone();
@@ -256,7 +265,8 @@ impl Recorder {
     }
 
     fn started(&mut self, items: Option<u64>, order: Order, producers: &[String]) {
-        *self = Recorder { items, order, ..Recorder::new(self.description.take()) };
+        let provenance = std::mem::take(&mut self.provenance);
+        *self = Recorder { items, order, provenance, ..Recorder::new(self.description.take()) };
         self.lanes = producers.iter().map(|place| Lane::new(place)).collect();
         let bins = MOST_BINS_OF_ALL / producers.len().max(1);
         let bins = bins.clamp(LEAST_BINS, MOST_BINS);

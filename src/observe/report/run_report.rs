@@ -15,6 +15,7 @@ use super::timeline::{Throughput, Timeline};
 use crate::base::Order;
 use crate::observe::account::Account;
 use crate::observe::failure::Failure;
+use crate::observe::provenance::Provenance;
 
 /// The result of a run in numbers: time, items, producers and failures.
 ///
@@ -31,6 +32,8 @@ pub struct RunReport {
     /// The description of the work that the builder was given, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// Where, when and how the run took place.
+    pub provenance: Provenance,
     /// How the run ended, or that it is in progress.
     pub ending: Ending,
     /// The error that ended the run, as text with its causes.

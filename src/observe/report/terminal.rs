@@ -41,6 +41,9 @@ impl fmt::Display for Styled<'_> {
         let Styled { report, style } = *self;
         let out = &mut Lines { f, style };
         out.text(&headline(report), Some(ink_of(report)))?;
+        if let Some(line) = report.provenance.line().filter(|_| report.has_begun()) {
+            out.text(&line, Some(Ink::Faint))?;
+        }
         if let Some(error) = &report.error {
             out.text(&clipped(error, LONGEST), Some(Ink::Bad))?;
         }
