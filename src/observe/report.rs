@@ -23,6 +23,7 @@ mod samples;
 mod seconds;
 mod slowest;
 mod span;
+mod stragglers;
 mod terminal;
 mod text;
 mod timeline;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::producer::share;
-use super::text::{Count, Many, Percent, Time};
+use super::text::{Count, Many, Percent, Time, capitalised};
 use crate::observe::event::{Destination, Origin, ProducerTotals, Totals};
 
 /// What limited a run.
@@ -447,12 +447,6 @@ fn producers(totals: &Totals) -> String {
 
 fn all_producers(totals: &Totals) -> Many {
     Many(totals.producers.len() as u64, "producer")
-}
-
-fn capitalised(sentence: &str) -> String {
-    let mut chars = sentence.chars();
-    let first = chars.next().map(|first| first.to_ascii_uppercase());
-    first.into_iter().chain(chars).collect()
 }
 
 #[cfg(test)]

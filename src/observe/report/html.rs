@@ -4,6 +4,7 @@ mod busy;
 mod failures;
 mod markup;
 mod plot;
+mod provenance;
 mod table;
 mod throughput;
 
@@ -13,10 +14,13 @@ use super::latency::Latencies;
 use super::producer::ProducerReport;
 use super::run_report::{Ending, RunReport};
 use super::terminal::{headline, item, lack_of_events, lack_of_keys, losses, retries, waits};
-use super::text::{Count, Html, Percent, Time, left_out};
+use super::text::{Count, Html, Percent, Time, capitalised, left_out};
 
 /// Rows beyond these are only counted.
 const MOST_RETRIED: usize = 1_000;
+
+/// Rows of long lists beyond these are collapsed.
+const SHOWN: usize = 5;
 
 /// Allows only the page's own style: even unescaped text could load and run nothing.
 const POLICY: &str =
@@ -35,13 +39,14 @@ pub(super) fn page(report: &RunReport) -> String {
     for section in [
         top,
         account,
+        failures::section,
         busy::section,
         throughput::section,
         producers,
         window,
         slowest,
         tried_again,
-        failures::section,
+        provenance::section,
     ] {
         page.push_str(&section(report));
     }
@@ -51,19 +56,22 @@ pub(super) fn page(report: &RunReport) -> String {
 
 fn top(report: &RunReport) -> String {
     let mut top = "<header>\n<p class=\"name\">gangline run report</p>\n".to_owned();
-    let ended = match report.ending {
-        Ending::InProgress if !report.has_begun() => "No run yet",
-        Ending::InProgress => "Run in progress",
-        Ending::Finished => "Run finished",
-        Ending::Failed => "Run failed",
-        Ending::Cancelled => "Run cancelled",
+    let (ended, class) = match report.ending {
+        Ending::InProgress if !report.has_begun() => ("No run yet", ""),
+        Ending::InProgress => ("Run in progress", ""),
+        Ending::Finished => ("Run finished", ""),
+        Ending::Failed => ("Run failed", " class=\"bad\""),
+        Ending::Cancelled => ("Run cancelled", " class=\"warn\""),
     };
     push(
         &mut top,
         format_args!("<h1>{}</h1>\n", Html(report.description.as_deref().unwrap_or(ended))),
     );
     if report.description.is_some() {
-        push(&mut top, format_args!("<p>{ended}</p>\n"));
+        push(&mut top, format_args!("<p{class}>{ended}</p>\n"));
+    }
+    if let Some(line) = report.provenance.line().filter(|_| report.has_begun()) {
+        push(&mut top, format_args!("<p class=\"name\">{}</p>\n", Html(&capitalised(&line))));
     }
     if !report.conclusion.is_empty() {
         let conclusion = with_code(&Html(&report.conclusion).to_string());
@@ -91,19 +99,32 @@ fn account(report: &RunReport) -> String {
     };
     figure("lasted", "", &Time(report.lasted).to_string());
     let rate = account.ok as f64 / report.lasted.as_secs_f64();
+    figure(
+        "ok",
+        if account.ok > 0 { " class=\"good\"" } else { "" },
+        &Count(account.ok).to_string(),
+    );
+    let bad = if account.failed > 0 { " class=\"bad\"" } else { "" };
+    figure("failed", bad, &Count(account.failed).to_string());
     for (name, class, count) in [
-        ("ok", " class=\"good\"", Some(account.ok)),
-        ("failed", " class=\"bad\"", Some(account.failed)),
-        ("already done", "", Some(account.already_done)),
-        ("cancelled", " class=\"warn\"", Some(account.cancelled)),
-        ("unread", "", account.unread),
+        ("already done", "", account.already_done),
+        ("cancelled", " class=\"warn\"", account.cancelled),
+        ("unread", "", account.unread.unwrap_or(0)),
+        ("retried", "", report.retries.items),
     ] {
-        let class = if count == Some(0) { "" } else { class };
-        let count = count.map_or("not known".to_owned(), |count| Count(count).to_string());
-        figure(name, class, &count);
+        if count > 0 {
+            figure(name, class, &Count(count).to_string());
+        }
     }
     if rate.is_finite() {
         figure("ok per second", "", &plot::rate(rate));
+    }
+    if let Some(latency) = report.latency {
+        for (name, time) in
+            [("median", latency.p50), ("99th percentile", latency.p99), ("slowest", latency.max)]
+        {
+            figure(name, "", &Time(time).to_string());
+        }
     }
     if report.threads_abandoned() > 0 {
         figure("threads abandoned", " class=\"bad\"", &report.threads_abandoned().to_string());
@@ -116,8 +137,7 @@ fn producers(report: &RunReport) -> String {
     if report.producers.is_empty() {
         return String::new();
     }
-    let mut heads =
-        vec!["#", "<place", "busy", "items", "failed attempts", "working", "waiting", "init"];
+    let mut heads = vec!["#", "<place", "busy", "items", "failed", "working", "waiting", "init"];
     if report.has_item_events() {
         heads.extend(["p50", "p90", "p99", "max"]);
     }
@@ -133,8 +153,8 @@ fn producers(report: &RunReport) -> String {
         push(&mut section, format_args!("<p class=\"note\">{}</p>\n", with_code(&lack)));
     }
     section.push_str(
-        "<p class=\"note\">Waiting is the time without an item: for the source, or for room in \
-         the window.</p>\n</section>\n",
+        "<p class=\"note\">Failed: failed attempts. Waiting: the time without an item, for the source or for \
+         room in the window.</p>\n</section>\n",
     );
     section
 }
@@ -195,7 +215,7 @@ fn window(report: &RunReport) -> String {
             let item = Html(&item(stall.item, stall.key.as_deref())).to_string();
             table.row(vec![item, Time(stall.lasted).to_string()]);
         }
-        window.push_str(&table.end());
+        window.push_str(&table.end_after(SHOWN));
     }
     if let Some(lack) = lack_of_keys(report) {
         push(&mut window, format_args!("<p class=\"note\">{lack}</p>\n"));
@@ -219,7 +239,7 @@ fn slowest(report: &RunReport) -> String {
             Count(slow.together).to_string(),
         ]);
     }
-    section("Slowest items", &table.end()) + "</section>\n"
+    section("Slowest items", &table.end_after(SHOWN)) + "</section>\n"
 }
 
 fn tried_again(report: &RunReport) -> String {
@@ -235,7 +255,7 @@ fn tried_again(report: &RunReport) -> String {
             failures::text(&retried.error),
         ]);
     }
-    let mut section = section("Retries", &format!("<p>{summary}</p>\n{}", table.end()));
+    let mut section = section("Retries", &format!("<p>{summary}</p>\n{}", table.end_after(SHOWN)));
     more(&mut section, left_out(MOST_RETRIED, list.len(), report.retries.left_out), "items");
     section + "</section>\n"
 }
@@ -257,6 +277,7 @@ mod tests {
             "item 17 (key 17)",
             "threads abandoned",
             "<h2>Slowest items</h2>",
+            "<h2>How it was run</h2>",
             "<h2>Retries</h2>",
             "the file is empty",
             "<details><summary>long long",

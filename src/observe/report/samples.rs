@@ -7,6 +7,7 @@ use super::{Recorder, RunReport};
 use crate::base::Order;
 use crate::observe::event::{Event, Observer, ProducerTotals, Totals};
 use crate::observe::failure::Failure;
+use crate::observe::provenance::Provenance;
 
 /// A run played to a recorder. Times are in microseconds.
 pub(super) struct Told {
@@ -31,6 +32,12 @@ impl Told {
             producers: places,
             fallbacks: vec![],
         };
+        recorder.is_of(Provenance {
+            started: Some("2026-11-24T07:16:58Z".to_owned()),
+            host: Some(HOSTILE.to_owned()),
+            command: vec!["denoise".to_owned(), HOSTILE.to_owned()],
+            ..Provenance::default()
+        });
         recorder.observe(Duration::ZERO, &started);
         Told { recorder, totals }
     }

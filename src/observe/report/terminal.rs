@@ -8,6 +8,7 @@ use textwrap::core::display_width;
 use super::latency::Latencies;
 use super::producer::ProducerReport;
 use super::run_report::{Ending, RunReport};
+use super::stragglers;
 use super::text::{Count, Many, Percent, Plain, Time, Times, clipped, left_out};
 use crate::observe::failure::Failure;
 use crate::observe::text_style::{Ink, TextStyle};
@@ -252,7 +253,8 @@ fn write_producers(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
     }
     out.more(left_out(MOST_PRODUCERS, report.producers.len(), 0), "producer")?;
     let losses = losses(report, MOST_PRODUCERS);
-    losses.iter().try_for_each(|loss| out.entry("  ", loss, Some(Ink::Warning)))
+    let notes = losses.into_iter().chain(stragglers::sentences(report));
+    notes.into_iter().try_for_each(|note| out.entry("  ", &note, Some(Ink::Warning)))
 }
 
 fn columns(report: &RunReport) -> Vec<Column> {

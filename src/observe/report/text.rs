@@ -82,6 +82,13 @@ pub(super) fn clipped(text: &str, most: usize) -> String {
     }
 }
 
+/// The sentence with a capital first letter.
+pub(super) fn capitalised(sentence: &str) -> String {
+    let mut chars = sentence.chars();
+    let first = chars.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
+}
+
 /// Returns how many entries a list of `of` omits if it shows at most `shown`, plus `more`.
 pub(super) fn left_out(shown: usize, of: usize, more: u64) -> u64 {
     (of.saturating_sub(shown) as u64).saturating_add(more)

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use super::markup::{MOST_PRODUCERS, more, push, section as begin};
+use super::markup::{MOST_PRODUCERS, list, more, push, section as begin};
 use super::plot;
-use super::plot::{BELOW, LEFT, RIGHT, WIDTH};
+use super::plot::{BELOW, LEFT, RIGHT};
 use crate::observe::report::run_report::RunReport;
-use crate::observe::report::span::IncidentKind;
-use crate::observe::report::text::{Html, Many, Percent, clipped, left_out};
+use crate::observe::report::span::{IncidentKind, Span};
+use crate::observe::report::stragglers::{self, slow_items, slow_producers};
+use crate::observe::report::terminal::item;
+use crate::observe::report::text::{Html, Many, Percent, Time, clipped, left_out};
 use crate::observe::report::timeline::Timeline;
 
 /// Narrower columns could not be distinguished.
@@ -18,7 +21,7 @@ const MOST_COLUMNS: usize = 256;
 const SHADES: u32 = 8;
 
 /// Rows are tall if they are few, and shrink to fit on a screen.
-const TALLEST: f64 = 22.0;
+const TALLEST: f64 = 30.0;
 const LOWEST: f64 = 4.0;
 const HEIGHT: f64 = 480.0;
 const TEXT: f64 = 13.0;
@@ -34,6 +37,7 @@ pub(super) fn section(report: &RunReport) -> String {
     }
     let mut section = begin("Timeline", &chart(report, timeline, rows));
     section.push_str(&legend());
+    section.push_str(&list(stragglers::sentences(report).iter().map(String::as_str)));
     more(&mut section, left_out(MOST_PRODUCERS, report.producers.len(), 0), "producers");
     section + "</section>\n"
 }
@@ -43,28 +47,39 @@ fn chart(report: &RunReport, timeline: &Timeline, rows: usize) -> String {
     let height = ABOVE + rows as f64 * tall + BELOW;
     let text = format!(
         "{}, each a row from the beginning of the run to its end; the darker, the more of the time \
-         it worked. A red mark is a failure.",
+         it worked. A red mark is a failure, an orange outline an item that took much longer than others.",
         Many(rows as u64, "producer")
     );
     let mut svg = plot::begin("busy", height, "When each producer worked", &text);
     let labelled = (TEXT / tall).ceil() as usize;
+    let slow: Vec<usize> = slow_producers(report).into_iter().map(|slow| slow.producer).collect();
     for producer in 0..rows {
         let y = ABOVE + producer as f64 * tall;
         let name = label(report, producer);
         let busy = Percent(report.producers[producer].busy).to_string();
-        push(&mut svg, format_args!("<g><title>{name}: {} busy</title>", Html(&busy)));
+        let title = Html(&report.producers[producer].place);
+        push(&mut svg, format_args!("<g><title>{producer} {title}: {} busy</title>", Html(&busy)));
         push_row(&mut svg, &Row { y, tall }, report, timeline, producer);
         svg.push_str("</g>\n");
         if producer.is_multiple_of(labelled) {
             let (x, y) = (LEFT - 8.0, y + tall / 2.0 + 4.0);
+            // On a narrow screen, letters are larger, and there is room for fewer.
+            let minor = if (producer / labelled).is_multiple_of(2) || tall == TALLEST {
+                ""
+            } else {
+                " minor"
+            };
+            let warn = if slow.contains(&producer) { " slow" } else { "" };
             push(
                 &mut svg,
-                format_args!("<text class=\"end\" x=\"{x}\" y=\"{y:.1}\">{name}</text>\n"),
+                format_args!(
+                    "<text class=\"end{minor}{warn}\" x=\"{x}\" y=\"{y:.1}\">{name}</text>\n"
+                ),
             );
         }
     }
     plot::push_time_axis(&mut svg, height - BELOW + 1.0, report.lasted);
-    svg + "</svg>\n</div>\n"
+    svg + "</svg>\n"
 }
 
 struct Row {
@@ -72,9 +87,10 @@ struct Row {
     tall: f64,
 }
 
+/// The place is left out on a narrow screen.
 fn label(report: &RunReport, producer: usize) -> String {
     let place = clipped(&report.producers[producer].place, 12);
-    format!("{producer} {}", Html(&place))
+    format!("{producer}<tspan class=\"minor\"> {}</tspan>", Html(&place))
 }
 
 fn push_row(svg: &mut String, row: &Row, report: &RunReport, timeline: &Timeline, producer: usize) {
@@ -90,6 +106,7 @@ fn push_row(svg: &mut String, row: &Row, report: &RunReport, timeline: &Timeline
         let opacity = f64::from(shade) / f64::from(SHADES);
         push(svg, format_args!("<path class=\"busy\" fill-opacity=\"{opacity}\" d=\"{path}\"/>"));
     }
+    push_stragglers(svg, row, report, producer);
     let marks = marks(row, report, producer);
     if !marks.is_empty() {
         push(svg, format_args!("<path class=\"mark\" d=\"{marks}\"/>"));
@@ -129,6 +146,33 @@ fn shade(share: f64) -> u32 {
     (share * f64::from(SHADES) - 0.01).ceil().clamp(0.0, f64::from(SHADES)) as u32
 }
 
+/// Outlines the attempts that took much longer than others.
+fn push_stragglers(svg: &mut String, row: &Row, report: &RunReport, producer: usize) {
+    for slow in slow_items(report).into_iter().filter(|slow| slow.producer == producer) {
+        let is_it = |span: &&Span| {
+            (span.item, span.producer, span.attempt) == (slow.item, producer, slow.attempt)
+        };
+        let Some(span) = report.spans.iter().find(is_it) else { continue };
+        let place = |at: Duration| {
+            LEFT + (at.as_secs_f64() / report.lasted.as_secs_f64()).min(1.0) * (RIGHT - LEFT)
+        };
+        let (from, until) = (place(span.start), place(span.start + span.took));
+        let name = item(slow.item, slow.key.as_deref());
+        push(
+            svg,
+            format_args!(
+                "<rect class=\"straggler\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" \
+                 height=\"{:.1}\"><title>{}: {}</title></rect>",
+                row.y + 1.0,
+                (until - from).max(1.0),
+                (row.tall - 2.0).max(1.0),
+                Html(&name),
+                Time(slow.took),
+            ),
+        );
+    }
+}
+
 /// Marks failures, at most one per distinguishable position.
 fn marks(row: &Row, report: &RunReport, producer: usize) -> String {
     let here = report.incidents.iter().filter(|incident| {
@@ -143,30 +187,17 @@ fn marks(row: &Row, report: &RunReport, producer: usize) -> String {
 }
 
 fn legend() -> String {
-    let mut legend = format!(
-        "<svg viewBox=\"0 0 {WIDTH} 18\" role=\"img\" aria-label=\"Shades from idle to busy\">\
-         <text class=\"end\" x=\"{}\" y=\"12\">idle</text>",
-        LEFT - 8.0
-    );
+    let mut legend = "<p class=\"legend\"><span>idle</span>".to_owned();
     for shade in 0..=SHADES {
-        let (x, opacity) = (LEFT + 18.0 * f64::from(shade), f64::from(shade) / f64::from(SHADES));
+        let opacity = f64::from(shade) / f64::from(SHADES);
         push(
             &mut legend,
-            format_args!(
-                "<rect class=\"track\" x=\"{x}\" y=\"2\" width=\"16\" height=\"12\"/><rect class=\"busy\" \
-                 fill-opacity=\"{opacity}\" x=\"{x}\" y=\"2\" width=\"16\" height=\"12\"/>"
-            ),
+            format_args!("<i class=\"shade\"><i style=\"opacity:{opacity}\"></i></i>"),
         );
     }
-    let x = LEFT + 18.0 * f64::from(SHADES + 1) + 6.0;
-    push(
-        &mut legend,
-        format_args!(
-            "<text x=\"{x}\" y=\"12\">busy</text><path class=\"mark\" d=\"M{} 2v12\"/>\
-             <text x=\"{}\" y=\"12\">failure</text></svg>\n",
-            x + 52.0,
-            x + 60.0
-        ),
+    legend.push_str(
+        "<span>busy</span><i class=\"failure\"></i><span>failure</span>\
+         <i class=\"outline\"></i><span>straggler</span></p>\n",
     );
     legend
 }

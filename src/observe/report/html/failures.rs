@@ -9,6 +9,9 @@ use crate::observe::report::text::{Html, clipped, left_out};
 
 const MOST: usize = 1_000;
 
+/// Further failures are collapsed, so that the rest of the page is not far.
+const SHOWN: usize = 10;
+
 /// Longer texts are collapsed.
 const LONGEST: usize = 200;
 
@@ -20,7 +23,7 @@ pub(super) fn section(report: &RunReport) -> String {
     for failure in report.failures.iter().take(MOST) {
         table.row(row(failure));
     }
-    let mut section = begin("Failures", &table.end());
+    let mut section = begin("Failures", &table.end_after(SHOWN));
     more(&mut section, left_out(MOST, report.failures.len(), report.failures_left_out), "failures");
     section + "</section>\n"
 }
@@ -40,9 +43,11 @@ fn row(failure: &Failure) -> Vec<String> {
         Some(index) => item(index, failure.key.as_deref()),
         None => "the run".to_owned(),
     };
-    let mut error = text(&failure.error);
-    for cause in &failure.causes {
-        push(&mut error, format_args!("<br>{}", text(cause)));
+    // The innermost cause is the most specific text. Around it are those that name item and place.
+    let mut texts = failure.causes.iter().rev().chain([&failure.error]);
+    let mut error = texts.next().map_or(String::new(), |reason| text(reason));
+    for outer in texts {
+        push(&mut error, format_args!("<div class=\"note\">{}</div>", text(outer)));
     }
     vec![Html(&of).to_string(), Html(&site(failure)).to_string(), error]
 }

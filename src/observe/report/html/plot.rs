@@ -16,7 +16,7 @@ pub(super) const BELOW: f64 = 22.0;
 /// Begins a chart; `text` describes it for screen readers.
 pub(super) fn begin(id: &str, height: f64, title: &str, text: &str) -> String {
     format!(
-        "<div class=\"scroll\">\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
          aria-labelledby=\"{id}-title {id}-desc\">\n<title id=\"{id}-title\">{title}</title>\n\
          <desc id=\"{id}-desc\">{text}</desc>\n"
     )
@@ -27,7 +27,11 @@ pub(super) fn push_time_axis(svg: &mut String, y: f64, lasted: Duration) {
     push(svg, format_args!("<path class=\"axis\" d=\"M{LEFT} {y}H{RIGHT}\"/>\n"));
     for quarter in 0..=4 {
         let x = LEFT + (RIGHT - LEFT) * f64::from(quarter) / 4.0;
-        let class = if quarter == 4 { "end" } else { "middle" };
+        let class = match quarter {
+            4 => "end",
+            1 | 3 => "middle minor",
+            _ => "middle",
+        };
         let time = Time(lasted / 4 * quarter);
         push(
             svg,

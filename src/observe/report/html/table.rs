@@ -1,43 +1,72 @@
 //! A table of an HTML page.
 
 use super::markup::push;
+use crate::observe::report::text::Count;
+
+/// With more columns a table does not fit a tablet, and its rows become blocks there.
+const MOST_NARROW: usize = 6;
 
 /// Each row has one cell per head; the first cell names the row.
-pub(super) struct Table {
-    html: String,
+pub(super) struct Table<'a> {
+    title: &'a str,
+    heads: Vec<&'a str>,
     classes: Vec<&'static str>,
+    rows: Vec<String>,
 }
 
-impl Table {
+impl<'a> Table<'a> {
     /// Columns hold numbers, unless their heads begin with `<` (text) or `<<` (long text).
-    pub(super) fn new(title: &str, heads: &[&str]) -> Self {
-        let classes: Vec<_> = heads.iter().map(|head| class(head)).collect();
-        let mut html =
-            format!("<div class=\"scroll\">\n<table aria-label=\"{title}\">\n<thead><tr>");
-        for (head, class) in heads.iter().zip(&classes) {
-            let head = head.trim_start_matches('<');
+    pub(super) fn new(title: &'a str, heads: &[&'a str]) -> Self {
+        Table {
+            title,
+            heads: heads.iter().map(|head| head.trim_start_matches('<')).collect(),
+            classes: heads.iter().map(|head| class(head)).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row of cells, each of them HTML. On a narrow screen each cell has its head beside it.
+    pub(super) fn row(&mut self, cells: Vec<String>) {
+        debug_assert_eq!(cells.len(), self.heads.len());
+        let mut row = "<tr>".to_owned();
+        for (index, cell) in cells.iter().enumerate() {
+            let (head, class) = (self.heads[index], self.classes[index]);
+            match index {
+                0 => push(&mut row, format_args!("<th scope=\"row\"{class}>{cell}</th>")),
+                _ => push(&mut row, format_args!("<td{class} data-head=\"{head}\">{cell}</td>")),
+            }
+        }
+        row.push_str("</tr>\n");
+        self.rows.push(row);
+    }
+
+    pub(super) fn end(self) -> String {
+        self.of(&self.rows)
+    }
+
+    /// Ends the table. Rows beyond the first `shown` are collapsed.
+    pub(super) fn end_after(self, shown: usize) -> String {
+        if self.rows.len() <= shown {
+            return self.end();
+        }
+        let (first, rest) = self.rows.split_at(shown);
+        let more = Count(rest.len() as u64);
+        format!(
+            "{}<details class=\"rest\"><summary>{more} more</summary>\n{}</details>\n",
+            self.of(first),
+            self.of(rest)
+        )
+    }
+
+    fn of(&self, rows: &[String]) -> String {
+        let wide = if self.heads.len() > MOST_NARROW { " class=\"wide\"" } else { "" };
+        let mut html = format!("<table{wide} aria-label=\"{}\">\n<thead><tr>", self.title);
+        for (head, class) in self.heads.iter().zip(&self.classes) {
             push(&mut html, format_args!("<th scope=\"col\"{class}>{head}</th>"));
         }
         html.push_str("</tr></thead>\n<tbody>\n");
-        Table { html, classes }
-    }
-
-    /// Adds a row of cells, each of them HTML.
-    pub(super) fn row(&mut self, cells: Vec<String>) {
-        debug_assert_eq!(cells.len(), self.classes.len());
-        self.html.push_str("<tr>");
-        for (index, (cell, class)) in cells.iter().zip(&self.classes).enumerate() {
-            match index {
-                0 => push(&mut self.html, format_args!("<th scope=\"row\"{class}>{cell}</th>")),
-                _ => push(&mut self.html, format_args!("<td{class}>{cell}</td>")),
-            }
-        }
-        self.html.push_str("</tr>\n");
-    }
-
-    pub(super) fn end(mut self) -> String {
-        self.html.push_str("</tbody>\n</table>\n</div>\n");
-        self.html
+        html.extend(rows.iter().map(String::as_str));
+        html + "</tbody>\n</table>\n"
     }
 }
 

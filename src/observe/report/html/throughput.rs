@@ -31,7 +31,7 @@ pub(super) fn section(report: &RunReport) -> String {
     push(&mut svg, format_args!("<path class=\"curve\" d=\"M{LEFT} {BOTTOM}{line}\"/>\n"));
     push_rates(&mut svg, most);
     plot::push_time_axis(&mut svg, BOTTOM, report.lasted);
-    begin("Items consumed over time", &format!("{svg}</svg>\n</div>\n")) + "</section>\n"
+    begin("Items consumed over time", &format!("{svg}</svg>\n")) + "</section>\n"
 }
 
 /// One step per rate.

@@ -1,0 +1,132 @@
+//! Producers and items that held up the others.
+
+use std::time::Duration;
+
+use super::producer::ProducerReport;
+use super::run_report::RunReport;
+use super::slowest::SlowItem;
+use super::terminal::item;
+use super::text::Time;
+
+/// A producer whose items take much longer than those of the others.
+pub(super) struct SlowProducer {
+    pub(super) producer: usize,
+    median: Duration,
+    others: Duration,
+}
+
+/// A producer is slow from this multiple of the others' median on.
+const SLOW_PRODUCER: f64 = 1.5;
+
+/// An item is slow from this multiple of the median on, if it took this share of the run too.
+const SLOW_ITEM: f64 = 3.0;
+const LEAST_SHARE: f64 = 0.02;
+
+const MOST_ITEMS: usize = 5;
+const MOST_PRODUCERS: usize = 5;
+
+/// With fewer items, the median is chance.
+const FEWEST_ITEMS: u64 = 5;
+
+/// Returns the slow producers, at most five, the slowest first.
+pub(super) fn slow_producers(report: &RunReport) -> Vec<SlowProducer> {
+    let median = |producer: &ProducerReport| {
+        producer.latency.filter(|latency| latency.count >= FEWEST_ITEMS).map(|latency| latency.p50)
+    };
+    let mut medians: Vec<(Duration, usize)> = report
+        .producers
+        .iter()
+        .map(median)
+        .zip(0..)
+        .filter_map(|(p50, n)| Some((p50?, n)))
+        .collect();
+    medians.sort();
+    // The lower half, so that one of two producers can be slow.
+    let Some(&(others, _)) = medians.get(medians.len().saturating_sub(1) / 2) else {
+        return vec![];
+    };
+    let slow = medians.iter().rev().take_while(|(p50, _)| times(*p50, others) >= SLOW_PRODUCER);
+    slow.take(MOST_PRODUCERS)
+        .map(|&(median, producer)| SlowProducer { producer, median, others })
+        .collect()
+}
+
+/// Returns the items that took much longer than others, at most five, the slowest first.
+pub(super) fn slow_items(report: &RunReport) -> Vec<&SlowItem> {
+    let Some(latency) = report.latency.filter(|latency| latency.count >= FEWEST_ITEMS) else {
+        return vec![];
+    };
+    let is_slow = |slow: &&SlowItem| {
+        times(slow.took, latency.p50) >= SLOW_ITEM && times(slow.took, report.lasted) >= LEAST_SHARE
+    };
+    report.slowest.iter().take_while(is_slow).take(MOST_ITEMS).collect()
+}
+
+/// Describes the stragglers of a run, one sentence each.
+pub(super) fn sentences(report: &RunReport) -> Vec<String> {
+    let producers = slow_producers(report).into_iter().map(|slow| {
+        format!(
+            "straggler: producer {} ({}) takes {} per item, {:.1} times the median of the producers",
+            slow.producer,
+            report.producers[slow.producer].place,
+            Time(slow.median),
+            times(slow.median, slow.others),
+        )
+    });
+    let items = slow_items(report).into_iter().map(|slow| {
+        let median = report.latency.map_or(Duration::ZERO, |latency| latency.p50);
+        format!(
+            "straggler: {} took {} on producer {}, {:.1} times the median",
+            item(slow.item, slow.key.as_deref()),
+            Time(slow.took),
+            slow.producer,
+            times(slow.took, median),
+        )
+    });
+    producers.chain(items).collect()
+}
+
+fn times(of: Duration, whole: Duration) -> f64 {
+    of.as_secs_f64() / whole.as_secs_f64().max(1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::report::samples::Told;
+
+    /// Two producers with items of these times, in milliseconds.
+    fn played(first: [u64; 6], second: [u64; 6]) -> RunReport {
+        let mut run = Told::new(2);
+        let mut item = 0;
+        for (producer, times) in [first, second].into_iter().enumerate() {
+            let mut at = 0;
+            for took in times {
+                run.start(at, producer, item, 1);
+                at += took * 1_000;
+                run.finish(at, producer, item);
+                item += 1;
+            }
+        }
+        run.end(100_000)
+    }
+
+    #[test]
+    fn an_even_run_has_no_stragglers() {
+        assert!(sentences(&played([10, 11, 12, 13, 14, 15], [15, 14, 13, 12, 11, 10])).is_empty());
+    }
+
+    #[test]
+    fn a_slow_producer_is_named() {
+        let report = played([10; 6], [16; 6]);
+        let says = "straggler: producer 1 (cuda:1) takes 16.0 ms per item, 1.6 times the median of the producers";
+        assert_eq!(sentences(&report), [says]);
+    }
+
+    #[test]
+    fn a_slow_item_is_named() {
+        let report = played([10; 6], [10, 10, 40, 10, 10, 10]);
+        let says = "straggler: item 8 (key 8) took 40.0 ms on producer 1, 4.0 times the median";
+        assert_eq!(sentences(&report), [says]);
+    }
+}
