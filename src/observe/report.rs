@@ -20,6 +20,8 @@ mod retries;
 mod run_report;
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod schema;
 mod seconds;
 mod slowest;
 mod span;
