@@ -55,6 +55,7 @@ mod law_window;
 mod manual;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod pages;
 mod pipelines;
 mod pipelines_cancel;
 mod pipelines_faults;
