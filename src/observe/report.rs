@@ -7,6 +7,7 @@
 
 mod bins;
 mod bottleneck;
+mod comparison;
 mod failures;
 mod html;
 mod json;
@@ -32,6 +33,7 @@ mod timeline;
 mod trace;
 
 pub use self::bottleneck::Bottleneck;
+pub use self::comparison::Comparison;
 pub use self::latency::Latencies;
 pub use self::producer::ProducerReport;
 pub(crate) use self::recorder::Recorder;

@@ -8,8 +8,10 @@ mod provenance;
 mod table;
 mod throughput;
 
-use self::markup::{MOST_PRODUCERS, list, more, push, section, with_code};
-use self::table::Table;
+use self::markup::{MOST_PRODUCERS, more, with_code};
+pub(super) use self::markup::{list, push, section};
+pub(super) use self::plot::rate;
+pub(super) use self::table::Table;
 use super::latency::Latencies;
 use super::producer::ProducerReport;
 use super::run_report::{Ending, RunReport};
@@ -29,13 +31,7 @@ const POLICY: &str =
 const STYLE: &str = include_str!("html/page.css");
 
 pub(super) fn page(report: &RunReport) -> String {
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>gangline: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n",
-        Html(&headline(report))
-    );
+    let mut body = String::new();
     for section in [
         top,
         account,
@@ -48,10 +44,21 @@ pub(super) fn page(report: &RunReport) -> String {
         tried_again,
         provenance::section,
     ] {
-        page.push_str(&section(report));
+        body.push_str(&section(report));
     }
-    page.push_str("</main>\n</body>\n</html>\n");
-    page
+    document(&headline(report), &body)
+}
+
+/// Returns a page with this title and content.
+pub(super) fn document(title: &str, body: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>gangline: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}\
+         </main>\n</body>\n</html>\n",
+        Html(title)
+    )
 }
 
 fn top(report: &RunReport) -> String {
@@ -117,7 +124,7 @@ fn account(report: &RunReport) -> String {
         }
     }
     if rate.is_finite() {
-        figure("ok per second", "", &plot::rate(rate));
+        figure("ok per second", "", &self::rate(rate));
     }
     if let Some(latency) = report.latency {
         for (name, time) in
