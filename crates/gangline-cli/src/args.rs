@@ -40,6 +40,7 @@ pub(crate) enum Subcommands {
     Run(Box<Run>),
     Devices(DevicesArgs),
     Config(ConfigArgs),
+    Report(ReportArgs),
     Completions(Completions),
     /// Write the manual page to standard output
     Man,
@@ -300,6 +301,20 @@ pub(crate) struct ConfigArgs {
     /// Take values from environment variables that begin with PREFIX
     #[arg(long, value_name = "PREFIX")]
     pub(crate) env: Option<String>,
+}
+
+/// Show a report that was written as JSON, or what changed between two
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// The report, as --report FILE.json wrote it
+    #[arg(value_name = "FILE", required_unless_present = "compare", conflicts_with = "compare")]
+    pub(crate) file: Option<PathBuf>,
+    /// Show what changed between two reports
+    #[arg(long, num_args = 2, value_names = ["BEFORE", "AFTER"])]
+    pub(crate) compare: Vec<PathBuf>,
+    /// Write a page to FILE instead of text to standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 /// Write a shell completion script

@@ -24,6 +24,7 @@ mod output;
 mod plain;
 mod plan;
 mod program;
+mod reports;
 
 #[cfg(fuzzing)]
 pub use self::plan::template::laws::fill_any_bytes as fill_any_command;

@@ -14,7 +14,7 @@ use crate::error::{CliError, Context};
 use crate::execute::supervisor::Inputs;
 use crate::execute::{run, supervisor};
 use crate::output::report;
-use crate::{config, devices, exit};
+use crate::{config, devices, exit, reports};
 
 /// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
 /// status.
@@ -42,6 +42,7 @@ fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
         Subcommands::Run(run) => start_run(&run, cli.supervisor, arguments),
         Subcommands::Devices(args) => written(devices::show(args.json)?),
         Subcommands::Config(args) => written(config::show(&args)?),
+        Subcommands::Report(args) => written(reports::show(&args)?),
         Subcommands::Completions(args) => {
             let mut script = Vec::new();
             clap_complete::generate(args.shell, &mut Cli::command(), "gangline", &mut script);

@@ -394,7 +394,7 @@ fn conclude(
         result = result.and(ended);
         reports.extend(report);
     }
-    let written = report::write_all(&args.record.report, &reports);
+    let written = report::write_all(&args.record.report, &mut reports);
     let tally = lanes.shared.tally();
     tell(args, lanes, tally, signalled);
     if let Some(error) = lanes.shared.take_error() {

@@ -10,7 +10,11 @@ use crate::exit;
 use gangline::RunReport;
 
 /// Writes the reports of the runs. Each of several lanes has its own file: `run.html`, `run-2.html`.
-pub(crate) fn write_all(paths: &[impl AsRef<Path>], reports: &[RunReport]) -> Result<(), CliError> {
+pub(crate) fn write_all(
+    paths: &[impl AsRef<Path>],
+    reports: &mut [RunReport],
+) -> Result<(), CliError> {
+    reports.iter_mut().for_each(as_typed);
     for path in paths.iter().map(AsRef::as_ref) {
         for (lane, report) in reports.iter().enumerate() {
             match lane {
@@ -43,6 +47,19 @@ fn write(path: &Path, named: &Path, report: &RunReport) -> Result<(), CliError> 
         "trace" => report.to_trace(),
         _ => format!("{report}\n"),
     };
+    write_text(path, &text)
+}
+
+/// Replaces the arguments of the internal process by those that the user gave.
+fn as_typed(report: &mut RunReport) {
+    let command = &mut report.provenance.command;
+    if let Some(hidden) = command.iter().position(|word| word == "--supervisor") {
+        command.drain(hidden..(hidden + 2).min(command.len()));
+    }
+}
+
+/// Writes a file, which appears whole or not at all.
+pub(crate) fn write_text(path: &Path, text: &str) -> Result<(), CliError> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     // The user's umask decides the permissions, as for other files.
     let mode = Permissions::from_mode(0o666);

@@ -12,6 +12,7 @@ mod marks;
 mod nvml;
 mod output;
 mod pages;
+mod reports;
 mod run;
 mod signals;
 mod slots;

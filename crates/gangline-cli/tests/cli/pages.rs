@@ -39,6 +39,7 @@ fn help_matches_its_snapshot() {
     check_page("run", "run --help");
     check_page("devices", "devices --help");
     check_page("config", "config --help");
+    check_page("report", "report --help");
     check_page("completions", "completions --help");
     check_page("man", "man --help");
 }

@@ -1,0 +1,45 @@
+//! `gangline report`.
+
+use std::fs;
+use std::path::Path;
+
+use gangline::RunReport;
+use gangline::report::TextStyle;
+
+use crate::args::ReportArgs;
+use crate::error::{CliError, Context};
+use crate::exit;
+use crate::output::report;
+
+/// Shows a report that was written as JSON, or what changed between two.
+pub(crate) fn show(args: &ReportArgs) -> Result<Vec<u8>, CliError> {
+    let style = TextStyle::of_stdout();
+    let (text, page) = match (&args.file, args.compare.as_slice()) {
+        (Some(file), _) => {
+            let report = read(file)?;
+            (report.styled(style).to_string(), args.html.is_some().then(|| report.to_html()))
+        }
+        (None, [before, after]) => {
+            let (before, after) = (read(before)?, read(after)?);
+            let comparison = before.compare(&after);
+            (
+                comparison.styled(style).to_string(),
+                args.html.is_some().then(|| comparison.to_html()),
+            )
+        }
+        _ => unreachable!("one file or two are required"),
+    };
+    match (&args.html, page) {
+        (Some(path), Some(page)) => report::write_text(path, &page).map(|()| Vec::new()),
+        _ => Ok(text.into_bytes()),
+    }
+}
+
+fn read(path: &Path) -> Result<RunReport, CliError> {
+    let failed = |error: gangline::BoxError| {
+        let what = format!("the report {} cannot be read", path.display());
+        CliError::new(exit::INPUT, Context::new(what, error))
+    };
+    let text = fs::read_to_string(path).map_err(|error| failed(error.into()))?;
+    RunReport::from_json(&text).map_err(|error| failed(error.into()))
+}

@@ -1,0 +1,52 @@
+//! `gangline report`.
+
+use crate::support::Place;
+
+/// Two reports of three jobs each; another job fails in each.
+fn two_runs() -> Place {
+    let place = Place::new();
+    for (name, fails) in [("a", 2), ("b", 3)] {
+        let line = format!("-j1 --report {name}.json --shell -- 'test $1 != {fails}' ::: 1 2 3");
+        assert_eq!(place.run_typed(&line).code, Some(1));
+    }
+    place
+}
+
+#[test]
+fn two_reports_are_compared() {
+    let place = two_runs();
+    let ran = place.ran(&mut place.typed("report --compare a.json b.json"));
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
+    for part in ["  lasted  ", "failed only after: 1\n  3: ", "failed only before: 1\n  2: "] {
+        assert!(ran.stdout.contains(part), "{}", ran.stdout);
+    }
+    assert!(ran.stdout.lines().all(|line| line.chars().count() <= 80), "{}", ran.stdout);
+    assert!(!ran.stdout.contains('\u{1b}'), "it is not a terminal");
+    let ran = place.ran(&mut place.typed("report --compare a.json b.json --html c.html"));
+    ran.check(0, "");
+    assert!(place.read("c.html").contains("Failed only after: 1"));
+}
+
+#[test]
+fn a_report_is_shown_with_the_command_that_was_typed() {
+    let place = two_runs();
+    let ran = place.ran(&mut place.typed("report a.json"));
+    assert_eq!(ran.code, Some(0));
+    assert!(ran.stdout.contains(": 2 ok, 1 failed\nstarted "), "{}", ran.stdout);
+    place.ran(&mut place.typed("report a.json --html a.html")).check(0, "");
+    let page = place.read("a.html");
+    assert!(page.contains(" run -j1 --report a.json ") && !page.contains("--supervisor"), "{page}");
+}
+
+#[test]
+fn a_file_that_is_no_report_is_named() {
+    let place = two_runs();
+    place.write("c.json", "[]");
+    for (line, says) in [
+        ("report --compare a.json c.json", "the report c.json cannot be read: not a run report"),
+        ("report none.json", "the report none.json cannot be read"),
+    ] {
+        place.ran(&mut place.typed(line)).check_said(104, &[says]);
+    }
+    place.ran(&mut place.typed("report --compare a.json")).check_said(102, &["2 values required"]);
+}
