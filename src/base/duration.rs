@@ -85,7 +85,7 @@ const DAY: u64 = 24 * HOUR;
 fn long(seconds: u64) -> String {
     match seconds {
         ..HOUR => format!("{} min {:02} s", seconds / MINUTE, seconds % MINUTE),
-        ..DAY => format!("{} h {:02} min", seconds / HOUR, seconds / MINUTE % 60),
+        HOUR..DAY => format!("{} h {:02} min", seconds / HOUR, seconds / MINUTE % 60),
         _ => format!("{} d {:02} h", seconds / DAY, seconds / HOUR % 24),
     }
 }

@@ -9,7 +9,7 @@ use super::inventory::{Asked, Inventory};
 use super::machine::Machine;
 use super::{Device, Devices};
 
-/// Returns the model of each device whose model is known: `cuda:0` is an `NVIDIA H100 80GB HBM3`.
+/// Returns the models of devices, as far as they are known: `cuda:0` is an `NVIDIA H100 80GB HBM3`.
 ///
 /// GPUs of NVIDIA need the feature `nvml` and their driver. The driver is asked once in a process.
 pub(crate) fn models(devices: &Devices) -> BTreeMap<String, String> {

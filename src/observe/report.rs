@@ -52,7 +52,7 @@ use std::fmt;
 
 impl RunReport {
     /// Returns the report as text in a style, such as that of the terminal. Columns of the table of producers
-    /// that do not fit are left out.
+    /// that do not fit are omitted.
     ///
     /// [`TextStyle`] has an example.
     pub fn styled(&self, style: TextStyle) -> impl fmt::Display {

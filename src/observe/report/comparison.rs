@@ -32,6 +32,8 @@ struct Row {
     tone: Option<Ink>,
 }
 
+type CountOf = fn(&RunReport) -> u64;
+
 /// Which change of a measure is an improvement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Better {
@@ -121,7 +123,7 @@ impl Comparison<'_> {
     }
 
     fn counts(&self) -> Vec<Row> {
-        let counts: [(_, _, fn(&RunReport) -> u64); 9] = [
+        let counts: [(_, _, CountOf); 9] = [
             ("producers", Better::Neither, |report| report.producers.len() as u64),
             ("window", Better::Neither, |report| report.window),
             ("ok", Better::More, |report| report.account.ok),
@@ -134,7 +136,7 @@ impl Comparison<'_> {
             }),
             ("threads abandoned", Better::Less, RunReport::threads_abandoned),
         ];
-        let row = |(name, better, of): (_, _, fn(&RunReport) -> u64)| {
+        let row = |(name, better, of): (_, _, CountOf)| {
             let [was, is] = [self.before, self.after].map(of);
             let (before, after) = (Count(was).to_string(), Count(is).to_string());
             let change = match is.abs_diff(was) {

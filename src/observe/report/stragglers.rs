@@ -8,7 +8,7 @@ use super::slowest::SlowItem;
 use super::terminal::item;
 use super::text::Time;
 
-/// A producer whose items take much longer than those of the others.
+/// A producer that takes much longer for an item than the others.
 pub(super) struct SlowProducer {
     pub(super) producer: usize,
     median: Duration,

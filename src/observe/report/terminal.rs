@@ -229,7 +229,9 @@ pub(super) fn site(failure: &Failure) -> String {
     site
 }
 
-/// A column of the table of producers. Of those that do not fit, the ones of the lowest rank are left out.
+type Percentile = fn(&Latencies) -> Duration;
+
+/// A column of the table of producers. Of those that do not fit, the ones of the lowest rank are omitted.
 struct Column {
     head: &'static str,
     rank: u32,
@@ -278,7 +280,7 @@ fn columns(report: &RunReport) -> Vec<Column> {
         column("waiting", 4, &|producer| Time(producer.waiting).to_string()),
         column("init", 2, &|producer| Time(producer.init).to_string()),
     ];
-    let latencies: [(_, _, fn(&Latencies) -> Duration); 4] = [
+    let latencies: [(_, _, Percentile); 4] = [
         ("p50", 7, |latency| latency.p50),
         ("p90", 1, |latency| latency.p90),
         ("p99", 5, |latency| latency.p99),

@@ -413,7 +413,7 @@ mod tests {
         let report = played.end(4_000);
         assert_nested(&report);
         let init = &events(&report, "X")[1];
-        assert_eq!((&init["name"], &init["ts"]), (&json!("producer_init"), &json!(1_500.0005)));
+        assert_eq!((&init["name"], &init["ts"]), (&json!("producer_init"), &json!(1500.0005)));
         assert!(events(&report, "i").is_empty());
     }
 

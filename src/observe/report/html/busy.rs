@@ -87,7 +87,7 @@ struct Row {
     tall: f64,
 }
 
-/// The place is left out on a narrow screen.
+/// A narrow screen omits the place.
 fn label(report: &RunReport, producer: usize) -> String {
     let place = clipped(&report.producers[producer].place, 12);
     format!("{producer}<tspan class=\"minor\"> {}</tspan>", Html(&place))
