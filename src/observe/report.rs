@@ -51,6 +51,27 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 impl RunReport {
+    /// Compares this report with a later one: times, rates, shares, failures and settings.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # fn main() -> gangline::Result<()> {
+    /// let run = |devices: usize| {
+    ///     let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), devices)?;
+    ///     gangline::Result::Ok(pool.run_with_report(0..1_000).1)
+    /// };
+    /// let (before, after) = (run(1)?, run(2)?);
+    /// let comparison = before.compare(&after);
+    /// println!("{comparison}");
+    /// assert!(comparison.to_html().starts_with("<!DOCTYPE html>"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn compare<'a>(&'a self, after: &'a RunReport) -> Comparison<'a> {
+        Comparison::new(self, after)
+    }
+
     /// Returns the report as text in a style, such as that of the terminal. Columns of the table of producers
     /// that do not fit are omitted.
     ///

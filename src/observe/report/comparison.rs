@@ -7,10 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::bottleneck::Bottleneck;
-use super::producer::share;
+use super::producer::{ProducerReport, share};
 use super::run_report::RunReport;
-use super::terminal::item;
-use super::text::{Count, Many, Percent, Time};
+use super::text::{Count, Many, Percent, Time, item};
 use crate::observe::failure::Failure;
 use crate::observe::text_style::Ink;
 
@@ -47,26 +46,9 @@ const LEAST_CHANGE: f64 = 0.05;
 
 const MOST_FAILURES: usize = 5;
 
-impl RunReport {
-    /// Compares this report with a later one: times, rates, shares, failures and settings.
-    ///
-    /// ```
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// # fn main() -> gangline::Result<()> {
-    /// let run = |devices: usize| {
-    ///     let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), devices)?;
-    ///     gangline::Result::Ok(pool.run_with_report(0..1_000).1)
-    /// };
-    /// let (before, after) = (run(1)?, run(2)?);
-    /// let comparison = before.compare(&after);
-    /// println!("{comparison}");
-    /// assert!(comparison.to_html().starts_with("<!DOCTYPE html>"));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn compare<'a>(&'a self, after: &'a RunReport) -> Comparison<'a> {
-        Comparison { before: self, after }
+impl<'a> Comparison<'a> {
+    pub(super) fn new(before: &'a RunReport, after: &'a RunReport) -> Self {
+        Comparison { before, after }
     }
 }
 
@@ -264,7 +246,7 @@ fn limit(report: &RunReport) -> &'static str {
 }
 
 /// The mean over the producers.
-fn producers(report: &RunReport, of: fn(&super::ProducerReport) -> Duration) -> Duration {
+fn producers(report: &RunReport, of: fn(&ProducerReport) -> Duration) -> Duration {
     let sum = report.producers.iter().map(of).fold(Duration::ZERO, Duration::saturating_add);
     sum / u32::try_from(report.producers.len()).unwrap_or(u32::MAX).max(1)
 }

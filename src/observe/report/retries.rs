@@ -96,6 +96,11 @@ impl Retries {
         // Each item has exactly one first attempt, so they are counted without a set of items.
         self.items += u64::from(failure.attempts <= 1);
         let Some(item) = failure.item else { return };
+        // Two producers may report attempts at one item in the wrong order.
+        let is_late = |kept: &Retried| kept.failed_attempts > failure.attempts;
+        if self.kept.get(&item).is_some_and(is_late) {
+            return;
+        }
         if self.kept.len() < MOST || self.kept.contains_key(&item) {
             self.kept.insert(item, retried(item, failure));
         }
@@ -172,6 +177,15 @@ mod tests {
         let expected = [(3, 3, RetryOutcome::Failed), (7, 1, RetryOutcome::Succeeded)];
         assert_eq!(outcomes(&report), expected);
         assert_eq!(report.list[0].error, "3", "the error of the last attempt");
+    }
+
+    #[test]
+    fn an_attempt_that_is_reported_late_replaces_no_later_one() {
+        let mut retries = Retries::default();
+        [2, 1].into_iter().for_each(|attempt| retries.retried(&failure(3, attempt)));
+        let report = retries.report(Consumed::All);
+        assert_eq!((report.attempts, report.items), (2, 1));
+        assert_eq!(outcomes(&report), [(3, 2, RetryOutcome::Succeeded)]);
     }
 
     #[test]

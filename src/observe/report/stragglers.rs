@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::producer::ProducerReport;
 use super::run_report::RunReport;
 use super::slowest::SlowItem;
-use super::terminal::item;
-use super::text::Time;
+use super::text::{Time, item};
 
 /// A producer that takes much longer for an item than the others.
 pub(super) struct SlowProducer {

@@ -9,6 +9,7 @@ use super::latency::Latencies;
 use super::producer::ProducerReport;
 use super::run_report::{Ending, RunReport};
 use super::stragglers;
+pub(super) use super::text::item;
 use super::text::{Count, Many, Percent, Plain, Time, Times, clipped, left_out};
 use crate::observe::failure::Failure;
 use crate::observe::text_style::{Ink, TextStyle};
@@ -207,14 +208,6 @@ pub(super) fn lack_of_keys(report: &RunReport) -> Option<&'static str> {
     let with_key = report.stalls.iter().filter(|stall| stall.key.is_some()).count();
     let is_mixed = (1..report.stalls.len()).contains(&with_key);
     is_mixed.then_some("Keys are kept for the longest waits and the slowest items only.")
-}
-
-/// Names an item, with its key if it has one.
-pub(super) fn item(item: u64, key: Option<&str>) -> String {
-    match key {
-        Some(key) => format!("item {item} ({})", clipped(key, LONGEST)),
-        None => format!("item {item}"),
-    }
 }
 
 /// Names the device, hook and attempts of a failure.

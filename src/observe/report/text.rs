@@ -74,6 +74,17 @@ impl fmt::Display for Many {
     }
 }
 
+/// Keys are clipped to this many characters.
+const LONGEST_KEY: usize = 160;
+
+/// Names an item, with its key if it has one.
+pub(super) fn item(item: u64, key: Option<&str>) -> String {
+    match key {
+        Some(key) => format!("item {item} ({})", clipped(key, LONGEST_KEY)),
+        None => format!("item {item}"),
+    }
+}
+
 /// The first `most` characters of a text.
 pub(super) fn clipped(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {

@@ -1,11 +1,19 @@
-//! A comparison as an HTML page.
+//! A comparison as text in a style, and as an HTML page.
 
+use std::fmt;
+
+use super::text::Styled;
 use super::{Comparison, title};
 use crate::observe::report::html::{Table, document, list, push, section};
 use crate::observe::report::text::{Count, Html, capitalised};
-use crate::observe::text_style::Ink;
+use crate::observe::text_style::{Ink, TextStyle};
 
 impl Comparison<'_> {
+    /// Returns the comparison as text in a style, such as that of the terminal.
+    pub fn styled(&self, style: TextStyle) -> impl fmt::Display {
+        Styled { comparison: *self, style }
+    }
+
     /// Returns the comparison as one self-contained HTML page: no script, no other file.
     pub fn to_html(&self) -> String {
         let title = title(self);

@@ -11,16 +11,9 @@ use crate::observe::text_style::{Ink, TextStyle};
 /// Longer values are clipped.
 const LONGEST: usize = 160;
 
-struct Styled<'a> {
-    comparison: Comparison<'a>,
-    style: TextStyle,
-}
-
-impl Comparison<'_> {
-    /// Returns the comparison as text in a style, such as that of the terminal.
-    pub fn styled(&self, style: TextStyle) -> impl fmt::Display {
-        Styled { comparison: *self, style }
-    }
+pub(super) struct Styled<'a> {
+    pub(super) comparison: Comparison<'a>,
+    pub(super) style: TextStyle,
 }
 
 impl fmt::Display for Comparison<'_> {

@@ -8,13 +8,13 @@ use crate::observe::report::text::{Count, Html};
 pub(super) const MOST_PRODUCERS: usize = 256;
 
 /// Returns a list of texts.
-pub(in crate::observe::report) fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     let items: String = texts.map(|text| format!("<li>{}</li>\n", Html(text))).collect();
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }
 
 /// Returns the start of a section.
-pub(in crate::observe::report) fn section(title: &str, content: &str) -> String {
+pub(crate) fn section(title: &str, content: &str) -> String {
     format!("<section>\n<h2>{title}</h2>\n{content}")
 }
 
@@ -38,6 +38,6 @@ pub(super) fn with_code(html: &str) -> String {
 }
 
 /// Appends formatted text.
-pub(in crate::observe::report) fn push(text: &mut String, what: fmt::Arguments<'_>) {
+pub(crate) fn push(text: &mut String, what: fmt::Arguments<'_>) {
     text.write_fmt(what).expect("writing to a text does not fail");
 }

@@ -45,7 +45,7 @@ pub(super) fn push_time_axis(svg: &mut String, y: f64, lasted: Duration) {
 }
 
 /// Formats items per second in three digits.
-pub(in crate::observe::report) fn rate(rate: f64) -> String {
+pub(crate) fn rate(rate: f64) -> String {
     match rate {
         0.0 => "0".to_owned(),
         ..9.995 => format!("{rate:.2}"),

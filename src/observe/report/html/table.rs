@@ -7,7 +7,7 @@ use crate::observe::report::text::Count;
 const MOST_NARROW: usize = 6;
 
 /// Each row has one cell per head; the first cell names the row.
-pub(in crate::observe::report) struct Table<'a> {
+pub(crate) struct Table<'a> {
     title: &'a str,
     heads: Vec<&'a str>,
     classes: Vec<&'static str>,
@@ -16,7 +16,7 @@ pub(in crate::observe::report) struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// Columns hold numbers, unless their heads begin with `<` (text) or `<<` (long text).
-    pub(in crate::observe::report) fn new(title: &'a str, heads: &[&'a str]) -> Self {
+    pub(crate) fn new(title: &'a str, heads: &[&'a str]) -> Self {
         Table {
             title,
             heads: heads.iter().map(|head| head.trim_start_matches('<')).collect(),
@@ -26,7 +26,7 @@ impl<'a> Table<'a> {
     }
 
     /// Adds a row of cells, each of them HTML. On a narrow screen each cell has its head beside it.
-    pub(in crate::observe::report) fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.heads.len());
         let mut row = "<tr>".to_owned();
         for (index, cell) in cells.iter().enumerate() {
@@ -40,12 +40,12 @@ impl<'a> Table<'a> {
         self.rows.push(row);
     }
 
-    pub(in crate::observe::report) fn end(self) -> String {
+    pub(crate) fn end(self) -> String {
         self.of(&self.rows)
     }
 
     /// Ends the table. Rows beyond the first `shown` are collapsed.
-    pub(in crate::observe::report) fn end_after(self, shown: usize) -> String {
+    pub(crate) fn end_after(self, shown: usize) -> String {
         if self.rows.len() <= shown {
             return self.end();
         }
