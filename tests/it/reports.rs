@@ -150,7 +150,7 @@ fn a_report_tells_of_a_producer_that_was_quarantined() {
 }
 
 #[test]
-fn a_producer_that_was_written_off_is_not_called_quarantined_and_said_to_be_so_once() {
+fn a_producer_that_was_written_off_is_said_to_be_abandoned_once() {
     no_hang(|| {
         let gate = Arc::new(Gate::new());
         let stuck = gate.clone();

@@ -177,7 +177,7 @@ impl<R: Runner> Run<R> {
         self.event_log.tell(Event::ItemFailed { failure: Arc::new(failure) });
         for &item in items.iter().skip(1) {
             let key = self.name_of(item);
-            let error = Error::BatchFailed { item, first: items[0], key };
+            let error = Error::BatchFailed { item, first: items[0], key, source: None };
             self.event_log.tell(Event::ItemFailed { failure: EventLog::failure(&error) });
         }
     }
