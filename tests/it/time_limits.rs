@@ -234,7 +234,7 @@ fn a_producer_that_comes_back_takes_part_in_the_rest_of_the_run() {
         // The other producer has nothing else to do until the limit of item 0 has passed.
         let items = (0..40).inspect(|&x| {
             if x == 20 {
-                retried.pass()
+                retried.pass();
             }
         });
         let (outputs, report) = runner.run_with_report(items);
