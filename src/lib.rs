@@ -4,7 +4,6 @@
 mod api;
 mod backend;
 mod base;
-mod batch;
 mod cfg;
 mod concurrency;
 pub mod device;
@@ -12,7 +11,6 @@ mod engine;
 pub mod error;
 pub mod journal;
 mod observe;
-mod policy;
 mod runner;
 mod scheduler;
 pub mod testing;
@@ -26,7 +24,6 @@ pub use crate::api::pool::{AnyOrderRunner, OrderedRunner, Pool, UnorderedRunner}
 pub use crate::api::service::{Full, Service};
 pub use crate::api::sink;
 pub use crate::base::{BoxError, Hook, Order, Result};
-pub use crate::batch::Batch;
 pub use crate::cfg::CfgNode;
 pub use crate::concurrency::cancel::CancelToken;
 pub use crate::device::{Device, Devices};
@@ -38,8 +35,9 @@ pub use crate::observe::account::Account;
 pub use crate::observe::progress::Progress;
 pub use crate::observe::report::RunReport;
 pub use crate::observe::{event, report};
-pub use crate::policy::{OnError, Verdict};
 pub use crate::runner::{ConsumerContext, ProducerContext, Runner};
+pub use crate::scheduler::batch::Batch;
+pub use crate::scheduler::policy::{OnError, Verdict};
 
 /// The types behind [`map`] and [`map_batches`], a type for all of them, and what
 /// [`results`](closures::Map::results) collects.

@@ -30,13 +30,15 @@
 
 mod answers;
 mod assign;
-mod batch;
+pub(crate) mod batch;
 mod config;
 mod deadlines;
 mod events;
 mod health;
 mod items;
 mod lease;
+mod pending;
+pub(crate) mod policy;
 pub(crate) mod reorder;
 mod retry;
 mod speculation;
@@ -57,20 +59,21 @@ pub(crate) use self::events::{Event, Expired};
 pub(crate) use self::items::{Outcome, Standing};
 pub(crate) use self::lease::{Copies, Lease, LeaseId, Phase, ProducerId, Readiness};
 pub(crate) use self::retry::{Decision, Failure, Inputs, Verdict};
+pub(crate) use self::speculation::LEAST_COPY_AFTER;
 pub(crate) use self::time::RunTime;
 
-use self::batch::PendingItems;
 use self::deadlines::{Deadlines, RunTimeout};
 use self::events::Events;
 use self::health::{Blame, ProducerHealth};
 use self::items::{Items, State};
 use self::lease::Leases;
+use self::pending::PendingItems;
 use self::retry::{RetryPolicy, RetryQueue};
 use self::speculation::Speculation;
 use self::split::{Cut, Part, Parts, extent, fitting};
 use self::waiters::Waiters;
 use crate::base::Order;
-use crate::batch::{Batch, Batching, Ceiling, Size};
+use crate::scheduler::batch::{Batch, Batching, Ceiling, Size};
 
 /// The scheduler of one run.
 #[derive(Debug)]
@@ -155,6 +158,31 @@ impl Scheduler {
     ) -> Lease {
         self.stop_waiting(producer, now);
         self.grant_untracked(index, producer, readiness, now)
+    }
+
+    /// Gives up these items: their results are no longer wanted. Hooks that have no other items are revoked.
+    pub(crate) fn withdraw(&mut self, indices: &[u64], now: RunTime) {
+        for &index in indices {
+            if self.pending.withdraw(index).is_some() {
+                continue;
+            }
+            if self.retries.remove(index) {
+                self.items.remove(index);
+                continue;
+            }
+            let leases = self.leases.covering(index);
+            let parts = self.parts.retain(|it| it != index).len();
+            let (size, carriers) = (Size::ONE, leases.len() + parts);
+            if leases.is_empty() {
+                self.items.remove(index);
+                continue;
+            }
+            let record = self.items.open(index, size, carriers as u32);
+            record.carriers = leases.len() as u32;
+            if std::mem::replace(&mut record.state, State::Settled) != State::Settled {
+                self.revoke(index, now);
+            }
+        }
     }
 
     /// Notes what the feeder does. While it waits, no batch can grow.

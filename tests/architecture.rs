@@ -14,7 +14,7 @@ const LAYERS: &[&[&str]] = &[
     &["engine"],
     &["backend"],
     &["observe"],
-    &["scheduler", "policy", "batch"],
+    &["scheduler"],
     &["runner"],
     &["error"],
     &["journal"],

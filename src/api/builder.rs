@@ -15,7 +15,6 @@ use crate::backend::threads::producer_factory::ProducerFactory;
 use crate::backend::threads::run_settings::{CopyFn, HashFn, NameFn, RunSettings};
 use crate::base::Measure;
 use crate::base::Order;
-use crate::batch::{Batch, Batching};
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::CancelToken;
 #[cfg(feature = "rayon")]
@@ -26,8 +25,9 @@ use crate::engine::settings::Settings;
 use crate::error::{BuildError, Error};
 use crate::journal::Journal;
 use crate::observe::event_log::{ObserveOptions, Observers};
-use crate::policy::Policy;
 use crate::runner::{BatchHook, Runner};
+use crate::scheduler::batch::{Batch, Batching};
+use crate::scheduler::policy::Policy;
 
 /// Builds a runner: see [`Pool::builder`].
 ///

@@ -313,7 +313,7 @@ impl<T> Collector<T> {
         }
         let due = due.into_iter().chain(self.news_due_in(run)).min();
         let news = self.wait(&run.handover, *total, due);
-        self.tell_of_head(run);
+        self.report_head(run);
         run.check(news);
         Pause::Results
     }
@@ -324,7 +324,7 @@ impl<T> Collector<T> {
         if run.event_log.is_observed() { self.news_due() } else { None }
     }
 
-    pub(crate) fn tell_of_head<R: Runner<Output = T>>(&mut self, run: &Run<R>) {
+    pub(crate) fn report_head<R: Runner<Output = T>>(&mut self, run: &Run<R>) {
         if let Some((item, lasted)) = self.news_of_head() {
             run.event_log.tell(Event::HeadOfLineBlocked { item, lasted });
         }

@@ -17,8 +17,8 @@ use crate::concurrency::spawn::spawn;
 use crate::engine::collector::{Collector, Pause};
 use crate::error::{Error, Hook, Site};
 use crate::journal::Outcome;
-use crate::policy::Verdict;
 use crate::runner::{ConsumerContext, Runner};
+use crate::scheduler::policy::Verdict;
 use crate::scheduler::window::Window;
 
 /// The name of the consumer's thread, and of each thread between two stages.
@@ -311,13 +311,13 @@ impl<R: Runner> Consumer<R> {
             Disposition::End | Disposition::EndEarlier => {
                 let items = fault.items();
                 if fault.disposition == Disposition::End && !self.run.is_cancelled() {
-                    self.run.tell_of_failure(&fault.error);
+                    self.run.report_failure(&fault.error);
                 }
                 Err(self.fail(Failure { seq, items }, fault.error))
             }
             Disposition::Skip | Disposition::SkipEarlier => self.skip(state, seq, fault),
-            Disposition::LeftOut => {
-                self.taken.left_out += 1;
+            Disposition::AlreadyDone => {
+                self.taken.already_done += 1;
                 self.tell();
                 self.collector.done_without_work(&self.run.handover);
                 // Checked here because a long row of done items has neither records nor waits, which check
@@ -337,7 +337,7 @@ impl<R: Runner> Consumer<R> {
     ) -> Result<(), Error> {
         self.taken.skipped += fault.items();
         if fault.disposition == Disposition::Skip {
-            self.run.tell_of_failure(&fault.error);
+            self.run.report_failure(&fault.error);
         }
         self.tell();
         let error = fault.error;
@@ -444,7 +444,7 @@ impl<R: Runner> Consumer<R> {
     fn abort_with(&mut self, error: Error) -> Error {
         let failure = Failure::ending(&self.taken, &error);
         if failure.items > 0 {
-            self.run.tell_of_failure(&error);
+            self.run.report_failure(&error);
         }
         self.taken.failure = Some(failure);
         error

@@ -13,8 +13,8 @@ use crate::concurrency::now;
 use crate::error::{BoxError, Error, PanicMessage};
 use crate::journal::{JournalError, Plan};
 use crate::observe::event::Event;
-use crate::policy::Verdict;
 use crate::runner::Runner;
+use crate::scheduler::policy::Verdict;
 
 /// The caller's iterator. It is dropped as soon as it has ended, failed or panicked, and never touched again.
 pub(crate) struct Source<I, T> {
@@ -127,9 +127,9 @@ impl<I, T> Source<I, T> {
                     return Pulled::End;
                 }
                 Pause::Failed(source) => Error::InputFailed { item, source },
-                Pause::Rejected(Rejected::LeftOut) => {
+                Pause::Rejected(Rejected::AlreadyDone) => {
                     run.event_log.tell(Event::ItemAlreadyDone { item });
-                    feeder.leave_gap(&run.handover, item, Err(FailedItem::left_out()));
+                    feeder.leave_gap(&run.handover, item, Err(FailedItem::already_done()));
                     self.pulled += 1;
                     continue;
                 }
@@ -285,7 +285,7 @@ impl FeederTime {
         let has_permit = feeder.wait_for_permit(&run.handover);
         let lasted = feeder.waited() - before;
         self.waited = feeder.waited();
-        run.tell_of_window(lasted);
+        run.report_full_window(lasted);
         has_permit
     }
 
@@ -304,7 +304,7 @@ pub(super) fn look_and_push<R: Runner>(
 ) -> Result<(), Rejected> {
     let admitted = run.admit(seq, &item).and_then(|plan| match plan {
         Plan::Run => Ok(()),
-        Plan::LeaveOut => Err(Rejected::LeftOut),
+        Plan::AlreadyDone => Err(Rejected::AlreadyDone),
     });
     let measured = admitted.and_then(|()| {
         run.run_settings.measures.as_ref().map_or(Ok(None), |measures| measure(measures, &item))

@@ -15,8 +15,8 @@ use crate::engine::consume::AbortAtEnd;
 use crate::engine::feed::look_and_push;
 use crate::error::Error;
 use crate::observe::event::{Destination, Origin};
-use crate::policy::{Policy, Verdict};
 use crate::runner::Runner;
+use crate::scheduler::policy::{Policy, Verdict};
 use crate::scheduler::window::Window;
 
 /// Passes the results of one run on as the items of the next. It is the consumer of the first and the feeder
@@ -125,7 +125,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
                 if let Some(error) = from.take_fatal_error() {
                     let (seq, items) = (collector.consumed(), error.items().len() as u64);
                     if items > 0 {
-                        from.tell_of_failure(&error);
+                        from.report_failure(&error);
                     }
                     let failure = Failure { seq, items };
                     return (progress, Ended::Failed(failure, FailedItem::ending(error)));
@@ -146,7 +146,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
                 Err(fault) if fault.disposition.ends_run() => {
                     let failure = Failure { seq, items: fault.items() };
                     if fault.disposition == Disposition::End {
-                        from.tell_of_failure(&fault.error);
+                        from.report_failure(&fault.error);
                     }
                     Err(Ended::Failed(failure, fault))
                 }
@@ -202,7 +202,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
     ) -> Result<(), Ended> {
         progress.skipped += fault.items();
         if fault.disposition == Disposition::Skip {
-            self.from.tell_of_failure(&fault.error);
+            self.from.report_failure(&fault.error);
         }
         if self.from.policy().gives_up_at(progress.skipped, progress.items()) {
             return Err(progress.too_many_failures(self.from.policy(), seq, Some(fault.error)));
@@ -226,7 +226,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         collector.repay(&self.from.handover);
         let before = feeder.waited();
         let has_permit = feeder.wait_for_permit(&self.to.handover);
-        self.to.tell_of_window(feeder.waited() - before);
+        self.to.report_full_window(feeder.waited() - before);
         has_permit && feeder.spend(&self.to.handover)
     }
 

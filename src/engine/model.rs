@@ -26,10 +26,10 @@ use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::backend::threads::run_shape::Shape;
 use crate::base::Order;
-use crate::batch::{Batch, Batching, Size};
 use crate::concurrency::now;
 use crate::error::Error;
-use crate::policy::{Backoff, Policy};
+use crate::scheduler::batch::{Batch, Batching, Size};
+use crate::scheduler::policy::{Backoff, Policy};
 use crate::scheduler::window::Window;
 use crate::scheduler::{Failure, Inputs, Lease, Outcome, Verdict};
 

@@ -18,7 +18,7 @@ use crate::observe::run_stats::{CollectorTime, ProducerTime, RunStats};
 use crate::runner::Runner;
 
 impl<R: Runner> Engine<R> {
-    pub(super) fn tell_of_start(&self, event_log: &EventLog) {
+    pub(super) fn report_start(&self, event_log: &EventLog) {
         let devices = &self.settings.devices;
         let place =
             |producer| devices.place(producer).map_or_else(String::new, ToString::to_string);

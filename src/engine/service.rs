@@ -27,7 +27,6 @@ use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_shape::RunKind;
 use crate::base::panic::drop_quietly;
-use crate::batch::Size;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
@@ -37,6 +36,7 @@ use crate::observe::event_log::{Detail, EventLog};
 use crate::observe::report::RunReport;
 use crate::runner::Runner;
 use crate::scheduler::Meta;
+use crate::scheduler::batch::Size;
 
 const NAME: &str = "gangline-s";
 /// The default number of calls that may be open, if the largest batch of each producer needs no more.

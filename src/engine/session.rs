@@ -170,7 +170,7 @@ impl<R: Runner + 'static> Engine<R> {
             source.pulled(),
             taken.ok,
             taken.failed(),
-            taken.left_out,
+            taken.already_done,
             source.unread(),
         );
         self.part(over, result.as_ref().err());
@@ -285,7 +285,7 @@ impl<R: Runner + 'static> Engine<R> {
         let event_log = Arc::new(EventLog::new(producers, description, self.told.detail));
         event_log.has_settings(self.told.settings.clone());
         self.event_log = event_log.clone();
-        self.tell_of_start(&event_log);
+        self.report_start(&event_log);
         let shape = Shape { order, producers, window, batching, kind };
         Ok(Arc::new(Run::new(shape, run_settings, earlier, upstream, event_log, journal_writer)))
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::base::Order;
-use crate::batch::Batching;
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::CancelToken;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::{Devices, GpuLock, HeldGpus};
 use crate::runner::ProducerSetup;
+use crate::scheduler::batch::Batching;
 
 /// The settings of a pool, beside its runner and configuration.
 #[derive(Debug, Clone)]

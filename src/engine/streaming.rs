@@ -16,8 +16,8 @@ use crate::engine::feed::{Pulled, Source};
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::event::Destination;
-use crate::policy::Policy;
 use crate::runner::Runner;
+use crate::scheduler::policy::Policy;
 use crate::scheduler::window::Window;
 
 /// The session of a stream, and the counts of what its caller has received.
@@ -100,7 +100,7 @@ impl<R: Runner> Streaming<R> {
             if let Some(error) = run.has_fatal_error().then(|| run.take_fatal_error()).flatten() {
                 let items = error.items().len() as u64;
                 if items > 0 {
-                    run.tell_of_failure(&error);
+                    run.report_failure(&error);
                 }
                 self.account.failed += items;
                 return Some(Yield::Last(error));
@@ -121,7 +121,7 @@ impl<R: Runner> Streaming<R> {
                     }
                     Err(fault) => {
                         if fault.disposition != Disposition::SkipEarlier {
-                            run.tell_of_failure(&fault.error);
+                            run.report_failure(&fault.error);
                         }
                         self.meet(run.policy(), *fault)
                     }
@@ -138,7 +138,7 @@ impl<R: Runner> Streaming<R> {
             collector.settle(&run.handover);
             if !self.pull(&run, source) {
                 let news = self.wait(&run);
-                unlocked(&mut self.ends).collector.tell_of_head(&run);
+                unlocked(&mut self.ends).collector.report_head(&run);
                 run.check(news);
             }
         }
@@ -153,7 +153,7 @@ impl<R: Runner> Streaming<R> {
             _ if policy.gives_up_at(failed, ok + failed) => {
                 Yield::Last(policy.too_many(failed, ok + failed, Some(fault.error)))
             }
-            Disposition::Skip | Disposition::SkipEarlier | Disposition::LeftOut => {
+            Disposition::Skip | Disposition::SkipEarlier | Disposition::AlreadyDone => {
                 Yield::Skipped(fault.error)
             }
         }
@@ -194,7 +194,7 @@ impl<R: Runner> Streaming<R> {
         let news = collector.wait_as_feeder(&run.handover, due);
         let lasted = collector.waited() - before;
         self.time.waited += lasted;
-        run.tell_of_window(lasted);
+        run.report_full_window(lasted);
         news
     }
 

@@ -15,7 +15,7 @@ use super::spans::{Span, Spans, fold};
 pub(crate) enum Plan {
     Run,
     /// It is not worked on: it is done, or only failed items are wanted.
-    LeaveOut,
+    AlreadyDone,
 }
 
 /// The work of earlier runs, with the mode of this one.
@@ -88,8 +88,8 @@ impl Past {
             self.check(position, hash)?;
         }
         Ok(match self.mode {
-            _ if self.is_done(key) => Plan::LeaveOut,
-            Mode::RerunFailed if !self.is_failed(key) => Plan::LeaveOut,
+            _ if self.is_done(key) => Plan::AlreadyDone,
+            Mode::RerunFailed if !self.is_failed(key) => Plan::AlreadyDone,
             _ => Plan::Run,
         })
     }

@@ -1,15 +1,15 @@
 //! Which items a producer is leased next, and which producers are woken for them.
 
-use super::batch::Pick;
 use super::events::{Event, Expired};
 use super::items::{Dropped, Outcome, Standing, State};
 use super::lease::{Copies, Held, Lease, LeaseId, Phase, ProducerId, Sized};
+use super::pending::Pick;
 use super::speculation::Chance;
 use super::split::{Cut, Part};
 use super::time::RunTime;
 use super::waiters::Takes;
 use super::{Activity, Input, Next, Readiness, Scheduler};
-use crate::batch::{Limits, More, Size};
+use crate::scheduler::batch::{Limits, More, Size};
 
 /// The items of one lease.
 struct Chosen {
@@ -277,15 +277,12 @@ impl Scheduler {
 
     /// Whether another producer works on an item of this lease, or has settled it.
     pub(crate) fn is_shared(&self, id: LeaseId) -> bool {
-        self.leases.get(id).is_none_or(|held| {
-            let records = held.items.iter().filter_map(|item| self.items.get(item.index));
-            records.into_iter().any(|it| it.carriers > 1 || it.state != State::Open)
-        })
+        self.leases.get(id).is_none_or(|held| self.items.are_shared(&held.items))
     }
 
     /// The number of leases and parts that cover an item; at least one.
     pub(crate) fn carriers(&self, index: u64) -> usize {
-        self.items.get(index).map_or(1, |record| record.carriers.max(1) as usize)
+        self.items.carriers(index)
     }
 
     /// Removes the items that are no longer wanted.
@@ -295,31 +292,6 @@ impl Scheduler {
         for item in over {
             if self.items.uncover(item.index) == Dropped::Alone {
                 self.items.remove(item.index);
-            }
-        }
-    }
-
-    /// Gives up these items: their results are no longer wanted. Hooks that have no other items are revoked.
-    pub(crate) fn withdraw(&mut self, indices: &[u64], now: RunTime) {
-        for &index in indices {
-            if self.pending.withdraw(index).is_some() {
-                continue;
-            }
-            if self.retries.remove(index) {
-                self.items.remove(index);
-                continue;
-            }
-            let leases = self.leases.covering(index);
-            let parts = self.parts.retain(|it| it != index).len();
-            let (size, carriers) = (Size::ONE, leases.len() + parts);
-            if leases.is_empty() {
-                self.items.remove(index);
-                continue;
-            }
-            let record = self.items.open(index, size, carriers as u32);
-            record.carriers = leases.len() as u32;
-            if std::mem::replace(&mut record.state, State::Settled) != State::Settled {
-                self.revoke(index, now);
             }
         }
     }

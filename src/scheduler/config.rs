@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::deadlines::Timeouts;
 use super::time::RunTime;
 use crate::base::Order;
-use crate::batch::{Batching, Size};
 use crate::device::Place;
-use crate::policy::{Backoff, OnError};
+use crate::scheduler::batch::{Batching, Size};
+use crate::scheduler::policy::{Backoff, OnError};
 
 /// The settings of one run.
 #[derive(Debug, Clone)]

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::health::Blame;
-use super::lease::ProducerId;
-use crate::batch::Size;
+use super::lease::{ProducerId, Sized};
+use crate::scheduler::batch::Size;
 
 /// The outcome of an item in a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +119,17 @@ impl Items {
 
     pub(super) fn is_settled(&self, index: u64) -> bool {
         self.get(index).is_some_and(|record| record.state == State::Settled)
+    }
+
+    /// Whether another producer works on one of these items, or has settled it.
+    pub(super) fn are_shared(&self, items: &[Sized]) -> bool {
+        let records = items.iter().filter_map(|item| self.get(item.index));
+        records.into_iter().any(|it| it.carriers > 1 || it.state != State::Open)
+    }
+
+    /// The number of leases and parts that cover an item; at least one.
+    pub(super) fn carriers(&self, index: u64) -> usize {
+        self.get(index).map_or(1, |record| record.carriers.max(1) as usize)
     }
 
     /// Returns the record of an item, creating one if the item was never tried before.

@@ -1,7 +1,7 @@
 //! The leases that producers hold: which producer works on which items.
 
 use super::time::RunTime;
-use crate::batch::Size;
+use crate::scheduler::batch::Size;
 
 /// A producer, by its place in the list of devices.
 pub(crate) type ProducerId = usize;

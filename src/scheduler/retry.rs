@@ -6,7 +6,7 @@ use super::health::ProducerHealth;
 use super::lease::ProducerId;
 use super::time::RunTime;
 use super::waiters::Waiters;
-use crate::policy::{Backoff, OnError};
+use crate::scheduler::policy::{Backoff, OnError};
 
 /// Items that wait for a retry, in classes of those that the same producers have tried.
 ///

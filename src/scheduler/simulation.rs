@@ -7,8 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::batch::{Batch, Batching, Size};
-use crate::policy::{Backoff, OnError};
+use crate::scheduler::batch::{Batch, Batching, Size};
+use crate::scheduler::policy::{Backoff, OnError};
 
 const MS: Duration = Duration::from_millis(1);
 

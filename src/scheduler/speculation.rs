@@ -7,6 +7,10 @@ use super::items::{Items, Record, State};
 use super::lease::{Copies, Held, LeaseId, Leases, Phase, ProducerId};
 use super::time::RunTime;
 
+/// The minimum duration of an item that is worth a second copy. The clock of a model stands still.
+pub(crate) const LEAST_COPY_AFTER: Duration =
+    Duration::from_millis(if cfg!(shuttle) { 0 } else { 10 });
+
 /// When slow items are copied.
 #[derive(Debug)]
 pub(super) struct Speculation {

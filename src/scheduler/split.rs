@@ -1,7 +1,7 @@
 //! Batches that failed as a whole, split into parts.
 
 use super::lease::{ProducerId, Sized};
-use crate::batch::{Ceiling, Limits, Load};
+use crate::scheduler::batch::{Ceiling, Limits, Load};
 
 /// Parts that wait; each is leased as one.
 #[derive(Debug, Default)]
@@ -128,7 +128,7 @@ pub(super) fn extent(limits: Limits, items: &[Sized]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::Size;
+    use crate::scheduler::batch::Size;
 
     fn part(items: std::ops::Range<u64>, cut: Cut) -> Part {
         let items = items.map(|index| Sized { index, size: Size::ONE }).collect();

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::*;
-use crate::batch::{Batch, Batching, Size};
 use crate::device::Devices;
-use crate::policy::{Backoff, OnError};
+use crate::scheduler::batch::{Batch, Batching, Size};
+use crate::scheduler::policy::{Backoff, OnError};
 
 const MS: Duration = Duration::from_millis(1);
 const RETRY: Failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
@@ -301,7 +301,7 @@ fn a_run_that_takes_too_long_abandons_what_does_not_notice() {
 }
 
 #[test]
-fn a_producer_that_does_not_come_back_from_an_earlier_run_is_lost() {
+fn a_producer_that_does_not_come_back_from_an_earlier_run_in_time_joins_when_it_does() {
     let timeouts = Timeouts { item: Some(10 * MS), ..Timeouts::default() };
     let mut scheduler = offered(Config { timeouts, retries: 1, ..config(2) }, 1);
     scheduler.expect(1, Absence::EarlierRun, at(0));
@@ -311,7 +311,9 @@ fn a_producer_that_does_not_come_back_from_an_earlier_run_is_lost() {
     scheduler.handle_timeout(at(10));
     let [Event::Expired(expired)] = &events(&mut scheduler)[..] else { panic!("one event") };
     assert_eq!((expired.producer, expired.lease), (1, None));
-    assert!(!scheduler.producer_joined(1), "it is too late");
+    assert!(!scheduler.is_live(1), "nothing waits for it");
+    assert!(scheduler.producer_joined(1));
+    assert!(scheduler.is_live(1));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::batch::{Batching, Grouping};
+use crate::scheduler::batch::{Batching, Grouping};
 
 /// The default window never grows beyond this many items: 8,192 items of 8 MiB would be 64 GiB.
 const MOST: usize = 8_192;

@@ -46,7 +46,7 @@ fn each_item_that_fails_with_its_batch_has_an_event() {
     no_hang(|| {
         let (sender, told) = std::sync::mpsc::channel();
         let dies = map(|_| Ok(()), |_, (), x: u64| if x < 9 { panic!("dies") } else { Ok(x) });
-        let mut runner = OrderedRunner::builder(dies)
+        let mut runner = OrderedRunner::builder(one_by_one(dies))
             .devices(1)
             .batch(Batch::of(4))
             .key(|x| format!("tile {x}"))
@@ -235,7 +235,7 @@ fn a_consumer_that_returned_in_time_was_not_abandoned() {
 fn a_report_says_where_when_and_how_it_ran() {
     no_hang(|| {
         let pass = map(|_| Ok(()), |_, (), x: u64| Ok(x));
-        let mut runner = OrderedRunner::builder(pass)
+        let mut runner = OrderedRunner::builder(one_by_one(pass))
             .devices(2)
             .window(8)
             .batch(Batch::up_to(4))

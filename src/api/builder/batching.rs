@@ -4,8 +4,8 @@ use super::Builder;
 use crate::api::pool::OrderKind;
 use crate::backend::threads::measures::Amount;
 use crate::base::Measure;
-use crate::batch::Batch;
 use crate::runner::Runner;
+use crate::scheduler::batch::Batch;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// Has a producer take several items at once.

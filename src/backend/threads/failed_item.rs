@@ -21,7 +21,7 @@ pub(crate) enum Disposition {
     /// It was skipped in an earlier stage, which counts it.
     SkipEarlier,
     /// The item did not fail: an earlier run has done it. The error is never read.
-    LeftOut,
+    AlreadyDone,
 }
 
 impl Disposition {
@@ -39,8 +39,8 @@ impl FailedItem {
         Box::new(FailedItem { error, disposition: Disposition::Skip })
     }
 
-    pub(crate) fn left_out() -> Box<Self> {
-        Box::new(FailedItem { error: Error::Cancelled {}, disposition: Disposition::LeftOut })
+    pub(crate) fn already_done() -> Box<Self> {
+        Box::new(FailedItem { error: Error::Cancelled {}, disposition: Disposition::AlreadyDone })
     }
 
     /// The number of failed items that count for this stage.
@@ -48,7 +48,7 @@ impl FailedItem {
         match self.disposition {
             Disposition::End => self.error.failed_items(),
             Disposition::Skip => 1,
-            Disposition::EndEarlier | Disposition::SkipEarlier | Disposition::LeftOut => 0,
+            Disposition::EndEarlier | Disposition::SkipEarlier | Disposition::AlreadyDone => 0,
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::error::Error;
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
 use crate::observe::failure::Failure;
-use crate::policy::{OnError, Verdict};
 use crate::runner::Runner;
+use crate::scheduler::policy::{OnError, Verdict};
 use crate::scheduler::{self, Absence, Decision, Inputs, TooFewProducers};
 
 /// Failed items, to be delivered.
@@ -55,8 +55,8 @@ impl<R: Runner> Run<R> {
             }
             Decision::Retry(_) => {
                 match items {
-                    [_] => self.tell_of_retry(&error),
-                    _ => items.iter().for_each(|&item| self.tell_of_retry_of(item, &error)),
+                    [_] => self.report_retry(&error),
+                    _ => items.iter().for_each(|&item| self.report_retry_of(item, &error)),
                 }
                 drop_quietly(error);
                 vec![]
@@ -153,12 +153,12 @@ impl<R: Runner> Run<R> {
     }
 
     /// Reports that an item will be tried again.
-    fn tell_of_retry(&self, error: &Error) {
+    fn report_retry(&self, error: &Error) {
         self.event_log.tell(Event::ItemRetried { failure: EventLog::failure(error) });
     }
 
     /// Reports that an item of a failed batch will be tried again.
-    fn tell_of_retry_of(&self, item: u64, error: &Error) {
+    fn report_retry_of(&self, item: u64, error: &Error) {
         let mut failure = Failure::clone(&EventLog::failure(error));
         failure.item = Some(item);
         failure.key = self.name_of(item).map(|name| name.to_string());
@@ -167,7 +167,7 @@ impl<R: Runner> Run<R> {
 
     /// Reports that an item has failed for good. Of items that failed together, the first has the error, and
     /// the others refer to it.
-    pub(crate) fn tell_of_failure(&self, error: &Error) {
+    pub(crate) fn report_failure(&self, error: &Error) {
         let items = error.items();
         let mut failure = Failure::clone(&EventLog::failure(error));
         if let [item, _, ..] = *items {

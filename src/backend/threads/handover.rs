@@ -71,13 +71,13 @@ use crate::backend::threads::run_shape::CarriedOver;
 use crate::backend::threads::shares::Shares;
 use crate::backend::threads::weights::Weights;
 use crate::base::Order;
-use crate::batch::Batching;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::event_count::EventCount;
 use crate::concurrency::queue::queue;
 use crate::concurrency::{Condvar, Mutex, lock, now};
 use crate::observe::run_stats::RunStats;
 use crate::runner::OpenItems;
+use crate::scheduler::batch::Batching;
 use crate::scheduler::{Activity, Config};
 
 use self::intake::{FeederEnds, Gaps, Intake, largest_take};

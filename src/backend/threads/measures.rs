@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::fmt;
 
 use crate::base::Measure;
-use crate::batch::Size;
+use crate::scheduler::batch::Size;
 
 /// A number that items are measured by: `u32`, `u64` or `usize`.
 #[diagnostic::on_unimplemented(

@@ -17,7 +17,6 @@ use crate::backend::threads::producer_loop::{Join, ProducerLoop};
 use crate::backend::threads::run::{Run, text_of};
 use crate::backend::threads::shared::Shared;
 use crate::base::panic::drop_quietly;
-use crate::batch::Ceiling;
 use crate::concurrency::Barrier;
 use crate::concurrency::alarm::Alarm;
 use crate::concurrency::atomic::{AtomicBool, Ordering};
@@ -26,6 +25,7 @@ use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Hook, Site};
 use crate::runner::{ProducerSetup, Runner, Wanted};
 use crate::scheduler::Absence;
+use crate::scheduler::batch::Ceiling;
 
 /// One thread per place, each with a producer.
 pub(crate) struct Producers<R: Runner> {

@@ -15,7 +15,7 @@ pub(crate) enum Rejected {
     /// It differs from the item of an earlier run, or the journal failed.
     Journal(JournalError),
     /// It did not fail: an earlier run has done it.
-    LeftOut,
+    AlreadyDone,
 }
 
 impl Rejected {
@@ -30,7 +30,7 @@ impl Rejected {
             }
             Rejected::KeyPanicked(source) => Error::KeyPanicked { item, source },
             Rejected::Journal(source) => Error::Journal { source },
-            Rejected::LeftOut => {
+            Rejected::AlreadyDone => {
                 unreachable!("an item that is already done never needs an error")
             }
         }

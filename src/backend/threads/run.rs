@@ -26,8 +26,8 @@ use crate::error::{Error, Result};
 use crate::journal::{Key, Plan};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
-use crate::policy::Policy;
 use crate::runner::{RunControl, Runner, Wanted};
+use crate::scheduler::policy::Policy;
 
 /// The shortest wait for a permit that is reported as an event.
 const NEWS: Duration = Duration::from_millis(100);
@@ -299,7 +299,7 @@ impl<R: Runner> Run<R> {
     }
 
     /// Reports a wait of the feeder for permits, if it was at least [`NEWS`].
-    pub(crate) fn tell_of_window(&self, lasted: Duration) {
+    pub(crate) fn report_full_window(&self, lasted: Duration) {
         if lasted >= NEWS {
             self.event_log.tell(Event::WindowFull { lasted });
         }

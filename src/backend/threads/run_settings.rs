@@ -8,8 +8,8 @@ use crate::backend::threads::run_shape::{RunKind, Shape};
 use crate::base::panic::catch;
 use crate::device::Place;
 use crate::journal::{Journal, KeyKind};
-use crate::policy::{OnError, Policy, Stragglers, copy_after};
-use crate::scheduler::{Bypass, Config, Input, Timeouts};
+use crate::scheduler::policy::{OnError, Policy, Stragglers};
+use crate::scheduler::{Bypass, Config, Input, LEAST_COPY_AFTER, Timeouts};
 
 /// How items are measured, named, copied and recorded, and how failures are handled.
 pub(crate) struct RunSettings<I> {
@@ -85,7 +85,7 @@ impl<I> RunSettings<I> {
             retries,
             backoff,
             quarantine_after,
-            copy_after: (stragglers == Stragglers::Copy).then(|| copy_after(None)),
+            copy_after: (stragglers == Stragglers::Copy).then_some(LEAST_COPY_AFTER),
             timeouts: Timeouts { item, init, run, step },
             min_producers: self.policy.min_producers.unwrap_or(1),
             bypass,

@@ -1,7 +1,7 @@
 //! The parameters of a run.
 
 use crate::base::Order;
-use crate::batch::{Batching, Ceiling};
+use crate::scheduler::batch::{Batching, Ceiling};
 
 /// The parameters of a run that do not depend on its item types.
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ pub(crate) struct Taken {
     /// The number of failed items that were skipped.
     pub(crate) skipped: u64,
     /// The number of items that an earlier run has done.
-    pub(crate) left_out: u64,
+    pub(crate) already_done: u64,
     /// The failure that ended the run.
     pub(crate) failure: Option<Failure>,
 }
@@ -26,7 +26,7 @@ pub(crate) struct Failure {
 impl Failure {
     /// For a run that ended with an error that was not met in its turn.
     pub(crate) fn ending(taken: &Taken, error: &Error) -> Self {
-        let seq = taken.items() + taken.left_out;
+        let seq = taken.items() + taken.already_done;
         Failure { seq, items: error.items().len() as u64 }
     }
 }

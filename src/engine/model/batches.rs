@@ -9,9 +9,9 @@ use super::{batch_producers, check, collect, feed, hub, run_measured, run_with};
 use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::measures::Measured;
 use crate::base::Order;
-use crate::batch::{Batch, Batching, Size};
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
+use crate::scheduler::batch::{Batch, Batching, Size};
 use crate::scheduler::window::Window;
 
 fn run_batches(producers: usize, window: usize, items: u64, batch: Batch) {

@@ -19,7 +19,6 @@ use crate::backend::threads::run_shape::CarriedOver;
 use crate::backend::threads::run_shape::Shape;
 use crate::backend::threads::shared::Shared;
 use crate::base::Order;
-use crate::batch::{Batch, Batching};
 use crate::cfg::CfgNode;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::{Condvar, Mutex, lock, now, wait};
@@ -27,8 +26,9 @@ use crate::device::{Device, Devices, Place};
 use crate::engine::collector::Collector;
 use crate::error::Result;
 use crate::observe::event_log::{Detail, EventLog};
-use crate::policy::{Backoff, OnError, Policy, Stragglers};
 use crate::runner::{ConsumerContext, ProducerContext, ProducerSetup, Runner, Wanted};
+use crate::scheduler::batch::{Batch, Batching};
+use crate::scheduler::policy::{Backoff, OnError, Policy, Stragglers};
 use crate::scheduler::window::Window;
 
 const SCHEDULES: usize = 3_000;

@@ -7,11 +7,11 @@ use crossbeam_utils::CachePadded;
 use crate::backend::threads::handover::inputs::Inputs;
 use crate::backend::threads::run_clock::RunClock;
 use crate::backend::threads::run_shape::CarriedOver;
-use crate::batch::{Ceiling, Size};
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::event_count::EventCount;
 use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::runner::AbandonFlag;
+use crate::scheduler::batch::{Ceiling, Size};
 use crate::scheduler::{
     Activity, Bypass, Config, Event, Lease, LeaseId, Meta, Next, ProducerId, Readiness, RunTime,
     Scheduler, Until,
@@ -355,8 +355,8 @@ mod tests {
     use crate::backend::threads::run_settings::RunSettings;
     use crate::backend::threads::run_shape::Shape;
     use crate::base::Order;
-    use crate::batch::{Batch, Batching};
-    use crate::policy::{Policy, Stragglers};
+    use crate::scheduler::batch::{Batch, Batching};
+    use crate::scheduler::policy::{Policy, Stragglers};
     use crate::scheduler::{self, Copies, Memory};
 
     /// A producer learns that it was abandoned only after its lease has expired. If its rebuild fails in

@@ -8,10 +8,10 @@ use crate::backend::threads::handover::dispatch::Tracking;
 use crate::backend::threads::handover::permits::Want;
 use crate::backend::threads::measures::Measured;
 use crate::backend::threads::outbox::Outcome;
-use crate::batch::Size;
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::{lock, now, wait};
 use crate::scheduler::Activity;
+use crate::scheduler::batch::Size;
 
 /// The feeder's end.
 #[derive(Debug)]

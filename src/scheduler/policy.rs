@@ -1,12 +1,9 @@
 //! The user's rules for items that fail; no threads or clocks here.
 
-mod straggler;
-
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::straggler::copy_after;
 use crate::base::MaxFailures;
 use crate::error::Error;
 
