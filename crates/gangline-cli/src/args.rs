@@ -1,21 +1,32 @@
 //! The arguments of the command line.
 
+pub(crate) mod foreign;
 pub(crate) mod halt;
+pub(crate) mod inputs;
 pub(crate) mod limit;
+pub(crate) mod number;
 pub(crate) mod options;
+pub(crate) mod sections;
+pub(crate) mod typed;
+pub(crate) mod workers;
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+};
 
 use crate::args::halt::Halt;
+use crate::args::inputs::Inputs;
 use crate::args::limit::{Timeout, duration};
-use crate::exit;
+use crate::args::number::{at_least_one, size, unsigned};
+use crate::args::typed::{Kind, Typed};
+use crate::args::workers::Workers;
 use gangline::Devices;
 use gangline::error::DeviceError;
 use gangline::gpu::GpuList;
@@ -25,7 +36,7 @@ use gangline::gpu::GpuList;
     name = "gangline",
     version,
     about = "Runs any program over many inputs, on CPUs and GPUs",
-    after_help = exit::HELP
+    after_long_help = sections::text(sections::MAIN)
 )]
 pub(crate) struct Cli {
     /// The internal process that does the work under the supervisor.
@@ -42,13 +53,16 @@ pub(crate) enum Subcommands {
     Config(ConfigArgs),
     Report(ReportArgs),
     Completions(Completions),
-    /// Write the manual page to standard output
-    Man,
+    Man(ManArgs),
 }
 
 /// Run a command for each input, on a GPU or a core of its own
 #[derive(Debug, Args)]
-#[command(after_help = MARKS, args_override_self = true)]
+#[command(
+    after_help = sections::SHORT,
+    after_long_help = sections::text(sections::RUN),
+    override_usage = "gangline run [OPTIONS] [--] COMMAND... [::: INPUT...]"
+)]
 pub(crate) struct Run {
     /// The command, and its arguments with marks; inputs may follow after :::
     #[arg(
@@ -75,37 +89,33 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Whether a user types the inputs at a terminal.
-    pub(crate) fn reads_terminal(&self) -> bool {
-        let Inputs { input, csv, job_file, .. } = &self.inputs;
-        if job_file.is_some() || self.command.iter().any(|word| word == ":::") {
-            return false;
-        }
-        match input.as_ref().or(csv.as_ref()).filter(|path| *path != Path::new("-")) {
-            Some(path) => fs::metadata(path).is_ok_and(|file| file.file_type().is_char_device()),
-            None => io::stdin().is_terminal(),
-        }
+    /// The words of the command, without the inputs after it.
+    pub(crate) fn command_words(&self) -> &[OsString] {
+        Typed::of(&self.command).command
     }
-}
 
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Inputs (default: the lines of standard input)")]
-pub(crate) struct Inputs {
-    /// Read one input from each line of FILE
-    #[arg(long, value_name = "FILE", group = "source")]
-    pub(crate) input: Option<PathBuf>,
-    /// Read one input from each record of FILE; {name} is the column of that name
-    #[arg(long, value_name = "FILE", group = "source")]
-    pub(crate) csv: Option<PathBuf>,
-    /// Read one command from each line of FILE; commands after --no-gpu need no GPU and may overtake
-    #[arg(long, value_name = "FILE", group = "source")]
-    pub(crate) job_file: Option<PathBuf>,
-    /// Separate inputs by NUL instead of line ends
-    #[arg(short = '0', long, action = ArgAction::SetTrue, conflicts_with_all = ["csv", "job_file"])]
-    pub(crate) null: bool,
-    /// Run COMMAND as a script of sh, with the input as "$1"
-    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
-    pub(crate) shell: bool,
+    /// The files that inputs are read from; `-` is standard input.
+    pub(crate) fn source_files(&self) -> impl Iterator<Item = &Path> {
+        let typed = Typed::of(&self.command).sources;
+        let Inputs { input, csv, tsv, job_file, .. } = &self.inputs;
+        let options = input.iter().chain(csv).chain(tsv).chain(job_file);
+        let is_default = typed.is_empty() && options.clone().next().is_none();
+        let files = typed.into_iter().filter(|source| source.kind == Kind::Files);
+        let files = files.flat_map(|source| source.words.iter().map(Path::new));
+        let default = is_default.then_some(Path::new("-"));
+        options.map(PathBuf::as_path).chain(files).chain(default)
+    }
+
+    /// Whether a user types inputs at a terminal.
+    pub(crate) fn reads_terminal(&self) -> bool {
+        self.source_files().any(|path| match path == Path::new("-") {
+            true => io::stdin().is_terminal(),
+            false => {
+                fs::metadata(path).is_ok_and(|file| file.file_type().is_char_device())
+                    && File::open(path).is_ok_and(|file| file.is_terminal())
+            }
+        })
+    }
 }
 
 #[derive(Debug, Args)]
@@ -133,16 +143,17 @@ pub(crate) struct Placement {
         action = ArgAction::Set
     )]
     pub(crate) use_gpu: bool,
-    /// Run N jobs at once [default: one per GPU, or per core without GPUs]
+    /// Run N jobs at once: 4, 200% of the cores, +1, -1, or 0 for as many as possible [default: one per GPU, or per core without GPUs]
     #[arg(
         short = 'j',
+        short_alias = 'P',
         long,
-        alias = "jobs",
+        aliases = ["jobs", "max-procs"],
         value_name = "N",
-        value_parser = at_least_one,
+        allow_hyphen_values = true,
         conflicts_with = "per_gpu"
     )]
-    pub(crate) workers: Option<usize>,
+    pub(crate) workers: Option<Workers>,
     /// Make each GPU of the list, or each part of it, one slot, and run no more jobs at once [default]
     #[arg(long, action = ArgAction::SetTrue, requires = "gpu_list", conflicts_with = "share")]
     pub(crate) slots: bool,
@@ -193,10 +204,10 @@ pub(crate) enum InUse {
 #[command(next_help_heading = "Output")]
 pub(crate) struct Output {
     /// Print the outputs in the order of the inputs [default]
-    #[arg(short = 'k', long, action = ArgAction::SetTrue, overrides_with = "no_keep_order")]
+    #[arg(short = 'k', long, action = ArgAction::SetTrue, conflicts_with = "no_keep_order")]
     pub(crate) keep_order: bool,
     /// Print each job's output when the job ends
-    #[arg(long, action = ArgAction::SetTrue, overrides_with = "keep_order")]
+    #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) no_keep_order: bool,
     /// Print each line when it is complete
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "keep_order")]
@@ -222,7 +233,7 @@ pub(crate) struct Output {
 #[command(next_help_heading = "Failure")]
 pub(crate) struct Failure {
     /// Retry a failed job up to N times, on its slot
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = unsigned::<u32>)]
     pub(crate) retries: u32,
     /// Wait TIME before the first retry, and twice as long before each further one
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = duration)]
@@ -277,7 +288,7 @@ pub(crate) struct WarmArgs {
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration, requires = "warm")]
     pub(crate) start_timeout: Duration,
     /// Restart a worker at most N times without a result in between
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "warm")]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = unsigned::<u32>, requires = "warm")]
     pub(crate) max_restarts: u32,
 }
 
@@ -317,25 +328,68 @@ pub(crate) struct ReportArgs {
     pub(crate) html: Option<PathBuf>,
 }
 
+/// Write a manual page to standard output, or all pages into a directory
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write the page of this command [default: the page of gangline]
+    #[arg(value_name = "COMMAND", value_parser = ["run", "devices", "config", "report", "completions", "man"])]
+    pub(crate) command: Option<String>,
+    /// Write the pages of all commands into DIR
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub(crate) all: Option<PathBuf>,
+}
+
 /// Write a shell completion script
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     pub(crate) shell: clap_complete::Shell,
 }
 
-const MARKS: &str = "\
-Marks in COMMAND (without any, the input becomes the last word):
-  {}   the input                    {#}        the number of the job, from 1
-  {.}  without its extension        {worker}   the number of the slot, from 0
-  {/}  its last path component     {attempt}  the number of the attempt, from 1
-  {//} the path before that         {gpu}      the ids of the slot's GPUs; %(GPU)s too
-  {/.} {/} without its extension    {name}     the column `name` of --csv
-Write {{gpu}} for the text {gpu}, and %%(GPU)s for %(GPU)s.
+/// The options that `gangline run -h` shows, by their long names. The others are in `--help`.
+const COMMON: &[&str] = &[
+    "help",
+    "input",
+    "null",
+    "csv",
+    "job-file",
+    "shell",
+    "workers",
+    "gpu-list",
+    "no-keep-order",
+    "results",
+    "dry-run",
+    "retries",
+    "timeout",
+    "halt",
+    "joblog",
+    "journal",
+    "resume",
+    "bar",
+    "tag",
+    "warm",
+];
 
-A command is split into words before marks are replaced, and no shell runs it: an input
-is always an argument. NAME=VALUE words before the program set variables. If the command has a
-GPU mark, the mark passes the ids of the slot's GPUs; otherwise CUDA_VISIBLE_DEVICES is set to
-them.";
+/// The arguments as clap knows them, for manual pages.
+pub(crate) fn all() -> Command {
+    Cli::command()
+}
+
+/// The same, with a short help besides the long one.
+pub(crate) fn command() -> Command {
+    all().mut_subcommand("run", |run| {
+        run.mut_args(|arg| {
+            let is_common =
+                arg.is_positional() || arg.get_long().is_some_and(|long| COMMON.contains(&long));
+            arg.hide_short_help(!is_common)
+        })
+    })
+}
+
+/// Reads the arguments. An error says what to do instead, if it is known.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Cli, clap::Error> {
+    let matches = command().try_get_matches_from(arguments);
+    matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(foreign::advised)
+}
 
 fn devices(text: &str) -> Result<Devices, String> {
     if text.contains('|') {
@@ -358,22 +412,4 @@ fn all_of_a_kind(text: &str) -> Option<&'static str> {
     let mut all =
         terms.filter_map(|term| ["cuda:all", "metal:all"].into_iter().find(|all| term == *all));
     all.next()
-}
-
-fn at_least_one(text: &str) -> Result<usize, &'static str> {
-    match text.parse() {
-        Ok(number @ 1..=65_536) => Ok(number),
-        _ => Err("write a number from 1 to 65536"),
-    }
-}
-
-fn size(text: &str) -> Result<u64, &'static str> {
-    let (number, unit) = match text.char_indices().last() {
-        Some((end, 'k' | 'K')) => (&text[..end], 1 << 10),
-        Some((end, 'M')) => (&text[..end], 1 << 20),
-        Some((end, 'G')) => (&text[..end], 1 << 30),
-        _ => (text, 1),
-    };
-    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
-    bytes.ok_or("write a number of bytes, optionally followed by k, M or G")
 }

@@ -36,19 +36,3 @@ pub(crate) fn of_failures(failed: u64) -> u8 {
         _ => MORE_THAN_100_FAILED,
     }
 }
-
-/// The description in `--help`.
-pub(crate) const HELP: &str = "\
-Exit status:
-  0        every job succeeded
-  1 - 100  this number of jobs failed
-  101      more than 100 jobs failed
-  102      an option, a mark or a file of options is invalid
-  103      a device is missing, hidden or in use; or no warm worker is left
-  104      the input could not be read to its end
-  105      the journal was refused, or could not be written
-  106      output could not be written
-  107      a bug in gangline
-  129      SIGHUP    130  SIGINT (Ctrl-C)    131  SIGQUIT    143  SIGTERM
-  137      the process that runs the jobs was killed, and its jobs with it
-  141      the reader of the output is gone";

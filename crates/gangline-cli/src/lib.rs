@@ -20,6 +20,7 @@ mod devices;
 mod error;
 mod execute;
 mod exit;
+mod manual;
 mod output;
 mod plain;
 mod plan;

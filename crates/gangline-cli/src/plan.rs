@@ -2,31 +2,47 @@
 
 pub(crate) mod gate;
 pub(crate) mod gated;
-pub(crate) mod inputs;
+pub(crate) mod grouping;
+pub(crate) mod input_error;
 pub(crate) mod job;
 pub(crate) mod job_file;
+pub(crate) mod jobs;
+pub(crate) mod lines;
 pub(crate) mod mark;
 pub(crate) mod path;
+pub(crate) mod program;
 pub(crate) mod quotes;
+pub(crate) mod rows;
 pub(crate) mod slot;
+pub(crate) mod sources;
+pub(crate) mod table;
 pub(crate) mod template;
+pub(crate) mod unknown;
 pub(crate) mod until_closed;
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::iter;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::args::Run;
+use crate::args::inputs::Grouping;
+use crate::args::typed::{Pairing, Typed};
+use crate::args::workers::Workers;
 use crate::error::{CliError, Context};
 use crate::exit;
 use crate::plan::gate::Gate;
-use crate::plan::inputs::{Jobs, Lines, Separator, Table};
+use crate::plan::grouping::grouped;
 use crate::plan::job::Needs;
 use crate::plan::job_file::{JobFile, JobFileError};
-use crate::plan::mark::{GpuMark, InputMarks, Marks};
+use crate::plan::jobs::{Jobs, jobs};
+use crate::plan::mark::{InputMarks, Marks};
+use crate::plan::rows::Rows;
 use crate::plan::slot::Slots;
-use crate::plan::template::{Template, TemplateError};
+use crate::plan::sources::{Count, Sources};
+use crate::plan::template::{Several, Template, TemplateError};
 
 /// One lane.
 pub(crate) struct Plan {
@@ -40,109 +56,78 @@ pub(crate) struct Plan {
 
 /// The source of its jobs.
 pub(crate) enum Source {
-    Given(Vec<OsString>, Arc<Template>),
-    Lines(Lines, Arc<Template>),
-    Table(Table, Arc<Template>),
+    Inputs { rows: Rows, names: Vec<OsString>, grouping: Grouping, command: Arc<Template> },
     JobFile(JobFile),
 }
-
-/// The mark that separates a command from its inputs.
-const INPUTS_FOLLOW: &str = ":::";
 
 impl Plan {
     /// The lanes of a run: one, or two for a job file with jobs that need no GPU.
     pub(crate) fn all(args: &Run) -> Result<Vec<Plan>, CliError> {
-        let slots = Slots::new(&args.placement)?;
-        let gate = new_gate()?;
         match &args.inputs.job_file {
-            Some(path) => {
-                if !args.command.is_empty() {
-                    return Err(usage(
-                        "with --job-file each line is a command; remove the command after the options",
-                    ));
-                }
-                let marks = Marks {
-                    input: InputMarks::Nothing,
-                    gpus: slots.mark(args.placement.gpu_separator),
-                };
-                if path == Path::new("-") || fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-                    return Err(usage(
-                        "the job file must be a regular file, since it is read twice",
-                    ));
-                }
-                let file = JobFile::check(path, marks, &gate).map_err(of_job_file)?;
-                lanes_of(args, file, slots, gate)
-            }
-            None => Ok(vec![Plan::of_command(args, slots, gate)?]),
+            Some(path) => Plan::of_file(args, path),
+            None => Ok(vec![Plan::of_command(args)?]),
         }
     }
 
-    fn of_command(args: &Run, slots: Slots, gate: Arc<Gate>) -> Result<Plan, CliError> {
-        let gpus = slots.mark(args.placement.gpu_separator);
-        let (command, given) = split(&args.command);
-        if let Some(word) = args.command.iter().find(|word| *word == "::::" || *word == ":::+") {
-            return Err(usage(&format!(
-                "{} is not supported: write inputs after :::, or use --input FILE or --csv FILE",
-                word.to_string_lossy()
-            )));
+    fn of_file(args: &Run, path: &Path) -> Result<Vec<Plan>, CliError> {
+        if !args.command.is_empty() {
+            return Err(usage(
+                "with --job-file each line is a command; remove the command after the options",
+            ));
         }
-        if is_value(command) {
-            let text = format!(
-                "{} was taken for the command: join a value to its option, as in --use-gpu=false, and \
-                 write a list as one word, as in --gpu-list '0 1'",
-                command[0].to_string_lossy()
-            );
-            return Err(usage(&text));
+        if path == Path::new("-") || fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+            return Err(usage("the job file must be a regular file, since it is read twice"));
         }
-        if given.is_some_and(|given| given.iter().any(|word| word == INPUTS_FOLLOW)) {
-            return Err(usage("only one ::: is supported; combinations of several are not"));
-        }
-        let inputs = &args.inputs;
-        if given.is_some() && (inputs.input.is_some() || inputs.csv.is_some()) {
-            return Err(usage("give inputs after ::: or from a file, not both"));
-        }
-        let separator = match inputs.null {
-            true => Separator::Nul,
-            false => Separator::Newline,
-        };
-        let source = match (given, &inputs.csv) {
-            (Some(given), _) => {
-                let command = template(args, command, InputMarks::Line, gpus)?;
-                Source::Given(given.to_vec(), command)
-            }
-            (None, Some(path)) => {
-                let table =
-                    Table::open(path, &gate).map_err(|error| CliError::new(exit::INPUT, error))?;
-                let command = template(args, command, InputMarks::Columns(table.columns()), gpus)?;
-                Source::Table(table, command)
-            }
-            (None, None) => {
-                let command = template(args, command, InputMarks::Line, gpus)?;
-                // Before signals are handled: opening a named pipe waits for its writer, and a signal must
-                // end that.
-                let lines = Lines::open(inputs.input.as_deref(), separator, &gate)
-                    .map_err(|error| CliError::new(exit::INPUT, error))?;
-                Source::Lines(lines, command)
-            }
-        };
+        let gate = new_gate()?;
+        let gpus = Slots::new(&args.placement, Some(1))?.mark(args.placement.gpu_separator);
+        let input = InputMarks::IsCommand;
+        let marks = Marks { input, names: &[], most: None, replace: None, gpus };
+        let file = JobFile::check(path, marks, &gate).map_err(of_job_file)?;
+        let slots = Slots::new(&args.placement, usize::try_from(file.count()).ok())?;
+        lanes_of(args, file, slots, gate)
+    }
+
+    fn of_command(args: &Run) -> Result<Plan, CliError> {
+        let gate = new_gate()?;
+        let typed = Typed::of(&args.command);
+        check_typed(args, &typed)?;
+        let is_counted =
+            args.record.bar || args.record.eta || args.placement.workers == Some(Workers::Most);
+        let count = if is_counted { Count::Ahead } else { Count::No };
+        // Before signals are handled: opening a named pipe waits for its writer, and a signal must end that.
+        let sources = Sources::open(&args.inputs, &typed, count, &gate)
+            .map_err(|error| CliError::new(exit::INPUT, error))?;
+        let jobs = sources.rows.size_hint().1;
+        let slots = Slots::new(&args.placement, jobs)?;
+        let command = template(args, typed.command, &sources, &slots)?;
+        let Sources { rows, names, .. } = sources;
+        let grouping = args.inputs.grouping();
+        let source = Source::Inputs { rows, names, grouping, command };
         Ok(Plan { source, slots, gate, needs: Needs::Slot, sends_inputs: args.warm.warm })
     }
 
-    /// The jobs, which are read during the run.
+    /// The jobs, which are read during the run. Their `size_hint` is exact if all inputs could be counted.
     pub(crate) fn jobs(&mut self) -> Result<Jobs, CliError> {
-        let nothing = Source::Given(Vec::new(), Arc::new(Template::default()));
+        let nothing = Source::Inputs {
+            rows: Box::new(iter::empty()),
+            names: Vec::new(),
+            grouping: Grouping::One,
+            command: Arc::default(),
+        };
         match std::mem::replace(&mut self.source, nothing) {
-            Source::Given(given, command) => Ok(inputs::arguments(given, command)),
-            Source::Lines(lines, command) => Ok(inputs::lines(lines, command)),
-            Source::Table(table, command) => Ok(table.jobs(command)),
+            Source::Inputs { rows, grouping, command, .. } => {
+                Ok(jobs(grouped(rows, grouping, self.slots.len(), &command), command))
+            }
             Source::JobFile(file) => file.jobs(self.needs).map_err(of_job_file),
         }
     }
 
-    /// The columns of a table; empty for other sources.
-    pub(crate) fn columns(&self) -> Vec<OsString> {
+    /// The names of a job's inputs, if any has one.
+    pub(crate) fn names(&self) -> Vec<OsString> {
         match &self.source {
-            Source::Table(table, _) => table.columns().to_vec(),
+            Source::Inputs { names, .. } if names.iter().any(|name| !name.is_empty()) => {
+                names.clone()
+            }
             _ => Vec::new(),
         }
     }
@@ -150,16 +135,9 @@ impl Plan {
     /// Whether jobs differ at all: otherwise the command lacks a mark for the input.
     pub(crate) fn differs_by_job(&self) -> bool {
         match &self.source {
-            Source::Given(_, command) | Source::Lines(_, command) | Source::Table(_, command) => {
-                command.differs_by_job() || self.sends_inputs
-            }
-            Source::JobFile(_) => true,
+            Source::Inputs { grouping: Grouping::CountOnly, .. } | Source::JobFile(_) => true,
+            Source::Inputs { command, .. } => command.differs_by_job() || self.sends_inputs,
         }
-    }
-
-    /// Whether it reads what a user types.
-    pub(crate) fn reads_terminal(&self) -> bool {
-        matches!(&self.source, Source::Lines(lines, _) if lines.are_typed())
     }
 
     /// The numbers of its jobs, if several lanes share a file.
@@ -171,7 +149,7 @@ impl Plan {
                 let jobs = file.jobs(self.needs).map_err(of_job_file)?;
                 Ok(Box::new(jobs.map_while(|job| job.ok().map(|job| job.number))))
             }
-            _ => Ok(Box::new(1..)),
+            Source::Inputs { .. } => Ok(Box::new(1..)),
         }
     }
 }
@@ -183,7 +161,8 @@ fn lanes_of(
     slots: Slots,
     gate: Arc<Gate>,
 ) -> Result<Vec<Plan>, CliError> {
-    let workers = args.placement.workers.unwrap_or(slots.len());
+    let workers = args.placement.workers.map(|workers| workers.count(num_cpus::get(), None));
+    let workers = workers.unwrap_or(slots.len());
     let beside = workers.saturating_sub(slots.len()).max(1);
     let beside = args.placement.cpu_workers.unwrap_or(beside);
     let mut lanes = Vec::new();
@@ -209,37 +188,74 @@ fn lanes_of(
     Ok(lanes)
 }
 
-/// The words before the mark for inputs, and those after it.
-fn split(words: &[OsString]) -> (&[OsString], Option<&[OsString]>) {
-    match words.iter().position(|word| word == INPUTS_FOLLOW) {
-        Some(at) => (&words[..at], Some(&words[at + 1..])),
-        None => (words, None),
+/// Checks what was typed after the options, before anything is opened.
+fn check_typed(args: &Run, typed: &Typed<'_>) -> Result<(), CliError> {
+    if is_value(typed.command) {
+        return Err(usage(&format!(
+            "{} was taken for the command: join a value to its option, as in --use-gpu=false, and \
+             write a list as one word, as in --gpu-list '0 1'",
+            typed.command[0].to_string_lossy()
+        )));
     }
+    let Run { inputs, .. } = args;
+    let has_file = !inputs.input.is_empty() || inputs.csv.is_some() || inputs.tsv.is_some();
+    if !has_file && typed.sources.first().is_some_and(|first| first.pairing == Pairing::InStep) {
+        return Err(usage("the first source has none to go in step with: write ::: or ::::"));
+    }
+    if args.source_files().filter(|path| *path == Path::new("-")).count() > 1 {
+        return Err(usage("only one source can be standard input"));
+    }
+    Ok(())
 }
 
 fn template(
     args: &Run,
     words: &[OsString],
-    input: InputMarks<'_>,
-    gpus: GpuMark,
+    sources: &Sources,
+    slots: &Slots,
 ) -> Result<Arc<Template>, CliError> {
     let refused = |error: TemplateError| CliError::new(exit::USAGE, error);
-    let template = if args.warm.warm {
-        Template::without_input(words, &Marks { input: InputMarks::Sent, gpus })
-    } else if args.inputs.shell {
+    let Run { inputs, placement, warm, .. } = args;
+    let most = match inputs.grouping() {
+        Grouping::One | Grouping::CountOnly => sources.width,
+        Grouping::Several(number) => sources.width.and_then(|width| width.checked_mul(number)),
+        Grouping::Fitting { .. } => None,
+    };
+    let input = match inputs.grouping() {
+        _ if warm.warm => InputMarks::Sent,
+        _ if inputs.shell => InputMarks::Parameters,
+        Grouping::CountOnly => InputMarks::Unused,
+        _ => InputMarks::Words,
+    };
+    let replace = inputs.replace.as_deref().filter(|text| *text != "{}");
+    let gpus = slots.mark(placement.gpu_separator);
+    let marks = Marks { input, names: &sources.names, most, replace, gpus };
+    let template = if inputs.shell && !warm.warm {
         let script: &OsStr = match words {
             [script] => script,
             _ => return Err(usage("--shell takes one word, the script: put it in quotes")),
         };
-        let columns = match input {
-            InputMarks::Columns(columns) => columns,
-            _ => &[],
-        };
-        Template::script(script, &Marks { input: InputMarks::Parameters(columns), gpus })
+        Template::script(script, &marks)
     } else {
-        Template::new(words, &Marks { input, gpus })
+        Template::new(words, &marks)
     };
-    template.map(Arc::new).map_err(refused)
+    let several = match inputs.repeats_words() {
+        true => Several::Repeat,
+        false => Several::Split,
+    };
+    let template = template.map_err(refused)?.with_several(several);
+    program::check(&template.program()).map_err(|error| CliError::new(exit::USAGE, error))?;
+    Ok(Arc::new(template))
+}
+
+/// A word of the command that a shell would act upon, while here it is an argument.
+pub(crate) fn unused_operator(args: &Run) -> Option<String> {
+    let words = args.command_words();
+    let is_text = |word: &OsString| word == ";" && words.first().is_some_and(|word| word == "find");
+    let words = words.iter().filter(|word| !args.inputs.shell && !is_text(word));
+    let operator = program::operator(words.map(|word| word.as_bytes()))?;
+    let operator = template::quoted(OsStr::from_bytes(operator));
+    Some(format!("{operator} is an argument here, since no shell runs the command: see --shell"))
 }
 
 /// Whether the command begins with a value meant for an option: a `--` follows it.

@@ -6,15 +6,13 @@ use std::io::{self, Write};
 use std::panic::catch_unwind;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
-
 use crate::args::options;
-use crate::args::{Cli, Run, Subcommands};
+use crate::args::{self, ManArgs, Run, Subcommands};
 use crate::error::{CliError, Context};
 use crate::execute::supervisor::Inputs;
 use crate::execute::{run, supervisor};
 use crate::output::report;
-use crate::{config, devices, exit, reports};
+use crate::{config, devices, exit, manual, reports};
 
 /// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
 /// status.
@@ -34,7 +32,7 @@ pub fn main() -> ExitCode {
 
 fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
     let arguments = options::with_file(arguments)?;
-    let cli = match Cli::try_parse_from(&arguments) {
+    let cli = match args::parse(&arguments) {
         Ok(cli) => cli,
         Err(error) => return Ok(explain(&error)),
     };
@@ -45,10 +43,10 @@ fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
         Subcommands::Report(args) => written(reports::show(&args)?),
         Subcommands::Completions(args) => {
             let mut script = Vec::new();
-            clap_complete::generate(args.shell, &mut Cli::command(), "gangline", &mut script);
+            clap_complete::generate(args.shell, &mut args::command(), "gangline", &mut script);
             written(script)
         }
-        Subcommands::Man => written(manual()?),
+        Subcommands::Man(args) => written(manual(&args)?),
     }
 }
 
@@ -81,22 +79,13 @@ fn explain(error: &clap::Error) -> u8 {
     }
 }
 
-fn manual() -> Result<Vec<u8>, CliError> {
-    let mut page = Vec::new();
-    let failed = |error| CliError::new(exit::INTERNAL, error);
-    let mut command = Cli::command();
-    command.build();
-    clap_mangen::Man::new(command.clone()).render(&mut page).map_err(failed)?;
-    for subcommand in command.get_subcommands().filter(|command| !command.is_hide_set()) {
-        let man = clap_mangen::Man::new(
-            subcommand.clone().display_name(format!("gangline {}", subcommand.get_name())),
-        );
-        man.render_name_section(&mut page).map_err(failed)?;
-        man.render_synopsis_section(&mut page).map_err(failed)?;
-        man.render_options_section(&mut page).map_err(failed)?;
-        man.render_extra_section(&mut page).map_err(failed)?;
+fn manual(args: &ManArgs) -> Result<Vec<u8>, CliError> {
+    let failed =
+        |error| CliError::new(exit::OUTPUT, Context::new("no manual page can be written", error));
+    match &args.all {
+        Some(directory) => manual::write_all(directory).map(|()| Vec::new()).map_err(failed),
+        None => manual::page(args.command.as_deref()).map_err(failed),
     }
-    Ok(page)
 }
 
 fn written(text: Vec<u8>) -> Result<u8, CliError> {

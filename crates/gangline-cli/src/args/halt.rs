@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::args::number::digits;
+
 /// The effect of too many failures on waiting and running jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Halt {
@@ -87,12 +89,12 @@ impl FromStr for Failures {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         match text.strip_suffix('%') {
-            Some(percent) => match percent.parse() {
-                Ok(percent @ 1..=100) => Ok(Failures::Percent(percent)),
+            Some(percent) => match digits(percent) {
+                Some(percent @ 1..=100) => Ok(Failures::Percent(percent)),
                 _ => Err(()),
             },
-            None => match text.parse() {
-                Ok(number @ 1..) => Ok(Failures::Number(number)),
+            None => match digits(text) {
+                Some(number @ 1..) => Ok(Failures::Number(number)),
                 _ => Err(()),
             },
         }
@@ -131,6 +133,8 @@ mod tests {
             "later,fail=1",
             "now,done=1",
             "soon,fail=-1",
+            "soon,fail=+1",
+            "now,fail=+1%",
         ] {
             assert_eq!(text.parse::<Halt>(), Err(HaltError), "{text}");
         }

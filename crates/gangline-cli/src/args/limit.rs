@@ -54,6 +54,7 @@ impl FromStr for Timeout {
 
     fn from_str(text: &str) -> Result<Self, TimeError> {
         let times = match (text.strip_suffix('x'), text.strip_suffix('%')) {
+            _ if text.starts_with('+') => return Err(TimeError::Time),
             (Some(times), _) => times.parse(),
             (_, Some(percent)) => percent.parse().map(|percent: f64| percent / 100.0),
             _ => {
@@ -71,6 +72,10 @@ impl FromStr for Timeout {
 
 /// Parses a time: a number of seconds, or numbers with units, such as `1m 30s` or `200ms`.
 pub(crate) fn duration(text: &str) -> Result<Duration, TimeError> {
+    // A sign would be read as a part of the number.
+    if text.starts_with('+') {
+        return Err(TimeError::Time);
+    }
     let seconds = || Duration::try_from_secs_f64(text.parse().ok()?).ok();
     let time = seconds().or_else(|| humantime::parse_duration(text).ok());
     time.filter(|time| *time <= LONGEST).ok_or(TimeError::Time)
@@ -116,6 +121,8 @@ mod tests {
         assert_eq!("250%".parse(), Ok(Timeout::Medians(2.5)));
         assert_eq!("-1".parse::<Timeout>(), Err(TimeError::Time));
         assert_eq!("soon".parse::<Timeout>(), Err(TimeError::Time));
+        assert_eq!("+1".parse::<Timeout>(), Err(TimeError::Time));
+        assert_eq!("+3x".parse::<Timeout>(), Err(TimeError::Time));
         assert_eq!("0x".parse::<Timeout>(), Err(TimeError::Times));
         assert_eq!("infx".parse::<Timeout>(), Err(TimeError::Times));
     }

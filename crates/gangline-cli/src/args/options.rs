@@ -1,16 +1,19 @@
 //! `--config FILE`: options from a file.
 
 use std::ffi::OsString;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, CommandFactory};
+use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::Value;
 
-use crate::args::Cli;
+use crate::args;
+use crate::args::typed::begin_of_sources;
 use crate::error::{CliError, Context};
 use crate::exit;
 use gangline::CfgNode;
+use gangline::config::Source;
 
 /// Puts the options of the file that `--config` names before the arguments. The command line comes later and
 /// overrides them.
@@ -19,7 +22,7 @@ use gangline::CfgNode;
 /// words, used unless the command line has a command.
 pub(crate) fn with_file(arguments: Vec<OsString>) -> Result<Vec<OsString>, CliError> {
     // An invalid argument is reported after the options are merged.
-    let Ok(matches) = Cli::command().ignore_errors(true).try_get_matches_from(&arguments) else {
+    let Ok(matches) = args::command().ignore_errors(true).try_get_matches_from(&arguments) else {
         return Ok(arguments);
     };
     let Some(run) = matches.subcommand_matches("run") else { return Ok(arguments) };
@@ -41,9 +44,11 @@ struct Options {
 impl Options {
     fn read(path: &Path, typed: &ArgMatches) -> gangline::Result<Options> {
         let cfg = CfgNode::load(path)?;
+        let origins = cfg.collect()?;
         let mut options = Options { words: Vec::new(), command: Vec::new() };
         for key in cfg.keys() {
             let value: Value = cfg.get(key)?;
+            check_sign(key, &value, origins.get(key).and_then(|value| value.origin()))?;
             match key {
                 "command" => options.command = texts(key, &value)?,
                 key => options.words.extend(option(key, &value, typed)?),
@@ -54,8 +59,7 @@ impl Options {
 
     fn before(self, arguments: &[OsString], run: &ArgMatches) -> Vec<OsString> {
         let command: Vec<OsString> = run.get_many("command").unwrap_or_default().cloned().collect();
-        let inputs = command.iter().position(|word| word == ":::").unwrap_or(command.len());
-        let (command, inputs) = command.split_at(inputs);
+        let (command, inputs) = command.split_at(begin_of_sources(&command));
         // Everything after the options is the command.
         let end = arguments.len() - command.len() - inputs.len();
         let options = &arguments[..end];
@@ -76,7 +80,7 @@ impl Options {
 
 /// The words that an entry of the file expands to.
 fn option(key: &str, value: &Value, typed: &ArgMatches) -> gangline::Result<Vec<OsString>> {
-    let mut command = Cli::command();
+    let mut command = args::command();
     command.build();
     let run = command.find_subcommand("run").expect("the subcommand is declared above");
     let long = key.replace('_', "-");
@@ -91,7 +95,7 @@ fn option(key: &str, value: &Value, typed: &ArgMatches) -> gangline::Result<Vec<
             format!("there is no option {key:?}; the options are {}", known.join(", ")).into()
         );
     };
-    // An option on the command line also removes options that conflict with it.
+    // An option on the command line replaces that of the file, and removes options that conflict with it.
     let is_typed = |arg: &Arg| {
         let source = typed.try_contains_id(arg.get_id().as_str());
         source.is_ok()
@@ -100,7 +104,8 @@ fn option(key: &str, value: &Value, typed: &ArgMatches) -> gangline::Result<Vec<
     let against = |other: &Arg| {
         run.get_arg_conflicts_with(other).iter().any(|arg| arg.get_long() == Some(&long))
     };
-    let conflicts = run.get_arg_conflicts_with(arg).into_iter().any(is_typed)
+    let conflicts = is_typed(arg)
+        || run.get_arg_conflicts_with(arg).into_iter().any(is_typed)
         || run.get_arguments().any(|other| is_typed(other) && against(other));
     if conflicts {
         return Ok(Vec::new());
@@ -116,6 +121,25 @@ fn option(key: &str, value: &Value, typed: &ArgMatches) -> gangline::Result<Vec<
             let texts = texts(key, value)?;
             Ok(vec![joined(&long, &texts.join(&OsString::from(" ")))])
         }
+    }
+}
+
+/// Refuses a number with a plus, which a file of YAML or TOML loses: for `workers`, `+1` and 1 differ.
+fn check_sign(key: &str, value: &Value, origin: Option<&str>) -> gangline::Result<()> {
+    let Some(text) = origin.filter(|_| value.is_number()).map(fs::read_to_string) else {
+        return Ok(());
+    };
+    // An origin that is no file has no sign to lose.
+    let Ok(text) = text else { return Ok(()) };
+    let has_plus = |line: &str| {
+        let Some((name, value)) = line.split_once([':', '=']) else { return false };
+        name.trim().trim_matches(['"', '\'']) == key && value.trim_start().starts_with('+')
+    };
+    match text.lines().find(|line| has_plus(line)) {
+        Some(line) => {
+            Err(format!("{:?} is read as {value}: put the value in quotes", line.trim()).into())
+        }
+        None => Ok(()),
     }
 }
 

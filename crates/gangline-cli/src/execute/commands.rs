@@ -107,7 +107,8 @@ impl Commands {
 
 /// Reports that a job is retried. The output of the failed attempt is not printed.
 pub(crate) fn tell_of_retry(lanes: &Lanes, outcome: &Outcome) {
-    let Outcome { number, command, attempts, result, .. } = outcome;
+    let Outcome { number, attempts, result, .. } = outcome;
+    let command = outcome.short_command();
     let text = format!("job {number} {result} at attempt {attempts}, and is retried: {command}");
     lanes.shared.terminal.tell(&text);
 }

@@ -90,7 +90,8 @@ impl<W: Work> Runner for JobRunner<W> {
         let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
         let Some(JobFailed(outcome)) = source else { return Ok(()) };
         self.write(outcome)?;
-        let Outcome { number, command, result, .. } = &**outcome;
+        let Outcome { number, result, .. } = &**outcome;
+        let command = outcome.short_command();
         self.lanes.shared.terminal.tell(&format!("job {number} {result}: {command}"));
         Ok(())
     }

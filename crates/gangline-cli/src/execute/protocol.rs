@@ -78,16 +78,25 @@ pub(crate) fn line(message: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// The input of an item: a text, or an object of a record's columns. `None` if it is not UTF-8.
-pub(crate) fn input(fields: &[OsString], columns: &[OsString]) -> Option<Value> {
+/// The input of an item: a text, a list of texts if a job has several, or an object if they have names. An input
+/// without a name has its number, from 1. `None` if one is not UTF-8.
+pub(crate) fn input(fields: &[OsString], names: &[OsString]) -> Option<Value> {
     let text = |field: &OsString| field.to_str().map(str::to_owned);
-    if columns.is_empty() {
-        return fields.first().and_then(text).map(Value::String);
+    let value = |field: &OsString| text(field).map(Value::String);
+    if names.is_empty() {
+        return match fields {
+            [field] => value(field),
+            fields => fields.iter().map(value).collect(),
+        };
     }
-    let object: Option<Map<String, Value>> = columns
+    let object: Option<Map<String, Value>> = fields
         .iter()
-        .zip(fields)
-        .map(|(name, field)| Some((text(name)?, Value::String(text(field)?))))
+        .enumerate()
+        .map(|(at, field)| {
+            let name = names.get(at).filter(|name| !name.is_empty());
+            let name = name.map_or_else(|| Some((at + 1).to_string()), text);
+            Some((name?, value(field)?))
+        })
         .collect();
     object.map(Value::Object)
 }
@@ -187,6 +196,9 @@ mod tests {
         let words = |words: &[&str]| words.iter().map(OsString::from).collect::<Vec<_>>();
         let record = input(&words(&["1", "x"]), &words(&["id", "name"]));
         assert_eq!(record.unwrap().to_string(), r#"{"id":"1","name":"x"}"#);
+        let mixed = input(&words(&["1", "x"]), &words(&["id", ""]));
+        assert_eq!(mixed, serde_json::from_str(r#"{"2":"x","id":"1"}"#).ok());
         assert_eq!(input(&words(&["a"]), &[]), Some("a".into()));
+        assert_eq!(input(&words(&["a", "b"]), &[]).unwrap().to_string(), r#"["a","b"]"#);
     }
 }

@@ -7,6 +7,7 @@ use std::thread;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::halt::Tally;
+use crate::args::inputs::Grouping;
 use crate::args::{InUse, Run};
 use crate::error::CliError;
 use crate::execute::commands::Commands;
@@ -24,11 +25,12 @@ use crate::output::outcome::JobFailed;
 use crate::output::report;
 use crate::output::results::Results;
 use crate::output::terminal::{OnTerminal, ProgressLines, Terminal};
-use crate::plan::Plan;
 use crate::plan::gated::Gated;
-use crate::plan::inputs::{InputError, Jobs};
+use crate::plan::input_error::InputError;
 use crate::plan::job::{Job, Needs};
+use crate::plan::jobs::Jobs;
 use crate::plan::slot::{self, Hidden, Slot};
+use crate::plan::{self, Plan};
 use gangline::CancelToken;
 use gangline::CfgNode;
 use gangline::Error;
@@ -55,7 +57,7 @@ pub(crate) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
     let plans = Plan::all(args)?;
     let lanes = lanes(args, &plans)?;
     attendant.attend_to(&lanes);
-    warn(&lanes, &plans);
+    warn(args, &lanes, &plans);
     let ends = run_lanes(args, &lanes, plans);
     let concluded = conclude(args, &lanes, ends, attendant.exit());
     // Last, so that a signal can still kill this process if its final messages are not read.
@@ -152,18 +154,21 @@ fn turns(args: &Run, plans: &[Plan]) -> Result<Vec<Option<Turns>>, CliError> {
     Ok(Turns::new(numbers?).into_iter().map(Some).collect())
 }
 
-fn warn(lanes: &Lanes, plans: &[Plan]) {
+fn warn(args: &Run, lanes: &Lanes, plans: &[Plan]) {
     let terminal = &lanes.shared.terminal;
-    if plans.iter().any(Plan::reads_terminal) {
+    if args.reads_terminal() {
         terminal.tell("reading inputs from the terminal, one per line; end with Ctrl-D");
     }
-    if !plans.iter().all(Plan::differs_by_job) {
-        terminal.tell(ALL_THE_SAME);
-    }
+    doubts(args, plans).iter().for_each(|doubt| terminal.tell(doubt));
 }
 
-const ALL_THE_SAME: &str =
-    "every job runs the same command: it has no mark, such as {}, for the input";
+/// What the command probably does not mean.
+fn doubts(args: &Run, plans: &[Plan]) -> Vec<String> {
+    let is_the_same = !plans.iter().all(Plan::differs_by_job);
+    let all_the_same = "every job runs the same command: it has no mark, such as {}, for the input";
+    let operator = plan::unused_operator(args);
+    is_the_same.then(|| all_the_same.to_owned()).into_iter().chain(operator).collect()
+}
 
 fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
     let hidden = hidden(&plans);
@@ -223,13 +228,13 @@ fn run_lane(
 ) -> Result<End, CliError> {
     let slots = plan.slots.given(hidden)?;
     let own = lanes.lanes[lane].clone();
-    let columns = plan.columns();
+    let names = plan.names();
     let jobs = plan.jobs()?;
     match args.warm.warm {
         true => {
             let warm = || {
-                let (own, slots, columns) = (own.clone(), slots.clone(), columns.clone());
-                Warm::new(lanes.clone(), own, slots, columns, &args.warm)
+                let (own, slots, names) = (own.clone(), slots.clone(), names.clone());
+                Warm::new(lanes.clone(), own, slots, names, &args.warm)
             };
             drive(args, warm, lanes, lane, &plan, jobs)
         }
@@ -364,21 +369,26 @@ fn journal(args: &Run, needs: Needs) -> Option<Journal> {
 
 /// The settings that must match for a journal to be resumed.
 fn what_decides_results(args: &Run) -> Result<CfgNode, CliError> {
-    let command: Vec<String> = args
-        .command
-        .iter()
-        .take_while(|word| *word != ":::")
-        .map(|word| crate::plan::template::quoted(word))
-        .collect();
-    let cfg = CfgNode::new()
+    let words = args.command_words().iter();
+    let command: Vec<String> = words.map(|word| crate::plan::template::quoted(word)).collect();
+    let mut cfg = CfgNode::new()
         .with("command", command)
         .and_then(|cfg| cfg.with("shell", args.inputs.shell))
         .and_then(|cfg| cfg.with("warm", args.warm.warm));
+    if let Some(replace) = &args.inputs.replace {
+        cfg = cfg.and_then(|cfg| cfg.with("replace", crate::plan::template::quoted(replace)));
+    }
+    if args.inputs.repeats_words() {
+        cfg = cfg.and_then(|cfg| cfg.with("repeats_words", true));
+    }
+    if args.inputs.grouping() == Grouping::CountOnly {
+        cfg = cfg.and_then(|cfg| cfg.with("max_args", 0));
+    }
     cfg.map_err(|error| CliError::new(exit::INTERNAL, error))
 }
 
 fn description(args: &Run) -> String {
-    let words = args.command.iter().take_while(|word| *word != ":::");
+    let words = args.command_words().iter();
     words.map(|word| crate::plan::template::quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
@@ -413,7 +423,7 @@ fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
         lanes.shared.terminal.tell(&format!("{failed} of {ended} jobs failed"));
     }
     if lanes.shared.is_halted() {
-        lanes.shared.terminal.tell("--halt ended the run; jobs that had not started were not run");
+        lanes.shared.terminal.tell(&format!("--halt ended the run after {ended} jobs"));
     }
     if signalled.is_some() {
         let rest = match args.record.journal {
@@ -428,9 +438,9 @@ fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
 /// Prints the words of every command, quoted for a shell, in the order of the jobs. Warm workers' commands
 /// differ only by slot, and are printed once for each.
 fn dry_run(args: &Run, plans: Vec<Plan>) -> Result<u8, CliError> {
-    if !plans.iter().all(Plan::differs_by_job) {
+    for doubt in doubts(args, &plans) {
         // If standard error is gone, no other way to report remains.
-        let _ = writeln!(io::stderr(), "gangline: {ALL_THE_SAME}");
+        let _ = writeln!(io::stderr(), "gangline: {doubt}");
     }
     let hidden = hidden(&plans);
     let mut lanes = Vec::with_capacity(plans.len());

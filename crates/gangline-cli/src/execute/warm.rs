@@ -26,8 +26,8 @@ pub(crate) struct Warm {
     lanes: Lanes,
     lane: Lane,
     slots: Vec<Slot>,
-    /// The columns of a table; `None` if an input is a text.
-    columns: Vec<OsString>,
+    /// The names of a job's inputs, if they have any.
+    names: Vec<OsString>,
     start_timeout: Duration,
     max_restarts: u32,
     workers: WorkerSlots,
@@ -70,13 +70,13 @@ impl Warm {
         lanes: Lanes,
         lane: Lane,
         slots: Vec<Slot>,
-        columns: Vec<OsString>,
+        names: Vec<OsString>,
         args: &WarmArgs,
     ) -> Warm {
         let &WarmArgs { start_timeout, max_restarts, .. } = args;
         let workers = WorkerSlots::new(slots.len());
         let has_told_of_wait = AtomicBool::new(false);
-        Warm { lanes, lane, slots, columns, start_timeout, max_restarts, workers, has_told_of_wait }
+        Warm { lanes, lane, slots, names, start_timeout, max_restarts, workers, has_told_of_wait }
     }
 }
 
@@ -188,7 +188,7 @@ impl Warm {
         attempt: u32,
         printed: &mut Printed,
     ) -> Result<JobResult, JobResult> {
-        let Some(input) = protocol::input(&job.fields, &self.columns) else {
+        let Some(input) = protocol::input(&job.fields, &self.names) else {
             return Ok(JobResult::Refused("the input is not UTF-8, which JSON requires".into()));
         };
         self.start(slot, worker, job, printed)?;

@@ -1,5 +1,6 @@
 //! The outcome of a job.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -47,7 +48,22 @@ pub(crate) enum JobResult {
     WorkerFailed(String),
 }
 
+/// An input may have a mebibyte.
+const MOST_SHOWN: usize = 400;
+
 impl Outcome {
+    /// The command as messages show it: the beginning of a long one.
+    pub(crate) fn short_command(&self) -> Cow<'_, str> {
+        let command = &*self.command;
+        match command.len() > MOST_SHOWN {
+            false => Cow::Borrowed(command),
+            true => {
+                let begin = &command[..command.floor_char_boundary(MOST_SHOWN)];
+                Cow::Owned(format!("{begin}... ({} bytes)", command.len()))
+            }
+        }
+    }
+
     pub(crate) fn take_printed(&self) -> Printed {
         std::mem::take(&mut *self.printed.lock().expect("nothing panics with the lock held"))
     }
@@ -119,7 +135,7 @@ const TAIL: usize = 400;
 impl fmt::Display for JobFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outcome = &*self.0;
-        write!(f, "{} {}", outcome.command, outcome.result)?;
+        write!(f, "{} {}", outcome.short_command(), outcome.result)?;
         let tail =
             outcome.printed.lock().map(|printed| printed.stderr.tail(TAIL)).unwrap_or_default();
         match String::from_utf8_lossy(&tail).trim() {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::plan::gate::Gate;
-use crate::plan::inputs::{InputError, Jobs};
+use crate::plan::input_error::InputError;
 use crate::plan::job::Job;
+use crate::plan::jobs::Jobs;
 
 /// The jobs of a lane, until its gate closes.
 pub(crate) struct Gated {

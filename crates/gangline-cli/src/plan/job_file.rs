@@ -6,10 +6,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::plain::Plain;
 use crate::plan::gate::Gate;
-use crate::plan::inputs::{InputError, Jobs, Lines, Separator};
+use crate::plan::input_error::InputError;
 use crate::plan::job::{Job, Needs};
-use crate::plan::mark::Marks;
+use crate::plan::jobs::Jobs;
+use crate::plan::lines::Lines;
+use crate::plan::mark::{GpuMark, Marks};
+use crate::plan::program::{self, NoProgram};
+use crate::plan::rows::Counted;
 use crate::plan::template::{Template, TemplateError};
 
 /// A file with a command on each line. Each is split into words by the shell's rules for quotes, without
@@ -45,7 +50,10 @@ pub(crate) enum JobFileError {
 pub(crate) enum LineProblem {
     /// An unclosed quote, or a backslash at the end.
     Quotes,
+    /// A pipe, a redirection or the like.
+    Operator(Vec<u8>),
     Template(TemplateError),
+    Program(NoProgram),
 }
 
 const NO_GPU: &[u8] = b"--no-gpu";
@@ -69,10 +77,22 @@ impl JobFile {
         Ok(file)
     }
 
+    /// The number of jobs.
+    pub(crate) fn count(&self) -> u64 {
+        self.on_slots + self.without_gpu
+    }
+
     /// The jobs of one kind, each with its number in the whole file.
     pub(crate) fn jobs(&self, needs: Needs) -> Result<Jobs, JobFileError> {
         let jobs = self.read()?.filter(move |job| !matches!(job, Ok(job) if job.needs != needs));
-        Ok(Box::new(jobs.map(|job| job.map_err(JobFileError::into_input))))
+        let count = match (self.kinds, needs) {
+            (Kinds::AsOne, _) => self.count(),
+            (Kinds::Apart, Needs::Slot) => self.on_slots,
+            (Kinds::Apart, Needs::NoGpu) => self.without_gpu,
+        };
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let jobs = jobs.map(|job| job.map_err(JobFileError::into_input));
+        Ok(Box::new(Counted::new(jobs, (count, Some(count)))))
     }
 
     /// Treats all jobs as needing a slot.
@@ -88,9 +108,8 @@ impl JobFile {
     fn read(
         &self,
     ) -> Result<impl Iterator<Item = Result<Job, JobFileError>> + use<>, JobFileError> {
-        let lines = Lines::open(Some(&self.path), Separator::Newline, &self.gate)
-            .map_err(JobFileError::Input)?;
-        let (path, marks, kinds) = (self.path.clone(), self.marks, self.kinds);
+        let lines = Lines::open(&self.path, b'\n', &self.gate).map_err(JobFileError::Input)?;
+        let (path, marks, kinds, total) = (self.path.clone(), self.marks, self.kinds, self.count());
         let mut number = 0;
         let jobs = (1..).zip(lines).filter_map(move |(line, text)| {
             let text = match text {
@@ -108,7 +127,7 @@ impl JobFile {
                 if kinds == Kinds::AsOne {
                     needs = Needs::Slot;
                 }
-                let (fields, command) = (Arc::from([text]), Arc::new(command));
+                let (fields, command) = (Arc::from([text]), Arc::new(command.with_total(total)));
                 Ok(Job { number, fields, command, needs, turn: None })
             })
         });
@@ -122,6 +141,9 @@ fn parse(line: &OsStr, marks: &Marks<'_>) -> Result<Option<(Needs, Template)>, L
     if line.is_empty() || line.starts_with(b"#") {
         return Ok(None);
     }
+    if let Some(operator) = program::unquoted_operator(line) {
+        return Err(LineProblem::Operator(operator));
+    }
     let mut words = shlex::bytes::split(line).ok_or(LineProblem::Quotes)?;
     let needs = match words.first().is_some_and(|word| word == NO_GPU) {
         true => Needs::NoGpu,
@@ -133,9 +155,10 @@ fn parse(line: &OsStr, marks: &Marks<'_>) -> Result<Option<(Needs, Template)>, L
     let words: Vec<OsString> = words.into_iter().map(OsString::from_vec).collect();
     let marks = match needs {
         Needs::Slot => *marks,
-        Needs::NoGpu => Marks { gpus: crate::plan::mark::GpuMark::None, ..*marks },
+        Needs::NoGpu => Marks { gpus: GpuMark::None, ..*marks },
     };
     let template = Template::without_input(&words, &marks).map_err(LineProblem::Template)?;
+    program::check(&template.program()).map_err(LineProblem::Program)?;
     Ok(Some((needs, template)))
 }
 
@@ -173,7 +196,17 @@ impl fmt::Display for LineProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LineProblem::Quotes => f.write_str("a quote is not closed"),
+            LineProblem::Operator(operator) => {
+                let operator = String::from_utf8_lossy(operator);
+                write!(
+                    f,
+                    "no shell runs it, so {} would be an argument: quote it, or run lines of the shell with \
+                     --input FILE -- sh -c",
+                    Plain(&operator)
+                )
+            }
             LineProblem::Template(error) => error.fmt(f),
+            LineProblem::Program(error) => error.fmt(f),
         }
     }
 }

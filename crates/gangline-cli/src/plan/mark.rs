@@ -1,34 +1,38 @@
 //! Marks: placeholders in a command for values of the job or of its slot.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
+
+use crate::plan::path::Form;
+use crate::plan::unknown::{Unknown, Why};
 
 /// A mark that can be substituted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// `{}`: the input.
-    Input,
-    /// `{.}`: the input without its extension.
-    WithoutExtension,
-    /// `{/}`: the last component of the input as a path.
-    Base,
-    /// `{//}`: the path before that component.
-    Directory,
-    /// `{/.}`: the last component without its extension.
-    Stem,
-    /// `{name}`: the column at that index.
-    Column(usize),
+    /// `{}`, `{2/.}`, `{name}`: the inputs of the job, or one of them, or a part of it as a path.
+    Input(Which, Form),
     /// `{#}`: the number of the job, from 1.
     Number,
+    /// `{##}`: the number of jobs of the run.
+    Total,
     /// `{gpu}` or `%(GPU)s`: the ids of the slot's GPUs.
     Gpus,
+    /// `{%}`: the number of the slot, from 1.
+    Slot,
     /// `{worker}`: the number of the slot, from 0.
     Worker,
     /// `{attempt}`: from 1.
     Attempt,
-    /// All fields, each a word: the arguments of a script. Users cannot write it.
-    Fields,
+}
+
+/// The inputs of a job that a mark stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    All,
+    /// Counted from 0.
+    Nth(usize),
+    /// The last one is 1.
+    FromEnd(usize),
 }
 
 /// A piece of a word.
@@ -41,22 +45,28 @@ pub(crate) enum Part {
 /// The values that marks can stand for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Marks<'a> {
-    pub(crate) input: InputMarks<'a>,
+    pub(crate) input: InputMarks,
+    /// The names of a job's inputs in their order; an empty name is none.
+    pub(crate) names: &'a [OsString],
+    /// The largest number of inputs of a job, if all jobs have the same.
+    pub(crate) most: Option<usize>,
+    /// What stands for the inputs instead of `{}`.
+    pub(crate) replace: Option<&'a OsStr>,
     pub(crate) gpus: GpuMark,
 }
 
-/// The form of an input.
+/// Where the inputs of a job go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InputMarks<'a> {
-    /// One text.
-    Line,
-    /// A record with these columns.
-    Columns(&'a [OsString]),
-    /// A line that is the command itself.
-    Nothing,
-    /// The positional parameters of a script, with the column names of a record.
-    Parameters(&'a [OsString]),
-    /// An input sent to a warm worker.
+pub(crate) enum InputMarks {
+    /// Into the words of the command.
+    Words,
+    /// Nowhere: the input is a line that is the command itself.
+    IsCommand,
+    /// Nowhere: the inputs only count the jobs.
+    Unused,
+    /// Into the positional parameters of a script.
+    Parameters,
+    /// To a warm worker.
     Sent,
 }
 
@@ -71,22 +81,16 @@ pub(crate) enum GpuMark {
     Separated(&'static str),
 }
 
-/// A mark that cannot be substituted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unknown {
-    mark: String,
-    why: Why,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Why {
-    NoSuchMark,
-    NoGpus,
-    NoColumn(Vec<String>),
-    NoLine(Vec<String>),
-    CommandIsTheInput,
-    SentToWorker,
-    ScriptHasParameters,
+impl Which {
+    /// The inputs of a job that are meant.
+    pub(crate) fn of(self, fields: &[OsString]) -> &[OsString] {
+        let at = match self {
+            Which::All => return fields,
+            Which::Nth(at) => Some(at),
+            Which::FromEnd(at) => fields.len().checked_sub(at),
+        };
+        at.and_then(|at| fields.get(at)).map_or(&[], std::slice::from_ref)
+    }
 }
 
 impl Part {
@@ -101,78 +105,107 @@ impl Part {
 impl Marks<'_> {
     /// Whether there is an input to append.
     pub(crate) fn has_input(&self) -> bool {
-        matches!(self.input, InputMarks::Line)
+        self.input == InputMarks::Words
     }
 
     /// The meaning of `{inner}`; `None` for plain text.
     fn braced(&self, inner: &[u8]) -> Option<Result<Mark, Why>> {
-        if let InputMarks::Columns(columns) = self.input
-            && let Some(column) = columns.iter().position(|name| name.as_bytes() == inner)
-        {
-            return Some(Ok(Mark::Column(column)));
+        if inner.is_empty() && self.replace.is_some() {
+            return None;
         }
-        let of_input = |mark| self.of_input(mark);
-        Some(match inner {
-            b"" => of_input(Mark::Input),
-            b"." => of_input(Mark::WithoutExtension),
-            b"/" => of_input(Mark::Base),
-            b"//" => of_input(Mark::Directory),
-            b"/." => of_input(Mark::Stem),
-            b"#" | b"attempt" if self.input == InputMarks::Sent => Err(Why::SentToWorker),
-            b"#" => Ok(Mark::Number),
-            b"gpu" => self.of_slot(),
-            b"worker" => Ok(Mark::Worker),
-            b"attempt" => Ok(Mark::Attempt),
-            name if is_name(name) => match self.input {
-                // Syntax of the shell, such as `${name}`.
-                InputMarks::Parameters(columns) => {
-                    if !columns.iter().any(|column| column.as_bytes() == name) {
-                        return None;
-                    }
-                    Err(Why::ScriptHasParameters)
-                }
-                InputMarks::Columns(columns) => Err(Why::NoColumn(shown(columns))),
-                _ => Err(Why::NoSuchMark),
-            },
-            name if is_title(name) => match self.input {
-                InputMarks::Columns(columns) => Err(Why::NoColumn(shown(columns))),
-                _ => return None,
-            },
-            // Marks of GNU parallel.
-            b"%" | b"##" | b".." | b"..." | b"/.." | b"/..." | b"+/" | b"+." | b"+.." | b"+..."
-                if !self.has_parameters() =>
-            {
-                Err(Why::NoSuchMark)
+        if let Some((which, form)) = self.named(inner) {
+            return Some(self.of_input(which, form));
+        }
+        if let Some(form) = Form::parse(inner) {
+            return Some(self.of_input(Which::All, form));
+        }
+        match inner {
+            b"#" | b"##" | b"attempt" if self.input == InputMarks::Sent => {
+                Some(Err(Why::SentToWorker))
             }
-            _ => return None,
+            b"#" => Some(Ok(Mark::Number)),
+            b"##" => Some(Ok(Mark::Total)),
+            b"gpu" => Some(self.of_slot()),
+            b"%" => Some(Ok(Mark::Slot)),
+            b"worker" => Some(Ok(Mark::Worker)),
+            b"attempt" => Some(Ok(Mark::Attempt)),
+            b"0#" | b"0%" => Some(Err(Why::Padded)),
+            _ => self.numbered(inner).or_else(|| self.not_there(inner)),
+        }
+    }
+
+    /// `{name}` and `{name/}`; a longer name counts before an operator.
+    fn named(&self, inner: &[u8]) -> Option<(Which, Form)> {
+        let names = self.names.iter().enumerate().filter(|(_, name)| !name.is_empty());
+        let meant = names.filter_map(|(at, name)| {
+            let operator = inner.strip_prefix(name.as_bytes())?;
+            Some((operator.len(), Which::Nth(at), Form::parse(operator)?))
+        });
+        meant.min_by_key(|(length, ..)| *length).map(|(_, which, form)| (which, form))
+    }
+
+    /// `{2}`, `{-1}` and `{2/.}`.
+    fn numbered(&self, inner: &[u8]) -> Option<Result<Mark, Why>> {
+        let (is_from_end, digits) = match inner.strip_prefix(b"-") {
+            Some(rest) => (true, rest),
+            None => (false, inner),
+        };
+        let length = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let (digits, operator) = digits.split_at(length);
+        if digits.is_empty() {
+            return None;
+        }
+        let Some(form) = Form::parse(operator) else {
+            // `{1,3}` is a regular expression.
+            let is_expression = is_expression(operator) && !operator.starts_with(b",");
+            return is_expression.then_some(Err(Why::Expression));
+        };
+        // Too large for a number is larger than any number of inputs.
+        let number = lossy(digits).parse().unwrap_or(usize::MAX);
+        if self.input != InputMarks::Words {
+            return Some(self.of_input(Which::All, form));
+        }
+        Some(match (number, self.most) {
+            (0, _) => Err(Why::NoInput(self.most)),
+            (_, Some(most)) if number > most => Err(Why::NoInput(self.most)),
+            _ if is_from_end => self.of_input(Which::FromEnd(number), form),
+            _ => self.of_input(Which::Nth(number - 1), form),
         })
     }
 
-    /// GNU parallel's mark for one of several inputs, if it is a word of its own. Inside a word, braces
-    /// around a number are a regular expression.
-    fn numbered(&self, word: &[u8]) -> Option<Result<Part, Why>> {
-        let inner = unbraced(word)?;
-        let (number, mark) = match unbraced(inner) {
-            Some(number) => (number, Ok(Part::Text(inner.to_vec()))),
-            None => (inner, Err(Why::NoSuchMark)),
+    /// Marks that cannot be filled.
+    fn not_there(&self, inner: &[u8]) -> Option<Result<Mark, Why>> {
+        if is_expression(inner) || inner.starts_with(b"=") {
+            return Some(Err(Why::Expression));
+        }
+        let name_ends =
+            inner.iter().rposition(|byte| !b"/.+".contains(byte)).map_or(0, |at| at + 1);
+        let (name, operator) = inner.split_at(name_ends);
+        let is_mark = match self.input {
+            // Syntax of the shell, such as `${name}`.
+            InputMarks::Parameters => false,
+            _ => {
+                is_name(inner)
+                    || (is_name(name) && Form::parse(operator).is_some())
+                    || (self.has_names() && is_title(inner))
+            }
         };
-        let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let part = &number[digits..];
-        let is_number = digits > 0 && [&b""[..], b".", b"/", b"//", b"/."].contains(&part);
-        let is_mark = is_number && !self.has_parameters() && self.braced(number).is_none();
-        is_mark.then_some(mark)
+        is_mark.then(|| match self.has_names() {
+            true => Err(Why::NoColumn(shown(self.names))),
+            false => Err(Why::NoSuchMark),
+        })
     }
 
-    fn has_parameters(&self) -> bool {
-        matches!(self.input, InputMarks::Parameters(_))
+    fn has_names(&self) -> bool {
+        self.names.iter().any(|name| !name.is_empty())
     }
 
-    fn of_input(&self, mark: Mark) -> Result<Mark, Why> {
+    fn of_input(&self, which: Which, form: Form) -> Result<Mark, Why> {
         match self.input {
-            InputMarks::Line => Ok(mark),
-            InputMarks::Columns(columns) => Err(Why::NoLine(shown(columns))),
-            InputMarks::Nothing => Err(Why::CommandIsTheInput),
-            InputMarks::Parameters(_) => Err(Why::ScriptHasParameters),
+            InputMarks::Words => Ok(Mark::Input(which, form)),
+            InputMarks::IsCommand => Err(Why::CommandIsTheInput),
+            InputMarks::Unused => Err(Why::InputIsUnused),
+            InputMarks::Parameters => Err(Why::ScriptHasParameters),
             InputMarks::Sent => Err(Why::SentToWorker),
         }
     }
@@ -188,16 +221,12 @@ impl Marks<'_> {
 /// Splits a word into pieces, in one pass from left to right. A mark in double braces, and `%%(GPU)s`, stand
 /// for their own text.
 pub(crate) fn parts(word: &[u8], marks: &Marks<'_>) -> Result<Vec<Part>, Unknown> {
-    let unknown = |taken: &[u8], why| Unknown { mark: lossy(taken), why };
-    if let Some(numbered) = marks.numbered(word) {
-        return numbered.map(|part| vec![part]).map_err(|why| unknown(word, why));
-    }
     let mut parts = Pieces::default();
     let mut rest = word;
     while !rest.is_empty() {
         let (taken, piece) = match piece(rest, marks) {
             Some((taken, Ok(piece))) => (taken, piece),
-            Some((taken, Err(why))) => return Err(unknown(&rest[..taken], why)),
+            Some((taken, Err(why))) => return Err(Unknown { mark: lossy(&rest[..taken]), why }),
             None => (1, Part::Text(rest[..1].to_vec())),
         };
         parts.push(piece);
@@ -208,38 +237,43 @@ pub(crate) fn parts(word: &[u8], marks: &Marks<'_>) -> Result<Vec<Part>, Unknown
 
 /// Reads a mark, or an escaped mark, at the start of `rest`; returns its length too.
 fn piece(rest: &[u8], marks: &Marks<'_>) -> Option<(usize, Result<Part, Why>)> {
-    if rest.starts_with(b"%%(") {
-        let inner = until(&rest[3..], b')').filter(|inner| is_name(inner))?;
+    if let Some(replace) = marks.replace.filter(|text| rest.starts_with(text.as_bytes())) {
+        let mark = marks.of_input(Which::All, Form::Whole);
+        return Some((replace.len(), mark.map(Part::Mark)));
+    }
+    if let Some(escaped) = rest.strip_prefix(b"%%(") {
+        let inner = until(escaped, b')').filter(|inner| is_name(inner))?;
         let end = 3 + inner.len() + 2;
         let is_mark = rest.get(end - 1) == Some(&b's');
         return is_mark.then(|| (end, Ok(Part::Text(rest[1..end].to_vec()))));
     }
-    if rest.starts_with(b"%(") {
-        let inner = until(&rest[2..], b')').filter(|inner| is_name(inner))?;
+    if let Some(percent) = rest.strip_prefix(b"%(") {
+        let inner = until(percent, b')').filter(|inner| is_name(inner))?;
         let end = 2 + inner.len() + 2;
         let mark = match inner {
             _ if rest.get(end - 1) != Some(&b's') => return None,
             b"GPU" => marks.of_slot(),
-            _ if marks.has_parameters() => return None,
+            _ if marks.input == InputMarks::Parameters => return None,
             _ => Err(Why::NoSuchMark),
         };
         return Some((end, mark.map(Part::Mark)));
     }
-    if rest.starts_with(b"${") && marks.has_parameters() {
+    if rest.starts_with(b"${") && marks.input == InputMarks::Parameters {
         // Syntax of the shell.
         return Some((2, Ok(Part::Text(rest[..2].to_vec()))));
     }
-    if rest.starts_with(b"{{") {
-        let inner = until(&rest[2..], b'}')?;
+    if let Some(doubled) = rest.strip_prefix(b"{{") {
+        let inner = until(doubled, b'}')?;
         let end = 2 + inner.len() + 2;
         let is_mark = rest.get(end - 1) == Some(&b'}') && marks.braced(inner).is_some();
         return is_mark.then(|| (end, Ok(Part::Text(rest[1..end - 1].to_vec()))));
     }
-    if rest.starts_with(b"{") {
-        let inner = until(&rest[1..], b'}')?;
-        return marks.braced(inner).map(|mark| (inner.len() + 2, mark.map(Part::Mark)));
+    let inside = rest.strip_prefix(b"{")?;
+    match until(inside, b'}') {
+        Some(inner) => marks.braced(inner).map(|mark| (inner.len() + 2, mark.map(Part::Mark))),
+        // An expression of several words.
+        None => inside.starts_with(b"=").then_some((rest.len(), Err(Why::Expression))),
     }
-    None
 }
 
 /// Joins adjacent texts.
@@ -259,9 +293,21 @@ fn until(text: &[u8], end: u8) -> Option<&[u8]> {
     text.iter().position(|byte| *byte == end).map(|length| &text[..length])
 }
 
-/// The content of braces that make up a whole word.
-fn unbraced(word: &[u8]) -> Option<&[u8]> {
-    word.strip_prefix(b"{")?.strip_suffix(b"}")
+/// Whether GNU parallel would compute something from the input, with `--plus`: `{:2}`, `{%.gz}`, `{/a/b}`.
+fn is_expression(operator: &[u8]) -> bool {
+    match operator {
+        [b':', rest @ ..] => match rest.strip_prefix(b"-") {
+            Some(text) => !text.is_empty(),
+            None => {
+                rest.first().is_some_and(u8::is_ascii_digit)
+                    && rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b':')
+            }
+        },
+        [b'#', b'#', rest @ ..] => !rest.is_empty(),
+        [b'#' | b'%' | b'^' | b',', rest @ ..] => !rest.is_empty(),
+        [b'/', rest @ ..] => rest.iter().skip(1).any(|byte| *byte == b'/'),
+        _ => false,
+    }
 }
 
 fn is_name(text: &[u8]) -> bool {
@@ -284,62 +330,7 @@ fn lossy(text: &[u8]) -> String {
     OsStr::from_bytes(text).to_string_lossy().into_owned()
 }
 
-fn shown(columns: &[OsString]) -> Vec<String> {
-    columns.iter().map(|name| format!("{{{}}}", name.to_string_lossy())).collect()
+fn shown(names: &[OsString]) -> Vec<String> {
+    let names = names.iter().filter(|name| !name.is_empty());
+    names.map(|name| format!("{{{}}}", name.to_string_lossy())).collect()
 }
-
-impl fmt::Display for Unknown {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unknown { mark, why } = self;
-        match why {
-            Why::NoSuchMark => write!(
-                f,
-                "there is no mark {mark}; the marks are {{}} {{.}} {{/}} {{//}} {{/.}} {{#}} {{gpu}} %(GPU)s {{worker}} \
-                 {{attempt}}; to pass the text itself, write {}",
-                doubled(mark)
-            ),
-            Why::NoGpus => write!(
-                f,
-                "{mark} stands for the GPUs of a slot, and some slots have none: give --gpu-list or --devices, \
-                 and not --use-gpu=false"
-            ),
-            Why::NoColumn(columns) => write!(
-                f,
-                "there is no column for {mark}; the columns are {}; to pass the text itself, write {}",
-                columns.join(" "),
-                doubled(mark)
-            ),
-            Why::NoLine(columns) => write!(
-                f,
-                "{mark} stands for an input of one piece, and --csv has columns: {}",
-                columns.join(" ")
-            ),
-            Why::CommandIsTheInput => write!(
-                f,
-                "{mark} stands for an input, and in a job file each line is a whole command; to pass the text \
-                 itself, write {}",
-                doubled(mark)
-            ),
-            Why::SentToWorker => write!(
-                f,
-                "{mark} differs from job to job, and with --warm a command is started once for all jobs: it reads \
-                 the inputs from its standard input"
-            ),
-            Why::ScriptHasParameters => write!(
-                f,
-                "{mark} is not replaced in a script, which could run the input as code; the script has the input as \
-                 \"$1\", and the columns of a record as \"$1\", \"$2\" and so on"
-            ),
-        }
-    }
-}
-
-/// Escapes a mark, so that it stands for its own text.
-fn doubled(mark: &str) -> String {
-    match mark.strip_prefix('%') {
-        Some(rest) => format!("%%{rest}"),
-        None => format!("{{{mark}}}"),
-    }
-}
-
-impl std::error::Error for Unknown {}

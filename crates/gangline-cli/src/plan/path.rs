@@ -1,7 +1,56 @@
 //! Components of an input that is a path, as bytes.
 
+/// The part of an input that a mark stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Whole,
+    /// `.`, `..`, `...`: without the last one, two or three extensions.
+    WithoutExtensions(usize),
+    /// `/`: the last component.
+    Base,
+    /// `//`: the path before that component.
+    Directory,
+    /// `/.`, `/..`, `/...`: the last component without extensions.
+    Stem(usize),
+    /// `+/`: the path before that component, or nothing.
+    Before,
+    /// `+.`, `+..`, `+...`: the last one, two or three extensions, or nothing.
+    Extensions(usize),
+}
+
+impl Form {
+    /// The form that GNU parallel writes this way inside the braces of a mark.
+    pub(crate) fn parse(operator: &[u8]) -> Option<Form> {
+        let dots = |dots: &[u8]| {
+            let is_count = (1..=3).contains(&dots.len()) && dots.iter().all(|dot| *dot == b'.');
+            is_count.then_some(dots.len())
+        };
+        match operator {
+            b"" => Some(Form::Whole),
+            b"/" => Some(Form::Base),
+            b"//" => Some(Form::Directory),
+            b"+/" => Some(Form::Before),
+            [b'+', rest @ ..] => dots(rest).map(Form::Extensions),
+            [b'/', rest @ ..] => dots(rest).map(Form::Stem),
+            rest => dots(rest).map(Form::WithoutExtensions),
+        }
+    }
+
+    pub(crate) fn of(self, path: &[u8]) -> &[u8] {
+        match self {
+            Form::Whole => path,
+            Form::WithoutExtensions(count) => without_extensions(path, count),
+            Form::Base => base(path),
+            Form::Directory => directory(path),
+            Form::Stem(count) => without_extensions(base(path), count),
+            Form::Before => before(path),
+            Form::Extensions(count) => extensions(path, count),
+        }
+    }
+}
+
 /// The part after the last slash; trailing slashes are ignored.
-pub(crate) fn base(path: &[u8]) -> &[u8] {
+fn base(path: &[u8]) -> &[u8] {
     let path = without_slashes(path);
     match last_slash(path) {
         Some(slash) if path.len() > 1 => &path[slash + 1..],
@@ -10,7 +59,7 @@ pub(crate) fn base(path: &[u8]) -> &[u8] {
 }
 
 /// The part before the last slash: `.` if there is none, and `/` if it is empty.
-pub(crate) fn directory(path: &[u8]) -> &[u8] {
+fn directory(path: &[u8]) -> &[u8] {
     let path = without_slashes(path);
     match last_slash(path) {
         None => b".",
@@ -18,14 +67,35 @@ pub(crate) fn directory(path: &[u8]) -> &[u8] {
     }
 }
 
-/// Removes the extension of the last component. A dot at its start, as in `.bashrc`, begins no extension.
-pub(crate) fn without_extension(path: &[u8]) -> &[u8] {
+/// The part before the last slash; empty if there is none.
+fn before(path: &[u8]) -> &[u8] {
+    &path[..last_slash(without_slashes(path)).unwrap_or(0)]
+}
+
+/// Removes the last `count` extensions of the last component, or none if it has fewer.
+fn without_extensions(path: &[u8], count: usize) -> &[u8] {
+    match extension_dot(path, count) {
+        Some(dot) => &path[..dot],
+        None => path,
+    }
+}
+
+/// The last `count` extensions of the last component, or nothing if it has fewer.
+fn extensions(path: &[u8], count: usize) -> &[u8] {
+    match extension_dot(path, count) {
+        Some(dot) => &path[dot + 1..],
+        None => b"",
+    }
+}
+
+/// The dot before the last `count` extensions. A dot at the start of a name, as in `.bashrc`, begins no
+/// extension.
+fn extension_dot(path: &[u8], count: usize) -> Option<usize> {
     let begin = last_slash(path).map_or(0, |slash| slash + 1);
     let name = &path[begin..];
-    match name.iter().rposition(|byte| *byte == b'.') {
-        Some(dot) if dot > 0 && name != b".." => &path[..begin + dot],
-        _ => path,
-    }
+    let mut dots = (0..name.len()).rev().filter(|at| name[*at] == b'.');
+    let dot = dots.nth(count - 1)?;
+    (dot > 0 && name != b"..").then_some(begin + dot)
 }
 
 fn last_slash(path: &[u8]) -> Option<usize> {
@@ -42,16 +112,17 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(path: &str, [whole, name, before, stem]: [&str; 4]) {
-        let shown = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let path = path.as_bytes();
-        let found =
-            [without_extension(path), base(path), directory(path), without_extension(base(path))];
-        assert_eq!(found.map(shown), [whole, name, before, stem]);
+    fn check<const N: usize>(path: &str, operators: [&str; N], expected: [&str; N]) {
+        for (operator, expected) in operators.into_iter().zip(expected) {
+            let form = Form::parse(operator.as_bytes()).unwrap();
+            let found = String::from_utf8(form.of(path.as_bytes()).to_vec()).unwrap();
+            assert_eq!(found, expected, "{{{operator}}} of {path}");
+        }
     }
 
     #[test]
     fn a_path_has_its_parts() {
+        let check = |path, expected| check(path, [".", "/", "//", "/."], expected);
         check("a/b.tar.gz", ["a/b.tar", "b.tar.gz", "a", "b.tar"]);
         check("b", ["b", "b", ".", "b"]);
         check("/b", ["/b", "b", "/", "b"]);
@@ -63,5 +134,22 @@ mod tests {
         check("..", ["..", "..", ".", ".."]);
         check("a//b", ["a//b", "b", "a", "b"]);
         check("x.", ["x", "x.", ".", "x"]);
+    }
+
+    #[test]
+    fn several_extensions_go_together() {
+        let operators = ["..", "...", "/..", "/...", "+/", "+.", "+..", "+..."];
+        check("d/a.b.c.d", operators, ["d/a.b", "d/a", "a.b", "a", "d", "d", "c.d", "b.c.d"]);
+        check("d/a.b", operators, ["d/a.b", "d/a.b", "a.b", "a.b", "d", "b", "", ""]);
+        check("e", operators, ["e", "e", "e", "e", "", "", "", ""]);
+        check("d.x/e", operators, ["d.x/e", "d.x/e", "e", "e", "d.x", "", "", ""]);
+        check("/.a.b", operators, ["/.a.b", "/.a.b", ".a.b", ".a.b", "", "b", "", ""]);
+    }
+
+    #[test]
+    fn other_operators_are_none() {
+        for operator in ["....", "+", "///", "/.x", "+//", ".a", ","] {
+            assert_eq!(Form::parse(operator.as_bytes()), None, "{operator}");
+        }
     }
 }

@@ -33,6 +33,7 @@ pub(crate) struct Quotes {
     after_return: bool,
     /// The number of skipped bytes of a byte order mark; all of them after the first other byte.
     skipped: usize,
+    delimiter: u8,
 }
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -47,7 +48,7 @@ enum State {
 }
 
 impl Quotes {
-    pub(crate) fn new() -> Quotes {
+    pub(crate) fn new(delimiter: u8) -> Quotes {
         Quotes {
             state: State::FieldStart,
             line: 1,
@@ -55,6 +56,7 @@ impl Quotes {
             opened: (1, 1),
             after_return: false,
             skipped: 0,
+            delimiter,
         }
     }
 
@@ -73,7 +75,8 @@ impl Quotes {
                 }
                 (State::Quoted, b'"') => State::QuoteInQuoted,
                 (State::Quoted, _) | (State::QuoteInQuoted, b'"') => State::Quoted,
-                (_, b',' | b'\n' | b'\r') => State::FieldStart,
+                (_, b'\n' | b'\r') => State::FieldStart,
+                (_, byte) if byte == self.delimiter => State::FieldStart,
                 (State::QuoteInQuoted, _) => return Err((at, self.fault(Fault::TextBehind))),
                 (State::FieldStart | State::Unquoted, _) => State::Unquoted,
             };
@@ -136,7 +139,7 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: Option<(Fault, u64, u64)>) {
         for size in 1..=text.len().max(1) {
-            let mut quotes = Quotes::new();
+            let mut quotes = Quotes::new(b',');
             let mut pieces = text.as_bytes().chunks(size);
             let found = pieces.find_map(|piece| quotes.check(piece).err());
             let found = found.map(|(_, misquote)| misquote).or_else(|| quotes.finish().err());
@@ -168,6 +171,6 @@ mod tests {
 
     #[test]
     fn what_stands_before_a_fault_is_counted() {
-        assert_eq!(Quotes::new().check(b"a,\"b\"c").unwrap_err().0, 5);
+        assert_eq!(Quotes::new(b',').check(b"a,\"b\"c").unwrap_err().0, 5);
     }
 }

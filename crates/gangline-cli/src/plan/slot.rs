@@ -63,10 +63,11 @@ const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 const ORDER: &str = "CUDA_DEVICE_ORDER";
 
 impl Slots {
-    /// The slots that the options ask for; by default one per core.
-    pub(crate) fn new(placement: &Placement) -> Result<Slots, CliError> {
+    /// The slots that the options ask for; by default one per core. The number of jobs is given if it is
+    /// known.
+    pub(crate) fn new(placement: &Placement, jobs: Option<usize>) -> Result<Slots, CliError> {
         let refused = |error| CliError::new(exit::DEVICES, error);
-        let devices = devices(placement)?;
+        let devices = devices(placement, jobs)?;
         let devices =
             repeated(&devices, placement.per_gpu.unwrap_or(1)).map_err(refused)?.names_only();
         let gpus: Vec<Vec<usize>> =
@@ -166,16 +167,18 @@ pub(crate) fn lock(placement: &Placement, in_use: InUse) -> Option<GpuLock> {
     })
 }
 
-fn devices(placement: &Placement) -> Result<Devices, CliError> {
+fn devices(placement: &Placement, jobs: Option<usize>) -> Result<Devices, CliError> {
+    let cores = num_cpus::get();
+    let workers = placement.workers.map(|workers| workers.count(cores, jobs));
     if let Some(devices) = placement.devices.as_ref().filter(|_| placement.use_gpu) {
         return Ok(devices.clone());
     }
     let Some(list) = placement.gpu_list.as_ref().filter(|_| placement.use_gpu) else {
-        let workers = placement.workers.unwrap_or_else(num_cpus::get);
+        let workers = workers.unwrap_or(cores);
         return Devices::from_places(vec![vec![Device::Cpu]; workers]).map_err(refused);
     };
     let list = list.visible().map_err(refused)?;
-    let workers = placement.workers.unwrap_or(list.len().max(1));
+    let workers = workers.unwrap_or(list.len().max(1));
     let devices = match placement.share {
         true => list.share(workers),
         false => list.slots(workers),

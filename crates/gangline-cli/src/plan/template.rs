@@ -7,8 +7,9 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::plan::mark::{GpuMark, Mark, Marks, Part, Unknown, parts};
-use crate::plan::path;
+use crate::plan::mark::{GpuMark, Mark, Marks, Part, Which, parts};
+use crate::plan::path::Form;
+use crate::plan::unknown::Unknown;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Template {
@@ -16,6 +17,17 @@ pub(crate) struct Template {
     variables: Vec<(OsString, Word)>,
     /// The program first; it has no mark.
     words: Vec<Word>,
+    several: Several,
+}
+
+/// How several inputs replace one mark inside a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Several {
+    /// The word is split between them: `x{}y` is `xa` and `by`.
+    #[default]
+    Split,
+    /// The word is repeated for each: `x{}y` is `xay` and `xby`.
+    Repeat,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +48,7 @@ enum Ids {
 /// The values of the marks in one attempt at one job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Values<'a> {
-    /// The value of `{}`, or the columns of a record.
+    /// The inputs of the job.
     pub(crate) fields: &'a [OsString],
     pub(crate) number: u64,
     pub(crate) gpus: &'a [String],
@@ -69,7 +81,7 @@ impl Template {
     pub(crate) fn new(words: &[OsString], marks: &Marks<'_>) -> Result<Template, TemplateError> {
         let mut template = Template::without_input(words, marks)?;
         if !template.has_marks() && marks.has_input() {
-            template.words.push(Word::of(Mark::Input));
+            template.words.push(Word::of(INPUTS));
         }
         Ok(template)
     }
@@ -99,15 +111,45 @@ impl Template {
             }
             Some(_) => {}
         }
-        Ok(Template { variables, words: parsed })
+        Ok(Template { variables, words: parsed, several: Several::Split })
     }
 
     /// A script for `sh -c`, with the fields as its positional parameters.
     pub(crate) fn script(script: &OsStr, marks: &Marks<'_>) -> Result<Template, TemplateError> {
         let text = |text: &str| Word { parts: vec![Part::Text(text.into())], ids: Ids::Words };
         let script = Word::new(script, marks, OsStr::new("script"))?;
-        let words = vec![text("sh"), text("-c"), script, text("sh"), Word::of(Mark::Fields)];
-        Ok(Template { variables: Vec::new(), words })
+        let words = vec![text("sh"), text("-c"), script, text("sh"), Word::of(INPUTS)];
+        Ok(Template { variables: Vec::new(), words, several: Several::Split })
+    }
+
+    pub(crate) fn with_several(self, several: Several) -> Template {
+        Template { several, ..self }
+    }
+
+    /// The template of a run with that number of jobs.
+    pub(crate) fn with_total(mut self, total: u64) -> Template {
+        let words = self.variables.iter_mut().map(|(_, word)| word).chain(&mut self.words);
+        for part in words.flat_map(|word| &mut word.parts) {
+            if *part == Part::Mark(Mark::Total) {
+                *part = Part::Text(total.to_string().into());
+            }
+        }
+        self
+    }
+
+    /// The text of the program.
+    pub(crate) fn program(&self) -> OsString {
+        let parts = self.words.first().map_or(&[][..], |program| &program.parts);
+        let texts = parts.iter().filter_map(|part| match part {
+            Part::Text(text) => Some(&**text),
+            Part::Mark(_) => None,
+        });
+        OsString::from_vec(texts.collect::<Vec<_>>().concat())
+    }
+
+    /// Whether the number of jobs has to be known.
+    pub(crate) fn has_total(&self) -> bool {
+        self.marks().any(|mark| *mark == Mark::Total)
     }
 
     /// Whether a mark stands for the GPUs of a slot.
@@ -117,14 +159,17 @@ impl Template {
 
     /// Whether the words differ from job to job, and not only from slot to slot.
     pub(crate) fn differs_by_job(&self) -> bool {
-        self.marks().any(|mark| !matches!(mark, Mark::Gpus | Mark::Worker | Mark::Attempt))
+        let is_of_job = |mark: &Mark| matches!(mark, Mark::Input(..) | Mark::Number);
+        self.marks().any(is_of_job)
     }
 
     /// The words with all marks substituted.
     pub(crate) fn fill(&self, values: &Values<'_>) -> Words {
         let variables = self.variables.iter();
-        let variables = variables.map(|(name, word)| (name.clone(), word.joined(values))).collect();
-        let mut words = self.words.iter().flat_map(|word| word.fill(values));
+        let variables =
+            variables.map(|(name, word)| (name.clone(), word.joined(values, values.fields)));
+        let variables = variables.collect();
+        let mut words = self.words.iter().flat_map(|word| word.fill(values, self.several));
         let program = words.next().unwrap_or_default();
         Words { variables, program, arguments: words.collect() }
     }
@@ -160,54 +205,100 @@ impl Word {
         self.parts.iter().any(|part| part.mark().is_some())
     }
 
-    /// Substitutes one word. A mark that is a whole word and stands for a list becomes a word per element.
-    fn fill(&self, values: &Values<'_>) -> Vec<OsString> {
+    /// Substitutes one word. A mark for several values makes several words.
+    fn fill(&self, values: &Values<'_>, several: Several) -> Vec<OsString> {
         match &*self.parts {
             [Part::Mark(Mark::Gpus)] if self.ids == Ids::Words => {
                 values.gpus.iter().map(OsString::from).collect()
             }
-            [Part::Mark(Mark::Fields)] => values.fields.to_vec(),
-            _ => vec![self.joined(values)],
-        }
-    }
-
-    fn joined(&self, values: &Values<'_>) -> OsString {
-        let between = match self.ids {
-            Ids::Words => " ",
-            Ids::Joined(separator) => separator,
-        };
-        let mut word = Vec::new();
-        for part in &self.parts {
-            match part {
-                Part::Text(text) => word.extend_from_slice(text),
-                // A script, or a word for `env`, may set the variable, which needs commas.
-                Part::Mark(Mark::Gpus) if self.ids == Ids::Words && sets_visible(&word) => {
-                    values.put(&Mark::Gpus, ",", &mut word);
-                }
-                Part::Mark(mark) => values.put(mark, between, &mut word),
+            // An empty word that was typed.
+            [] => vec![OsString::new()],
+            _ if several == Several::Repeat && self.has_all_inputs() => {
+                let fields = values.fields.iter();
+                fields.map(|field| self.joined(values, std::slice::from_ref(field))).collect()
+            }
+            parts => {
+                let mut split = Split::default();
+                parts.iter().for_each(|part| self.put(part, values, values.fields, &mut split));
+                split.finish()
             }
         }
-        OsString::from_vec(word)
     }
-}
 
-impl Values<'_> {
-    fn put(&self, mark: &Mark, between: &str, word: &mut Vec<u8>) {
-        let input = self.fields.first().map_or(&b""[..], |field| field.as_bytes());
+    fn has_all_inputs(&self) -> bool {
+        let is_all = |part: &Part| matches!(part.mark(), Some(Mark::Input(Which::All, _)));
+        self.parts.iter().any(is_all)
+    }
+
+    /// One word, with `all` as the inputs that `{}` stands for.
+    fn joined(&self, values: &Values<'_>, all: &[OsString]) -> OsString {
+        let mut split = Split::default();
+        self.parts.iter().for_each(|part| self.put(part, values, all, &mut split));
+        split.finish().join(OsStr::new(" "))
+    }
+
+    fn put(&self, part: &Part, values: &Values<'_>, all: &[OsString], split: &mut Split) {
+        let mark = match part {
+            Part::Text(text) => return split.push(text),
+            Part::Mark(mark) => mark,
+        };
         match mark {
-            Mark::Input | Mark::Fields => word.extend_from_slice(input),
-            Mark::WithoutExtension => word.extend_from_slice(path::without_extension(input)),
-            Mark::Base => word.extend_from_slice(path::base(input)),
-            Mark::Directory => word.extend_from_slice(path::directory(input)),
-            Mark::Stem => word.extend_from_slice(path::without_extension(path::base(input))),
-            Mark::Column(column) => word.extend_from_slice(self.fields[*column].as_bytes()),
-            Mark::Number => word.extend_from_slice(self.number.to_string().as_bytes()),
-            Mark::Gpus => word.extend_from_slice(self.gpus.join(between).as_bytes()),
-            Mark::Worker => word.extend_from_slice(self.worker.to_string().as_bytes()),
-            Mark::Attempt => word.extend_from_slice(self.attempt.to_string().as_bytes()),
+            Mark::Input(which, form) => {
+                let fields = if *which == Which::All { all } else { which.of(values.fields) };
+                split.push_all(fields.iter().map(|field| form.of(field.as_bytes())));
+            }
+            Mark::Gpus => {
+                let between = match self.ids {
+                    // A script, or a word for `env`, may set the variable, which needs commas.
+                    Ids::Words if sets_visible(&split.word) => ",",
+                    Ids::Words => " ",
+                    Ids::Joined(separator) => separator,
+                };
+                split.push(values.gpus.join(between).as_bytes());
+            }
+            Mark::Number => split.push(values.number.to_string().as_bytes()),
+            Mark::Slot => split.push((values.worker + 1).to_string().as_bytes()),
+            Mark::Worker => split.push(values.worker.to_string().as_bytes()),
+            Mark::Attempt => split.push(values.attempt.to_string().as_bytes()),
+            // It was replaced by a text when the jobs were counted.
+            Mark::Total => {}
         }
     }
 }
+
+/// The words that one word becomes. It becomes none if it consists of marks without a value.
+#[derive(Default)]
+struct Split {
+    done: Vec<OsString>,
+    word: Vec<u8>,
+    has_begun: bool,
+}
+
+impl Split {
+    fn push(&mut self, text: &[u8]) {
+        self.word.extend_from_slice(text);
+        self.has_begun = true;
+    }
+
+    fn push_all<'a>(&mut self, values: impl Iterator<Item = &'a [u8]>) {
+        for (at, value) in values.enumerate() {
+            if at > 0 {
+                self.done.push(OsString::from_vec(std::mem::take(&mut self.word)));
+            }
+            self.push(value);
+        }
+    }
+
+    fn finish(mut self) -> Vec<OsString> {
+        if self.has_begun {
+            self.done.push(OsString::from_vec(self.word));
+        }
+        self.done
+    }
+}
+
+/// All inputs of the job, each a word.
+const INPUTS: Mark = Mark::Input(Which::All, Form::Whole);
 
 impl Words {
     /// Sets variables before the command's own.
@@ -263,7 +354,7 @@ impl fmt::Display for TemplateError {
             TemplateError::MarkedProgram(program) => write!(
                 f,
                 "the program's name {} has a mark in it, or an unknown one: the program must be the same for \
-                 all jobs; put marks into its arguments, and do not quote a whole command, which makes it one word",
+                 all jobs; put marks into its arguments, and for a command of the shell in quotes use --shell",
                 quoted(program)
             ),
             TemplateError::Unknown(unknown) => unknown.fmt(f),

@@ -1,7 +1,7 @@
 //! A file that ends when a gate closes.
 
 use std::fs::File;
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,17 +18,13 @@ pub(crate) struct UntilClosed {
 }
 
 impl UntilClosed {
-    /// `None`, or `-`, is standard input.
-    pub(crate) fn open(path: Option<&Path>, gate: &Arc<Gate>) -> io::Result<UntilClosed> {
-        let file = match path.filter(|path| *path != Path::new("-")) {
-            Some(path) => File::open(path)?,
-            None => File::from(io::stdin().as_fd().try_clone_to_owned()?),
+    /// `-` is standard input.
+    pub(crate) fn open(path: &Path, gate: &Arc<Gate>) -> io::Result<UntilClosed> {
+        let file = match path == Path::new("-") {
+            true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
+            false => File::open(path)?,
         };
         Ok(UntilClosed { file, gate: Arc::clone(gate) })
-    }
-
-    pub(crate) fn is_terminal(&self) -> bool {
-        self.file.is_terminal()
     }
 }
 

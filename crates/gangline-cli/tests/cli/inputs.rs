@@ -202,18 +202,18 @@ fn an_invalid_table_is_refused() {
 }
 
 #[test]
-fn a_table_has_no_input_of_one_piece() {
-    let place = Place::new();
-    place.write("t.csv", "a\n1\n");
-    place.run_typed("--csv t.csv -- echo {}").check_said(102, &["--csv has columns: {a}"]);
+fn all_columns_are_the_input() {
+    table(b"a,b\n1,2\n3 x,4\n", "", "[1][2][3 x][4]");
+    table(b"a,b\n1,2\n", "y{}z {2} {-2} x={1}", "[y1][2z][2][1][x=1]");
+    table(b"a b,c\nd/e.x,2\n", "'{a b/}' '{a b.}' {c//}", "[e.x][d/e][.]");
 }
 
 #[test]
-fn a_table_without_marks_warns() {
+fn a_command_without_a_mark_for_the_input_warns() {
     let place = Place::new();
     place.write("t.csv", "a\n1\n2\n");
-    let ran = place.run_typed("--csv t.csv -- echo x");
-    ran.check(0, "x\nx\n");
+    let ran = place.run_typed("--csv t.csv -- echo {worker} -j1");
+    assert_eq!((ran.code, ran.stdout.lines().count()), (Some(0), 2));
     ran.check_said(0, &["every job runs the same command"]);
 }
 
@@ -222,8 +222,9 @@ fn what_was_meant_for_an_option_is_no_command() {
     for (line, part) in [
         ("--use-gpu true -- touch started ::: x", "true was taken for the command"),
         ("--gpu-list 0 1 -- touch started ::: x", "1 was taken for the command"),
-        ("-- touch started :::: x", ":::: is not supported"),
-        ("-- touch started ::: x :::+ y", ":::+ is not supported"),
+        ("-- touch started :::+ y", "the first source has none to go in step with"),
+        ("-- touch started :::: - -", "only one source can be standard input"),
+        ("-a - -- touch started :::: -", "only one source can be standard input"),
     ] {
         let place = Place::new();
         place.run_typed(line).check_said(102, &[part]);
@@ -232,14 +233,10 @@ fn what_was_meant_for_an_option_is_no_command() {
 }
 
 #[test]
-fn inputs_come_from_one_place() {
+fn a_table_is_not_a_list_too() {
     let place = Place::new();
     place.write("list", "a\n");
-    for line in [
-        "--input list -- echo ::: b",
-        "--input list --csv list -- echo",
-        "--csv list -- echo ::: b",
-    ] {
+    for line in ["--input list --csv list -- echo", "--tsv list --csv list -- echo"] {
         let ran = place.run_typed(line);
         assert_eq!((ran.code, &*ran.stdout), (Some(102), ""), "{line}: {ran:?}");
     }

@@ -5,6 +5,7 @@
 
 mod devices;
 mod failure;
+mod foreign;
 mod gpus;
 mod inputs;
 mod journal;
@@ -16,5 +17,6 @@ mod reports;
 mod run;
 mod signals;
 mod slots;
+mod sources;
 mod support;
 mod warm;

@@ -153,16 +153,76 @@ fn an_unknown_mark_is_refused() {
 
 #[test]
 fn a_mark_of_gnu_parallel_is_not_left_standing() {
-    refused("touch started {%} ::: x", "there is no mark {%}");
-    refused("touch started a{..}b ::: x", "there is no mark {..}");
-    refused("touch started {/..} ::: x", "there is no mark {/..}");
-    refused("touch started {1} ::: x", "write {{1}}");
-    refused("touch started {2/.} ::: x", "there is no mark {2/.}");
-    real("ARGS {{1}} {{%}} {{..}} {} ::: x", "[{1}][{%}][{..}][x]\n");
-    real("ARGS '[0-9]{4}' {} ::: x", "[[0-9]{4}][x]\n");
+    for mark in [
+        "{:2}", "{:1:2}", "{:-x}", "{#my}", "{##my}", "{%.gz}", "{%%.gz}", "{/a/b}", "{//a/b}",
+        "{^a}", "{^^a}", "{,a}", "{,,a}", "{1%.gz}", "{-1:2}", "{2/a/b}",
+    ] {
+        refused(&format!("touch started 'x{mark}' ::: x"), "as in --shell 'echo");
+        real(&format!("ARGS 'x{{{mark}}}' {{}} ::: x"), &format!("[x{mark}][x]\n"));
+    }
+    refused("touch started '{= s/a/b/ =}' ::: x", "as in --shell 'echo");
+    refused("touch started {= s/a/b/ =} ::: x", "as in --shell 'echo");
+    refused("touch started {0#} ::: x", "printf %03d");
+    refused("--shell 'touch started{%.gz}' ::: x", "of GNU parallel is not supported");
+    refused("touch started {slot} ::: x", "there is no mark {slot}");
+    refused("touch started {x/.} ::: x", "there is no mark {x/.}");
+}
+
+#[test]
+fn an_input_that_is_not_there_is_refused() {
+    refused("touch started x{2}y ::: x", "each job has one, which is {} or {1}");
+    refused("touch started {-2} ::: x", "each job has one");
+    refused("touch started {0} ::: x", "each job has one");
+    refused("touch started {3} ::: x ::: y", "from {1} to {2}");
+    refused("-n 2 touch started {3} ::: x y", "from {1} to {2}");
+    refused("-n 0 touch started {} ::: x", "-n 0 puts none into the command");
+    refused("touch started '[0-9]{4}' ::: x", "write {{4}}");
+    refused("--shell 'touch started{1}' ::: x", "is not replaced in a script");
+    real(
+        "ARGS {{1}} {{%}} {{..}} '[0-9]{{4}}' '[0-9]{1,2}' {} ::: x",
+        "[{1}][{%}][{..}][[0-9]{4}][[0-9]{1,2}][x]\n",
+    );
     let place = Place::new();
     place.write("t.csv", "1,2\na,b\n");
     place.run_typed("--csv t.csv --dry-run -- prog {2} x{1}").check(0, "prog b xa\n");
+}
+
+#[test]
+fn one_of_several_inputs_stands_for_a_mark() {
+    real("ARGS {2} x{1}y {-1} {-2} {} ::: a ::: 'b c'", "[b c][xay][b c][a][a][b c]\n");
+    real("ARGS {1.} {1/} {1//} {1/.} {2..} ::: d/a.b ::: e.f.g", "[d/a][a.b][d][a][e]\n");
+    real("ARGS {1} x{} ::: 'a b'", "[a b][xa b]\n");
+}
+
+#[test]
+fn more_parts_of_a_path_stand_for_marks() {
+    real(
+        "ARGS {..} {...} {/..} {/...} {+/} {+.} {+..} {+...} ::: d/a.b.c.d",
+        "[d/a.b][d/a][a.b][a][d][d][c.d][b.c.d]\n",
+    );
+}
+
+#[test]
+fn the_slot_counts_from_one_as_in_parallel() {
+    real("-j1 ARGS {%} {worker} ::: a b", "[1][0]\n[1][0]\n");
+}
+
+#[test]
+fn jobs_know_how_many_they_are() {
+    real("-j1 ARGS {#}/{##} {} ::: a b", "[1/2][a]\n[2/2][b]\n");
+    let place = Place::new();
+    place.run_typed_on("-j1 -n2 echo {##} {}", "a\nb\nc\n").check(0, "2 a b\n2 c\n");
+    place.write("jobs", "echo {#}/{##}\n\n--no-gpu echo {##}\n");
+    place.run_typed("--job-file jobs").check(0, "1/2\n2\n");
+    place.run_typed("--gpu-list 0 --job-file jobs").check(0, "1/2\n2\n");
+}
+
+#[test]
+fn another_text_stands_for_the_input() {
+    real("-I,, ARGS x,,y {} {.} ::: a.b", "[xa.by][{}][a]\n");
+    real("-I % ARGS % ::: a", "[a]\n");
+    real("-I {} ARGS {} ::: a", "[a]\n");
+    refused("-n0 -I% touch started % ::: a", "-n 0 puts none");
 }
 
 #[test]

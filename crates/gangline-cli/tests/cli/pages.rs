@@ -37,6 +37,7 @@ fn check_page(name: &str, line: &str) {
 fn help_matches_its_snapshot() {
     check_page("help", "--help");
     check_page("run", "run --help");
+    check_page("run-short", "run -h");
     check_page("devices", "devices --help");
     check_page("config", "config --help");
     check_page("report", "report --help");
@@ -52,16 +53,31 @@ fn the_version_is_that_of_the_library() {
 
 #[test]
 fn hidden_options_are_not_mentioned() {
-    for line in ["--help", "run --help", "man", "completions bash"] {
+    for line in ["--help", "run --help", "man", "man run", "completions bash"] {
         let page = printed(&Place::new(), line);
         assert!(!page.contains("PID") && !page.contains("supervisor="), "{line}");
     }
 }
 
 #[test]
+fn help_fits_a_terminal_of_80_columns() {
+    let place = Place::new();
+    for (line, most) in [("run -h", 70), ("run --help", 500), ("-h", 25), ("--help", 70)] {
+        let ran = place.ran(place.typed(line).env("COLUMNS", "80"));
+        let widest = ran.stdout.lines().max_by_key(|line| line.chars().count()).unwrap();
+        assert!(widest.chars().count() <= 80, "{line}: {widest}");
+        let lines = ran.stdout.lines().count();
+        assert!(lines <= most, "{line} has {lines} lines");
+    }
+    let (short, long) = (printed(&place, "run -h"), printed(&place, "run --help"));
+    assert!(short.contains("--gpu-list") && !short.contains("--colsep"), "{short}");
+    assert!(long.contains("Examples:") && long.contains("--colsep"), "{long}");
+}
+
+#[test]
 fn every_option_is_in_the_manual() {
     let place = Place::new();
-    let page = printed(&place, "man").replace("\\-", "-");
+    let page = printed(&place, "man run").replace("\\-", "-").replace("\\(rs", "\\");
     for option in printed(&place, "run --help").split_ascii_whitespace() {
         let option = option.trim_end_matches([',', ':', ';', '.']);
         let is_option = option.starts_with("--")
@@ -69,9 +85,39 @@ fn every_option_is_in_the_manual() {
             && option[2..].chars().all(|c| c.is_ascii_lowercase() || c == '-');
         assert!(!is_option || page.contains(option), "{option}");
     }
-    for part in [".TH gangline 1", "gangline run", "gangline devices", "Exit status", "{//}"] {
+    for part in
+        [".TH gangline-run 1", "--tsv", "The same with tabs", "EXIT STATUS", "{//}", "EXAMPLES"]
+    {
         assert!(page.contains(part), "{part} is not in {page}");
     }
+}
+
+#[test]
+fn each_command_has_a_page_of_its_own() {
+    let place = Place::new();
+    printed(&place, "man --all pages/man1");
+    let names = place.names("pages/man1");
+    let expected = ["gangline-completions", "gangline-config", "gangline-devices", "gangline-man"];
+    let expected: Vec<String> = expected.iter().map(|name| format!("{name}.1")).collect();
+    assert_eq!(names[..4], expected);
+    assert_eq!(names[4..], ["gangline-run.1", "gangline.1"]);
+    for name in names {
+        let page = place.read(&format!("pages/man1/{name}"));
+        let title = name.trim_end_matches(".1");
+        assert!(page.contains(&format!(".TH {title} 1")), "{page}");
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION"] {
+            assert_eq!(page.matches(&format!("\n.SH {section}\n")).count(), 1, "{name}: {page}");
+        }
+        check_with(
+            &place,
+            "man",
+            &["--warnings", "-E", "UTF-8", "-l", "-Tutf8"],
+            &format!("pages/man1/{name}"),
+        );
+    }
+    let typed = printed(&place, "man devices");
+    assert_eq!(typed, place.read("pages/man1/gangline-devices.1"));
+    place.ran(&mut place.typed("man nothing")).check_said(102, &["[possible values: run, "]);
 }
 
 #[test]
@@ -79,13 +125,29 @@ fn shells_can_complete() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = printed(&place, &format!("completions {shell}"));
-        for part in ["gangline", "gpu-list", "resume-failed", "devices"] {
+        for part in ["gangline", "gpu-list", "resume-failed", "devices", "colsep"] {
             assert!(script.contains(part), "{shell}: {part}");
         }
+        place.write(shell, script);
     }
-    place.write("script", printed(&place, "completions bash"));
-    let checked = std::process::Command::new("bash").arg("-n").arg(place.path("script")).status();
-    assert!(checked.is_ok_and(|status| status.success()));
+    for shell in ["bash", "zsh", "fish"] {
+        check_with(&place, shell, &["-n"], shell);
+    }
+}
+
+/// Checks that a program finds nothing to say about a file. Says so if the program is not installed.
+#[track_caller]
+#[expect(clippy::print_stderr, reason = "a check that was left out is mentioned")]
+fn check_with(place: &Place, program: &str, options: &[&str], file: &str) {
+    let mut command = std::process::Command::new(program);
+    let checked =
+        command.args(options).arg(place.path(file)).env("HOME", place.directory()).output();
+    let Ok(checked) = checked else {
+        eprintln!("{program} is not installed, so {file} is not checked");
+        return;
+    };
+    let said = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success() && said.is_empty(), "{program} {file}: {said}");
 }
 
 #[test]
@@ -205,7 +267,10 @@ fn invalid_options_of_a_file_are_refused() {
         ("wrokers: 3\n", "there is no option \"wrokers\"; the options are"),
         ("dry_run: 3\n", "dry_run must be true or false, got 3"),
         ("workers: {a: 1}\n", "workers must be a text, a number or a list"),
-        ("workers: 0\n", "--workers"),
+        ("workers: many\n", "--workers"),
+        ("workers: +1\n", "\"workers: +1\" is read as 1: put the value in quotes"),
+        ("retries: +1\n", "put the value in quotes"),
+        ("workers: '++1'\n", "--workers"),
         ("gpu_list: 3-0\n", "runs backwards"),
         ("config: other.yaml\n", "there is no option \"config\""),
         ("a: [1\n", "o.yaml"),
@@ -219,6 +284,26 @@ fn invalid_options_of_a_file_are_refused() {
     Place::new()
         .run_typed("--config missing.yaml -- touch ::: x")
         .check_said(102, &["missing.yaml"]);
+}
+
+#[test]
+fn a_sign_in_quotes_is_kept() {
+    let cores = printed(&Place::new(), "devices --json");
+    let cores: serde_json::Value = serde_json::from_str(&cores).unwrap();
+    let more = cores["cpu"]["usable"].as_u64().unwrap() + 1;
+    let slots: String = (0..more).map(|worker| format!("echo {worker}\n")).collect();
+    let inputs = "x ".repeat(more as usize);
+    configured(
+        "workers: '+1'\n",
+        &format!("--config o.yaml --dry-run echo {{worker}} ::: {inputs}"),
+        &slots,
+    );
+    configured(
+        "{}\n",
+        &format!("-j+1 --config o.yaml --dry-run echo {{worker}} ::: {inputs}"),
+        &slots,
+    );
+    configured("{}\n", &format!("-P +1 --dry-run echo {{worker}} ::: {inputs}"), &slots);
 }
 
 #[test]

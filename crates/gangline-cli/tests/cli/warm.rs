@@ -54,8 +54,9 @@ fn place() -> Place {
 #[track_caller]
 fn check(options: &str, inputs: &str, status: i32, stdout: &str, said: &[&str]) {
     let place = place();
-    let ran =
-        place.run_typed(&format!("-j1 --warm {options} -- sh worker {{worker}} ::: {inputs}"));
+    let slots = if options.contains("-j") { "" } else { "-j1" };
+    let line = format!("{slots} --warm {options} -- sh worker {{worker}} ::: {inputs}");
+    let ran = place.run_typed(&line);
     ran.check(status, stdout);
     ran.check_said(status, said);
     assert_eq!(place.names("tmp"), Vec::<String>::new());

@@ -4,7 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::{GpuMark, Mark, Marks, Part, Template, Values, Word, Words};
-use crate::plan::mark::InputMarks;
+use crate::plan::mark::{InputMarks, Which};
+use crate::plan::path::Form;
 
 /// Parses lines of any bytes as a command, the first as its input, and checks that the input only replaces
 /// marks. For property tests.
@@ -22,67 +23,84 @@ pub fn fill_any_bytes(bytes: &[u8]) {
 }
 
 fn check(words: &[OsString], input: &OsStr) {
-    let columns = [OsString::from("a"), OsString::from("b")];
+    let two = [OsString::from("a"), OsString::from("b")];
     let inputs = [
-        InputMarks::Line,
-        InputMarks::Columns(&columns),
-        InputMarks::Nothing,
-        InputMarks::Parameters(&columns),
+        InputMarks::Words,
+        InputMarks::IsCommand,
+        InputMarks::Unused,
+        InputMarks::Parameters,
         InputMarks::Sent,
     ];
     let gpus = [GpuMark::None, GpuMark::Fitting, GpuMark::Separated(":")];
-    for marks in inputs.iter().flat_map(|input| gpus.map(|gpus| Marks { input: *input, gpus })) {
-        if let Ok(template) = Template::new(words, &marks) {
-            check_template(&template, input);
-        }
-        if let [script] = words
-            && matches!(marks.input, InputMarks::Parameters(_))
-            && let Ok(template) = Template::script(script, &marks)
-        {
-            check_script(&template, input);
+    let all = inputs.iter().flat_map(|input| gpus.map(|gpus| (*input, gpus)));
+    for (kind, gpus) in all {
+        for names in [&[][..], &two] {
+            let count = names.len().max(1);
+            let marks = Marks { input: kind, names, most: Some(count), replace: None, gpus };
+            if let Ok(template) = Template::new(words, &marks) {
+                check_template(&template, input, count);
+            }
+            if let [script] = words
+                && kind == InputMarks::Parameters
+                && let Ok(template) = Template::script(script, &marks)
+            {
+                check_script(&template, input, count);
+            }
         }
     }
 }
 
-fn check_template(template: &Template, input: &OsStr) {
-    let (filled, empty) = (fill(template, input), fill(template, OsStr::new("")));
+fn check_template(template: &Template, input: &OsStr, count: usize) {
+    let (filled, empty) = (fill(template, input, count), fill(template, OsStr::new(""), count));
     assert_eq!(filled.program, empty.program, "an input never changes the program");
     assert_eq!(filled.arguments.len(), empty.arguments.len(), "an input adds no word");
-    let arguments = template.words[1..].iter().zip(filled.arguments.iter().zip(&empty.arguments));
     let variables = template.variables.iter().map(|(_, word)| word);
     let values = filled.variables.iter().map(|(_, value)| value);
     let values = values.zip(empty.variables.iter().map(|(_, value)| value));
-    for (word, (filled, empty)) in arguments.chain(variables.zip(values)) {
-        check_word(word, input, filled, empty);
+    for (word, (filled, empty)) in variables.zip(values) {
+        check_word(word, &[input; 2][..count], filled, empty);
+    }
+    // Without the mark for all inputs, each word is one.
+    if !template.words.iter().any(Word::has_all_inputs) {
+        let values = filled.arguments.iter().zip(&empty.arguments);
+        for (word, (filled, empty)) in template.words[1..].iter().zip(values) {
+            check_word(word, &[input; 2][..count], filled, empty);
+        }
     }
     check_quoted(&filled);
 }
 
 /// The whole input replaces each of its marks, and the rest is unchanged.
-fn check_word(word: &Word, input: &OsStr, filled: &OsStr, empty: &OsStr) {
-    let takes_part = |mark: &Mark| !matches!(mark, Mark::Input | Mark::Column(_));
+fn check_word(word: &Word, inputs: &[&OsStr], filled: &OsStr, empty: &OsStr) {
     let marks: Vec<&Mark> = word.parts.iter().filter_map(Part::mark).collect();
-    let whole = marks.iter().filter(|mark| !takes_part(mark)).count();
+    let forms = marks.iter().filter_map(|mark| match mark {
+        Mark::Input(Which::All, form) => Some((inputs.len(), *form)),
+        Mark::Input(_, form) => Some((1, *form)),
+        _ => None,
+    });
+    let forms: Vec<(usize, Form)> = forms.collect();
+    let is_whole = forms.iter().all(|(_, form)| *form == Form::Whole);
+    let whole: usize = forms.iter().map(|(count, _)| count).sum();
     match &*word.parts {
-        [Part::Mark(Mark::Input | Mark::Column(_))] => assert_eq!(filled, input),
-        _ if whole == 0 && !marks.iter().any(|mark| is_of_path(mark)) => assert_eq!(filled, empty),
-        _ if !marks.iter().any(|mark| is_of_path(mark)) => {
-            assert_eq!(filled.len(), empty.len() + whole * input.len(), "nothing but the input");
+        [Part::Mark(Mark::Input(Which::Nth(_), Form::Whole))] => assert_eq!(filled, inputs[0]),
+        _ if forms.is_empty() => assert_eq!(filled, empty),
+        _ if is_whole => {
+            assert_eq!(
+                filled.len(),
+                empty.len() + whole * inputs[0].len(),
+                "nothing but the input"
+            );
         }
         _ => {}
     }
     assert!(!filled.as_bytes().contains(&0), "a NUL cannot be passed to a program");
 }
 
-fn is_of_path(mark: &Mark) -> bool {
-    matches!(mark, Mark::WithoutExtension | Mark::Base | Mark::Directory | Mark::Stem)
-}
-
 /// The script is unchanged, and the input is a word after it.
-fn check_script(template: &Template, input: &OsStr) {
-    let (filled, empty) = (fill(template, input), fill(template, OsStr::new("")));
+fn check_script(template: &Template, input: &OsStr, count: usize) {
+    let (filled, empty) = (fill(template, input, count), fill(template, OsStr::new(""), count));
     assert_eq!(filled.arguments[..3], empty.arguments[..3]);
-    assert_eq!(filled.arguments[3..], [input; 2], "a word for each column");
+    assert_eq!(filled.arguments[3..], vec![input; count], "a word for each input");
 }
 
 /// The shown command is one line, and the shell parses it back if it is text.
@@ -99,8 +117,9 @@ fn check_quoted(words: &Words) {
     }
 }
 
-fn fill(template: &Template, input: &OsStr) -> Words {
-    let fields = [input.to_owned(), input.to_owned()];
+/// Fills a template for a job with the same input several times.
+fn fill(template: &Template, input: &OsStr, count: usize) -> Words {
+    let fields = vec![input.to_owned(); count];
     let gpus = ["3".to_owned()];
     template.fill(&Values { fields: &fields, number: 1, gpus: &gpus, worker: 0, attempt: 1 })
 }
@@ -131,6 +150,11 @@ mod tests {
             "{worker}",
             "{attempt}",
             "{a}",
+            "{a/.}",
+            "{1}",
+            "{-1..}",
+            "{2}",
+            "{%}",
             "{{}}",
             "%%(GPU)s",
             "{{",
@@ -151,7 +175,11 @@ mod tests {
     }
 
     fn line() -> Marks<'static> {
-        Marks { input: InputMarks::Line, gpus: GpuMark::Fitting }
+        marks(InputMarks::Words, GpuMark::Fitting)
+    }
+
+    fn marks(input: InputMarks, gpus: GpuMark) -> Marks<'static> {
+        Marks { input, names: &[], most: Some(1), replace: None, gpus }
     }
 
     proptest! {
@@ -159,19 +187,19 @@ mod tests {
         fn an_input_is_one_argument_byte_for_byte(input in text(), before in text(), after in text()) {
             let words = ["prog".into(), before.clone(), "{}".into(), after.clone()];
             if let Ok(template) = Template::new(&words, &line()) {
-                let filled = fill(&template, &input);
+                let filled = fill(&template, &input, 1);
                 prop_assert_eq!(filled.arguments.len(), 3);
                 prop_assert_eq!(&filled.arguments[1], &input);
             }
             let template = Template::new(&["prog".into()], &line()).unwrap();
-            prop_assert_eq!(fill(&template, &input).arguments, [input]);
+            prop_assert_eq!(fill(&template, &input, 1).arguments, [input]);
         }
 
         #[test]
         fn an_input_in_a_word_leaves_the_rest(input in text()) {
             let template = Template::new(&["prog".into(), "x{}y{#}".into()], &line()).unwrap();
             let expected = [b"x", input.as_bytes(), b"y1"].concat();
-            let filled = fill(&template, &input).arguments;
+            let filled = fill(&template, &input, 1).arguments;
             prop_assert_eq!(filled, [OsString::from_vec(expected)]);
         }
 
@@ -187,13 +215,13 @@ mod tests {
 
         #[test]
         fn a_template_without_marks_says_what_was_typed(words in prop::collection::vec(text(), 1..5)) {
-            let marks = Marks { input: InputMarks::Nothing, gpus: GpuMark::None };
+            let marks = marks(InputMarks::IsCommand, GpuMark::None);
             if let Ok(template) = Template::without_input(&words, &marks)
                 && template.variables.is_empty()
                 && !template.has_marks()
                 && !words.iter().any(|word| contains_doubled(word))
             {
-                let filled = fill(&template, OsStr::new("x"));
+                let filled = fill(&template, OsStr::new("x"), 1);
                 prop_assert_eq!(&filled.program, &words[0]);
                 prop_assert_eq!(&filled.arguments, &words[1..]);
             }

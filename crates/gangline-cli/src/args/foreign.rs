@@ -1,0 +1,271 @@
+//! Options of GNU parallel and xargs that are not there, and the way to get the same.
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command, Error};
+
+use crate::args;
+
+/// Replaces what clap suggests for an unknown option: the way to get the same, if another program has the
+/// option, or nothing, if the suggested option is not alike.
+pub(crate) fn advised(mut error: Error) -> Error {
+    if error.kind() != ErrorKind::UnknownArgument {
+        return error;
+    }
+    let option = text(&error, ContextKind::InvalidArg);
+    let option = option.split(['=', ' ']).next().unwrap_or_default();
+    if let Some(way) = way(option) {
+        error.remove(ContextKind::SuggestedArg);
+        let advice = StyledStr::from(format!("GNU parallel or xargs has {option}: {way}"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice]));
+        return error;
+    }
+    let suggested = text(&error, ContextKind::SuggestedArg);
+    let suggested = suggested.split([' ', '=']).next().unwrap_or_default();
+    let is_alike = strsim::damerau_levenshtein(option, suggested) <= LARGEST_DISTANCE;
+    if !is_alike || is_hidden(suggested) {
+        error.remove(ContextKind::SuggestedArg);
+    }
+    error
+}
+
+/// The largest number of slips of the finger between an option and the suggested one.
+const LARGEST_DISTANCE: usize = 2;
+
+fn is_hidden(option: &str) -> bool {
+    let command = args::all();
+    let all =
+        command.get_subcommands().flat_map(Command::get_arguments).chain(command.get_arguments());
+    let named =
+        |arg: &&Arg| arg.get_long().is_some_and(|long| option.strip_prefix("--") == Some(long));
+    all.filter(named).any(Arg::is_hide_set)
+}
+
+fn text(error: &Error, kind: ContextKind) -> String {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => text.clone(),
+        _ => String::new(),
+    }
+}
+
+fn way(option: &str) -> Option<&'static str> {
+    WAYS.iter().find(|(options, _)| options.contains(&option)).map(|(_, way)| *way)
+}
+
+/// Options, and what to do instead.
+const WAYS: &[(&[&str], &str)] = &[
+    (
+        &[
+            "--pipe",
+            "--spreadstdin",
+            "--pipe-part",
+            "--pipepart",
+            "--block",
+            "--block-size",
+            "--block-timeout",
+            "--bt",
+            "--recstart",
+            "--recend",
+            "--regexp",
+            "--remove-rec-sep",
+            "--removerecsep",
+            "--rrs",
+            "--round-robin",
+            "--round",
+            "--roundrobin",
+            "--cat",
+            "--fifo",
+            "--group-by",
+            "--groupby",
+            "--bin",
+            "--shard",
+            "--tee",
+        ],
+        "a stream is not divided among jobs; split it into files, as in `split -n l/8 FILE part.`, and run a job \
+         for each",
+    ),
+    (
+        &[
+            "--sshlogin",
+            "-S",
+            "--sshloginfile",
+            "--slf",
+            "--ssh",
+            "--ssh-delay",
+            "--sshdelay",
+            "--transfer",
+            "--transferfile",
+            "--tf",
+            "--return",
+            "--cleanup",
+            "--trc",
+            "--basefile",
+            "--bf",
+            "--onall",
+            "--nonall",
+            "--controlmaster",
+            "-M",
+            "--hostgroups",
+            "--hgrp",
+            "--filter-hosts",
+            "--rsync-opts",
+        ],
+        "jobs run on this machine; start gangline on each machine, or use a queueing system",
+    ),
+    (
+        &[
+            "--semaphore",
+            "--semaphore-name",
+            "--id",
+            "--semaphore-timeout",
+            "--st",
+            "--fg",
+            "--bg",
+            "--wait",
+        ],
+        "gangline is no semaphore; flock(1) is one",
+    ),
+    (
+        &[
+            "--sql",
+            "--sql-master",
+            "--sqlmaster",
+            "--sql-and-worker",
+            "--sqlandworker",
+            "--sql-worker",
+            "--sqlworker",
+        ],
+        "jobs are recorded in files: --joblog, --journal, --results",
+    ),
+    (
+        &["--plus"],
+        "its marks for paths and numbers, such as {..} {+.} {##}, are always there; others are computed \
+        in a script, with --shell",
+    ),
+    (&["--rpl", "--parens"], "compute it in a script, with --shell, where the input is \"$1\""),
+    (
+        &[
+            "--basenamereplace",
+            "--bnr",
+            "--basenameextensionreplace",
+            "--bner",
+            "--dirnamereplace",
+            "--dnr",
+            "--extensionreplace",
+            "--er",
+            "--seqreplace",
+            "--slotreplace",
+        ],
+        "only {} can be renamed, with -I; {/} {/.} {//} {.} {#} {%} are fixed, and text in double braces",
+    ),
+    (&["-i", "--replace"], "write -I TEXT, or {} without an option"),
+    (&["-e", "--eof"], "write -E TEXT"),
+    (
+        &["-L", "-l", "--max-lines"],
+        "an input is a line: write -n N for N lines in a job, and --colsep ' +' to split \
+        a line into words",
+    ),
+    (&["-q", "--quote"], "no shell parses the command, so there is nothing to quote"),
+    (&["--filter"], "filter the inputs before, as in `grep -v x list | gangline run -- ..`"),
+    (&["--skip-first-line"], "leave it out before, as in `tail -n +2 list | gangline run -- ..`"),
+    (
+        &["--tmux", "--tmuxpane", "--tty", "--open-tty", "-o", "--interactive", "-p"],
+        "jobs have no terminal; --dry-run shows the commands, --bar what each slot does",
+    ),
+    (
+        &["--compress", "--compress-program", "--decompress-program"],
+        "outputs that wait are kept as they are, in TMPDIR",
+    ),
+    (&["--tmpdir"], "set the variable TMPDIR"),
+    (&["--shell-quote", "--shellquote"], "--dry-run quotes the words of each command for a shell"),
+    (
+        &["--number-of-cpus", "--number-of-cores", "--number-of-sockets", "--number-of-threads"],
+        "`gangline devices` lists the cores and GPUs",
+    ),
+    (
+        &[
+            "--use-cpus-instead-of-cores",
+            "--use-cores-instead-of-threads",
+            "--use-sockets-instead-of-threads",
+        ],
+        "write a share of the cores, as in -j 50%",
+    ),
+    (&["--show-limits", "--max-line-length-allowed"], "-s sets the limit; 128k is the default"),
+    (
+        &["--arg-sep", "--arg-file-sep"],
+        "the separators are fixed; put inputs into a file for --input",
+    ),
+    (&["--halt-on-error"], "write --halt now,fail=1"),
+    (
+        &[
+            "--bibtex",
+            "--citation",
+            "--will-cite",
+            "--gnu",
+            "--plain",
+            "--no-notice",
+            "--silent",
+            "--group",
+        ],
+        "leave it out",
+    ),
+    (&["--latest-line", "--ll"], "--bar shows what each slot does"),
+    (
+        &["--process-slot-var"],
+        "the slot is {worker}, from 0, and {%}, from 1; set a variable with NAME={worker} \
+        before the program",
+    ),
+    (&["--total-jobs", "--total"], "jobs are counted where they can be; {##} counts all"),
+    (&["--template", "--tmpl"], "write the file in a script, with --shell"),
+    (
+        &["--env", "--record-env", "--session", "--embed"],
+        "jobs have the environment of gangline; a function of bash \
+        runs with `export -f NAME` and bash -c 'NAME \"$@\"' bash {}",
+    ),
+    (&["--profile", "-J"], "write the options into a file, for --config"),
+    (&["-x", "--exit"], "an input that is longer than -s gets a job of its own"),
+    (&["--shebang", "--hashbang", "--shebang-wrap"], "start gangline in the script"),
+    (&["--shell-completion"], "`gangline completions SHELL` prints it"),
+    (&["-V", "--minversion"], "`gangline --version` prints the version"),
+    (
+        &["--ctag", "--ctagstring", "--color", "--color-failed", "--cf"],
+        "outputs of jobs are not coloured",
+    ),
+    (
+        &["--memsuspend", "--noswap", "--limit"],
+        "no job is suspended, and no command asked before a start",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_needs_no_advice() {
+        let command = args::command();
+        let run = command.find_subcommand("run").unwrap();
+        for option in WAYS.iter().flat_map(|(options, _)| *options) {
+            let is_there = run.get_arguments().any(|arg| {
+                let long = option.strip_prefix("--");
+                let short = option.strip_prefix('-').and_then(|name| name.chars().next());
+                let longs =
+                    arg.get_long().into_iter().chain(arg.get_all_aliases().unwrap_or_default());
+                let mut shorts =
+                    arg.get_short_and_visible_aliases().unwrap_or_default().into_iter();
+                long.is_some_and(|long| longs.into_iter().any(|other| other == long))
+                    || (long.is_none() && shorts.any(|other| Some(other) == short))
+            });
+            assert!(!is_there, "{option} is there");
+        }
+    }
+
+    #[test]
+    fn an_option_has_one_advice() {
+        let mut options: Vec<_> = WAYS.iter().flat_map(|(options, _)| *options).collect();
+        let count = options.len();
+        options.sort();
+        options.dedup();
+        assert_eq!(options.len(), count);
+    }
+}

@@ -1,0 +1,185 @@
+//! Options for where inputs come from, and how jobs are made of them.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, ValueEnum};
+
+use crate::args::number::{size, unsigned};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Inputs (default: the lines of standard input)")]
+pub(crate) struct Inputs {
+    /// Read one input from each line of FILE; several files give all combinations
+    #[arg(short = 'a', long, alias = "arg-file", value_name = "FILE")]
+    pub(crate) input: Vec<PathBuf>,
+    /// Read inputs from the columns of FILE, commas between them; {name} is the column of that name
+    #[arg(long, value_name = "FILE", group = "source", conflicts_with = "input")]
+    pub(crate) csv: Option<PathBuf>,
+    /// The same with tabs between the columns
+    #[arg(long, value_name = "FILE", group = "source", conflicts_with = "input")]
+    pub(crate) tsv: Option<PathBuf>,
+    /// Read one command from each line of FILE; commands after --no-gpu need no GPU and may overtake
+    #[arg(long, value_name = "FILE", group = "source", conflicts_with = "input")]
+    pub(crate) job_file: Option<PathBuf>,
+    /// Separate inputs by NUL instead of line ends
+    #[arg(short = '0', long, action = ArgAction::SetTrue, conflicts_with_all = TABLES)]
+    pub(crate) null: bool,
+    /// Separate inputs by this character, or \n, \t, \0
+    #[arg(short = 'd', long, value_name = "CHAR", value_parser = delimiter)]
+    #[arg(conflicts_with_all = TABLES, conflicts_with = "null")]
+    pub(crate) delimiter: Option<u8>,
+    /// Split each input into columns where REGEX matches; {1}, {2} are the columns
+    #[arg(short = 'C', long, value_name = "REGEX", value_parser = regex)]
+    #[arg(conflicts_with_all = TABLES)]
+    pub(crate) colsep: Option<regex::bytes::Regex>,
+    /// Take the first input of each source as its name, or as the names of its columns
+    #[arg(long, value_name = ":", value_parser = header, conflicts_with = "job_file")]
+    pub(crate) header: Option<Header>,
+    /// Remove blanks at the left (l), at the right (r), at both ends (lr) or nowhere (n)
+    #[arg(
+        long,
+        value_name = "ENDS",
+        value_enum,
+        hide_possible_values = true,
+        conflicts_with = "job_file"
+    )]
+    pub(crate) trim: Option<Trim>,
+    /// Combine the sources in step, not each with each; shorter ones begin again
+    #[arg(long, alias = "xapply", action = ArgAction::SetTrue, conflicts_with = "job_file")]
+    pub(crate) link: bool,
+    /// Put up to N inputs into a job; 0 puts none, and only counts
+    #[arg(short = 'n', short_alias = 'N', long, aliases = ["max-replace-args"], value_name = "N")]
+    #[arg(value_parser = unsigned::<usize>, conflicts_with_all = ["job_file", "csv", "tsv", "header"])]
+    pub(crate) max_args: Option<usize>,
+    /// Put as many inputs into a job as fit, spread over the slots; a word with {} is repeated for each
+    #[arg(short = 'X', long, action = ArgAction::SetTrue)]
+    #[arg(conflicts_with_all = ["job_file", "csv", "tsv", "header", "warm"])]
+    pub(crate) many: bool,
+    /// The same, but a word with {} is split between inputs
+    #[arg(short = 'm', long, action = ArgAction::SetTrue, conflicts_with = "many")]
+    #[arg(conflicts_with_all = ["job_file", "csv", "tsv", "header", "warm"])]
+    pub(crate) many_split: bool,
+    /// The same as -m, and not spread over the slots
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with_all = ["many", "many_split"])]
+    #[arg(conflicts_with_all = ["job_file", "csv", "tsv", "header", "warm"])]
+    pub(crate) xargs: bool,
+    /// Make no command line longer than SIZE bytes [default: 128k]; as -X
+    #[arg(short = 's', long, value_name = "SIZE", value_parser = size)]
+    #[arg(conflicts_with_all = ["job_file", "csv", "tsv", "header", "warm"])]
+    pub(crate) max_chars: Option<u64>,
+    /// Run the jobs in random order; keeps all inputs in memory
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
+    pub(crate) shuf: bool,
+    /// Let TEXT stand for the inputs, instead of {}
+    #[arg(short = 'I', value_name = "TEXT", conflicts_with_all = ["job_file", "shell", "warm"])]
+    pub(crate) replace: Option<OsString>,
+    /// Read no inputs from one that is TEXT onwards
+    #[arg(short = 'E', value_name = "TEXT", conflicts_with_all = TABLES)]
+    pub(crate) end: Option<OsString>,
+    /// Leave out empty inputs
+    #[arg(short = 'r', long, action = ArgAction::SetTrue, conflicts_with_all = TABLES)]
+    pub(crate) no_run_if_empty: bool,
+    /// Run COMMAND as a script of sh, with the input as "$1"
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
+    pub(crate) shell: bool,
+}
+
+const TABLES: [&str; 3] = ["csv", "tsv", "job_file"];
+
+/// Where the names of inputs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Header {
+    /// `:`, in the first input.
+    First,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Trim {
+    #[value(name = "n")]
+    None,
+    #[value(name = "l")]
+    Left,
+    #[value(name = "r")]
+    Right,
+    #[value(name = "lr", alias = "rl")]
+    Both,
+}
+
+/// How many inputs a job has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Grouping {
+    /// As many as one reading of the sources gives.
+    One,
+    /// None: they are only counted.
+    CountOnly,
+    /// As many as that number of readings give.
+    Several(usize),
+    /// As many as a command line has room for.
+    Fitting { most: usize, bytes: u64, spread: Spread },
+}
+
+/// Whether the inputs of the last command line are spread over the slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Spread {
+    OverSlots,
+    No,
+}
+
+/// What xargs and GNU parallel allow by default. The system allows far more, less the environment.
+const LONGEST_LINE: u64 = 128 << 10;
+
+impl Inputs {
+    pub(crate) fn grouping(&self) -> Grouping {
+        let is_fitting = self.many || self.many_split || self.xargs || self.max_chars.is_some();
+        match self.max_args {
+            Some(0) => Grouping::CountOnly,
+            most if is_fitting => Grouping::Fitting {
+                most: most.unwrap_or(usize::MAX),
+                bytes: self.max_chars.unwrap_or(LONGEST_LINE),
+                spread: if self.xargs { Spread::No } else { Spread::OverSlots },
+            },
+            Some(number) => Grouping::Several(number),
+            None => Grouping::One,
+        }
+    }
+
+    /// Whether a word with `{}` is repeated for each input of a job, not split between them.
+    pub(crate) fn repeats_words(&self) -> bool {
+        let is_grouped = self.max_args.is_some() || self.many || self.max_chars.is_some();
+        is_grouped && !self.many_split && !self.xargs
+    }
+}
+
+/// One byte, as itself or as an escape.
+fn delimiter(text: &str) -> Result<u8, &'static str> {
+    match text {
+        r"\n" => Ok(b'\n'),
+        r"\t" => Ok(b'\t'),
+        r"\r" => Ok(b'\r'),
+        r"\0" => Ok(0),
+        r"\\" => Ok(b'\\'),
+        text => match *text.as_bytes() {
+            [byte] => Ok(byte),
+            _ => Err(r"write one ASCII character, or \n, \t, \r, \0, \\"),
+        },
+    }
+}
+
+fn header(text: &str) -> Result<Header, &'static str> {
+    match text {
+        ":" => Ok(Header::First),
+        _ => Err("write --header :, for names in the first line; others are not supported"),
+    }
+}
+
+fn regex(text: &str) -> Result<regex::bytes::Regex, String> {
+    let regex = regex::bytes::Regex::new(text).map_err(|error| error.to_string())?;
+    match regex.is_match(b"") {
+        true => Err(format!(
+            "the expression matches nothing at all, so it would split everywhere; for the text itself write {}",
+            regex::escape(text)
+        )),
+        false => Ok(regex),
+    }
+}

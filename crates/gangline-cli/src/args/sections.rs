@@ -1,0 +1,165 @@
+//! What help and manual pages explain after the options.
+
+use std::fmt::Write;
+
+/// A part of a page.
+pub(crate) struct Section {
+    pub(crate) title: &'static str,
+    pub(crate) blocks: &'static [Block],
+}
+
+pub(crate) enum Block {
+    Text(&'static str),
+    /// Terms and their meanings. A line of both has at most 80 columns, so that it is not wrapped.
+    Terms(&'static [(&'static str, &'static str)]),
+    /// What an example does, and its command.
+    Example(&'static str, &'static str),
+}
+
+/// The sections of `gangline run`.
+pub(crate) const RUN: &[Section] = &[EXAMPLES, SOURCES, MARKS, NO_SHELL, STATUSES];
+
+/// The sections of `gangline`.
+pub(crate) const MAIN: &[Section] = &[EXAMPLES, STATUSES];
+
+/// What `-h` says after the options.
+pub(crate) const SHORT: &str = "\
+Example: ls *.raw | gangline run -j 4 -- convert {} {.}.png
+
+These are the options that are used most. `gangline run --help` explains all, with marks such as {.}, more \
+examples, and the exit statuses.";
+
+const EXAMPLES: Section = Section {
+    title: "Examples",
+    blocks: &[
+        Block::Example(
+            "Compress files, one at a time on each core:",
+            "gangline run -- gzip -9 ::: *.log",
+        ),
+        Block::Example(
+            "Convert the files that a command lists, four at a time:",
+            "find . -name '*.raw' -print0 | gangline run -0 -j 4 -- convert {} {.}.png",
+        ),
+        Block::Example(
+            "See the commands first, and start none:",
+            "gangline run --dry-run -- convert {} small/{/.}.png ::: photos/*.raw",
+        ),
+        Block::Example(
+            "A GPU for each job, which the program takes as an argument:",
+            "gangline run --gpu-list 0-3 -- motioncor -In {} -Gpu {gpu} ::: *.mrc",
+        ),
+        Block::Example(
+            "Each with each:",
+            "gangline run -- ./sim {1} --seed {2} ::: small large ::: 1 2 3",
+        ),
+        Block::Example(
+            "The columns of a table:",
+            "gangline run --csv runs.csv -- ./sim {name} --size={size}",
+        ),
+        Block::Example(
+            "A script of the shell, which has the input as \"$1\":",
+            "gangline run --shell 'sort \"$1\" | uniq -c > \"$1.counts\"' ::: *.txt",
+        ),
+        Block::Example(
+            "Run again what failed or is missing:",
+            "gangline run --journal run.journal --resume --input list.txt -- ./step",
+        ),
+    ],
+};
+
+const SOURCES: Section = Section {
+    title: "Inputs after the command",
+    blocks: &[Block::Terms(&[
+        (":::  a b", "each word is an input; several ::: give all combinations"),
+        (":::: f g", "each word is a file with an input on each line; - is standard input"),
+        (":::+ a b", "in step with the source before, not each with each; ::::+ for files"),
+    ])],
+};
+
+const MARKS: Section = Section {
+    title: "Marks in the command",
+    blocks: &[
+        Block::Text("Without any mark, the inputs become the last words."),
+        Block::Terms(&[
+            ("{}", "the input, or all inputs of the job, each a word"),
+            ("{.} {..}", "without its extension, or its last two; up to {...}"),
+            ("{/} {//}", "its last component as a path, and the path before that"),
+            ("{/.}", "its last component without its extension; up to {/...}"),
+            ("{+.} {+/}", "its extension, up to {+...}, and the path before the last component"),
+            ("{2} {-1}", "the second input of the job, and the last one"),
+            ("{name}", "the column of that name"),
+            ("{2/.}", "one input or column with an operator; {name/.} too"),
+            ("{#} {##}", "the number of the job, from 1, and the number of all jobs"),
+            ("{%}", "the number of the slot, from 1; {worker} counts from 0"),
+            ("{attempt}", "the number of the attempt, from 1"),
+            ("{gpu}", "the ids of the slot's GPUs; %(GPU)s is the same"),
+            ("{{gpu}}", "the text {gpu}; %%(GPU)s the text %(GPU)s"),
+        ]),
+    ],
+};
+
+const NO_SHELL: Section = Section {
+    title: "No shell",
+    blocks: &[Block::Text(
+        "A command is split into words before marks are replaced, and no shell runs it: an input is always an \
+             argument. NAME=VALUE words before the program set variables. If the command has a mark for GPUs, the \
+             mark passes their ids; otherwise CUDA_VISIBLE_DEVICES is set to them.",
+    )],
+};
+
+const STATUSES: Section = Section {
+    title: "Exit status",
+    blocks: &[Block::Terms(&[
+        ("0", "every job succeeded"),
+        ("1 - 100", "this number of jobs failed"),
+        ("101", "more than 100 jobs failed"),
+        ("102", "an option, a mark or a file of options is invalid"),
+        ("103", "a device is missing, hidden or in use; or no warm worker is left"),
+        ("104", "the input could not be read to its end"),
+        ("105", "the journal was refused, or could not be written"),
+        ("106", "output could not be written"),
+        ("107", "a bug in gangline"),
+        ("129", "SIGHUP"),
+        ("130", "SIGINT, as by Ctrl-C"),
+        ("131", "SIGQUIT, as by Ctrl-\\"),
+        ("137", "the process that runs the jobs was killed, and its jobs with it"),
+        ("141", "the reader of the output is gone"),
+        ("143", "SIGTERM"),
+    ])],
+};
+
+/// The sections as text, for a terminal.
+pub(crate) fn text(sections: &[Section]) -> String {
+    let mut text = String::new();
+    for Section { title, blocks } in sections {
+        let _ = writeln!(text, "{}{title}:", if text.is_empty() { "" } else { "\n" });
+        for block in *blocks {
+            let _ = match block {
+                Block::Text(paragraph) => writeln!(text, "{paragraph}"),
+                Block::Example(what, command) => writeln!(text, "  {what}\n      {command}"),
+                Block::Terms(terms) => terms.iter().try_for_each(|(term, meaning)| {
+                    writeln!(text, "  {term:<width$}  {meaning}", width = width(terms))
+                }),
+            };
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+fn width(terms: &[(&str, &str)]) -> usize {
+    terms.iter().map(|(term, _)| term.len()).max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_wrapped_in_a_terminal_of_usual_width() {
+        let is_paragraph = |line: &&str| !line.starts_with(' ');
+        for line in text(RUN).lines().filter(|line| !is_paragraph(line)) {
+            assert!(line.len() <= 80, "{line}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A file that is a list of inputs.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::plan::gate::Gate;
+use crate::plan::input_error::{InputError, LONGEST, Problem, name_of};
+use crate::plan::until_closed::UntilClosed;
+
+/// The pieces of a file between separators. The last needs no separator after it.
+pub(crate) struct Lines {
+    reader: BufReader<UntilClosed>,
+    separator: u8,
+    name: String,
+    number: u64,
+    has_ended: bool,
+    /// The number of pieces that are left, if they were counted.
+    left: Option<usize>,
+}
+
+impl Lines {
+    /// `-` is standard input.
+    pub(crate) fn open(path: &Path, separator: u8, gate: &Arc<Gate>) -> Result<Lines, InputError> {
+        let name = name_of(path);
+        match UntilClosed::open(path, gate) {
+            Ok(file) => {
+                let reader = BufReader::new(file);
+                Ok(Lines { reader, separator, name, number: 0, has_ended: false, left: None })
+            }
+            Err(error) => Err(InputError { source: name, problem: Problem::Io(error) }),
+        }
+    }
+
+    /// Counts the pieces, if the file can be read twice.
+    pub(crate) fn counted(self, path: &Path) -> Lines {
+        let is_regular = fs::metadata(path).is_ok_and(|file| file.is_file());
+        let left = is_regular.then(|| count(path, self.separator).ok()).flatten();
+        Lines { left, ..self }
+    }
+
+    fn read(&mut self) -> Result<Option<OsString>, Problem> {
+        let mut line = Vec::new();
+        // One byte more than allowed, and the separator.
+        let mut reader = (&mut self.reader).take(LONGEST as u64 + 2);
+        if reader.read_until(self.separator, &mut line).map_err(Problem::Io)? == 0 {
+            return Ok(None);
+        }
+        self.number += 1;
+        if line.last() == Some(&self.separator) {
+            line.pop();
+        }
+        match line {
+            line if line.len() > LONGEST => Err(Problem::TooLong(self.number)),
+            line if line.contains(&0) => Err(Problem::Nul(self.number)),
+            line => Ok(Some(OsString::from_vec(line))),
+        }
+    }
+}
+
+impl Iterator for Lines {
+    type Item = Result<OsString, InputError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.has_ended {
+            return None;
+        }
+        let line = self.read();
+        self.has_ended = !matches!(line, Ok(Some(_)));
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        line.map_err(|problem| InputError { source: self.name.clone(), problem }).transpose()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        // The file may have become shorter or longer since.
+        (self.left.unwrap_or(0), self.left)
+    }
+}
+
+fn count(path: &Path, separator: u8) -> io::Result<usize> {
+    let mut reader = BufReader::new(File::open(path)?);
+    let mut count = 0;
+    loop {
+        match reader.skip_until(separator)? {
+            0 => return Ok(count),
+            _ => count += 1,
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Checks the program of a command, and finds words that only a shell would act upon.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::plan::template::quoted;
+
+/// A program that cannot be one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NoProgram {
+    program: OsString,
+    why: Why,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    HasBlanks,
+    IsKeyword,
+    IsFunction,
+}
+
+/// Refuses a program that does not exist but would mean something to a shell.
+pub(crate) fn check(program: &OsStr) -> Result<(), NoProgram> {
+    let why = if program.as_bytes().iter().any(u8::is_ascii_whitespace) {
+        Why::HasBlanks
+    } else if KEYWORDS.iter().any(|keyword| program == *keyword) {
+        Why::IsKeyword
+    } else if env::var_os(function(program)).is_some() {
+        Why::IsFunction
+    } else {
+        return Ok(());
+    };
+    match exists(program) {
+        true => Ok(()),
+        false => Err(NoProgram { program: program.to_owned(), why }),
+    }
+}
+
+/// What only a shell knows.
+const KEYWORDS: [&str; 33] = [
+    "!", ".", ":", "[[", "alias", "bg", "case", "cd", "declare", "do", "eval", "exec", "exit",
+    "export", "fg", "for", "function", "if", "jobs", "local", "readonly", "return", "select",
+    "set", "shift", "source", "time", "trap", "ulimit", "unset", "until", "while", "{",
+];
+
+/// The variable in which bash exports a function.
+fn function(name: &OsStr) -> OsString {
+    let mut variable = OsString::from("BASH_FUNC_");
+    variable.push(name);
+    variable.push("%%");
+    variable
+}
+
+fn exists(program: &OsStr) -> bool {
+    if program.as_bytes().contains(&b'/') {
+        return Path::new(program).exists();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// The first word that a shell would take for a pipe, a redirection or the end of a command.
+pub(crate) fn operator<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
+    words.into_iter().find(|word| is_operator(word))
+}
+
+fn is_operator(word: &[u8]) -> bool {
+    let word = word.trim_ascii_start();
+    let after_number = word.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(0);
+    match &word[after_number..] {
+        b"|" | b"||" | b"|&" | b"&" | b"&&" | b";" | b";;" => after_number == 0,
+        [b'>' | b'<', ..] | [b'&', b'>', ..] => true,
+        _ => false,
+    }
+}
+
+/// The first operator of the shell in a line, outside of quotes.
+pub(crate) fn unquoted_operator(line: &[u8]) -> Option<Vec<u8>> {
+    let words = unquoted_words(line);
+    let ends_command = |word: &[u8]| word.len() > 1 && word.ends_with(b";");
+    let found = words.iter().find(|word| is_operator(word) || ends_command(word))?;
+    Some(match ends_command(found) && !is_operator(found) {
+        true => b";".to_vec(),
+        false => found.clone(),
+    })
+}
+
+/// The words of a line, each up to its first quote or backslash. A word that begins with one is empty.
+fn unquoted_words(line: &[u8]) -> Vec<Vec<u8>> {
+    let mut words = vec![Vec::new()];
+    let mut quote = None;
+    let mut is_quoted = false;
+    let mut bytes = line.iter();
+    while let Some(&byte) = bytes.next() {
+        match (quote, byte) {
+            (None, b'\'' | b'"') => (quote, is_quoted) = (Some(byte), true),
+            (Some(b'"') | None, b'\\') => {
+                is_quoted = true;
+                bytes.next();
+            }
+            (Some(open), _) if byte == open => quote = None,
+            (Some(_), _) => {}
+            (None, b'#') if !is_quoted && words.last().is_some_and(Vec::is_empty) => break,
+            (None, byte) if byte.is_ascii_whitespace() => {
+                words.push(Vec::new());
+                is_quoted = false;
+            }
+            (None, byte) => {
+                if !is_quoted {
+                    words.last_mut().expect("there is one from the start").push(byte);
+                }
+            }
+        }
+    }
+    words
+}
+
+impl fmt::Display for NoProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let program = quoted(&self.program);
+        match self.why {
+            Why::HasBlanks => write!(
+                f,
+                "there is no program {program}: write its arguments as words of their own, without quotes around \
+                 the command, or run a command of the shell with --shell"
+            ),
+            Why::IsKeyword => {
+                write!(
+                    f,
+                    "{program} is a word of the shell and no program: use --shell, as in {AS_IN}"
+                )
+            }
+            Why::IsFunction => write!(
+                f,
+                "{program} is a function of bash and no program: run it with \
+                 bash -c '{} \"$@\"' bash {{}}",
+                self.program.to_string_lossy()
+            ),
+        }
+    }
+}
+
+const AS_IN: &str = "--shell 'cd \"$1\" && make'";
+
+impl std::error::Error for NoProgram {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_line(line: &str, operator: Option<&str>) {
+        let found = unquoted_operator(line.as_bytes());
+        assert_eq!(found.as_deref(), operator.map(str::as_bytes), "{line}");
+    }
+
+    #[test]
+    fn operators_of_the_shell_are_found() {
+        check_line("echo a && echo b", Some("&&"));
+        check_line("echo a | wc", Some("|"));
+        check_line("echo a; echo b", Some(";"));
+        check_line("echo a > out", Some(">"));
+        check_line("echo a >out", Some(">out"));
+        check_line("echo a 2>&1", Some("2>&1"));
+        check_line("sort <in", Some("<in"));
+        check_line("sleep 1 &", Some("&"));
+        check_line("make 'x' || true", Some("||"));
+    }
+
+    #[test]
+    fn quoted_operators_are_text() {
+        for line in [
+            "echo 'a && b' \"|\" \\; \\> '>x'",
+            "find . -exec ls {} \\;",
+            "curl http://x/?a=1&b=2",
+            "awk '{print > \"x\"}' a|b",
+            "echo a # | b",
+            "echo 2 10",
+            "",
+        ] {
+            check_line(line, None);
+        }
+    }
+
+    #[test]
+    fn what_a_shell_knows_is_no_program() {
+        assert!(check(OsStr::new("ls")).is_ok());
+        assert!(check(OsStr::new("no-such-program")).is_ok(), "that is for the job to find");
+        for (program, part) in
+            [("sleep 1", "without quotes"), ("for", "--shell"), ("source", "--shell")]
+        {
+            let error = check(OsStr::new(program)).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A file that is a table with the names of its columns in the first record.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::plan::gate::Gate;
+use crate::plan::input_error::{InputError, LONGEST, Problem, name_of};
+use crate::plan::quotes::{Misquote, Quotes};
+use crate::plan::rows::{Counted, Row, Rows};
+use crate::plan::until_closed::UntilClosed;
+
+pub(crate) struct Table {
+    reader: csv::Reader<Quoted>,
+    allowance: Arc<AtomicU64>,
+    name: String,
+    /// The number of records, if they were counted.
+    count: Option<usize>,
+}
+
+impl Table {
+    pub(crate) fn open(path: &Path, delimiter: u8, gate: &Arc<Gate>) -> Result<Table, InputError> {
+        let name = name_of(path);
+        let file = UntilClosed::open(path, gate)
+            .map_err(|error| InputError { source: name.clone(), problem: Problem::Io(error) })?;
+        let allowance = Arc::new(AtomicU64::new(LONGEST as u64));
+        let file = Allowed { file, allowance: Arc::clone(&allowance) };
+        let file = Quoted { file, quotes: Quotes::new(delimiter), misquote: None };
+        let reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(file);
+        Ok(Table { reader, allowance, name, count: None })
+    }
+
+    /// Counts the records, if the file can be read twice.
+    pub(crate) fn counted(self, path: &Path, delimiter: u8) -> Table {
+        let is_regular = fs::metadata(path).is_ok_and(|file| file.is_file());
+        let count = is_regular.then(|| count(path, delimiter)).flatten();
+        Table { count, ..self }
+    }
+
+    /// The names of the columns, checked later.
+    pub(crate) fn names(&mut self) -> Result<Row, InputError> {
+        let failed = |problem| InputError { source: self.name.clone(), problem };
+        let header = self.reader.byte_headers().map_err(|error| failed(Problem::Csv(error)))?;
+        Ok(header.iter().map(|name| OsString::from_vec(name.to_vec())).collect())
+    }
+
+    pub(crate) fn rows(self) -> Rows {
+        let Table { reader, allowance, name, count } = self;
+        let rows = (1..).zip(reader.into_byte_records()).map(move |(number, record)| {
+            allowance.store(LONGEST as u64, Ordering::Relaxed);
+            let failed = |problem| InputError { source: name.clone(), problem };
+            let record = record.map_err(|error| failed(Problem::Csv(error)))?;
+            match record.iter().any(|field| field.contains(&0)) {
+                true => Err(failed(Problem::Nul(number))),
+                false => {
+                    Ok(record.iter().map(|field| OsString::from_vec(field.to_vec())).collect())
+                }
+            }
+        });
+        match count {
+            Some(count) => Box::new(Counted::new(rows, (count, Some(count)))),
+            None => Box::new(rows),
+        }
+    }
+}
+
+/// The number of records, if all of them can be read.
+fn count(path: &Path, delimiter: u8) -> Option<usize> {
+    let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_path(path).ok()?;
+    let mut record = csv::ByteRecord::new();
+    let mut count = 0;
+    while reader.read_byte_record(&mut record).ok()? {
+        count += 1;
+    }
+    Some(count)
+}
+
+/// A table with checked quotes. Records before a fault are read first, so they are jobs.
+struct Quoted {
+    file: Allowed,
+    quotes: Quotes,
+    misquote: Option<Misquote>,
+}
+
+impl Read for Quoted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(misquote) = self.misquote {
+            return Err(io::Error::other(misquote));
+        }
+        let read = self.file.read(buffer)?;
+        if read == 0 && !buffer.is_empty() {
+            self.quotes.finish().map_err(io::Error::other)?;
+        }
+        match self.quotes.check(&buffer[..read]) {
+            Ok(()) => Ok(read),
+            Err((0, misquote)) => Err(io::Error::other(misquote)),
+            Err((before, misquote)) => {
+                self.misquote = Some(misquote);
+                Ok(before)
+            }
+        }
+    }
+}
+
+/// A file with a limit on reading, which the caller raises per record: an unclosed quote would make the rest
+/// one record.
+struct Allowed {
+    file: UntilClosed,
+    allowance: Arc<AtomicU64>,
+}
+
+impl Read for Allowed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let allowed = self.allowance.load(Ordering::Relaxed);
+        let read = self.file.read(buffer)? as u64;
+        match allowed.checked_sub(read) {
+            Some(left) => self.allowance.store(left, Ordering::Relaxed),
+            None => {
+                return Err(io::Error::other(format!(
+                    "a record is longer than {LONGEST} bytes: is a quote not closed?"
+                )));
+            }
+        }
+        Ok(read as usize)
+    }
+}

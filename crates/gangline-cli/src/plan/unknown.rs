@@ -1,0 +1,107 @@
+//! Why a mark cannot be substituted.
+
+use std::fmt;
+
+/// A mark that cannot be substituted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unknown {
+    pub(crate) mark: String,
+    pub(crate) why: Why,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Why {
+    NoSuchMark,
+    /// A number of GNU parallel with leading zeros.
+    Padded,
+    /// A computation of GNU parallel.
+    Expression,
+    NoGpus,
+    NoColumn(Vec<String>),
+    /// The number of inputs of a job, if it is known.
+    NoInput(Option<usize>),
+    CommandIsTheInput,
+    InputIsUnused,
+    SentToWorker,
+    ScriptHasParameters,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unknown { mark, why } = self;
+        match why {
+            Why::NoSuchMark => write!(
+                f,
+                "there is no mark {mark}; the marks are {{}} {{.}} {{/}} {{//}} {{/.}} {{..}} {{+.}} {{1}} {{#}} \
+                 {{##}} {{%}} {{gpu}} %(GPU)s {{worker}} {{attempt}}"
+            )?,
+            Why::Padded => write!(
+                f,
+                "{mark} of GNU parallel is not supported: use {{#}} or {{%}}, and --shell with \
+                 printf %03d to add zeros"
+            )?,
+            Why::Expression => write!(
+                f,
+                "{mark} of GNU parallel is not supported: compute it in a script, where the input is \"$1\", \
+                 as in --shell 'echo \"${{1%.gz}}\"'"
+            )?,
+            Why::NoGpus => write!(
+                f,
+                "{mark} stands for the GPUs of a slot, and some slots have none: give --gpu-list or --devices, \
+                 and not --use-gpu=false"
+            )?,
+            Why::NoColumn(columns) => {
+                write!(f, "there is no column for {mark}; the columns are {}", columns.join(" "))?;
+            }
+            Why::NoInput(None) => write!(f, "there is no input {mark}: inputs count from {{1}}")?,
+            Why::NoInput(Some(1)) => {
+                write!(f, "there is no input {mark}: each job has one, which is {{}} or {{1}}")?;
+            }
+            Why::NoInput(Some(most)) => {
+                write!(
+                    f,
+                    "there is no input {mark}: each job has {most}, from {{1}} to {{{most}}}"
+                )?;
+            }
+            Why::CommandIsTheInput => write!(
+                f,
+                "{mark} stands for an input, and in a job file each line is a whole command"
+            )?,
+            Why::InputIsUnused => {
+                write!(f, "{mark} stands for an input, and -n 0 puts none into the command")?;
+            }
+            Why::SentToWorker => write!(
+                f,
+                "{mark} differs from job to job, and with --warm a command is started once for all jobs: it reads \
+                 the inputs from its standard input"
+            )?,
+            Why::ScriptHasParameters => write!(
+                f,
+                "{mark} is not replaced in a script, which could run the input as code; the script has the input as \
+                 \"$1\", and several inputs as \"$1\", \"$2\" and so on"
+            )?,
+        }
+        match self.is_escapable() {
+            true => write!(f, "; to pass the text itself, write {}", doubled(mark)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Unknown {
+    /// Whether the mark is whole, so that it can stand for its own text.
+    fn is_escapable(&self) -> bool {
+        !matches!(self.why, Why::NoGpus | Why::SentToWorker)
+            && (self.mark.ends_with('}') || self.mark.starts_with('%'))
+    }
+}
+
+/// Escapes a mark, so that it stands for its own text.
+fn doubled(mark: &str) -> String {
+    match mark.strip_prefix('%') {
+        Some(rest) => format!("%%{rest}"),
+        None => format!("{{{mark}}}"),
+    }
+}
+
+impl std::error::Error for Unknown {}

@@ -1,0 +1,160 @@
+//! Habits of GNU parallel, xargs and the shell: refused with the way to get the same, or the same.
+
+use crate::support::Place;
+
+/// Checks that a command line is refused before any job starts, and what is said.
+#[track_caller]
+fn refused(line: &str, parts: &[&str]) -> String {
+    let place = Place::new();
+    let ran = place.run_typed(line);
+    ran.check(102, "");
+    ran.check_said(102, parts);
+    assert!(!place.path("started").exists(), "something was started");
+    ran.stderr
+}
+
+#[test]
+fn an_option_of_parallel_that_is_missing_names_the_way() {
+    for (option, way) in [
+        ("--pipe", "split it into files"),
+        ("--block 10M", "split it into files"),
+        ("-S host", "jobs run on this machine"),
+        ("--sshlogin=host", "jobs run on this machine"),
+        ("--semaphore", "flock(1)"),
+        ("-L 2", "write -n N"),
+        ("-i", "write -I TEXT"),
+        ("-q", "nothing to quote"),
+        ("--plus", "always there"),
+        ("--rpl x", "--shell"),
+        ("--tmux", "no terminal"),
+    ] {
+        let stderr = refused(
+            &format!("{option} -- touch started ::: x"),
+            &["GNU parallel or xargs has", way],
+        );
+        assert!(!stderr.contains("similar"), "{option}: {stderr}");
+    }
+}
+
+#[test]
+fn a_suggestion_is_alike() {
+    for option in ["--lock-dri", "--termesq", "--colour", "--lod"] {
+        let stderr = refused(&format!("{option} -- touch started ::: x"), &["unexpected argument"]);
+        assert!(!stderr.contains("similar"), "{option}: {stderr}");
+    }
+    refused("--retrys 2 -- touch started ::: x", &["a similar argument exists: '--retries'"]);
+}
+
+#[test]
+fn an_option_counts_once() {
+    for option in
+        ["--csv list", "--tsv list", "--job-file list", "-j 2", "--retries 1", "-k", "--timeout 3"]
+    {
+        let stderr = refused(
+            &format!("{option} {option} -- touch started ::: x"),
+            &["cannot be used multiple times"],
+        );
+        assert!(stderr.contains(option.split(' ').next().unwrap()) || option.len() < 5, "{stderr}");
+    }
+    refused("-k --no-keep-order -- touch started ::: x", &["cannot be used with"]);
+}
+
+#[test]
+fn numbers_of_jobs_are_those_of_parallel() {
+    let place = Place::new();
+    let cores = place.ran(&mut place.typed("devices --json")).stdout;
+    let cores: serde_json::Value = serde_json::from_str(&cores).unwrap();
+    let cores = cores["cpu"]["usable"].as_u64().unwrap();
+    let typed = [
+        ("+2", cores + 2),
+        ("-1", (cores - 1).max(1)),
+        ("200%", 2 * cores),
+        ("-999", 1),
+        ("0", 20),
+    ];
+    for (workers, slots) in typed {
+        // A dry run assigns the slots in turn.
+        let inputs = (0..slots.max(20)).map(|_| "x ").collect::<String>();
+        let line = format!("--dry-run -j {workers} -- echo {{%}} ::: {inputs}");
+        let ran = place.run_typed(&line);
+        let most = ran.stdout.lines().filter_map(|line| line[5..].parse::<u64>().ok()).max();
+        assert_eq!((ran.code, most), (Some(0), Some(slots)), "{workers}");
+    }
+}
+
+#[test]
+fn a_command_of_the_shell_needs_a_shell() {
+    refused("'touch started' ::: x", &["there is no program 'touch started'", "--shell"]);
+    refused("'touch {} | cat' ::: started", &["--shell"]);
+    for word in ["for", "export", "source", "cd", "if"] {
+        refused(&format!("{word} started ::: x"), &["--shell"]);
+    }
+    let place = Place::new();
+    let mut command = place.typed("run my_function ::: a");
+    let ran = place.ran(command.env("BASH_FUNC_my_function%%", "() { echo hi; }"));
+    ran.check_said(102, &["a function of bash", "bash -c 'my_function \"$@\"' bash {}"]);
+}
+
+#[test]
+fn a_program_may_be_called_like_a_word_of_the_shell() {
+    let place = Place::new();
+    let name = "my program";
+    std::os::unix::fs::symlink("/bin/echo", place.path(name)).unwrap();
+    place.run_typed("'./my program' ::: a").check(0, "a\n");
+}
+
+#[test]
+fn an_operator_in_the_command_is_doubted() {
+    for (line, operator, stdout) in [
+        ("echo {} '|' wc ::: a", "'|'", "a | wc\n"),
+        ("echo {} '>' out ::: a", "'>'", "a > out\n"),
+        ("echo {} '&&' ls ::: a", "'&&'", "a && ls\n"),
+        ("echo {} '2>&1' ::: a", "'2>&1'", "a 2>&1\n"),
+    ] {
+        let ran = Place::new().run_typed(line);
+        ran.check(0, stdout);
+        ran.check_said(0, &[&format!("{operator} is an argument here")]);
+    }
+    for line in [
+        "find . -maxdepth 0 -name {} -exec ls ';' ::: a",
+        "echo 'a|b' {} ::: a",
+        "--shell 'echo $1 | cat' ::: a",
+    ] {
+        let ran = Place::new().run_typed(line);
+        assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{line}");
+    }
+}
+
+#[test]
+fn a_line_of_a_job_file_that_needs_a_shell_is_refused() {
+    for (line, operator) in [
+        ("touch started && echo b", "&&"),
+        ("touch started | wc", "|"),
+        ("touch started; echo b", ";"),
+        ("touch started > out", ">"),
+        ("touch started 2>/dev/null", "2>/dev/null"),
+        ("touch started &", "&"),
+    ] {
+        let place = Place::new();
+        place.write("jobs", format!("echo first\n{line}\n"));
+        let ran = place.run_typed("--job-file jobs");
+        ran.check(102, "");
+        let said = format!("so {operator} would be an argument: quote it");
+        ran.check_said(102, &["line 2 of jobs", &said, "--input FILE -- sh -c"]);
+    }
+    let place = Place::new();
+    place.write("jobs", "for x in a\n");
+    place.run_typed("--job-file jobs").check_said(102, &["line 1 of jobs", "--shell"]);
+    place.write("jobs", "echo 'a && b' \"|\" \\; a&b\n");
+    place.run_typed("--job-file jobs").check(0, "a && b | ; a&b\n");
+}
+
+#[test]
+fn a_long_input_is_cut_in_messages() {
+    let place = Place::new();
+    place.write("list", "x".repeat(100_000));
+    let ran = place.run_typed("--input list --retries 1 -- false");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.len() < 2_000, "{} bytes", ran.stderr.len());
+    assert!(ran.stderr.contains("job 1 exited with 1: false xxx"), "{}", ran.stderr);
+}
