@@ -258,9 +258,13 @@ fn piece(rest: &[u8], marks: &Marks<'_>) -> Option<(usize, Result<Part, Why>)> {
         };
         return Some((end, mark.map(Part::Mark)));
     }
-    if rest.starts_with(b"${") && marks.input == InputMarks::Parameters {
+    if let Some(parameter) = rest.strip_prefix(b"${") {
         // Syntax of the shell.
-        return Some((2, Ok(Part::Text(rest[..2].to_vec()))));
+        if marks.input == InputMarks::Parameters {
+            return Some((2, Ok(Part::Text(rest[..2].to_vec()))));
+        }
+        let inner = until(parameter, b'}').filter(|inner| marks.numbered(inner).is_some());
+        return inner.map(|inner| (inner.len() + 3, Err(Why::ShellParameter)));
     }
     if let Some(doubled) = rest.strip_prefix(b"{{") {
         let inner = until(doubled, b'}')?;

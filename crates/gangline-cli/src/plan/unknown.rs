@@ -16,6 +16,8 @@ pub(crate) enum Why {
     Padded,
     /// A computation of GNU parallel.
     Expression,
+    /// `${1}`, which the shell and a mark would both replace.
+    ShellParameter,
     NoGpus,
     NoColumn(Vec<String>),
     /// The number of inputs of a job, if it is known.
@@ -44,6 +46,10 @@ impl fmt::Display for Unknown {
                 f,
                 "{mark} of GNU parallel is not supported: compute it in a script, where the input is \"$1\", \
                  as in --shell 'echo \"${{1%.gz}}\"'"
+            )?,
+            Why::ShellParameter => write!(
+                f,
+                "{mark} is a parameter of the shell, and also has a mark in it: use --shell for a script"
             )?,
             Why::NoGpus => write!(
                 f,
@@ -98,9 +104,10 @@ impl Unknown {
 
 /// Escapes a mark, so that it stands for its own text.
 fn doubled(mark: &str) -> String {
-    match mark.strip_prefix('%') {
-        Some(rest) => format!("%%{rest}"),
-        None => format!("{{{mark}}}"),
+    match (mark.strip_prefix('%'), mark.strip_prefix('$')) {
+        (Some(rest), _) => format!("%%{rest}"),
+        (_, Some(rest)) => format!("${{{rest}}}"),
+        _ => format!("{{{mark}}}"),
     }
 }
 

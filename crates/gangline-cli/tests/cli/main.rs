@@ -10,6 +10,7 @@ mod gpus;
 mod inputs;
 mod journal;
 mod marks;
+mod migration;
 mod nvml;
 mod output;
 mod pages;

@@ -188,6 +188,15 @@ fn an_input_that_is_not_there_is_refused() {
 }
 
 #[test]
+fn a_parameter_of_the_shell_is_not_replaced() {
+    refused("touch started '${1}' ::: x", "write ${{1}}");
+    refused("sh -c 'touch started ${1%.gz}' sh {} ::: x", "write ${{1%.gz}}");
+    refused("touch started '${HOME}' ::: x", "there is no mark {HOME}");
+    real("sh -c 'echo ${{1}} ${{1%.gz}}' sh {} ::: x.gz", "x.gz x\n");
+    real("ARGS '${}' ::: x", "[$x]\n");
+}
+
+#[test]
 fn one_of_several_inputs_stands_for_a_mark() {
     real("ARGS {2} x{1}y {-1} {-2} {} ::: a ::: 'b c'", "[b c][xay][b c][a][a][b c]\n");
     real("ARGS {1.} {1/} {1//} {1/.} {2..} ::: d/a.b ::: e.f.g", "[d/a][a.b][d][a][e]\n");
