@@ -25,7 +25,7 @@ use crate::args::halt::Halt;
 use crate::args::inputs::Inputs;
 use crate::args::limit::{Timeout, duration};
 use crate::args::number::{at_least_one, size, unsigned};
-use crate::args::typed::{Kind, Typed};
+use crate::args::typed::{Kind, Separators, Typed};
 use crate::args::workers::Workers;
 use gangline::Devices;
 use gangline::error::DeviceError;
@@ -89,14 +89,20 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// The words of the command, and the sources after it.
+    pub(crate) fn typed(&self) -> Typed<'_> {
+        let Inputs { arg_sep, arg_file_sep, .. } = &self.inputs;
+        Typed::of(&self.command, Separators::new(arg_sep.as_deref(), arg_file_sep.as_deref()))
+    }
+
     /// The words of the command, without the inputs after it.
     pub(crate) fn command_words(&self) -> &[OsString] {
-        Typed::of(&self.command).command
+        self.typed().command
     }
 
     /// The files that inputs are read from; `-` is standard input.
     pub(crate) fn source_files(&self) -> impl Iterator<Item = &Path> {
-        let typed = Typed::of(&self.command).sources;
+        let typed = self.typed().sources;
         let Inputs { input, csv, tsv, job_file, .. } = &self.inputs;
         let options = input.iter().chain(csv).chain(tsv).chain(job_file);
         let is_default = typed.is_empty() && options.clone().next().is_none();

@@ -1,5 +1,6 @@
 //! Turns the arguments into lanes: the source of jobs, their commands and their devices.
 
+pub(crate) mod edit;
 pub(crate) mod gate;
 pub(crate) mod gated;
 pub(crate) mod grouping;
@@ -38,7 +39,7 @@ use crate::plan::grouping::grouped;
 use crate::plan::job::Needs;
 use crate::plan::job_file::{JobFile, JobFileError};
 use crate::plan::jobs::{Jobs, jobs};
-use crate::plan::mark::{InputMarks, Marks};
+use crate::plan::mark::{Edits, InputMarks, Marks};
 use crate::plan::rows::Rows;
 use crate::plan::slot::Slots;
 use crate::plan::sources::{Count, Sources};
@@ -81,7 +82,8 @@ impl Plan {
         let gate = new_gate()?;
         let gpus = Slots::new(&args.placement, Some(1))?.mark(args.placement.gpu_separator);
         let input = InputMarks::IsCommand;
-        let marks = Marks { input, names: &[], most: None, replace: None, gpus };
+        let edits = Edits::Refused;
+        let marks = Marks { input, names: &[], most: None, replace: None, edits, gpus };
         let file = JobFile::check(path, marks, &gate).map_err(of_job_file)?;
         let slots = Slots::new(&args.placement, usize::try_from(file.count()).ok())?;
         lanes_of(args, file, slots, gate)
@@ -89,7 +91,7 @@ impl Plan {
 
     fn of_command(args: &Run) -> Result<Plan, CliError> {
         let gate = new_gate()?;
-        let typed = Typed::of(&args.command);
+        let typed = args.typed();
         check_typed(args, &typed)?;
         let is_counted =
             args.record.bar || args.record.eta || args.placement.workers == Some(Workers::Most);
@@ -229,7 +231,8 @@ fn template(
     };
     let replace = inputs.replace.as_deref().filter(|text| *text != "{}");
     let gpus = slots.mark(placement.gpu_separator);
-    let marks = Marks { input, names: &sources.names, most, replace, gpus };
+    let edits = if inputs.plus { Edits::Computed } else { Edits::Refused };
+    let marks = Marks { input, names: &sources.names, most, replace, edits, gpus };
     let template = if inputs.shell && !warm.warm {
         let script: &OsStr = match words {
             [script] => script,

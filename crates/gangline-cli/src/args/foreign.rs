@@ -137,11 +137,6 @@ const WAYS: &[(&[&str], &str)] = &[
         ],
         "jobs are recorded in files: --joblog, --journal, --results",
     ),
-    (
-        &["--plus"],
-        "its marks for paths and numbers, such as {..} {+.} {##}, are always there; others are computed \
-        in a script, with --shell",
-    ),
     (&["--rpl", "--parens"], "compute it in a script, with --shell, where the input is \"$1\""),
     (
         &[
@@ -165,7 +160,6 @@ const WAYS: &[(&[&str], &str)] = &[
         "an input is a line: write -n N for N lines in a job, and --colsep ' +' to split \
         a line into words",
     ),
-    (&["-q", "--quote"], "no shell parses the command, so there is nothing to quote"),
     (&["--filter"], "filter the inputs before, as in `grep -v x list | gangline run -- ..`"),
     (&["--skip-first-line"], "leave it out before, as in `tail -n +2 list | gangline run -- ..`"),
     (
@@ -191,10 +185,6 @@ const WAYS: &[(&[&str], &str)] = &[
         "write a share of the cores, as in -j 50%",
     ),
     (&["--show-limits", "--max-line-length-allowed"], "-s sets the limit; 128k is the default"),
-    (
-        &["--arg-sep", "--arg-file-sep"],
-        "the separators are fixed; put inputs into a file for --input",
-    ),
     (&["--halt-on-error"], "write --halt now,fail=1"),
     (
         &[

@@ -80,6 +80,18 @@ pub(crate) struct Inputs {
     /// Leave out empty inputs
     #[arg(short = 'r', long, action = ArgAction::SetTrue, conflicts_with_all = TABLES)]
     pub(crate) no_run_if_empty: bool,
+    /// Begin inputs after TEXT instead of :::
+    #[arg(long, value_name = "TEXT", conflicts_with = "job_file")]
+    pub(crate) arg_sep: Option<OsString>,
+    /// Begin files of inputs after TEXT instead of ::::
+    #[arg(long, value_name = "TEXT", conflicts_with = "job_file")]
+    pub(crate) arg_file_sep: Option<OsString>,
+    /// Compute marks such as {%.gz}, {:2} and {/a/b}, as the shell does in ${1%.gz}
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
+    pub(crate) plus: bool,
+    /// An option of GNU parallel. Without a shell, words need no quotes.
+    #[arg(short = 'q', long, action = ArgAction::SetTrue, hide = true, conflicts_with = "shell")]
+    quote: bool,
     /// Run COMMAND as a script of sh, with the input as "$1"
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
     pub(crate) shell: bool,

@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches};
 use serde_json::Value;
 
 use crate::args;
-use crate::args::typed::begin_of_sources;
+use crate::args::typed::Separators;
 use crate::error::{CliError, Context};
 use crate::exit;
 use gangline::CfgNode;
@@ -58,8 +58,10 @@ impl Options {
     }
 
     fn before(self, arguments: &[OsString], run: &ArgMatches) -> Vec<OsString> {
+        let of = |id| value::<OsString>(run, id).map(OsString::as_os_str);
+        let separators = Separators::new(of("arg_sep"), of("arg_file_sep"));
         let command: Vec<OsString> = run.get_many("command").unwrap_or_default().cloned().collect();
-        let (command, inputs) = command.split_at(begin_of_sources(&command));
+        let (command, inputs) = command.split_at(separators.begin_of_sources(&command));
         // Everything after the options is the command.
         let end = arguments.len() - command.len() - inputs.len();
         let options = &arguments[..end];

@@ -34,8 +34,8 @@ const MOST: usize = 1_000;
 const LARGEST: usize = 65_536;
 
 impl Workers {
-    /// The number of slots on a machine with that many cores. More slots than jobs help nobody if the number
-    /// of jobs is known.
+    /// The number of slots on a machine with that many cores. If the number of jobs is known, "as many as
+    /// possible" is at most that.
     pub(crate) fn count(self, cores: usize, jobs: Option<usize>) -> usize {
         let count = match self {
             Workers::Number(number) => return number,
@@ -48,7 +48,7 @@ impl Workers {
     }
 }
 
-/// The number of jobs whose files this process may open.
+/// The number of jobs that the limit of open files allows.
 fn most_by_files() -> usize {
     let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     usize::try_from(files.saturating_sub(OTHER_FILES) / FILES_PER_JOB).unwrap_or(usize::MAX)

@@ -131,7 +131,7 @@ fn size(command: &Template, fields: &[OsString]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::mark::{GpuMark, InputMarks, Marks};
+    use crate::plan::mark::{Edits, GpuMark, InputMarks, Marks};
 
     /// Checks the groups of inputs, each separated by spaces, and the groups by bars.
     #[track_caller]
@@ -141,6 +141,7 @@ mod tests {
             names: &[],
             most: None,
             replace: None,
+            edits: Edits::Refused,
             gpus: GpuMark::None,
         };
         let command = Arc::new(Template::new(&["p".into()], &marks).unwrap());

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
+use crate::plan::edit::Edit;
 use crate::plan::path::Form;
 use crate::plan::unknown::{Unknown, Why};
 
@@ -52,7 +53,15 @@ pub(crate) struct Marks<'a> {
     pub(crate) most: Option<usize>,
     /// What stands for the inputs instead of `{}`.
     pub(crate) replace: Option<&'a OsStr>,
+    pub(crate) edits: Edits,
     pub(crate) gpus: GpuMark,
+}
+
+/// Whether marks such as `{%.gz}` compute something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Edits {
+    Computed,
+    Refused,
 }
 
 /// Where the inputs of a job go.
@@ -116,7 +125,7 @@ impl Marks<'_> {
         if let Some((which, form)) = self.named(inner) {
             return Some(self.of_input(which, form));
         }
-        if let Some(form) = Form::parse(inner) {
+        if let Some(form) = self.form(inner) {
             return Some(self.of_input(Which::All, form));
         }
         match inner {
@@ -139,7 +148,7 @@ impl Marks<'_> {
         let names = self.names.iter().enumerate().filter(|(_, name)| !name.is_empty());
         let meant = names.filter_map(|(at, name)| {
             let operator = inner.strip_prefix(name.as_bytes())?;
-            Some((operator.len(), Which::Nth(at), Form::parse(operator)?))
+            Some((operator.len(), Which::Nth(at), self.form(operator)?))
         });
         meant.min_by_key(|(length, ..)| *length).map(|(_, which, form)| (which, form))
     }
@@ -155,10 +164,10 @@ impl Marks<'_> {
         if digits.is_empty() {
             return None;
         }
-        let Some(form) = Form::parse(operator) else {
-            // `{1,3}` is a regular expression.
-            let is_expression = is_expression(operator) && !operator.starts_with(b",");
-            return is_expression.then_some(Err(Why::Expression));
+        // `{1,3}` is a regular expression.
+        let Some(form) = self.form(operator).filter(|_| !operator.starts_with(b",")) else {
+            let is_edit = Edit::is_one(operator) && !operator.starts_with(b",");
+            return is_edit.then_some(Err(Why::Expression));
         };
         // Too large for a number is larger than any number of inputs.
         let number = lossy(digits).parse().unwrap_or(usize::MAX);
@@ -175,7 +184,7 @@ impl Marks<'_> {
 
     /// Marks that cannot be filled.
     fn not_there(&self, inner: &[u8]) -> Option<Result<Mark, Why>> {
-        if is_expression(inner) || inner.starts_with(b"=") {
+        if Edit::is_one(inner) || inner.starts_with(b"=") {
             return Some(Err(Why::Expression));
         }
         let name_ends =
@@ -198,6 +207,14 @@ impl Marks<'_> {
 
     fn has_names(&self) -> bool {
         self.names.iter().any(|name| !name.is_empty())
+    }
+
+    fn form(&self, operator: &[u8]) -> Option<Form> {
+        let edited = || match self.edits {
+            Edits::Computed => Edit::parse(operator).map(Form::Edited),
+            Edits::Refused => None,
+        };
+        Form::parse(operator).or_else(edited)
     }
 
     fn of_input(&self, which: Which, form: Form) -> Result<Mark, Why> {
@@ -295,23 +312,6 @@ impl Pieces {
 
 fn until(text: &[u8], end: u8) -> Option<&[u8]> {
     text.iter().position(|byte| *byte == end).map(|length| &text[..length])
-}
-
-/// Whether GNU parallel would compute something from the input, with `--plus`: `{:2}`, `{%.gz}`, `{/a/b}`.
-fn is_expression(operator: &[u8]) -> bool {
-    match operator {
-        [b':', rest @ ..] => match rest.strip_prefix(b"-") {
-            Some(text) => !text.is_empty(),
-            None => {
-                rest.first().is_some_and(u8::is_ascii_digit)
-                    && rest.iter().all(|byte| byte.is_ascii_digit() || *byte == b':')
-            }
-        },
-        [b'#', b'#', rest @ ..] => !rest.is_empty(),
-        [b'#' | b'%' | b'^' | b',', rest @ ..] => !rest.is_empty(),
-        [b'/', rest @ ..] => rest.iter().skip(1).any(|byte| *byte == b'/'),
-        _ => false,
-    }
 }
 
 fn is_name(text: &[u8]) -> bool {

@@ -1,7 +1,11 @@
 //! Components of an input that is a path, as bytes.
 
+use std::borrow::Cow;
+
+use crate::plan::edit::Edit;
+
 /// The part of an input that a mark stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Form {
     Whole,
     /// `.`, `..`, `...`: without the last one, two or three extensions.
@@ -16,6 +20,8 @@ pub(crate) enum Form {
     Before,
     /// `+.`, `+..`, `+...`: the last one, two or three extensions, or nothing.
     Extensions(usize),
+    /// Computed, which is for any text.
+    Edited(Edit),
 }
 
 impl Form {
@@ -36,16 +42,17 @@ impl Form {
         }
     }
 
-    pub(crate) fn of(self, path: &[u8]) -> &[u8] {
-        match self {
+    pub(crate) fn of<'a>(&self, path: &'a [u8]) -> Cow<'a, [u8]> {
+        Cow::Borrowed(match self {
             Form::Whole => path,
-            Form::WithoutExtensions(count) => without_extensions(path, count),
+            Form::WithoutExtensions(count) => without_extensions(path, *count),
             Form::Base => base(path),
             Form::Directory => directory(path),
-            Form::Stem(count) => without_extensions(base(path), count),
+            Form::Stem(count) => without_extensions(base(path), *count),
             Form::Before => before(path),
-            Form::Extensions(count) => extensions(path, count),
-        }
+            Form::Extensions(count) => extensions(path, *count),
+            Form::Edited(edit) => return edit.of(path),
+        })
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn shuffled(rows: Rows) -> Rows {
     Box::new(Counted::new(all.flatten(), hint))
 }
 
-/// An iterator whose length is known although its parts hide it.
+/// An iterator with a known length, which its parts hide.
 pub(crate) struct Counted<I> {
     items: I,
     hint: (usize, Option<usize>),

@@ -3,6 +3,7 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod laws;
 
+use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -280,12 +281,12 @@ impl Split {
         self.has_begun = true;
     }
 
-    fn push_all<'a>(&mut self, values: impl Iterator<Item = &'a [u8]>) {
+    fn push_all<'a>(&mut self, values: impl Iterator<Item = Cow<'a, [u8]>>) {
         for (at, value) in values.enumerate() {
             if at > 0 {
                 self.done.push(OsString::from_vec(std::mem::take(&mut self.word)));
             }
-            self.push(value);
+            self.push(&value);
         }
     }
 
@@ -350,7 +351,9 @@ fn variable(word: &OsStr) -> Option<(&OsStr, &OsStr)> {
 impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TemplateError::Empty => f.write_str("there is no command to run"),
+            TemplateError::Empty => f.write_str(
+                "there is no command to run; to run each input as a command of the shell, write -- sh -c",
+            ),
             TemplateError::MarkedProgram(program) => write!(
                 f,
                 "the program's name {} has a mark in it, or an unknown one: the program must be the same for \

@@ -44,8 +44,8 @@ impl fmt::Display for Unknown {
             )?,
             Why::Expression => write!(
                 f,
-                "{mark} of GNU parallel is not supported: compute it in a script, where the input is \"$1\", \
-                 as in --shell 'echo \"${{1%.gz}}\"'"
+                "{mark} is computed with --plus only, and {{= .. =}} never: compute it in a script, where the \
+                 input is \"$1\", as in --shell 'echo \"${{1%.gz}}\"'"
             )?,
             Why::ShellParameter => write!(
                 f,

@@ -23,8 +23,6 @@ fn an_option_of_parallel_that_is_missing_names_the_way() {
         ("--semaphore", "flock(1)"),
         ("-L 2", "write -n N"),
         ("-i", "write -I TEXT"),
-        ("-q", "nothing to quote"),
-        ("--plus", "always there"),
         ("--rpl x", "--shell"),
         ("--tmux", "no terminal"),
     ] {
@@ -34,6 +32,18 @@ fn an_option_of_parallel_that_is_missing_names_the_way() {
         );
         assert!(!stderr.contains("similar"), "{option}: {stderr}");
     }
+}
+
+#[test]
+fn options_that_change_nothing_here_are_accepted() {
+    Place::new().run_typed("-q -- echo '$HOME' ::: a").check(0, "$HOME a\n");
+    refused("-q --shell 'touch started' ::: a", &["cannot be used with"]);
+}
+
+#[test]
+fn inputs_without_a_command_are_no_commands() {
+    refused("::: 'touch started'", &["there is no command to run", "sh -c"]);
+    Place::new().run_typed("-- sh -c ::: 'echo a | tr a b' 'echo c'").check(0, "b\nc\n");
 }
 
 #[test]

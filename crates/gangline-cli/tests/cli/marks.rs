@@ -163,9 +163,22 @@ fn a_mark_of_gnu_parallel_is_not_left_standing() {
     refused("touch started '{= s/a/b/ =}' ::: x", "as in --shell 'echo");
     refused("touch started {= s/a/b/ =} ::: x", "as in --shell 'echo");
     refused("touch started {0#} ::: x", "printf %03d");
-    refused("--shell 'touch started{%.gz}' ::: x", "of GNU parallel is not supported");
+    refused("--shell 'touch started{%.gz}' ::: x", "is computed with --plus only");
+    refused("--plus --shell 'touch started{%.gz}' ::: x", "is not replaced in a script");
+    refused("--plus touch started {%(} ::: x", "as in --shell 'echo");
+    refused("--plus touch started {= x =} ::: x", "as in --shell 'echo");
     refused("touch started {slot} ::: x", "there is no mark {slot}");
     refused("touch started {x/.} ::: x", "there is no mark {x/.}");
+}
+
+#[test]
+fn marks_may_compute() {
+    real(
+        "--plus ARGS {%.gz} {:1}x {1#a} {-1/a/b} {^a} {:-none} ::: a.gz",
+        "[a][.gzx][.gz][b.gz][A.gz][a.gz]\n",
+    );
+    real("--plus --header : ARGS {n%.gz} {n} ::: n a.gz", "[a][a.gz]\n");
+    real("--plus ARGS {{%.gz}} {} ::: a.gz", "[{%.gz}][a.gz]\n");
 }
 
 #[test]

@@ -37,6 +37,16 @@ fn sources_may_go_in_step() {
 }
 
 #[test]
+fn other_words_may_begin_the_inputs() {
+    prints("--arg-sep ,, -- echo ::: ,, a b :::: 12", "::: a 1\n::: a 2\n::: b 1\n::: b 2\n");
+    prints("--arg-file-sep // -- echo ::: a b // 12", "a 1\na 2\nb 1\nb 2\n");
+    prints("--arg-sep ,, -- echo ,, a b ,,+ c d", "a c\nb d\n");
+    let place = Place::new();
+    place.write("o.yaml", "arg_sep: ','\ncommand: [echo]\n");
+    place.run_typed("--config o.yaml , a b").check(0, "a\nb\n");
+}
+
+#[test]
 fn standard_input_is_one_source_of_several() {
     let place = Place::new();
     place

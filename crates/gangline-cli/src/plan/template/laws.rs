@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use super::{GpuMark, Mark, Marks, Part, Template, Values, Word, Words};
-use crate::plan::mark::{InputMarks, Which};
+use crate::plan::mark::{Edits, InputMarks, Which};
 use crate::plan::path::Form;
 
 /// Parses lines of any bytes as a command, the first as its input, and checks that the input only replaces
@@ -34,9 +34,9 @@ fn check(words: &[OsString], input: &OsStr) {
     let gpus = [GpuMark::None, GpuMark::Fitting, GpuMark::Separated(":")];
     let all = inputs.iter().flat_map(|input| gpus.map(|gpus| (*input, gpus)));
     for (kind, gpus) in all {
-        for names in [&[][..], &two] {
-            let count = names.len().max(1);
-            let marks = Marks { input: kind, names, most: Some(count), replace: None, gpus };
+        for (names, edits) in [(&[][..], Edits::Refused), (&two, Edits::Computed)] {
+            let (count, replace) = (names.len().max(1), None);
+            let marks = Marks { input: kind, names, most: Some(count), replace, edits, gpus };
             if let Ok(template) = Template::new(words, &marks) {
                 check_template(&template, input, count);
             }
@@ -74,12 +74,12 @@ fn check_template(template: &Template, input: &OsStr, count: usize) {
 fn check_word(word: &Word, inputs: &[&OsStr], filled: &OsStr, empty: &OsStr) {
     let marks: Vec<&Mark> = word.parts.iter().filter_map(Part::mark).collect();
     let forms = marks.iter().filter_map(|mark| match mark {
-        Mark::Input(Which::All, form) => Some((inputs.len(), *form)),
-        Mark::Input(_, form) => Some((1, *form)),
+        Mark::Input(Which::All, form) => Some((inputs.len(), form)),
+        Mark::Input(_, form) => Some((1, form)),
         _ => None,
     });
-    let forms: Vec<(usize, Form)> = forms.collect();
-    let is_whole = forms.iter().all(|(_, form)| *form == Form::Whole);
+    let forms: Vec<(usize, &Form)> = forms.collect();
+    let is_whole = forms.iter().all(|(_, form)| **form == Form::Whole);
     let whole: usize = forms.iter().map(|(count, _)| count).sum();
     match &*word.parts {
         [Part::Mark(Mark::Input(Which::Nth(_), Form::Whole))] => assert_eq!(filled, inputs[0]),
@@ -153,6 +153,8 @@ mod tests {
             "{a/.}",
             "{1}",
             "{-1..}",
+            "{%a}",
+            "{:1}",
             "{2}",
             "{%}",
             "{{}}",
@@ -179,7 +181,7 @@ mod tests {
     }
 
     fn marks(input: InputMarks, gpus: GpuMark) -> Marks<'static> {
-        Marks { input, names: &[], most: Some(1), replace: None, gpus }
+        Marks { input, names: &[], most: Some(1), replace: None, edits: Edits::Refused, gpus }
     }
 
     proptest! {
