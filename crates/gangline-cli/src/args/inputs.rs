@@ -161,6 +161,16 @@ impl Inputs {
         let is_grouped = self.max_args.is_some() || self.many || self.max_chars.is_some();
         is_grouped && !self.many_split && !self.xargs
     }
+
+    /// What changes the command of a job with the same inputs, for a journal. The inputs of a job are in its
+    /// key.
+    pub(crate) fn effects_on_commands(&self) -> Vec<(&'static str, String)> {
+        let replace = self.replace.as_ref().map(|text| ("replace", format!("{text:?}")));
+        let repeats = self.repeats_words().then(|| ("repeats_words", "yes".to_owned()));
+        let is_unused = self.grouping() == Grouping::CountOnly;
+        let unused = is_unused.then(|| ("max_args", "0".to_owned()));
+        [replace, repeats, unused].into_iter().flatten().collect()
+    }
 }
 
 /// One byte, as itself or as an escape.

@@ -7,7 +7,6 @@ use std::thread;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::args::halt::Tally;
-use crate::args::inputs::Grouping;
 use crate::args::{InUse, Run};
 use crate::error::CliError;
 use crate::execute::commands::Commands;
@@ -375,14 +374,8 @@ fn what_decides_results(args: &Run) -> Result<CfgNode, CliError> {
         .with("command", command)
         .and_then(|cfg| cfg.with("shell", args.inputs.shell))
         .and_then(|cfg| cfg.with("warm", args.warm.warm));
-    if let Some(replace) = &args.inputs.replace {
-        cfg = cfg.and_then(|cfg| cfg.with("replace", crate::plan::template::quoted(replace)));
-    }
-    if args.inputs.repeats_words() {
-        cfg = cfg.and_then(|cfg| cfg.with("repeats_words", true));
-    }
-    if args.inputs.grouping() == Grouping::CountOnly {
-        cfg = cfg.and_then(|cfg| cfg.with("max_args", 0));
+    for (name, value) in args.inputs.effects_on_commands() {
+        cfg = cfg.and_then(|cfg| cfg.with(name, value));
     }
     cfg.map_err(|error| CliError::new(exit::INTERNAL, error))
 }

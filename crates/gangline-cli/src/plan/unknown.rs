@@ -59,16 +59,7 @@ impl fmt::Display for Unknown {
             Why::NoColumn(columns) => {
                 write!(f, "there is no column for {mark}; the columns are {}", columns.join(" "))?;
             }
-            Why::NoInput(None) => write!(f, "there is no input {mark}: inputs count from {{1}}")?,
-            Why::NoInput(Some(1)) => {
-                write!(f, "there is no input {mark}: each job has one, which is {{}} or {{1}}")?;
-            }
-            Why::NoInput(Some(most)) => {
-                write!(
-                    f,
-                    "there is no input {mark}: each job has {most}, from {{1}} to {{{most}}}"
-                )?;
-            }
+            Why::NoInput(most) => no_input(f, mark, *most)?,
             Why::CommandIsTheInput => write!(
                 f,
                 "{mark} stands for an input, and in a job file each line is a whole command"
@@ -99,6 +90,15 @@ impl Unknown {
     fn is_escapable(&self) -> bool {
         !matches!(self.why, Why::NoGpus | Why::SentToWorker)
             && (self.mark.ends_with('}') || self.mark.starts_with('%'))
+    }
+}
+
+fn no_input(f: &mut fmt::Formatter<'_>, mark: &str, most: Option<usize>) -> fmt::Result {
+    write!(f, "there is no input {mark}: ")?;
+    match most {
+        None => f.write_str("inputs count from {1}"),
+        Some(1) => f.write_str("each job has one, which is {} or {1}"),
+        Some(most) => write!(f, "each job has {most}, from {{1}} to {{{most}}}"),
     }
 }
 

@@ -104,13 +104,38 @@ fn has_parallel() -> bool {
     is_there
 }
 
-#[test]
-fn examples_of_parallel_print_the_same_here() {
-    let rows = rows("GNU parallel: ");
-    assert!(rows.len() > 50, "{} rows", rows.len());
+/// Compares the examples of one table.
+#[track_caller]
+fn check_table(topic: &str) {
+    let rows = rows(&format!("GNU parallel: {topic} "));
     if has_parallel() {
         check_all(rows, check_same);
     }
+}
+
+#[test]
+fn inputs_are_those_of_parallel() {
+    check_table("inputs");
+}
+
+#[test]
+fn marks_are_those_of_parallel() {
+    check_table("marks");
+}
+
+#[test]
+fn commands_are_those_of_parallel() {
+    check_table("commands");
+}
+
+#[test]
+fn jobs_run_as_in_parallel() {
+    check_table("running");
+}
+
+#[test]
+fn jobs_are_recorded_as_in_parallel() {
+    check_table("record");
 }
 
 #[test]
