@@ -210,16 +210,16 @@ pub(crate) enum InUse {
 #[command(next_help_heading = "Output")]
 pub(crate) struct Output {
     /// Print the outputs in the order of the inputs [default]
-    #[arg(short = 'k', long, action = ArgAction::SetTrue, conflicts_with = "no_keep_order")]
+    #[arg(short = 'k', long, alias = "keeporder", action = ArgAction::SetTrue, conflicts_with = "no_keep_order")]
     pub(crate) keep_order: bool,
     /// Print each job's output when the job ends
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) no_keep_order: bool,
     /// Print each line when it is complete
-    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "keep_order")]
+    #[arg(long, aliases = ["lb", "linebuffer"], action = ArgAction::SetTrue, conflicts_with = "keep_order")]
     pub(crate) line_buffer: bool,
     /// Keep stdout, stderr, exit status and time of each job in a directory of its own
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, alias = "res", value_name = "DIR")]
     pub(crate) results: Option<PathBuf>,
     /// End a job that prints more than SIZE bytes (or 10k, 5M, 1G)
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "warm")]
@@ -231,7 +231,7 @@ pub(crate) struct Output {
     #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub(crate) window: Option<usize>,
     /// Print the words of every command, and start none
-    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "journal")]
+    #[arg(long, alias = "dryrun", action = ArgAction::SetTrue, conflicts_with = "journal")]
     pub(crate) dry_run: bool,
 }
 
@@ -262,7 +262,7 @@ pub(crate) struct Failure {
 #[command(next_help_heading = "Record")]
 pub(crate) struct Record {
     /// Write a line for each job, in the columns of GNU parallel's log
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, alias = "jl", value_name = "FILE")]
     pub(crate) joblog: Option<PathBuf>,
     /// Record in FILE which jobs are done
     #[arg(long, value_name = "FILE")]

@@ -204,6 +204,9 @@ fn check_typed(args: &Run, typed: &Typed<'_>) -> Result<(), CliError> {
     if !has_file && typed.sources.first().is_some_and(|first| first.pairing == Pairing::InStep) {
         return Err(usage("the first source has none to go in step with: write ::: or ::::"));
     }
+    if args.warm.warm && inputs.grouping() == Grouping::CountOnly {
+        return Err(usage("a warm worker gets each input, and -n 0 would send none"));
+    }
     if args.source_files().filter(|path| *path == Path::new("-")).count() > 1 {
         return Err(usage("only one source can be standard input"));
     }
@@ -238,7 +241,10 @@ fn template(
             [script] => script,
             _ => return Err(usage("--shell takes one word, the script: put it in quotes")),
         };
-        Template::script(script, &marks)
+        match inputs.grouping() {
+            Grouping::CountOnly => Template::script_alone(script, &marks),
+            _ => Template::script(script, &marks),
+        }
     } else {
         Template::new(words, &marks)
     };

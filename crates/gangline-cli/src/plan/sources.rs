@@ -141,7 +141,7 @@ impl Opening<'_> {
                 }
                 let names = checked(table.names()?, &name)?;
                 let width = Some(names.len());
-                return Ok(Sources { rows: table.rows(), names, width });
+                return Ok(Sources { rows: self.trimmed(table.rows()), names, width });
             }
         };
         let rows = self.columns(self.limited(values));
@@ -166,6 +166,13 @@ impl Opening<'_> {
             Count::Ahead => lines.counted(path),
             Count::No => lines,
         })
+    }
+
+    fn trimmed(&self, rows: Rows) -> Rows {
+        let Some(trim) = self.inputs.trim else { return rows };
+        let fields =
+            move |row: Row| row.iter().map(|field| trimmed(field.as_bytes(), trim)).collect();
+        Box::new(rows.map(move |row| row.map(fields)))
     }
 
     /// The values that are used.

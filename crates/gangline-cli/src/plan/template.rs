@@ -123,6 +123,16 @@ impl Template {
         Ok(Template { variables: Vec::new(), words, several: Several::Split })
     }
 
+    /// A script without parameters.
+    pub(crate) fn script_alone(
+        script: &OsStr,
+        marks: &Marks<'_>,
+    ) -> Result<Template, TemplateError> {
+        let mut template = Template::script(script, marks)?;
+        template.words.pop();
+        Ok(template)
+    }
+
     pub(crate) fn with_several(self, several: Several) -> Template {
         Template { several, ..self }
     }

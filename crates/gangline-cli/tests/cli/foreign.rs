@@ -41,6 +41,18 @@ fn options_that_change_nothing_here_are_accepted() {
 }
 
 #[test]
+fn other_names_of_options_are_known() {
+    let place = Place::new();
+    let line = "--lb --jl log --res out --max-procs 1 --arg-file list --max-replace-args 1 -- echo";
+    place.write("list", "a\n");
+    place.run_typed(line).check(0, "a\n");
+    assert!(place.path("log").exists() && place.path("out/1").exists());
+    place
+        .run_typed("--dryrun --keeporder --jobs 2 --xapply -- echo ::: a ::: b")
+        .check(0, "echo a b\n");
+}
+
+#[test]
 fn inputs_without_a_command_are_no_commands() {
     refused("::: 'touch started'", &["there is no command to run", "sh -c"]);
     Place::new().run_typed("-- sh -c ::: 'echo a | tr a b' 'echo c'").check(0, "b\nc\n");

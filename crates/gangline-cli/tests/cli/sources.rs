@@ -116,6 +116,9 @@ fn a_table_may_have_tabs() {
     let place = Place::new();
     place.write("t.tsv", "a,x\tb\n1\t\"2\t3\"\n");
     place.run_typed("--tsv t.tsv -- printf '[%s]' {b} '{a,x}'").check(0, "[2\t3][1]");
+    place.write("blanks.csv", "a,b\n x , y\n");
+    place.run_typed("--csv blanks.csv -- printf '[%s]'").check(0, "[ x ][ y]");
+    place.run_typed("--csv blanks.csv --trim lr -- printf '[%s]'").check(0, "[x][y]");
     place.write("bad.tsv", "a\tb\n1\t\"2\n");
     place.run_typed("--tsv bad.tsv -- echo").check_said(104, &["line 2, column 3"]);
     place.run_typed("--tsv t.tsv -- echo {b}-{3} ::: x y").check(0, "2\t3-x\n2\t3-y\n");
@@ -128,6 +131,7 @@ fn a_job_may_have_several_inputs() {
     prints("-n4 -- ARGS {-1} {-2} ::: 1 2 3 4 5", "[4][3]\n[5]\n");
     prints("-n 2 -a abc -- ARGS ::: 1 2", "[a][1][a][2]\n[b][1][b][2]\n[c][1][c][2]\n");
     prints("-n 0 -- ARGS hi ::: a b", "[hi]\n[hi]\n");
+    prints("-n 0 --shell -- 'echo $# $1' ::: a b", "0\n0\n");
     prints("-n 2 --shell -- 'echo $# $2' ::: a b c", "2 b\n1\n");
     prints("-n 2 -- 'A={}' sh -c 'echo $A' ::: a b", "a b\n");
 }
@@ -201,6 +205,8 @@ fn a_warm_worker_gets_several_inputs() {
     place.write("worker", worker);
     place.run_typed("--warm -j1 -- sh worker ::: a ::: 1 2").check(0, "");
     place.run_typed("--warm -j1 --header : -- sh worker ::: x a ::: y 1").check(0, "");
+    let none = place.run_typed("--warm -j1 -n 0 -- sh worker ::: a");
+    none.check_said(102, &["-n 0 would send none"]);
     let lines = place.read("lines");
     let inputs: Vec<&str> = lines
         .lines()
