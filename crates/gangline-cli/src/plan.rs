@@ -24,13 +24,12 @@ pub(crate) mod until_closed;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::iter;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::args::Run;
 use crate::args::inputs::Grouping;
-use crate::args::typed::{Pairing, Typed};
+use crate::args::typed::Typed;
 use crate::args::workers::Workers;
 use crate::error::{CliError, Context};
 use crate::exit;
@@ -200,9 +199,13 @@ fn check_typed(args: &Run, typed: &Typed<'_>) -> Result<(), CliError> {
         )));
     }
     let Run { inputs, .. } = args;
-    let has_file = !inputs.input.is_empty() || inputs.csv.is_some() || inputs.tsv.is_some();
-    if !has_file && typed.sources.first().is_some_and(|first| first.pairing == Pairing::InStep) {
-        return Err(usage("the first source has none to go in step with: write ::: or ::::"));
+    let of_shell = program::word_of_shell(typed.command).filter(|_| inputs.passes_words());
+    if let Some(word) = of_shell {
+        return Err(usage(&format!(
+            "{} is for a shell, and no shell runs the command: write a script with --shell, or pass the word on \
+             with -q",
+            template::quoted(word)
+        )));
     }
     if args.warm.warm && inputs.grouping() == Grouping::CountOnly {
         return Err(usage("a warm worker gets each input, and -n 0 would send none"));
@@ -257,14 +260,11 @@ fn template(
     Ok(Arc::new(template))
 }
 
-/// A word of the command that a shell would act upon, while here it is an argument.
-pub(crate) fn unused_operator(args: &Run) -> Option<String> {
-    let words = args.command_words();
-    let is_text = |word: &OsString| word == ";" && words.first().is_some_and(|word| word == "find");
-    let words = words.iter().filter(|word| !args.inputs.shell && !is_text(word));
-    let operator = program::operator(words.map(|word| word.as_bytes()))?;
-    let operator = template::quoted(OsStr::from_bytes(operator));
-    Some(format!("{operator} is an argument here, since no shell runs the command: see --shell"))
+/// A word of the command that a shell would replace, while here it is an argument.
+pub(crate) fn unexpanded(args: &Run) -> Option<String> {
+    let word = program::unexpanded(args.command_words()).filter(|_| args.inputs.passes_words())?;
+    let word = template::quoted(word);
+    Some(format!("{word} is passed on unchanged, since no shell runs the command: see --shell"))
 }
 
 /// Whether the command begins with a value meant for an option: a `--` follows it.

@@ -89,9 +89,9 @@ pub(crate) struct Inputs {
     /// Compute marks such as {%.gz}, {:2} and {/a/b}, as the shell does in ${1%.gz}
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
     pub(crate) plus: bool,
-    /// An option of GNU parallel. Without a shell, words need no quotes.
-    #[arg(short = 'q', long, action = ArgAction::SetTrue, hide = true, conflicts_with = "shell")]
-    quote: bool,
+    /// Pass words such as | and > on to the program, which are an error otherwise
+    #[arg(short = 'q', long, action = ArgAction::SetTrue, conflicts_with_all = ["shell", "job_file"])]
+    pub(crate) quote: bool,
     /// Run COMMAND as a script of sh, with the input as "$1"
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
     pub(crate) shell: bool,
@@ -160,6 +160,11 @@ impl Inputs {
     pub(crate) fn repeats_words(&self) -> bool {
         let is_grouped = self.max_args.is_some() || self.many || self.max_chars.is_some();
         is_grouped && !self.many_split && !self.xargs
+    }
+
+    /// Whether words that a shell would act upon go to a program by mistake.
+    pub(crate) fn passes_words(&self) -> bool {
+        !self.shell && !self.quote
     }
 
     /// What changes the command of a job with the same inputs, for a journal. The inputs of a job are in its

@@ -165,8 +165,8 @@ fn warn(args: &Run, lanes: &Lanes, plans: &[Plan]) {
 fn doubts(args: &Run, plans: &[Plan]) -> Vec<String> {
     let is_the_same = !plans.iter().all(Plan::differs_by_job);
     let all_the_same = "every job runs the same command: it has no mark, such as {}, for the input";
-    let operator = plan::unused_operator(args);
-    is_the_same.then(|| all_the_same.to_owned()).into_iter().chain(operator).collect()
+    let unexpanded = plan::unexpanded(args);
+    is_the_same.then(|| all_the_same.to_owned()).into_iter().chain(unexpanded).collect()
 }
 
 fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {

@@ -167,6 +167,7 @@ impl Marks<'_> {
         // `{1,3}` is a regular expression.
         let Some(form) = self.form(operator).filter(|_| !operator.starts_with(b",")) else {
             let is_edit = Edit::is_one(operator) && !operator.starts_with(b",");
+            let is_edit = is_edit || operator == b"choose_k" || operator == b"uniq";
             return is_edit.then_some(Err(Why::Expression));
         };
         // Too large for a number is larger than any number of inputs.

@@ -62,25 +62,72 @@ fn exists(program: &OsStr) -> bool {
     env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// The first word that a shell would take for a pipe, a redirection or the end of a command.
-pub(crate) fn operator<'a>(words: impl IntoIterator<Item = &'a [u8]>) -> Option<&'a [u8]> {
-    words.into_iter().find(|word| is_operator(word))
+/// The first word of a command that a shell would not pass on: an operator, or a word in quotes that the
+/// user's shell has left.
+pub(crate) fn word_of_shell(words: &[OsString]) -> Option<&OsStr> {
+    // Its own operators are `;` and `+`.
+    let is_find = words.first().is_some_and(|program| program == "find");
+    let words = words.iter().enumerate().map(|(at, word)| (at + 1 == words.len(), word));
+    let found = words.filter(|(_, word)| !(is_find && *word == ";")).find(|(is_last, word)| {
+        let word = word.as_bytes();
+        is_bare_operator(word)
+            || is_quoted(word)
+            || (!is_last && ends_command(word) && !word.iter().any(u8::is_ascii_whitespace))
+    });
+    found.map(|(_, word)| word.as_os_str())
 }
 
-fn is_operator(word: &[u8]) -> bool {
-    let word = word.trim_ascii_start();
-    let after_number = word.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(0);
-    match &word[after_number..] {
-        b"|" | b"||" | b"|&" | b"&" | b"&&" | b";" | b";;" => after_number == 0,
-        [b'>' | b'<', ..] | [b'&', b'>', ..] => true,
-        _ => false,
-    }
+/// The first word of a command that only a shell would replace: a variable, or the output of a command.
+pub(crate) fn unexpanded(words: &[OsString]) -> Option<&OsStr> {
+    let is_unexpanded = |word: &&OsString| {
+        let word = word.as_bytes();
+        let name = word.strip_prefix(b"$").unwrap_or_default();
+        let is_variable = name.first().is_some_and(|first| first.is_ascii_alphabetic())
+            && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+        let is_command = word.starts_with(b"$(") && word.ends_with(b")");
+        is_variable
+            || is_command
+            || (word.len() > 1 && word.starts_with(b"`") && word.ends_with(b"`"))
+    };
+    words.iter().find(is_unexpanded).map(OsString::as_os_str)
+}
+
+fn ends_command(word: &[u8]) -> bool {
+    word.len() > 1 && word.ends_with(b";")
+}
+
+/// Whether the word is in single quotes, or is a variable in double quotes.
+fn is_quoted(word: &[u8]) -> bool {
+    let is_in =
+        |quote: u8| word.len() > 1 && word.starts_with(&[quote]) && word.ends_with(&[quote]);
+    is_in(b'\'') || (is_in(b'"') && word.get(1) == Some(&b'$'))
+}
+
+/// Whether the word is an operator and nothing else, or redirects to a file with a mark or a device. `>x` and
+/// `<x` may be texts.
+fn is_bare_operator(word: &[u8]) -> bool {
+    let Some(redirected) = after_redirection(word) else { return is_separator(word) };
+    let is_file = redirected.starts_with(b"/") || redirected.contains(&b'{');
+    redirected.is_empty()
+        || redirected.iter().all(u8::is_ascii_digit)
+        || (is_file && !redirected.ends_with(b">"))
+}
+
+fn is_separator(word: &[u8]) -> bool {
+    matches!(word, b"|" | b"||" | b"|&" | b"&" | b"&&" | b";" | b";;")
+}
+
+/// What follows `>`, `2>`, `>&`, `&>` or the like.
+fn after_redirection(word: &[u8]) -> Option<&[u8]> {
+    let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let operators: [&[u8]; 9] = [b"&>>", b"&>", b">>", b">&", b">|", b">", b"<<<", b"<<", b"<"];
+    operators.iter().find_map(|operator| word[digits..].strip_prefix(*operator))
 }
 
 /// The first operator of the shell in a line, outside of quotes.
 pub(crate) fn unquoted_operator(line: &[u8]) -> Option<Vec<u8>> {
     let words = unquoted_words(line);
-    let ends_command = |word: &[u8]| word.len() > 1 && word.ends_with(b";");
+    let is_operator = |word: &[u8]| is_separator(word) || after_redirection(word).is_some();
     let found = words.iter().find(|word| is_operator(word) || ends_command(word))?;
     Some(match ends_command(found) && !is_operator(found) {
         true => b";".to_vec(),
@@ -182,6 +229,40 @@ mod tests {
             "",
         ] {
             check_line(line, None);
+        }
+    }
+
+    #[track_caller]
+    fn check_words(words: &str, expected: Option<&str>) {
+        let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+        assert_eq!(word_of_shell(&words), expected.map(OsStr::new), "{words:?}");
+    }
+
+    #[test]
+    fn words_of_a_shell_are_found() {
+        check_words("echo {} | wc", Some("|"));
+        check_words("echo {}; exit {}", Some("{};"));
+        check_words("echo {} >{}.out", Some(">{}.out"));
+        check_words("echo {} > out", Some(">"));
+        check_words("echo {} 2>/dev/null", Some("2>/dev/null"));
+        check_words("echo {} 2>&1", Some("2>&1"));
+        check_words("sort <{}", Some("<{}"));
+        check_words("perl -e 'print'", Some("'print'"));
+        check_words("echo \"$HOME\"", Some("\"$HOME\""));
+    }
+
+    #[test]
+    fn other_words_are_arguments() {
+        for words in [
+            "grep <div {}",
+            "grep <{}> x",
+            "find . -exec ls {} ;",
+            "sed s/a/b/;",
+            "grep >x {}",
+            "echo \"a\" a|b a&b x=1;y",
+            "echo it's '",
+        ] {
+            check_words(words, None);
         }
     }
 

@@ -126,24 +126,41 @@ fn a_program_may_be_called_like_a_word_of_the_shell() {
 }
 
 #[test]
-fn an_operator_in_the_command_is_doubted() {
-    for (line, operator, stdout) in [
-        ("echo {} '|' wc ::: a", "'|'", "a | wc\n"),
-        ("echo {} '>' out ::: a", "'>'", "a > out\n"),
-        ("echo {} '&&' ls ::: a", "'&&'", "a && ls\n"),
-        ("echo {} '2>&1' ::: a", "'2>&1'", "a 2>&1\n"),
+fn a_word_for_a_shell_is_refused() {
+    for (line, word) in [
+        ("touch started '|' wc ::: a", "'|' is for a shell"),
+        ("touch started '>' out ::: a", "'>' is for a shell"),
+        ("touch started '>{}.out' ::: a", "'>{}.out' is for a shell"),
+        ("touch started '&&' ls ::: a", "'&&' is for a shell"),
+        ("touch 'started;' echo {} ::: a", "'started;' is for a shell"),
+        ("touch started '2>&1' ::: a", "'2>&1' is for a shell"),
+        ("touch started \"'\\''\\$x'\\''\" ::: a", "is for a shell"),
+    ] {
+        refused(line, &[word, "--shell", "with -q"]);
+    }
+    for (line, stdout) in [
+        ("-q -- echo {} '|' wc '>x' 'a;' b ::: a", "a | wc >x a; b\n"),
+        ("-- find . -maxdepth 0 -name {} -exec ls ';' ::: a", ""),
+        ("-- echo 'a|b' '<div' 'x;' ::: a", "a|b <div x; a\n"),
+        ("--shell 'echo $1 | cat' ::: a", "a\n"),
     ] {
         let ran = Place::new().run_typed(line);
         ran.check(0, stdout);
-        ran.check_said(0, &[&format!("{operator} is an argument here")]);
+        assert_eq!(ran.stderr, "", "{line}");
     }
-    for line in [
-        "find . -maxdepth 0 -name {} -exec ls ';' ::: a",
-        "echo 'a|b' {} ::: a",
-        "--shell 'echo $1 | cat' ::: a",
-    ] {
-        let ran = Place::new().run_typed(line);
-        assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{line}");
+}
+
+#[test]
+fn a_variable_that_no_shell_replaces_is_doubted() {
+    for word in ["$HOME", "$(date)", "`date`"] {
+        let ran = Place::new().run_typed(&format!("-- echo '{word}' ::: a"));
+        ran.check(0, &format!("{word} a\n"));
+        ran.check_said(0, &[&format!("'{word}' is passed on unchanged")]);
+    }
+    for line in
+        ["-q -- echo '$HOME' ::: a", "-- echo '$1' '$x.y' ::: a", "-- sh -c 'echo $HOME' ::: a"]
+    {
+        assert_eq!(Place::new().run_typed(line).stderr, "", "{line}");
     }
 }
 

@@ -222,7 +222,6 @@ fn what_was_meant_for_an_option_is_no_command() {
     for (line, part) in [
         ("--use-gpu true -- touch started ::: x", "true was taken for the command"),
         ("--gpu-list 0 1 -- touch started ::: x", "1 was taken for the command"),
-        ("-- touch started :::+ y", "the first source has none to go in step with"),
         ("-- touch started :::: - -", "only one source can be standard input"),
         ("-a - -- touch started :::: -", "only one source can be standard input"),
     ] {

@@ -163,6 +163,7 @@ fn a_mark_of_gnu_parallel_is_not_left_standing() {
     refused("touch started '{= s/a/b/ =}' ::: x", "as in --shell 'echo");
     refused("touch started {= s/a/b/ =} ::: x", "as in --shell 'echo");
     refused("touch started {0#} ::: x", "printf %03d");
+    refused("--plus touch started {2uniq} ::: x ::: y", "as in --shell 'echo");
     refused("--shell 'touch started{%.gz}' ::: x", "is computed with --plus only");
     refused("--plus --shell 'touch started{%.gz}' ::: x", "is not replaced in a script");
     refused("--plus touch started {%(} ::: x", "as in --shell 'echo");

@@ -32,6 +32,8 @@ fn sources_may_go_in_step() {
     prints("echo ::: a b :::+ 1 2 ::: X Y :::+ 8 9", "a 1 X 8\na 1 Y 9\nb 2 X 8\nb 2 Y 9\n");
     prints("echo :::: abc ::::+ 12", "a 1\nb 2\n");
     prints("-a abc echo :::+ x y z", "a x\nb y\nc z\n");
+    prints("echo ::::+ abc 12", "a 1\nb 2\n");
+    prints("echo :::+ a b", "a\nb\n");
     prints("--link echo ::: a b c ::: 1 2", "a 1\nb 2\nc 1\n");
     prints("--xapply echo :::: abc 12 ::: x", "a 1 x\nb 2 x\nc 1 x\n");
 }
