@@ -82,7 +82,7 @@ impl Plan {
         let gpus = Slots::new(&args.placement, Some(1))?.mark(args.placement.gpu_separator);
         let input = InputMarks::IsCommand;
         let edits = Edits::Refused;
-        let marks = Marks { input, names: &[], most: None, replace: None, edits, gpus };
+        let marks = Marks { input, names: &[], most: None, renamed: &[], edits, gpus };
         let file = JobFile::check(path, marks, &gate).map_err(of_job_file)?;
         let slots = Slots::new(&args.placement, usize::try_from(file.count()).ok())?;
         lanes_of(args, file, slots, gate)
@@ -235,10 +235,10 @@ fn template(
         Grouping::CountOnly => InputMarks::Unused,
         _ => InputMarks::Words,
     };
-    let replace = inputs.replace.as_deref().filter(|text| *text != "{}");
+    let renamed = inputs.renamed();
     let gpus = slots.mark(placement.gpu_separator);
     let edits = if inputs.plus { Edits::Computed } else { Edits::Refused };
-    let marks = Marks { input, names: &sources.names, most, replace, edits, gpus };
+    let marks = Marks { input, names: &sources.names, most, renamed: &renamed, edits, gpus };
     let template = if inputs.shell && !warm.warm {
         let script: &OsStr = match words {
             [script] => script,

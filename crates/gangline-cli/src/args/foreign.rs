@@ -138,21 +138,6 @@ const WAYS: &[(&[&str], &str)] = &[
         "jobs are recorded in files: --joblog, --journal, --results",
     ),
     (&["--rpl", "--parens"], "compute it in a script, with --shell, where the input is \"$1\""),
-    (
-        &[
-            "--basenamereplace",
-            "--bnr",
-            "--basenameextensionreplace",
-            "--bner",
-            "--dirnamereplace",
-            "--dnr",
-            "--extensionreplace",
-            "--er",
-            "--seqreplace",
-            "--slotreplace",
-        ],
-        "only {} can be renamed, with -I; {/} {/.} {//} {.} {#} {%} are fixed, and text in double braces",
-    ),
     (&["-i", "--replace"], "write -I TEXT, or {} without an option"),
     (&["-e", "--eof"], "write -E TEXT"),
     (

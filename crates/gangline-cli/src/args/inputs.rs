@@ -1,6 +1,6 @@
 //! Options for where inputs come from, and how jobs are made of them.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueEnum};
@@ -73,7 +73,9 @@ pub(crate) struct Inputs {
     pub(crate) shuf: bool,
     /// Let TEXT stand for the inputs, instead of {}
     #[arg(short = 'I', value_name = "TEXT", conflicts_with_all = ["job_file", "shell", "warm"])]
-    pub(crate) replace: Option<OsString>,
+    replace: Option<OsString>,
+    #[command(flatten)]
+    renamed: Renamed,
     /// Read no inputs from one that is TEXT onwards
     #[arg(short = 'E', value_name = "TEXT", conflicts_with_all = TABLES)]
     pub(crate) end: Option<OsString>,
@@ -95,6 +97,23 @@ pub(crate) struct Inputs {
     /// Run COMMAND as a script of sh, with the input as "$1"
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
     pub(crate) shell: bool,
+}
+
+/// Options of GNU parallel that rename a mark. They are rare, so help leaves them to the page.
+#[derive(Debug, Args)]
+struct Renamed {
+    #[arg(long, alias = "er", value_name = "TEXT", hide = true)]
+    extensionreplace: Option<OsString>,
+    #[arg(long, alias = "bnr", value_name = "TEXT", hide = true)]
+    basenamereplace: Option<OsString>,
+    #[arg(long, alias = "dnr", value_name = "TEXT", hide = true)]
+    dirnamereplace: Option<OsString>,
+    #[arg(long, alias = "bner", value_name = "TEXT", hide = true)]
+    basenameextensionreplace: Option<OsString>,
+    #[arg(long, value_name = "TEXT", hide = true)]
+    seqreplace: Option<OsString>,
+    #[arg(long, value_name = "TEXT", hide = true)]
+    slotreplace: Option<OsString>,
 }
 
 const TABLES: [&str; 3] = ["csv", "tsv", "job_file"];
@@ -156,6 +175,23 @@ impl Inputs {
         }
     }
 
+    /// The texts that take the place of marks, and the insides of these marks.
+    pub(crate) fn renamed(&self) -> Vec<(&OsStr, &'static str)> {
+        let Renamed { extensionreplace, basenamereplace, dirnamereplace, .. } = &self.renamed;
+        let Renamed { basenameextensionreplace, seqreplace, slotreplace, .. } = &self.renamed;
+        let all = [
+            (&self.replace, ""),
+            (extensionreplace, "."),
+            (basenamereplace, "/"),
+            (dirnamereplace, "//"),
+            (basenameextensionreplace, "/."),
+            (seqreplace, "#"),
+            (slotreplace, "%"),
+        ];
+        let given = all.into_iter().filter_map(|(text, inner)| Some((text.as_deref()?, inner)));
+        given.filter(|(text, inner)| **text != *format!("{{{inner}}}")).collect()
+    }
+
     /// Whether a word with `{}` is repeated for each input of a job, not split between them.
     pub(crate) fn repeats_words(&self) -> bool {
         let is_grouped = self.max_args.is_some() || self.many || self.max_chars.is_some();
@@ -170,7 +206,8 @@ impl Inputs {
     /// What changes the command of a job with the same inputs, for a journal. The inputs of a job are in its
     /// key.
     pub(crate) fn effects_on_commands(&self) -> Vec<(&'static str, String)> {
-        let replace = self.replace.as_ref().map(|text| ("replace", format!("{text:?}")));
+        let renamed = self.renamed();
+        let replace = (!renamed.is_empty()).then(|| ("replace", format!("{renamed:?}")));
         let repeats = self.repeats_words().then(|| ("repeats_words", "yes".to_owned()));
         let is_unused = self.grouping() == Grouping::CountOnly;
         let unused = is_unused.then(|| ("max_args", "0".to_owned()));

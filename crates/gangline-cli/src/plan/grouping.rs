@@ -140,7 +140,7 @@ mod tests {
             input: InputMarks::Words,
             names: &[],
             most: None,
-            replace: None,
+            renamed: &[],
             edits: Edits::Refused,
             gpus: GpuMark::None,
         };

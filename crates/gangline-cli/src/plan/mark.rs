@@ -51,8 +51,8 @@ pub(crate) struct Marks<'a> {
     pub(crate) names: &'a [OsString],
     /// The largest number of inputs of a job, if all jobs have the same.
     pub(crate) most: Option<usize>,
-    /// What stands for the inputs instead of `{}`.
-    pub(crate) replace: Option<&'a OsStr>,
+    /// Texts that take the place of marks, and the insides of these marks.
+    pub(crate) renamed: &'a [(&'a OsStr, &'static str)],
     pub(crate) edits: Edits,
     pub(crate) gpus: GpuMark,
 }
@@ -119,9 +119,12 @@ impl Marks<'_> {
 
     /// The meaning of `{inner}`; `None` for plain text.
     fn braced(&self, inner: &[u8]) -> Option<Result<Mark, Why>> {
-        if inner.is_empty() && self.replace.is_some() {
-            return None;
-        }
+        let is_renamed = self.renamed.iter().any(|(_, mark)| mark.as_bytes() == inner);
+        if is_renamed { None } else { self.meaning(inner) }
+    }
+
+    /// The same, if no text has taken its place.
+    fn meaning(&self, inner: &[u8]) -> Option<Result<Mark, Why>> {
         if let Some((which, form)) = self.named(inner) {
             return Some(self.of_input(which, form));
         }
@@ -255,9 +258,10 @@ pub(crate) fn parts(word: &[u8], marks: &Marks<'_>) -> Result<Vec<Part>, Unknown
 
 /// Reads a mark, or an escaped mark, at the start of `rest`; returns its length too.
 fn piece(rest: &[u8], marks: &Marks<'_>) -> Option<(usize, Result<Part, Why>)> {
-    if let Some(replace) = marks.replace.filter(|text| rest.starts_with(text.as_bytes())) {
-        let mark = marks.of_input(Which::All, Form::Whole);
-        return Some((replace.len(), mark.map(Part::Mark)));
+    let mut renamed = marks.renamed.iter();
+    if let Some((text, inner)) = renamed.find(|(text, _)| rest.starts_with(text.as_bytes())) {
+        let mark = marks.meaning(inner.as_bytes());
+        return mark.map(|mark| (text.len(), mark.map(Part::Mark)));
     }
     if let Some(escaped) = rest.strip_prefix(b"%%(") {
         let inner = until(escaped, b')').filter(|inner| is_name(inner))?;

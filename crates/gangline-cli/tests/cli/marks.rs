@@ -245,6 +245,14 @@ fn another_text_stands_for_the_input() {
     real("-I,, ARGS x,,y {} {.} ::: a.b", "[xa.by][{}][a]\n");
     real("-I % ARGS % ::: a", "[a]\n");
     real("-I {} ARGS {} ::: a", "[a]\n");
+    real(
+        "--er ,, --bnr @ --dnr ^ --bner = ARGS ,, @ ^ = {.} {/} ::: d/a.b",
+        "[d/a][a.b][d][a][{.}][{/}]\n",
+    );
+    real(
+        "-j1 --seqreplace ,, --slotreplace @ ARGS ,, @ {} {#} ::: a b",
+        "[1][1][a][{#}]\n[2][1][b][{#}]\n",
+    );
     refused("-n0 -I% touch started % ::: a", "-n 0 puts none");
 }
 

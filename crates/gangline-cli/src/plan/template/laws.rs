@@ -35,8 +35,8 @@ fn check(words: &[OsString], input: &OsStr) {
     let all = inputs.iter().flat_map(|input| gpus.map(|gpus| (*input, gpus)));
     for (kind, gpus) in all {
         for (names, edits) in [(&[][..], Edits::Refused), (&two, Edits::Computed)] {
-            let (count, replace) = (names.len().max(1), None);
-            let marks = Marks { input: kind, names, most: Some(count), replace, edits, gpus };
+            let count = names.len().max(1);
+            let marks = Marks { input: kind, names, most: Some(count), renamed: &[], edits, gpus };
             if let Ok(template) = Template::new(words, &marks) {
                 check_template(&template, input, count);
             }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     fn marks(input: InputMarks, gpus: GpuMark) -> Marks<'static> {
-        Marks { input, names: &[], most: Some(1), replace: None, edits: Edits::Refused, gpus }
+        Marks { input, names: &[], most: Some(1), renamed: &[], edits: Edits::Refused, gpus }
     }
 
     proptest! {
