@@ -7,6 +7,7 @@ pub(crate) mod failure;
 pub(crate) mod groups;
 pub(crate) mod job_runner;
 pub(crate) mod lane;
+pub(crate) mod limits;
 pub(crate) mod process;
 pub(crate) mod protocol;
 pub(crate) mod readiness;

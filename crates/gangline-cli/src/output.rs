@@ -6,4 +6,5 @@ pub(crate) mod lines;
 pub(crate) mod outcome;
 pub(crate) mod report;
 pub(crate) mod results;
+pub(crate) mod stdio;
 pub(crate) mod terminal;

@@ -9,9 +9,12 @@ use std::process::ExitCode;
 use crate::args::options;
 use crate::args::{self, ManArgs, Run, Subcommands};
 use crate::error::{CliError, Context};
+use crate::execute::failure::internal;
+use crate::execute::limits::{allow_files, survive_full_files};
 use crate::execute::supervisor::Inputs;
 use crate::execute::{run, supervisor};
 use crate::output::report;
+use crate::output::stdio::check_stdout;
 use crate::{config, devices, exit, manual, reports};
 
 /// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
@@ -55,19 +58,20 @@ fn start_run(
     supervisor: Option<i32>,
     arguments: Vec<OsString>,
 ) -> Result<u8, CliError> {
+    check_stdout()?;
     args.record.report.iter().try_for_each(|path| report::check(path))?;
+    survive_full_files()?;
+    // Before anything opens a file.
+    allow_files(0)?;
     // A command that starts no process needs no supervisor.
     if supervisor.is_some() || args.output.dry_run {
         return run::run(args, supervisor);
     }
-    let failed = |error| {
-        CliError::new(exit::INTERNAL, Context::new("the worker process cannot be started", error))
-    };
     let inputs = match args.reads_terminal() {
         true => Inputs::Typed,
         false => Inputs::Other,
     };
-    supervisor::supervise(arguments.into_iter().skip(1), inputs).map_err(failed)
+    supervisor::supervise(arguments.into_iter().skip(1), inputs).map_err(internal)
 }
 
 /// Help and versions go to standard output and are not failures.
@@ -89,6 +93,7 @@ fn manual(args: &ManArgs) -> Result<Vec<u8>, CliError> {
 }
 
 fn written(text: Vec<u8>) -> Result<u8, CliError> {
+    check_stdout()?;
     let mut stdout = io::stdout().lock();
     match stdout.write_all(&text).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(exit::OK),

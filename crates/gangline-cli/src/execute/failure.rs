@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 use crate::error::{CliError, Context};
 use crate::exit;
 use gangline::Error;
@@ -13,6 +15,7 @@ pub(crate) fn of_run(error: Error) -> CliError {
         Error::Devices { .. } => exit::DEVICES,
         Error::Journal { .. } => exit::JOURNAL,
         error if error.is_input() => exit::INPUT,
+        error if is_limit(error) => exit::USAGE,
         _ => exit::INTERNAL,
     };
     match error {
@@ -50,6 +53,21 @@ pub(crate) fn unwritable(what: &dyn std::fmt::Display, error: io::Error) -> CliE
     CliError::new(exit::OUTPUT, Context::new(format!("{what} cannot be written"), error))
 }
 
+/// A failure of the system that no option causes; a limit of the system is the caller's to raise.
 pub(crate) fn internal(error: io::Error) -> CliError {
-    CliError::new(exit::INTERNAL, error)
+    match is_limit(&error) {
+        true => CliError::new(exit::USAGE, Context::new(BEYOND_LIMIT, error)),
+        false => CliError::new(exit::INTERNAL, error),
+    }
+}
+
+const BEYOND_LIMIT: &str =
+    "a limit on open files, processes or memory is too low (ulimit -a), or the machine has no more";
+
+/// Whether a limit on processes, open files or memory is the cause.
+fn is_limit(error: &(dyn std::error::Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let codes = causes.filter_map(|cause| cause.downcast_ref::<io::Error>()?.raw_os_error());
+    let limits = [Errno::AGAIN, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    codes.into_iter().any(|code| limits.iter().any(|limit| limit.raw_os_error() == code))
 }

@@ -15,8 +15,8 @@ use crate::bell::Bell;
 #[derive(Debug)]
 pub(crate) struct Groups {
     state: Mutex<State>,
-    /// Notified when a group leaves.
-    left: Condvar,
+    /// Notified when a group enters or leaves, and when stopped groups continue.
+    changed: Condvar,
     /// One per slot, rung when the orders for its job may have changed.
     bells: Vec<Bell>,
 }
@@ -63,17 +63,23 @@ pub(crate) struct Member {
     pid: Pid,
 }
 
+/// How long a stop waits for processes that are being started, which takes milliseconds.
+const LONGEST_START: Duration = Duration::from_secs(1);
+
 impl Groups {
     pub(crate) fn new(workers: usize) -> io::Result<Arc<Groups>> {
         let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
         let slots = vec![GroupSlot::Free; workers];
         let state = State { slots, wish: Wish::GoOn, stopped_at: None, stopped: Duration::ZERO };
-        Ok(Arc::new(Groups { state: Mutex::new(state), left: Condvar::new(), bells: bells? }))
+        Ok(Arc::new(Groups { state: Mutex::new(state), changed: Condvar::new(), bells: bells? }))
     }
 
-    /// To be called before a process is started, so that a wait for all groups includes it.
+    /// To be called before a process is started, so that a wait for all groups includes it. While all groups
+    /// are stopped, none is started.
     pub(crate) fn place(self: &Arc<Self>, worker: usize) -> Place {
-        self.state().slots[worker] = GroupSlot::Starting;
+        let is_stopped = |state: &mut State| state.stopped_at.is_some();
+        let state = self.changed.wait_while(self.state(), is_stopped);
+        state.expect("nothing panics with the lock held").slots[worker] = GroupSlot::Starting;
         Place { groups: Arc::clone(self), worker }
     }
 
@@ -105,6 +111,10 @@ impl Groups {
         let mut state = self.state();
         state.stopped_at.get_or_insert_with(Instant::now);
         state.send(Signal::STOP);
+        // One that is being started stops when it enters.
+        let is_starting = |state: &mut State| state.slots.contains(&GroupSlot::Starting);
+        let waited = self.changed.wait_timeout_while(state, LONGEST_START, is_starting);
+        drop(waited.expect("nothing panics with the lock held"));
     }
 
     pub(crate) fn continue_all(&self) {
@@ -113,6 +123,7 @@ impl Groups {
             state.stopped += since.elapsed();
         }
         state.send(Signal::CONT);
+        self.changed.notify_all();
     }
 
     /// How long all jobs have been stopped so far.
@@ -124,7 +135,7 @@ impl Groups {
     /// Waits until all killed groups are gone, at most `longest`.
     pub(crate) fn wait_until_empty(&self, longest: Duration) {
         let is_left = |state: &mut State| state.slots.iter().any(|slot| *slot != GroupSlot::Free);
-        let waited = self.left.wait_timeout_while(self.state(), longest, is_left);
+        let waited = self.changed.wait_timeout_while(self.state(), longest, is_left);
         drop(waited.expect("nothing panics with the lock held"));
     }
 
@@ -161,6 +172,7 @@ impl Place {
             send(pid, Signal::STOP);
         }
         drop(state);
+        self.groups.changed.notify_all();
         Member { _place: self, pid }
     }
 }
@@ -174,7 +186,7 @@ impl Member {
 impl Drop for Place {
     fn drop(&mut self) {
         self.groups.state().slots[self.worker] = GroupSlot::Free;
-        self.groups.left.notify_all();
+        self.groups.changed.notify_all();
     }
 }
 

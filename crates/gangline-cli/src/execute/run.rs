@@ -4,8 +4,6 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::thread;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
 use crate::args::halt::Tally;
 use crate::args::{InUse, Run};
 use crate::error::CliError;
@@ -14,6 +12,7 @@ use crate::execute::failure::{internal, of_run, unwritable};
 use crate::execute::groups::Groups;
 use crate::execute::job_runner::{JobRunner, Work};
 use crate::execute::lane::{Lane, Lanes};
+use crate::execute::limits::allow_files;
 use crate::execute::sequence::Turns;
 use crate::execute::shared::{Output, Rules, Shared};
 use crate::execute::signals::Attendant;
@@ -82,24 +81,6 @@ fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
         first_worker += plan.slots.len();
     }
     Ok(Lanes::new(shared, lanes))
-}
-
-/// Each job needs a few files of this process, and the usual limit is low.
-fn allow_files(workers: usize) -> Result<(), CliError> {
-    let needed = 64 + 16 * workers as u64;
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= needed) {
-        return Ok(());
-    }
-    if limit.maximum.is_some_and(|maximum| maximum < needed) {
-        let text = format!(
-            "{workers} jobs at once need {needed} open files, and the limit is {}: run fewer jobs (-j)",
-            limit.maximum.unwrap_or_default()
-        );
-        return Err(CliError::new(exit::USAGE, text));
-    }
-    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit })
-        .map_err(|error| internal(error.into()))
 }
 
 fn shared(args: &Run, workers: usize) -> Result<Shared, CliError> {

@@ -16,7 +16,7 @@ use rustix::process::{
 };
 use signal_hook::SigId;
 use signal_hook::consts::{
-    SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGVTALRM,
+    SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGUSR1, SIGVTALRM,
 };
 use signal_hook::low_level::{pipe, unregister};
 
@@ -63,7 +63,8 @@ enum Meaning {
 pub(crate) const INTERRUPT: Signal = Signal::USR1;
 pub(crate) const TERMINATE: Signal = Signal::VTALARM;
 pub(crate) const QUIT: Signal = Signal::PROF;
-pub(crate) const STOP: Signal = Signal::USR2;
+/// Without a handler it stops a process too: before this one listens, it has no jobs.
+pub(crate) const STOP: Signal = Signal::TTIN;
 
 const MEANINGS: [(i32, Meaning); 10] = [
     (SIGINT, Meaning::Nothing),
@@ -73,7 +74,7 @@ const MEANINGS: [(i32, Meaning); 10] = [
     (SIGUSR1, Meaning::Interrupt),
     (SIGVTALRM, Meaning::Terminate),
     (SIGPROF, Meaning::Quit),
-    (SIGUSR2, Meaning::Stop),
+    (SIGTTIN, Meaning::Stop),
     (SIGHUP, Meaning::HangUp),
     (SIGCONT, Meaning::Continue),
 ];

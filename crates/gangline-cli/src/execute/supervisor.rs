@@ -7,9 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::io::Errno;
-use rustix::process::{
-    Pid, Signal, WaitIdOptions, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait, waitid,
-};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
 use signal_hook::consts::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGPROF, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGVTALRM,
 };
@@ -52,30 +50,104 @@ pub(crate) fn supervise(
         command.process_group(0);
     }
     let engine = Pid::from_child(&command.spawn()?);
-    let mut killing = Killing::default();
-    // If it has already ended, its signal is pending.
-    for signal in signals.forever() {
-        match signal {
-            SIGINT => {
-                killing.interrupt();
-                send(engine, INTERRUPT);
+    let mut supervisor = Supervisor { engine, killing: Killing::default(), stop: Stop::No };
+    loop {
+        // If the engine has already ended, its signal is pending.
+        let mut arrived: Vec<i32> = signals.wait().collect();
+        loop {
+            if let Some(status) = supervisor.obey(&arrived)? {
+                return Ok(status);
             }
-            SIGTERM => send(engine, TERMINATE),
-            SIGHUP => send(engine, Signal::HUP),
-            SIGQUIT => {
-                killing.is_asked_for = true;
-                send(engine, QUIT);
+            if supervisor.stop != Stop::Due {
+                break;
             }
-            SIGTSTP => stop_with(engine),
-            SIGCONT => send(engine, Signal::CONT),
-            _ => {
-                if let Some(status) = reap(engine)? {
-                    return Ok(exit_of(status, killing));
-                }
+            supervisor.stop = Stop::No;
+            arrived = signals.pending().collect();
+            match arrived.contains(&SIGCONT) {
+                // It came while the jobs were being stopped.
+                true => send(engine, Signal::CONT),
+                false => send(getpid(), Signal::STOP),
             }
         }
     }
-    Err(io::Error::other("signals came to an end"))
+}
+
+/// What this process knows of the one that does the work.
+struct Supervisor {
+    engine: Pid,
+    killing: Killing,
+    stop: Stop,
+}
+
+/// How far a stop has come, as by Ctrl-Z. This process stops last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    No,
+    /// The engine stops its jobs, and then itself.
+    Asked,
+    /// The engine may stop after it was told to continue.
+    Revoked,
+    /// The engine has stopped.
+    Due,
+}
+
+/// What became of the children of this process.
+enum Reaped {
+    Ended(WaitStatus),
+    Stopped,
+    Nothing,
+}
+
+impl Supervisor {
+    /// Acts on signals that arrived together. Returns the exit status once the engine has ended.
+    fn obey(&mut self, arrived: &[i32]) -> io::Result<Option<u8>> {
+        let engine = self.engine;
+        for signal in arrived {
+            match *signal {
+                SIGINT => {
+                    self.killing.interrupt();
+                    send(engine, INTERRUPT);
+                }
+                SIGTERM => send(engine, TERMINATE),
+                SIGHUP => send(engine, Signal::HUP),
+                SIGQUIT => {
+                    self.killing.is_asked_for = true;
+                    send(engine, QUIT);
+                }
+                // Their order is not known, and a run that goes on does no harm.
+                SIGTSTP if arrived.contains(&SIGCONT) => {}
+                SIGTSTP => {
+                    self.stop = Stop::Asked;
+                    send(engine, STOP);
+                }
+                SIGCONT => {
+                    self.stop = match self.stop {
+                        Stop::Asked | Stop::Revoked => Stop::Revoked,
+                        Stop::No | Stop::Due => Stop::No,
+                    };
+                    send(engine, Signal::CONT);
+                }
+                _ => match reap(engine)? {
+                    Reaped::Ended(status) => return Ok(Some(exit_of(status, self.killing))),
+                    Reaped::Stopped => self.engine_stopped(),
+                    Reaped::Nothing => {}
+                },
+            }
+        }
+        Ok(None)
+    }
+
+    fn engine_stopped(&mut self) {
+        match self.stop {
+            Stop::Asked => self.stop = Stop::Due,
+            Stop::Revoked => {
+                self.stop = Stop::No;
+                send(self.engine, Signal::CONT);
+            }
+            // By another process.
+            Stop::No | Stop::Due => {}
+        }
+    }
 }
 
 /// Whether all jobs are to be killed; the other process then waits briefly for jobs that are being started.
@@ -92,22 +164,17 @@ impl Killing {
     }
 }
 
-/// Stops when the other process has stopped, with all of its jobs.
-fn stop_with(engine: Pid) {
-    send(engine, STOP);
-    let stopped = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    if waitid(rustix::process::WaitId::Pid(engine), stopped).is_ok() {
-        send(getpid(), Signal::STOP);
-    }
-}
-
-/// Reaps all children that have ended. Returns the status of the working process, if it is among them.
-fn reap(engine: Pid) -> io::Result<Option<WaitStatus>> {
+/// Reaps all children that have ended, and says what became of the engine.
+fn reap(engine: Pid) -> io::Result<Reaped> {
+    let mut reaped = Reaped::Nothing;
     loop {
-        match wait(WaitOptions::NOHANG) {
-            Ok(Some((pid, status))) if pid == engine => return Ok(Some(status)),
+        match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            Ok(Some((pid, status))) if pid == engine && status.stopped() => {
+                reaped = Reaped::Stopped;
+            }
+            Ok(Some((pid, status))) if pid == engine => return Ok(Reaped::Ended(status)),
             Ok(Some(_)) => {}
-            Ok(None) => return Ok(None),
+            Ok(None) => return Ok(reaped),
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }

@@ -9,6 +9,7 @@ mod foreign;
 mod gpus;
 mod inputs;
 mod journal;
+mod limits;
 mod marks;
 mod migration;
 mod nvml;

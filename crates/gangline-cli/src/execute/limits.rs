@@ -1,0 +1,49 @@
+//! The limits of this process: open files, and the size of a file.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::SIGXFSZ;
+
+use crate::error::CliError;
+use crate::execute::failure::internal;
+use crate::execute::signals::is_ignored;
+use crate::exit;
+
+/// Files that the program needs without any job.
+const BASE: u64 = 64;
+
+/// Files of this process that one job needs.
+const EACH: u64 = 16;
+
+/// Raises the limit on open files as far as this number of jobs at once needs. The usual limit is low.
+pub(crate) fn allow_files(workers: usize) -> Result<(), CliError> {
+    let needed = BASE + EACH * workers as u64;
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current.is_none_or(|current| current >= needed) {
+        return Ok(());
+    }
+    if let Some(most) = limit.maximum.filter(|most| *most < needed) {
+        let text = match workers {
+            0 => format!(
+                "gangline needs {needed} open files, and the limit is {most}: raise it (ulimit -n)"
+            ),
+            _ => format!(
+                "{workers} jobs at once need {needed} open files, and the limit is {most}: run fewer jobs (-j)"
+            ),
+        };
+        return Err(CliError::new(exit::USAGE, text));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(needed), ..limit })
+        .map_err(|error| internal(error.into()))
+}
+
+/// Makes a write beyond the limit on the size of a file fail, instead of ending the process. A signal that is
+/// handled has its default effect again in jobs.
+pub(crate) fn survive_full_files() -> Result<(), CliError> {
+    if !is_ignored(SIGXFSZ) {
+        signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(internal)?;
+    }
+    Ok(())
+}
