@@ -12,6 +12,7 @@ pub(crate) mod queue;
 #[cfg_attr(shuttle, path = "concurrency/model_ring.rs")]
 mod ring;
 pub(crate) mod spawn;
+pub(crate) mod waiting;
 
 #[cfg(not(shuttle))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic};

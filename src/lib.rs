@@ -58,6 +58,7 @@ pub mod input {
     pub use crate::api::batches::{Batches, InBatches};
     pub use crate::backend::threads::measures::Amount;
     pub use crate::concurrency::guard::{Guard, GuardedReceiver};
+    pub use crate::concurrency::waiting::waiting;
 }
 
 /// Metrics of runs, for Prometheus and others.

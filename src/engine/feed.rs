@@ -10,6 +10,7 @@ use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run::Run;
 use crate::base::panic::{catch, catch_theirs, drop_quietly};
 use crate::concurrency::now;
+use crate::concurrency::waiting::take_waited;
 use crate::error::{BoxError, Error, PanicMessage};
 use crate::journal::{JournalError, Plan};
 use crate::observe::event::Event;
@@ -273,6 +274,8 @@ struct FeederTime {
 
 impl FeederTime {
     fn new() -> Self {
+        // An earlier use of the thread does not count.
+        take_waited();
         FeederTime { came: now(), waited: Duration::ZERO }
     }
 
@@ -290,7 +293,7 @@ impl FeederTime {
     }
 
     fn leave<R: Runner>(&self, run: &Run<R>) {
-        run.handover.stats.source_left(now() - self.came, self.waited);
+        run.handover.stats.source_left(now() - self.came, self.waited + take_waited());
     }
 }
 

@@ -12,6 +12,7 @@ use crate::backend::threads::run::Run;
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
+use crate::concurrency::waiting::take_waited;
 use crate::engine::feed::{Pulled, Source};
 use crate::error::Error;
 use crate::observe::account::Account;
@@ -38,17 +39,26 @@ pub(super) struct Streaming<R: Runner> {
 struct FeedingTime {
     working: Duration,
     waited: Duration,
+    /// The part of `working` in which the iterator only waited.
+    waited_inside: Duration,
     /// The start of the current series of pulls. Not read per item, since several are mostly pulled in a row.
     since: Option<Instant>,
 }
 
 impl FeedingTime {
     fn begin(&mut self) {
-        self.since.get_or_insert_with(now);
+        self.since.get_or_insert_with(|| {
+            // An earlier use of the thread does not count.
+            take_waited();
+            now()
+        });
     }
 
     fn end(&mut self) {
-        self.working += self.since.take().map_or(Duration::ZERO, |since| now() - since);
+        if let Some(since) = self.since.take() {
+            self.working += now() - since;
+            self.waited_inside += take_waited();
+        }
     }
 }
 
@@ -209,8 +219,9 @@ impl<R: Runner> Streaming<R> {
 
     /// Gives up both ends, and returns the session.
     pub(super) fn leave(self) -> Session<R> {
-        let Streaming { session, ends, time: FeedingTime { working, waited, .. }, .. } = self;
-        session.run.handover.stats.source_left(working + waited, waited);
+        let Streaming { session, ends, time, .. } = self;
+        let FeedingTime { working, waited, waited_inside, .. } = time;
+        session.run.handover.stats.source_left(working + waited, waited + waited_inside);
         let mut ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
         ends.feeder.take_held().into_iter().for_each(drop_quietly);
         ends.collector.leave(&session.run.handover).into_iter().for_each(drop_quietly);

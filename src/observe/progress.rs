@@ -10,6 +10,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -49,9 +50,19 @@ pub struct Progress {
     producers: usize,
     colors: Colors,
     board: Board,
-    output: Output,
+    total: Total,
     /// Where the output goes.
+    output: Output,
     next_frame: Duration,
+}
+
+/// Knows the number of items, perhaps only later.
+struct Total(Option<Box<dyn Fn() -> Option<u64> + Send>>);
+
+impl fmt::Debug for Total {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Total").field(&self.0.is_some()).finish()
+    }
 }
 
 #[derive(Debug)]
@@ -115,6 +126,26 @@ impl Progress {
         self.renewed()
     }
 
+    /// Asks `total` for the number of items while the input has not announced it. An input that is read ahead
+    /// on a thread of its own may know it only during the run. `total` is called for every frame.
+    ///
+    /// ```
+    /// use std::sync::{Arc, OnceLock};
+    /// use gangline::Progress;
+    ///
+    /// let total = Arc::new(OnceLock::new());
+    /// let known = Arc::clone(&total);
+    /// let progress = Progress::new().total(move || known.get().copied());
+    /// // The thread that reads the input to its end:
+    /// total.set(1_000).unwrap();
+    /// # drop(progress);
+    /// ```
+    #[must_use]
+    pub fn total(mut self, total: impl Fn() -> Option<u64> + Send + 'static) -> Self {
+        self.total = Total(Some(Box::new(total)));
+        self
+    }
+
     /// Calls `write` while the display is hidden, for other output to the same terminal. The display returns
     /// afterwards.
     pub fn suspend<T>(write: impl FnOnce() -> T) -> T {
@@ -128,8 +159,8 @@ impl Progress {
         let (desc, next_frame) = (String::new(), FIRST_FRAME);
         let (failures, producers) = (FAILURES, PRODUCERS);
         let board = Board::new(&desc, failures);
-        let colors = Colors::Off;
-        Progress { desc, failures, producers, colors, board, output, next_frame }
+        let (colors, total) = (Colors::Off, Total(None));
+        Progress { desc, failures, producers, colors, board, total, output, next_frame }
     }
 
     fn renewed(mut self) -> Self {
@@ -145,6 +176,7 @@ impl Progress {
     }
 
     fn show(&mut self, at: Duration) {
+        self.ask_for_total();
         match &mut self.output {
             Output::Terminal(block) if at >= self.next_frame => {
                 // The run, its producers, and the line that summarises other producers.
@@ -157,6 +189,12 @@ impl Progress {
             }
             Output::Terminal(_) => {}
             Output::Log(log) => log.show(at, || self.board.line()),
+        }
+    }
+
+    fn ask_for_total(&mut self) {
+        if let Some(total) = &self.total.0 {
+            self.board.expect(total);
         }
     }
 
@@ -194,7 +232,10 @@ impl Observer for Progress {
             self.tell(&line, ink);
         }
         match event {
-            Event::RunEnded { totals } => self.end(&self.board.result(totals)),
+            Event::RunEnded { totals } => {
+                self.ask_for_total();
+                self.end(&self.board.result(totals));
+            }
             _ => self.show(at),
         }
     }

@@ -126,6 +126,25 @@ fn the_iterator_of_a_stream_is_its_source_and_who_asks_for_results_its_consumer(
 }
 
 #[test]
+fn an_iterator_that_waits_is_not_at_work() {
+    no_hang(|| {
+        let pause = Duration::from_millis(2);
+        let waits = |_: &u64| gangline::input::waiting(|| std::thread::sleep(pause));
+        let runner = || OrderedRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x)), 2).unwrap();
+        let mut runs = runner();
+        waits(&0);
+        runs.run((0..50).inspect(waits)).unwrap();
+        let mut streams = runner();
+        streams.outputs((0..50).inspect(waits)).for_each(|output| assert!(output.is_ok()));
+        for report in [runs.report(), streams.report()] {
+            assert!(report.source_waiting >= 50 * pause, "{report}");
+            assert!(report.source_working + report.source_waiting <= report.lasted, "{report}");
+            assert_ne!(report.bottleneck, Bottleneck::Source, "{report}");
+        }
+    });
+}
+
+#[test]
 fn the_stage_before_is_the_source_of_a_later_stage() {
     no_hang(|| {
         let consumed = Arc::new(Counter::new());

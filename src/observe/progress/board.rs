@@ -80,6 +80,11 @@ impl Board {
         None
     }
 
+    /// Takes the number of items from `total`, unless it is known.
+    pub(super) fn expect(&mut self, total: impl FnOnce() -> Option<u64>) {
+        self.items = self.items.or_else(total);
+    }
+
     /// Advances the time.
     pub(super) fn pass(&mut self, at: Duration) {
         // Events arrive slightly out of order, and the displayed time must not run backwards.
@@ -144,7 +149,8 @@ impl Board {
         self.rate.add(at, 1);
         let most = self.most_failures as u64;
         if self.failed > most {
-            let is_next = self.failed == most + 1;
+            // Without any, there are no further ones.
+            let is_next = most > 0 && self.failed == most + 1;
             return is_next
                 .then(|| self.named("further failures are counted, not shown".to_owned()));
         }
@@ -393,6 +399,23 @@ mod tests {
         assert!(lines[1].starts_with("\u{1b}[31m  0  cpu"), "{lines:?}");
         let error = Totals { error: Some("bad".to_owned()), ..totals(0, 1, 9) };
         assert!(board.result(&error).starts_with("\u{1b}[31mfailed\u{1b}[0m, 1/4"));
+    }
+
+    #[test]
+    fn a_total_that_is_known_late_is_shown_from_then_on() {
+        let events = [(0, started(None, &["cpu"])), (0, consumed(5))];
+        let mut board = board(&events);
+        board.expect(|| None);
+        assert!(board.line().starts_with("Segmenting: 5 items in"), "{}", board.line());
+        board.expect(|| Some(10));
+        board.expect(|| unreachable!("it is known"));
+        assert!(board.line().starts_with("Segmenting: 5/10 in"), "{}", board.line());
+    }
+
+    #[test]
+    fn a_display_that_shows_no_failures_shows_no_further_ones() {
+        let mut board = Board::new("", 0);
+        assert_eq!(board.observe(Duration::ZERO, &failed(1, "no")), None);
     }
 
     #[test]
