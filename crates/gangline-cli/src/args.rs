@@ -6,6 +6,8 @@ pub(crate) mod inputs;
 pub(crate) mod limit;
 pub(crate) mod number;
 pub(crate) mod options;
+pub(crate) mod printing;
+pub(crate) mod running;
 pub(crate) mod sections;
 pub(crate) mod typed;
 pub(crate) mod workers;
@@ -25,6 +27,8 @@ use crate::args::halt::Halt;
 use crate::args::inputs::Inputs;
 use crate::args::limit::{Timeout, duration};
 use crate::args::number::{at_least_one, size, unsigned};
+use crate::args::printing::Printing;
+use crate::args::running::Running;
 use crate::args::typed::{Kind, Separators, Typed};
 use crate::args::workers::Workers;
 use gangline::Devices;
@@ -79,7 +83,11 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) placement: Placement,
     #[command(flatten)]
+    pub(crate) running: Running,
+    #[command(flatten)]
     pub(crate) output: Output,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) failure: Failure,
     #[command(flatten)]
@@ -149,7 +157,7 @@ pub(crate) struct Placement {
         action = ArgAction::Set
     )]
     pub(crate) use_gpu: bool,
-    /// Run N jobs at once: 4, 200% of the cores, +1, -1, or 0 for as many as possible [default: one per GPU, or per core without GPUs]
+    /// Run N jobs at once: 4, 200% of the cores, +1, -1, 0 for as many as possible, or what a file says [default: one per GPU, or per core without GPUs]
     #[arg(
         short = 'j',
         short_alias = 'P',
@@ -215,11 +223,11 @@ pub(crate) struct Output {
     /// Print each job's output when the job ends
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) no_keep_order: bool,
-    /// Print each line when it is complete
-    #[arg(long, aliases = ["lb", "linebuffer"], action = ArgAction::SetTrue, conflicts_with = "keep_order")]
+    /// Print each line when it is complete; with -k, of one job after the other
+    #[arg(long, aliases = ["lb", "linebuffer"], action = ArgAction::SetTrue)]
     pub(crate) line_buffer: bool,
-    /// Keep stdout, stderr, exit status and time of each job in a directory of its own
-    #[arg(long, alias = "res", value_name = "DIR")]
+    /// Keep outputs, status and time of each job: in DIR, in files named by marks, in FILE.csv or FILE.json
+    #[arg(long, alias = "res", value_name = "WHERE")]
     pub(crate) results: Option<PathBuf>,
     /// End a job that prints more than SIZE bytes (or 10k, 5M, 1G)
     #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "warm")]
@@ -253,8 +261,8 @@ pub(crate) struct Failure {
     /// On SIGTERM, let running jobs continue for TIME
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
     pub(crate) grace: Duration,
-    /// End the run on failures: never, soon (finish running jobs) or now: soon,fail=1 now,fail=10%
-    #[arg(long, value_name = "WHEN", default_value = "never")]
+    /// End the run early, soon (running jobs go on) or now: soon,fail=1 now,success=1 now,fail=10%
+    #[arg(long, value_name = "WHEN", default_value = "never", allow_hyphen_values = true)]
     pub(crate) halt: Halt,
 }
 
@@ -271,13 +279,19 @@ pub(crate) struct Record {
     #[arg(long, action = ArgAction::SetTrue, requires = "journal")]
     pub(crate) resume: bool,
     /// Run only the jobs that the journal records as failed
-    #[arg(long, action = ArgAction::SetTrue, requires = "journal", conflicts_with = "resume")]
+    #[arg(
+        long,
+        visible_alias = "retry-failed",
+        action = ArgAction::SetTrue,
+        requires = "journal",
+        conflicts_with = "resume"
+    )]
     pub(crate) resume_failed: bool,
     /// Show progress and the current job of each slot on standard error; keeps all inputs in memory
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) bar: bool,
-    /// Show progress on one line of standard error
-    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "bar")]
+    /// Show progress on one line of standard error; keeps all inputs in memory
+    #[arg(long, visible_alias = "progress", action = ArgAction::SetTrue, conflicts_with = "bar")]
     pub(crate) eta: bool,
     /// Write a report: FILE.html, FILE.json, FILE.trace or FILE.txt; may be repeated
     #[arg(long, value_name = "FILE", action = ArgAction::Append)]

@@ -1,8 +1,11 @@
 //! Runs the jobs: lanes, processes, signals.
 
+pub(crate) mod brake;
 pub(crate) mod children;
 pub(crate) mod commands;
+mod conclude;
 pub(crate) mod conversation;
+mod dry_run;
 pub(crate) mod failure;
 pub(crate) mod groups;
 pub(crate) mod job_runner;

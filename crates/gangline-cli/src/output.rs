@@ -7,4 +7,7 @@ pub(crate) mod outcome;
 pub(crate) mod report;
 pub(crate) mod results;
 pub(crate) mod stdio;
+pub(crate) mod table;
+pub(crate) mod tagged;
 pub(crate) mod terminal;
+pub(crate) mod verdict;

@@ -4,6 +4,7 @@ pub(crate) mod edit;
 pub(crate) mod gate;
 pub(crate) mod gated;
 pub(crate) mod grouping;
+pub(crate) mod heads;
 pub(crate) mod input_error;
 pub(crate) mod job;
 pub(crate) mod job_file;
@@ -13,11 +14,13 @@ pub(crate) mod mark;
 pub(crate) mod path;
 pub(crate) mod program;
 pub(crate) mod quotes;
+pub(crate) mod read_ahead;
 pub(crate) mod rows;
 pub(crate) mod slot;
 pub(crate) mod sources;
 pub(crate) mod table;
 pub(crate) mod template;
+pub(crate) mod texts;
 pub(crate) mod unknown;
 pub(crate) mod until_closed;
 
@@ -30,7 +33,7 @@ use std::sync::Arc;
 use crate::args::Run;
 use crate::args::inputs::Grouping;
 use crate::args::typed::Typed;
-use crate::args::workers::Workers;
+use crate::args::workers::{Amount, Workers};
 use crate::error::{CliError, Context};
 use crate::exit;
 use crate::plan::gate::Gate;
@@ -43,6 +46,7 @@ use crate::plan::rows::Rows;
 use crate::plan::slot::Slots;
 use crate::plan::sources::{Count, Sources};
 use crate::plan::template::{Several, Template, TemplateError};
+use crate::plan::texts::Texts;
 
 /// One lane.
 pub(crate) struct Plan {
@@ -50,8 +54,19 @@ pub(crate) struct Plan {
     pub(crate) slots: Slots,
     pub(crate) gate: Arc<Gate>,
     pub(crate) needs: Needs,
+    pub(crate) texts: Texts,
     /// Whether inputs are sent to warm workers, instead of substituted into commands.
     sends_inputs: bool,
+}
+
+/// What warm workers are started for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WarmInputs {
+    pub(crate) command: Arc<Template>,
+    /// The names of a job's inputs, if any has one.
+    pub(crate) names: Vec<OsString>,
+    /// The largest number of jobs, if it is known before they are read.
+    pub(crate) most: Option<usize>,
 }
 
 /// The source of its jobs.
@@ -79,10 +94,8 @@ impl Plan {
             return Err(usage("the job file must be a regular file, since it is read twice"));
         }
         let gate = new_gate()?;
-        let gpus = Slots::new(&args.placement, Some(1))?.mark(args.placement.gpu_separator);
-        let input = InputMarks::IsCommand;
-        let edits = Edits::Refused;
-        let marks = Marks { input, names: &[], most: None, renamed: &[], edits, gpus };
+        let slots = Slots::new(&args.placement, Some(1))?;
+        let marks = marks_of_file(args, &slots);
         let file = JobFile::check(path, marks, &gate).map_err(of_job_file)?;
         let slots = Slots::new(&args.placement, usize::try_from(file.count()).ok())?;
         lanes_of(args, file, slots, gate)
@@ -92,23 +105,33 @@ impl Plan {
         let gate = new_gate()?;
         let typed = args.typed();
         check_typed(args, &typed)?;
-        let is_counted =
-            args.record.bar || args.record.eta || args.placement.workers == Some(Workers::Most);
+        let Run { record, placement, failure, .. } = args;
+        let is_counted = record.bar
+            || record.eta
+            || failure.halt.needs_total()
+            || placement.workers == Some(Workers::Number(Amount::Most));
         let count = if is_counted { Count::Ahead } else { Count::No };
         // Before signals are handled: opening a named pipe waits for its writer, and a signal must end that.
         let sources = Sources::open(&args.inputs, &typed, count, &gate)
             .map_err(|error| CliError::new(exit::INPUT, error))?;
         let jobs = sources.rows.size_hint().1;
-        let slots = Slots::new(&args.placement, jobs)?;
-        let command = template(args, typed.command, &sources, &slots)?;
+        let slots = Slots::new(placement, jobs)?;
+        let renamed = args.inputs.renamed();
+        let marks = marks_of_command(args, &sources, &slots, &renamed);
+        let command = template(args, typed.command, &marks)?;
+        let texts = Texts::new(args, &marks)?;
         let Sources { rows, names, .. } = sources;
         let grouping = args.inputs.grouping();
         let source = Source::Inputs { rows, names, grouping, command };
-        Ok(Plan { source, slots, gate, needs: Needs::Slot, sends_inputs: args.warm.warm })
+        Ok(Plan { source, slots, gate, needs: Needs::Slot, texts, sends_inputs: args.warm.warm })
     }
 
     /// The jobs, which are read during the run. Their `size_hint` is exact if all inputs could be counted.
     pub(crate) fn jobs(&mut self) -> Result<Jobs, CliError> {
+        // A job file is read again for the numbers of its jobs.
+        if let Source::JobFile(file) = &self.source {
+            return file.jobs(self.needs).map_err(of_job_file);
+        }
         let nothing = Source::Inputs {
             rows: Box::new(iter::empty()),
             names: Vec::new(),
@@ -123,14 +146,20 @@ impl Plan {
         }
     }
 
-    /// The names of a job's inputs, if any has one.
-    pub(crate) fn names(&self) -> Vec<OsString> {
-        match &self.source {
-            Source::Inputs { names, .. } if names.iter().any(|name| !name.is_empty()) => {
-                names.clone()
-            }
-            _ => Vec::new(),
-        }
+    /// What warm workers need to know before the jobs are read.
+    pub(crate) fn warm_inputs(&self) -> WarmInputs {
+        // A job file has no warm workers.
+        let Source::Inputs { rows, names, grouping, command } = &self.source else {
+            return WarmInputs::default();
+        };
+        let has_names = names.iter().any(|name| !name.is_empty());
+        let names = if has_names { names.clone() } else { Vec::new() };
+        let most = rows.size_hint().1;
+        let most = match grouping {
+            Grouping::Several(number) => most.map(|most| most.div_ceil(*number)),
+            _ => most,
+        };
+        WarmInputs { command: Arc::clone(command), names, most }
     }
 
     /// Whether jobs differ at all: otherwise the command lacks a mark for the input.
@@ -162,30 +191,31 @@ fn lanes_of(
     slots: Slots,
     gate: Arc<Gate>,
 ) -> Result<Vec<Plan>, CliError> {
-    let workers = args.placement.workers.map(|workers| workers.count(num_cpus::get(), None));
-    let workers = workers.unwrap_or(slots.len());
+    let workers = match args.placement.workers {
+        Some(Workers::Number(amount)) => amount.count(num_cpus::get(), None),
+        Some(Workers::File(_)) | None => slots.len(),
+    };
     let beside = workers.saturating_sub(slots.len()).max(1);
     let beside = args.placement.cpu_workers.unwrap_or(beside);
+    let texts = |slots: &Slots| Texts::new(args, &marks_of_file(args, slots));
     let mut lanes = Vec::new();
     // If slots have no GPUs, all jobs are of one kind.
     let apart = file.without_gpu > 0 && slots.have_gpus();
     if !apart {
         let source = Source::JobFile(file.with_all());
-        return Ok(vec![Plan { source, slots, gate, needs: Needs::Slot, sends_inputs: false }]);
+        let (needs, texts) = (Needs::Slot, texts(&slots)?);
+        return Ok(vec![Plan { source, slots, gate, needs, texts, sends_inputs: false }]);
     }
     if file.on_slots > 0 {
         let source = Source::JobFile(file.clone());
-        lanes.push(Plan { source, slots, gate, needs: Needs::Slot, sends_inputs: args.warm.warm });
+        let (needs, texts) = (Needs::Slot, texts(&slots)?);
+        lanes.push(Plan { source, slots, gate, needs, texts, sends_inputs: args.warm.warm });
     }
     let gate = new_gate()?;
     let source = Source::JobFile(file.behind(&gate));
-    lanes.push(Plan {
-        source,
-        slots: Slots::without_gpu(beside)?,
-        gate,
-        needs: Needs::NoGpu,
-        sends_inputs: false,
-    });
+    let slots = Slots::without_gpu(beside)?;
+    let (needs, texts) = (Needs::NoGpu, texts(&slots)?);
+    lanes.push(Plan { source, slots, gate, needs, texts, sends_inputs: false });
     Ok(lanes)
 }
 
@@ -216,13 +246,13 @@ fn check_typed(args: &Run, typed: &Typed<'_>) -> Result<(), CliError> {
     Ok(())
 }
 
-fn template(
+/// The marks of a command.
+fn marks_of_command<'a>(
     args: &Run,
-    words: &[OsString],
-    sources: &Sources,
+    sources: &'a Sources,
     slots: &Slots,
-) -> Result<Arc<Template>, CliError> {
-    let refused = |error: TemplateError| CliError::new(exit::USAGE, error);
+    renamed: &'a [(&'a OsStr, &'static str)],
+) -> Marks<'a> {
     let Run { inputs, placement, warm, .. } = args;
     let most = match inputs.grouping() {
         Grouping::One | Grouping::CountOnly => sources.width,
@@ -235,21 +265,32 @@ fn template(
         Grouping::CountOnly => InputMarks::Unused,
         _ => InputMarks::Words,
     };
-    let renamed = inputs.renamed();
     let gpus = slots.mark(placement.gpu_separator);
     let edits = if inputs.plus { Edits::Computed } else { Edits::Refused };
-    let marks = Marks { input, names: &sources.names, most, renamed: &renamed, edits, gpus };
+    Marks { input, names: &sources.names, most, renamed, edits, gpus }
+}
+
+/// The marks of the commands in a job file.
+fn marks_of_file(args: &Run, slots: &Slots) -> Marks<'static> {
+    let gpus = slots.mark(args.placement.gpu_separator);
+    let (input, edits) = (InputMarks::IsCommand, Edits::Refused);
+    Marks { input, names: &[], most: None, renamed: &[], edits, gpus }
+}
+
+fn template(args: &Run, words: &[OsString], marks: &Marks<'_>) -> Result<Arc<Template>, CliError> {
+    let refused = |error: TemplateError| CliError::new(exit::USAGE, error);
+    let Run { inputs, warm, .. } = args;
     let template = if inputs.shell && !warm.warm {
         let script: &OsStr = match words {
             [script] => script,
             _ => return Err(usage("--shell takes one word, the script: put it in quotes")),
         };
         match inputs.grouping() {
-            Grouping::CountOnly => Template::script_alone(script, &marks),
-            _ => Template::script(script, &marks),
+            Grouping::CountOnly => Template::script_alone(script, marks),
+            _ => Template::script(script, marks),
         }
     } else {
-        Template::new(words, &marks)
+        Template::new(words, marks)
     };
     let several = match inputs.repeats_words() {
         true => Several::Repeat,

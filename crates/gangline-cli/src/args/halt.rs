@@ -1,27 +1,41 @@
-//! `--halt`: when failures end a run early. Decisions without processes.
+//! `--halt`: when the outcomes of jobs end a run early. Decisions without processes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::args::number::digits;
 
-/// The effect of too many failures on waiting and running jobs.
+/// The effect of the outcomes so far on waiting and running jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Halt {
     /// None.
     #[default]
     Never,
     /// No further job starts.
-    Soon(Failures),
+    Soon(Condition),
     /// No further job starts, and running ones are ended.
-    Now(Failures),
+    Now(Condition),
 }
 
-/// The number of failures that is too many.
+/// How many jobs must have ended how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failures {
+pub(crate) struct Condition {
+    pub(crate) counted: Counted,
+    amount: Amount,
+}
+
+/// The outcomes that count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Failed,
+    Succeeded,
+    Done,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Amount {
     Number(u64),
-    /// A percentage of the jobs that have ended.
+    /// A percentage of all jobs of the run.
     Percent(u64),
 }
 
@@ -40,27 +54,49 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
 }
 
-/// A percentage applies from this number of jobs on: of a few jobs, one failure is a large share.
+/// A percentage of failures applies from this number on: of a few jobs, one failure is a large share.
 const LEAST_FOR_SHARE: u64 = 3;
 
+impl Halt {
+    pub(crate) fn condition(self) -> Option<Condition> {
+        match self {
+            Halt::Never => None,
+            Halt::Soon(condition) | Halt::Now(condition) => Some(condition),
+        }
+    }
+
+    /// Whether the number of all jobs matters.
+    pub(crate) fn needs_total(self) -> bool {
+        self.condition().is_some_and(|condition| matches!(condition.amount, Amount::Percent(_)))
+    }
+}
+
 impl Tally {
-    /// The action to take after a failed job.
-    pub(crate) fn order(&self, halt: Halt) -> Order {
+    /// The action to take after a job. A percentage has no effect before the number of all jobs is known.
+    pub(crate) fn order(&self, halt: Halt, total: Option<u64>) -> Order {
         match halt {
-            Halt::Soon(failures) if self.reaches(failures) => Order::StartNoMore,
-            Halt::Now(failures) if self.reaches(failures) => Order::EndAll,
+            Halt::Soon(condition) if self.meets(condition, total) => Order::StartNoMore,
+            Halt::Now(condition) if self.meets(condition, total) => Order::EndAll,
             _ => Order::GoOn,
         }
     }
 
-    fn reaches(&self, failures: Failures) -> bool {
-        match failures {
-            Failures::Number(number) => self.failed >= number,
-            Failures::Percent(percent) => {
-                let ended = u128::from(self.ok + self.failed);
-                self.failed >= LEAST_FOR_SHARE
-                    && u128::from(self.failed) * 100 >= u128::from(percent) * ended
+    fn meets(&self, condition: Condition, total: Option<u64>) -> bool {
+        let count = match condition.counted {
+            Counted::Failed => self.failed,
+            Counted::Succeeded => self.ok,
+            Counted::Done => self.ok + self.failed,
+        };
+        match condition.amount {
+            Amount::Number(number) => count >= number,
+            Amount::Percent(_)
+                if condition.counted == Counted::Failed && count < LEAST_FOR_SHARE =>
+            {
+                false
             }
+            Amount::Percent(percent) => total.is_some_and(|total| {
+                u128::from(count) * 100 >= u128::from(percent) * u128::from(total)
+            }),
         }
     }
 }
@@ -69,34 +105,48 @@ impl FromStr for Halt {
     type Err = HaltError;
 
     fn from_str(text: &str) -> Result<Self, HaltError> {
-        let (when, failures) = match text.split_once(',') {
-            None if text == "never" => return Ok(Halt::Never),
-            None => return Err(HaltError),
-            Some(parts) => parts,
+        let number = |counted, number| Condition { counted, amount: Amount::Number(number) };
+        match text {
+            "never" | "0" => return Ok(Halt::Never),
+            "1" => return Ok(Halt::Soon(number(Counted::Failed, 1))),
+            "2" => return Ok(Halt::Now(number(Counted::Failed, 1))),
+            "-1" => return Ok(Halt::Soon(number(Counted::Succeeded, 1))),
+            "-2" => return Ok(Halt::Now(number(Counted::Succeeded, 1))),
+            _ => {}
+        }
+        if text.ends_with('%') && !text.contains(',') {
+            let amount = text.parse()?;
+            return Ok(Halt::Soon(Condition { counted: Counted::Failed, amount }));
+        }
+        let (when, condition) = text.split_once(',').ok_or(HaltError)?;
+        let (counted, amount) = condition.split_once('=').ok_or(HaltError)?;
+        let counted = match counted {
+            "fail" => Counted::Failed,
+            "success" => Counted::Succeeded,
+            "done" => Counted::Done,
+            _ => return Err(HaltError),
         };
-        let failures: Failures =
-            failures.strip_prefix("fail=").ok_or(HaltError)?.parse().map_err(|()| HaltError)?;
+        let condition = Condition { counted, amount: amount.parse()? };
         match when {
-            "soon" => Ok(Halt::Soon(failures)),
-            "now" => Ok(Halt::Now(failures)),
+            "soon" => Ok(Halt::Soon(condition)),
+            "now" => Ok(Halt::Now(condition)),
             _ => Err(HaltError),
         }
     }
 }
 
-impl FromStr for Failures {
-    type Err = ();
+impl FromStr for Amount {
+    type Err = HaltError;
 
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text.strip_suffix('%') {
-            Some(percent) => match digits(percent) {
-                Some(percent @ 1..=100) => Ok(Failures::Percent(percent)),
-                _ => Err(()),
-            },
-            None => match digits(text) {
-                Some(number @ 1..) => Ok(Failures::Number(number)),
-                _ => Err(()),
-            },
+    fn from_str(text: &str) -> Result<Self, HaltError> {
+        let (number, is_percent) = match text.strip_suffix('%') {
+            Some(percent) => (percent, true),
+            None => (text, false),
+        };
+        match digits(number) {
+            Some(percent @ 1..=100) if is_percent => Ok(Amount::Percent(percent)),
+            Some(number @ 1..) if !is_percent => Ok(Amount::Number(number)),
+            _ => Err(HaltError),
         }
     }
 }
@@ -108,8 +158,8 @@ pub(crate) struct HaltError;
 impl fmt::Display for HaltError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "write never, or soon or now with a number of failed jobs or a share of those that have ended: \
-             soon,fail=1 now,fail=10%",
+            "write never, or soon or now with fail, success or done and a number of jobs or a share of all: \
+             soon,fail=1 now,success=1 now,fail=10%",
         )
     }
 }
@@ -122,18 +172,31 @@ mod tests {
 
     #[test]
     fn texts_are_read() {
+        let condition = |counted, amount| Condition { counted, amount };
+        let one_failed = condition(Counted::Failed, Amount::Number(1));
         assert_eq!("never".parse(), Ok(Halt::Never));
-        assert_eq!("soon,fail=1".parse(), Ok(Halt::Soon(Failures::Number(1))));
-        assert_eq!("now,fail=30%".parse(), Ok(Halt::Now(Failures::Percent(30))));
+        assert_eq!("soon,fail=1".parse(), Ok(Halt::Soon(one_failed)));
+        let share = condition(Counted::Failed, Amount::Percent(30));
+        assert_eq!("now,fail=30%".parse(), Ok(Halt::Now(share)));
+        assert_eq!("30%".parse(), Ok(Halt::Soon(share)));
+        let succeeded = condition(Counted::Succeeded, Amount::Number(2));
+        assert_eq!("now,success=2".parse(), Ok(Halt::Now(succeeded)));
+        let done = condition(Counted::Done, Amount::Percent(100));
+        assert_eq!("soon,done=100%".parse(), Ok(Halt::Soon(done)));
+        assert_eq!(
+            ("1".parse(), "2".parse()),
+            (Ok(Halt::Soon(one_failed)), Ok(Halt::Now(one_failed)))
+        );
         for text in [
             "",
             "soon",
+            "3",
             "now,fail=0",
+            "now,fail=+1",
             "now,fail=101%",
             "later,fail=1",
-            "now,done=1",
+            "now,ended=1",
             "soon,fail=-1",
-            "soon,fail=+1",
             "now,fail=+1%",
         ] {
             assert_eq!(text.parse::<Halt>(), Err(HaltError), "{text}");
@@ -141,24 +204,29 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(halt: &str, ok: u64, failed: u64, order: Order) {
-        assert_eq!(Tally { ok, failed }.order(halt.parse().unwrap()), order);
+    fn check(halt: &str, ok: u64, failed: u64, total: Option<u64>, order: Order) {
+        assert_eq!(Tally { ok, failed }.order(halt.parse().unwrap(), total), order);
     }
 
     #[test]
-    fn a_number_of_failures_is_reached() {
-        check("never", 0, 1_000, Order::GoOn);
-        check("soon,fail=2", 0, 1, Order::GoOn);
-        check("soon,fail=2", 9, 2, Order::StartNoMore);
-        check("now,fail=1", 0, 1, Order::EndAll);
+    fn a_number_is_reached() {
+        check("never", 0, 1_000, None, Order::GoOn);
+        check("soon,fail=2", 0, 1, None, Order::GoOn);
+        check("soon,fail=2", 9, 2, None, Order::StartNoMore);
+        check("now,fail=1", 0, 1, None, Order::EndAll);
+        check("now,success=2", 1, 7, None, Order::GoOn);
+        check("now,success=2", 2, 7, None, Order::EndAll);
+        check("soon,done=4", 2, 2, None, Order::StartNoMore);
     }
 
     #[test]
-    fn a_share_of_failures_needs_three() {
-        check("now,fail=10%", 0, 2, Order::GoOn);
-        check("now,fail=10%", 27, 3, Order::EndAll);
-        check("now,fail=10%", 28, 3, Order::GoOn);
-        check("soon,fail=100%", 0, 3, Order::StartNoMore);
-        check("soon,fail=100%", 1, 3, Order::GoOn);
+    fn a_share_is_one_of_all_jobs() {
+        check("now,fail=10%", 0, 3, None, Order::GoOn);
+        check("now,fail=10%", 0, 2, Some(10), Order::GoOn);
+        check("now,fail=10%", 0, 3, Some(30), Order::EndAll);
+        check("now,fail=10%", 0, 3, Some(31), Order::GoOn);
+        check("soon,success=50%", 1, 5, Some(2), Order::StartNoMore);
+        check("soon,done=50%", 2, 1, Some(8), Order::GoOn);
+        check("soon,done=50%", 2, 2, Some(8), Order::StartNoMore);
     }
 }

@@ -1,6 +1,8 @@
 //! `-j`: how many jobs run at once.
 
 use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use rustix::process::{Resource, getrlimit};
@@ -8,8 +10,16 @@ use rustix::process::{Resource, getrlimit};
 use crate::args::number::digits;
 
 /// The number of jobs that run at once, as in GNU parallel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Workers {
+    Number(Amount),
+    /// A file with a number, which is read again before each job.
+    File(PathBuf),
+}
+
+/// A number, which may depend on the machine and on the jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Amount {
     /// `4`
     Number(usize),
     /// `0`: as many as possible.
@@ -23,26 +33,47 @@ pub(crate) enum Workers {
 }
 
 /// Open files of this process for each job that runs.
-const FILES_PER_JOB: u64 = 16;
+pub(crate) const FILES_PER_JOB: u64 = 16;
 
 /// Open files of this process that are not for a job.
-const OTHER_FILES: u64 = 64;
+pub(crate) const OTHER_FILES: u64 = 64;
 
 /// The largest number for `0`: each slot is a thread.
 const MOST: usize = 1_000;
 
 const LARGEST: usize = 65_536;
 
+/// The slots of a run whose number of jobs is in a file, which may grow while slots cannot.
+const LEAST_FOR_FILE: usize = 128;
+
 impl Workers {
-    /// The number of slots on a machine with that many cores. If the number of jobs is known, "as many as
-    /// possible" is at most that.
+    /// The number of slots without GPUs.
+    pub(crate) fn slots(&self, cores: usize, jobs: Option<usize>) -> usize {
+        match self {
+            Workers::Number(amount) => amount.count(cores, jobs),
+            Workers::File(path) => {
+                let now = in_file(path).map_or(1, |amount| amount.count(cores, None));
+                now.clamp(LEAST_FOR_FILE, MOST).min(most_by_files().max(1))
+            }
+        }
+    }
+}
+
+/// The number that the file has now, if it has one. A file that is being written is empty for a moment.
+pub(crate) fn in_file(path: &Path) -> Option<Amount> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+impl Amount {
+    /// The number on a machine with that many cores. If the number of jobs is known, "as many as possible" is at
+    /// most that.
     pub(crate) fn count(self, cores: usize, jobs: Option<usize>) -> usize {
         let count = match self {
-            Workers::Number(number) => return number,
-            Workers::Most => MOST.min(most_by_files()).min(jobs.unwrap_or(MOST)),
-            Workers::Above(more) => cores.saturating_add(more),
-            Workers::Below(fewer) => cores.saturating_sub(fewer),
-            Workers::Percent(percent) => cores.saturating_mul(percent) / 100,
+            Amount::Number(number) => return number,
+            Amount::Most => MOST.min(most_by_files()).min(jobs.unwrap_or(MOST)),
+            Amount::Above(more) => cores.saturating_add(more),
+            Amount::Below(fewer) => cores.saturating_sub(fewer),
+            Amount::Percent(percent) => cores.saturating_mul(percent) / 100,
         };
         count.clamp(1, LARGEST)
     }
@@ -58,32 +89,56 @@ impl FromStr for Workers {
     type Err = WorkersError;
 
     fn from_str(text: &str) -> Result<Workers, WorkersError> {
-        let number = |text: &str| digits(text).filter(|number| *number <= LARGEST);
-        let workers = match text.split_at_checked(1) {
-            Some(("+", more)) => number(more).map(Workers::Above),
-            Some(("-", fewer)) => number(fewer).map(Workers::Below),
-            _ => match text.strip_suffix('%') {
-                Some(percent) => number(percent).map(Workers::Percent),
-                None => number(text).map(|number| match number {
-                    0 => Workers::Most,
-                    number => Workers::Number(number),
-                }),
-            },
-        };
-        workers.ok_or(WorkersError)
+        if let Ok(amount) = text.parse() {
+            return Ok(Workers::Number(amount));
+        }
+        let path = PathBuf::from(text);
+        match path.is_file() {
+            false => Err(WorkersError::NoNumber),
+            true if in_file(&path).is_some() => Ok(Workers::File(path)),
+            true => Err(WorkersError::NotInFile(path)),
+        }
     }
 }
 
-/// The text is not a number of jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WorkersError;
+impl FromStr for Amount {
+    type Err = WorkersError;
+
+    fn from_str(text: &str) -> Result<Amount, WorkersError> {
+        let number = |text: &str| digits(text).filter(|number| *number <= LARGEST);
+        let amount = match text.split_at_checked(1) {
+            Some(("+", more)) => number(more).map(Amount::Above),
+            Some(("-", fewer)) => number(fewer).map(Amount::Below),
+            _ => match text.strip_suffix('%') {
+                Some(percent) => number(percent).map(Amount::Percent),
+                None => number(text).map(|number| match number {
+                    0 => Amount::Most,
+                    number => Amount::Number(number),
+                }),
+            },
+        };
+        amount.ok_or(WorkersError::NoNumber)
+    }
+}
+
+/// The text is neither a number of jobs nor a file with one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum WorkersError {
+    NoNumber,
+    NotInFile(PathBuf),
+}
 
 impl fmt::Display for WorkersError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "write a number up to 65536, 200% of the cores, +2 or -2 for more or fewer than the cores, or 0 for \
-             as many as possible",
-        )
+        match self {
+            WorkersError::NoNumber => f.write_str(
+                "write a number up to 65536, 200% of the cores, +2 or -2 for more or fewer than the cores, 0 for \
+                 as many as possible, or the path of a file with one of these",
+            ),
+            WorkersError::NotInFile(path) => {
+                write!(f, "the file {} must have a number of jobs, such as 4 or 50%", path.display())
+            }
+        }
     }
 }
 
@@ -91,11 +146,13 @@ impl std::error::Error for WorkersError {}
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     #[track_caller]
     fn check(text: &str, expected: usize) {
-        assert_eq!(text.parse::<Workers>().unwrap().count(8, None), expected, "{text}");
+        assert_eq!(text.parse::<Amount>().unwrap().count(8, None), expected, "{text}");
     }
 
     #[test]
@@ -112,7 +169,7 @@ mod tests {
 
     #[test]
     fn as_many_as_possible_is_bounded() {
-        let most: Workers = "0".parse().unwrap();
+        let most: Amount = "0".parse().unwrap();
         assert_eq!(most.count(8, Some(3)), 3);
         assert_eq!(most.count(8, Some(0)), 1);
         assert!(most.count(8, None) <= MOST);
@@ -120,8 +177,20 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused() {
-        for text in ["", "+", "-", "%", "++1", "+-1", "1.5", "65537", "ten", "-5%", "1 "] {
-            assert_eq!(text.parse::<Workers>(), Err(WorkersError), "{text:?}");
+        for text in ["", "+", "-", "%", "++1", "+-1", "1.5", "65537", "ten", "-5%", "1 ", "+50%"] {
+            assert_eq!(text.parse::<Workers>(), Err(WorkersError::NoNumber), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_file_says_how_many_jobs_run() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_owned();
+        let parse = || path.to_str().unwrap().parse::<Workers>();
+        assert_eq!(parse(), Err(WorkersError::NotInFile(path.clone())));
+        file.write_all(b" 200%\n").unwrap();
+        assert_eq!(parse(), Ok(Workers::File(path.clone())));
+        assert_eq!(in_file(&path), Some(Amount::Percent(200)));
+        assert!(parse().unwrap().slots(8, None) >= 16.min(most_by_files()));
     }
 }

@@ -1,20 +1,25 @@
 //! Jobs that are commands: a process for each attempt.
 
-use std::io;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::process::{getpriority_process, setpriority_process};
+
 use crate::execute::job_runner::Work;
 use crate::execute::lane::{Lane, Lanes};
-use crate::execute::process::{self, Channel, End, Limits, Nursery};
-use crate::execute::shared::Output;
-use crate::output::capture::{Captured, Spill};
+use crate::execute::process::{self, Channel, End, Limits, Nursery, Streams};
+use crate::execute::shared::{Announced, Output, Shared};
+use crate::output::capture::Spill;
 use crate::output::lines::LineBuffer;
 use crate::output::outcome::{JobResult, Outcome, Printed};
 use crate::plan::job::Job;
 use crate::plan::slot::{Given, Slot};
-use crate::plan::template::Words;
+use crate::plan::template::{Words, quoted};
+use crate::plan::texts::{self, OnSlot};
 
 /// Commands on the slots of one lane.
 pub(crate) struct Commands {
@@ -33,7 +38,8 @@ pub(crate) struct Worker {
 impl Work for Commands {
     type State = Worker;
 
-    fn begin(&self) -> Worker {
+    fn begin(&self, _: usize) -> Worker {
+        be_nice(self.lanes.shared.rules.nice);
         Worker { buffer: Vec::new(), spills: Default::default() }
     }
 
@@ -66,34 +72,60 @@ impl Commands {
     }
 
     fn attempt(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
+        let shared = &self.lanes.shared;
         let place = self.slots[slot].given(&job.command);
-        let words = job.words(&place.ids, self.lane.first_worker + slot, attempt);
+        let number = self.lane.first_worker + slot;
+        let words = job.words(&place.ids, number, attempt);
         let command = words.quoted();
+        if shared.rules.commands == Announced::Yes {
+            announce(shared, &command);
+        }
+        let on_slot = OnSlot { gpus: &place.ids, worker: number, attempt };
+        let texts = &self.lane.texts;
+        let tag = texts.tag(job, on_slot);
+        let results = texts.results.as_ref().map(|text| texts::fill(text, job, on_slot));
+        let workdir = texts.workdir.as_ref().map(|text| texts::fill(text, job, on_slot));
         let (started, clock) = (SystemTime::now(), Instant::now());
-        let (result, printed) = self.start(slot, worker, place, words);
-        let (took, printed) = (clock.elapsed(), Mutex::new(printed));
-        let (number, key) = (job.number, job.key());
-        Outcome { number, key, command, attempts: attempt, result, started, took, printed }
+        let prepared = prepared(self::command(words, place), workdir);
+        let sink = Sink::new(self, &worker.spills, job.number, tag.as_deref());
+        let (result, printed) = match prepared {
+            Ok(command) => self.start(number, &mut worker.buffer, command, sink),
+            Err(error) => (JobResult::NotStarted(error), Printed::default()),
+        };
+        Outcome {
+            number: job.number,
+            key: job.key(),
+            fields: Arc::clone(&job.fields),
+            command,
+            attempts: attempt,
+            slot: number,
+            gpus: Arc::clone(&self.slots[slot].gpus),
+            tag,
+            results,
+            result,
+            started,
+            took: clock.elapsed(),
+            printed: Mutex::new(printed),
+        }
     }
 
     fn start(
         &self,
-        slot: usize,
-        worker: &mut Worker,
-        place: &Given,
-        words: Words,
+        worker: usize,
+        buffer: &mut Vec<u8>,
+        command: Command,
+        mut sink: Sink<'_>,
     ) -> (JobResult, Printed) {
         let shared = &self.lanes.shared;
-        let nursery = Nursery {
-            groups: &shared.groups,
-            worker: self.lane.first_worker + slot,
-            kill_after: shared.rules.kill_after,
-            buffer: &mut worker.buffer,
+        let streams = match shared.rules.showing {
+            Output::Direct => Streams::Inherited,
+            _ => Streams::Piped,
         };
+        let ending = &shared.rules.ending;
+        let nursery = Nursery { groups: &shared.groups, worker, ending, streams, buffer };
         let limits = Limits { time: &|| shared.limit(), output: shared.rules.max_output };
-        let mut sink = Sink::new(self, &worker.spills);
         let mut tell = |channel, bytes: &[u8]| sink.push(channel, bytes);
-        let ended = process::run(nursery, command(words, place), &limits, &mut tell);
+        let ended = process::run(nursery, command, &limits, &mut tell);
         let printed = sink.finish();
         let result = match (ended, &printed) {
             (Err(error), _) => JobResult::NotStarted(error),
@@ -103,6 +135,33 @@ impl Commands {
         };
         (result, printed.unwrap_or_default())
     }
+}
+
+/// Prints the command of a job that starts.
+pub(crate) fn announce(shared: &Shared, command: &str) {
+    // If standard error is gone, no other way to report remains.
+    let _ = shared.terminal.write(None, Channel::Stderr, format!("{command}\n").as_bytes());
+}
+
+/// Gives this thread a niceness, which the processes that it starts inherit. It never lowers it.
+pub(crate) fn be_nice(nice: Option<i32>) {
+    let current = getpriority_process(None).unwrap_or_default();
+    if let Some(nice) = nice.filter(|nice| *nice > current) {
+        // A process may always be nicer.
+        let _ = setpriority_process(None, nice);
+    }
+}
+
+/// Gives a command its directory, which is made if it is missing.
+fn prepared(mut command: Command, workdir: Option<OsString>) -> io::Result<Command> {
+    if let Some(workdir) = workdir {
+        fs::create_dir_all(&workdir).map_err(|error| {
+            let what = format!("its directory {} cannot be made: {error}", quoted(&workdir));
+            io::Error::other(what)
+        })?;
+        command.current_dir(workdir);
+    }
+    Ok(command)
 }
 
 /// Reports that a job is retried. The output of the failed attempt is not printed.
@@ -128,13 +187,21 @@ pub(crate) fn command(words: Words, slot: &Given) -> Command {
 struct Sink<'a> {
     commands: &'a Commands,
     spills: &'a [Arc<Spill>; 2],
+    number: u64,
+    tag: Option<&'a [u8]>,
     printed: Printed,
     lines: [LineBuffer; 2],
 }
 
 impl<'a> Sink<'a> {
-    fn new(commands: &'a Commands, spills: &'a [Arc<Spill>; 2]) -> Sink<'a> {
-        Sink { commands, spills, printed: Printed::default(), lines: Default::default() }
+    fn new(
+        commands: &'a Commands,
+        spills: &'a [Arc<Spill>; 2],
+        number: u64,
+        tag: Option<&'a [u8]>,
+    ) -> Sink<'a> {
+        let (printed, lines) = Default::default();
+        Sink { commands, spills, number, tag, printed, lines }
     }
 
     fn push(&mut self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
@@ -142,32 +209,78 @@ impl<'a> Sink<'a> {
         if channel == Channel::Stdout {
             self.printed.received += bytes.len() as u64;
         }
-        if shared.rules.showing == Output::Lines {
-            let lines = &mut self.lines[channel as usize];
-            let write = |line: &[u8]| shared.terminal.write(channel, line);
-            self.commands.shown(lines.push(bytes, write))?;
-            if shared.results.is_none() {
-                return Ok(());
+        match shared.rules.showing {
+            Output::Whole | Output::Direct => {}
+            Output::Lines => self.print(channel, bytes)?,
+            Output::LinesInOrder if self.is_first() => {
+                self.print_unshown(channel)?;
+                self.print(channel, bytes)?;
+            }
+            Output::LinesInOrder => {
+                let spill = &self.spills[channel as usize];
+                self.printed.unshown[channel as usize].push(spill, bytes)?;
             }
         }
+        if shared.rules.showing.is_early() && shared.results.is_none() {
+            return Ok(());
+        }
         let spill = &self.spills[channel as usize];
-        self.captured(channel).push(spill, bytes)
+        match channel {
+            Channel::Stdout => self.printed.stdout.push(spill, bytes),
+            Channel::Stderr => self.printed.stderr.push(spill, bytes),
+        }
     }
 
     fn finish(mut self) -> io::Result<Printed> {
-        let shared = &self.commands.lanes.shared;
         for channel in [Channel::Stdout, Channel::Stderr] {
-            let lines = &mut self.lines[channel as usize];
-            self.commands.shown(lines.finish(|line| shared.terminal.write(channel, line)))?;
+            // The rest of a line whose begin was printed, or that may be printed now.
+            if self.is_first() {
+                self.print_unshown(channel)?;
+            }
+            let (tag, terminal) = (self.tag, &self.commands.lanes.shared.terminal);
+            let rest =
+                self.lines[channel as usize].finish(|line| terminal.write(tag, channel, line));
+            self.commands.shown(rest)?;
         }
         Ok(self.printed)
     }
 
-    fn captured(&mut self, channel: Channel) -> &mut Captured {
-        match channel {
-            Channel::Stdout => &mut self.printed.stdout,
-            Channel::Stderr => &mut self.printed.stderr,
+    fn is_first(&self) -> bool {
+        let heads = self.commands.lane.gate.heads();
+        heads.is_some_and(|heads| heads.is_first(self.number))
+    }
+
+    /// Prints the lines that are complete.
+    fn print(&mut self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
+        let (tag, terminal) = (self.tag, &self.commands.lanes.shared.terminal);
+        let write = |line: &[u8]| terminal.write(tag, channel, line);
+        self.commands.shown(self.lines[channel as usize].push(bytes, write))
+    }
+
+    /// Prints what had to wait for the outputs of other jobs.
+    fn print_unshown(&mut self, channel: Channel) -> io::Result<()> {
+        let unshown = std::mem::take(&mut self.printed.unshown[channel as usize]);
+        match unshown.is_empty() {
+            true => Ok(()),
+            false => unshown.write_to(&mut Lines { sink: self, channel }),
         }
+    }
+}
+
+/// Prints complete lines of a stream.
+struct Lines<'a, 'b> {
+    sink: &'a mut Sink<'b>,
+    channel: Channel,
+}
+
+impl Write for Lines<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.sink.print(self.channel, bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the program ends with because of a failure.
 
 use std::io;
+use std::path::Path;
 
 use rustix::io::Errno;
 
@@ -20,14 +21,7 @@ pub(crate) fn of_run(error: Error) -> CliError {
     };
     match error {
         // The library's text names its methods.
-        Error::Journal { source: JournalError::Exists { path, .. }, .. } => CliError::new(
-            exit,
-            format!(
-                "the journal {} exists already: --resume continues it, --resume-failed runs the failed jobs, \
-                 and a new journal needs another path",
-                path.display()
-            ),
-        ),
+        Error::Journal { source: JournalError::Exists { path, .. }, .. } => journal_exists(&path),
         Error::Journal { source: JournalError::Corrupt { path, at, .. }, .. } => CliError::new(
             exit,
             format!(
@@ -47,6 +41,16 @@ pub(crate) fn of_run(error: Error) -> CliError {
         Error::InputFailed { source, .. } => CliError::new(exit, source),
         error => CliError::new(exit, error),
     }
+}
+
+/// A new journal would take the place of another.
+pub(crate) fn journal_exists(path: &Path) -> CliError {
+    let text = format!(
+        "the journal {} exists already: --resume continues it, --resume-failed runs the failed jobs, and a \
+         new journal needs another path",
+        path.display()
+    );
+    CliError::new(exit::JOURNAL, text)
 }
 
 pub(crate) fn unwritable(what: &dyn std::fmt::Display, error: io::Error) -> CliError {

@@ -1,11 +1,15 @@
 //! The program's runner: a producer executes a job, the consumer writes its output.
 
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::thread;
 
 use crate::execute::lane::{Lane, Lanes};
+use crate::execute::process::Channel;
 use crate::execute::shared::Output;
-use crate::output::outcome::{JobFailed, Outcome};
+use crate::output::capture::Captured;
+use crate::output::outcome::{JobFailed, Outcome, Printed};
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
 use gangline::{ConsumerContext, ProducerContext, Runner};
@@ -23,7 +27,8 @@ pub(crate) trait Work: Send + Sync {
     /// The state that a slot keeps between jobs.
     type State;
 
-    fn begin(&self) -> Self::State;
+    /// Makes a slot ready for jobs.
+    fn begin(&self, slot: usize) -> Self::State;
 
     /// Executes a job, with retries.
     fn work(&self, slot: usize, state: &mut Self::State, job: &Job) -> Outcome;
@@ -39,8 +44,8 @@ impl<W: Work> Runner for JobRunner<W> {
     type ConsumerState = Writing;
     type Summary = ();
 
-    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<W::State> {
-        Ok(self.work.begin())
+    fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<W::State> {
+        Ok(self.work.begin(cx.producer()))
     }
 
     fn producer_work(
@@ -51,10 +56,14 @@ impl<W: Work> Runner for JobRunner<W> {
     ) -> Result<Arc<Outcome>> {
         let _hold = Hold(&self.lanes);
         self.lanes.spare_results(&job);
-        if job.start() == Admission::Refused {
+        if self.lanes.start(&self.lane, &job) == Admission::Refused {
             return Err(NOT_STARTED.into());
         }
+        if let Some(heads) = self.lane.gate.heads() {
+            heads.starts(job.number, self.lane.first_worker + cx.producer());
+        }
         let outcome = Arc::new(self.work.work(cx.producer(), state, &job));
+        self.lanes.finish();
         self.lanes.obey(self.lanes.shared.record(&outcome));
         match outcome.result.is_ok() {
             true => Ok(outcome),
@@ -122,10 +131,14 @@ impl<W> JobRunner<W> {
         if let Some(turns) = &self.lane.turns {
             turns.wait_for(outcome.number);
         }
-        let written = match shared.rules.showing {
-            Output::Whole => shared.terminal.write_captured(&printed.stdout, &printed.stderr),
-            Output::Lines => Ok(()),
-        };
+        let written = self.show(outcome, &printed).and_then(|()| match &shared.results {
+            Some(results) => results.append(outcome, &printed),
+            None => Ok(()),
+        });
+        if let Some(worker) = self.lane.gate.heads().and_then(|heads| heads.remove(outcome.number))
+        {
+            shared.groups.bell(worker).ring();
+        }
         if let Some(turns) = &self.lane.turns {
             turns.done(outcome.number);
         }
@@ -136,6 +149,34 @@ impl<W> JobRunner<W> {
             self.lanes.give_up();
             text.into()
         })
+    }
+
+    /// Prints what has not been printed while the job ran.
+    fn show(&self, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
+        let shared = &self.lanes.shared;
+        let tag = outcome.tag.as_deref();
+        match (&printed.file, shared.rules.showing) {
+            (Some(path), _) => {
+                let mut line = path.as_os_str().as_bytes().to_vec();
+                line.push(b'\n');
+                shared.terminal.write(tag, Channel::Stdout, &line)?;
+                shared.terminal.write_captured(tag, &Captured::default(), &printed.stderr)
+            }
+            (None, Output::Whole) => {
+                shared.terminal.write_captured(tag, &printed.stdout, &printed.stderr)
+            }
+            (None, _) => {
+                let [stdout, stderr] = &printed.unshown;
+                shared.terminal.write_captured(tag, stdout, stderr)?;
+                // The output of another job must not continue a line.
+                for (channel, unshown) in [(Channel::Stdout, stdout), (Channel::Stderr, stderr)] {
+                    if !unshown.is_empty() && unshown.tail(1) != b"\n" {
+                        shared.terminal.write(None, channel, b"\n")?;
+                    }
+                }
+                Ok(())
+            }
+        }
     }
 }
 

@@ -10,8 +10,9 @@ use crate::execute::sequence::Turns;
 use crate::execute::shared::Shared;
 use crate::exit;
 use crate::plain::Plain;
-use crate::plan::gate::{Gate, Rest};
+use crate::plan::gate::{Admission, Gate, Rest};
 use crate::plan::job::Job;
+use crate::plan::texts::Texts;
 use gangline::CancelToken;
 
 /// State that the hooks and the signal thread of one lane share.
@@ -23,6 +24,7 @@ pub(crate) struct Lane {
     pub(crate) first_worker: usize,
     /// Set if outputs are in input order and there are several lanes.
     pub(crate) turns: Option<Turns>,
+    pub(crate) texts: Arc<Texts>,
 }
 
 impl Lane {
@@ -70,8 +72,45 @@ impl Lanes {
         }
     }
 
+    /// Waits until a job may start. A job that is held back keeps its slot.
+    pub(crate) fn start(&self, lane: &Lane, job: &Job) -> Admission {
+        let brake = &self.shared.brake;
+        if brake.is_off() || !lane.gate.opened() {
+            return job.start();
+        }
+        loop {
+            let seen = lane.gate.nudges();
+            let Err(held) = brake.try_start() else { break };
+            if let Some(message) = held.message {
+                self.shared.terminal.tell(&message);
+            }
+            if !lane.gate.rest_until_nudged(seen, held.look_again) {
+                return job.start();
+            }
+        }
+        let admission = job.start();
+        if admission == Admission::Refused {
+            brake.end();
+        }
+        admission
+    }
+
+    /// A job no longer runs on its slot; its output may still have to be written.
+    pub(crate) fn finish(&self) {
+        let brake = &self.shared.brake;
+        if brake.counts_jobs() {
+            brake.end();
+            self.lanes.iter().for_each(|lane| lane.gate.nudge());
+        }
+    }
+
     pub(crate) fn groups(&self) -> &Groups {
         &self.shared.groups
+    }
+
+    /// One lane has this number of jobs.
+    pub(crate) fn count(&self, jobs: u64) {
+        self.shared.count(jobs, self.lanes.len());
     }
 
     /// Lets no further job start.
@@ -82,8 +121,8 @@ impl Lanes {
     /// Stops the run if the results of another job are in this job's place.
     pub(crate) fn spare_results(&self, job: &Job) {
         let Some(results) = &self.shared.results else { return };
-        if let Some(other) = results.other_in_place_of(job) {
-            let (place, other) = (results.place(job.number), Plain(&other));
+        if let Some((place, other)) = results.other_in_place_of(job) {
+            let other = Plain(&other);
             let text = format!(
                 "{} has the results of another input, {other}: other inputs have changed the numbers of \
                  jobs, so give this run a --results directory of its own",

@@ -6,20 +6,15 @@ use std::sync::atomic::AtomicBool;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGXFSZ;
 
+use crate::args::workers::{FILES_PER_JOB, OTHER_FILES};
 use crate::error::CliError;
 use crate::execute::failure::internal;
 use crate::execute::signals::is_ignored;
 use crate::exit;
 
-/// Files that the program needs without any job.
-const BASE: u64 = 64;
-
-/// Files of this process that one job needs.
-const EACH: u64 = 16;
-
 /// Raises the limit on open files as far as this number of jobs at once needs. The usual limit is low.
 pub(crate) fn allow_files(workers: usize) -> Result<(), CliError> {
-    let needed = BASE + EACH * workers as u64;
+    let needed = OTHER_FILES + FILES_PER_JOB * workers as u64;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 
+use crate::args::running::TermSequence;
 use crate::execute::groups::{Groups, Member, Place, Wish};
 use crate::execute::readiness::ready;
 
@@ -37,9 +38,19 @@ pub(crate) enum Channel {
 pub(crate) struct Nursery<'a> {
     pub(crate) groups: &'a Arc<Groups>,
     pub(crate) worker: usize,
-    /// The time between SIGTERM and SIGKILL.
-    pub(crate) kill_after: Duration,
+    /// How a process is ended.
+    pub(crate) ending: &'a TermSequence,
+    pub(crate) streams: Streams,
     pub(crate) buffer: &'a mut Vec<u8>,
+}
+
+/// Where a process prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Streams {
+    /// To this process, which passes it on.
+    Piped,
+    /// Where this process prints.
+    Inherited,
 }
 
 /// The limits that end a process early.
@@ -70,9 +81,12 @@ pub(crate) fn run(
     limits: &Limits<'_>,
     sink: &mut dyn FnMut(Channel, &[u8]) -> io::Result<()>,
 ) -> io::Result<(End, io::Result<()>)> {
-    let Nursery { groups, worker, kill_after, buffer } = nursery;
+    let Nursery { groups, worker, ending: sequence, streams, buffer } = nursery;
     buffer.resize(BUFFER, 0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command.stdin(Stdio::null()).process_group(0);
+    if streams == Streams::Piped {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
     let place = groups.place(worker);
     let mut child = command.spawn()?;
     let pid = Pid::from_child(&child);
@@ -89,7 +103,7 @@ pub(crate) fn run(
         exited: None,
         ending: None,
         printed: 0,
-        kill_after,
+        sequence,
     };
     let member = leader.member().expect("it has not been waited for");
     let read = watch.attend(member, limits, buffer, sink);
@@ -165,15 +179,26 @@ struct Watch<'a> {
     exited: Option<Instant>,
     ending: Option<Ending>,
     printed: u64,
-    kill_after: Duration,
+    sequence: &'a TermSequence,
 }
 
 /// The process was asked to end.
 #[derive(Debug, Clone, Copy)]
 struct Ending {
     why: End,
-    /// When it will be killed; `None` once it was.
-    kill_at: Option<Instant>,
+    /// The number of signals sent.
+    step: usize,
+    /// When the next one is sent; `None` once it was killed.
+    next_at: Option<Instant>,
+}
+
+impl Ending {
+    fn signal(&mut self, sequence: &TermSequence, member: &Member) {
+        let (signal, pause) = sequence.step(self.step);
+        self.step += 1;
+        member.send(signal);
+        self.next_at = (signal != Signal::KILL).then(|| Instant::now() + pause);
+    }
 }
 
 /// The descriptors to watch.
@@ -199,6 +224,9 @@ impl Watch<'_> {
             let ready = self.wait(self.next_look(limits))?;
             if ready.bell {
                 self.groups.bell(self.worker).silence();
+                // What it has printed may be wanted now.
+                told = told.and_then(|()| sink(Channel::Stdout, &[]));
+                told = told.and_then(|()| sink(Channel::Stderr, &[]));
             }
             if ready.process {
                 self.exited.get_or_insert_with(Instant::now);
@@ -231,9 +259,8 @@ impl Watch<'_> {
             return;
         }
         if let Some(ending) = &mut self.ending {
-            if ending.kill_at.is_some_and(|at| at <= Instant::now()) {
-                ending.kill_at = None;
-                member.send(Signal::KILL);
+            if ending.next_at.is_some_and(|at| at <= Instant::now()) {
+                ending.signal(self.sequence, member);
             }
             return;
         }
@@ -246,8 +273,9 @@ impl Watch<'_> {
                 None => return,
             },
         };
-        self.ending = Some(Ending { why, kill_at: Some(Instant::now() + self.kill_after) });
-        member.send(Signal::TERM);
+        let mut ending = Ending { why, step: 0, next_at: None };
+        ending.signal(self.sequence, member);
+        self.ending = Some(ending);
         // A stopped process cannot react to a signal.
         member.send(Signal::CONT);
     }
@@ -263,7 +291,7 @@ impl Watch<'_> {
             return Some(LAST_WORDS.saturating_sub(exited.elapsed()));
         }
         match &self.ending {
-            Some(ending) => ending.kill_at.map(|at| at.saturating_duration_since(Instant::now())),
+            Some(ending) => ending.next_at.map(|at| at.saturating_duration_since(Instant::now())),
             None => (limits.time)().map(|limit| limit.saturating_sub(self.running())),
         }
     }

@@ -1,33 +1,39 @@
 //! The subcommand `gangline run`.
 
-use std::io::{self, Write};
-use std::sync::Arc;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use crate::args::halt::Tally;
+use crate::args::running::{Running, TermSequence};
+use crate::args::workers::Workers;
 use crate::args::{InUse, Run};
 use crate::error::CliError;
+use crate::execute::brake::{self, Brake};
 use crate::execute::commands::Commands;
-use crate::execute::failure::{internal, of_run, unwritable};
+use crate::execute::conclude::{End, conclude};
+use crate::execute::dry_run::dry_run;
+use crate::execute::failure::{internal, journal_exists, of_run, unwritable};
 use crate::execute::groups::Groups;
 use crate::execute::job_runner::{JobRunner, Work};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::limits::allow_files;
 use crate::execute::sequence::Turns;
-use crate::execute::shared::{Output, Rules, Shared};
+use crate::execute::shared::{Announced, Files, Output, Rules, Shared};
 use crate::execute::signals::Attendant;
 use crate::execute::warm::Warm;
 use crate::exit;
 use crate::output::joblog::{Existing, JobLog, Start};
 use crate::output::outcome::JobFailed;
-use crate::output::report;
+use crate::output::report::{Numbers, number_by_jobs};
 use crate::output::results::Results;
 use crate::output::terminal::{OnTerminal, ProgressLines, Terminal};
+use crate::output::verdict::advise;
 use crate::plan::gated::Gated;
-use crate::plan::input_error::InputError;
 use crate::plan::job::{Job, Needs};
 use crate::plan::jobs::Jobs;
-use crate::plan::slot::{self, Hidden, Slot};
+use crate::plan::read_ahead::ReadAhead;
+use crate::plan::slot::{self, Hidden};
 use crate::plan::{self, Plan};
 use gangline::CancelToken;
 use gangline::CfgNode;
@@ -35,7 +41,6 @@ use gangline::Error;
 use gangline::Journal;
 use gangline::Order;
 use gangline::Progress;
-use gangline::RunReport;
 use gangline::error::DeviceError;
 use gangline::order::RuntimeOrder;
 use gangline::{AnyOrderRunner, Builder};
@@ -51,7 +56,8 @@ pub(crate) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
         return dry_run(args, Plan::all(args)?);
     }
     // First, so that no signal is missed.
-    let attendant = Attendant::start(supervisor, &args.failure).map_err(internal)?;
+    let attendant = Attendant::start(supervisor, args.failure.grace, ending(args).lasts());
+    let attendant = attendant.map_err(internal)?;
     let plans = Plan::all(args)?;
     let lanes = lanes(args, &plans)?;
     attendant.attend_to(&lanes);
@@ -63,28 +69,69 @@ pub(crate) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
     concluded
 }
 
-/// The end of one lane.
-struct End {
-    result: Result<(), CliError>,
-    report: Option<RunReport>,
-}
-
 fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
     let workers = plans.iter().map(|plan| plan.slots.len()).sum();
     allow_files(workers)?;
-    let shared = shared(args, workers)?;
+    let has_named_results = plans.iter().any(|plan| plan.texts.results.is_some());
+    let results = results(args, has_named_results)?;
+    let shared = shared(args, workers, results)?;
     let mut first_worker = 0;
     let mut lanes = Vec::with_capacity(plans.len());
     for (plan, turns) in plans.iter().zip(turns(args, plans)?) {
         let (gate, token) = (Arc::clone(&plan.gate), CancelToken::new());
-        lanes.push(Lane { gate, token, first_worker, turns });
+        let texts = Arc::new(plan.texts.clone());
+        if shared.rules.showing == Output::LinesInOrder {
+            gate.keep_heads();
+        }
+        lanes.push(Lane { gate, token, first_worker, turns, texts });
         first_worker += plan.slots.len();
     }
     Ok(Lanes::new(shared, lanes))
 }
 
-fn shared(args: &Run, workers: usize) -> Result<Shared, CliError> {
-    let Run { output, failure, record, .. } = args;
+/// How a job is ended.
+fn ending(args: &Run) -> TermSequence {
+    let pause = || TermSequence::with_pause(args.failure.kill_after);
+    args.running.termseq.clone().unwrap_or_else(pause)
+}
+
+/// Whether records of an earlier run are continued.
+fn existing(args: &Run) -> Existing {
+    match args.record.resume || args.record.resume_failed {
+        true => Existing::GoOn,
+        false => Existing::Replace,
+    }
+}
+
+fn results(args: &Run, are_named: bool) -> Result<Option<Results>, CliError> {
+    let Some(path) = args.output.results.as_deref() else { return Ok(None) };
+    if are_named {
+        return Ok(Some(Results::named()));
+    }
+    let results = Results::new(path, existing(args));
+    results.map(Some).map_err(|error| unwritable(&path.display(), error))
+}
+
+fn showing(args: &Run) -> Output {
+    match (args.printing.ungroup, args.output.line_buffer, args.output.keep_order) {
+        (true, ..) => Output::Direct,
+        (_, true, true) => Output::LinesInOrder,
+        (_, true, false) => Output::Lines,
+        (_, false, _) => Output::Whole,
+    }
+}
+
+fn brake(args: &Run) -> Brake {
+    let jobs = match &args.placement.workers {
+        Some(Workers::File(path)) => Some(path.clone()),
+        Some(Workers::Number(_)) | None => None,
+    };
+    let Running { delay, load, memfree, .. } = args.running;
+    Brake::new(brake::Limits { delay, load, memfree, jobs })
+}
+
+fn shared(args: &Run, workers: usize, results: Option<Results>) -> Result<Shared, CliError> {
+    let Run { output, failure, record, printing, .. } = args;
     let on_terminal = match output.raw {
         true => OnTerminal::Raw,
         false => OnTerminal::Escape,
@@ -93,36 +140,29 @@ fn shared(args: &Run, workers: usize) -> Result<Shared, CliError> {
         true => ProgressLines::Shown,
         false => ProgressLines::None,
     };
-    let existing = match record.resume || record.resume_failed {
-        true => Existing::GoOn,
-        false => Existing::Replace,
-    };
     let start = match record.journal {
         Some(_) => Start::MayBeRefused,
         None => Start::Sure,
     };
     let joblog = record.joblog.as_deref().map(|path| {
-        JobLog::open(path, existing, start).map_err(|error| unwritable(&path.display(), error))
+        JobLog::open(path, existing(args), start)
+            .map_err(|error| unwritable(&path.display(), error))
     });
-    let results = output.results.as_deref().map(|path| {
-        Results::new(path, existing).map_err(|error| unwritable(&path.display(), error))
-    });
-    let showing = match output.line_buffer {
-        true => Output::Lines,
-        false => Output::Whole,
-    };
     let rules = Rules {
         retries: failure.retries,
         retry_delay: failure.retry_delay,
         timeout: failure.timeout,
-        kill_after: failure.kill_after,
+        ending: ending(args),
+        nice: args.running.nice,
         max_output: output.max_output,
         halt: failure.halt,
-        showing,
+        showing: showing(args),
+        commands: if printing.verbose { Announced::Yes } else { Announced::No },
+        files: if printing.files { Files::Named } else { Files::None },
     };
     let groups = Groups::new(workers).map_err(internal)?;
     let terminal = Terminal::new(on_terminal, lines);
-    Ok(Shared::new(groups, terminal, joblog.transpose()?, results.transpose()?, rules))
+    Ok(Shared::new(groups, terminal, joblog.transpose()?, results, rules, brake(args)))
 }
 
 /// One lane needs no turns: its outputs are already ordered.
@@ -143,7 +183,7 @@ fn warn(args: &Run, lanes: &Lanes, plans: &[Plan]) {
 }
 
 /// What the command probably does not mean.
-fn doubts(args: &Run, plans: &[Plan]) -> Vec<String> {
+pub(super) fn doubts(args: &Run, plans: &[Plan]) -> Vec<String> {
     let is_the_same = !plans.iter().all(Plan::differs_by_job);
     let all_the_same = "every job runs the same command: it has no mark, such as {}, for the input";
     let unexpanded = plan::unexpanded(args);
@@ -208,14 +248,12 @@ fn run_lane(
 ) -> Result<End, CliError> {
     let slots = plan.slots.given(hidden)?;
     let own = lanes.lanes[lane].clone();
-    let names = plan.names();
+    let inputs = plan.warm_inputs();
     let jobs = plan.jobs()?;
     match args.warm.warm {
         true => {
-            let warm = || {
-                let (own, slots, names) = (own.clone(), slots.clone(), names.clone());
-                Warm::new(lanes.clone(), own, slots, names, &args.warm)
-            };
+            let warm =
+                || Warm::new(lanes.clone(), own.clone(), slots.clone(), inputs.clone(), &args.warm);
             drive(args, warm, lanes, lane, &plan, jobs)
         }
         false => {
@@ -236,11 +274,23 @@ fn drive<W: Work + 'static>(
     jobs: Jobs,
 ) -> Result<End, CliError> {
     let own = &lanes.lanes[lane];
+    // Warm workers are loaded when the pool is built, and a refused run is to have no effect.
+    if let Some(journal) =
+        args.record.journal.as_deref().filter(|_| existing(args) == Existing::Replace)
+    {
+        check_is_new(&journal_path(journal, plan.needs))?;
+    }
+    let (jobs, total) = counted(args, lanes, own, jobs)?;
+    let numbers = match lanes.lanes.len() {
+        2.. if !args.record.report.is_empty() => Numbers::Some(plan.numbers()?.collect()),
+        _ => Numbers::FromOne,
+    };
     let with_lock = |in_use| {
         let runner = JobRunner { lanes: lanes.clone(), lane: own.clone(), work: work() };
+        let builder = builder(args, runner, plan, &total)?;
         Ok(match slot::lock(&args.placement, in_use) {
-            Some(lock) => builder(args, runner, plan)?.lock_gpus(lock),
-            None => builder(args, runner, plan)?,
+            Some(lock) => builder.lock_gpus(lock),
+            None => builder,
         })
     };
     let mut pool = match built(args, lanes, with_lock)? {
@@ -248,8 +298,18 @@ fn drive<W: Work + 'static>(
         Err(error) if error.is_cancelled() => return Ok(End { result: Ok(()), report: None }),
         built => built.map_err(of_run)?,
     };
-    let result = pool.try_run(Gated::new(jobs, Arc::clone(&own.gate)));
-    let report = (!args.record.report.is_empty()).then(|| pool.report());
+    let gated = Gated::new(jobs, Arc::clone(&own.gate));
+    let gated = match args.record.journal {
+        Some(_) => gated.counting_equals(),
+        None => gated,
+    };
+    let result = pool.try_run(gated);
+    let report = (!args.record.report.is_empty()).then(|| {
+        let mut report = pool.report();
+        number_by_jobs(&mut report, &numbers);
+        advise(&mut report);
+        report
+    });
     let closed = pool.close();
     let result = match result {
         // A signal or failures asked for it.
@@ -287,6 +347,7 @@ fn builder<W: Work + 'static>(
     args: &Run,
     runner: JobRunner<W>,
     plan: &Plan,
+    total: &Arc<OnceLock<u64>>,
 ) -> Result<JobBuilder<W>, CliError> {
     let slots = plan.slots.len();
     let token = runner.lane.token.clone();
@@ -309,12 +370,56 @@ fn builder<W: Work + 'static>(
         builder = builder.timeline().describe(description(args));
     }
     if args.record.bar {
-        builder = builder.observer(Progress::new().failures(0));
+        builder = builder.observer(progress(total));
     }
     if args.record.eta {
-        builder = builder.observer(Progress::new().failures(0).producers(0));
+        builder = builder.observer(progress(total).producers(0));
     }
     Ok(builder)
+}
+
+/// Failures are not shown, since each has a message of its own.
+fn progress(total: &Arc<OnceLock<u64>>) -> Progress {
+    let total = Arc::clone(total);
+    Progress::new().failures(0).total(move || total.get().copied())
+}
+
+/// Counts the jobs of a lane, if their number is shown or decides about the end of the run. Jobs whose number
+/// is not known are read ahead.
+fn counted(
+    args: &Run,
+    lanes: &Lanes,
+    lane: &Lane,
+    jobs: Jobs,
+) -> Result<(Jobs, Arc<OnceLock<u64>>), CliError> {
+    let total = Arc::<OnceLock<u64>>::default();
+    if !(args.record.bar || args.record.eta || args.failure.halt.needs_total()) {
+        return Ok((jobs, total));
+    }
+    let known = match jobs.size_hint() {
+        (least, Some(most)) if least == most => Some(least as u64),
+        _ => None,
+    };
+    let set = {
+        let (lanes, gate, total) = (lanes.clone(), Arc::clone(&lane.gate), Arc::clone(&total));
+        move |jobs| {
+            // An input that was cut off has no total.
+            if gate.is_wanted() {
+                total.get_or_init(|| jobs);
+                lanes.count(jobs);
+            }
+        }
+    };
+    match known {
+        Some(jobs_known) => {
+            set(jobs_known);
+            Ok((jobs, total))
+        }
+        None => {
+            let ahead = ReadAhead::new(jobs, set).map_err(internal)?;
+            Ok((Box::new(ahead), total))
+        }
+    }
 }
 
 /// Failed jobs do not end the run; other errors are not from a job.
@@ -327,24 +432,38 @@ fn verdict(error: &Error) -> Verdict {
 }
 
 fn order(args: &Run) -> Order {
-    match args.output.no_keep_order || args.output.line_buffer {
-        true => Order::Completion,
-        false => Order::Input,
+    match showing(args) {
+        Output::LinesInOrder => Order::Input,
+        Output::Whole if !args.output.no_keep_order => Order::Input,
+        _ => Order::Completion,
     }
 }
 
 /// The journal of a lane: a file has one writer, so jobs without a GPU have their own.
 fn journal(args: &Run, needs: Needs) -> Option<Journal> {
-    let mut path = args.record.journal.clone()?.into_os_string();
-    if needs == Needs::NoGpu {
-        path.push(".no-gpu");
-    }
+    let path = journal_path(args.record.journal.as_deref()?, needs);
     let journal = Journal::at(path).runner("gangline run", "1");
     Some(match (args.record.resume, args.record.resume_failed) {
         (true, _) => journal.resume(),
         (_, true) => journal.rerun_failed(),
         _ => journal,
     })
+}
+
+fn journal_path(path: &Path, needs: Needs) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    if needs == Needs::NoGpu {
+        path.push(".no-gpu");
+    }
+    path.into()
+}
+
+/// Refuses a new journal in the place of another, as the library does later.
+fn check_is_new(path: &Path) -> Result<(), CliError> {
+    match fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
+        true => Err(journal_exists(path)),
+        false => Ok(()),
+    }
 }
 
 /// The settings that must match for a journal to be resumed.
@@ -366,109 +485,10 @@ fn description(args: &Run) -> String {
     words.map(|word| crate::plan::template::quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
-fn conclude(
-    args: &Run,
-    lanes: &Lanes,
-    ends: Vec<End>,
-    signalled: Option<u8>,
-) -> Result<u8, CliError> {
-    let mut result = Ok(());
-    let mut reports = Vec::new();
-    for End { result: ended, report } in ends {
-        result = result.and(ended);
-        reports.extend(report);
-    }
-    let written = report::write_all(&args.record.report, &mut reports);
-    let tally = lanes.shared.tally();
-    tell(args, lanes, tally, signalled);
-    if let Some(error) = lanes.shared.take_error() {
-        return Err(error);
-    }
-    result?;
-    written?;
-    Ok(signalled.unwrap_or(exit::of_failures(tally.failed)))
-}
-
-/// Prints the messages that a user must not miss.
-fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
-    let Tally { ok, failed } = tally;
-    let ended = ok + failed;
-    if failed > 0 {
-        lanes.shared.terminal.tell(&format!("{failed} of {ended} jobs failed"));
-    }
-    if lanes.shared.is_halted() {
-        lanes.shared.terminal.tell(&format!("--halt ended the run after {ended} jobs"));
-    }
-    if signalled.is_some() {
-        let rest = match args.record.journal {
-            Some(_) => "; continue with --resume",
-            None => "",
-        };
-        let jobs = if ok == 1 { "job" } else { "jobs" };
-        lanes.shared.terminal.tell(&format!("ended by a signal, with {ok} {jobs} done{rest}"));
-    }
-}
-
-/// Prints the words of every command, quoted for a shell, in the order of the jobs. Warm workers' commands
-/// differ only by slot, and are printed once for each.
-fn dry_run(args: &Run, plans: Vec<Plan>) -> Result<u8, CliError> {
-    for doubt in doubts(args, &plans) {
-        // If standard error is gone, no other way to report remains.
-        let _ = writeln!(io::stderr(), "gangline: {doubt}");
-    }
-    let hidden = hidden(&plans);
-    let mut lanes = Vec::with_capacity(plans.len());
-    let mut first_worker = 0;
-    for mut plan in plans {
-        let slots = plan.slots.given(hidden)?;
-        let first = first_worker;
-        first_worker += slots.len();
-        let most = if args.warm.warm { slots.len() } else { usize::MAX };
-        let jobs = plan.jobs()?.take(most).enumerate();
-        let lines = jobs.map(move |(turn, job)| {
-            Ok::<_, CliError>(line(job.map_err(of_input)?, &slots, first, turn))
-        });
-        lanes.push(lines.peekable());
-    }
-    let mut stdout = io::stdout().lock();
-    let number =
-        |line: &Result<(u64, String), CliError>| line.as_ref().map_or(0, |(number, _)| *number);
-    loop {
-        let heads = lanes.iter_mut().filter_map(|lane| Some((lane.peek().map(number)?, lane)));
-        let Some((_, lane)) = heads.min_by_key(|(number, _)| *number) else { break };
-        let Some(line) = lane.next() else { break };
-        match writeln!(stdout, "{}", line?.1) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Ok(exit::BROKEN_PIPE);
-            }
-            written => written.map_err(|error| unwritable(&"standard output", error))?,
-        }
-    }
-    Ok(exit::OK)
-}
-
-fn line(job: Job, slots: &[Slot], first_worker: usize, turn: usize) -> (u64, String) {
-    let slot = turn % slots.len();
-    let given = slots[slot].given(&job.command);
-    let mut words = job.words(&given.ids, first_worker + slot, 1);
-    words.set_first(&given.variables);
-    (job.number, words.quoted())
-}
-
 /// The variables that are hidden from slots without a GPU.
-fn hidden(plans: &[Plan]) -> Hidden {
+pub(super) fn hidden(plans: &[Plan]) -> Hidden {
     match plans.iter().any(|plan| plan.slots.have_gpus()) {
         true => Hidden::Others,
         false => Hidden::Nothing,
-    }
-}
-
-fn of_input(error: InputError) -> CliError {
-    CliError::new(exit::INPUT, error)
-}
-
-impl End {
-    fn failed(error: CliError) -> End {
-        End { result: Err(error), report: None }
     }
 }

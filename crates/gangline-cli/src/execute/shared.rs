@@ -1,17 +1,20 @@
 //! State that all slots of a run share.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use crate::args::halt::{Halt, Order, Tally};
 use crate::args::limit::{Durations, Timeout};
+use crate::args::running::TermSequence;
 use crate::error::{CliError, Context};
+use crate::execute::brake::Brake;
 use crate::execute::groups::Groups;
 use crate::execute::process::End;
 use crate::exit;
 use crate::output::joblog::JobLog;
-use crate::output::outcome::{JobResult, Outcome};
+use crate::output::outcome::{JobResult, Outcome, Printed};
 use crate::output::results::Results;
 use crate::output::terminal::Terminal;
 
@@ -23,6 +26,9 @@ pub(crate) struct Shared {
     pub(crate) joblog: Option<JobLog>,
     pub(crate) results: Option<Results>,
     pub(crate) rules: Rules,
+    pub(crate) brake: Brake,
+    /// The number of jobs of the run, once it is known.
+    pub(crate) total: OnceLock<u64>,
     durations: Durations,
     state: Mutex<State>,
 }
@@ -33,10 +39,27 @@ pub(crate) struct Rules {
     pub(crate) retries: u32,
     pub(crate) retry_delay: Duration,
     pub(crate) timeout: Option<Timeout>,
-    pub(crate) kill_after: Duration,
+    pub(crate) ending: TermSequence,
+    pub(crate) nice: Option<i32>,
     pub(crate) max_output: Option<u64>,
     pub(crate) halt: Halt,
     pub(crate) showing: Output,
+    pub(crate) commands: Announced,
+    pub(crate) files: Files,
+}
+
+/// Whether the command of a job is printed when it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Announced {
+    Yes,
+    No,
+}
+
+/// Whether the standard output of a job becomes a file, whose name is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Files {
+    Named,
+    None,
 }
 
 /// When a job's output is printed.
@@ -46,6 +69,17 @@ pub(crate) enum Output {
     Whole,
     /// Line by line, as it arrives.
     Lines,
+    /// Line by line once the outputs of all jobs before it are complete.
+    LinesInOrder,
+    /// The job itself prints.
+    Direct,
+}
+
+impl Output {
+    /// Whether a job may print before it has ended.
+    pub(crate) fn is_early(self) -> bool {
+        self != Output::Whole
+    }
 }
 
 #[derive(Debug, Default)]
@@ -54,6 +88,9 @@ struct State {
     /// The first failure that is not a job's.
     error: Option<CliError>,
     is_halted: bool,
+    /// The lanes whose number of jobs is known, and their jobs.
+    counted_lanes: usize,
+    counted_jobs: u64,
 }
 
 impl Shared {
@@ -63,9 +100,10 @@ impl Shared {
         joblog: Option<JobLog>,
         results: Option<Results>,
         rules: Rules,
+        brake: Brake,
     ) -> Shared {
-        let (durations, state) = Default::default();
-        Shared { groups, terminal, joblog, results, rules, durations, state }
+        let (total, durations, state) = Default::default();
+        Shared { groups, terminal, joblog, results, rules, brake, total, durations, state }
     }
 
     /// The time limit of a job, if it is known yet.
@@ -83,28 +121,50 @@ impl Shared {
             JobResult::Ended(End::Halted) => return Order::GoOn,
             _ => state.tally.failed += 1,
         }
-        let order = state.tally.order(self.rules.halt);
+        let order = state.tally.order(self.rules.halt, self.total.get().copied());
         drop(state);
         if outcome.result.is_ok() {
             self.durations.push(outcome.took);
             if matches!(self.rules.timeout, Some(Timeout::Medians(_))) {
                 self.groups.ring();
             }
-            return Order::GoOn;
         }
         order
     }
 
     fn keep(&self, outcome: &Outcome) {
-        let printed = outcome.printed.lock().expect("nothing panics with the lock held");
+        let mut printed = outcome.printed.lock().expect("nothing panics with the lock held");
         let logged = self.joblog.as_ref().map(|log| log.write(outcome, printed.received));
         let kept = self.results.as_ref().map(|results| results.write(outcome, &printed));
+        if self.rules.files == Files::Named {
+            printed.file = self.file_of(outcome, &printed);
+        }
         drop(printed);
         if let Some(Err(error)) = logged {
             self.fail_output("the log of jobs cannot be written", error);
         }
         if let Some(Err(error)) = kept {
             self.fail_output("the results of a job cannot be written", error);
+        }
+    }
+
+    /// The file that has the standard output of a job: one of its results, or one of its own.
+    fn file_of(&self, outcome: &Outcome, printed: &Printed) -> Option<PathBuf> {
+        if let Some(path) = self.results.as_ref().and_then(|results| results.stdout_of(outcome)) {
+            return Some(path);
+        }
+        let written = tempfile::Builder::new()
+            .prefix("gangline-")
+            .suffix(".out")
+            .tempfile()
+            .and_then(|mut file| printed.stdout.write_to(&mut file).map(|()| file))
+            .and_then(|file| file.keep().map_err(|error| error.error));
+        match written {
+            Ok((_, path)) => Some(path),
+            Err(error) => {
+                self.fail_output("the output of a job cannot be kept in a file", error);
+                None
+            }
         }
     }
 
@@ -121,7 +181,17 @@ impl Shared {
         self.state().error.get_or_insert(error);
     }
 
-    /// Failures have ended the run.
+    /// One of the lanes has this number of jobs.
+    pub(crate) fn count(&self, jobs: u64, lanes: usize) {
+        let mut state = self.state();
+        state.counted_lanes += 1;
+        state.counted_jobs += jobs;
+        if state.counted_lanes == lanes {
+            self.total.get_or_init(|| state.counted_jobs);
+        }
+    }
+
+    /// The outcomes of jobs have ended the run.
     pub(crate) fn halt(&self) {
         self.state().is_halted = true;
     }

@@ -20,7 +20,6 @@ use signal_hook::consts::{
 };
 use signal_hook::low_level::{pipe, unregister};
 
-use crate::args::Failure;
 use crate::bell::Bell;
 use crate::execute::children::kill_children;
 use crate::execute::lane::Lanes;
@@ -105,7 +104,11 @@ const LAST_WORDS: Duration = Duration::from_millis(400);
 
 impl Attendant {
     /// Before it knows of lanes, a signal that ends the run ends the process.
-    pub(crate) fn start(supervisor: Option<i32>, failure: &Failure) -> io::Result<Attendant> {
+    pub(crate) fn start(
+        supervisor: Option<i32>,
+        grace: Duration,
+        kill_after: Duration,
+    ) -> io::Result<Attendant> {
         let (quit, exit) = (Arc::new(Bell::new()?), Arc::new(AtomicU8::new(0)));
         let mut ids = Vec::new();
         let signals = signals(&mut ids)?;
@@ -125,8 +128,8 @@ impl Attendant {
             interrupted: false,
             patience: None,
             last_moment: None,
-            grace: failure.grace,
-            kill_after: failure.kill_after,
+            grace,
+            kill_after,
         };
         let thread = thread::Builder::new().name("gangline-signal".into()).spawn(move || {
             watch.attend();

@@ -13,12 +13,16 @@ use crate::execute::job_runner::Work;
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::End;
 use crate::execute::protocol::{self, Answer, Hello, Item, VERSION};
+use crate::execute::shared::Announced;
 use crate::exit;
 use crate::output::capture::{Captured, Spill};
 use crate::output::outcome::{JobResult, Outcome, Printed};
 use crate::plain::Plain;
+use crate::plan::WarmInputs;
 use crate::plan::job::Job;
 use crate::plan::slot::{Given, Slot};
+use crate::plan::template::{Template, Values};
+use crate::plan::texts::{self, OnSlot};
 use gangline::report::HumanDuration;
 
 /// The warm workers on the slots of one lane.
@@ -26,6 +30,9 @@ pub(crate) struct Warm {
     lanes: Lanes,
     lane: Lane,
     slots: Vec<Slot>,
+    command: Arc<Template>,
+    /// The number of workers that are started before there are jobs: there may be fewer jobs than slots.
+    most_at_start: usize,
     /// The names of a job's inputs, if they have any.
     names: Vec<OsString>,
     start_timeout: Duration,
@@ -70,13 +77,26 @@ impl Warm {
         lanes: Lanes,
         lane: Lane,
         slots: Vec<Slot>,
-        names: Vec<OsString>,
+        inputs: WarmInputs,
         args: &WarmArgs,
     ) -> Warm {
+        let WarmInputs { command, names, most } = inputs;
+        let most_at_start = most.unwrap_or(usize::MAX);
         let &WarmArgs { start_timeout, max_restarts, .. } = args;
         let workers = WorkerSlots::new(slots.len());
         let has_told_of_wait = AtomicBool::new(false);
-        Warm { lanes, lane, slots, names, start_timeout, max_restarts, workers, has_told_of_wait }
+        Warm {
+            lanes,
+            lane,
+            slots,
+            command,
+            most_at_start,
+            names,
+            start_timeout,
+            max_restarts,
+            workers,
+            has_told_of_wait,
+        }
     }
 }
 
@@ -84,7 +104,12 @@ impl Work for Warm {
     /// Workers are stored by slot, since other threads may borrow them.
     type State = ();
 
-    fn begin(&self) {}
+    fn begin(&self, slot: usize) {
+        commands::be_nice(self.lanes.shared.rules.nice);
+        if slot < self.most_at_start {
+            self.load(slot);
+        }
+    }
 
     fn work(&self, slot: usize, (): &mut (), job: &Job) -> Outcome {
         self.attempts(slot, job)
@@ -98,6 +123,25 @@ impl Work for Warm {
 }
 
 impl Warm {
+    /// Starts the worker of a slot before there is a job for it. If that fails, the first job tries again.
+    fn load(&self, slot: usize) {
+        let Some((index, mut worker)) = self.workers.take(slot, None) else { return };
+        let mut printed = Printed::default();
+        let started = self.start(index, &mut worker, &self.command, &mut printed);
+        let shown =
+            self.lanes.shared.terminal.write_captured(None, &printed.stdout, &printed.stderr);
+        if let Err(error) = shown {
+            self.lanes.shared.fail_output("the messages of workers cannot be written", error);
+        }
+        if let Err(result) = started
+            && self.lane.gate.is_wanted()
+        {
+            let number = self.number(slot);
+            self.lanes.shared.terminal.tell(&format!("the start of slot {number} {result}"));
+        }
+        self.workers.give_back(index, worker);
+    }
+
     /// Runs a job until it succeeds or has no attempts left. After its worker ended during it, the job moves
     /// to another slot if possible; giving up a slot is not an attempt.
     fn attempts(&self, slot: usize, job: &Job) -> Outcome {
@@ -149,6 +193,11 @@ impl Warm {
     }
 
     fn attempt(&self, slot: usize, worker: &mut Worker, job: &Job, attempt: u32) -> Outcome {
+        let shared = &self.lanes.shared;
+        if shared.rules.commands == Announced::Yes {
+            let words = job.words(&self.given(&job.command, slot).ids, self.number(slot), 1);
+            commands::announce(shared, &format!("{} < {}", words.quoted(), job.key()));
+        }
         let (started, clock) = (SystemTime::now(), Instant::now());
         let mut printed = Printed::default();
         let result =
@@ -166,12 +215,22 @@ impl Warm {
     }
 
     fn outcome(&self, slot: usize, job: &Job, attempts: u32, result: JobResult) -> Outcome {
-        let words = job.words(&self.given(slot, job).ids, self.number(slot), 1);
+        let on_slot = OnSlot {
+            gpus: &self.given(&job.command, slot).ids,
+            worker: self.number(slot),
+            attempt: attempts,
+        };
+        let words = job.words(on_slot.gpus, on_slot.worker, 1);
         Outcome {
             number: job.number,
             key: job.key(),
+            fields: Arc::clone(&job.fields),
             command: format!("{} < {}", words.quoted(), job.key()),
             attempts,
+            slot: on_slot.worker,
+            gpus: Arc::clone(&self.slots[slot].gpus),
+            tag: self.lane.texts.tag(job, on_slot),
+            results: self.lane.texts.results.as_ref().map(|text| texts::fill(text, job, on_slot)),
             result,
             started: SystemTime::now(),
             took: Duration::ZERO,
@@ -191,7 +250,7 @@ impl Warm {
         let Some(input) = protocol::input(&job.fields, &self.names) else {
             return Ok(JobResult::Refused("the input is not UTF-8, which JSON requires".into()));
         };
-        self.start(slot, worker, job, printed)?;
+        self.start(slot, worker, &job.command, printed)?;
         let item = protocol::line(&Item { item: job.number, attempt, input });
         let limit = || self.lanes.shared.limit();
         let answer = self.ask(worker, &item, &limit, printed).inspect_err(|result| {
@@ -217,13 +276,13 @@ impl Warm {
         &self,
         slot: usize,
         worker: &mut Worker,
-        job: &Job,
+        command: &Arc<Template>,
         printed: &mut Printed,
     ) -> Result<(), JobResult> {
         match worker.conversation.take_if(|conversation| !conversation.is_fit()) {
             // It has ended since its answer, or has written more: not the fault of this item.
             Some(conversation) => {
-                let kill_after = self.lanes.shared.rules.kill_after;
+                let kill_after = self.lanes.shared.rules.ending.lasts();
                 let (_, said) = conversation.end(Ending::Asked, kill_after);
                 printed.stderr.append(&worker.spill, &said).map_err(JobResult::NotKept)?;
                 let number = self.number(slot);
@@ -236,8 +295,15 @@ impl Warm {
             None => {}
         }
         worker.unready += 1;
-        let given = self.given(slot, job);
-        let command = commands::command(job.words(&given.ids, self.number(slot), 1), given);
+        let given = self.given(command, slot);
+        let values = Values {
+            fields: &[],
+            number: 0,
+            gpus: &given.ids,
+            worker: self.number(slot),
+            attempt: 1,
+        };
+        let command = commands::command(command.fill(&values), given);
         let started = Conversation::start(&self.lanes.shared.groups, self.number(slot), command);
         worker.conversation =
             Some(started.map_err(|error| {
@@ -307,7 +373,7 @@ impl Warm {
         printed: &mut Printed,
     ) -> JobResult {
         let Some(conversation) = worker.conversation.take() else { return result };
-        let (_, said) = conversation.end(Ending::Asked, self.lanes.shared.rules.kill_after);
+        let (_, said) = conversation.end(Ending::Asked, self.lanes.shared.rules.ending.lasts());
         match printed.stderr.append(&worker.spill, &said) {
             Ok(()) => result,
             Err(error) => JobResult::NotKept(error),
@@ -342,8 +408,8 @@ impl Warm {
     fn dismiss(&self, slot: usize, worker: Worker) {
         let Some(conversation) = worker.conversation else { return };
         let shared = &self.lanes.shared;
-        let (end, said) = conversation.end(Ending::OfInput, shared.rules.kill_after);
-        if let Err(error) = shared.terminal.write_captured(&Captured::default(), &said) {
+        let (end, said) = conversation.end(Ending::OfInput, shared.rules.ending.lasts());
+        if let Err(error) = shared.terminal.write_captured(None, &Captured::default(), &said) {
             shared.fail_output("the messages of workers cannot be written", error);
         }
         let slot = self.number(slot);
@@ -360,8 +426,8 @@ impl Warm {
         }
     }
 
-    fn given(&self, slot: usize, job: &Job) -> &Given {
-        self.slots[slot].given(&job.command)
+    fn given(&self, command: &Template, slot: usize) -> &Given {
+        self.slots[slot].given(command)
     }
 
     /// The number of a slot among those of all lanes.

@@ -33,7 +33,9 @@ pub(crate) enum Start {
     MayBeRefused,
 }
 
-const COLUMNS: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\n";
+/// Two more follow GNU parallel's, so that a program that reads those finds them where it expects them.
+const COLUMNS: &str =
+    "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand\tSlot\tGpus\n";
 
 impl JobLog {
     pub(crate) fn open(path: &Path, existing: Existing, start: Start) -> io::Result<JobLog> {
@@ -52,11 +54,13 @@ impl JobLog {
         let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let (exit, signal) = outcome.result.codes();
         let line = format!(
-            "{}\t:\t{:.3}\t{:10.3}\t0\t{received}\t{exit}\t{signal}\t{}\n",
+            "{}\t:\t{:.3}\t{:10.3}\t0\t{received}\t{exit}\t{signal}\t{}\t{}\t{}\n",
             outcome.number,
             started.as_secs_f64(),
             outcome.took.as_secs_f64(),
-            outcome.command
+            outcome.command,
+            outcome.slot,
+            outcome.gpu_list(),
         );
         let mut log = self.0.lock().expect("nothing panics with the lock held");
         if let Some(existing) = log.beginning.take() {

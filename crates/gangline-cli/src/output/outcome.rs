@@ -1,8 +1,10 @@
 //! The outcome of a job.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -17,9 +19,18 @@ pub(crate) struct Outcome {
     pub(crate) number: u64,
     /// The identity of the job across runs.
     pub(crate) key: String,
+    /// The inputs.
+    pub(crate) fields: Arc<[OsString]>,
     /// The command, quoted for a shell.
     pub(crate) command: String,
     pub(crate) attempts: u32,
+    /// The slot of the last attempt, and its GPUs.
+    pub(crate) slot: usize,
+    pub(crate) gpus: Arc<[usize]>,
+    /// What precedes each line of the output.
+    pub(crate) tag: Option<Vec<u8>>,
+    /// The file or directory of its results, if that differs by job otherwise than by number.
+    pub(crate) results: Option<OsString>,
     pub(crate) result: JobResult,
     pub(crate) started: SystemTime,
     pub(crate) took: Duration,
@@ -34,6 +45,10 @@ pub(crate) struct Printed {
     pub(crate) stderr: Captured,
     /// The size of standard output in bytes, kept or not.
     pub(crate) received: u64,
+    /// What a job that prints line by line could not print before its turn came.
+    pub(crate) unshown: [Captured; 2],
+    /// The file that has the standard output, which is printed in its place.
+    pub(crate) file: Option<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -66,6 +81,11 @@ impl Outcome {
 
     pub(crate) fn take_printed(&self) -> Printed {
         std::mem::take(&mut *self.printed.lock().expect("nothing panics with the lock held"))
+    }
+
+    /// The ids of its GPUs, with commas.
+    pub(crate) fn gpu_list(&self) -> String {
+        self.gpus.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
     }
 }
 

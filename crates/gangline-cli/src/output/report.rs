@@ -9,6 +9,47 @@ use crate::error::{CliError, Context};
 use crate::exit;
 use gangline::RunReport;
 
+/// The numbers of a lane's jobs, in the order in which the library counts them.
+#[derive(Debug, Clone)]
+pub(crate) enum Numbers {
+    /// All from 1 on.
+    FromOne,
+    /// Those of a job file that are in this lane.
+    Some(Vec<u64>),
+}
+
+impl Numbers {
+    fn of(&self, item: u64) -> u64 {
+        match self {
+            Numbers::FromOne => item + 1,
+            Numbers::Some(numbers) => {
+                let number = usize::try_from(item).ok().and_then(|item| numbers.get(item));
+                // A file that grew during the run has jobs without a number.
+                number.copied().unwrap_or(item + 1)
+            }
+        }
+    }
+}
+
+/// Puts the numbers of jobs, as messages and logs have them, in the place of the library's indices.
+pub(crate) fn number_by_jobs(report: &mut RunReport, numbers: &Numbers) {
+    for failure in &mut report.failures {
+        if let Some(item) = &mut failure.item {
+            let number = numbers.of(*item);
+            let (from, to) = (format!("item {item}"), format!("job {number}"));
+            failure.error = failure.error.replacen(&from, &to, 1);
+            *item = number;
+        }
+    }
+    let stalls = report.stalls.iter_mut().map(|stall| &mut stall.item);
+    let slowest = report.slowest.iter_mut().map(|slow| &mut slow.item);
+    let spans = report.spans.iter_mut().map(|span| &mut span.item);
+    let retried = report.retries.list.iter_mut().map(|retried| &mut retried.item);
+    let incidents = report.incidents.iter_mut().filter_map(|incident| incident.item.as_mut());
+    let all = stalls.chain(slowest).chain(spans).chain(retried).chain(incidents);
+    all.for_each(|item| *item = numbers.of(*item));
+}
+
 /// Writes the reports of the runs. Each of several lanes has its own file: `run.html`, `run-2.html`.
 pub(crate) fn write_all(
     paths: &[impl AsRef<Path>],

@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use crate::execute::process::Channel;
 use crate::output::capture::Captured;
+use crate::output::tagged::Tagged;
 
 /// Standard output and standard error, one job at a time.
 #[derive(Debug)]
@@ -52,28 +53,42 @@ impl Terminal {
         }
     }
 
-    /// Writes all output of a job.
-    pub(crate) fn write_captured(&self, stdout: &Captured, stderr: &Captured) -> io::Result<()> {
+    /// Writes all output of a job, with the tag before each line.
+    pub(crate) fn write_captured(
+        &self,
+        tag: Option<&[u8]>,
+        stdout: &Captured,
+        stderr: &Captured,
+    ) -> io::Result<()> {
         if stdout.is_empty() && stderr.is_empty() {
             return Ok(());
         }
         let _turn = self.turn();
         self.on_screen(|| {
-            self.write_to(Channel::Stdout, |writer| stdout.write_to(writer))?;
-            self.write_to(Channel::Stderr, |writer| stderr.write_to(writer))
+            self.write_to(Channel::Stdout, |writer| {
+                stdout.write_to(&mut Tagged::new(tag, writer))
+            })?;
+            self.write_to(Channel::Stderr, |writer| stderr.write_to(&mut Tagged::new(tag, writer)))
         })
     }
 
-    /// Writes a part of a job's output.
-    pub(crate) fn write(&self, channel: Channel, bytes: &[u8]) -> io::Result<()> {
+    /// Writes whole lines of a job's output, with the tag before each.
+    pub(crate) fn write(
+        &self,
+        tag: Option<&[u8]>,
+        channel: Channel,
+        bytes: &[u8],
+    ) -> io::Result<()> {
         let _turn = self.turn();
-        self.on_screen(|| self.write_to(channel, |writer| writer.write_all(bytes)))
+        self.on_screen(|| {
+            self.write_to(channel, |writer| Tagged::new(tag, writer).write_all(bytes))
+        })
     }
 
     /// Prints a message of the program.
     pub(crate) fn tell(&self, line: &str) {
         // If standard error is gone, no other way to report remains.
-        let _ = self.write(Channel::Stderr, format!("gangline: {line}\n").as_bytes());
+        let _ = self.write(None, Channel::Stderr, format!("gangline: {line}\n").as_bytes());
     }
 
     fn on_screen(&self, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {

@@ -3,10 +3,11 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use crate::bell::Bell;
+use crate::plan::heads::Heads;
 
 /// Lets jobs start while it is open, and reports when all started jobs have ended.
 ///
@@ -18,6 +19,8 @@ pub(crate) struct Gate {
     changed: Condvar,
     /// Rung when the gate closes, for a reader that waits for input.
     closing: Bell,
+    /// Set if each job prints its lines when those of the jobs before it are printed.
+    heads: OnceLock<Heads>,
 }
 
 #[derive(Debug, Default)]
@@ -26,6 +29,10 @@ struct State {
     waiting: u64,
     started: u64,
     ended: u64,
+    /// Whether the last job was read.
+    is_exhausted: bool,
+    /// Changes when a job that is held back should look again.
+    nudges: u64,
     passage: Passage,
 }
 
@@ -53,6 +60,10 @@ impl Passage {
 pub(crate) struct Turn {
     gate: Arc<Gate>,
     is_started: AtomicBool,
+    /// The number of the job, once it was read.
+    number: OnceLock<u64>,
+    /// Which of the jobs with the same content it is, from 0.
+    pub(crate) occurrence: OnceLock<u64>,
 }
 
 impl Turn {
@@ -77,11 +88,25 @@ impl Turn {
     }
 }
 
+impl Turn {
+    /// The job was read.
+    pub(crate) fn belongs_to(&self, number: u64) {
+        if self.number.set(number).is_ok()
+            && let Some(heads) = self.gate.heads.get()
+        {
+            heads.add(number);
+        }
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         if !self.is_started.load(Ordering::SeqCst) {
             self.gate.state().waiting -= 1;
             self.gate.changed.notify_all();
+            if let (Some(heads), Some(number)) = (self.gate.heads.get(), self.number.get()) {
+                heads.remove(*number);
+            }
         }
     }
 }
@@ -104,7 +129,18 @@ pub(crate) enum Rest {
 
 impl Gate {
     pub(crate) fn new() -> io::Result<Gate> {
-        Ok(Gate { state: Mutex::default(), changed: Condvar::new(), closing: Bell::new()? })
+        let (state, heads) = Default::default();
+        Ok(Gate { state, changed: Condvar::new(), closing: Bell::new()?, heads })
+    }
+
+    /// Keeps the order of the jobs that print while they run. To be called before jobs are read.
+    pub(crate) fn keep_heads(&self) -> &Heads {
+        self.heads.get_or_init(Heads::default)
+    }
+
+    /// The jobs that may print while they run, in order; `None` if none does.
+    pub(crate) fn heads(&self) -> Option<&Heads> {
+        self.heads.get()
     }
 
     /// Waits until another job is wanted; returns `None` if none ever will be.
@@ -117,7 +153,50 @@ impl Gate {
             return None;
         }
         state.waiting += 1;
-        Some(Arc::new(Turn { gate: Arc::clone(self), is_started: AtomicBool::new(false) }))
+        let (is_started, number, occurrence) = Default::default();
+        Some(Arc::new(Turn { gate: Arc::clone(self), is_started, number, occurrence }))
+    }
+
+    /// There is no further job.
+    pub(crate) fn exhaust(&self) {
+        self.state().is_exhausted = true;
+    }
+
+    /// Whether all jobs were read, and all of those were started.
+    pub(crate) fn has_started_all(&self) -> bool {
+        let state = self.state();
+        state.is_exhausted && state.waiting == 0
+    }
+
+    /// Waits while no job may start yet. Returns whether jobs may start now.
+    pub(crate) fn opened(&self) -> bool {
+        let is_shut = |state: &mut State| state.passage == Passage::Shut;
+        let state = self.changed.wait_while(self.state(), is_shut);
+        state.expect("nothing panics with the lock held").passage == Passage::Open
+    }
+
+    /// Whether jobs may start, now or later.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.state().passage.may_start()
+    }
+
+    pub(crate) fn nudges(&self) -> u64 {
+        self.state().nudges
+    }
+
+    /// Makes a job that is held back look again.
+    pub(crate) fn nudge(&self) {
+        self.state().nudges += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits up to `time`, or until there are more nudges than `seen`, or the gate closes. Returns whether it
+    /// is still open.
+    pub(crate) fn rest_until_nudged(&self, seen: u64, time: Duration) -> bool {
+        let is_quiet = |state: &mut State| state.passage == Passage::Open && state.nudges == seen;
+        let waited = self.changed.wait_timeout_while(self.state(), time, is_quiet);
+        let (state, _) = waited.expect("nothing panics with the lock held");
+        state.passage == Passage::Open
     }
 
     /// Waits until all started jobs have ended and their outputs are written. Returns whether the gate is

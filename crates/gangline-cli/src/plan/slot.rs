@@ -2,7 +2,9 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::sync::Arc;
 
+use crate::args::workers::Workers;
 use crate::args::{InUse, Placement, Separator};
 use crate::error::CliError;
 use crate::exit;
@@ -36,6 +38,8 @@ enum Showing {
 /// The environment and marks for the jobs of one slot.
 #[derive(Debug, Clone)]
 pub(crate) struct Slot {
+    /// Its GPUs, as this process counts them.
+    pub(crate) gpus: Arc<[usize]>,
     /// Jobs of a command with a GPU mark.
     with_marks: Given,
     /// Other jobs.
@@ -116,7 +120,7 @@ impl Slots {
     fn slot(&self, gpus: &[usize], hidden: Hidden) -> Result<Slot, CliError> {
         let without = self.job(gpus, hidden, Showing::Variable)?;
         let with_marks = self.job(gpus, hidden, self.showing)?;
-        Ok(Slot { with_marks, without })
+        Ok(Slot { gpus: Arc::from(gpus), with_marks, without })
     }
 
     fn job(&self, gpus: &[usize], hidden: Hidden, showing: Showing) -> Result<Given, CliError> {
@@ -169,16 +173,20 @@ pub(crate) fn lock(placement: &Placement, in_use: InUse) -> Option<GpuLock> {
 
 fn devices(placement: &Placement, jobs: Option<usize>) -> Result<Devices, CliError> {
     let cores = num_cpus::get();
-    let workers = placement.workers.map(|workers| workers.count(cores, jobs));
+    let workers = placement.workers.as_ref();
     if let Some(devices) = placement.devices.as_ref().filter(|_| placement.use_gpu) {
         return Ok(devices.clone());
     }
     let Some(list) = placement.gpu_list.as_ref().filter(|_| placement.use_gpu) else {
-        let workers = workers.unwrap_or(cores);
+        let workers = workers.map_or(cores, |workers| workers.slots(cores, jobs));
         return Devices::from_places(vec![vec![Device::Cpu]; workers]).map_err(refused);
     };
     let list = list.visible().map_err(refused)?;
-    let workers = workers.unwrap_or(list.len().max(1));
+    // A number in a file limits how many of the slots are used.
+    let workers = match workers {
+        Some(Workers::Number(amount)) => amount.count(cores, jobs),
+        Some(Workers::File(_)) | None => list.len().max(1),
+    };
     let devices = match placement.share {
         true => list.share(workers),
         false => list.slots(workers),

@@ -185,7 +185,7 @@ impl Template {
         Words { variables, program, arguments: words.collect() }
     }
 
-    fn has_marks(&self) -> bool {
+    pub(crate) fn has_marks(&self) -> bool {
         self.marks().next().is_some()
     }
 

@@ -125,7 +125,7 @@ fn a_program_that_cannot_be_started_is_retried() {
     let place = Place::new();
     let ran = place.run_typed("--retries 2 --retry-delay 10ms --joblog log -- ./missing ::: x");
     ran.check(1, "");
-    assert!(place.read("log").contains("\t127\t0\t./missing x\n"));
+    assert!(place.read("log").contains("\t127\t0\t./missing x\t"));
 }
 
 /// Runs jobs `a` to `f` one after the other, of which `fail` fail, and checks which ran.

@@ -155,8 +155,8 @@ fn log(place: &Place) -> Vec<String> {
     let log = place.read("log");
     let lines = log.lines().map(|line| {
         let columns: Vec<&str> = line.split('\t').collect();
-        assert_eq!(columns.len(), 9, "{line:?}");
-        [&columns[..2], &columns[4..]].concat().join("|")
+        assert_eq!(columns.len(), 11, "{line:?}");
+        [&columns[..2], &columns[4..9]].concat().join("|")
     });
     lines.collect()
 }

@@ -1,0 +1,32 @@
+//! Options for what is printed beside the outputs of jobs, and how.
+
+use std::ffi::OsString;
+
+use clap::{ArgAction, Args};
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct Printing {
+    /// Put the input and a tab before each line of a job's output
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "tagstring")]
+    pub(crate) tag: bool,
+    /// Put TEXT, which may have marks, and a tab before each line of a job's output
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) tagstring: Option<OsString>,
+    /// Let jobs write to the terminal directly: outputs may mix
+    #[arg(
+        short = 'u',
+        long,
+        action = ArgAction::SetTrue,
+        conflicts_with_all = [
+            "keep_order", "line_buffer", "results", "files", "tag", "tagstring", "max_output", "warm"
+        ]
+    )]
+    pub(crate) ungroup: bool,
+    /// Print the command of each job on standard error when it starts
+    #[arg(short = 't', long, action = ArgAction::SetTrue)]
+    pub(crate) verbose: bool,
+    /// Keep the standard output of each job in a file, and print its name instead
+    #[arg(long, action = ArgAction::SetTrue, conflicts_with = "line_buffer")]
+    pub(crate) files: bool,
+}

@@ -1,0 +1,201 @@
+//! What holds jobs back although a slot is free: a delay, the load, the memory, and a number in a file.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use crate::args::workers::in_file;
+
+/// The user's limits on starts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Limits {
+    pub(crate) delay: Duration,
+    /// The number of running processes of the machine from which on no job starts.
+    pub(crate) load: Option<f64>,
+    /// The number of bytes of memory below which no job starts.
+    pub(crate) memfree: Option<u64>,
+    /// A file with the number of jobs at once.
+    pub(crate) jobs: Option<PathBuf>,
+}
+
+/// Counts the running jobs of all lanes, and says when the next may start.
+#[derive(Debug)]
+pub(crate) struct Brake {
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: usize,
+    last_start: Option<Instant>,
+    /// The number that the file had when it last had one.
+    most: Option<usize>,
+    told: Option<Instant>,
+}
+
+/// Why a job may not start yet.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// When to look again, unless a job ends before.
+    pub(crate) look_again: Duration,
+    /// A message for the user, who may wonder.
+    pub(crate) message: Option<String>,
+}
+
+/// How often the load, the memory and the file are looked at while a job waits for them. Nothing reports
+/// their changes.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The least time between two starts with a limit on the load: a process that was just started does not
+/// count yet.
+const LOAD_GAP: Duration = Duration::from_millis(100);
+
+/// The same wait is reported at most this often.
+const REPORT_EVERY: Duration = Duration::from_secs(60);
+
+impl Brake {
+    pub(crate) fn new(limits: Limits) -> Brake {
+        Brake { limits, state: Mutex::default() }
+    }
+
+    /// Whether jobs start as soon as a slot is free.
+    pub(crate) fn is_off(&self) -> bool {
+        let Limits { delay, load, memfree, jobs } = &self.limits;
+        delay.is_zero() && load.is_none() && memfree.is_none() && jobs.is_none()
+    }
+
+    /// Whether the end of a job may let another start.
+    pub(crate) fn counts_jobs(&self) -> bool {
+        self.limits.jobs.is_some()
+    }
+
+    /// Counts a job as started, if it may start now.
+    pub(crate) fn try_start(&self) -> Result<(), Held> {
+        let mut state = self.state();
+        if let Some(held) = self.held(&mut state) {
+            return Err(held);
+        }
+        state.running += 1;
+        state.last_start = Some(Instant::now());
+        Ok(())
+    }
+
+    pub(crate) fn end(&self) {
+        let mut state = self.state();
+        state.running = state.running.saturating_sub(1);
+    }
+
+    fn held(&self, state: &mut State) -> Option<Held> {
+        let quietly = |look_again| Some(Held { look_again, message: None });
+        if let Some(path) = &self.limits.jobs {
+            let now = in_file(path).map(|amount| amount.count(num_cpus::get(), None));
+            state.most = now.or(state.most);
+            if state.most.is_some_and(|most| state.running >= most) {
+                return quietly(INTERVAL);
+            }
+        }
+        let gap = match self.limits.load {
+            Some(_) => self.limits.delay.max(LOAD_GAP),
+            None => self.limits.delay,
+        };
+        let since = state.last_start.map(|start| start.elapsed());
+        if let Some(left) =
+            since.and_then(|since| gap.checked_sub(since)).filter(|left| !left.is_zero())
+        {
+            return quietly(left);
+        }
+        let message = self.load_message().or_else(|| self.memory_message())?;
+        let is_due = state.told.is_none_or(|told| told.elapsed() >= REPORT_EVERY);
+        if is_due {
+            state.told = Some(Instant::now());
+        }
+        Some(Held { look_again: INTERVAL, message: Some(message).filter(|_| is_due) })
+    }
+
+    fn load_message(&self) -> Option<String> {
+        let limit = self.limits.load?;
+        let running = running_processes()?;
+        let is_over = running as f64 >= limit && running > 0;
+        is_over.then(|| {
+            format!("waiting to start jobs: {running} processes run, and --load allows fewer than {limit}")
+        })
+    }
+
+    fn memory_message(&self) -> Option<String> {
+        let least = self.limits.memfree?;
+        let available = available_memory()?;
+        (available < least).then(|| {
+            let mebibytes = |bytes: u64| bytes >> 20;
+            format!(
+                "waiting to start jobs: {} MiB of memory are available, and --memfree asks for {} MiB",
+                mebibytes(available),
+                mebibytes(least)
+            )
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nothing panics with the lock held")
+    }
+}
+
+/// The processes and threads of the machine that run or wait for a disk, without this thread.
+fn running_processes() -> Option<u64> {
+    let stat = fs::read_to_string("/proc/stat").ok()?;
+    let value = |name: &str| {
+        let line = stat.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.trim().parse::<u64>().ok())
+    };
+    Some(value("procs_running")?.saturating_sub(1) + value("procs_blocked").unwrap_or(0))
+}
+
+/// The memory that new processes can have without swapping, in bytes.
+fn available_memory() -> Option<u64> {
+    let info = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_lies_between_two_starts() {
+        let brake = Brake::new(Limits { delay: Duration::from_secs(60), ..Limits::default() });
+        assert!(brake.try_start().is_ok());
+        let held = brake.try_start().unwrap_err();
+        assert!(held.look_again > Duration::from_secs(50) && held.message.is_none(), "{held:?}");
+    }
+
+    #[test]
+    fn a_wait_for_memory_is_reported_once() {
+        let brake = Brake::new(Limits { memfree: Some(u64::MAX), ..Limits::default() });
+        let held = brake.try_start().unwrap_err();
+        assert!(held.message.unwrap().contains("--memfree asks for"));
+        assert!(brake.try_start().unwrap_err().message.is_none());
+    }
+
+    #[test]
+    fn the_machine_can_be_asked() {
+        assert!(running_processes().is_some() && available_memory().is_some());
+    }
+
+    #[test]
+    fn a_file_says_how_many_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("jobs");
+        fs::write(&path, "1").unwrap();
+        let brake = Brake::new(Limits { jobs: Some(path.clone()), ..Limits::default() });
+        assert!(brake.try_start().is_ok());
+        assert!(brake.try_start().is_err());
+        fs::write(&path, "2").unwrap();
+        assert!(brake.try_start().is_ok());
+        fs::write(&path, "").unwrap();
+        assert!(brake.try_start().is_err(), "the number that it had still counts");
+        brake.end();
+        assert!(brake.try_start().is_ok());
+    }
+}

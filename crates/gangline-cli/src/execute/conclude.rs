@@ -1,0 +1,72 @@
+//! The end of a run: reports, the last messages, and the exit status.
+
+use crate::args::Run;
+use crate::args::halt::{Condition, Counted, Tally};
+use crate::error::CliError;
+use crate::execute::lane::Lanes;
+use crate::exit;
+use crate::output::report;
+use gangline::RunReport;
+
+/// The end of one lane.
+pub(super) struct End {
+    pub(super) result: Result<(), CliError>,
+    pub(super) report: Option<RunReport>,
+}
+
+impl End {
+    pub(super) fn failed(error: CliError) -> End {
+        End { result: Err(error), report: None }
+    }
+}
+
+pub(super) fn conclude(
+    args: &Run,
+    lanes: &Lanes,
+    ends: Vec<End>,
+    signalled: Option<u8>,
+) -> Result<u8, CliError> {
+    let mut result = Ok(());
+    let mut reports = Vec::new();
+    for End { result: ended, report } in ends {
+        result = result.and(ended);
+        reports.extend(report);
+    }
+    let written = report::write_all(&args.record.report, &mut reports);
+    let tally = lanes.shared.tally();
+    tell(args, lanes, tally, signalled);
+    if let Some(error) = lanes.shared.take_error() {
+        return Err(error);
+    }
+    result?;
+    written?;
+    Ok(signalled.unwrap_or(match args.failure.halt.condition() {
+        // What was asked for has been reached.
+        Some(Condition { counted: Counted::Succeeded, .. }) if lanes.shared.is_halted() => exit::OK,
+        _ => exit::of_failures(tally.failed),
+    }))
+}
+
+/// Prints the messages that a user must not miss.
+fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
+    let Tally { ok, failed } = tally;
+    let ended = ok + failed;
+    if failed > 0 {
+        lanes.shared.terminal.tell(&format!("{failed} of {ended} jobs failed"));
+    }
+    let has_left_jobs = lanes.lanes.iter().any(|lane| !lane.gate.has_started_all());
+    if lanes.shared.is_halted() && has_left_jobs {
+        let text = format!(
+            "--halt ended the run after {ended} jobs; jobs that had not started were not run"
+        );
+        lanes.shared.terminal.tell(&text);
+    }
+    if signalled.is_some() {
+        let rest = match args.record.journal {
+            Some(_) => "; continue with --resume",
+            None => "",
+        };
+        let jobs = if ok == 1 { "job" } else { "jobs" };
+        lanes.shared.terminal.tell(&format!("ended by a signal, with {ok} {jobs} done{rest}"));
+    }
+}

@@ -1,0 +1,186 @@
+//! `--results` as one file with a row for each job.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::SystemTime;
+
+use serde_json::json;
+
+use crate::output::capture::Captured;
+use crate::output::joblog::Existing;
+use crate::output::outcome::{Outcome, Printed};
+
+/// The form of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Values between this character, with a first line of names.
+    Separated(u8),
+    /// A line of JSON for each job.
+    Json,
+}
+
+/// A file with a row for each job, in the columns of GNU parallel, in the order of the outputs.
+#[derive(Debug)]
+pub(crate) struct Table {
+    form: Form,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: File,
+    /// What to do before the first row: a run that is refused must not replace a table.
+    beginning: Option<Existing>,
+    /// Whether the names of the columns are written.
+    has_names: bool,
+}
+
+/// The columns before the inputs; those of the outputs follow after them.
+const COLUMNS: [&str; 9] =
+    ["Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command"];
+
+impl Form {
+    /// The form that the extension of a path stands for. A directory ends with a slash.
+    pub(crate) fn of(path: &Path) -> Option<Form> {
+        if path.as_os_str().as_bytes().ends_with(b"/") {
+            return None;
+        }
+        match path.extension()?.to_str()? {
+            "csv" => Some(Form::Separated(b',')),
+            "tsv" => Some(Form::Separated(b'\t')),
+            "json" | "jsonl" => Some(Form::Json),
+            _ => None,
+        }
+    }
+}
+
+impl Table {
+    pub(crate) fn open(path: &Path, form: Form, existing: Existing) -> io::Result<Table> {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        let state = State { file, beginning: Some(existing), has_names: false };
+        Ok(Table { form, state: Mutex::new(state) })
+    }
+
+    pub(crate) fn append(&self, outcome: &Outcome, printed: &Printed) -> io::Result<()> {
+        let (stdout, stderr) = (bytes(&printed.stdout)?, bytes(&printed.stderr)?);
+        let mut state = self.state.lock().expect("nothing panics with the lock held");
+        if let Some(existing) = state.beginning.take() {
+            state.begin(existing, self.form)?;
+        }
+        let text = match self.form {
+            Form::Json => json_row(outcome, printed, &stdout, &stderr)?,
+            Form::Separated(separator) => {
+                let mut writer = csv::WriterBuilder::new().delimiter(separator).from_writer(vec![]);
+                if !state.has_names {
+                    let inputs = (1..=outcome.fields.len()).map(|number| format!("V{number}"));
+                    let columns = COLUMNS.map(str::to_owned).into_iter().chain(inputs);
+                    let columns = columns.chain(["Stdout".to_owned(), "Stderr".to_owned()]);
+                    writer.write_record(columns)?;
+                }
+                let figures = figures(outcome, printed);
+                let inputs = outcome.fields.iter().map(|field| field.as_bytes().to_vec());
+                let outputs = [stdout, stderr];
+                let values = figures.into_iter().map(String::into_bytes);
+                writer.write_record(values.chain(inputs).chain(outputs))?;
+                writer.into_inner().map_err(|error| error.into_error())?
+            }
+        };
+        state.has_names = true;
+        state.file.write_all(&text)
+    }
+
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.state.lock().expect("nothing panics with the lock held").file.sync_data()
+    }
+}
+
+impl State {
+    fn begin(&mut self, existing: Existing, form: Form) -> io::Result<()> {
+        // A pipe or a device has no rows to keep or to replace.
+        if !self.file.metadata()?.is_file() {
+            return Ok(());
+        }
+        let whole = match existing {
+            Existing::Replace => 0,
+            Existing::GoOn => whole_rows(&mut self.file, form)?,
+        };
+        self.has_names = whole > 0;
+        self.file.set_len(whole)
+    }
+}
+
+fn figures(outcome: &Outcome, printed: &Printed) -> [String; 9] {
+    let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (exit, signal) = outcome.result.codes();
+    [
+        outcome.number.to_string(),
+        ":".to_owned(),
+        format!("{:.3}", started.as_secs_f64()),
+        format!("{:.3}", outcome.took.as_secs_f64()),
+        "0".to_owned(),
+        printed.received.to_string(),
+        exit.to_string(),
+        signal.to_string(),
+        outcome.command.clone(),
+    ]
+}
+
+fn json_row(
+    outcome: &Outcome,
+    printed: &Printed,
+    stdout: &[u8],
+    stderr: &[u8],
+) -> io::Result<Vec<u8>> {
+    let started = outcome.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (exit, signal) = outcome.result.codes();
+    let inputs: Vec<_> = outcome.fields.iter().map(|field| field.to_string_lossy()).collect();
+    let row = json!({
+        "Seq": outcome.number,
+        "Host": ":",
+        "Starttime": started.as_secs_f64(),
+        "JobRuntime": outcome.took.as_secs_f64(),
+        "Send": 0,
+        "Receive": printed.received,
+        "Exitval": exit,
+        "Signal": signal,
+        "Command": outcome.command,
+        "Slot": outcome.slot,
+        "Gpus": &*outcome.gpus,
+        "V": inputs,
+        "Stdout": String::from_utf8_lossy(stdout),
+        "Stderr": String::from_utf8_lossy(stderr),
+    });
+    let mut text = serde_json::to_vec(&row)?;
+    text.push(b'\n');
+    Ok(text)
+}
+
+fn bytes(captured: &Captured) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    captured.write_to(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The length of the rows that are complete: a power failure may have cut off the last.
+fn whole_rows(file: &mut File, form: Form) -> io::Result<u64> {
+    file.rewind()?;
+    let (mut whole, mut is_quoted, mut at) = (0, false, 0);
+    let mut buffer = [0; 64 * 1_024];
+    loop {
+        let read = file.read(&mut buffer)?;
+        if read == 0 {
+            return Ok(whole);
+        }
+        for byte in &buffer[..read] {
+            at += 1;
+            match byte {
+                b'"' if form != Form::Json => is_quoted = !is_quoted,
+                b'\n' if !is_quoted => whole = at,
+                _ => {}
+            }
+        }
+    }
+}

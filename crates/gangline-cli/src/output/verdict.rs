@@ -1,0 +1,92 @@
+//! What limited a run, in the words of the program: its advice names options.
+
+use std::time::Duration;
+
+use gangline::RunReport;
+use gangline::report::Bottleneck;
+
+/// Replaces the advice of a report, which names calls of the library, by advice that names options. The
+/// bottleneck is the report's.
+pub(crate) fn advise(report: &mut RunReport) {
+    let clause = match report.bottleneck {
+        Bottleneck::Source => format!(
+            "reading the inputs limited the run: it took {} of the time, and the slots had no job for {} of \
+             it; read them from a file, or make the program before the pipe faster, since more slots would \
+             only wait",
+            share(report.source_working, report.lasted),
+            waiting(report),
+        ),
+        Bottleneck::Producers => format!(
+            "the jobs limited the run: the slots were busy {} of the time; use more slots (-j, --per-gpu) or \
+             a faster device, and --warm if the program takes long to start",
+            busy(report),
+        ),
+        Bottleneck::Consumer => format!(
+            "writing the outputs limited the run: it took {} of the time; write them to a file, or keep them \
+             with --results and send standard output to /dev/null, since more slots would only wait",
+            share(report.consumer_working, report.lasted),
+        ),
+        Bottleneck::Window | Bottleneck::Head => format!(
+            "the order of the outputs limited the run: they waited {} of the time for single slow jobs, and the \
+             slots had no job for {} of it; print outputs as jobs end (--no-keep-order), or let more of them \
+             wait (--window)",
+            share(report.head_stalled, report.lasted),
+            waiting(report),
+        ),
+        Bottleneck::Uneven => format!(
+            "uneven jobs limited the run: one slot worked to the end while the others were busy {} of the time \
+             on average; put long jobs first",
+            busy(report),
+        ),
+        Bottleneck::Mixed => format!(
+            "no single part limited the run: reading the inputs took {} of the time, writing the outputs {}, \
+             and the slots were busy {}",
+            share(report.source_working, report.lasted),
+            share(report.consumer_working, report.lasted),
+            busy(report),
+        ),
+        // It gives no advice.
+        _ => {
+            report.conclusion = in_jobs(&report.conclusion);
+            return;
+        }
+    };
+    // The report says first whether the run failed or was cancelled.
+    let opening = match report.conclusion.split_once(", ") {
+        Some((opening, _)) if opening.starts_with("Until it ") => format!("{opening}, {clause}."),
+        _ => capitalised(&clause) + ".",
+    };
+    report.conclusion = opening;
+}
+
+fn in_jobs(text: &str) -> String {
+    text.replace("item", "job").replace("producer", "slot")
+}
+
+fn capitalised(text: &str) -> String {
+    let mut characters = text.chars();
+    let first = characters.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(characters).collect()
+}
+
+fn busy(report: &RunReport) -> String {
+    mean(report, |slot| slot.busy)
+}
+
+fn waiting(report: &RunReport) -> String {
+    let lasted = report.lasted.as_secs_f64().max(f64::MIN_POSITIVE);
+    mean(report, |slot| slot.waiting.as_secs_f64() / lasted)
+}
+
+fn mean(report: &RunReport, of: impl Fn(&gangline::report::ProducerReport) -> f64) -> String {
+    let sum: f64 = report.producers.iter().map(of).sum();
+    percent(sum / report.producers.len().max(1) as f64)
+}
+
+fn share(of: Duration, whole: Duration) -> String {
+    percent(of.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE))
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", 100.0 * share.min(1.0))
+}

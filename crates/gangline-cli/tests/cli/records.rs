@@ -1,0 +1,128 @@
+//! Logs, results and reports: where they go, and what they say.
+
+use serde_json::Value;
+
+use crate::support::Place;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn the_log_and_the_results_have_slot_and_gpus() {
+    let place = Place::new();
+    place.run_typed("--gpu-list 3 --joblog log --results out -- true ::: a").check(0, "");
+    let log = place.read("log");
+    assert!(log.lines().next().unwrap().ends_with("\tCommand\tSlot\tGpus"), "{log}");
+    assert!(log.lines().nth(1).unwrap().ends_with("\ttrue a\t0\t3"), "{log}");
+    let job = json(&place.read("out/1/job.json"));
+    assert_eq!((&job["slot"], &job["gpus"][0]), (&0.into(), &3.into()), "{job}");
+    let time = |key: &str| job[key].as_f64().unwrap();
+    assert!((time("started") + time("seconds") - time("ended")).abs() < 0.001, "{job}");
+}
+
+#[test]
+fn a_log_is_one_file() {
+    let place = Place::new();
+    for option in ["--joblog '{#}.log'", "--journal '{}.j'", "--report '{/}.html'"] {
+        let ran = place.run_typed(&format!("{option} -- touch ::: started"));
+        ran.check_said(102, &["has a mark, and is one file for all jobs"]);
+    }
+    assert!(!place.path("started").exists());
+}
+
+#[test]
+fn results_may_have_names_with_marks() {
+    let place = Place::new();
+    let script = "echo out$1; echo err$1 >&2";
+    let line = format!("-j1 --results 'res/{{}}.out' --shell -- '{script}' ::: a b");
+    place.run_typed(&line).check(0, "outa\noutb\n");
+    assert_eq!(
+        place.names("res"),
+        ["a.out", "a.out.err", "a.out.json", "b.out", "b.out.err", "b.out.json"]
+    );
+    assert_eq!(
+        (place.read("res/b.out"), place.read("res/b.out.err")),
+        ("outb\n".into(), "errb\n".into())
+    );
+    assert_eq!(json(&place.read("res/b.out.json"))["number"], 2);
+    place.run_typed("--results 'dirs/{}/' -- echo ::: a").check(0, "a\n");
+    assert_eq!(place.names("dirs/a"), ["job.json", "stderr", "stdout"]);
+    let ran = place.run_typed("-j1 --results 'same-{.}' -- echo ::: a.x a.y");
+    ran.check_said(106, &["job 2 and an earlier job have the same name, same-a"]);
+}
+
+#[test]
+fn results_may_be_a_table() {
+    let place = Place::new();
+    let script = "printf \"%s,\\\"x\\n\" $1; echo err >&2; exit $1";
+    let ran = place.run_typed(&format!("-j2 --results my.csv --shell -- '{script}' ::: 0 3"));
+    ran.check(1, "0,\"x\n3,\"x\n");
+    let text = place.read("my.csv");
+    let mut rows = text.splitn(2, '\n');
+    let names =
+        "Seq,Host,Starttime,JobRuntime,Send,Receive,Exitval,Signal,Command,V1,Stdout,Stderr";
+    assert_eq!(rows.next(), Some(names));
+    let rest = rows.next().unwrap();
+    assert!(rest.contains(",3,0,") && rest.ends_with(",3,\"3,\"\"x\n\",\"err\n\"\n"), "{rest}");
+    place.run_typed("--results t.tsv -- echo ::: a").check(0, "a\n");
+    assert!(place.read("t.tsv").starts_with("Seq\tHost\t"));
+    place.run_typed("-j2 --results my.json -- echo ::: a b").check(0, "a\nb\n");
+    let rows: Vec<Value> = place.read("my.json").lines().map(json).collect();
+    assert_eq!((rows.len(), &rows[1]["Seq"], &rows[1]["Stdout"]), (2, &2.into(), &"b\n".into()));
+    assert_eq!(rows[1]["V"][0], "b");
+    place.run_typed("--results folder.csv/ -- echo ::: a").check(0, "a\n");
+    assert_eq!(place.names("folder.csv"), ["1"]);
+}
+
+#[test]
+fn a_resumed_run_goes_on_with_a_table() {
+    let place = Place::new();
+    let line = "-j1 --journal j --results my.csv -- echo";
+    place.run_typed(&format!("{line} ::: a")).check(0, "a\n");
+    let refused = place.run_typed(&format!("{line} ::: a"));
+    assert_eq!(refused.code, Some(105));
+    let rows = place.read("my.csv");
+    assert_eq!(rows.lines().count(), 3, "a refused run replaces nothing: {rows}");
+    place.write("my.csv", rows.clone() + "2,:,\"torn");
+    place.run_typed(&format!("--resume {line} ::: a b")).check(0, "b\n");
+    let more = place.read("my.csv");
+    assert!(more.starts_with(&rows) && !more.contains("torn") && more.contains("echo b"), "{more}");
+}
+
+fn report(place: &Place, line: &str) -> Value {
+    let ran = place.run_typed(&format!("--report r.json {line}"));
+    assert!(ran.code.is_some_and(|code| code <= 100), "{ran:?}");
+    json(&place.read("r.json"))
+}
+
+#[test]
+fn a_full_set_of_slots_is_not_a_slow_input() {
+    let place = Place::new();
+    let list: String = (0..40).map(|job| format!("{job}\n")).collect();
+    place.write("in", list);
+    let report = report(&place, "-j2 --input in --shell -- 'sleep 0.02'");
+    assert_eq!(report["bottleneck"], "producers", "{report}");
+    let conclusion = report["conclusion"].as_str().unwrap();
+    assert!(conclusion.contains("-j"), "{conclusion}");
+    for word in ["batch", "window(", "producer_work", "speculate", "iterator"] {
+        assert!(!conclusion.contains(word), "{word}: {conclusion}");
+    }
+}
+
+#[test]
+fn a_job_has_one_number() {
+    let place = Place::new();
+    let line = "-j1 --shell -- 'exit $1' ::: 0 0 4 0";
+    let report = report(&place, line);
+    assert_eq!(report["failures"][0]["item"], 3, "{report}");
+    assert_eq!(report["spans"][2]["item"], 3, "{report}");
+    assert_eq!(
+        report["slowest"].as_array().unwrap().iter().filter(|one| one["item"] == 0).count(),
+        0
+    );
+    place.write("jobs", "--no-gpu true\nfalse\n--no-gpu false\n");
+    place.run_typed("--gpu-list 0 --report l.json --job-file jobs");
+    assert_eq!(json(&place.read("l.json"))["failures"][0]["item"], 2);
+    assert_eq!(json(&place.read("l-2.json"))["failures"][0]["item"], 3);
+}
