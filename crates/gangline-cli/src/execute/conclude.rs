@@ -51,6 +51,14 @@ pub(super) fn conclude(
 fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
     let Tally { ok, failed } = tally;
     let ended = ok + failed;
+    let replayed: u64 =
+        lanes.lanes.iter().filter_map(|lane| lane.held.as_ref()).map(|held| held.replayed()).sum();
+    if replayed > 0 {
+        let jobs = if replayed == 1 { "job" } else { "jobs" };
+        lanes.shared.terminal.tell(&format!(
+            "{replayed} {jobs} had ended when the last run was cut off, and did not run again"
+        ));
+    }
     if failed > 0 {
         lanes.shared.terminal.tell(&format!("{failed} of {ended} jobs failed"));
     }

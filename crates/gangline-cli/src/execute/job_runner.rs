@@ -5,13 +5,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::thread;
 
+use crate::error::{CliError, Context};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::Channel;
 use crate::execute::shared::Output;
+use crate::exit;
 use crate::output::capture::Captured;
 use crate::output::outcome::{JobFailed, Outcome, Printed};
 use crate::plan::gate::{Admission, Gate};
 use crate::plan::job::Job;
+use crate::plan::texts::OnSlot;
 use gangline::{ConsumerContext, ProducerContext, Runner};
 use gangline::{Error, Result};
 
@@ -62,9 +65,21 @@ impl<W: Work> Runner for JobRunner<W> {
         if let Some(heads) = self.lane.gate.heads() {
             heads.starts(job.number, self.lane.first_worker + cx.producer());
         }
-        let outcome = Arc::new(self.work.work(cx.producer(), state, &job));
+        let shared = &self.lanes.shared;
+        let (outcome, order) = match self.held(&job) {
+            Some(outcome) => {
+                let order = shared.count_outcome(&outcome);
+                (Arc::new(outcome), order)
+            }
+            None => {
+                let outcome = Arc::new(self.work.work(cx.producer(), state, &job));
+                let order = shared.record(&outcome);
+                self.hold(&job, &outcome);
+                (outcome, order)
+            }
+        };
         self.lanes.finish();
-        self.lanes.obey(self.lanes.shared.record(&outcome));
+        self.lanes.obey(order);
         match outcome.result.is_ok() {
             true => Ok(outcome),
             false => Err(Box::new(JobFailed(outcome))),
@@ -106,6 +121,9 @@ impl<W: Work> Runner for JobRunner<W> {
     }
 
     fn consumer_flush(&self, _: &ConsumerContext<'_>, _: &mut Writing) -> Result<()> {
+        if let Some(held) = &self.lane.held {
+            held.commits();
+        }
         match &self.lanes.shared.results {
             None => Ok(()),
             Some(results) => results.sync().map_err(|error| {
@@ -142,6 +160,9 @@ impl<W> JobRunner<W> {
         if let Some(turns) = &self.lane.turns {
             turns.done(outcome.number);
         }
+        if let Some(held) = self.lane.held.as_ref().filter(|_| written.is_ok()) {
+            held.printed(outcome.number);
+        }
         self.lane.end_one();
         written.map_err(|error| {
             let text = error.to_string();
@@ -149,6 +170,35 @@ impl<W> JobRunner<W> {
             self.lanes.give_up();
             text.into()
         })
+    }
+
+    /// The outcome of a job that succeeded in an earlier run.
+    fn held(&self, job: &Job) -> Option<Outcome> {
+        let held = self.lane.held.as_ref()?;
+        match held.take(job, self.lanes.shared.rules.showing) {
+            Ok(outcome) => {
+                let slot = OnSlot { gpus: &[], worker: 0, attempt: 1 };
+                outcome.map(|outcome| Outcome { tag: self.lane.texts.tag(job, slot), ..outcome })
+            }
+            // It is done again.
+            Err(error) => {
+                let (terminal, number) = (&self.lanes.shared.terminal, job.number);
+                terminal
+                    .tell(&format!("job {number} runs again: its outcome cannot be read: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Keeps a success until the journal has it. Before that, the slot takes no other job.
+    fn hold(&self, job: &Job, outcome: &Outcome) {
+        let shared = &self.lanes.shared;
+        let Some(held) = self.lane.held.as_ref().filter(|_| outcome.result.is_ok()) else { return };
+        if let Err(error) = held.keep(job, outcome, shared.rules.showing) {
+            let what = "the outcome of a job cannot be kept beside the journal";
+            shared.fail(CliError::new(exit::JOURNAL, Context::new(what, error)));
+            self.lanes.close();
+        }
     }
 
     /// Prints what has not been printed while the job ran.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::args::halt;
 use crate::error::CliError;
 use crate::execute::groups::Groups;
+use crate::execute::held::Held;
 use crate::execute::sequence::Turns;
 use crate::execute::shared::Shared;
 use crate::exit;
@@ -25,6 +26,8 @@ pub(crate) struct Lane {
     /// Set if outputs are in input order and there are several lanes.
     pub(crate) turns: Option<Turns>,
     pub(crate) texts: Arc<Texts>,
+    /// Set if there is a journal.
+    pub(crate) held: Option<Arc<Held>>,
 }
 
 impl Lane {

@@ -8,13 +8,14 @@ use std::thread;
 use crate::args::running::{Running, TermSequence};
 use crate::args::workers::Workers;
 use crate::args::{InUse, Run};
-use crate::error::CliError;
+use crate::error::{CliError, Context};
 use crate::execute::brake::{self, Brake};
 use crate::execute::commands::Commands;
 use crate::execute::conclude::{End, conclude};
 use crate::execute::dry_run::dry_run;
 use crate::execute::failure::{internal, journal_exists, of_run, unwritable};
 use crate::execute::groups::Groups;
+use crate::execute::held::Held;
 use crate::execute::job_runner::{JobRunner, Work};
 use crate::execute::lane::{Lane, Lanes};
 use crate::execute::limits::allow_files;
@@ -83,10 +84,24 @@ fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
         if shared.rules.showing == Output::LinesInOrder {
             gate.keep_heads();
         }
-        lanes.push(Lane { gate, token, first_worker, turns, texts });
+        let held = held(args, plan)?;
+        lanes.push(Lane { gate, token, first_worker, turns, texts, held });
         first_worker += plan.slots.len();
     }
     Ok(Lanes::new(shared, lanes))
+}
+
+fn held(args: &Run, plan: &Plan) -> Result<Option<Arc<Held>>, CliError> {
+    let Some(journal) = &args.record.journal else { return Ok(None) };
+    let path = journal_path(journal, plan.needs);
+    if existing(args) == Existing::Replace {
+        check_is_new(&path)?;
+    }
+    let held = Held::open(&path, existing(args)).map_err(|error| {
+        let what = format!("the jobs held beside the journal {} cannot be read", path.display());
+        CliError::new(exit::JOURNAL, Context::new(what, error))
+    });
+    held.map(|held| Some(Arc::new(held)))
 }
 
 /// How a job is ended.
@@ -274,12 +289,6 @@ fn drive<W: Work + 'static>(
     jobs: Jobs,
 ) -> Result<End, CliError> {
     let own = &lanes.lanes[lane];
-    // Warm workers are loaded when the pool is built, and a refused run is to have no effect.
-    if let Some(journal) =
-        args.record.journal.as_deref().filter(|_| existing(args) == Existing::Replace)
-    {
-        check_is_new(&journal_path(journal, plan.needs))?;
-    }
     let (jobs, total) = counted(args, lanes, own, jobs)?;
     let numbers = match lanes.lanes.len() {
         2.. if !args.record.report.is_empty() => Numbers::Some(plan.numbers()?.collect()),
@@ -311,6 +320,10 @@ fn drive<W: Work + 'static>(
         report
     });
     let closed = pool.close();
+    let is_committed = result.as_ref().map_or_else(Error::is_cancelled, |()| true);
+    if let Some(held) = own.held.as_ref().filter(|_| is_committed) {
+        held.end();
+    }
     let result = match result {
         // A signal or failures asked for it.
         Err(error) if error.is_cancelled() => Ok(()),
@@ -458,7 +471,8 @@ fn journal_path(path: &Path, needs: Needs) -> PathBuf {
     path.into()
 }
 
-/// Refuses a new journal in the place of another, as the library does later.
+/// Refuses a new journal in the place of another, as the library does later: by then, warm workers are
+/// loaded.
 fn check_is_new(path: &Path) -> Result<(), CliError> {
     match fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
         true => Err(journal_exists(path)),

@@ -114,6 +114,11 @@ impl Shared {
     /// Records the outcome of a job, and returns its effect on other jobs.
     pub(crate) fn record(&self, outcome: &Outcome) -> Order {
         self.keep(outcome);
+        self.count_outcome(outcome)
+    }
+
+    /// Counts the outcome of a job, and returns its effect on other jobs.
+    pub(crate) fn count_outcome(&self, outcome: &Outcome) -> Order {
         let mut state = self.state();
         match &outcome.result {
             result if result.is_ok() => state.tally.ok += 1,

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::args::WarmArgs;
@@ -14,8 +14,9 @@ use crate::execute::lane::{Lane, Lanes};
 use crate::execute::process::End;
 use crate::execute::protocol::{self, Answer, Hello, Item, VERSION};
 use crate::execute::shared::Announced;
+use crate::execute::worker_slots::{Fate, Worker, WorkerSlots};
 use crate::exit;
-use crate::output::capture::{Captured, Spill};
+use crate::output::capture::Captured;
 use crate::output::outcome::{JobResult, Outcome, Printed};
 use crate::plain::Plain;
 use crate::plan::WarmInputs;
@@ -40,30 +41,6 @@ pub(crate) struct Warm {
     workers: WorkerSlots,
     /// Whether a slow start has been reported.
     has_told_of_wait: AtomicBool,
-}
-
-/// The workers, each with its slot. A slot that is given up takes no more jobs; its producer shares another
-/// slot's worker.
-struct WorkerSlots {
-    slots: Mutex<Vec<WorkerSlot>>,
-    changed: Condvar,
-}
-
-enum WorkerSlot {
-    Free(Worker),
-    Taken,
-    GivenUp,
-}
-
-/// The state of one slot.
-#[derive(Default)]
-struct Worker {
-    conversation: Option<Conversation>,
-    spill: Arc<Spill>,
-    /// Consecutive starts that failed.
-    unready: u32,
-    /// Items at which it ended, without a result in between.
-    deaths: u32,
 }
 
 /// When a slow start is reported.
@@ -438,74 +415,6 @@ impl Warm {
 
 const NONE_LEFT: &str = "no worker is left that could be started";
 const GIVEN_UP: &str = "was given up, like all others";
-
-/// The state of a worker that was borrowed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    GoesOn,
-    GivenUp,
-}
-
-impl WorkerSlots {
-    fn new(slots: usize) -> WorkerSlots {
-        let slots = (0..slots).map(|_| WorkerSlot::Free(Worker::default())).collect();
-        WorkerSlots { slots: Mutex::new(slots), changed: Condvar::new() }
-    }
-
-    /// Waits for the worker of a slot, or for any other if that one is given up or to be avoided. Returns
-    /// `None` if there is none.
-    fn take(&self, slot: usize, avoided: Option<usize>) -> Option<(usize, Worker)> {
-        let mut slots = self.slots();
-        loop {
-            let is_here = |index: usize| !matches!(slots[index], WorkerSlot::GivenUp);
-            let has_other = (0..slots.len()).any(|index| Some(index) != avoided && is_here(index));
-            let avoided = avoided.filter(|_| has_other);
-            let only_own = is_here(slot) && avoided.is_none();
-            let wanted = |index: &usize| {
-                matches!(slots[*index], WorkerSlot::Free(_))
-                    && Some(*index) != avoided
-                    && (!only_own || *index == slot)
-            };
-            let free = (0..slots.len()).find(wanted);
-            if let Some(index) = free
-                && let WorkerSlot::Free(worker) =
-                    std::mem::replace(&mut slots[index], WorkerSlot::Taken)
-            {
-                return Some((index, worker));
-            }
-            if slots.iter().all(|index| matches!(index, WorkerSlot::GivenUp)) {
-                return None;
-            }
-            slots = self.changed.wait(slots).expect("nothing panics with the lock held");
-        }
-    }
-
-    fn give_back(&self, index: usize, worker: Worker) -> Fate {
-        self.slots()[index] = WorkerSlot::Free(worker);
-        self.changed.notify_all();
-        Fate::GoesOn
-    }
-
-    /// The number of slots that are left.
-    fn give_up(&self, index: usize) -> usize {
-        let mut slots = self.slots();
-        slots[index] = WorkerSlot::GivenUp;
-        self.changed.notify_all();
-        slots.iter().filter(|index| !matches!(index, WorkerSlot::GivenUp)).count()
-    }
-
-    /// The worker of a slot, which is no longer used.
-    fn leave(&self, slot: usize) -> Option<Worker> {
-        match std::mem::replace(&mut self.slots()[slot], WorkerSlot::GivenUp) {
-            WorkerSlot::Free(worker) => Some(worker),
-            WorkerSlot::Taken | WorkerSlot::GivenUp => None,
-        }
-    }
-
-    fn slots(&self) -> MutexGuard<'_, Vec<WorkerSlot>> {
-        self.slots.lock().expect("nothing panics with the lock held")
-    }
-}
 
 /// The result of a job if its worker gave no answer.
 fn result_of(silence: Silence) -> JobResult {

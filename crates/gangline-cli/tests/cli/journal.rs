@@ -247,3 +247,46 @@ fn a_killed_run_can_be_resumed() {
     survives(&[1, 1, 5, 9], 40);
     survives(&[3, 20, 2], 60);
 }
+
+/// Jobs that ended while an earlier one ran: their outputs are not printed when the process is killed.
+fn is_not_done_twice(options: &str, printed: &str) {
+    let place = Place::new();
+    place.write("wait", crate::output::WAIT);
+    let script = "echo x >> ran$1; if [ $1 = a ]; then sh wait go; fi; echo out$1; echo err$1 >&2";
+    let line = format!("-j2 {options} --journal j --shell -- '{script}' ::: a b c c d");
+    let running = place.start_typed(&line);
+    place.wait_for("rand");
+    crate::support::wait_until("the last is held", || {
+        std::fs::read_dir(place.path("j.held")).is_ok_and(|files| {
+            let names = files.flatten().map(|file| file.file_name().into_string().unwrap());
+            names.filter(|name| name.ends_with(".job")).count() == 4
+        })
+    });
+    rustix::process::kill_process(running.engine(), rustix::process::Signal::KILL).unwrap();
+    assert_eq!(running.ran().code, Some(137));
+    place.write("go", "");
+    let ran = place.run_typed(&format!("--resume {line}"));
+    ran.check(0, printed);
+    ran.check_said(0, &["4 jobs had ended when the last run was cut off, and did not run again"]);
+    let runs = ["a", "b", "c", "d"].map(|job| place.read(&format!("ran{job}")).lines().count());
+    assert_eq!(runs, [2, 1, 2, 1], "c is there twice");
+    assert!(!place.path("j.held").exists());
+    place.run_typed(&format!("--resume {line}")).check(0, "");
+}
+
+#[test]
+fn a_job_that_has_ended_is_not_done_again() {
+    is_not_done_twice("", "outa\noutb\noutc\noutc\noutd\n");
+    is_not_done_twice("--results out", "outa\noutb\noutc\noutc\noutd\n");
+    is_not_done_twice("--tag", "a\touta\nb\toutb\nc\toutc\nc\toutc\nd\toutd\n");
+    is_not_done_twice("-k --line-buffer", "outa\noutb\noutc\noutc\noutd\n");
+}
+
+#[test]
+fn jobs_held_for_another_journal_are_forgotten() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("j.held")).unwrap();
+    place.write("j.held/x.job", "{}");
+    place.run_typed("--journal j -- echo ::: a").check(0, "a\n");
+    assert!(!place.path("j.held").exists());
+}

@@ -400,3 +400,33 @@ fn no_worker_outlives_the_program() {
         place.check_no_process_is_left();
     }
 }
+
+#[test]
+fn loading_a_worker_is_no_part_of_the_first_job() {
+    let place = place();
+    place.write("slow", format!("sleep 0.5\n{WORKER}"));
+    let line = "-j1 --warm --report r.json --joblog log -- sh slow {worker} ::: a b";
+    place.run_typed(line).check(0, "a\nb\n");
+    let report: serde_json::Value = serde_json::from_str(&place.read("r.json")).unwrap();
+    assert!(report["producers"][0]["init"].as_f64().unwrap() >= 0.5, "{report}");
+    assert!(report["lasted"].as_f64().unwrap() < 0.5, "{report}");
+    let first = place.read("log").lines().nth(1).map(str::to_owned).unwrap();
+    let took: f64 = first.split('\t').nth(3).unwrap().trim().parse().unwrap();
+    assert!(took < 0.5, "{first}");
+}
+
+#[test]
+fn a_refused_run_loads_no_worker() {
+    let place = place();
+    let line = "-j1 --warm --journal j -- sh worker {worker} ::: a";
+    place.run_typed(line).check(0, "a\n");
+    assert_eq!(place.run_typed(line).code, Some(105));
+    assert_eq!(place.read("starts.0"), "start\n");
+}
+
+#[test]
+fn no_more_workers_are_loaded_than_there_are_inputs() {
+    let place = place();
+    place.run_typed("-j4 --warm -- sh worker {worker} ::: a").check(0, "a\n");
+    assert!(place.path("starts.0").exists() && !place.path("starts.3").exists());
+}
