@@ -43,7 +43,7 @@ const MOST: usize = 1_000;
 
 const LARGEST: usize = 65_536;
 
-/// The slots of a run whose number of jobs is in a file, which may grow while slots cannot.
+/// The least slots if a file has the number of jobs: the number may grow during the run, and slots cannot.
 const LEAST_FOR_FILE: usize = 128;
 
 impl Workers {

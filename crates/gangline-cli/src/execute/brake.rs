@@ -40,7 +40,7 @@ struct State {
 pub(crate) struct Held {
     /// When to look again, unless a job ends before.
     pub(crate) look_again: Duration,
-    /// A message for the user, who may wonder.
+    /// A message for the user.
     pub(crate) message: Option<String>,
 }
 

@@ -233,7 +233,7 @@ impl<'a> Sink<'a> {
 
     fn finish(mut self) -> io::Result<Printed> {
         for channel in [Channel::Stdout, Channel::Stderr] {
-            // The rest of a line whose begin was printed, or that may be printed now.
+            // The rest of a line, or what may be printed now.
             if self.is_first() {
                 self.print_unshown(channel)?;
             }

@@ -161,7 +161,7 @@ impl Held {
         }
     }
 
-    /// The journal is about to commit all jobs whose outputs are printed, so it has those of the last commit.
+    /// The journal is about to commit all printed jobs, so it has those of the last commit.
     pub(crate) fn commits(&self) {
         let mut files = self.files();
         let printed = std::mem::take(&mut files.printed);
@@ -170,7 +170,7 @@ impl Held {
         remove(committed);
     }
 
-    /// The journal has all jobs whose outputs are printed.
+    /// The journal has all printed jobs.
     pub(crate) fn end(&self) {
         self.commits();
         self.commits();

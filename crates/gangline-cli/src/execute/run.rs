@@ -397,8 +397,8 @@ fn progress(total: &Arc<OnceLock<u64>>) -> Progress {
     Progress::new().failures(0).total(move || total.get().copied())
 }
 
-/// Counts the jobs of a lane, if their number is shown or decides about the end of the run. Jobs whose number
-/// is not known are read ahead.
+/// Counts the jobs of a lane, if their number is shown or decides about the end of the run. If the source does
+/// not know it, the jobs are read ahead.
 fn counted(
     args: &Run,
     lanes: &Lanes,

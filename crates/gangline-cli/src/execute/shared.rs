@@ -55,7 +55,7 @@ pub(crate) enum Announced {
     No,
 }
 
-/// Whether the standard output of a job becomes a file, whose name is printed.
+/// Whether the name of a file with the standard output of a job is printed in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Files {
     Named,
@@ -88,7 +88,7 @@ struct State {
     /// The first failure that is not a job's.
     error: Option<CliError>,
     is_halted: bool,
-    /// The lanes whose number of jobs is known, and their jobs.
+    /// The number of lanes that are counted, and of their jobs.
     counted_lanes: usize,
     counted_jobs: u64,
 }

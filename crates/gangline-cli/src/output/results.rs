@@ -35,7 +35,7 @@ pub(crate) struct Folder {
     existing: Existing,
 }
 
-/// Files or directories whose names have marks.
+/// Files or directories with marks in their names.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     /// The names that this run has used, since two jobs with one name would lose the results of the first.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-/// The jobs that were read and whose outputs are not complete, by number. The first prints while it runs.
+/// The jobs that were read and are not completely printed, by number. The first prints while it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Heads(Mutex<BTreeMap<u64, Option<usize>>>);
 
