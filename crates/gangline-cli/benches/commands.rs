@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     starting()?;
     two_workers()?;
+    many_slots()?;
     warm_worker()?;
     memory()
 }
@@ -70,6 +71,17 @@ fn two_workers() -> Result<(), Box<dyn std::error::Error>> {
         .map(|_| time(&command).map(|time| time.as_secs_f64()))
         .collect::<io::Result<_>>()?;
     println!("6 jobs of 50 ms on 2 workers: {:.0} ms (promised: 300)", median(&mut times) * 1e3);
+    Ok(())
+}
+
+/// Half a thousand jobs of a second, all at once.
+fn many_slots() -> Result<(), Box<dyn std::error::Error>> {
+    let gangline = time(&format!("seq 500 | {GANGLINE} run -j500 --shell 'sleep 1'"))?;
+    println!("500 jobs of 1 s at once: {:.1} s", gangline.as_secs_f64());
+    if time("parallel --version").is_ok() {
+        let parallel = time("seq 500 | parallel -j500 'sleep 1; true'")?;
+        println!("  GNU parallel: {:.1} s", parallel.as_secs_f64());
+    }
     Ok(())
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod protocol;
 pub(crate) mod readiness;
 pub(crate) mod run;
 pub(crate) mod sequence;
+mod setup;
 pub(crate) mod shared;
 pub(crate) mod signals;
 pub(crate) mod supervisor;

@@ -149,8 +149,12 @@ impl<W> JobRunner<W> {
         if let Some(turns) = &self.lane.turns {
             turns.wait_for(outcome.number);
         }
-        let written = self.show(outcome, &printed).and_then(|()| match &shared.results {
-            Some(results) => results.append(outcome, &printed),
+        let shown = self.show(outcome, &printed);
+        let shown = shown.map_err(|error| ("the outputs of jobs cannot be written", error));
+        let written = shown.and_then(|()| match &shared.results {
+            Some(results) => results
+                .append(outcome, &printed)
+                .map_err(|error| ("the results of a job cannot be written", error)),
             None => Ok(()),
         });
         if let Some(worker) = self.lane.gate.heads().and_then(|heads| heads.remove(outcome.number))
@@ -164,9 +168,9 @@ impl<W> JobRunner<W> {
             held.printed(outcome.number);
         }
         self.lane.end_one();
-        written.map_err(|error| {
+        written.map_err(|(what, error)| {
             let text = error.to_string();
-            shared.fail_output("the outputs of jobs cannot be written", error);
+            shared.fail_output(what, error);
             self.lanes.give_up();
             text.into()
         })

@@ -1,34 +1,22 @@
 //! The subcommand `gangline run`.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-use crate::args::running::{Running, TermSequence};
-use crate::args::workers::Workers;
 use crate::args::{InUse, Run};
-use crate::error::{CliError, Context};
-use crate::execute::brake::{self, Brake};
+use crate::error::CliError;
 use crate::execute::commands::Commands;
 use crate::execute::conclude::{End, conclude};
 use crate::execute::dry_run::dry_run;
-use crate::execute::failure::{internal, journal_exists, of_run, unwritable};
-use crate::execute::groups::Groups;
-use crate::execute::held::Held;
+use crate::execute::failure::{internal, of_run};
 use crate::execute::job_runner::{JobRunner, Work};
 use crate::execute::lane::{Lane, Lanes};
-use crate::execute::limits::allow_files;
-use crate::execute::sequence::Turns;
-use crate::execute::shared::{Announced, Files, Output, Rules, Shared};
+use crate::execute::setup::{ending, journal_path, lanes, order};
 use crate::execute::signals::Attendant;
 use crate::execute::warm::Warm;
 use crate::exit;
-use crate::output::joblog::{Existing, JobLog, Start};
 use crate::output::outcome::JobFailed;
 use crate::output::report::{Numbers, number_by_jobs};
-use crate::output::results::Results;
-use crate::output::terminal::{OnTerminal, ProgressLines, Terminal};
 use crate::output::verdict::advise;
 use crate::plan::gated::Gated;
 use crate::plan::job::{Job, Needs};
@@ -36,16 +24,9 @@ use crate::plan::jobs::Jobs;
 use crate::plan::read_ahead::ReadAhead;
 use crate::plan::slot::{self, Hidden};
 use crate::plan::{self, Plan};
-use gangline::CancelToken;
-use gangline::CfgNode;
-use gangline::Error;
-use gangline::Journal;
-use gangline::Order;
-use gangline::Progress;
 use gangline::error::DeviceError;
 use gangline::order::RuntimeOrder;
-use gangline::{AnyOrderRunner, Builder};
-use gangline::{OnError, Verdict};
+use gangline::{AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Progress, Verdict};
 
 /// The default number of outputs that may wait for an earlier job's. A job that takes hundreds of times as
 /// long as the others then keeps no slot idle.
@@ -68,125 +49,6 @@ pub(crate) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
     // Last, so that a signal can still kill this process if its final messages are not read.
     drop(attendant);
     concluded
-}
-
-fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
-    let workers = plans.iter().map(|plan| plan.slots.len()).sum();
-    allow_files(workers)?;
-    let has_named_results = plans.iter().any(|plan| plan.texts.results.is_some());
-    let results = results(args, has_named_results)?;
-    let shared = shared(args, workers, results)?;
-    let mut first_worker = 0;
-    let mut lanes = Vec::with_capacity(plans.len());
-    for (plan, turns) in plans.iter().zip(turns(args, plans)?) {
-        let (gate, token) = (Arc::clone(&plan.gate), CancelToken::new());
-        let texts = Arc::new(plan.texts.clone());
-        if shared.rules.showing == Output::LinesInOrder {
-            gate.keep_heads();
-        }
-        let held = held(args, plan)?;
-        lanes.push(Lane { gate, token, first_worker, turns, texts, held });
-        first_worker += plan.slots.len();
-    }
-    Ok(Lanes::new(shared, lanes))
-}
-
-fn held(args: &Run, plan: &Plan) -> Result<Option<Arc<Held>>, CliError> {
-    let Some(journal) = &args.record.journal else { return Ok(None) };
-    let path = journal_path(journal, plan.needs);
-    if existing(args) == Existing::Replace {
-        check_is_new(&path)?;
-    }
-    let held = Held::open(&path, existing(args)).map_err(|error| {
-        let what = format!("the jobs held beside the journal {} cannot be read", path.display());
-        CliError::new(exit::JOURNAL, Context::new(what, error))
-    });
-    held.map(|held| Some(Arc::new(held)))
-}
-
-/// How a job is ended.
-fn ending(args: &Run) -> TermSequence {
-    let pause = || TermSequence::with_pause(args.failure.kill_after);
-    args.running.termseq.clone().unwrap_or_else(pause)
-}
-
-/// Whether records of an earlier run are continued.
-fn existing(args: &Run) -> Existing {
-    match args.record.resume || args.record.resume_failed {
-        true => Existing::GoOn,
-        false => Existing::Replace,
-    }
-}
-
-fn results(args: &Run, are_named: bool) -> Result<Option<Results>, CliError> {
-    let Some(path) = args.output.results.as_deref() else { return Ok(None) };
-    if are_named {
-        return Ok(Some(Results::named()));
-    }
-    let results = Results::new(path, existing(args));
-    results.map(Some).map_err(|error| unwritable(&path.display(), error))
-}
-
-fn showing(args: &Run) -> Output {
-    match (args.printing.ungroup, args.output.line_buffer, args.output.keep_order) {
-        (true, ..) => Output::Direct,
-        (_, true, true) => Output::LinesInOrder,
-        (_, true, false) => Output::Lines,
-        (_, false, _) => Output::Whole,
-    }
-}
-
-fn brake(args: &Run) -> Brake {
-    let jobs = match &args.placement.workers {
-        Some(Workers::File(path)) => Some(path.clone()),
-        Some(Workers::Number(_)) | None => None,
-    };
-    let Running { delay, load, memfree, .. } = args.running;
-    Brake::new(brake::Limits { delay, load, memfree, jobs })
-}
-
-fn shared(args: &Run, workers: usize, results: Option<Results>) -> Result<Shared, CliError> {
-    let Run { output, failure, record, printing, .. } = args;
-    let on_terminal = match output.raw {
-        true => OnTerminal::Raw,
-        false => OnTerminal::Escape,
-    };
-    let lines = match record.bar || record.eta {
-        true => ProgressLines::Shown,
-        false => ProgressLines::None,
-    };
-    let start = match record.journal {
-        Some(_) => Start::MayBeRefused,
-        None => Start::Sure,
-    };
-    let joblog = record.joblog.as_deref().map(|path| {
-        JobLog::open(path, existing(args), start)
-            .map_err(|error| unwritable(&path.display(), error))
-    });
-    let rules = Rules {
-        retries: failure.retries,
-        retry_delay: failure.retry_delay,
-        timeout: failure.timeout,
-        ending: ending(args),
-        nice: args.running.nice,
-        max_output: output.max_output,
-        halt: failure.halt,
-        showing: showing(args),
-        commands: if printing.verbose { Announced::Yes } else { Announced::No },
-        files: if printing.files { Files::Named } else { Files::None },
-    };
-    let groups = Groups::new(workers).map_err(internal)?;
-    let terminal = Terminal::new(on_terminal, lines);
-    Ok(Shared::new(groups, terminal, joblog.transpose()?, results, rules, brake(args)))
-}
-
-/// One lane needs no turns: its outputs are already ordered.
-fn turns(args: &Run, plans: &[Plan]) -> Result<Vec<Option<Turns>>, CliError> {
-    if plans.len() == 1 || order(args) == Order::Completion {
-        return Ok(plans.iter().map(|_| None).collect());
-    }
-    let numbers: Result<Vec<_>, CliError> = plans.iter().map(Plan::numbers).collect();
-    Ok(Turns::new(numbers?).into_iter().map(Some).collect())
 }
 
 fn warn(args: &Run, lanes: &Lanes, plans: &[Plan]) {
@@ -444,14 +306,6 @@ fn verdict(error: &Error) -> Verdict {
     }
 }
 
-fn order(args: &Run) -> Order {
-    match showing(args) {
-        Output::LinesInOrder => Order::Input,
-        Output::Whole if !args.output.no_keep_order => Order::Input,
-        _ => Order::Completion,
-    }
-}
-
 /// The journal of a lane: a file has one writer, so jobs without a GPU have their own.
 fn journal(args: &Run, needs: Needs) -> Option<Journal> {
     let path = journal_path(args.record.journal.as_deref()?, needs);
@@ -461,23 +315,6 @@ fn journal(args: &Run, needs: Needs) -> Option<Journal> {
         (_, true) => journal.rerun_failed(),
         _ => journal,
     })
-}
-
-fn journal_path(path: &Path, needs: Needs) -> PathBuf {
-    let mut path = path.as_os_str().to_owned();
-    if needs == Needs::NoGpu {
-        path.push(".no-gpu");
-    }
-    path.into()
-}
-
-/// Refuses a new journal in the place of another, as the library does later: by then, warm workers are
-/// loaded.
-fn check_is_new(path: &Path) -> Result<(), CliError> {
-    match fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
-        true => Err(journal_exists(path)),
-        false => Ok(()),
-    }
 }
 
 /// The settings that must match for a journal to be resumed.
