@@ -7,6 +7,7 @@
 //!   execute    a lane is one run of an `AnyOrderRunner`: job_runner, and behind it
 //!              commands, process             a command for each job, in a process group of its own
 //!              warm, conversation, protocol  one process for each slot, a line of JSON for each job
+//!              brake, held                   when a job may start; what has ended and is not in the journal yet
 //!              groups, signals, supervisor   no process outlives the run, whichever process is killed
 //!   output     what jobs print, results, the job log, reports
 //! ```
