@@ -290,7 +290,7 @@ pub(crate) struct Record {
     /// Show progress and the current job of each slot on standard error; keeps all inputs in memory
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) bar: bool,
-    /// Show progress on one line of standard error; keeps all inputs in memory
+    /// Show progress on one line of standard error; keeps the inputs of a pipe in memory
     #[arg(long, visible_alias = "progress", action = ArgAction::SetTrue, conflicts_with = "bar")]
     pub(crate) eta: bool,
     /// Write a report: FILE.html, FILE.json, FILE.trace or FILE.txt; may be repeated

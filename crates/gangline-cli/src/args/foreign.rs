@@ -201,6 +201,7 @@ const WAYS: &[(&[&str], &str)] = &[
     (&["-x", "--exit"], "an input that is longer than -s gets a job of its own"),
     (&["--shebang", "--hashbang", "--shebang-wrap"], "start gangline in the script"),
     (&["--shell-completion"], "`gangline completions SHELL` prints it"),
+    (&["-v"], "write -t"),
     (&["-V", "--minversion"], "`gangline --version` prints the version"),
     (
         &["--ctag", "--ctagstring", "--color", "--color-failed", "--cf"],
@@ -208,7 +209,7 @@ const WAYS: &[(&[&str], &str)] = &[
     ),
     (
         &["--memsuspend", "--noswap", "--limit"],
-        "no job is suspended, and no command asked before a start",
+        "no job is suspended; --load and --memfree hold jobs back before they start",
     ),
 ];
 

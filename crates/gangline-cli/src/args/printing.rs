@@ -11,7 +11,7 @@ pub(crate) struct Printing {
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "tagstring")]
     pub(crate) tag: bool,
     /// Put TEXT, which may have marks, and a tab before each line of a job's output
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, alias = "tag-string", value_name = "TEXT")]
     pub(crate) tagstring: Option<OsString>,
     /// Let jobs write to the terminal directly: outputs may mix
     #[arg(

@@ -64,8 +64,9 @@ fn tell(args: &Run, lanes: &Lanes, tally: Tally, signalled: Option<u8>) {
     }
     let has_left_jobs = lanes.lanes.iter().any(|lane| !lane.gate.has_started_all());
     if lanes.shared.is_halted() && has_left_jobs {
+        let jobs = if ended == 1 { "job" } else { "jobs" };
         let text = format!(
-            "--halt ended the run after {ended} jobs; jobs that had not started were not run"
+            "--halt ended the run after {ended} {jobs}; jobs that had not started were not run"
         );
         lanes.shared.terminal.tell(&text);
     }

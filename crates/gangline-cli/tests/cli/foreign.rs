@@ -60,18 +60,33 @@ fn inputs_without_a_command_are_no_commands() {
 
 #[test]
 fn a_suggestion_is_alike() {
-    for option in ["--lock-dri", "--termesq", "--colour", "--lod"] {
+    for option in ["--lock-dri", "--colour", "--niceness"] {
         let stderr = refused(&format!("{option} -- touch started ::: x"), &["unexpected argument"]);
         assert!(!stderr.contains("similar"), "{option}: {stderr}");
     }
-    refused("--retrys 2 -- touch started ::: x", &["a similar argument exists: '--retries'"]);
+    for (option, meant) in
+        [("--retrys", "--retries"), ("--termesq", "--termseq"), ("--lod", "--load")]
+    {
+        let alike = format!("a similar argument exists: '{meant}'");
+        refused(&format!("{option} 2 -- touch started ::: x"), &[&alike]);
+    }
 }
 
 #[test]
 fn an_option_counts_once() {
-    for option in
-        ["--csv list", "--tsv list", "--job-file list", "-j 2", "--retries 1", "-k", "--timeout 3"]
-    {
+    for option in [
+        "--csv list",
+        "--tsv list",
+        "--job-file list",
+        "-j 2",
+        "--retries 1",
+        "-k",
+        "--timeout 3",
+        "--tag",
+        "--delay 1",
+        "--workdir here",
+        "--halt 1",
+    ] {
         let stderr = refused(
             &format!("{option} {option} -- touch started ::: x"),
             &["cannot be used multiple times"],

@@ -97,10 +97,10 @@ fn each_command_has_a_page_of_its_own() {
     let place = Place::new();
     printed(&place, "man --all pages/man1");
     let names = place.names("pages/man1");
-    let expected = ["gangline-completions", "gangline-config", "gangline-devices", "gangline-man"];
-    let expected: Vec<String> = expected.iter().map(|name| format!("{name}.1")).collect();
-    assert_eq!(names[..4], expected);
-    assert_eq!(names[4..], ["gangline-run.1", "gangline.1"]);
+    let expected = ["completions", "config", "devices", "man", "report", "run"];
+    let expected = expected.map(|name| format!("gangline-{name}.1"));
+    assert_eq!(names[..6], expected);
+    assert_eq!(names[6..], ["gangline.1"]);
     for name in names {
         let page = place.read(&format!("pages/man1/{name}"));
         let title = name.trim_end_matches(".1");

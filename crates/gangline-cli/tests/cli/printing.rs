@@ -18,6 +18,23 @@ fn lines_have_a_tag() {
     place.run_typed("--tagstring '{gpu}' -- echo ::: a").check_said(102, &["--tagstring", "{gpu}"]);
 }
 
+/// A text beside the command shows the inputs of a job, wherever the command takes them.
+#[test]
+fn texts_have_the_marks_of_the_command() {
+    let place = Place::new();
+    place.run_typed("--tagstring '{1}{-1}' -n2 -- echo ::: a b c").check(0, "ab\ta b\ncc\tc\n");
+    place.run_typed("-I ,, --tagstring ',,{#}' -- echo ,, ::: a").check(0, "a1\ta\n");
+    place.run_typed("--plus --tagstring '{%.gz}' -- echo ::: a.gz").check(0, "a\ta.gz\n");
+    let line = "--header : --tagstring '{x}{y}' --shell -- 'echo \"$1\"' ::: x a ::: y b";
+    place.run_typed(line).check(0, "ab\ta\n");
+    place.run_typed("--results 'out/{2}-{1}' -- true ::: a ::: b").check(0, "");
+    assert!(place.path("out/b-a").exists());
+    for text in ["{##}", "{3}", "{foo}"] {
+        let line = format!("--tagstring '{text}' -- echo ::: a");
+        place.run_typed(&line).check_said(102, &["--tagstring", text]);
+    }
+}
+
 #[test]
 fn an_ungrouped_job_prints_itself() {
     let place = Place::new();
