@@ -447,8 +447,6 @@ fn check_written_off(scene: Scene) {
         let items: Vec<_> = seen.iter().map(|&(item, _)| item).collect();
         let all = if run.has_fatal_error() { seen.len() as u64 } else { scene.items };
         assert_eq!(items, (0..all).collect::<Vec<_>>());
-        let failed = seen.iter().filter(|(_, is_ok)| !is_ok).count();
-        assert!(failed == 0 || !run.losses().is_empty() || scene.batch.is_some());
     });
 }
 
