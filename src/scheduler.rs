@@ -353,11 +353,14 @@ impl Scheduler {
 
     /// Decides about items with a failure that counts. Several items failed together.
     pub(crate) fn decide(&mut self, items: &[u64], failure: Failure, now: RunTime) -> Decision {
-        let (&first, others) = items.split_first().expect("an item has failed");
-        if first >= self.bound {
+        if items[0] >= self.bound {
             items.iter().for_each(|&index| self.forget(index));
             return Decision::Discard;
         }
+        // Some may have been withdrawn since they failed.
+        let undecided: Vec<_> =
+            items.iter().copied().filter(|&index| self.is_undecided(index)).collect();
+        let Some((&first, others)) = undecided.split_first() else { return Decision::Discard };
         let decision = self.judge(first, failure, now);
         self.apply(first, decision, now);
         for &index in others {

@@ -285,6 +285,16 @@ impl Scheduler {
         self.items.carriers(index)
     }
 
+    /// Whether no result of the item counts any more.
+    pub(crate) fn is_settled(&self, index: u64) -> bool {
+        self.items.is_settled(index)
+    }
+
+    /// Whether the item has failed and is not yet decided about.
+    pub(crate) fn is_undecided(&self, index: u64) -> bool {
+        self.items.get(index).is_some_and(|record| record.state == State::Undecided)
+    }
+
     /// Removes the items that are no longer wanted.
     pub(super) fn drop_settled(&mut self, items: &mut Vec<Sized>) {
         let is_over = |it: &mut Sized| it.index >= self.bound || self.items.is_settled(it.index);

@@ -159,3 +159,68 @@ fn deadlines_answer_calls_in_hooks_in_the_queue_and_before_it() {
         assert!((2..=3).contains(&account.failed), "2 may have had the place of another at last");
     });
 }
+
+/// Takes the inputs of a batch, and fails it.
+struct TakesAll;
+
+impl Runner for TakesAll {
+    type Input = u64;
+    type Output = u64;
+    type ProducerState = ();
+    type ConsumerState = ();
+    type Summary = ();
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> gangline::Result<()> {
+        Ok(())
+    }
+    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), x: u64) -> gangline::Result<u64> {
+        Ok(x)
+    }
+    fn producer_work_batch(
+        &self,
+        _: &ProducerContext<'_>,
+        (): &mut (),
+        inputs: &mut Vec<u64>,
+    ) -> gangline::Result<Vec<gangline::Result<u64>>> {
+        inputs.clear();
+        Err("bad".into())
+    }
+    fn consumer_init(&self, _: &gangline::ConsumerContext<'_>) -> gangline::Result<()> {
+        Ok(())
+    }
+    fn consumer_work(
+        &self,
+        _: &gangline::ConsumerContext<'_>,
+        (): &mut (),
+        _: u64,
+    ) -> gangline::Result<()> {
+        Ok(())
+    }
+    fn consumer_end(&self, _: &gangline::ConsumerContext<'_>, (): ()) -> gangline::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_call_that_is_dropped_once_its_batch_has_failed_takes_no_answer_from_the_others() {
+    no_hang(|| {
+        let (asked, gone) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
+        let (asks, goes) = (asked.clone(), gone.clone());
+        let builder = OrderedRunner::builder(TakesAll).devices(1);
+        let builder = builder.batch(Batch::of(2).within(Duration::from_secs(60)));
+        let builder = builder.classify(move |_| {
+            asks.open();
+            goes.pass();
+            gangline::Verdict::Skip
+        });
+        let service = builder.build().unwrap().into_service();
+        let mut tickets: Vec<_> = (0..2).map(|x| service.try_submit(x).unwrap()).collect();
+        asked.pass();
+        drop(tickets.remove(0));
+        gone.open();
+        let error = tickets.remove(0).wait().unwrap_err();
+        assert_eq!(error.item(), Some(1), "{error:#}");
+        let account = service.account();
+        assert_eq!((account.failed, account.cancelled), (1, 1));
+    });
+}

@@ -99,7 +99,9 @@ impl<R: Runner> Run<R> {
             Verdict::Stop => scheduler::Verdict::Fail,
         };
         let ((decision, spare), _) = self.handover.dispatch.schedule(|state, now| {
-            let inputs = match items.iter().all(|&item| state.inputs.has(item)) {
+            let has_copy =
+                |&item: &u64| state.inputs.has(item) || !state.scheduler.is_undecided(item);
+            let inputs = match items.iter().all(has_copy) {
                 true => Inputs::Copied,
                 false => Inputs::Gone,
             };

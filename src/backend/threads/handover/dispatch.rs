@@ -54,8 +54,12 @@ pub(crate) struct Tracked<I> {
 }
 
 impl<I> Tracked<I> {
-    /// Keeps an input for another lease of its item. Returns a surplus one.
+    /// Keeps an input for another lease of its item. Returns a surplus one, and that of a settled item: nothing
+    /// would take it out again.
     pub(crate) fn keep(&mut self, index: u64, input: I) -> Option<I> {
+        if self.scheduler.is_settled(index) {
+            return Some(input);
+        }
         self.inputs.insert(index, input, self.scheduler.carriers(index))
     }
 }
