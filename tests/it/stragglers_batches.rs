@@ -336,7 +336,8 @@ fn an_item_that_both_producers_have_handed_on_is_tried_and_counts() {
     no_hang(|| {
         let (inits, starts) = ([const { AtomicU64::new(0) }; 3], [const { AtomicU64::new(0) }; 3]);
         let (is_first, helps, gone) = (OnceLock::new(), Gate::new(), Arc::new(Counter::new()));
-        let are_gone = gone.clone();
+        let (are_gone, begun) = (gone.clone(), Arc::new(Gate::new()));
+        let begins = begun.clone();
         let hooks = Hooks::new()
             .init(move |cx| match inits[cx.producer()].fetch_add(1, SeqCst) {
                 0 => Ok(()),
@@ -353,7 +354,10 @@ fn an_item_that_both_producers_have_handed_on_is_tried_and_counts() {
                         "by itself it panics"
                     );
                     match is_first.set(cx.producer()) {
-                        Ok(()) => helps.pass(),
+                        Ok(()) => {
+                            begins.open();
+                            helps.pass();
+                        }
                         Err(_) => helps.open(),
                     }
                     Err("as a whole".into())
@@ -369,7 +373,13 @@ fn an_item_that_both_producers_have_handed_on_is_tried_and_counts() {
             });
         let builder = AnyOrderRunner::builder(hooks).devices(3).window(6).batch(Batch::of(2));
         let mut pool = builder.on_error(OnError::Skip).speculate().build().unwrap();
-        assert_eq!(pool.run(0..4).unwrap(), [2, 3]);
+        // Otherwise the third producer may find the batch of 2 slow first, and copy that.
+        let items = (0..4).inspect(|&x| {
+            if x == 2 {
+                begun.pass();
+            }
+        });
+        assert_eq!(pool.run(items).unwrap(), [2, 3]);
         assert_eq!(pool.account().failed, 2);
     });
 }
