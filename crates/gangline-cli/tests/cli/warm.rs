@@ -425,8 +425,10 @@ fn a_refused_run_loads_no_worker() {
 }
 
 #[test]
-fn no_more_workers_are_loaded_than_there_are_inputs() {
+fn workers_that_no_input_needs_are_not_loaded() {
     let place = place();
     place.run_typed("-j4 --warm -- sh worker {worker} ::: a").check(0, "a\n");
-    assert!(place.path("starts.0").exists() && !place.path("starts.3").exists());
+    // One is loaded ahead. If another slot gets the input, that one loads its own.
+    let is_started = |slot: &usize| place.path(&format!("starts.{slot}")).exists();
+    assert!((1..=2).contains(&(0..4).filter(is_started).count()));
 }
