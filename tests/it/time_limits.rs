@@ -1,9 +1,14 @@
 //! Hooks that do not return in time.
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
-use gangline::{Batch, Error, Hook, OnError, OrderedRunner, ProducerContext, UnorderedRunner};
+use gangline::{
+    Batch, CancelToken, Error, Hook, OnError, OrderedRunner, ProducerContext, UnorderedRunner,
+    Verdict,
+};
 
 use crate::hooks::sorted;
 use crate::support::{Counter, Gate, map, no_hang, one_by_one};
@@ -241,6 +246,58 @@ fn a_producer_that_comes_back_takes_part_in_the_rest_of_the_run() {
         assert_eq!(sorted(outputs.unwrap()), (0..40).collect::<Vec<_>>());
         assert!(report.producers.iter().all(|producer| !producer.abandoned), "{report}");
         assert_eq!(runner.run(0..10).unwrap().len(), 10);
+        runner.close().unwrap();
+    });
+}
+
+/// The late hook returns while `classify` still judges its timeout, and its producer takes another item. The end of
+/// the run has to wait for the hook of that.
+#[test]
+fn a_run_waits_for_a_producer_that_came_back_before_its_timeout_was_judged() {
+    no_hang(|| {
+        let [late, judged, judging, inside, leaves] = [(); 5].map(|()| Arc::new(Gate::new()));
+        let is_inside = Arc::new(AtomicBool::new(false));
+        let (first, token) = (OnceLock::new(), CancelToken::new());
+        let (ends, enters, goes) = (late.clone(), inside.clone(), leaves.clone());
+        let inside_now = is_inside.clone();
+        let hooks = map(
+            |_| Ok(()),
+            move |cx, (), x: u64| {
+                if x == 0 {
+                    first.set(cx.producer()).unwrap();
+                    ends.pass();
+                } else if x >= 2 && first.get() == Some(&cx.producer()) {
+                    inside_now.store(true, SeqCst);
+                    enters.open();
+                    goes.pass();
+                    inside_now.store(false, SeqCst);
+                }
+                Ok(x)
+            },
+        );
+        let (asks, answers) = (judging.clone(), judged.clone());
+        let builder = UnorderedRunner::builder(hooks).devices(2).on_error(OnError::Skip);
+        let builder = builder.item_timeout(Duration::from_secs(2)).cancel_token(token.clone());
+        let builder = builder.classify(move |_| {
+            asks.open();
+            answers.pass();
+            Verdict::Skip
+        });
+        let mut runner = builder.window(4).build().unwrap();
+        let other = thread::spawn(move || {
+            judging.pass();
+            late.open();
+            inside.pass();
+            judged.open();
+            token.cancel();
+            // A run that does not wait returns in this time.
+            thread::sleep(Duration::from_millis(200));
+            leaves.open();
+        });
+        // Endless, so that there is an item for the producer whenever it comes back.
+        assert!(runner.run(0..).unwrap_err().is_cancelled());
+        assert!(!is_inside.load(SeqCst), "the run has ended while a hook of it runs");
+        other.join().unwrap();
         runner.close().unwrap();
     });
 }

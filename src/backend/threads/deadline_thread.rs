@@ -123,12 +123,12 @@ impl<R: Runner> Watch<R> {
     }
 
     fn abandon(&self, producer: usize, error: Error) {
+        self.run.handover.dispatch.abandon(producer);
         if !self.run.losses().iter().any(|loss| loss.producer == producer) {
             let reason = text_of(&error);
             self.run.note_loss(LostProducer { producer, reason, abandoned: Abandoned::Yes });
         }
-        self.run.handover.dispatch.abandon(producer);
-        self.participants.excuse(producer);
+        self.participants.excuse(producer, || true);
     }
 
     /// Abandons a producer whose hook timed out. `live`: the number of producers left, if that is too few.
@@ -137,7 +137,6 @@ impl<R: Runner> Watch<R> {
         let Expired { producer, phase, items, lease, .. } = expired;
         let reason = text_of(&error);
         self.run.note_loss(LostProducer { producer, reason, abandoned: Abandoned::Yes });
-        self.run.handover.dispatch.abandon(producer);
         // Items with other live copies, and items that no hook has seen, have not failed.
         let is_shared = phase == Phase::Working && lease.is_some() && items.is_empty();
         match live {
@@ -152,7 +151,8 @@ impl<R: Runner> Watch<R> {
             None if items.is_empty() => drop_quietly(error),
             None => self.run.fail_from_aside(&items, error, producer),
         }
-        self.participants.excuse(producer);
+        let dispatch = &self.run.handover.dispatch;
+        self.participants.excuse(producer, || dispatch.is_abandoned(producer));
     }
 
     fn timed_out(&self, expired: &Expired) -> Error {

@@ -257,7 +257,11 @@ impl<R: Runner> Run<R> {
             Abandoned::Yes => Event::ProducerAbandoned { producer },
             Abandoned::No => Event::ProducerQuarantined { producer, reason },
         });
-        lock(&self.losses).push(loss);
+        let mut losses = lock(&self.losses);
+        // It may have come back meanwhile, which removes its entry.
+        if loss.abandoned == Abandoned::No || self.handover.dispatch.is_abandoned(loss.producer) {
+            losses.push(loss);
+        }
     }
 
     /// The producers that no longer take part.
@@ -277,12 +281,14 @@ impl<R: Runner> Run<R> {
     /// Notes that a producer has returned from the hook that it was expected or abandoned in. Returns whether it
     /// takes part.
     pub(crate) fn rejoin(&self, producer: usize) -> bool {
-        // First, since its next hook would give up otherwise.
-        self.handover.dispatch.readmit(producer);
+        let dispatch = &self.handover.dispatch;
+        let (takes_part, _) = dispatch.schedule(|state, _| {
+            // Under the lock, as it is abandoned.
+            dispatch.readmit(producer);
+            state.scheduler.producer_joined(producer)
+        });
         lock(&self.losses)
             .retain(|loss| loss.producer != producer || loss.abandoned == Abandoned::No);
-        let (takes_part, _) =
-            self.handover.dispatch.schedule(|state, _| state.scheduler.producer_joined(producer));
         takes_part
     }
 }

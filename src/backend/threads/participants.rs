@@ -56,9 +56,13 @@ impl Participants {
         Some(Participation { participants: self.clone(), producer })
     }
 
-    /// Lets the run end without waiting for this producer.
-    pub(crate) fn excuse(&self, producer: usize) {
-        self.excuse_under(&mut lock(&self.state), producer);
+    /// Lets the run end without waiting for this producer, unless it has come back.
+    pub(crate) fn excuse(&self, producer: usize, is_abandoned: impl FnOnce() -> bool) {
+        let mut state = lock(&self.state);
+        if is_abandoned() {
+            self.excuse_under(&mut state, producer);
+        }
+        drop(state);
         self.left.notify_all();
     }
 
@@ -71,12 +75,14 @@ impl Participants {
         }
     }
 
-    /// Makes the run's end wait for a producer again that was excused. Returns `false` if the run is over.
-    pub(crate) fn readmit(&self, producer: usize) -> bool {
+    /// Makes the run's end wait for a producer again that was excused, or is about to be. Returns `false` if the
+    /// run is over. `come_back` ends the abandonment, under the lock of [`excuse`](Self::excuse).
+    pub(crate) fn readmit(&self, producer: usize, come_back: impl FnOnce()) -> bool {
         let mut state = lock(&self.state);
         if state.is_over {
             return false;
         }
+        come_back();
         state.producers[producer] = Presence::In;
         self.away[producer].store(false, Ordering::Relaxed);
         true
@@ -139,7 +145,7 @@ mod tests {
         let participants = Participants::new((0..3).map(|_| AtomicBool::new(false)).collect());
         let first = participants.enter(0).unwrap();
         let second = participants.enter(1).unwrap();
-        participants.excuse(1);
+        participants.excuse(1, || true);
         assert_eq!(participants.present(), [0]);
         thread::scope(|scope| {
             let ending = scope.spawn(|| participants.end(|_| false));

@@ -46,7 +46,8 @@ impl<R: Runner> ProducerLoop<R> {
             let mut ready = Ready(ready);
             while let NextStep::Return = self.take_part(&run, &mut ready) {
                 // Nothing waited for its hook. Now that the hook has returned, the end of the run waits again.
-                if !participants.readmit(producer) {
+                let dispatch = &run.handover.dispatch;
+                if !participants.readmit(producer, || dispatch.readmit(producer)) {
                     break;
                 }
             }

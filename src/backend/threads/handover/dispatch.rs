@@ -13,8 +13,8 @@ use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::runner::AbandonFlag;
 use crate::scheduler::batch::{Ceiling, Size};
 use crate::scheduler::{
-    Activity, Bypass, Config, Event, Lease, LeaseId, Meta, Next, ProducerId, Readiness, RunTime,
-    Scheduler, Until,
+    Activity, Bypass, Config, Event, Expired, Lease, LeaseId, Meta, Next, ProducerId, Readiness,
+    RunTime, Scheduler, Until,
 };
 
 /// Which items are tracked.
@@ -209,7 +209,13 @@ impl<I> Dispatch<I> {
                         self.revoked[producer].store(lease.number(), Ordering::Relaxed);
                     }
                 }
-                event => events.push(event),
+                event => {
+                    // Under the lock: the producer may return at once, and has to see that it was abandoned.
+                    if let Event::Expired(Expired { producer, .. }) = &event {
+                        self.abandon(*producer);
+                    }
+                    events.push(event);
+                }
             }
         }
         if self.tracking == Tracking::Failed {
