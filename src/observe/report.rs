@@ -57,9 +57,9 @@ impl RunReport {
     /// use gangline::{OrderedRunner, map};
     ///
     /// # fn main() -> gangline::Result<()> {
-    /// let run = |devices: usize| {
+    /// let run = |devices: usize| -> gangline::Result<_> {
     ///     let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), devices)?;
-    ///     gangline::Result::Ok(pool.run_with_report(0..1_000).1)
+    ///     Ok(pool.run_with_report(0..1_000).1)
     /// };
     /// let (before, after) = (run(1)?, run(2)?);
     /// let comparison = before.compare(&after);
