@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::args::Run;
 use crate::error::CliError;
 use crate::execute::failure::unwritable;
-use crate::execute::run::{doubts, hidden};
+use crate::execute::setup::{doubts, hidden};
 use crate::exit;
 use crate::plan::Plan;
 use crate::plan::input_error::InputError;

@@ -11,7 +11,7 @@ use crate::execute::dry_run::dry_run;
 use crate::execute::failure::{internal, of_run};
 use crate::execute::job_runner::{JobRunner, Work};
 use crate::execute::lane::{Lane, Lanes};
-use crate::execute::setup::{ending, journal_path, lanes, order};
+use crate::execute::setup::{doubts, ending, hidden, journal_path, lanes, order};
 use crate::execute::signals::Attendant;
 use crate::execute::warm::Warm;
 use crate::exit;
@@ -23,7 +23,7 @@ use crate::plan::job::{Job, Needs};
 use crate::plan::jobs::Jobs;
 use crate::plan::read_ahead::ReadAhead;
 use crate::plan::slot::{self, Hidden};
-use crate::plan::{self, Plan};
+use crate::plan::Plan;
 use gangline::error::DeviceError;
 use gangline::order::RuntimeOrder;
 use gangline::{AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Progress, Verdict};
@@ -57,14 +57,6 @@ fn warn(args: &Run, lanes: &Lanes, plans: &[Plan]) {
         terminal.tell("reading inputs from the terminal, one per line; end with Ctrl-D");
     }
     doubts(args, plans).iter().for_each(|doubt| terminal.tell(doubt));
-}
-
-/// What the command probably does not mean.
-pub(super) fn doubts(args: &Run, plans: &[Plan]) -> Vec<String> {
-    let is_the_same = !plans.iter().all(Plan::differs_by_job);
-    let all_the_same = "every job runs the same command: it has no mark, such as {}, for the input";
-    let unexpanded = plan::unexpanded(args);
-    is_the_same.then(|| all_the_same.to_owned()).into_iter().chain(unexpanded).collect()
 }
 
 fn run_lanes(args: &Run, lanes: &Lanes, plans: Vec<Plan>) -> Vec<End> {
@@ -334,12 +326,4 @@ fn what_decides_results(args: &Run) -> Result<CfgNode, CliError> {
 fn description(args: &Run) -> String {
     let words = args.command_words().iter();
     words.map(|word| crate::plan::template::quoted(word)).collect::<Vec<_>>().join(" ")
-}
-
-/// The variables that are hidden from slots without a GPU.
-pub(super) fn hidden(plans: &[Plan]) -> Hidden {
-    match plans.iter().any(|plan| plan.slots.have_gpus()) {
-        true => Hidden::Others,
-        false => Hidden::Nothing,
-    }
 }

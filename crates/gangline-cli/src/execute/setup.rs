@@ -20,9 +20,26 @@ use crate::exit;
 use crate::output::joblog::{Existing, JobLog, Start};
 use crate::output::results::Results;
 use crate::output::terminal::{OnTerminal, ProgressLines, Terminal};
-use crate::plan::Plan;
 use crate::plan::job::Needs;
+use crate::plan::slot::Hidden;
+use crate::plan::{self, Plan};
 use gangline::{CancelToken, Order};
+
+/// What the command probably does not mean.
+pub(super) fn doubts(args: &Run, plans: &[Plan]) -> Vec<String> {
+    let is_the_same = !plans.iter().all(Plan::differs_by_job);
+    let all_the_same = "every job runs the same command: it has no mark, such as {}, for the input";
+    let unexpanded = plan::unexpanded(args);
+    is_the_same.then(|| all_the_same.to_owned()).into_iter().chain(unexpanded).collect()
+}
+
+/// The variables that are hidden from slots without a GPU.
+pub(super) fn hidden(plans: &[Plan]) -> Hidden {
+    match plans.iter().any(|plan| plan.slots.have_gpus()) {
+        true => Hidden::Others,
+        false => Hidden::Nothing,
+    }
+}
 
 /// The lanes of a run, and what they share.
 pub(super) fn lanes(args: &Run, plans: &[Plan]) -> Result<Lanes, CliError> {
