@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::places::{Asked, Places};
+use super::places::{Asked, Left, Places, Polled};
 use super::slot::{Slot, wake};
 use crate::backend::threads::failed_item::FailedItem;
 use crate::backend::threads::handover::answers::{Answers, End};
@@ -140,33 +140,35 @@ impl<T> Board<T> {
     ) -> Poll<Result<(), Error>> {
         let waker = waker.clone();
         let mut state = lock(&self.state);
-        if !state.places.knows(arrival) {
-            let late = deadline.filter(|deadline| deadline.at <= now());
-            let refused = state.check().err();
-            drop(state);
-            let late = late.map(|late| Error::DeadlineExceeded { limit: late.limit });
-            return Poll::Ready(Err(late.or(refused).unwrap_or(Error::Closed {})));
-        }
-        match state.places.poll(arrival, waker) {
-            Ok(()) => {
+        let (polled, spare) = state.places.poll(arrival, waker);
+        let answer = match polled {
+            Polled::Granted => {
                 state.forget_deadline(deadline, Late::Caller(arrival));
                 Poll::Ready(Ok(()))
             }
-            Err(old) => {
-                drop(state);
-                drop(old);
-                Poll::Pending
+            Polled::Waits => Poll::Pending,
+            Polled::SentAway => {
+                let late = deadline.filter(|deadline| deadline.at <= now());
+                let late = late.map(|late| Error::DeadlineExceeded { limit: late.limit });
+                let refused = state.check().err();
+                Poll::Ready(Err(late.or(refused).unwrap_or(Error::Closed {})))
             }
-        }
+        };
+        drop(state);
+        drop(spare);
+        answer
     }
 
     /// Removes a caller that no longer waits for a place.
     pub(super) fn leave(&self, arrival: u64, deadline: Option<Deadline>) {
         let mut state = lock(&self.state);
         state.forget_deadline(deadline, Late::Caller(arrival));
-        let waker = state.places.leave(arrival);
+        let left = state.places.leave(arrival);
         drop(state);
-        waker.into_iter().for_each(wake);
+        match left {
+            Left::PassedOn(next) => next.into_iter().for_each(wake),
+            Left::Waiting(own) => drop_quietly(own),
+        }
     }
 
     /// Opens a call, whose caller has a place. Returns the index of its item.
@@ -255,7 +257,9 @@ impl<T> Board<T> {
         while let Some(&(at, what)) = state.deadlines.first().filter(|(at, _)| *at <= now) {
             state.deadlines.remove(&(at, what));
             match what {
-                Late::Caller(arrival) => wakers.extend(state.places.leave(arrival)),
+                Late::Caller(arrival) => match state.places.leave(arrival) {
+                    Left::PassedOn(waker) | Left::Waiting(waker) => wakers.extend(waker),
+                },
                 Late::Call(index) => late.push(index),
             }
         }

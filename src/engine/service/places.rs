@@ -26,6 +26,24 @@ pub(super) enum Asked {
     Queued(u64),
 }
 
+/// What a caller finds that looks after its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Polled {
+    Granted,
+    Waits,
+    /// It waits no longer: its time is over, or the service accepts no calls.
+    SentAway,
+}
+
+/// What a caller leaves behind that no longer waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left<W> {
+    /// Its place goes on: to the caller that this wakes, if one waits.
+    PassedOn(Option<W>),
+    /// It had no place yet; its own waker.
+    Waiting(Option<W>),
+}
+
 impl<W> Places<W> {
     pub(super) fn new(size: usize) -> Self {
         let (waiting, granted) = (BTreeMap::new(), HashSet::new());
@@ -54,15 +72,15 @@ impl<W> Places<W> {
         Asked::Queued(self.arrivals)
     }
 
-    /// Takes the place that was kept for a caller. If it still waits, keeps `waker` for it, and returns the one
-    /// that this replaces.
-    pub(super) fn poll(&mut self, arrival: u64, waker: W) -> Result<(), Option<W>> {
+    /// Takes the place that was kept for a caller. If it still waits, keeps `waker` for it. Returns the waker that
+    /// is not needed, if any: it is the user's, and not dropped here.
+    pub(super) fn poll(&mut self, arrival: u64, waker: W) -> (Polled, Option<W>) {
         if self.granted.remove(&arrival) {
-            return Ok(());
+            return (Polled::Granted, Some(waker));
         }
         match self.waiting.get_mut(&arrival) {
-            Some(kept) => Err(kept.replace(waker)),
-            None => Err(Some(waker)),
+            Some(kept) => (Polled::Waits, kept.replace(waker)),
+            None => (Polled::SentAway, Some(waker)),
         }
     }
 
@@ -80,17 +98,12 @@ impl<W> Places<W> {
         }
     }
 
-    /// Removes a caller that no longer waits. Returns whom to wake if its place goes to another one.
-    pub(super) fn leave(&mut self, arrival: u64) -> Option<W> {
+    /// Removes a caller that no longer waits.
+    pub(super) fn leave(&mut self, arrival: u64) -> Left<W> {
         match self.granted.remove(&arrival) {
-            true => self.release(),
-            false => self.waiting.remove(&arrival).flatten(),
+            true => Left::PassedOn(self.release()),
+            false => Left::Waiting(self.waiting.remove(&arrival).flatten()),
         }
-    }
-
-    /// Whether a caller waits or has a place kept.
-    pub(super) fn knows(&self, arrival: u64) -> bool {
-        self.granted.contains(&arrival) || self.waiting.contains_key(&arrival)
     }
 
     /// Sends away all callers that wait. Returns how to wake them.
@@ -110,13 +123,13 @@ mod tests {
         let (Asked::Queued(first), Asked::Queued(second)) = (places.take(), places.take()) else {
             panic!("there is one place");
         };
-        assert_eq!(places.poll(second, "second"), Err(None));
-        assert_eq!(places.poll(first, "first"), Err(None));
+        assert_eq!(places.poll(second, "second"), (Polled::Waits, None));
+        assert_eq!(places.poll(first, "first"), (Polled::Waits, None));
         assert_eq!(places.release(), Some("first"));
         assert!(!places.try_take(1), "it is kept for the first");
-        assert_eq!(places.poll(first, "first"), Ok(()));
+        assert_eq!(places.poll(first, "again"), (Polled::Granted, Some("again")));
         assert_eq!(places.release(), Some("second"));
-        assert_eq!(places.leave(second), None, "none waits");
+        assert_eq!(places.leave(second), Left::PassedOn(None), "none waits");
         assert!(places.try_take(1));
     }
 
@@ -127,10 +140,10 @@ mod tests {
         let (Asked::Queued(first), Asked::Queued(second)) = (places.take(), places.take()) else {
             panic!("there is one place");
         };
-        assert_eq!(places.poll(second, "second"), Err(None));
+        assert_eq!(places.poll(second, "second"), (Polled::Waits, None));
         assert_eq!(places.release(), None, "the first has not asked to be woken");
-        assert_eq!(places.leave(first), Some("second"));
-        assert_eq!(places.poll(second, "second"), Ok(()));
+        assert_eq!(places.leave(first), Left::PassedOn(Some("second")));
+        assert_eq!(places.poll(second, "again"), (Polled::Granted, Some("again")));
     }
 
     #[test]
@@ -144,9 +157,8 @@ mod tests {
     fn callers_that_are_sent_away_are_known_no_more() {
         let mut places = Places::new(0);
         let Asked::Queued(arrival) = places.take() else { panic!("there is no place") };
-        assert_eq!(places.poll(arrival, "first"), Err(None));
-        assert!(places.knows(arrival));
+        assert_eq!(places.poll(arrival, "first"), (Polled::Waits, None));
         assert_eq!(places.refuse_all(), ["first"]);
-        assert!(!places.knows(arrival));
+        assert_eq!(places.poll(arrival, "again"), (Polled::SentAway, Some("again")));
     }
 }
