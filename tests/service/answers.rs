@@ -1,10 +1,11 @@
 //! Each caller gets the answer to its own call.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use gangline::{Batch, BoxError, CfgNode, OrderedRunner, Service};
 
+use crate::batches::{batches, passed};
 use crate::hooks::Hooks;
 use crate::support::{Counter, no_hang};
 
@@ -42,16 +43,15 @@ fn every_caller_gets_its_own_answer() {
 #[test]
 fn batches_form_across_callers() {
     no_hang(|| {
-        let (sizes, here) = (Arc::new(std::sync::Mutex::new(vec![])), Arc::new(Counter::new()));
+        let (sizes, here) = (Arc::new(Mutex::new(vec![])), Arc::new(Counter::new()));
         let (noted, arrived) = (sizes.clone(), here.clone());
-        let hooks = Hooks::new().work(move |cx, x| {
-            if x == 0 {
+        let hooks = batches(move |_, inputs| {
+            noted.lock().unwrap().push(inputs.len());
+            if inputs[0] == 0 {
                 arrived.reach(1);
             }
-            noted.lock().unwrap().push(cx.items().len());
-            Ok(x)
+            passed(inputs)
         });
-        let hooks = Whole { hooks, sizes: sizes.clone() };
         let builder = OrderedRunner::builder(hooks).devices(1).batch(Batch::up_to(8));
         let service = builder.build().unwrap().into_service();
         let first = service.try_submit(0).unwrap();
@@ -62,58 +62,6 @@ fn batches_form_across_callers() {
         assert_eq!(answers, (1..9).collect::<Vec<_>>());
         assert!(sizes.lock().unwrap().contains(&8), "{:?}", sizes.lock().unwrap());
     });
-}
-
-/// Notes the sizes of batches.
-struct Whole {
-    hooks: Hooks,
-    sizes: Arc<std::sync::Mutex<Vec<usize>>>,
-}
-
-impl gangline::Runner for Whole {
-    type Input = u64;
-    type Output = u64;
-    type ProducerState = <Hooks as gangline::Runner>::ProducerState;
-    type ConsumerState = ();
-    type Summary = ();
-
-    fn producer_init(
-        &self,
-        cx: &gangline::ProducerContext<'_>,
-    ) -> gangline::Result<Self::ProducerState> {
-        self.hooks.producer_init(cx)
-    }
-    fn producer_work(
-        &self,
-        cx: &gangline::ProducerContext<'_>,
-        state: &mut Self::ProducerState,
-        x: u64,
-    ) -> gangline::Result<u64> {
-        self.hooks.producer_work(cx, state, x)
-    }
-    fn producer_work_batch(
-        &self,
-        cx: &gangline::ProducerContext<'_>,
-        state: &mut Self::ProducerState,
-        inputs: &mut Vec<u64>,
-    ) -> gangline::Result<Vec<gangline::Result<u64>>> {
-        self.sizes.lock().unwrap().push(inputs.len());
-        self.hooks.producer_work_batch(cx, state, inputs)
-    }
-    fn consumer_init(&self, _: &gangline::ConsumerContext<'_>) -> gangline::Result<()> {
-        Err("a service has no consumer".into())
-    }
-    fn consumer_work(
-        &self,
-        _: &gangline::ConsumerContext<'_>,
-        (): &mut (),
-        _: u64,
-    ) -> gangline::Result<()> {
-        Err("a service has no consumer".into())
-    }
-    fn consumer_end(&self, _: &gangline::ConsumerContext<'_>, (): ()) -> gangline::Result<()> {
-        Err("a service has no consumer".into())
-    }
 }
 
 /// `Batch::of` waits for a whole batch in a run. A lone caller would wait for ever.
@@ -150,7 +98,11 @@ fn each_item_of_a_batch_that_fails_together_has_the_whole_error() {
     no_hang(|| {
         let gate = Arc::new(Counter::new());
         let opened = gate.clone();
-        let taken = gangline::testing::Simulated::new(Takes { gate });
+        let taken = batches(move |_, inputs| {
+            gate.reach(1);
+            inputs.clear();
+            Err("the inputs are gone".into())
+        });
         let builder = OrderedRunner::builder(taken).devices(1).batch(Batch::up_to(4));
         let service = builder.build().unwrap().into_service();
         let first = service.try_submit(0).unwrap();
@@ -163,55 +115,6 @@ fn each_item_of_a_batch_that_fails_together_has_the_whole_error() {
         }
         assert_eq!(service.account().failed, 4);
     });
-}
-
-/// Takes the inputs of a batch and fails, so that nothing can be tried again.
-struct Takes {
-    gate: Arc<Counter>,
-}
-
-impl gangline::Runner for Takes {
-    type Input = u64;
-    type Output = u64;
-    type ProducerState = ();
-    type ConsumerState = ();
-    type Summary = ();
-
-    fn producer_init(&self, _: &gangline::ProducerContext<'_>) -> gangline::Result<()> {
-        Ok(())
-    }
-    fn producer_work(
-        &self,
-        _: &gangline::ProducerContext<'_>,
-        (): &mut (),
-        _: u64,
-    ) -> gangline::Result<u64> {
-        Err("one by one".into())
-    }
-    fn producer_work_batch(
-        &self,
-        _: &gangline::ProducerContext<'_>,
-        (): &mut (),
-        inputs: &mut Vec<u64>,
-    ) -> gangline::Result<Vec<gangline::Result<u64>>> {
-        self.gate.reach(1);
-        inputs.clear();
-        Err("the inputs are gone".into())
-    }
-    fn consumer_init(&self, _: &gangline::ConsumerContext<'_>) -> gangline::Result<()> {
-        Ok(())
-    }
-    fn consumer_work(
-        &self,
-        _: &gangline::ConsumerContext<'_>,
-        (): &mut (),
-        _: u64,
-    ) -> gangline::Result<()> {
-        Ok(())
-    }
-    fn consumer_end(&self, _: &gangline::ConsumerContext<'_>, (): ()) -> gangline::Result<()> {
-        Ok(())
-    }
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use gangline::{Batch, Error, OrderedRunner, ProducerContext, Runner};
+use gangline::{Batch, Error, OrderedRunner, Runner};
 
+use crate::batches::{batches, passed};
 use crate::hooks::Hooks;
 use crate::support::{Counter, Gate, no_hang};
 
@@ -35,55 +36,23 @@ fn a_dropped_call_in_a_hook_is_cancelled_and_counted_once() {
     });
 }
 
+/// Whether each item of a batch is cancelled, and whether the batch is.
 type Cancelled = (Vec<bool>, bool);
 
-/// Waits in its first batch until told that callers have gone, and notes which items are cancelled.
-struct Looks {
-    begun: Arc<Gate>,
-    gone: Arc<Gate>,
-    /// For each batch: whether each item is cancelled, and whether the batch is.
-    cancelled: Arc<Mutex<Vec<Cancelled>>>,
-}
-
-impl Runner for Looks {
-    type Input = u64;
-    type Output = u64;
-    type ProducerState = ();
-    type ConsumerState = ();
-    type Summary = ();
-
-    fn producer_init(&self, _: &ProducerContext<'_>) -> gangline::Result<()> {
-        Ok(())
-    }
-    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), x: u64) -> gangline::Result<u64> {
-        Ok(x)
-    }
-    fn producer_work_batch(
-        &self,
-        cx: &ProducerContext<'_>,
-        (): &mut (),
-        inputs: &mut Vec<u64>,
-    ) -> gangline::Result<Vec<gangline::Result<u64>>> {
-        self.begun.open();
-        self.gone.pass();
+/// Waits in a batch until `gone` is open, and notes which items are cancelled then.
+fn looks(
+    begun: &Arc<Gate>,
+    gone: &Arc<Gate>,
+    cancelled: &Arc<Mutex<Vec<Cancelled>>>,
+) -> impl Runner<Input = u64, Output = u64> + 'static {
+    let (begun, gone, cancelled) = (begun.clone(), gone.clone(), cancelled.clone());
+    batches(move |cx, inputs| {
+        begun.open();
+        gone.pass();
         let each = (0..inputs.len()).map(|i| cx.at(i).is_cancelled()).collect();
-        self.cancelled.lock().unwrap().push((each, cx.is_cancelled()));
-        Ok(inputs.drain(..).map(Ok).collect())
-    }
-    fn consumer_init(&self, _: &gangline::ConsumerContext<'_>) -> gangline::Result<()> {
-        Ok(())
-    }
-    fn consumer_work(
-        &self,
-        _: &gangline::ConsumerContext<'_>,
-        (): &mut (),
-        _: u64,
-    ) -> gangline::Result<()> {
-        Ok(())
-    }
-    fn consumer_end(&self, _: &gangline::ConsumerContext<'_>, (): ()) -> gangline::Result<()> {
-        Ok(())
-    }
+        cancelled.lock().unwrap().push((each, cx.is_cancelled()));
+        passed(inputs)
+    })
 }
 
 #[test]
@@ -91,8 +60,7 @@ fn in_a_batch_only_the_item_of_the_dropped_call_is_cancelled() {
     no_hang(|| {
         let (begun, gone) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
         let cancelled = Arc::default();
-        let looks = Looks { begun: begun.clone(), gone: gone.clone(), cancelled };
-        let cancelled = looks.cancelled.clone();
+        let looks = looks(&begun, &gone, &cancelled);
         let batch = Batch::of(3).within(Duration::from_secs(60));
         let builder = OrderedRunner::builder(looks).devices(1).batch(batch);
         let service = builder.build().unwrap().into_service();
@@ -113,8 +81,7 @@ fn a_batch_is_cancelled_once_all_its_callers_have_gone() {
     no_hang(|| {
         let (begun, gone) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
         let cancelled = Arc::default();
-        let looks = Looks { begun: begun.clone(), gone: gone.clone(), cancelled };
-        let cancelled = looks.cancelled.clone();
+        let looks = looks(&begun, &gone, &cancelled);
         let batch = Batch::of(2).within(Duration::from_secs(60));
         let builder = OrderedRunner::builder(looks).devices(1).batch(batch);
         let service = builder.build().unwrap().into_service();
@@ -160,53 +127,16 @@ fn deadlines_answer_calls_in_hooks_in_the_queue_and_before_it() {
     });
 }
 
-/// Takes the inputs of a batch, and fails it.
-struct TakesAll;
-
-impl Runner for TakesAll {
-    type Input = u64;
-    type Output = u64;
-    type ProducerState = ();
-    type ConsumerState = ();
-    type Summary = ();
-
-    fn producer_init(&self, _: &ProducerContext<'_>) -> gangline::Result<()> {
-        Ok(())
-    }
-    fn producer_work(&self, _: &ProducerContext<'_>, (): &mut (), x: u64) -> gangline::Result<u64> {
-        Ok(x)
-    }
-    fn producer_work_batch(
-        &self,
-        _: &ProducerContext<'_>,
-        (): &mut (),
-        inputs: &mut Vec<u64>,
-    ) -> gangline::Result<Vec<gangline::Result<u64>>> {
-        inputs.clear();
-        Err("bad".into())
-    }
-    fn consumer_init(&self, _: &gangline::ConsumerContext<'_>) -> gangline::Result<()> {
-        Ok(())
-    }
-    fn consumer_work(
-        &self,
-        _: &gangline::ConsumerContext<'_>,
-        (): &mut (),
-        _: u64,
-    ) -> gangline::Result<()> {
-        Ok(())
-    }
-    fn consumer_end(&self, _: &gangline::ConsumerContext<'_>, (): ()) -> gangline::Result<()> {
-        Ok(())
-    }
-}
-
 #[test]
 fn a_call_that_is_dropped_once_its_batch_has_failed_takes_no_answer_from_the_others() {
     no_hang(|| {
         let (asked, gone) = (Arc::new(Gate::new()), Arc::new(Gate::new()));
         let (asks, goes) = (asked.clone(), gone.clone());
-        let builder = OrderedRunner::builder(TakesAll).devices(1);
+        let fails = batches(|_, inputs| {
+            inputs.clear();
+            Err("bad".into())
+        });
+        let builder = OrderedRunner::builder(fails).devices(1);
         let builder = builder.batch(Batch::of(2).within(Duration::from_secs(60)));
         let builder = builder.classify(move |_| {
             asks.open();

@@ -4,6 +4,7 @@
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
 mod answers;
+mod batches;
 mod end;
 mod give_up;
 #[path = "../it/hooks.rs"]
