@@ -6,6 +6,7 @@
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
 mod busy;
+mod calls;
 mod contest;
 mod effort;
 mod gangs;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     match options::parse(std::env::args().skip(1)) {
         Ok(Command::Measure(options)) => end(measure(&options)),
         Ok(Command::PeakMemory(items)) => end(memory::report_own_peak(items)),
+        Ok(Command::PeakMemoryOfCalls(calls)) => end(memory::report_own_peak_of_calls(calls)),
         Ok(Command::BusyLoop) => busy::compute_until_input_ends(),
         Ok(Command::Nothing) => ExitCode::SUCCESS,
         Ok(Command::Help) => {
@@ -74,6 +76,7 @@ fn measure(options: &Options) -> Result<(), BoxError> {
             Section::Busy => busy::measure(options, &mut report)?,
             Section::Ownership => ownership::measure(options, &mut report)?,
             Section::Observed => observed::measure(options, &mut report)?,
+            Section::Calls => calls::measure(options, &mut report)?,
             Section::Memory => memory::measure(options, &mut report)?,
         }
     }

@@ -18,7 +18,7 @@ sections can judge. Run it on a quiet machine with at least two cores.
   --quick            fewer rounds and items: one to two minutes instead of four to six
   --rows LIST        amounts of work per item, for the section throughput (all):
                      none,60ns,1us,10us,10ns,200ns,5us,100us
-  --sections LIST    (all) throughput,speedup,slow-item,pause,skew,idle,busy,ownership,observed,memory
+  --sections LIST    (all) throughput,speedup,slow-item,pause,skew,idle,busy,ownership,observed,calls,memory
   --threads N        producers, and threads of the peers (2); most promises are about 2
   --rounds N         rounds of each section (9; quick: 5); the section busy takes at most 5 (quick: 3)
   --out DIR          draw the plots, as SVG, into this folder; needs throughput and speedup
@@ -29,8 +29,9 @@ Relative paths start at the repository's root.";
 
 pub enum Command {
     Measure(Options),
-    /// Hidden: the child process of the memory section.
+    /// Hidden: the child processes of the memory section.
     PeakMemory(u64),
+    PeakMemoryOfCalls(u64),
     /// Hidden: the program that runs beside the subjects of a section.
     BusyLoop,
     /// A test runner asks for a list of tests; the list is empty.
@@ -59,6 +60,7 @@ pub enum Section {
     Busy,
     Ownership,
     Observed,
+    Calls,
     Memory,
 }
 
@@ -77,6 +79,9 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Command, BoxErro
             "--out" => typed.out = Some(in_repository(&value()?)),
             "--markdown" => typed.markdown = Some(in_repository(&value()?)),
             "--peak-memory" => return Ok(Command::PeakMemory(value()?.parse()?)),
+            "--peak-memory-of-calls" => {
+                return Ok(Command::PeakMemoryOfCalls(value()?.parse()?));
+            }
             "--busy-loop" => return Ok(Command::BusyLoop),
             "--list" => return Ok(Command::Nothing),
             "--help" | "-h" => return Ok(Command::Help),
@@ -124,7 +129,7 @@ impl Typed {
 }
 
 impl Section {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Throughput,
         Self::Speedup,
         Self::SlowItem,
@@ -134,6 +139,7 @@ impl Section {
         Self::Busy,
         Self::Ownership,
         Self::Observed,
+        Self::Calls,
         Self::Memory,
     ];
 
@@ -148,6 +154,7 @@ impl Section {
             Self::Busy => "busy",
             Self::Ownership => "ownership",
             Self::Observed => "observed",
+            Self::Calls => "calls",
             Self::Memory => "memory",
         }
     }

@@ -1,0 +1,151 @@
+//! Measures calls of a service: what one costs beside a bare hand-over, and what batching saves.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use gangline::{Batch, BoxError, OrderedRunner, Runner, Service, map, map_batches};
+
+use crate::contest::Heats;
+use crate::options::Options;
+use crate::report::{Promise, Report, Table, time};
+use crate::work::Work;
+
+/// The time that a call may take more than handing an input to a thread and its answer back.
+const MOST_OVERHEAD: Duration = Duration::from_micros(2);
+/// How many times as fast calls are in batches, if a batch takes as long as an item.
+const LEAST_GAIN: f64 = 4.0;
+const BATCH: usize = 32;
+/// Callers of the batched service.
+const CALLERS: usize = 64;
+/// The work on an item, and on a batch.
+const MODEL: Duration = Duration::from_micros(200);
+
+pub fn measure(options: &Options, report: &mut Report) -> Result<(), BoxError> {
+    report.heading("Calls of a service");
+    overhead(options, report)?;
+    batching(options, report)
+}
+
+/// One caller for each producer, each with one call at a time: nothing but hand-overs.
+fn overhead(options: &Options, report: &mut Report) -> Result<(), BoxError> {
+    let (threads, calls) = (options.threads, options.effort.part_of(100_000));
+    let same = map(|_| Ok(()), |_, (), x: u64| Ok(x));
+    let service = OrderedRunner::new(same, threads)?.into_service();
+    let bare = Bare::start(threads);
+    let times = Heats::of(options.rounds, || {
+        [
+            per_call(threads, calls, |x| service.call(x).expect("no item fails")),
+            per_call(threads, calls, |x| bare.call(x)),
+        ]
+    });
+    service.close()?;
+    bare.end();
+    let mut table =
+        Table::new(["one caller per producer, no work: time per call", "least", "median"]);
+    for (name, subject) in [("`Service::call`", 0), ("two channels", 1)] {
+        table.row([name.to_owned(), nanos(times.least(subject)), nanos(times.median(subject))]);
+    }
+    report.table(&table);
+    let more = Duration::from_nanos((times.least(0) - times.least(1)).max(0.0) as u64);
+    let what = "a call: more than handing over an input and its answer by channels";
+    report.promise(Promise::at_most(what, MOST_OVERHEAD, more));
+    Ok(())
+}
+
+fn batching(options: &Options, report: &mut Report) -> Result<(), BoxError> {
+    let work = options.effort.work(MODEL);
+    let calls = options.effort.part_of(50_000);
+    let single = map(
+        |_| Ok(()),
+        move |_, (), x: u64| {
+            work.on(x);
+            Ok(x)
+        },
+    );
+    let single = OrderedRunner::new(single, options.threads)?.into_service();
+    let whole =
+        map_batches(|_| Ok(()), move |_, (), xs: &mut Vec<u64>| at_the_cost_of_one(work, xs));
+    let builder = OrderedRunner::builder(whole).devices(options.threads);
+    let whole = builder.batch(Batch::of(BATCH)).build()?.into_service();
+    let times = Heats::of(options.rounds, || [of_many(&single, calls), of_many(&whole, calls)]);
+    single.close()?;
+    whole.close()?;
+    let header =
+        format!("{CALLERS} callers, {} of work for an item or a batch: time per call", time(MODEL));
+    let mut table = Table::new([header, "least".to_owned(), "median".to_owned()]);
+    for (name, subject) in [("single items", 0), ("batches of at most 32", 1)] {
+        table.row([name.to_owned(), nanos(times.least(subject)), nanos(times.median(subject))]);
+    }
+    report.table(&table);
+    report.promise(Promise::at_least_times(
+        "calls in batches against single ones",
+        LEAST_GAIN,
+        times.ratio(1, 0),
+    ));
+    Ok(())
+}
+
+fn at_the_cost_of_one(
+    work: Work,
+    xs: &mut Vec<u64>,
+) -> gangline::Result<Vec<gangline::Result<u64>>> {
+    work.on(xs.first().copied().unwrap_or_default());
+    Ok(xs.drain(..).map(Ok).collect())
+}
+
+fn of_many<R>(service: &Service<R>, calls: u64) -> f64
+where
+    R: Runner<Input = u64, Output = u64> + 'static,
+{
+    per_call(CALLERS, calls.div_ceil(CALLERS as u64), |x| service.call(x).expect("no item fails"))
+}
+
+/// In nanoseconds, with `callers` threads that make `calls` calls each.
+fn per_call(callers: usize, calls: u64, call: impl Fn(u64) -> u64 + Sync) -> f64 {
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..callers {
+            scope.spawn(|| (0..calls).for_each(|x| assert_eq!(call(x), x, "the answer to a call")));
+        }
+    });
+    start.elapsed().as_secs_f64() * 1e9 / (callers as u64 * calls) as f64
+}
+
+fn nanos(nanos: f64) -> String {
+    time(Duration::from_nanos(nanos as u64))
+}
+
+/// Threads that answer each input with itself: what a service cannot do with less.
+struct Bare {
+    inputs: Sender<(u64, Sender<u64>)>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Bare {
+    fn start(threads: usize) -> Self {
+        let (inputs, receiver) = bounded(1_024);
+        let threads = (0..threads)
+            .map(|_| {
+                let inputs: Receiver<(u64, Sender<u64>)> = receiver.clone();
+                thread::spawn(move || {
+                    for (x, reply) in inputs {
+                        reply.send(x).expect("its caller waits");
+                    }
+                })
+            })
+            .collect();
+        Bare { inputs, threads }
+    }
+
+    fn call(&self, x: u64) -> u64 {
+        let (reply, answer) = bounded(1);
+        self.inputs.send((x, reply)).expect("its threads end after the last call");
+        answer.recv().expect("each input is answered")
+    }
+
+    fn end(self) {
+        drop(self.inputs);
+        self.threads.into_iter().for_each(|thread| thread.join().expect("they only answer"));
+    }
+}
