@@ -1,6 +1,8 @@
 //! Measures calls of a service: what one costs beside a bare hand-over, and what batching saves.
 
-use std::thread;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -32,30 +34,38 @@ fn overhead(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     let (threads, calls) = (options.threads, options.effort.part_of(100_000));
     let same = map(|_| Ok(()), |_, (), x: u64| Ok(x));
     let service = OrderedRunner::new(same, threads)?.into_service();
-    let bare = Bare::start(threads);
+    let sleepers = Bare::start(Sleepers::default(), threads);
+    let channels = Bare::start(Channels::new(), threads);
     let times = Heats::of(options.rounds, || {
         [
             per_call(threads, calls, |x| service.call(x).expect("no item fails")),
-            per_call(threads, calls, |x| bare.call(x)),
+            per_call(threads, calls, |x| sleepers.hand_over.call(x)),
+            per_call(threads, calls, |x| channels.hand_over.call(x)),
         ]
     });
     service.close()?;
-    bare.end();
-    let mut table =
-        Table::new(["one caller per producer, no work: time per call", "least", "median"]);
-    for (name, subject) in [("`Service::call`", 0), ("two channels", 1)] {
+    sleepers.end();
+    channels.end();
+    let header = "one caller per producer, no work: time per call";
+    let mut table = Table::new([header, "least", "median"]);
+    let names = [
+        "`Service::call`",
+        "two locks, threads that sleep",
+        "two channels, threads that yield first",
+    ];
+    for (subject, name) in names.into_iter().enumerate() {
         table.row([name.to_owned(), nanos(times.least(subject)), nanos(times.median(subject))]);
     }
     report.table(&table);
     let more = Duration::from_nanos((times.least(0) - times.least(1)).max(0.0) as u64);
-    let what = "a call: more than handing over an input and its answer by channels";
+    let what = "a call: more than handing over an input and its answer, by threads that sleep";
     report.promise(Promise::at_most(what, MOST_OVERHEAD, more));
     Ok(())
 }
 
 fn batching(options: &Options, report: &mut Report) -> Result<(), BoxError> {
     let work = options.effort.work(MODEL);
-    let calls = options.effort.part_of(50_000);
+    let calls = options.effort.part_of(10_000);
     let single = map(
         |_| Ok(()),
         move |_, (), x: u64| {
@@ -117,35 +127,111 @@ fn nanos(nanos: f64) -> String {
 }
 
 /// Threads that answer each input with itself: what a service cannot do with less.
-struct Bare {
-    inputs: Sender<(u64, Sender<u64>)>,
-    threads: Vec<thread::JoinHandle<()>>,
+struct Bare<H> {
+    hand_over: Arc<H>,
+    threads: Vec<JoinHandle<()>>,
 }
 
-impl Bare {
-    fn start(threads: usize) -> Self {
-        let (inputs, receiver) = bounded(1_024);
-        let threads = (0..threads)
-            .map(|_| {
-                let inputs: Receiver<(u64, Sender<u64>)> = receiver.clone();
-                thread::spawn(move || {
-                    for (x, reply) in inputs {
-                        reply.send(x).expect("its caller waits");
-                    }
-                })
-            })
-            .collect();
-        Bare { inputs, threads }
-    }
+/// How an input gets to a thread, and its answer back.
+trait HandOver: Send + Sync + 'static {
+    fn call(&self, x: u64) -> u64;
 
-    fn call(&self, x: u64) -> u64 {
-        let (reply, answer) = bounded(1);
-        self.inputs.send((x, reply)).expect("its threads end after the last call");
-        answer.recv().expect("each input is answered")
+    /// Answers inputs until the end.
+    fn work(&self);
+
+    fn end(&self);
+}
+
+impl<H: HandOver> Bare<H> {
+    fn start(hand_over: H, threads: usize) -> Self {
+        let hand_over = Arc::new(hand_over);
+        let start = |_| {
+            let hand_over = Arc::clone(&hand_over);
+            thread::spawn(move || hand_over.work())
+        };
+        Bare { threads: (0..threads).map(start).collect(), hand_over }
     }
 
     fn end(self) {
-        drop(self.inputs);
+        self.hand_over.end();
         self.threads.into_iter().for_each(|thread| thread.join().expect("they only answer"));
+    }
+}
+
+/// A channel of inputs, and one for each answer. Before they sleep, both sides yield their core to each other.
+struct Channels {
+    inputs: Sender<Option<(u64, Sender<u64>)>>,
+    receiver: Receiver<Option<(u64, Sender<u64>)>>,
+}
+
+impl Channels {
+    fn new() -> Self {
+        let (inputs, receiver) = bounded(1_024);
+        Channels { inputs, receiver }
+    }
+}
+
+impl HandOver for Channels {
+    fn call(&self, x: u64) -> u64 {
+        let (reply, answer) = bounded(1);
+        self.inputs.send(Some((x, reply))).expect("the receiver is here");
+        answer.recv().expect("each input is answered")
+    }
+
+    fn work(&self) {
+        while let Ok(Some((x, reply))) = self.receiver.recv() {
+            reply.send(x).expect("its caller waits");
+        }
+        self.end();
+    }
+
+    fn end(&self) {
+        self.inputs.send(None).expect("the receiver is here");
+    }
+}
+
+/// A queue under a lock, and a lock for each answer. Threads with nothing to do sleep at once.
+#[derive(Default)]
+struct Sleepers {
+    inputs: Mutex<VecDeque<Option<(u64, Arc<Answer>)>>>,
+    offered: Condvar,
+}
+
+#[derive(Default)]
+struct Answer {
+    value: Mutex<Option<u64>>,
+    given: Condvar,
+}
+
+impl Sleepers {
+    fn push(&self, input: Option<(u64, Arc<Answer>)>) {
+        self.inputs.lock().expect("no panic under it").push_back(input);
+        self.offered.notify_one();
+    }
+}
+
+impl HandOver for Sleepers {
+    fn call(&self, x: u64) -> u64 {
+        let answer = Arc::new(Answer::default());
+        self.push(Some((x, Arc::clone(&answer))));
+        let value = answer.value.lock().expect("no panic under it");
+        let value = answer.given.wait_while(value, |value| value.is_none());
+        value.expect("no panic under it").expect("it was waited for")
+    }
+
+    fn work(&self) {
+        loop {
+            let inputs = self.inputs.lock().expect("no panic under it");
+            let inputs = self.offered.wait_while(inputs, |inputs| inputs.is_empty());
+            let Some((x, answer)) = inputs.expect("no panic under it").pop_front().flatten() else {
+                return self.end();
+            };
+            *answer.value.lock().expect("no panic under it") = Some(x);
+            answer.given.notify_one();
+        }
+    }
+
+    fn end(&self) {
+        self.push(None);
     }
 }
