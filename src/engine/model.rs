@@ -37,7 +37,7 @@ const SCHEDULES: usize = 10_000;
 
 type Hub = Handover<u64, u64>;
 
-fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
+pub(super) fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
     shuttle::check_random(model.clone(), SCHEDULES);
     shuttle::check_pct(model, SCHEDULES, 3);
 }

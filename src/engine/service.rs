@@ -5,6 +5,8 @@
 //! the service answers what no producer does: calls at their deadlines, and the rest at the end.
 
 pub(crate) mod board;
+#[cfg(all(test, shuttle))]
+mod model;
 mod places;
 pub(crate) mod slot;
 

@@ -1,0 +1,222 @@
+//! Models of a service: its callers, its producers, its own thread and its end, under thousands of schedules. A lost
+//! wake-up shows as a deadlock, and a call that is answered twice or never as a wrong account.
+
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use shuttle::thread::{self, JoinHandle};
+
+use super::*;
+use crate::api::map::map;
+use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::run_shape::{CarriedOver, Shape};
+use crate::base::Order;
+use crate::concurrency::now;
+use crate::concurrency::parker::block_on;
+use crate::engine::model::check;
+use crate::scheduler::batch::{Batch, Batching};
+use crate::scheduler::{Outcome, Standing};
+
+const PRODUCERS: usize = 2;
+
+/// A service in progress.
+struct Model<R: Runner> {
+    calls: Calls<R>,
+    run: Arc<Run<R>>,
+    own_thread: JoinHandle<()>,
+    producers: Vec<JoinHandle<()>>,
+}
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Ok,
+    Cancelled,
+    Closed,
+    Late,
+}
+
+impl Answer {
+    fn of(x: u64, answer: Result<u64, Error>) -> Self {
+        match answer {
+            Ok(y) => {
+                assert_eq!(y, 10 * x, "the answer to another call");
+                Answer::Ok
+            }
+            Err(Error::Cancelled {}) => Answer::Cancelled,
+            Err(Error::Closed {}) => Answer::Closed,
+            Err(Error::DeadlineExceeded { .. }) => Answer::Late,
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Starts a service with so many places.
+fn start(places: usize, batch: Option<Batch>) -> Model<impl Runner<Input = u64, Output = u64>> {
+    start_with(map(|_| Ok(()), |_, (), x: u64| Ok(10 * x)), places, batch.map(Batching::new))
+}
+
+fn start_with<R>(_: R, places: usize, batching: Option<Batching>) -> Model<R>
+where
+    R: Runner<Input = u64, Output = u64> + 'static,
+{
+    let shape = Shape {
+        order: Order::Input,
+        producers: PRODUCERS,
+        window: places,
+        batching,
+        kind: RunKind::Service,
+    };
+    let event_log = Arc::new(EventLog::new(PRODUCERS, None, Detail::Run));
+    let earlier = CarriedOver::nothing(PRODUCERS);
+    let run =
+        Arc::new(Run::<R>::new(shape, Arc::default(), earlier, None, event_log.clone(), None));
+    let board = Arc::new(Board::new(places, event_log));
+    run.handover.answer_with(board.clone());
+    let producers = (0..PRODUCERS).map(|lane| {
+        let run = run.clone();
+        thread::spawn(move || produce(&run, lane))
+    });
+    let producers = producers.collect();
+    let own_thread = {
+        let (run, board) = (run.clone(), board.clone());
+        thread::spawn(move || serve(&run, &board))
+    };
+    let calls = Calls { board, run: Some(run.clone()), producers: Arc::new([]) };
+    Model { calls, run, own_thread, producers }
+}
+
+fn produce<R: Runner<Input = u64, Output = u64>>(run: &Run<R>, lane: usize) {
+    let mut items = ItemQueue::new(&run.handover, lane);
+    while let Some(lease) = items.next_lease() {
+        let Some(inputs) = run.handover.dispatch.take_inputs(&lease) else {
+            run.handover.dispatch.release(lease.id);
+            continue;
+        };
+        let outcomes = vec![Outcome::Succeeded; inputs.len()];
+        let (standings, events) = run
+            .handover
+            .dispatch
+            .schedule(|state, now| state.scheduler.finish(lease.id, &outcomes, now));
+        run.heed(events);
+        for ((&seq, input), standing) in lease.items.iter().zip(inputs).zip(standings) {
+            if standing == Standing::Counts {
+                items.deliver_tracked(seq, Ok(10 * input));
+            }
+        }
+    }
+    items.leave();
+}
+
+impl<R: Runner<Input = u64, Output = u64> + 'static> Model<R> {
+    /// A caller that waits for its answer.
+    fn caller(&self, x: u64, deadline: Option<Deadline>) -> JoinHandle<Answer> {
+        let calls = self.calls.clone();
+        thread::spawn(move || {
+            let mut call = PendingCall::begin(&calls, x, deadline);
+            Answer::of(x, block_on(|cx| call.poll(cx)))
+        })
+    }
+
+    /// A caller that looks once, and goes away if it has no answer by then.
+    fn deserter(&self, x: u64) -> JoinHandle<Option<Answer>> {
+        let calls = self.calls.clone();
+        thread::spawn(move || {
+            let mut call = PendingCall::begin(&calls, x, None);
+            match call.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(answer) => Some(Answer::of(x, answer)),
+                Poll::Pending => None,
+            }
+        })
+    }
+
+    /// Ends the service, and returns its account.
+    fn end(self) -> Account {
+        self.run.abort();
+        self.own_thread.join().unwrap();
+        self.producers.into_iter().for_each(|producer| producer.join().unwrap());
+        self.calls.board.account()
+    }
+}
+
+/// Counts the answers: ok, failed, cancelled. A call that was not accepted counts as nothing.
+fn counts(answers: &[Answer]) -> (u64, u64, u64) {
+    let count = |answer| answers.iter().filter(|&&a| a == answer).count() as u64;
+    (count(Answer::Ok), count(Answer::Late), count(Answer::Cancelled))
+}
+
+fn counted(account: &Account) -> (u64, u64, u64) {
+    (account.ok, account.failed, account.cancelled)
+}
+
+#[test]
+fn every_caller_gets_its_own_answer() {
+    for batch in [None, Some(Batch::up_to(2)), Some(Batch::of(2))] {
+        check(move || {
+            let model = start(4, batch);
+            let callers: Vec<_> = (0..3).map(|x| model.caller(x, None)).collect();
+            let answers: Vec<_> = callers.into_iter().map(|it| it.join().unwrap()).collect();
+            assert_eq!(answers, [Answer::Ok; 3]);
+            assert_eq!(counted(&model.end()), (3, 0, 0));
+        });
+    }
+}
+
+/// A place that one caller leaves gets to the next that waits, whichever way it is left.
+#[test]
+fn a_full_queue_lets_everyone_in() {
+    check(|| {
+        let model = start(1, None);
+        let deserters: Vec<_> = (0..2).map(|x| model.deserter(x)).collect();
+        let callers: Vec<_> = (2..4).map(|x| model.caller(x, None)).collect();
+        let answers: Vec<_> = callers.into_iter().map(|it| it.join().unwrap()).collect();
+        assert_eq!(answers, [Answer::Ok; 2]);
+        let seen = deserters.into_iter().filter_map(|it| it.join().unwrap()).count() as u64;
+        let account = model.end();
+        assert!((2 + seen..=4).contains(&account.ok), "{account:?}");
+        assert!(account.ok + account.cancelled <= 4 && account.failed == 0, "{account:?}");
+    });
+}
+
+/// The producer, the deadline and the end race for the answer.
+#[test]
+fn a_call_is_answered_once() {
+    check(|| {
+        let model = start(4, None);
+        let late = Deadline { at: now(), limit: Duration::ZERO };
+        let callers: Vec<_> = [None, Some(late), Some(late)]
+            .into_iter()
+            .zip(0..)
+            .map(|(deadline, x)| model.caller(x, deadline))
+            .collect();
+        let ender = {
+            let run = model.run.clone();
+            thread::spawn(move || run.abort())
+        };
+        let answers: Vec<_> = callers.into_iter().map(|it| it.join().unwrap()).collect();
+        ender.join().unwrap();
+        let account = model.end();
+        let (ok, late, cancelled) = counts(&answers);
+        // A call that is open at the end is counted as cancelled, and answered as closed.
+        assert_eq!((account.ok, account.failed), (ok, late), "{answers:?}");
+        assert_eq!(cancelled, 0);
+        let refused = answers.iter().filter(|&&answer| answer == Answer::Closed).count() as u64;
+        assert!(account.cancelled <= refused, "{answers:?}");
+    });
+}
+
+/// Draining answers what was accepted, refuses the rest, and returns.
+#[test]
+fn draining_answers_what_was_accepted() {
+    check(|| {
+        let model = start(1, None);
+        let callers: Vec<_> = (0..3).map(|x| model.caller(x, None)).collect();
+        Interrupt::drain(&*model.run);
+        assert!(model.calls.board.wait_until_answered(Duration::MAX));
+        let answers: Vec<_> = callers.into_iter().map(|it| it.join().unwrap()).collect();
+        let account = model.end();
+        let (ok, ..) = counts(&answers);
+        assert!(answers.iter().all(|answer| matches!(answer, Answer::Ok | Answer::Closed)));
+        assert_eq!(counted(&account), (ok, 0, 0), "{answers:?}");
+    });
+}
