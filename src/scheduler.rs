@@ -9,7 +9,7 @@
 //! copy.
 //!
 //! - **Items**: [`offer`](Scheduler::offer), [`adopt`](Scheduler::adopt), [`track`](Scheduler::track),
-//!   [`withdraw`](Scheduler::withdraw),
+//!   [`expire_untracked`](Scheduler::expire_untracked), [`withdraw`](Scheduler::withdraw),
 //!   [`decide`](Scheduler::decide).
 //! - **Producers**: [`lease`](Scheduler::lease), [`begin`](Scheduler::begin), [`finish`](Scheduler::finish),
 //!   [`fail_together`](Scheduler::fail_together), [`release`](Scheduler::release),
@@ -23,8 +23,8 @@
 //! - **Getters**: [`may_take_new`](Scheduler::may_take_new), [`is_suspect`](Scheduler::is_suspect),
 //!   [`has_waiting_items`](Scheduler::has_waiting_items), [`learned`](Scheduler::learned).
 //!
-//! An item without a failure, batch, item timeout or copy may bypass the scheduler until it fails: it is
-//! *untracked*.
+//! An item without a failure, batch or copy may bypass the scheduler until it fails or
+//! [its hook times out](Scheduler::expire_untracked): it is *untracked*.
 //! Only [`handle_timeout`](Scheduler::handle_timeout) decides about expiry. So a thread that reads the clock
 //! just after the process was stopped cannot expire a hook.
 
@@ -158,6 +158,12 @@ impl Scheduler {
     ) -> Lease {
         self.stop_waiting(producer, now);
         self.grant_untracked(index, producer, readiness, now)
+    }
+
+    /// Expires the hook that has an untracked item, and abandons its producer.
+    pub(crate) fn expire_untracked(&mut self, index: u64, producer: ProducerId, now: RunTime) {
+        let lease = self.track(index, producer, Readiness::Ready, now);
+        self.expire(lease.id, now);
     }
 
     /// Gives up these items: their results are no longer wanted. Hooks that have no other items are revoked.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
+use crate::backend::threads::handover::claims::ClaimWatch;
 use crate::backend::threads::limits::grace_of;
 use crate::backend::threads::lost_producer::Abandoned;
 use crate::backend::threads::lost_producer::LostProducer;
@@ -35,6 +36,7 @@ pub(crate) struct Watch<R: Runner> {
     devices: Devices,
     step: Duration,
     woken: RunTime,
+    claim_watch: ClaimWatch,
     /// Set once the run has timed out: when hooks that still run are abandoned.
     grace: Option<RunTime>,
 }
@@ -80,15 +82,23 @@ impl<R: Runner> Watch<R> {
         step: Duration,
     ) -> Self {
         let woken = run.handover.dispatch.clock.now();
-        Watch { run, participants, devices, step, woken, grace: None }
+        let claim_watch = ClaimWatch::new(devices.len(), woken);
+        Watch { run, participants, devices, step, woken, claim_watch, grace: None }
     }
 
     pub(crate) fn wake(&mut self) {
         let handover = &self.run.handover;
         self.woken = handover.dispatch.clock.wake(self.woken, self.step);
-        let ((), events) = handover
-            .dispatch
-            .schedule_at(self.woken, |state, now| state.scheduler.handle_timeout(now));
+        let (limit, claim_watch) = (self.run.run_settings.limits.item, &mut self.claim_watch);
+        let ((), events) = handover.dispatch.schedule_at(self.woken, |state, now| {
+            // Under the lock: the producer passes through it before it asks whether it was abandoned.
+            if let (Some(claims), Some(limit)) = (handover.dispatch.claims(), limit) {
+                for (producer, item) in claim_watch.take_overdue(claims, limit, now) {
+                    state.scheduler.expire_untracked(item, producer, now);
+                }
+            }
+            state.scheduler.handle_timeout(now);
+        });
         let live = events.iter().rev().find_map(|event| match event {
             Event::TooFewProducers { live } => Some(*live),
             _ => None,

@@ -14,8 +14,8 @@
 //!      +------ permits <------- collector <------- outboxes
 //! ```
 //!
-//! This is the path of untracked items. With batches, speculation or an item timeout, all items are tracked:
-//! they bypass the intake and the inboxes, and the scheduler in [`dispatch`] leases them out.
+//! This is the path of untracked items. With batches, speculation, or retries after an item timeout, all items are
+//! tracked: they bypass the intake and the inboxes, and the scheduler in [`dispatch`] leases them out.
 //!
 //! Every producer sees an item as soon as the feeder has pushed it. The collector sees a result as soon as it
 //! is delivered: nothing waits for a batch to fill. While items are fast, no party takes a lock per item. Nor
@@ -50,6 +50,7 @@
 //! No user code runs under any of the locks.
 
 pub(crate) mod answers;
+pub(crate) mod claims;
 pub(crate) mod dispatch;
 pub(crate) mod feeder;
 pub(crate) mod inputs;

@@ -15,7 +15,7 @@ use crate::concurrency::now;
 use crate::error::{Error, Hook, Site};
 use crate::observe::event_log::EventWriter;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
-use crate::scheduler::LeaseId;
+use crate::scheduler::{LeaseId, Standing};
 
 /// A producer whose hooks run on its own thread, between its `producer_init` and its `producer_end`.
 pub(crate) struct Producer<R: Runner> {
@@ -66,6 +66,9 @@ impl<R: Runner> Producer<R> {
         observer: &mut W,
     ) -> Option<NextItem<R::Input>> {
         let producer = self.setup.producer;
+        let dispatch = &run.handover.dispatch;
+        let claim = dispatch.claim(producer);
+        let flag = claim.map(|_| dispatch.flag(producer, None));
         observer.pause();
         loop {
             if run.wanted.gave_up_on(Some(seq)) {
@@ -74,8 +77,14 @@ impl<R: Runner> Producer<R> {
             }
             let copy = run.run_settings.copy_of(&input);
             observer.started(run, seq);
-            let worked = self.work(run, seq, input, 1, None);
+            claim.inspect(|claim| claim.begin(seq));
+            let worked = self.work(run, seq, input, 1, flag);
             observer.finished(seq);
+            if claim.is_some_and(|claim| claim.end(seq) == Standing::Stale) {
+                dispatch.pass_lock();
+                drop_quietly((worked, copy));
+                return None;
+            }
             let outcome = match worked {
                 Ok(output) => {
                     copy.into_iter().for_each(drop_quietly);

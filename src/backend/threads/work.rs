@@ -310,6 +310,9 @@ impl<R: Runner> Producer<R> {
         let mut item_queue = ItemQueue::new(&run.handover, producer);
         let mut event_writer = run.event_log.writer(producer);
         item_queue.set_readiness(self.readiness());
+        if run.handover.dispatch.is_careful(producer) {
+            item_queue.be_careful();
+        }
         let mut next = item_queue.next();
         let next_step = loop {
             let Some(given) = next else { break self.leave(run) };

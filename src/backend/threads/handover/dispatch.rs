@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+use crate::backend::threads::handover::claims::{Claim, Claims};
 use crate::backend::threads::handover::inputs::Inputs;
 use crate::backend::threads::run_clock::RunClock;
 use crate::backend::threads::run_shape::CarriedOver;
@@ -39,6 +40,8 @@ pub(crate) struct Dispatch<I> {
     revoked: Box<[AtomicU64]>,
     /// Whether failed items wait for a producer. Read once per untracked item, without the lock.
     has_waiting: CachePadded<AtomicBool>,
+    /// With an item timeout, the untracked items that are in hooks.
+    claims: Option<Claims>,
     speculates: bool,
     /// Producers without untracked items sleep here.
     pub(super) idle: CachePadded<EventCount>,
@@ -81,10 +84,14 @@ impl<I> Dispatch<I> {
         let (producers, speculates) = (config.producers, config.copy_after.is_some());
         let is_timed = config.timeouts.item.is_some();
         let needs_leases = config.bypass == Bypass::Never;
-        let tracking = match config.batching.is_some() || speculates || is_timed || needs_leases {
+        // The copy for another attempt has to be where the deadline thread finds it.
+        let keeps_copies = is_timed && config.retries > 0;
+        let tracking = match config.batching.is_some() || speculates || keeps_copies || needs_leases
+        {
             true => Tracking::All,
             false => Tracking::Failed,
         };
+        let has_claims = is_timed && tracking == Tracking::Failed;
         let clock = RunClock::new();
         let mut scheduler = Scheduler::new(config, learned, clock.now());
         lost.into_iter().for_each(|producer| scheduler.exclude(producer, Until::RunEnds));
@@ -97,6 +104,7 @@ impl<I> Dispatch<I> {
             sleeping: AtomicUsize::new(0),
             revoked: (0..producers).map(|_| AtomicU64::new(INIT - 1)).collect(),
             has_waiting: CachePadded::new(AtomicBool::new(false)),
+            claims: has_claims.then(|| Claims::new(producers)),
             speculates,
             idle: CachePadded::new(EventCount::new()),
             clock,
@@ -105,6 +113,16 @@ impl<I> Dispatch<I> {
 
     pub(crate) fn tracking(&self) -> Tracking {
         self.tracking
+    }
+
+    /// The claim of a producer, with an item timeout.
+    pub(crate) fn claim(&self, producer: ProducerId) -> Option<Claim<'_>> {
+        self.claims.as_ref().map(|claims| claims.of(producer))
+    }
+
+    /// The untracked items that are in hooks, with an item timeout.
+    pub(crate) fn claims(&self) -> Option<&Claims> {
+        self.claims.as_ref()
     }
 
     pub(super) fn has_waiting(&self) -> bool {
@@ -174,6 +192,11 @@ impl<I> Dispatch<I> {
     pub(crate) fn flag(&self, producer: ProducerId, lease: Option<LeaseId>) -> AbandonFlag<'_> {
         let call = lease.map_or(INIT, LeaseId::number);
         AbandonFlag::Call { revoked: &self.revoked[producer], call }
+    }
+
+    /// Waits until a thread that has taken a claim away has also abandoned its producer, which it does under the lock.
+    pub(crate) fn pass_lock(&self) {
+        drop(lock(&self.state));
     }
 
     /// Takes all inputs that are left.
@@ -333,7 +356,7 @@ impl<I> Dispatch<I> {
     }
 
     /// Whether a producer has to ask the scheduler before it takes new items.
-    pub(super) fn is_careful(&self, producer: ProducerId) -> bool {
+    pub(crate) fn is_careful(&self, producer: ProducerId) -> bool {
         self.schedule_quietly(|state, _| {
             state.scheduler.is_suspect(producer) || !state.scheduler.may_take_new(producer)
         })
@@ -363,7 +386,7 @@ impl<I> Dispatch<I> {
 mod tests {
     use super::*;
     use crate::backend::threads::run_settings::RunSettings;
-    use crate::backend::threads::run_shape::Shape;
+    use crate::backend::threads::run_shape::{RunKind, Shape};
     use crate::base::Order;
     use crate::scheduler::batch::{Batch, Batching};
     use crate::scheduler::policy::{Policy, Stragglers};
@@ -393,6 +416,28 @@ mod tests {
         assert_eq!(lost, Ok(()));
         assert_eq!(dispatch.take_inputs(&expired), None);
         assert_eq!(dispatch.take_inputs(&lease(1)), Some(vec![0, 1]));
+    }
+
+    /// A caller goes away while a producer has its item. The producer then used to keep the input for a lease that
+    /// never came.
+    #[test]
+    fn the_input_of_a_withdrawn_item_is_not_kept() {
+        let batching = Some(Batching::new(Batch::up_to(2)));
+        let shape = Shape {
+            order: Order::Input,
+            producers: 1,
+            window: 4,
+            batching,
+            kind: RunKind::Service,
+        };
+        let config = RunSettings::<u64>::default().scheduling(&shape);
+        let dispatch = Dispatch::<u64>::new(config, CarriedOver::nothing(1));
+        (0..2).for_each(|index| dispatch.offer(index, index, Size::ONE));
+        let Next::Work(lease) = dispatch.lease(0, Readiness::Ready) else { panic!("both wait") };
+        assert_eq!(dispatch.take_inputs(&lease), Some(vec![0, 1]));
+        dispatch.schedule(|state, now| state.scheduler.withdraw(&[0], now));
+        assert_eq!(dispatch.keep_inputs(vec![(0, 0), (1, 1)]), [0], "surplus");
+        assert_eq!(dispatch.drain(), [1]);
     }
 
     /// Two producers work on copies of a batch, and both fail it. While the first clones the input of its part,
