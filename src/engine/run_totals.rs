@@ -112,7 +112,7 @@ impl<R: Runner> Engine<R> {
             rebuilding: rebuilds.took,
             working: present.saturating_sub(waited.all + rebuilds.took_in_run),
             waiting: waited.all,
-            held_up: waited.for_credits,
+            held_up: waited.for_permits,
             backing_off: waited.for_retries,
             batch_ceiling: of_crew(Producers::ceilings),
             quarantined: loss.map(|loss| loss.reason.to_string()),

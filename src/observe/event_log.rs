@@ -1,4 +1,4 @@
-//! What happens in one run, on its way to the report and to observers.
+//! The events of one run, for its report and for observers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,70 +32,72 @@ pub(crate) struct EventLog {
     feed: Option<Feed>,
 }
 
-/// What goes to the observing thread.
+/// The way of the events to the observing thread.
 struct Feed {
-    news: Mutex<News>,
-    pens: Box<[Mutex<Option<EventWriter>>]>,
-    lanes: Box<[Arc<CachePadded<Lane>>]>,
-    pages: Mutex<Vec<Receiver<Entry>>>,
+    rare: Mutex<RareEvents>,
+    /// One for each producer, until the producer takes it.
+    writers: Box<[Mutex<Option<EventWriter>>]>,
+    backlogs: Box<[Arc<CachePadded<Backlog>>]>,
+    /// The readers' ends of the rings, until the observing thread takes them.
+    rings: Mutex<Vec<Receiver<Entry>>>,
     consumed: CachePadded<AtomicU64>,
     wake: Waker<()>,
     woken: Woken<()>,
 }
 
-/// What happens seldom.
+/// Events that are not of every item.
 #[derive(Debug, Default)]
-struct News {
+struct RareEvents {
     events: Vec<(Duration, Event)>,
-    /// How many there was no room for.
-    left_out: u64,
+    /// The number of further events, for which there was no room.
+    lost: u64,
 }
 
-/// What a producer and the observing thread share.
+/// The counts of a producer's ring.
 #[derive(Debug, Default)]
-struct Lane {
-    /// How many entries the observing thread has read.
+struct Backlog {
+    /// The number of entries that the observing thread has read.
     read: AtomicU64,
-    /// How many were not written, since it did not keep up.
+    /// The number of entries that were not written, since too many were unread.
     lost: AtomicU64,
 }
 
-/// Where one producer writes what happens to its items.
+/// Writes the events of one producer's items into its ring.
 #[derive(Debug)]
 pub(crate) struct EventWriter {
     begun: Instant,
-    page: Sender<Entry>,
+    ring: Sender<Entry>,
     written: u64,
-    /// When the producer was done with its last item, if it begins with the next at once: half of the looks at the
-    /// clock, which are half of what an observed item costs.
+    /// When the last item was finished, if the next begins at once. It saves one of two readings of the clock, which
+    /// are half of the cost of an observed item.
     done_at: Option<u64>,
-    lane: Arc<CachePadded<Lane>>,
+    backlog: Arc<CachePadded<Backlog>>,
     wake: Waker<()>,
 }
 
-/// Something that happened to an item.
+/// An item was started or finished.
 #[derive(Debug)]
 struct Entry {
-    /// Since the beginning of the run.
+    /// Nanoseconds since the run began.
     nanos: u64,
     item: u64,
     key: Option<Arc<str>>,
-    /// 0: it is done with.
+    /// 0: the item was finished.
     attempt: u32,
 }
 
 /// The largest number of unread entries of one producer: 1.3 MB.
 const MOST_UNREAD: u64 = 32_768;
-/// The observing thread is woken each time that a producer has written this number of entries.
+/// A producer wakes the observing thread each time that it has written this number of entries.
 const MANY: u64 = 4_096;
 /// The largest number of unread rare events.
-const MOST_NEWS: usize = 65_536;
-/// The interval at which the observing thread looks. It is short enough for a display.
+const MOST_RARE: usize = 65_536;
+/// The interval at which the observing thread reads the rings; short enough for a display.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long the end of a run waits for observers that do not return.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whether what happens to each item is written down.
+/// Which events are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Detail {
     #[default]
@@ -128,7 +130,7 @@ impl EventLog {
         now() - self.begun
     }
 
-    /// Something happened, now.
+    /// Records an event that happens now.
     pub(crate) fn tell(&self, event: Event) {
         let at = self.elapsed();
         trace_log::write(&event);
@@ -138,24 +140,24 @@ impl EventLog {
         }
     }
 
-    /// An error that was met, as it is told.
+    /// Describes an error for an event. Its text is user code, which may panic.
     pub(crate) fn failure(error: &Error) -> Arc<Failure> {
         Arc::new(catch(|| Failure::of(error)).unwrap_or_default())
     }
 
-    /// Takes the writer of the producer `producer`, if there are observers. Each producer has only one.
+    /// Takes a producer's writer, if there are observers. Each producer has one.
     pub(crate) fn writer(&self, producer: usize) -> Option<EventWriter> {
-        lock(&self.feed.as_ref()?.pens[producer]).take()
+        lock(&self.feed.as_ref()?.writers[producer]).take()
     }
 
-    /// Takes the writer of a producer back, which may take part again.
+    /// Puts a producer's writer back: the producer may take part again.
     pub(crate) fn return_writer(&self, producer: usize, writer: Option<EventWriter>) {
         if let Some(feed) = &self.feed {
-            *lock(&feed.pens[producer]) = writer;
+            *lock(&feed.writers[producer]) = writer;
         }
     }
 
-    /// Whether there are observers, which see each item too.
+    /// Whether the events of each item are recorded.
     pub(crate) fn is_observed(&self) -> bool {
         self.feed.is_some()
     }
@@ -175,32 +177,22 @@ impl EventLog {
 
 impl Feed {
     fn new(producers: usize, begun: Instant) -> Self {
-        // One message is enough: the observing thread looks at everything when it is woken.
+        // One message is enough: the observing thread reads everything when it is woken.
         let (wake, woken) = bounded(1);
-        let lanes: Box<[Arc<CachePadded<Lane>>]> = (0..producers).map(|_| Arc::default()).collect();
-        let (pens, pages) = lanes
-            .iter()
-            .map(|lane| {
-                let (page, entries) = queue(usize::MAX);
-                let (lane, wake) = (lane.clone(), wake.clone());
-                (
-                    Mutex::new(Some(EventWriter {
-                        begun,
-                        page,
-                        written: 0,
-                        done_at: None,
-                        lane,
-                        wake,
-                    })),
-                    entries,
-                )
-            })
-            .unzip::<_, _, Vec<_>, Vec<_>>();
+        let backlogs: Box<[Arc<CachePadded<Backlog>>]> =
+            (0..producers).map(|_| Arc::default()).collect();
+        let ends = backlogs.iter().map(|backlog| {
+            let (ring, entries) = queue(usize::MAX);
+            let (backlog, wake) = (backlog.clone(), wake.clone());
+            let writer = EventWriter { begun, ring, written: 0, done_at: None, backlog, wake };
+            (Mutex::new(Some(writer)), entries)
+        });
+        let (writers, rings): (Vec<_>, Vec<_>) = ends.unzip();
         Feed {
-            news: Mutex::default(),
-            pens: pens.into(),
-            lanes,
-            pages: Mutex::new(pages),
+            rare: Mutex::default(),
+            writers: writers.into(),
+            backlogs,
+            rings: Mutex::new(rings),
             consumed: CachePadded::default(),
             wake,
             woken,
@@ -208,26 +200,26 @@ impl Feed {
     }
 
     fn add(&self, at: Duration, event: Event) {
-        let mut news = lock(&self.news);
+        let mut rare = lock(&self.rare);
         // The report has it in any case.
-        match news.events.len() < MOST_NEWS || matches!(event, Event::RunEnded { .. }) {
-            true => news.events.push((at, event)),
-            false => news.left_out += 1,
+        match rare.events.len() < MOST_RARE || matches!(event, Event::RunEnded { .. }) {
+            true => rare.events.push((at, event)),
+            false => rare.lost += 1,
         }
-        drop(news);
+        drop(rare);
         let _ = self.wake.try_send(());
     }
 }
 
 impl EventWriter {
-    /// The producer begins with an item.
+    /// Records that the producer starts an item.
     #[inline]
     pub(crate) fn started(&mut self, item: u64, key: Option<Arc<str>>, attempt: u32) {
         let nanos = self.done_at.take().unwrap_or_else(|| self.now());
         self.write(Entry { nanos, item, key, attempt });
     }
 
-    /// The producer is done with it.
+    /// Records that the producer has finished an item.
     #[inline]
     pub(crate) fn finished(&mut self, item: u64) {
         let nanos = self.now();
@@ -235,13 +227,13 @@ impl EventWriter {
         self.write(Entry { nanos, item, key: None, attempt: 0 });
     }
 
-    /// The producer has waited, or done something else, since it was done with its last item.
+    /// Notes that the producer has waited or done other work since its last item.
     #[inline]
     pub(crate) fn pause(&mut self) {
         self.done_at = None;
     }
 
-    /// As [`started`](EventWriter::started), for all items of a batch.
+    /// Records that the producer starts the items of a batch.
     pub(crate) fn started_all(
         &mut self,
         items: &[u64],
@@ -269,108 +261,109 @@ impl EventWriter {
             let _ = self.wake.try_send(());
         }
         if self.written.is_multiple_of(MANY / 16)
-            && self.written - self.lane.read.load(Ordering::Relaxed) > MOST_UNREAD
+            && self.written - self.backlog.read.load(Ordering::Relaxed) > MOST_UNREAD
         {
-            self.lane.lost.fetch_add(1, Ordering::Relaxed);
+            self.backlog.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.written += 1;
-        self.page.push(entry);
+        self.ring.push(entry);
     }
 }
 
-/// The thread that tells observers.
+/// The thread that passes events on to observers.
 pub(crate) struct Observing {
     done: Woken<Observers>,
     thread: JoinHandle<()>,
 }
 
-/// What a user, or a feature, looks at runs with.
+/// The observers of a pool: the user's, and those of features.
 pub(crate) type Observers = Vec<Box<dyn Observer>>;
 
 /// The name of the thread.
 pub(crate) const NAME: &str = "gangline-o";
 
 impl Observing {
-    /// Starts the thread if there is something to be told.
+    /// Starts the thread, if there are observers.
     pub(crate) fn start(
-        chronicle: &Arc<EventLog>,
+        event_log: &Arc<EventLog>,
         observers: Observers,
     ) -> Result<Option<Self>, Error> {
-        if chronicle.feed.is_none() {
+        if event_log.feed.is_none() {
             return Ok(None);
         }
         // Without room: abandoned observers in the channel would be dropped with it.
         let (sender, done) = bounded(0);
-        let chronicle = chronicle.clone();
+        let event_log = event_log.clone();
         let thread = spawn(NAME.to_owned(), None, move || {
-            let feed = chronicle.feed.as_ref().expect("it was looked at above");
-            let mut teller = Teller::new(&chronicle, feed, observers);
-            teller.tell_all();
-            // If the observers took too long, the run does not wait for them any more.
+            let feed = event_log.feed.as_ref().expect("it was checked above");
+            let mut dispatcher = Dispatcher::new(&event_log, feed, observers);
+            dispatcher.run();
+            // If the observers took too long, the run no longer waits for them.
             sender
-                .send(teller.observers)
+                .send(dispatcher.observers)
                 .unwrap_or_else(|unsent| unsent.into_inner().into_iter().for_each(drop_quietly));
         })?;
         Ok(Some(Observing { done, thread }))
     }
 
-    /// Waits until the end of the run was told, but not for an observer that does not return: then it is
-    /// left behind, and gone.
+    /// Waits until the observers have seen the end of the run, and returns them. After [`PATIENCE`] they and the thread
+    /// are abandoned.
     pub(crate) fn join(self) -> Observers {
         match self.done.recv_timeout(PATIENCE) {
             Err(RecvTimeoutError::Timeout) => {
                 tracing::warn!("an observer did not return; it and its thread are abandoned");
                 vec![]
             }
-            told => {
+            observers => {
                 self.thread.join().unwrap_or_else(|bug| std::panic::resume_unwind(bug));
-                told.unwrap_or_default()
+                observers.unwrap_or_default()
             }
         }
     }
 }
 
-struct Teller<'a> {
-    chronicle: &'a EventLog,
+/// Reads events and calls the observers, on the observing thread.
+struct Dispatcher<'a> {
+    event_log: &'a EventLog,
     feed: &'a Feed,
-    pages: Vec<Receiver<Entry>>,
+    rings: Vec<Receiver<Entry>>,
     observers: Observers,
     consumed: u64,
     batch: Vec<(Duration, Event)>,
 }
 
-impl<'a> Teller<'a> {
-    fn new(chronicle: &'a EventLog, feed: &'a Feed, observers: Observers) -> Self {
-        let pages = std::mem::take(&mut *lock(&feed.pages));
-        Teller { chronicle, feed, pages, observers, consumed: 0, batch: vec![] }
+impl<'a> Dispatcher<'a> {
+    fn new(event_log: &'a EventLog, feed: &'a Feed, observers: Observers) -> Self {
+        let rings = std::mem::take(&mut *lock(&feed.rings));
+        Dispatcher { event_log, feed, rings, observers, consumed: 0, batch: vec![] }
     }
 
-    fn tell_all(&mut self) {
+    fn run(&mut self) {
         loop {
             let is_over = self.collect();
-            self.tell();
+            self.observe();
             if is_over {
                 return;
             }
-            let at = self.chronicle.elapsed();
+            let at = self.event_log.elapsed();
             self.each(|observer| observer.tick(at));
             let _ = self.feed.woken.recv_timeout(LOOK_EVERY);
         }
     }
 
-    /// Takes over what has happened. Whether that is all.
+    /// Reads the events that have arrived. Returns whether the run has ended.
     fn collect(&mut self) -> bool {
-        // Before the rings: what was written before the end is there then.
-        let News { events: mut news, left_out } = std::mem::take(&mut *lock(&self.feed.news));
-        if left_out > 0 {
-            news.push((self.chronicle.elapsed(), Event::EventsLost { events: left_out }));
+        // Before the rings, which then hold everything that was written before the end of the run.
+        let RareEvents { events: mut rare, lost } = std::mem::take(&mut *lock(&self.feed.rare));
+        if lost > 0 {
+            rare.push((self.event_log.elapsed(), Event::EventsLost { events: lost }));
         }
-        let is_over = news.iter().any(|(_, event)| matches!(event, Event::RunEnded { .. }));
-        let mut recorder = lock(&self.chronicle.recorder);
-        for (producer, page) in self.pages.iter_mut().enumerate() {
+        let is_over = rare.iter().any(|(_, event)| matches!(event, Event::RunEnded { .. }));
+        let mut recorder = lock(&self.event_log.recorder);
+        for (producer, ring) in self.rings.iter_mut().enumerate() {
             let mut read = 0;
-            while let Some(Entry { nanos, item, key, attempt }) = page.pop() {
+            while let Some(Entry { nanos, item, key, attempt }) = ring.pop() {
                 read += 1;
                 let event = match attempt {
                     0 => Event::ItemFinished { item, producer },
@@ -378,46 +371,46 @@ impl<'a> Teller<'a> {
                 };
                 self.batch.push((Duration::from_nanos(nanos), event));
             }
-            let lane = &self.feed.lanes[producer];
-            lane.read.fetch_add(read, Ordering::Relaxed);
-            let lost = lane.lost.swap(0, Ordering::Relaxed);
+            let backlog = &self.feed.backlogs[producer];
+            backlog.read.fetch_add(read, Ordering::Relaxed);
+            let lost = backlog.lost.swap(0, Ordering::Relaxed);
             if lost > 0 {
-                self.batch.push((self.chronicle.elapsed(), Event::EventsLost { events: lost }));
+                self.batch.push((self.event_log.elapsed(), Event::EventsLost { events: lost }));
             }
         }
         let consumed = self.feed.consumed.load(Ordering::Relaxed);
         let items = consumed - std::mem::replace(&mut self.consumed, consumed);
-        let counted = self.chronicle.elapsed();
+        let counted = self.event_log.elapsed();
         if items > 0 {
             self.batch.push((counted, Event::ItemsConsumed { items }));
         }
-        // Stable: what one producer says stays in its order.
+        // A stable sort keeps the order of each producer's events.
         self.batch.sort_by_key(|(at, _)| *at);
-        // The recorder knows the news already.
+        // The recorder has the rare events already.
         self.batch.iter().for_each(|(at, event)| recorder.observe(*at, event));
         recorder.is_counted(counted);
         drop(recorder);
-        if !news.is_empty() {
-            self.batch.extend(news);
+        if !rare.is_empty() {
+            self.batch.extend(rare);
             self.batch.sort_by_key(|(at, event)| (matches!(event, Event::RunEnded { .. }), *at));
         }
         is_over
     }
 
-    fn tell(&mut self) {
+    fn observe(&mut self) {
         let batch = std::mem::take(&mut self.batch);
         self.each(|observer| batch.iter().for_each(|(at, event)| observer.observe(*at, event)));
         self.batch = batch;
         self.batch.clear();
     }
 
-    /// An observer that panics is told no more.
-    fn each(&mut self, mut tell: impl FnMut(&mut dyn Observer)) {
+    /// Calls each observer. One that panics is dropped.
+    fn each(&mut self, mut call: impl FnMut(&mut dyn Observer)) {
         for mut observer in std::mem::take(&mut self.observers) {
-            match catch(|| tell(&mut *observer)) {
+            match catch(|| call(&mut *observer)) {
                 Ok(()) => self.observers.push(observer),
                 Err(message) => {
-                    tracing::warn!(%message, "an observer panicked, and is told no more");
+                    tracing::warn!(%message, "an observer panicked; it gets no more events");
                     drop_quietly(observer);
                 }
             }
@@ -431,10 +424,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_that_there_is_no_room_for_is_not_lost_without_a_word() {
-        let chronicle = Arc::new(EventLog::new(1, None, Detail::Items));
-        for item in 0..MOST_NEWS as u64 + 10 {
-            chronicle.tell(Event::ItemAlreadyDone { item });
+    fn lost_events_are_counted() {
+        let event_log = Arc::new(EventLog::new(1, None, Detail::Items));
+        for item in 0..MOST_RARE as u64 + 10 {
+            event_log.tell(Event::ItemAlreadyDone { item });
         }
         let seen = Arc::new(std::sync::Mutex::new((0, 0)));
         let sink = seen.clone();
@@ -446,11 +439,11 @@ mod tests {
                 _ => {}
             }
         };
-        let observing = Observing::start(&chronicle, vec![Box::new(observer)]).unwrap().unwrap();
-        chronicle.tell(Event::RunEnded { totals: Arc::default() });
+        let observing = Observing::start(&event_log, vec![Box::new(observer)]).unwrap().unwrap();
+        event_log.tell(Event::RunEnded { totals: Arc::default() });
         observing.join();
-        assert_eq!(*seen.lock().unwrap(), (MOST_NEWS, 10));
-        let report = lock(chronicle.recorder()).report();
-        assert_eq!(report.events_lost, 0, "the report has it all");
+        assert_eq!(*seen.lock().unwrap(), (MOST_RARE, 10));
+        let report = lock(event_log.recorder()).report();
+        assert_eq!(report.events_lost, 0, "the report has all events");
     }
 }

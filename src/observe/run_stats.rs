@@ -1,4 +1,4 @@
-//! How long everybody waited, noted where they wait.
+//! The times of a run's threads, which each thread notes where it waits.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use super::event::{Destination, Origin};
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::{Mutex, lock, now};
 
-/// What is known of one run when everybody has left it.
+/// The times and counts of one run, from which its report is made.
 #[derive(Debug)]
 pub(crate) struct RunStats {
-    /// How long the feeder was there, and how long of that it had no permit, in nanoseconds.
+    /// The time that the feeder took part, and the part of it without a permit; in nanoseconds.
     source_present: AtomicU64,
     source_waited: AtomicU64,
     producers: Box<[CachePadded<Mutex<ProducerTime>>]>,
@@ -21,10 +21,10 @@ pub(crate) struct RunStats {
     ends: Mutex<(Origin, Destination)>,
 }
 
-/// Of one producer.
+/// The times and counts of one producer.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ProducerTime {
-    /// `None` where it is not there (any more).
+    /// When the producer joined the run; `None` before that and after it has left.
     pub(crate) came: Option<Instant>,
     pub(crate) items: u64,
     pub(crate) failed: u64,
@@ -33,37 +33,36 @@ pub(crate) struct ProducerTime {
     pub(crate) rebuilds: Rebuilds,
 }
 
-/// How often a producer lost its state in a run, and what it cost to rebuild it.
+/// The number of states that a producer lost in a run, and the time that rebuilding them took.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Rebuilds {
     pub(crate) states_lost: u64,
-    /// How often `producer_init` was called again.
+    /// The number of calls of `producer_init` that rebuilt a state.
     pub(crate) inits: u64,
     pub(crate) took: Duration,
-    /// Of that, while the producer took part in the run; before it does, it builds a state that an earlier
-    /// run lost.
+    /// The part of `took` after the producer joined the run. Before, it rebuilds a state that an earlier run lost.
     pub(crate) took_in_run: Duration,
-    /// When the `producer_init` that has not returned began.
+    /// When the present call of `producer_init` began.
     since: Option<Instant>,
 }
 
-/// How long a producer had nothing to do.
+/// The time in which a producer had nothing to do.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Waits {
     pub(crate) all: Duration,
-    /// Of that, with the window full.
-    pub(crate) for_credits: Duration,
-    /// Of that, with something there to try again, but later.
+    /// The part of `all` in which the window was full.
+    pub(crate) for_permits: Duration,
+    /// The part of `all` in which every item left was to be retried later.
     pub(crate) for_retries: Duration,
 }
 
-/// What a producer lacks that has nothing to do.
+/// Why a producer has nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lack {
     Items,
-    /// The source has no permit for more.
+    /// The feeder has no permit to pull more.
     Permits,
-    /// All items that are left are to be tried again later.
+    /// Every item left is to be retried later.
     Retries,
 }
 
@@ -72,45 +71,45 @@ impl Waits {
         self.all += waited;
         match lack {
             Lack::Items => {}
-            Lack::Permits => self.for_credits += waited,
+            Lack::Permits => self.for_permits += waited,
             Lack::Retries => self.for_retries += waited,
         }
     }
 }
 
-/// Of the collector.
+/// The times of the collector.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CollectorTime {
-    /// `None` where it is not there (any more).
+    /// When the collector came; `None` before that and after it has left.
     pub(crate) came: Option<Instant>,
     pub(crate) present: Duration,
     pub(crate) window: u64,
-    /// With nothing there.
+    /// The time without any result.
     pub(crate) waited: Duration,
-    /// For one item, with results of later ones there.
+    /// The time without the next result in order, while later ones had arrived.
     pub(crate) stalled: Duration,
     pub(crate) heads: Heads,
 }
 
-/// The largest number of reported items that the collector waited for.
+/// The largest number of items in [`Heads`].
 const MOST_HEADS: usize = 20;
 
 /// The items that the collector waited for the longest.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Heads {
-    /// The one that it waits for now, or did last.
+    /// The item that the collector waits for or waited for last, and the time of that wait.
     current: Option<(u64, Duration)>,
-    /// By the time, so that the shortest is found; at most [`MOST_HEADS`].
+    /// By the time of the wait, so that the shortest is found first; at most [`MOST_HEADS`].
     worst: BTreeMap<(Duration, u64), ()>,
-    /// How long the wait for the current item was when it was last reported.
+    /// The time of the wait for `current` when it was last reported.
     told: Duration,
 }
 
-/// From when on a wait for one item is news.
+/// The shortest wait for one item that is reported as an event.
 const NEWS: Duration = Duration::from_millis(100);
 
 impl Heads {
-    /// It waited so long for `item`.
+    /// Adds the time of a wait for `item`.
     pub(crate) fn add(&mut self, item: u64, waited: Duration) {
         match &mut self.current {
             Some((current, time)) if *current == item => *time += waited,
@@ -122,13 +121,13 @@ impl Heads {
         }
     }
 
-    /// For how long it waits for `item` until that is news.
+    /// Returns the time after which a wait for `item` is to be reported.
     pub(crate) fn news_in(&self, item: u64) -> Duration {
         let same = self.current.filter(|(current, _)| *current == item);
         same.map_or(NEWS, |(_, waited)| NEWS.max(2 * self.told).saturating_sub(waited))
     }
 
-    /// The item that it waits for, and how long, each time that is twice as long as what was told before.
+    /// Returns the current item and the time of its wait, each time that has doubled since it was last reported.
     pub(crate) fn news(&mut self) -> Option<(u64, Duration)> {
         let (item, waited) = self.current?;
         if waited < NEWS || waited < 2 * self.told {
@@ -146,7 +145,7 @@ impl Heads {
         }
     }
 
-    /// The worst first.
+    /// Returns the items and the times of their waits, the longest first.
     pub(crate) fn into_worst(mut self) -> Vec<(u64, Duration)> {
         self.settle();
         self.worst.into_keys().rev().map(|(waited, item)| (item, waited)).collect()
@@ -188,7 +187,7 @@ impl RunStats {
         *lock(&self.ends)
     }
 
-    /// The consumer is abandoned in a hook.
+    /// Notes that the consumer was abandoned in a hook.
     pub(crate) fn leave_consumer_behind(&self) {
         self.consumer_abandoned.store(true, Ordering::Relaxed);
     }
@@ -197,28 +196,28 @@ impl RunStats {
         self.consumer_abandoned.load(Ordering::Relaxed)
     }
 
-    /// The feeder was there so long, and so long of that it had no permit.
+    /// Notes the time that the feeder took part, and the part of it without a permit.
     pub(crate) fn source_left(&self, present: Duration, waited: Duration) {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.source_present.store(nanos(present), Ordering::Relaxed);
         self.source_waited.store(nanos(waited), Ordering::Relaxed);
     }
 
-    /// How long the source was asked for items, and how long it was not, since there was no permit.
+    /// Returns the time that the source was at work, and the time that the feeder had no permit to pull from it.
     pub(crate) fn source(&self) -> (Duration, Duration) {
         let time = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Ordering::Relaxed));
         let (present, waited) = (time(&self.source_present), time(&self.source_waited));
         (present.saturating_sub(waited), waited)
     }
 
-    /// Returns its waits so far, if it takes part again.
+    /// Notes that the producer joins the run. Returns its waits in an earlier part of the run, if it comes back.
     pub(crate) fn producer_came(&self, producer: usize, came: Instant) -> Waits {
         let mut noted = lock(&self.producers[producer]);
         noted.came = Some(came);
         noted.waited
     }
 
-    /// Sets the total wait up to now. A producer that never leaves does not report it later.
+    /// Sets the total waits up to now. An abandoned producer may never leave, and so reports them at each wait.
     pub(crate) fn producer_waited(&self, producer: usize, waited: Waits) {
         lock(&self.producers[producer]).waited = waited;
     }
@@ -229,7 +228,7 @@ impl RunStats {
         *noted = ProducerTime { failed: noted.failed, present, rebuilds, ..time };
     }
 
-    /// Sets the number of results that a producer of a service has given up to now.
+    /// Sets the number of calls that a producer of a service has answered.
     pub(crate) fn producer_answered(&self, producer: usize, items: u64) {
         lock(&self.producers[producer]).items = items;
     }
@@ -238,14 +237,14 @@ impl RunStats {
         lock(&self.producers[producer]).rebuilds.states_lost += 1;
     }
 
-    /// `producer_init` is called again.
+    /// Notes that `producer_init` is called to rebuild a state.
     pub(crate) fn rebuild_begins(&self, producer: usize) {
         let rebuilds = &mut lock(&self.producers[producer]).rebuilds;
         rebuilds.inits += 1;
         rebuilds.since = Some(now());
     }
 
-    /// That `producer_init` has returned.
+    /// Notes that this `producer_init` has returned.
     pub(crate) fn rebuild_ends(&self, producer: usize) {
         let mut noted = lock(&self.producers[producer]);
         let is_present = noted.came.is_some();
@@ -256,7 +255,7 @@ impl RunStats {
         lock(&self.producers[producer]).failed += items;
     }
 
-    /// The times of a producer. One that has not left is present until now.
+    /// Returns the times of a producer, up to now if it has not left.
     pub(crate) fn producer(&self, producer: usize) -> ProducerTime {
         let mut time = *lock(&self.producers[producer]);
         time.present += time.came.map_or(Duration::ZERO, |came| now() - came);
@@ -269,14 +268,14 @@ impl RunStats {
         (noted.came, noted.window) = (Some(came), window);
     }
 
-    /// As [`producer_waited`](RunStats::producer_waited).
+    /// Sets the waits of the collector up to now.
     pub(crate) fn collector_waited(&self, time: &CollectorTime, window: u64) {
         let mut noted = lock(&self.collector);
         (noted.waited, noted.stalled, noted.window) = (time.waited, time.stalled, window);
     }
 
-    /// `seen`: how many results of each producer, which one that was abandoned in a hook does not say
-    /// itself.
+    /// Notes that the collector has left. `seen`: the number of results that it saw of each producer; an abandoned one
+    /// does not report its own.
     pub(crate) fn collector_left(&self, time: CollectorTime, seen: impl Iterator<Item = u64>) {
         *lock(&self.collector) = time;
         for (noted, seen) in self.producers.iter().zip(seen) {
@@ -285,7 +284,7 @@ impl RunStats {
         }
     }
 
-    /// If it has not left, it is there until now.
+    /// Returns the times of the collector, up to now if it has not left.
     pub(crate) fn collector(&self) -> CollectorTime {
         let mut time = lock(&self.collector).clone();
         time.present = time.came.map_or(time.present, |came| now() - came);
@@ -299,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_news_each_time_it_is_twice_as_long() {
+    fn a_wait_is_reported_each_time_it_has_doubled() {
         let mut heads = Heads::default();
         let ms = Duration::from_millis;
         assert_eq!(heads.news_in(7), ms(100));
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_heads_are_kept_each_with_all_its_waits() {
+    fn the_items_with_the_longest_waits_are_kept() {
         let mut heads = Heads::default();
         let ms = Duration::from_millis;
         for item in 0..100 {
