@@ -190,7 +190,7 @@ impl<I, T> Source<I, T> {
         feeder: &mut Feeder<T, R::Output>,
     ) {
         self.retire();
-        feeder.clear(&run.handover);
+        feeder.clear(&run.handover).into_iter().for_each(drop_quietly);
         run.handover.end(self.pulled);
     }
 

@@ -262,7 +262,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
             self.to.fail(places);
             feeder.deliver(&self.to.handover, places, Err(fault));
         }
-        feeder.clear(&self.to.handover);
+        feeder.clear(&self.to.handover).into_iter().for_each(drop_quietly);
         self.to.handover.end(all);
         Relayed { taken, given }
     }

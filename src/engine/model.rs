@@ -199,7 +199,7 @@ fn run_measured(
         given.fetch_add(1, Ordering::SeqCst);
         feeder.push_measured(hub, seq, measured(seq));
     }
-    feeder.clear(hub);
+    assert_eq!(feeder.clear(hub), None);
     hub.end(items);
     assert_eq!(consumer.join().unwrap(), (0..items).collect::<Vec<_>>());
     assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>(), items);

@@ -176,6 +176,10 @@ impl<R: Runner> Streaming<R> {
         }
         let feeder = &mut unlocked(&mut self.ends).feeder;
         let pulled = if run.handover.is_halted() {
+            // The results that are taken meanwhile make room for an item that was pulled before.
+            if !feeder.may_end(&run.handover) {
+                return false;
+            }
             source.end(run, feeder);
             Pulled::End
         } else if feeder.has_permit(&run.handover) {

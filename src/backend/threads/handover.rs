@@ -194,6 +194,7 @@ impl<I, T> Handover<I, T> {
                 weight: 0,
                 awaited: None,
                 halted: false,
+                aborted: false,
             })),
             returned: Condvar::new(),
             feeding: Mutex::new(Some(FeederEnds {
@@ -293,6 +294,8 @@ impl<I, T> Handover<I, T> {
     pub(crate) fn abort(&self) {
         self.halt();
         self.flags.aborted.store(true, Ordering::Release);
+        lock(&self.permits).aborted = true;
+        self.returned.notify_one();
         self.dispatch.abort_schedule();
         self.dispatch.idle.notify_all();
         self.waiting.notify_all();

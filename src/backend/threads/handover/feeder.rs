@@ -102,7 +102,9 @@ impl<I, T> Feeder<I, T> {
         if self.wanted_room(handover).is_some_and(|want| !handover.has(want)) {
             return false;
         }
-        self.clear(handover);
+        if let Some((item, measured)) = self.held.take() {
+            self.give_out(handover, item, measured);
+        }
         true
     }
 
@@ -121,11 +123,25 @@ impl<I, T> Feeder<I, T> {
         Some(Want::Room { weight: *weight, most: handover.most_weight? })
     }
 
-    /// Gives out the held item even without room, at the end of the input: it is in memory either way.
-    pub(crate) fn clear(&mut self, handover: &Handover<I, T>) {
-        if let Some((item, measured)) = self.held.take() {
-            self.give_out(handover, item, measured);
+    /// Gives out the held item at the end of the input, as soon as there is room. Returns it if the run is
+    /// aborted first.
+    pub(crate) fn clear(&mut self, handover: &Handover<I, T>) -> Option<I> {
+        if let Some(want) = self.wanted_room(handover) {
+            let since = now();
+            let has_room = handover.wait_for_room(want);
+            self.waited += now() - since;
+            if !has_room {
+                return self.take_held();
+            }
         }
+        let (item, measured) = self.held.take()?;
+        self.give_out(handover, item, measured);
+        None
+    }
+
+    /// Whether the input may end: no item waits for room, or none is wanted.
+    pub(crate) fn may_end(&mut self, handover: &Handover<I, T>) -> bool {
+        self.give_out_held(handover) || handover.is_aborted()
     }
 
     /// Takes back the held item, which will not be given out.
@@ -200,6 +216,18 @@ impl<I, T> Handover<I, T> {
         self.sleep_for(want);
         self.feed_again();
         !self.is_halted()
+    }
+
+    /// Waits until there is room for an item that was pulled before the feeder was to stop. Returns `false` if
+    /// the run is aborted first.
+    fn wait_for_room(&self, want: Want) -> bool {
+        let mut permits = lock(&self.permits);
+        while !permits.has(want) && !permits.aborted {
+            permits.awaited = Some(want);
+            permits = wait(&self.returned, permits);
+            permits.awaited = None;
+        }
+        !permits.aborted
     }
 
     fn has(&self, want: Want) -> bool {

@@ -7,7 +7,10 @@ pub(super) struct Permits {
     pub(super) weight: u64,
     /// What the sleeping feeder waits for.
     pub(super) awaited: Option<Want>,
+    /// The feeder pulls no more items.
     pub(super) halted: bool,
+    /// No item is given out any more.
+    pub(super) aborted: bool,
 }
 
 /// What a feeder waits for.

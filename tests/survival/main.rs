@@ -1,0 +1,9 @@
+//! What a pool survives: limits that hold to the end, producers that are lost, replaced, ended or recycled.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
+#![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
+
+#[path = "../it/support.rs"]
+#[expect(dead_code, reason = "other tests need the rest")]
+mod support;
+mod weight;
