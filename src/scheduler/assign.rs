@@ -290,6 +290,11 @@ impl Scheduler {
         self.items.is_settled(index)
     }
 
+    /// Whether the item has failed and still needs an outcome: it is tried again, or not yet decided about.
+    pub(crate) fn is_unsettled(&self, index: u64) -> bool {
+        self.items.get(index).is_some_and(|record| record.state != State::Settled)
+    }
+
     /// Whether the item has failed and is not yet decided about.
     pub(crate) fn is_undecided(&self, index: u64) -> bool {
         self.items.get(index).is_some_and(|record| record.state == State::Undecided)

@@ -103,14 +103,19 @@ impl<R: Runner> Watch<R> {
             Event::TooFewProducers { live } => Some(*live),
             _ => None,
         });
+        let mut last = Vec::new();
         for event in events {
             match event {
-                Event::Expired(expired) => self.expire(expired, live),
+                Event::Expired(expired) if live.is_some() => last.extend(self.expire_last(expired)),
+                Event::Expired(expired) => self.expire(expired),
                 Event::Abandon(producer) => self.abandon(producer, self.run_timed_out()),
                 Event::RunTimedOut => self.end_run(),
                 Event::TooFewProducers { .. } => {}
                 other => unreachable!("no time shows {other:?}"),
             }
+        }
+        if let Some(live) = live {
+            self.run.abort_with(self.run.too_few_after(live, last));
         }
         // Repeated at each step, since producers may enter late, for example from a `producer_init`.
         if self.grace.is_some_and(|grace| grace <= self.woken) {
@@ -141,26 +146,38 @@ impl<R: Runner> Watch<R> {
         self.participants.excuse(producer, || true);
     }
 
-    /// Abandons a producer whose hook timed out. `live`: the number of producers left, if that is too few.
-    fn expire(&self, expired: Expired, live: Option<usize>) {
-        let error = self.run.named(self.timed_out(&expired));
-        let Expired { producer, phase, items, lease, .. } = expired;
-        let reason = text_of(&error);
-        self.run.note_loss(LostProducer { producer, reason, abandoned: Abandoned::Yes });
-        // Items with other live copies, and items that no hook has seen, have not failed.
-        let is_shared = phase == Phase::Working && lease.is_some() && items.is_empty();
-        match live {
-            Some(live) => {
-                if !items.is_empty() {
-                    let failed = items.len() as u64;
-                    self.run.handover.stats.producer_failed(producer, failed);
-                }
-                let error = (!is_shared).then_some(error);
-                self.run.abort_with(self.run.too_few_after(live, error));
-            }
-            None if items.is_empty() => drop_quietly(error),
-            None => self.run.fail_from_aside(&items, error, producer),
+    /// Abandons a producer whose hook timed out.
+    fn expire(&self, expired: Expired) {
+        let error = self.note_timeout(&expired);
+        let Expired { producer, items, .. } = expired;
+        match items.is_empty() {
+            true => drop_quietly(error),
+            false => self.run.fail_from_aside(&items, error, producer),
         }
+        self.excuse(producer);
+    }
+
+    /// Abandons a producer whose hook timed out and without which too few are left. Returns the error, unless the
+    /// items have other live copies.
+    fn expire_last(&self, expired: Expired) -> Option<Error> {
+        let error = self.note_timeout(&expired);
+        let Expired { producer, phase, items, lease, .. } = expired;
+        if !items.is_empty() {
+            self.run.handover.stats.producer_failed(producer, items.len() as u64);
+        }
+        self.excuse(producer);
+        let is_shared = phase == Phase::Working && lease.is_some() && items.is_empty();
+        (!is_shared).then_some(error)
+    }
+
+    fn note_timeout(&self, expired: &Expired) -> Error {
+        let error = self.run.named(self.timed_out(expired));
+        let (producer, reason) = (expired.producer, text_of(&error));
+        self.run.note_loss(LostProducer { producer, reason, abandoned: Abandoned::Yes });
+        error
+    }
+
+    fn excuse(&self, producer: usize) {
         let dispatch = &self.run.handover.dispatch;
         self.participants.excuse(producer, || dispatch.is_abandoned(producer));
     }

@@ -1,5 +1,6 @@
 //! How a run handles items that fail and producers that are lost.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::failed_item::FailedItem;
@@ -58,7 +59,7 @@ impl<R: Runner> Run<R> {
                     [_] => self.report_retry(&error),
                     _ => items.iter().for_each(|&item| self.report_retry_of(item, &error)),
                 }
-                drop_quietly(error);
+                self.keep_timeout(error);
                 vec![]
             }
             Decision::Fail => {
@@ -223,13 +224,46 @@ impl<R: Runner> Run<R> {
         }
     }
 
-    /// The error of a run that has too few producers left after one was abandoned, given the error of its
-    /// hook.
-    pub(crate) fn too_few_after(&self, live: usize, error: Option<Error>) -> Error {
-        // Under this policy the failure of an item does not end the run, so it is only the source.
-        let goes_on = self.policy().on_error == OnError::Skip || self.is_service();
+    /// Keeps the timeout of an item that is tried again. Other errors are dropped.
+    fn keep_timeout(&self, error: Error) {
+        let item = match &error {
+            Error::TimedOut { .. } => error.items().first().copied(),
+            _ => None,
+        };
+        let Some(item) = item else { return drop_quietly(error) };
+        let mut timeouts = lock(&self.timeouts);
+        timeouts.insert(item, error);
+        self.forget_settled(&mut timeouts);
+    }
+
+    /// Drops the timeouts of settled items, which hold no values of the user.
+    fn forget_settled(&self, timeouts: &mut BTreeMap<u64, Error>) {
+        self.handover.dispatch.schedule(|state, _| {
+            timeouts.retain(|&item, _| state.scheduler.is_unsettled(item));
+        });
+    }
+
+    /// The error of a run that has too few producers left after some were abandoned, given the errors of their
+    /// hooks. Of several items that have timed out, the first in order is named.
+    pub(crate) fn too_few_after(&self, live: usize, errors: Vec<Error>) -> Error {
+        let mut timeouts = std::mem::take(&mut *lock(&self.timeouts));
+        self.forget_settled(&mut timeouts);
+        let mut of_init = None;
+        for error in errors {
+            match error.items().first() {
+                Some(&item) => _ = timeouts.insert(item, error),
+                None => of_init = of_init.or(Some(error)),
+            }
+        }
+        let error = timeouts.pop_first().map(|(_, error)| error).or(of_init);
+        // Such a failure of an item does not end a run by itself, so it is only the source.
+        let goes_on = |error: &Error| {
+            self.policy().on_error == OnError::Skip
+                || self.is_service()
+                || self.policy().judge(error, Verdict::Retry) == Verdict::Retry
+        };
         match error {
-            Some(error) if !goes_on => self.too_few(live, error),
+            Some(error) if !goes_on(&error) => self.too_few(live, error),
             source => {
                 let least = self.least_producers();
                 Error::TooFewProducers { here: live, least, source: source.map(Box::new) }

@@ -1,5 +1,6 @@
 //! The state that the threads of one run share.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub(crate) struct Run<R: Runner> {
     upstream: Option<Arc<dyn RunControl>>,
     /// The producers that no longer take part.
     pub(super) losses: Mutex<Vec<LostProducer>>,
+    /// The timeouts of items that are tried again. One of them ends the run if too few producers are left.
+    pub(super) timeouts: Mutex<BTreeMap<u64, Error>>,
     /// The error that ends the run, if it is not the failure of an item.
     fatal_error: Mutex<Option<Error>>,
     has_fatal_error: AtomicBool,
@@ -102,6 +105,7 @@ impl<R: Runner> Run<R> {
             cancelled: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             losses: Mutex::new(vec![]),
+            timeouts: Mutex::default(),
             fatal_error: Mutex::new(None),
             has_fatal_error: AtomicBool::new(false),
             tally: Tally::default(),
