@@ -10,4 +10,5 @@ pub(crate) mod pipeline;
 pub(crate) mod pool;
 pub(crate) mod service;
 pub mod sink;
+pub(crate) mod stage_failure;
 pub(crate) mod task_results;

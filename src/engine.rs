@@ -5,9 +5,12 @@
 
 pub(crate) mod collector;
 pub(crate) mod consume;
+pub(crate) mod consuming;
 pub(crate) mod feed;
 pub(crate) mod link;
 pub(crate) mod pace;
+pub(crate) mod pipeline_totals;
+mod run_journal;
 mod run_session;
 pub(crate) mod run_totals;
 pub(crate) mod service;

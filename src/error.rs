@@ -216,8 +216,8 @@ pub enum Error {
         /// What is wrong with it.
         source: JournalError,
     },
-    /// [`outputs`](crate::Pool::outputs) or a pipeline was used with a journal, which records the
-    /// consumer's work and so is for `run` only.
+    /// [`outputs`](crate::Pool::outputs) was used with a journal, which records the consumer's work and so is
+    /// for `run` only; or a later stage of a pipeline has one, which is for its first stage.
     #[non_exhaustive]
     JournalUnsupported {},
     /// A text is not a report as [`RunReport::to_json`](crate::RunReport::to_json) writes it.

@@ -74,6 +74,12 @@ pub mod order {
     pub use crate::base::Order;
 }
 
+/// Pipelines, and the failures of their stages.
+pub mod pipeline {
+    pub use crate::api::pipeline::Pipeline;
+    pub use crate::api::stage_failure::StageFailure;
+}
+
 /// Answers of a [`Service`] that are still to come.
 pub mod service {
     pub use crate::api::service::{Call, Full, Service, Ticket};

@@ -3,10 +3,13 @@
 use std::fmt;
 
 use super::pool::{Pool, fallible, sound};
+use super::stage_failure::StageFailure;
 use crate::engine::feed::Source;
 use crate::engine::session::Engine;
 use crate::engine::stages::Stages;
 use crate::error::{BoxError, Error};
+use crate::observe::account::Account;
+use crate::observe::report::RunReport;
 use crate::runner::Runner;
 
 /// A pipeline of runners, each fed by the one before: from the inputs of `R` to the summary of `S`.
@@ -53,8 +56,11 @@ use crate::runner::Runner;
 ///
 /// Each stage has its own [policy](crate::Builder::on_error). An item that a stage skips leaves a gap in
 /// the stages that follow, and the last consumer gets a call of
-/// [`consumer_skipped`](Runner::consumer_skipped). [`failures`](Pool::failures) of the last pool has the
-/// errors of all stages.
+/// [`consumer_skipped`](Runner::consumer_skipped). [`failures`](Pipeline::failures) has the errors of all
+/// stages, and so has [`failures`](Pool::failures) of the last pool.
+///
+/// An item keeps its [key](crate::Builder::key) through the stages that follow, unless one has a key of its
+/// own.
 ///
 /// # Ending early
 ///
@@ -63,11 +69,23 @@ use crate::runner::Runner;
 /// are completed. If the last consumer [stops](crate::ConsumerContext::stop) the run, the items in flight
 /// in the stages before it are dropped too.
 ///
-/// # Accounts
+/// # Accounts and reports
 ///
-/// Each pool has the [`account`](Pool::account) of its own stage. There `ok` counts the results
-/// that were passed on to the next stage. `unread` of the stages after the first is 0 if everything came
-/// through, and otherwise unknown.
+/// [`account`](Pipeline::account), [`report`](Pipeline::report) and [`failures`](Pipeline::failures) are about
+/// the items of the input and all stages. They belong to the pipeline's own runs, so keep the pipeline:
+/// `let mut p = a.then(&mut b)`. A [`Progress`](crate::event::Observer) on the builder of the last stage shows the items of the input,
+/// and the failures of all stages.
+///
+/// Each pool has the [`account`](Pool::account) and the [`report`](Pool::report) of its own stage. There `ok`
+/// counts the results that were passed on to the next stage. `unread` of the stages after the first is 0 if
+/// everything came through, and otherwise unknown.
+///
+/// # Resuming
+///
+/// With a [journal](crate::Builder::journal) on the first stage, items that the last consumer has had in an
+/// earlier run are passed over before the first stage. Keys, hashes and positions are those of the input. The
+/// journal belongs to the configurations of all stages. A journal on a later stage is an error.
+///
 #[must_use = "a pipeline does nothing until it is run"]
 pub struct Pipeline<'h, R: Runner, S: Runner> {
     line: Stages<'h, R, S>,
@@ -146,10 +164,82 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     ) -> Result<S::Summary, Error> {
         self.line.run(Source::new(items, fallible), fallible)
     }
+
+    /// Counts the items of the input of the last run by outcome, also if it failed.
+    ///
+    /// An item is `ok` once the last consumer has it, and `failed` whichever stage it failed in. Each pool
+    /// has the [account](Pool::account) of its own stage. Before the first run all counts are 0.
+    ///
+    /// ```
+    /// use gangline::{OnError, OrderedRunner, map};
+    ///
+    /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
+    /// let root = map(|_| Ok(()), |_, _, x: i32| Ok(x.checked_isqrt().ok_or("negative")?));
+    /// let mut parse = OrderedRunner::builder(parse).devices(2).on_error(OnError::Skip).build()?;
+    /// let mut root = OrderedRunner::builder(root).devices(1).on_error(OnError::Skip).build()?;
+    /// let mut both = parse.then(&mut root);
+    /// assert_eq!(both.run(["16", "x", "-1", "25"])?, [4, 5]);
+    /// assert_eq!((both.account().ok, both.account().failed), (2, 2));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn account(&self) -> Account {
+        self.line.account()
+    }
+
+    /// Reports on the last run of all stages, also on one that failed.
+    ///
+    /// It says which stage limited the run and what to change there, and has the producers of all stages in one
+    /// list, page and trace. Its [`stages`](RunReport::stages) are the reports of the pools. A stage is named by
+    /// [`describe`](crate::Builder::describe), or else by its number. Before the first run the report is empty.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let square = map(|_| Ok(()), |_, _, x: u64| Ok(x * x));
+    /// let show = map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string()));
+    /// let mut square = OrderedRunner::builder(square).devices(2).describe("square").build()?;
+    /// let mut show = OrderedRunner::builder(show).devices(1).describe("show").build()?;
+    /// let mut both = square.then(&mut show);
+    /// both.run(0..100)?;
+    /// let report = both.report();
+    /// println!("{report}");
+    /// assert_eq!((report.account.ok, report.producers.len()), (100, 3));
+    /// assert_eq!(report.stages[1].name, "show");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn report(&self) -> RunReport {
+        self.line.report()
+    }
+
+    /// Returns the items that the stages [skipped](crate::Builder::on_error) in the last run: the first 10,000.
+    ///
+    /// They are in the order in which the last consumer met them. [`account`](Pipeline::account) counts them
+    /// all.
+    ///
+    /// ```
+    /// use gangline::{OnError, OrderedRunner, map};
+    ///
+    /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<i32>()?));
+    /// let root = map(|_| Ok(()), |_, _, x: i32| Ok(x.checked_isqrt().ok_or("negative")?));
+    /// let parse = OrderedRunner::builder(parse).devices(2).key(|text| *text);
+    /// let mut parse = parse.on_error(OnError::Skip).build()?;
+    /// let mut root = OrderedRunner::builder(root).devices(1).on_error(OnError::Skip).build()?;
+    /// let mut both = parse.then(&mut root);
+    /// both.run(["16", "x", "-1", "25"])?;
+    /// let failures = both.failures();
+    /// assert_eq!((failures[0].stage(), failures[0].item(), failures[0].key()), (1, Some(1), Some("x")));
+    /// assert_eq!((failures[1].stage(), failures[1].item(), failures[1].key()), (2, Some(2), Some("-1")));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn failures(&self) -> Vec<StageFailure<'_>> {
+        let names = self.line.names();
+        let failures = self.line.failures().into_iter();
+        failures.map(|failure| StageFailure::new(failure, names[failure.stage])).collect()
+    }
 }
 
-impl<R: Runner, S: Runner> fmt::Debug for Pipeline<'_, R, S> {
+impl<R: Runner + 'static, S: Runner + 'static> fmt::Debug for Pipeline<'_, R, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pipeline").field("stages", &self.line.stages()).finish_non_exhaustive()
+        f.debug_struct("Pipeline").field("stages", &self.line.names().len()).finish_non_exhaustive()
     }
 }

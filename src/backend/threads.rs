@@ -21,6 +21,7 @@ pub(crate) mod producer;
 pub(crate) mod producer_factory;
 pub(crate) mod producer_loop;
 pub(crate) mod producers;
+pub(crate) mod recording;
 pub(crate) mod rejected;
 pub(crate) mod run;
 pub(crate) mod run_clock;

@@ -1,10 +1,9 @@
 //! The consumer's thread of one run.
 
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use crossbeam_channel::{Receiver, RecvError, Sender, bounded, select, select_biased};
+use crossbeam_channel::{Sender, bounded};
 
 use crate::backend::threads::call::call;
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
@@ -15,77 +14,17 @@ use crate::base::panic::drop_quietly;
 use crate::cfg::CfgNode;
 use crate::concurrency::spawn::spawn;
 use crate::engine::collector::{Collector, Pause};
+use crate::engine::consuming::{Consumed, Consuming, MOST_FAILURES, SkippedItem};
 use crate::error::{Error, Hook, Site};
 use crate::journal::Outcome;
+use crate::observe::event::Event;
+use crate::observe::event_log::EventLog;
 use crate::runner::{ConsumerContext, Runner};
 use crate::scheduler::policy::Verdict;
 use crate::scheduler::window::Window;
 
 /// The name of the consumer's thread, and of each thread between two stages.
 pub(crate) const NAME: &str = "gangline-c";
-
-/// The result of a run, as the consumer reports it.
-pub(crate) struct Consumed<S> {
-    pub(crate) result: Result<S, Error>,
-    pub(crate) taken: Taken,
-    /// The errors of skipped items: the first [`MOST_FAILURES`].
-    pub(crate) failures: Vec<Error>,
-}
-
-/// The maximum number of errors kept of a run, so that a million bad items do not fill the memory.
-pub(crate) const MOST_FAILURES: usize = 10_000;
-
-/// A consumer at work, as seen by the thread that waits for it.
-pub(crate) struct Consuming<S> {
-    started: Receiver<()>,
-    thread: JoinHandle<()>,
-    consumed: Receiver<Consumed<S>>,
-    /// Closed when the consumer has been abandoned.
-    left: Receiver<()>,
-}
-
-impl<S> Consuming<S> {
-    /// Waits until `consumer_init` has returned. Returns whether input may be pulled.
-    pub(crate) fn has_started(&self) -> bool {
-        select! {
-            recv(self.started) -> started => started.is_ok(),
-            recv(self.left) -> _ => false,
-        }
-    }
-
-    /// Waits until everything is consumed. `None` if the consumer was abandoned in a hook.
-    pub(crate) fn join(self) -> thread::Result<Option<Consumed<S>>> {
-        // Biased: a consumer that has returned counts as returned, even if it was also abandoned meanwhile.
-        select_biased! {
-            recv(self.consumed) -> consumed => match consumed {
-                Ok(consumed) => self.thread.join().map(|()| Some(consumed)),
-                // The consumer died without a result; its thread has the panic.
-                Err(RecvError) => self.thread.join().map(|()| None),
-            },
-            recv(self.left) -> _ => Ok(None),
-        }
-    }
-}
-
-impl<S> Consumed<S> {
-    /// Drops the result of an abandoned consumer.
-    fn discard(self) {
-        drop_quietly(self.result);
-        self.failures.into_iter().for_each(drop_quietly);
-    }
-
-    /// Stands in for the result of an abandoned consumer.
-    pub(crate) fn abandoned<R: Runner>(run: &Run<R>) -> Self {
-        run.handover.stats.leave_consumer_behind();
-        let taken = run.tally.get();
-        // `None` if the consumer had taken the error before its hook got stuck.
-        let error = run.take_fatal_error().unwrap_or_else(|| Error::RunTimedOut {
-            limit: run.run_settings.limits.run.expect("only that limit leaves a consumer behind"),
-        });
-        let failure = taken.failure.or_else(|| Some(Failure::ending(&taken, &error)));
-        Consumed { result: Err(error), taken: Taken { failure, ..taken }, failures: vec![] }
-    }
-}
 
 /// The consumer of one run.
 pub(crate) struct Consumer<R: Runner> {
@@ -94,7 +33,7 @@ pub(crate) struct Consumer<R: Runner> {
     run: Arc<Run<R>>,
     collector: Collector<R::Output>,
     taken: Taken,
-    failures: Vec<Error>,
+    failures: Vec<SkippedItem>,
     journal_state: JournalState,
     /// Whether each consumed item must be reported to the journal, the names, the run timeout or an observer.
     is_watched: bool,
@@ -205,6 +144,7 @@ impl<R: Runner> Consumer<R> {
         if gives_up && !self.run.is_stopped() {
             let keeps_last = self.failures.len() < MOST_FAILURES;
             let last = if keeps_last { self.failures.pop() } else { None };
+            let last = last.map(|skipped| skipped.error);
             return Err(self.give_up(self.collector.consumed(), last));
         }
         self.commit(state)?;
@@ -310,14 +250,15 @@ impl<R: Runner> Consumer<R> {
         match fault.disposition {
             Disposition::End | Disposition::EndEarlier => {
                 let items = fault.items();
-                if fault.disposition == Disposition::End && !self.run.is_cancelled() {
-                    self.run.report_failure(&fault.error);
+                if !self.run.is_cancelled() {
+                    self.report(&fault);
                 }
                 Err(self.fail(Failure { seq, items }, fault.error))
             }
             Disposition::Skip | Disposition::SkipEarlier => self.skip(state, seq, fault),
-            Disposition::AlreadyDone => {
-                self.taken.already_done += 1;
+            Disposition::AlreadyDone | Disposition::AlreadyDoneEarlier => {
+                self.taken.already_done += fault.done_items();
+                self.report(&fault);
                 self.tell();
                 self.collector.done_without_work(&self.run.handover);
                 // Checked here because a long row of done items has neither records nor waits, which check
@@ -329,6 +270,21 @@ impl<R: Runner> Consumer<R> {
         }
     }
 
+    /// Reports an item that has no output. An earlier stage has reported its own failures, so only observers
+    /// of this one, which see the whole pipeline, get them again.
+    fn report(&self, fault: &FailedItem) {
+        let failure = match fault.disposition {
+            Disposition::End | Disposition::Skip => return self.run.report_failure(&fault.error),
+            Disposition::AlreadyDone => return,
+            _ if !self.run.event_log.is_observed() => return,
+            Disposition::AlreadyDoneEarlier => None,
+            Disposition::EndEarlier | Disposition::SkipEarlier => {
+                Some(EventLog::failure(&fault.error))
+            }
+        };
+        self.run.event_log.tell(Event::ItemEndedEarlier { failure });
+    }
+
     fn skip(
         &mut self,
         state: &mut R::ConsumerState,
@@ -336,11 +292,10 @@ impl<R: Runner> Consumer<R> {
         fault: FailedItem,
     ) -> Result<(), Error> {
         self.taken.skipped += fault.items();
-        if fault.disposition == Disposition::Skip {
-            self.run.report_failure(&fault.error);
-        }
+        self.report(&fault);
         self.tell();
-        let error = fault.error;
+        let input = self.run.input_of(seq);
+        let FailedItem { error, passed_on, .. } = fault;
         let tell = |cx: &ConsumerContext<'_>| self.runner.consumer_skipped(cx, state, &error);
         let told = self.call(Hook::ConsumerSkipped, Some(seq), tell);
         if let Err(failed) = told {
@@ -349,7 +304,7 @@ impl<R: Runner> Consumer<R> {
             }
             // The item itself is already counted.
             let failed = self.fail(Failure { seq, items: 0 }, *failed);
-            self.keep(error);
+            self.keep(SkippedItem { error, passed_on, input });
             return Err(failed);
         }
         // Recorded even if this failure is one too many: the note of `consumer_skipped` must be committed
@@ -362,7 +317,7 @@ impl<R: Runner> Consumer<R> {
         }
         self.run.remove_name(seq);
         self.collector.done(&self.run.handover);
-        self.keep(error);
+        self.keep(SkippedItem { error, passed_on, input });
         if is_due { self.commit(state) } else { Ok(()) }
     }
 
@@ -412,11 +367,11 @@ impl<R: Runner> Consumer<R> {
         }
     }
 
-    fn keep(&mut self, error: Error) {
+    fn keep(&mut self, skipped: SkippedItem) {
         if self.failures.len() < MOST_FAILURES {
-            self.failures.push(error);
+            self.failures.push(skipped);
         } else {
-            drop_quietly(error);
+            drop_quietly(skipped.error);
         }
     }
 

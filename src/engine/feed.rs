@@ -326,7 +326,7 @@ pub(super) fn look_and_push<R: Runner>(
 /// Checks that the input has all items that the journal knows. Not if the run was told to end: a guarded
 /// input then ends early.
 fn check_length<R: Runner>(run: &Run<R>, items: u64) -> Result<(), JournalError> {
-    match run.journal_writer() {
+    match &run.recording.plans {
         Some(journal_writer) if !run.handover.is_halted() => journal_writer.check_length(items),
         _ => Ok(()),
     }

@@ -67,6 +67,8 @@ struct Progress {
     handed: u64,
     /// The number of items that the first run skipped.
     skipped: u64,
+    /// The number of items that an earlier run has done.
+    already_done: u64,
     /// The number of indices of the second run that are used, by items and gaps.
     places: u64,
 }
@@ -141,6 +143,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
                 };
                 return (progress, ended);
             };
+            self.pass_identity(seq, progress.places);
             let ended = match outcome {
                 Ok(output) => self.give(feeder, output, &mut progress),
                 Err(fault) if fault.disposition.ends_run() => {
@@ -149,6 +152,17 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
                         from.report_failure(&fault.error);
                     }
                     Err(Ended::Failed(failure, fault))
+                }
+                Err(fault) if fault.disposition.is_already_done() => {
+                    progress.already_done += fault.done_items();
+                    feeder.leave_gap(
+                        &self.to.handover,
+                        progress.places,
+                        Err(fault.in_next_stage()),
+                    );
+                    progress.places += 1;
+                    collector.done_without_work(&from.handover);
+                    continue;
                 }
                 Err(fault) => self.pass_over(feeder, seq, *fault, &mut progress),
             };
@@ -159,6 +173,13 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
             collector.done(&from.handover);
         }
         (progress, Ended::Unwanted)
+    }
+
+    /// Lets the next item of the second run keep the name and journal key of the result.
+    fn pass_identity(&self, seq: u64, place: u64) {
+        if self.to.recording.inherits_names {
+            self.to.enter_name(place, self.from.take_entry(seq));
+        }
     }
 
     /// Gives out a result as an item of the second run.
@@ -207,8 +228,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         if self.from.policy().gives_up_at(progress.skipped, progress.items()) {
             return Err(progress.too_many_failures(self.from.policy(), seq, Some(fault.error)));
         }
-        let fault = FailedItem { disposition: Disposition::SkipEarlier, ..fault };
-        feeder.leave_gap(&self.to.handover, progress.places, Err(Box::new(fault)));
+        feeder.leave_gap(&self.to.handover, progress.places, Err(fault.in_next_stage()));
         progress.places += 1;
         Ok(())
     }
@@ -237,8 +257,8 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         progress: Progress,
         ended: Ended,
     ) -> Relayed {
-        let Progress { handed, skipped, places } = progress;
-        let mut taken = Taken { ok: handed, skipped, ..Taken::default() };
+        let Progress { handed, skipped, already_done, places } = progress;
+        let mut taken = Taken { ok: handed, skipped, already_done, failure: None };
         let mut given = NextItem { items: handed, unread: None, passed_on: None };
         let fault = match ended {
             Ended::Complete => {
@@ -249,7 +269,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
             Ended::Failed(failure, fault) => {
                 taken.failure = Some(failure);
                 given.passed_on = Some(places);
-                Some(Box::new(FailedItem { disposition: Disposition::EndEarlier, ..*fault }))
+                Some(fault.in_next_stage())
             }
             Ended::Rejected(error) => {
                 taken.ok += 1;
@@ -275,6 +295,7 @@ mod tests {
 
     use super::*;
     use crate::api::map::map;
+    use crate::backend::threads::recording::Recording;
     use crate::backend::threads::run_shape::CarriedOver;
     use crate::backend::threads::run_shape::Shape;
     use crate::observe::event_log::{Detail, EventLog};
@@ -294,7 +315,7 @@ mod tests {
             CarriedOver::nothing(1),
             upstream,
             Arc::new(EventLog::new(1, None, Detail::Run)),
-            None,
+            Recording::default(),
         ))
     }
 

@@ -18,12 +18,12 @@ use crate::observe::run_stats::{CollectorTime, ProducerTime, RunStats};
 use crate::runner::Runner;
 
 impl<R: Runner> Engine<R> {
-    pub(super) fn report_start(&self, event_log: &EventLog) {
+    pub(super) fn report_start(&self, event_log: &EventLog, items: Option<u64>) {
         let devices = &self.settings.devices;
         let place =
             |producer| devices.place(producer).map_or_else(String::new, ToString::to_string);
         event_log.tell(Event::RunStarted {
-            items: self.account.unread,
+            items,
             order: self.settings.order,
             producers: (0..devices.len()).map(place).collect(),
             fallbacks: devices.fallbacks().to_vec(),
@@ -71,6 +71,7 @@ impl<R: Runner> Engine<R> {
         };
         Totals {
             account: self.account,
+            pipeline: self.pipeline,
             lasted: run.event_log.elapsed(),
             error: error.map(|error| text_of(error).to_string()),
             cancelled: error.is_some_and(Error::is_cancelled),

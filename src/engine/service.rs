@@ -25,6 +25,7 @@ use super::settings::Settings;
 use crate::backend::cpu_pool::producer_thread;
 use crate::backend::threads::item_names::Entry;
 use crate::backend::threads::producers::Producers;
+use crate::backend::threads::recording::Recording;
 use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_shape::RunKind;
@@ -173,7 +174,7 @@ fn places<R: Runner>(engine: &Engine<R>) -> usize {
 fn enter<R: Runner + 'static>(engine: &mut Engine<R>) -> Result<Session<R>, Error> {
     engine.reset(None);
     let may_begin = engine.check_no_journal();
-    let entered = may_begin.and_then(|()| engine.enter(RunKind::Service, None));
+    let entered = may_begin.and_then(|()| engine.enter(RunKind::Service, Recording::default()));
     entered.inspect_err(|error| engine.refuse(error))
 }
 

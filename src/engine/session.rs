@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Value;
+
+use super::run_journal;
 use super::run_session::{Over, Session};
 use super::settings::Settings;
 use super::streaming::{Streaming, Yield};
@@ -12,18 +15,18 @@ use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer_factory::ProducerFactory;
 use crate::backend::threads::producers::{Building, Producers, cancelled_or};
+use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::backend::threads::run_shape::{RunKind, Shape};
-use crate::backend::threads::taken::Taken;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
 use crate::concurrency::atomic::Ordering;
 use crate::concurrency::cancel::{Interrupt, Seen};
-use crate::device::HeldGpus;
-use crate::engine::consume::{Consumed, Consumer};
+use crate::engine::consume::Consumer;
+use crate::engine::consuming::{Consumed, SkippedItem};
 use crate::engine::feed::Source;
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
@@ -36,9 +39,9 @@ use crate::scheduler::window::Window;
 pub(crate) struct Engine<R: Runner> {
     /// `None` only while the engine is dropped.
     factory: Option<ProducerFactory<R>>,
-    cfg: Arc<CfgNode>,
+    pub(super) cfg: Arc<CfgNode>,
     pub(super) settings: Settings,
-    run_settings: Arc<RunSettings<R::Input>>,
+    pub(super) run_settings: Arc<RunSettings<R::Input>>,
     /// The requests of the token that this pool has spent.
     seen: Seen,
     /// `None` while closed.
@@ -47,6 +50,8 @@ pub(crate) struct Engine<R: Runner> {
     /// `Outputs` can still be ended.
     streaming: Option<Streaming<R>>,
     pub(super) account: Account,
+    /// The account of the pipeline that the last run was the last stage of.
+    pub(super) pipeline: Option<Account>,
     /// The errors of items skipped in the last run: the first of them.
     failures: Vec<Error>,
     /// The producers that no longer take part in runs, with the reasons.
@@ -85,6 +90,7 @@ impl<R: Runner + 'static> Engine<R> {
             producers: None,
             streaming: None,
             account: Account::default(),
+            pipeline: None,
             failures: vec![],
             gone: BTreeMap::new(),
             abandoned: BTreeMap::new(),
@@ -103,7 +109,7 @@ impl<R: Runner + 'static> Engine<R> {
         let building = Arc::new(Building::new());
         let token = self.settings.token.clone();
         let watch = token.watch_from_now(&building);
-        let started = self.lock_gpus(&building).and_then(|gpus| {
+        let started = self.settings.lock_gpus(self.seen, &building).and_then(|gpus| {
             let setups = self.settings.producer_setups(&self.cfg, gpus);
             let least = self.run_settings.policy.min_producers.unwrap_or(setups.len());
             let stack_size = self.settings.stack_size;
@@ -128,20 +134,6 @@ impl<R: Runner + 'static> Engine<R> {
         }
     }
 
-    fn lock_gpus(&self, building: &Building) -> Result<Option<Arc<HeldGpus>>, Error> {
-        let Some(lock) = &self.settings.gpu_lock else { return Ok(None) };
-        let alarm = || {
-            // A cancel from before the build is not spent by it. It ends the wait for the lock, and later the
-            // first run.
-            if self.settings.token.is_cancelled_since(self.seen) {
-                building.alarm().ring();
-            }
-            building.alarm().listen()
-        };
-        let held = lock.take(&self.settings.devices, &alarm)?;
-        held.map(|held| Some(Arc::new(held))).ok_or(Error::Cancelled {})
-    }
-
     /// Feeds, works on and consumes all of `source`. `next` is the function that `source` was created with.
     pub(crate) fn run<I>(
         &mut self,
@@ -149,23 +141,17 @@ impl<R: Runner + 'static> Engine<R> {
         next: impl Fn(&mut I) -> Option<Result<R::Input>>,
     ) -> Result<R::Summary, Error> {
         self.reset(source.unread());
-        let journal_writer = self.open_journal().inspect_err(|error| self.refuse(error))?;
-        let session = self.begin(journal_writer)?;
+        let journal = self.open_journal(vec![]).inspect_err(|error| self.refuse(error))?;
+        let session = self.begin(Recording::whole(journal))?;
         let run = &session.run;
         let consumed = if run.is_cancelled() {
-            let result = Err(Error::Cancelled {});
-            Ok(Consumed { result, taken: Taken::default(), failures: vec![] })
+            Ok(Consumed::failed(Error::Cancelled {}))
         } else {
             self.feed_and_consume(run, &mut source, next)
         };
         let over = session.end();
-        let consumed = consumed.unwrap_or_else(|error| Consumed {
-            result: Err(error),
-            taken: Taken::default(),
-            failures: vec![],
-        });
-        let Consumed { result, taken, failures } = consumed;
-        self.failures = failures;
+        let Consumed { result, taken, failures } = consumed.unwrap_or_else(Consumed::failed);
+        self.keep(failures);
         self.account = Account::new(
             source.pulled(),
             taken.ok,
@@ -200,13 +186,16 @@ impl<R: Runner + 'static> Engine<R> {
         Consumer::new(runner, cfg, run, self.settings.order, self.window())
     }
 
-    /// Opens the journal for a run, if there is one. A closed pool does not open it.
-    fn open_journal(&self) -> Result<Option<Arc<JournalWriter>>, Error> {
-        let Some(journal) = self.run_settings.journal.as_ref().filter(|_| self.is_active()) else {
-            return Ok(None);
-        };
-        let cfg = serde_json::to_value(&*self.cfg).expect("a tree of values is one in JSON");
-        Ok(Some(Arc::new(JournalWriter::open(journal, cfg, self.run_settings.key_kind())?)))
+    /// Opens the journal for a run, if there is one. A closed pool does not open it. In a pipeline,
+    /// `later_stages` are the configurations of the stages after this one.
+    pub(super) fn open_journal(
+        &self,
+        later_stages: Vec<Value>,
+    ) -> Result<Option<Arc<JournalWriter>>, Error> {
+        match self.is_active() {
+            true => run_journal::open(&self.run_settings, &self.cfg, later_stages),
+            false => Ok(None),
+        }
     }
 
     /// The producers that the next run begins without, since they are still in a hook of the last. If there are no
@@ -231,9 +220,9 @@ impl<R: Runner + 'static> Engine<R> {
     }
 
     /// Begins a run, in which every live producer takes part with a state.
-    fn begin(&mut self, journal_writer: Option<Arc<JournalWriter>>) -> Result<Session<R>, Error> {
+    fn begin(&mut self, recording: Recording) -> Result<Session<R>, Error> {
         let session =
-            self.enter(RunKind::Stream, journal_writer).inspect_err(|error| self.refuse(error))?;
+            self.enter(RunKind::Stream, recording).inspect_err(|error| self.refuse(error))?;
         let run = session.run.clone();
         // A request made before the run ends it at its start. No producer is needed then, and no state is
         // rebuilt.
@@ -254,18 +243,19 @@ impl<R: Runner + 'static> Engine<R> {
     pub(super) fn enter(
         &mut self,
         kind: RunKind,
-        journal_writer: Option<Arc<JournalWriter>>,
+        recording: Recording,
     ) -> Result<Session<R>, Error> {
-        let run = self.new_run(kind, None, journal_writer)?;
+        let run = self.new_run(self.account.unread, kind, None, recording)?;
         self.watch(run.clone(), &run)
     }
 
-    /// Creates a run, without producers.
+    /// Creates a run of `items` items, if their number is known, without producers.
     pub(super) fn new_run(
         &mut self,
+        items: Option<u64>,
         kind: RunKind,
         upstream: Option<Arc<dyn RunControl>>,
-        journal_writer: Option<Arc<JournalWriter>>,
+        recording: Recording,
     ) -> Result<Arc<Run<R>>, Error> {
         let producers = self.producers.as_ref().ok_or(Error::Closed {})?;
         if producers.is_own_thread() {
@@ -285,9 +275,9 @@ impl<R: Runner + 'static> Engine<R> {
         let event_log = Arc::new(EventLog::new(producers, description, self.told.detail));
         event_log.has_settings(self.told.settings.clone());
         self.event_log = event_log.clone();
-        self.report_start(&event_log);
+        self.report_start(&event_log, items);
         let shape = Shape { order, producers, window, batching, kind };
-        Ok(Arc::new(Run::new(shape, run_settings, earlier, upstream, event_log, journal_writer)))
+        Ok(Arc::new(Run::new(shape, run_settings, earlier, upstream, event_log, recording)))
     }
 
     /// Registers `target` with the token; it is `run` or contains it.
@@ -328,7 +318,7 @@ impl<R: Runner + 'static> Engine<R> {
     pub(crate) fn begin_stream(&mut self, unread: Option<u64>) -> Result<(), Error> {
         self.reset(unread);
         self.check_no_journal().inspect_err(|error| self.refuse(error))?;
-        let session = self.begin(None)?;
+        let session = self.begin(Recording::default())?;
         self.streaming = Some(Streaming::new(session, self.settings.order, self.window(), unread));
         Ok(())
     }
@@ -383,8 +373,8 @@ impl<R: Runner> Engine<R> {
     }
 
     /// Keeps the errors of skipped items.
-    pub(super) fn keep(&mut self, failures: Vec<Error>) {
-        self.failures = failures;
+    pub(super) fn keep(&mut self, failures: Vec<SkippedItem>) {
+        self.failures = failures.into_iter().map(|skipped| skipped.error).collect();
     }
 
     /// The errors of items skipped in the last run: the first of them.
@@ -399,14 +389,21 @@ impl<R: Runner> Engine<R> {
     /// Resets everything that belongs to the last run.
     pub(super) fn reset(&mut self, unread: Option<u64>) {
         self.end_stream();
-        self.account = Account::new(0, 0, 0, 0, unread);
+        (self.account, self.pipeline) = (Account::new(0, 0, 0, 0, unread), None);
         self.event_log = Arc::new(EventLog::new(0, self.told.description.clone(), Detail::Run));
         std::mem::take(&mut self.failures).into_iter().for_each(drop_quietly);
     }
 
-    /// Ends the run of a session, and records its account and the requests that it has spent.
-    pub(super) fn settle(&mut self, session: Session<R>, account: Account, error: Option<&Error>) {
-        self.account = account;
+    /// Ends the run of a session, and records its account and the requests that it has spent. `pipeline` is
+    /// the account of all stages, if this is the last.
+    pub(super) fn settle(
+        &mut self,
+        session: Session<R>,
+        account: Account,
+        pipeline: Option<Account>,
+        error: Option<&Error>,
+    ) {
+        (self.account, self.pipeline) = (account, pipeline);
         self.part(session.over(), error);
     }
 
@@ -419,7 +416,7 @@ impl<R: Runner> Engine<R> {
             producers.learn(run.handover.dispatch.learned());
         }
         // Closed explicitly, since an abandoned producer may still hold a reference to the run.
-        run.journal_writer().into_iter().for_each(|journal_writer| journal_writer.close());
+        run.recording.close();
         let totals = Arc::new(self.totals(&run, error));
         run.event_log.tell(Event::RunEnded { totals });
         if let Some(observing) = observing {

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use crate::backend::threads::producers::Building;
 use crate::base::Order;
 use crate::cfg::CfgNode;
-use crate::concurrency::cancel::CancelToken;
+use crate::concurrency::cancel::{CancelToken, Seen};
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::{Devices, GpuLock, HeldGpus};
+use crate::error::Error;
 use crate::runner::ProducerSetup;
 use crate::scheduler::batch::Batching;
 
@@ -28,6 +30,25 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Locks the GPUs of the devices, if that was asked for. `seen` are the requests of the token that are spent.
+    pub(super) fn lock_gpus(
+        &self,
+        seen: Seen,
+        building: &Building,
+    ) -> Result<Option<Arc<HeldGpus>>, Error> {
+        let Some(lock) = &self.gpu_lock else { return Ok(None) };
+        let alarm = || {
+            // A cancel from before the build is not spent by it. It ends the wait for the lock, and later the
+            // first run.
+            if self.token.is_cancelled_since(seen) {
+                building.alarm().ring();
+            }
+            building.alarm().listen()
+        };
+        let held = lock.take(&self.devices, &alarm)?;
+        held.map(|held| Some(Arc::new(held))).ok_or(Error::Cancelled {})
+    }
+
     /// What each producer is made with.
     pub(super) fn producer_setups(
         &self,

@@ -3,19 +3,27 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use serde_json::Value;
+
+use super::pipeline_totals::{self, PipelineRun, SkippedInStage, StageEngine};
 use super::run_session::Session;
 use super::session::Engine;
+use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::producers::cancelled_or;
+use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_shape::RunKind;
 use crate::backend::threads::taken::Taken;
+use crate::base::Order;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
-use crate::engine::consume::{AbortAtEnd, Consumed, Consumer, NAME};
+use crate::engine::consume::{AbortAtEnd, Consumer, NAME};
+use crate::engine::consuming::Consumed;
 use crate::engine::feed::Source;
 use crate::engine::link::{NextItem, Relayed, StageLink};
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
+use crate::observe::report::RunReport;
 use crate::runner::{RunControl, Runner};
 
 /// The engines of a pipeline, from that of `R` to that of `S`.
@@ -25,12 +33,13 @@ use crate::runner::{RunControl, Runner};
 pub(crate) struct Stages<'h, R: Runner, S: Runner> {
     before: Box<dyn Before<R, S> + 'h>,
     last: &'h mut Engine<S>,
+    last_run: PipelineRun,
 }
 
 /// The stages before that of `S`, starting with that of `R`.
 trait Before<R: Runner, S: Runner>: Send + Sync {
-    /// The number of these stages.
-    fn stages(&self) -> usize;
+    /// Adds the engines of these stages, in their order.
+    fn list<'a>(&'a self, engines: &mut Vec<&'a dyn StageEngine>);
 
     /// Resets each engine for a run with `unread` inputs.
     fn reset(&mut self, unread: Option<u64>);
@@ -59,6 +68,14 @@ struct Between {
 /// All participants of a run, in the order of the stages.
 #[derive(Default)]
 struct Lineup<'a> {
+    /// The number of items of the next stage, if it is known.
+    items: Option<u64>,
+    /// The configurations of the stages after the first.
+    later_cfgs: Vec<Value>,
+    /// The journal of the first stage, which the last one writes.
+    journal: Option<Arc<JournalWriter>>,
+    /// Whether the next stage gets items with names or journal keys.
+    has_names: bool,
     stages: Vec<Box<dyn Enlisted + 'a>>,
     runs: Vec<Arc<dyn Interrupt>>,
     relays: Vec<Between>,
@@ -80,7 +97,7 @@ trait Stage {
     /// Waits until the producers have left, and drops what is left.
     fn wind_up(&self);
 
-    fn settle(self: Box<Self>, account: Account, error: Option<&Error>);
+    fn settle(self: Box<Self>, account: Account, pipeline: Option<Account>, error: Option<&Error>);
 }
 
 /// The runs of all stages, which any of their tokens ends.
@@ -105,14 +122,14 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
     where
         S: Runner<Input = R::Output>,
     {
-        Stages { before: Box::new(first), last }
+        Stages { before: Box::new(first), last, last_run: PipelineRun::default() }
     }
 
     pub(crate) fn then<T>(self, next: &'h mut Engine<T>) -> Stages<'h, R, T>
     where
         T: Runner<Input = S::Output> + 'static,
     {
-        Stages { before: Box::new(self), last: next }
+        Stages { before: Box::new(self), last: next, last_run: PipelineRun::default() }
     }
 
     /// Feeds all of `source` to the first stage, and consumes the results of the last. `next` is the function
@@ -124,6 +141,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
     ) -> Result<S::Summary, Error> {
         self.before.reset(source.unread());
         self.last.reset(None);
+        self.last_run = PipelineRun::idle(source.unread());
         self.try_run(source, next).unwrap_or_else(|error| {
             self.before.refuse(&error);
             Engine::refuse(self.last, &error);
@@ -137,10 +155,11 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
         mut source: Source<I, R::Input>,
         next: impl Fn(&mut I) -> Option<Result<R::Input>>,
     ) -> Result<Result<S::Summary, Error>, Error> {
-        self.last.check_no_journal()?;
-        let mut lineup = Lineup::default();
+        let later_cfgs = pipeline_totals::check(&self.engines())?;
+        let mut lineup = Lineup { items: source.unread(), later_cfgs, ..Lineup::default() };
         let Front { first, upstream, join } = self.before.enlist(&mut lineup)?;
-        let run = self.last.new_run(RunKind::Stream, Some(upstream), None)?;
+        let recording = Recording { records: lineup.journal.clone(), ..lineup.recording() };
+        let run = self.last.new_run(lineup.items, RunKind::Stream, Some(upstream), recording)?;
         lineup.relays.push(join(run.clone()));
         let consumer = self.last.consumer(run.clone());
         let stack_size = self.last.settings().stack_size;
@@ -161,18 +180,46 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
                 (Err(error), vec![idle; stages.len() - 1], Taken::default(), vec![])
             }
         };
-        for (stage, account) in stages.into_iter().zip(accounts(given, &relayed, taken)) {
-            stage.settle(account, result.as_ref().err());
+        let accounts = accounts(given, &relayed, taken);
+        let mut left = stages.len();
+        for (stage, account) in stages.into_iter().zip(&accounts) {
+            left -= 1;
+            let pipeline = pipeline_totals::whole(&accounts).filter(|_| left == 0);
+            stage.settle(*account, pipeline, result.as_ref().err());
         }
+        self.last_run = PipelineRun::new(accounts, &failures);
         self.last.keep(failures);
         Ok(result)
     }
 }
 
-impl<R: Runner, S: Runner> Stages<'_, R, S> {
-    /// The number of stages.
-    pub(crate) fn stages(&self) -> usize {
-        self.before.stages() + 1
+impl<R: Runner + 'static, S: Runner + 'static> Stages<'_, R, S> {
+    /// The account of the last run of all stages.
+    pub(crate) fn account(&self) -> Account {
+        self.last_run.account()
+    }
+
+    /// The report of the last run of all stages.
+    pub(crate) fn report(&self) -> RunReport {
+        self.last_run.report(&self.engines())
+    }
+
+    /// The items that the last run skipped: the first of them.
+    pub(crate) fn failures(&self) -> Vec<SkippedInStage<'_>> {
+        let orders: Vec<Order> = self.engines().iter().map(|stage| stage.order()).collect();
+        self.last_run.failures(self.last.failures(), &orders)
+    }
+
+    /// The names of the stages that have one.
+    pub(crate) fn names(&self) -> Vec<Option<&str>> {
+        self.engines().into_iter().map(StageEngine::name).collect()
+    }
+
+    fn engines(&self) -> Vec<&dyn StageEngine> {
+        let mut engines = Vec::new();
+        self.before.list(&mut engines);
+        engines.push(&*self.last);
+        engines
     }
 }
 
@@ -181,8 +228,8 @@ where
     R: Runner + 'static,
     S: Runner<Input = R::Output> + 'static,
 {
-    fn stages(&self) -> usize {
-        1
+    fn list<'a>(&'a self, engines: &mut Vec<&'a dyn StageEngine>) {
+        engines.push(&**self);
     }
 
     fn reset(&mut self, unread: Option<u64>) {
@@ -194,8 +241,9 @@ where
     }
 
     fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, S>, Error> {
-        self.check_no_journal()?;
-        let run = self.new_run(RunKind::Stream, None, None)?;
+        lineup.journal = self.open_journal(std::mem::take(&mut lineup.later_cfgs))?;
+        let recording = Recording { plans: lineup.journal.clone(), ..Recording::default() };
+        let run = self.new_run(lineup.items, RunKind::Stream, None, recording)?;
         let join = joint(self, run.clone());
         lineup.add(self, run.clone());
         Ok(Front { first: run.clone(), upstream: run, join })
@@ -208,8 +256,8 @@ where
     S: Runner + 'static,
     T: Runner<Input = S::Output> + 'static,
 {
-    fn stages(&self) -> usize {
-        Stages::stages(self)
+    fn list<'a>(&'a self, engines: &mut Vec<&'a dyn StageEngine>) {
+        engines.extend(self.engines());
     }
 
     fn reset(&mut self, unread: Option<u64>) {
@@ -223,9 +271,9 @@ where
     }
 
     fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, T>, Error> {
-        self.last.check_no_journal()?;
         let Front { first, upstream, join } = self.before.enlist(lineup)?;
-        let run = self.last.new_run(RunKind::Stream, Some(upstream), None)?;
+        let recording = lineup.recording();
+        let run = self.last.new_run(lineup.items, RunKind::Stream, Some(upstream), recording)?;
         lineup.relays.push(join(run.clone()));
         let join = joint(self.last, run.clone());
         lineup.add(self.last, run.clone());
@@ -254,7 +302,14 @@ impl Between {
 }
 
 impl<'a> Lineup<'a> {
+    /// How a later stage names items. A journal recognises them by the input of the first stage.
+    fn recording(&self) -> Recording {
+        let inherits_names = self.has_names || self.journal.is_some();
+        Recording { inherits_names, ..Recording::default() }
+    }
+
     fn add<R: Runner + 'static>(&mut self, engine: &'a mut Engine<R>, run: Arc<Run<R>>) {
+        self.has_names |= run.run_settings.has_names();
         self.runs.push(run.clone());
         self.stages.push(Box::new(Waiting { engine, run }));
     }
@@ -302,9 +357,9 @@ impl<R: Runner + 'static> Stage for Working<'_, R> {
         self.session.wind_up();
     }
 
-    fn settle(self: Box<Self>, account: Account, error: Option<&Error>) {
+    fn settle(self: Box<Self>, account: Account, pipeline: Option<Account>, error: Option<&Error>) {
         let Working { engine, session, all } = *self;
-        engine.settle(session, account, error);
+        engine.settle(session, account, pipeline, error);
         drop(all);
     }
 }
@@ -372,7 +427,7 @@ fn accounts(given: NextItem, relayed: &[Relayed], taken: Taken) -> Vec<Account> 
         let own = failure.filter(|failure| given.passed_on != Some(failure.seq));
         stands = failure.is_some() && own.is_none();
         let failed = taken.skipped + own.map_or(0, |failure| failure.items);
-        Account::new(given.items, taken.ok, failed, 0, given.unread)
+        Account::new(given.items, taken.ok, failed, taken.already_done, given.unread)
     };
     let mut accounts: Vec<_> = stages.iter().rev().map(account).collect();
     accounts.reverse();

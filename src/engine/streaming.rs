@@ -163,9 +163,10 @@ impl<R: Runner> Streaming<R> {
             _ if policy.gives_up_at(failed, ok + failed) => {
                 Yield::Last(policy.too_many(failed, ok + failed, Some(fault.error)))
             }
-            Disposition::Skip | Disposition::SkipEarlier | Disposition::AlreadyDone => {
-                Yield::Skipped(fault.error)
-            }
+            Disposition::Skip
+            | Disposition::SkipEarlier
+            | Disposition::AlreadyDone
+            | Disposition::AlreadyDoneEarlier => Yield::Skipped(fault.error),
         }
     }
 

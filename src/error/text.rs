@@ -57,7 +57,7 @@ impl fmt::Display for Error {
             }
             Error::Journal { source } => write!(f, "{source}"),
             Error::JournalUnsupported {} => {
-                f.write_str("a journal works with `run`, not with `outputs` or a pipeline")
+                f.write_str("a journal works with `run`, not with `outputs`; in a pipeline, give it to the first stage")
             }
             Error::Report { .. } => {
                 f.write_str("not a run report; give the JSON that `RunReport::to_json` writes")

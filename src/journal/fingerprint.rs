@@ -50,10 +50,19 @@ pub enum Difference {
         /// Now.
         is: KeyKind,
     },
+    /// The number of stages: 1 for a run of a single pool.
+    #[non_exhaustive]
+    Stages {
+        /// In the journal.
+        was: usize,
+        /// Now.
+        is: usize,
+    },
     /// A value of the configuration.
     #[non_exhaustive]
     Cfg {
-        /// Its dotted path; empty for the whole configuration.
+        /// Its dotted path; empty for the whole configuration. In a later stage of a pipeline it begins with
+        /// the stage: `stage 2.model.lr`.
         path: String,
         /// The value in the journal, as JSON, shortened; `None` if there was none.
         was: Option<String>,
@@ -70,6 +79,9 @@ pub(crate) struct Fingerprint {
     runner: Option<(String, String)>,
     keys: KeyKind,
     cfg: Value,
+    /// The configurations of the later stages of a pipeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    later_stages: Vec<Value>,
 }
 
 /// The maximum number of characters of a value in a message.
@@ -77,8 +89,20 @@ const LONGEST_VALUE: usize = 60;
 
 impl Fingerprint {
     /// Makes the fingerprint of a run with this configuration, without what the journal ignores.
+    #[cfg(test)]
     pub(crate) fn new(journal: &Journal, cfg: Value, keys: KeyKind) -> Self {
-        let mut fingerprint = Fingerprint { runner: journal.runner.clone(), keys, cfg };
+        Fingerprint::of_pipeline(journal, cfg, vec![], keys)
+    }
+
+    /// Makes the fingerprint of a run of a pipeline: `cfg` is the configuration of its first stage.
+    pub(crate) fn of_pipeline(
+        journal: &Journal,
+        cfg: Value,
+        later_stages: Vec<Value>,
+        keys: KeyKind,
+    ) -> Self {
+        let runner = journal.runner.clone();
+        let mut fingerprint = Fingerprint { runner, keys, cfg, later_stages };
         fingerprint.ignore(&journal.ignored);
         fingerprint
     }
@@ -87,10 +111,11 @@ impl Fingerprint {
         self.keys
     }
 
-    /// Removes the values at these paths from the configuration.
+    /// Removes the values at these paths from the configuration of each stage.
     pub(super) fn ignore(&mut self, paths: &[String]) {
         for path in paths {
-            remove(&mut self.cfg, path);
+            let cfgs = std::iter::once(&mut self.cfg).chain(&mut self.later_stages);
+            cfgs.for_each(|cfg| remove(cfg, path));
         }
     }
 
@@ -108,7 +133,14 @@ impl Fingerprint {
         if self.keys != is.keys {
             differences.push(Difference::Keys { was: self.keys, is: is.keys });
         }
+        let stages = |of: &Fingerprint| 1 + of.later_stages.len();
+        if stages(self) != stages(is) {
+            differences.push(Difference::Stages { was: stages(self), is: stages(is) });
+        }
         compare("", Some(&self.cfg), Some(&is.cfg), &mut differences);
+        for ((was, is), stage) in self.later_stages.iter().zip(&is.later_stages).zip(2..) {
+            compare(&format!("stage {stage}"), Some(was), Some(is), &mut differences);
+        }
         differences
     }
 }
@@ -191,6 +223,7 @@ impl fmt::Display for Difference {
             Difference::Keys { was, is } => {
                 write!(f, "items were known by {was} and are by {is}")
             }
+            Difference::Stages { was, is } => write!(f, "the stages were {was} and are {is}"),
             Difference::Cfg { path, was, is } => {
                 let path = if path.is_empty() { "the configuration" } else { path };
                 let [was, is] = [was, is].map(|value| value.as_deref().unwrap_or("absent"));
@@ -275,6 +308,20 @@ mod tests {
         let is = of(journal(), cfg("secret"));
         assert_eq!(is, of(journal(), cfg("other")));
         assert_eq!(is.cfg, json!({"hosts": [{"name": "a"}]}));
+    }
+
+    #[test]
+    fn each_stage_of_a_pipeline_has_its_configuration() {
+        let of = |later_stages: Vec<Value>| {
+            let journal = Journal::at("j").ignore_cfg("log");
+            Fingerprint::of_pipeline(&journal, json!({"x": 1}), later_stages, KeyKind::Position)
+        };
+        let was = of(vec![json!({"x": 1, "log": 1}), json!({})]);
+        assert_eq!(told(&was, &of(vec![json!({"x": 1, "log": 2}), json!({})])), [""; 0]);
+        let is = of(vec![json!({"x": 2}), json!({"y": 3})]);
+        let expected = ["stage 2.x was 1 and is 2", "stage 3.y was absent and is 3"];
+        assert_eq!(told(&was, &is), expected);
+        assert_eq!(told(&was, &of(vec![])), ["the stages were 3 and are 1"]);
     }
 
     #[test]

@@ -19,7 +19,8 @@ pub enum Event {
     /// A run or an [`Outputs`](crate::Outputs) began.
     #[non_exhaustive]
     RunStarted {
-        /// The number of items, if the input's `size_hint` is exact.
+        /// The number of items, if the input's `size_hint` is exact. In a pipeline all stages have the
+        /// input of the first.
         items: Option<u64>,
         /// The order in which results are consumed.
         order: Order,
@@ -84,6 +85,13 @@ pub enum Event {
         /// The item.
         item: u64,
     },
+    /// An item does not reach the last stage of a pipeline. Only the observers of that stage get this event,
+    /// once the consumer has come to the item.
+    #[non_exhaustive]
+    ItemEndedEarlier {
+        /// How it failed in an earlier stage; `None` if an earlier run had done it.
+        failure: Option<Arc<Failure>>,
+    },
     /// The window is full: no more input is read.
     #[non_exhaustive]
     WindowFull {
@@ -133,6 +141,9 @@ pub enum Event {
 pub struct Totals {
     /// The items, counted by outcome.
     pub account: Account,
+    /// The items of the whole pipeline, counted by outcome, if the run was its last stage.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<Account>,
     /// From beginning to end.
     pub lasted: Duration,
     /// The error that ended the run early, as text with its causes; `None` if nothing did.

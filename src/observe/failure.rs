@@ -13,6 +13,9 @@ use crate::error::Error;
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Failure {
+    /// The name of the stage, in the report of a pipeline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
     /// The item's index in the input; `None` if no item failed.
     pub item: Option<u64>,
     /// The item's key, if [keys](crate::Builder::key) are in use.
@@ -41,6 +44,7 @@ impl Failure {
     /// Takes the texts of an error. The texts of causes come from the user's code.
     pub(crate) fn of(error: &Error) -> Self {
         Failure {
+            stage: None,
             item: error.item(),
             key: error.key().map(str::to_owned),
             producer: error.producer(),

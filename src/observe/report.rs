@@ -7,6 +7,7 @@
 
 mod bins;
 mod bottleneck;
+mod bottleneck_stage;
 mod comparison;
 mod failures;
 mod html;
@@ -26,11 +27,14 @@ mod schema;
 mod seconds;
 mod slowest;
 mod span;
+mod stage_rows;
+pub(crate) mod stages;
 mod stragglers;
 mod terminal;
 mod text;
 mod timeline;
 mod trace;
+mod version;
 
 pub use self::bottleneck::Bottleneck;
 pub use self::comparison::Comparison;
@@ -38,16 +42,17 @@ pub use self::latency::Latencies;
 pub use self::producer::ProducerReport;
 pub(crate) use self::recorder::Recorder;
 pub use self::retries::{Retried, RetryOutcome, RetryReport};
-pub use self::run_report::{Ending, RunReport, Stall};
+pub use self::run_report::{Ending, RunReport, StageReport, Stall};
 pub use self::slowest::SlowItem;
 pub use self::span::{Incident, IncidentKind, Span};
 pub use self::timeline::{Throughput, Timeline};
+use self::version::{VERSION, Versioned};
 pub use super::failure::Failure;
 pub use super::provenance::Provenance;
 pub use super::text_style::{Colors, TextStyle};
 pub use crate::base::HumanDuration;
 use crate::error::{Error, Result};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::fmt;
 
 impl RunReport {
@@ -87,7 +92,7 @@ impl RunReport {
     /// The form is described by the JSON Schema in `docs/report.schema.json`. Its number is the field
     /// `version`, now 1. It changes if a field goes or changes its meaning; fields may be added without.
     pub fn to_json(&self) -> String {
-        json::to_text(&Versioned { version: VERSION, report: self })
+        json::to_text(&Versioned::new(self))
     }
 
     /// Reads a report that [`to_json`](Self::to_json) wrote. Missing fields get their defaults; unknown ones
@@ -120,9 +125,14 @@ impl RunReport {
     ///
     /// The items of a batch are one span, and so is each `producer_init` that rebuilt a lost state. Without
     /// item events, which [`timeline`](crate::Builder::timeline) turns on, the trace has an event that says
-    /// so, failures, and rebuilt states.
+    /// so, failures, and rebuilt states. Each stage of a pipeline is a process of its own.
     pub fn to_trace(&self) -> String {
-        trace::to_text([self])
+        match self.stages.is_empty() {
+            true => trace::to_text([(None, self)]),
+            false => trace::to_text(
+                self.stages.iter().map(|stage| (Some(stage.name.as_str()), &stage.report)),
+            ),
+        }
     }
 }
 
@@ -147,17 +157,7 @@ impl RunReport {
 pub fn trace_of_stages<'a>(
     stages: impl IntoIterator<Item = &'a RunReport, IntoIter: Clone>,
 ) -> String {
-    trace::to_text(stages.into_iter())
-}
-
-/// The version of the JSON's form.
-const VERSION: u64 = 1;
-
-#[derive(Serialize)]
-struct Versioned<'a> {
-    version: u64,
-    #[serde(flatten)]
-    report: &'a RunReport,
+    trace::to_text(stages.into_iter().map(|report| (None, report)))
 }
 
 #[derive(Deserialize)]

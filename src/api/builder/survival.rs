@@ -387,7 +387,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// index of an item tells it from others of its key. With a [journal](Builder::journal), which has to
     /// find an item again, those after the first get a number, `a#2`, and all keys of a run are kept in
     /// memory. Without one, only keys of items in flight are. If `key` panics, the item fails with [`Error::KeyPanicked`], like one that a
-    /// [limit](Builder::max_batch_cost) refuses.
+    /// [limit](Builder::max_batch_cost) refuses. In a [pipeline](crate::Pipeline) an item keeps its key through
+    /// the stages that follow, unless one has a key of its own.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -417,8 +418,10 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// `consumer_init` how far earlier runs came.
     ///
     /// Each [`run`](crate::Pool::run) opens the journal, and fails with [`Error::Journal`] if it cannot be
-    /// continued. A new journal is therefore for one run. [`outputs`](crate::Pool::outputs) and pipelines
-    /// have no journal, and fail with [`Error::JournalUnsupported`].
+    /// continued. A new journal is therefore for one run. In a [pipeline](crate::Pipeline) the
+    /// first stage has the journal, and an item is done once the last consumer has it.
+    /// [`outputs`](crate::Pool::outputs) and later stages have none, and fail with
+    /// [`Error::JournalUnsupported`].
     ///
     /// ```
     /// use gangline::{Journal, OrderedRunner, map};

@@ -7,6 +7,8 @@ use crate::error::Error;
 pub(crate) struct FailedItem {
     pub(crate) error: Error,
     pub(crate) disposition: Disposition,
+    /// The number of stages of a pipeline that passed it on: 0 in the stage where it failed.
+    pub(crate) passed_on: usize,
 }
 
 /// How the run goes on after a failure.
@@ -22,25 +24,53 @@ pub(crate) enum Disposition {
     SkipEarlier,
     /// The item did not fail: an earlier run has done it. The error is never read.
     AlreadyDone,
+    /// As `AlreadyDone`; the first stage counts it.
+    AlreadyDoneEarlier,
 }
 
 impl Disposition {
     pub(crate) fn ends_run(self) -> bool {
         matches!(self, Disposition::End | Disposition::EndEarlier)
     }
+
+    pub(crate) fn is_already_done(self) -> bool {
+        matches!(self, Disposition::AlreadyDone | Disposition::AlreadyDoneEarlier)
+    }
+
+    fn in_next_stage(self) -> Self {
+        match self {
+            Disposition::End | Disposition::EndEarlier => Disposition::EndEarlier,
+            Disposition::Skip | Disposition::SkipEarlier => Disposition::SkipEarlier,
+            Disposition::AlreadyDone | Disposition::AlreadyDoneEarlier => {
+                Disposition::AlreadyDoneEarlier
+            }
+        }
+    }
 }
 
 impl FailedItem {
     pub(crate) fn ending(error: Error) -> Box<Self> {
-        Box::new(FailedItem { error, disposition: Disposition::End })
+        Box::new(FailedItem { error, disposition: Disposition::End, passed_on: 0 })
     }
 
     pub(crate) fn skipped(error: Error) -> Box<Self> {
-        Box::new(FailedItem { error, disposition: Disposition::Skip })
+        Box::new(FailedItem { error, disposition: Disposition::Skip, passed_on: 0 })
     }
 
     pub(crate) fn already_done() -> Box<Self> {
-        Box::new(FailedItem { error: Error::Cancelled {}, disposition: Disposition::AlreadyDone })
+        let (error, disposition) = (Error::Cancelled {}, Disposition::AlreadyDone);
+        Box::new(FailedItem { error, disposition, passed_on: 0 })
+    }
+
+    /// The failure as the next stage of a pipeline sees it.
+    pub(crate) fn in_next_stage(self) -> Box<Self> {
+        let disposition = self.disposition.in_next_stage();
+        Box::new(FailedItem { disposition, passed_on: self.passed_on + 1, ..self })
+    }
+
+    /// The number of items that this stage counts as already done.
+    pub(crate) fn done_items(&self) -> u64 {
+        u64::from(self.disposition == Disposition::AlreadyDone)
     }
 
     /// The number of failed items that count for this stage.
@@ -48,7 +78,10 @@ impl FailedItem {
         match self.disposition {
             Disposition::End => self.error.failed_items(),
             Disposition::Skip => 1,
-            Disposition::EndEarlier | Disposition::SkipEarlier | Disposition::AlreadyDone => 0,
+            Disposition::EndEarlier
+            | Disposition::SkipEarlier
+            | Disposition::AlreadyDone
+            | Disposition::AlreadyDoneEarlier => 0,
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Entry {
     /// Its name. With a journal, items of one name after the first have their number appended.
     pub(crate) shown: Option<Arc<str>>,
     pub(crate) key: Key,
+    /// Its index in the input, if this is a later stage of a pipeline.
+    pub(crate) input: Option<u64>,
 }
 
 impl ItemNames {
@@ -36,12 +38,29 @@ impl ItemNames {
             1 => name.clone(),
             number => format!("{name}#{number}").into(),
         };
-        Entry { shown: Some(shown), key: Key::Name { name, occurrence } }
+        Entry { shown: Some(shown), key: Key::Name { name, occurrence }, input: None }
     }
 
     /// Stores the entry of an item in flight.
     pub(crate) fn enter(&mut self, seq: u64, entry: Entry) {
         self.entries.insert(seq, entry);
+    }
+
+    /// Shows an item in flight by a name of this stage; its journal key stays.
+    pub(crate) fn rename(&mut self, seq: u64, shown: Option<Arc<str>>) {
+        if let Some(entry) = self.entries.get_mut(&seq) {
+            entry.shown = shown;
+        }
+    }
+
+    /// The index in the input of an item in flight, in a later stage of a pipeline.
+    pub(crate) fn input(&self, seq: u64) -> Option<u64> {
+        self.entries.get(&seq)?.input
+    }
+
+    /// Takes out the entry of an item that the next stage gets.
+    pub(crate) fn take(&mut self, seq: u64) -> Option<Entry> {
+        self.entries.remove(&seq)
     }
 
     /// The name of an item in flight.

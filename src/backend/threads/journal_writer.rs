@@ -29,13 +29,15 @@ struct Book {
 }
 
 impl JournalWriter {
-    /// Opens the journal for a run with this configuration and this kind of item keys.
+    /// Opens the journal for a run with these configurations, one for each stage, and this kind of item keys.
     pub(crate) fn open(
         journal: &Journal,
         cfg: serde_json::Value,
+        later_stages: Vec<serde_json::Value>,
         keys: KeyKind,
     ) -> Result<Self, Error> {
-        let (file, past) = JournalFile::open(journal, Fingerprint::new(journal, cfg, keys))?;
+        let run = Fingerprint::of_pipeline(journal, cfg, later_stages, keys);
+        let (file, past) = JournalFile::open(journal, run)?;
         let last_note = past.last_note().map(<[u8]>::to_vec);
         let book = Book { file, draft: None, note: None };
         Ok(JournalWriter { past: Mutex::new(past), last_note, book: Mutex::new(Some(book)) })

@@ -137,6 +137,7 @@ mod tests {
     use super::*;
     use crate::api::map::map;
     use crate::backend::threads::producer::Producer;
+    use crate::backend::threads::recording::Recording;
     use crate::backend::threads::run_settings::RunSettings;
     use crate::backend::threads::run_shape::CarriedOver;
     use crate::backend::threads::run_shape::Shape;
@@ -184,7 +185,14 @@ mod tests {
         };
         let event_log = Arc::new(EventLog::new(1, None, Detail::Run));
         let run_settings = Arc::new(RunSettings::default());
-        let run = Run::new(shape, run_settings, CarriedOver::nothing(1), None, event_log, None);
+        let run = Run::new(
+            shape,
+            run_settings,
+            CarriedOver::nothing(1),
+            None,
+            event_log,
+            Recording::default(),
+        );
         let run = Arc::new(run);
         let participants = Participants::new([AtomicBool::new(false)].into());
         let (sender, runs) = crossbeam_channel::bounded(1);

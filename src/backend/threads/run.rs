@@ -13,6 +13,7 @@ use crate::backend::threads::item_names::{Entry, ItemNames};
 use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::outbox::Outcome;
+use crate::backend::threads::recording::Recording;
 use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::{CarriedOver, RunKind, Shape};
@@ -65,8 +66,7 @@ pub(crate) struct Run<R: Runner> {
     pub(crate) event_log: Arc<EventLog>,
     /// `None` if items have no names.
     pub(super) item_names: Option<Mutex<ItemNames>>,
-    /// `None` without a journal.
-    pub(super) journal_writer: Option<Arc<JournalWriter>>,
+    pub(crate) recording: Recording,
     /// Dropped when the caller no longer waits for the consumer.
     awaiting: Mutex<Option<Sender<()>>>,
     pub(crate) consumer_left: Receiver<()>,
@@ -79,13 +79,13 @@ impl<R: Runner> Run<R> {
         earlier: CarriedOver,
         upstream: Option<Arc<dyn RunControl>>,
         event_log: Arc<EventLog>,
-        journal_writer: Option<Arc<JournalWriter>>,
+        recording: Recording,
     ) -> Self {
         let Shape { order, kind, .. } = shape;
         let (halting, halted) = bounded(0);
         let (awaiting, consumer_left) = bounded(0);
-        let has_entries = run_settings.name.is_some() || run_settings.hash.is_some();
-        let item_names = has_entries.then(|| match journal_writer {
+        let has_entries = run_settings.has_names() || recording.inherits_names;
+        let item_names = has_entries.then(|| match recording.plans {
             Some(_) => Mutex::new(ItemNames::for_journal()),
             None => Mutex::default(),
         });
@@ -111,7 +111,7 @@ impl<R: Runner> Run<R> {
             tally: Tally::default(),
             event_log,
             item_names,
-            journal_writer,
+            recording,
             awaiting: Mutex::new(Some(awaiting)),
             consumer_left,
         }
@@ -134,7 +134,7 @@ impl<R: Runner> Run<R> {
 
     /// Whether the feeder has to [`admit`](Run::admit) each item.
     pub(crate) fn asks_for_names(&self) -> bool {
-        self.item_names.is_some() || self.journal_writer.is_some()
+        self.run_settings.has_names() || self.recording.plans.is_some()
     }
 
     /// Names an item that was pulled, and decides whether to work on it.
@@ -147,10 +147,14 @@ impl<R: Runner> Run<R> {
             }
             (None, Some(hash)) => {
                 let hash = catch(|| hash(item)).map_err(Rejected::KeyPanicked)?;
-                Entry { shown: None, key: Key::HashedPosition { position: seq, hash } }
+                Entry { shown: None, key: Key::HashedPosition { position: seq, hash }, input: None }
             }
-            (None, None) => Entry { shown: None, key: Key::Position(seq) },
+            (None, None) => Entry { shown: None, key: Key::Position(seq), input: None },
         };
+        if self.recording.inherits_names {
+            lock(item_names).rename(seq, entry.shown);
+            return Ok(Plan::Run);
+        }
         let plan = self.plan(&entry.key)?;
         if plan == Plan::Run {
             lock(item_names).enter(seq, entry);
@@ -164,10 +168,25 @@ impl<R: Runner> Run<R> {
         let shown = catch(|| name(item)).map_err(Rejected::KeyPanicked)?;
         let name: Arc<str> = shown.into();
         let key = Key::Name { name: name.clone(), occurrence: 1 };
-        Ok(Some(Entry { shown: Some(name), key }))
+        Ok(Some(Entry { shown: Some(name), key, input: None }))
     }
 
-    /// Stores the name of an item of a service.
+    /// Takes the identity of an item out of this run for the next stage of a pipeline. `None` if the item
+    /// failed before it was known.
+    pub(crate) fn take_entry(&self, seq: u64) -> Option<Entry> {
+        let entry = match &self.item_names {
+            Some(item_names) => lock(item_names).take(seq)?,
+            None => Entry { shown: None, key: Key::Position(seq), input: None },
+        };
+        Some(Entry { input: entry.input.or(Some(seq)), ..entry })
+    }
+
+    /// Returns the index in the input of an item in flight, if items keep their identity.
+    pub(crate) fn input_of(&self, seq: u64) -> Option<u64> {
+        lock(self.item_names.as_ref()?).input(seq)
+    }
+
+    /// Stores the name of an item of a service, or of one that had it in the stage before.
     pub(crate) fn enter_name(&self, seq: u64, entry: Option<Entry>) {
         if let (Some(item_names), Some(entry)) = (&self.item_names, entry) {
             lock(item_names).enter(seq, entry);
@@ -175,7 +194,7 @@ impl<R: Runner> Run<R> {
     }
 
     fn plan(&self, key: &Key) -> Result<Plan, Rejected> {
-        let Some(journal_writer) = &self.journal_writer else { return Ok(Plan::Run) };
+        let Some(journal_writer) = &self.recording.plans else { return Ok(Plan::Run) };
         journal_writer.plan(key).map_err(Rejected::Journal)
     }
 
@@ -214,12 +233,13 @@ impl<R: Runner> Run<R> {
 
     /// Records a finished item in the journal. Returns whether a commit is due.
     pub(crate) fn record(&self, seq: u64, outcome: crate::journal::Outcome) -> bool {
-        let Some(journal_writer) = &self.journal_writer else { return false };
+        let Some(journal_writer) = self.journal_writer() else { return false };
         self.key_of(seq).is_some_and(|key| journal_writer.record(key, outcome))
     }
 
+    /// The journal that the consumer writes.
     pub(crate) fn journal_writer(&self) -> Option<&Arc<JournalWriter>> {
-        self.journal_writer.as_ref()
+        self.recording.records.as_ref()
     }
 
     /// Aborts the run with an error that is not the failure of an item. The first such error is kept.
@@ -297,7 +317,8 @@ impl<R: Runner> Run<R> {
 
     /// Whether each consumed item must be reported to the journal, the names, the run timeout or an observer.
     pub(crate) fn is_watched(&self) -> bool {
-        self.asks_for_names()
+        self.item_names.is_some()
+            || self.recording.records.is_some()
             || self.run_settings.limits.run.is_some()
             || self.event_log.is_observed()
     }
@@ -375,18 +396,15 @@ impl<R: Runner> RunControl for Run<R> {
     }
 
     fn has_journal(&self) -> bool {
-        self.journal_writer.is_some()
+        self.recording.records.is_some()
     }
 
     fn note(&self, note: Vec<u8>) -> Result<()> {
-        Ok(self
-            .journal_writer
-            .as_ref()
-            .map_or(Ok(()), |journal_writer| journal_writer.draft(note))?)
+        Ok(self.journal_writer().map_or(Ok(()), |journal_writer| journal_writer.draft(note))?)
     }
 
     fn last_note(&self) -> Option<&[u8]> {
-        self.journal_writer.as_ref()?.last_note()
+        self.journal_writer()?.last_note()
     }
 }
 

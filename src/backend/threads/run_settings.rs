@@ -56,6 +56,11 @@ impl<I> Default for RunSettings<I> {
 }
 
 impl<I> RunSettings<I> {
+    /// Whether items are named or hashed.
+    pub(crate) fn has_names(&self) -> bool {
+        self.name.is_some() || self.hash.is_some()
+    }
+
     /// How the journal identifies items.
     pub(crate) fn key_kind(&self) -> KeyKind {
         match (&self.name, &self.hash) {

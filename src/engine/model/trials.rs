@@ -13,6 +13,7 @@ use crate::backend::threads::limits::Limits;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer::Producer;
 use crate::backend::threads::producer_loop::{Join, ProducerLoop};
+use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::CarriedOver;
@@ -256,7 +257,7 @@ impl Scene {
             CarriedOver::nothing(self.producers),
             None,
             event_log,
-            None,
+            Recording::default(),
         ))
     }
 

@@ -59,9 +59,13 @@ impl Board {
         self.pass(at);
         match event {
             Event::ItemsConsumed { items } => self.consume(at, *items),
-            Event::ItemAlreadyDone { .. } => self.already_done += 1,
+            Event::ItemAlreadyDone { .. } | Event::ItemEndedEarlier { failure: None } => {
+                self.already_done += 1;
+            }
             Event::ItemRetried { .. } => self.retried += 1,
-            Event::ItemFailed { failure } => return self.fail(at, failure),
+            Event::ItemFailed { failure } | Event::ItemEndedEarlier { failure: Some(failure) } => {
+                return self.fail(at, failure);
+            }
             Event::EventsLost { .. } => {
                 self.producers.iter_mut().for_each(Watch::may_miss_events);
             }
@@ -115,7 +119,7 @@ impl Board {
 
     /// Returns the result of the run as one line.
     pub(super) fn result(&self, totals: &Totals) -> String {
-        let account = totals.account;
+        let account = totals.pipeline.unwrap_or(totals.account);
         let worked_on = account.ok.saturating_add(account.failed);
         let done = worked_on.saturating_add(account.already_done);
         let mut parts = match totals {

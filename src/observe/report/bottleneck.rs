@@ -41,7 +41,7 @@ pub enum Bottleneck {
 pub(super) const IN_PROGRESS: &str = "The run is in progress: its bottleneck is known at the end.";
 
 /// At work for less than this share of the time, a part leaves room for another bottleneck.
-const MOST: f64 = 0.75;
+pub(super) const MOST: f64 = 0.75;
 
 /// Waits below this share of the time are not considered.
 const LEAST_WAIT: f64 = 0.2;
@@ -50,7 +50,7 @@ const LEAST_WAIT: f64 = 0.2;
 const LEAST_REBUILDING: f64 = 0.05;
 
 /// Shares that differ by at most this may swap in the next run.
-const CLOSE: f64 = 0.1;
+pub(super) const CLOSE: f64 = 0.1;
 
 /// A shorter run consists mostly of starting and ending threads.
 const SHORTEST: Duration = Duration::from_millis(10);
@@ -71,7 +71,7 @@ pub(super) fn decide(totals: &Totals) -> (Bottleneck, String) {
 
 /// Shares of the time of a run, from 0 to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Shares {
+pub(super) struct Shares {
     origin: Origin,
     destination: Destination,
     source: f64,
@@ -90,12 +90,14 @@ struct Shares {
     /// The part of `starved` with items waiting for a retry.
     backing_off: f64,
     consumer: f64,
+    /// The same; also the next stage of a pipeline counts as a consumer.
+    taking: f64,
     /// Time that the head of line was blocked.
     stalled: f64,
 }
 
 impl Shares {
-    fn of(totals: &Totals) -> Self {
+    pub(super) fn of(totals: &Totals) -> Self {
         let share = |time| share(time, totals.lasted);
         let working = totals.producers.iter().map(|producer| share(producer.working));
         let busiest = working.zip(0..).max_by(|one, other| one.0.total_cmp(&other.0));
@@ -111,6 +113,7 @@ impl Shares {
             held_up: mean(totals, |producer| share(producer.held_up)),
             backing_off: mean(totals, |producer| share(producer.backing_off)),
             consumer: share(totals.consumer_working),
+            taking: share(totals.consumer_working),
             stalled: share(totals.head_stalled),
         }
     }
@@ -118,21 +121,57 @@ impl Shares {
     /// The part that works all the time sets the pace. If there is none, a wait is the cause.
     fn bottleneck(&self) -> Bottleneck {
         let (busiest, share) = self.parts()[0];
-        let is_rebuilding = self.rebuilding >= LEAST_WAIT && self.rebuilding >= self.producers;
+        match () {
+            () if share >= MOST => self.if_rebuilding(busiest),
+            () => self.reason_to_wait().unwrap_or(Bottleneck::Mixed),
+        }
+    }
+
+    /// The busiest part. Producers that mostly rebuild states do not work.
+    pub(super) fn if_rebuilding(&self, busiest: Bottleneck) -> Bottleneck {
+        match busiest {
+            Bottleneck::Producers if self.is_rebuilding() => Bottleneck::Rebuilding,
+            busiest => busiest,
+        }
+    }
+
+    /// The reason why producers do not work all the time, if it is neither the source nor the consumer.
+    pub(super) fn reason_to_wait(&self) -> Option<Bottleneck> {
         let is_held_up = self.held_up >= LEAST_WAIT;
         let is_backing_off =
             self.backing_off >= LEAST_WAIT && self.backing_off >= self.starved / 2.0;
         match () {
-            () if is_rebuilding && (share < MOST || busiest == Bottleneck::Producers) => {
-                Bottleneck::Rebuilding
-            }
-            () if share >= MOST => busiest,
-            () if is_backing_off => Bottleneck::Backoff,
-            () if is_held_up && self.stalled >= self.full / 2.0 => Bottleneck::Head,
-            () if is_held_up && self.consumer < self.full => Bottleneck::Window,
-            () if self.busiest.0 >= MOST && self.starved >= LEAST_WAIT => Bottleneck::Uneven,
-            () => Bottleneck::Mixed,
+            () if self.is_rebuilding() => Some(Bottleneck::Rebuilding),
+            () if is_backing_off => Some(Bottleneck::Backoff),
+            () if is_held_up && self.stalled >= self.full / 2.0 => Some(Bottleneck::Head),
+            () if is_held_up && self.taking < self.full => Some(Bottleneck::Window),
+            () if self.busiest.0 >= MOST && self.starved >= LEAST_WAIT => Some(Bottleneck::Uneven),
+            () => None,
         }
+    }
+
+    fn is_rebuilding(&self) -> bool {
+        self.rebuilding >= LEAST_WAIT && self.rebuilding >= self.producers
+    }
+
+    /// Leaves out the stages before and after, which have shares of their own.
+    pub(super) fn without_neighbours(self) -> Self {
+        let source = if self.origin == Origin::Iterator { self.source } else { 0.0 };
+        let is_last = self.destination != Destination::NextStage;
+        Shares { source, consumer: if is_last { self.consumer } else { 0.0 }, ..self }
+    }
+
+    /// The share of the time that producers worked or rebuilt states, on average.
+    pub(super) fn at_work(&self) -> f64 {
+        (self.producers + self.rebuilding).min(1.0)
+    }
+
+    pub(super) fn source(&self) -> f64 {
+        self.source
+    }
+
+    pub(super) fn consumer(&self) -> f64 {
+        self.consumer
     }
 
     /// The working parts, busiest first. Of equals, the one downstream comes first, since the others wait for
@@ -140,14 +179,14 @@ impl Shares {
     fn parts(&self) -> [(Bottleneck, f64); 3] {
         let mut parts = [
             (Bottleneck::Consumer, self.consumer),
-            (Bottleneck::Producers, (self.producers + self.rebuilding).min(1.0)),
+            (Bottleneck::Producers, self.at_work()),
             (Bottleneck::Source, self.source),
         ];
         parts.sort_by(|one, other| other.1.total_cmp(&one.1));
         parts
     }
 
-    fn clause(&self, bottleneck: Bottleneck, totals: &Totals) -> String {
+    pub(super) fn clause(&self, bottleneck: Bottleneck, totals: &Totals) -> String {
         match bottleneck {
             Bottleneck::Source => match self.origin {
                 Origin::Iterator => self.source_clause(totals),
@@ -368,7 +407,7 @@ fn is_lost(producer: &ProducerTotals) -> bool {
     producer.quarantined.is_some() || producer.abandoned
 }
 
-fn nothing_to_decide(totals: &Totals) -> Option<String> {
+pub(super) fn nothing_to_decide(totals: &Totals) -> Option<String> {
     let account = totals.account;
     let worked = account.ok + account.failed + account.cancelled;
     let lasted = Time(totals.lasted);
@@ -406,7 +445,7 @@ fn nothing_to_decide(totals: &Totals) -> Option<String> {
     }
 }
 
-fn opening(totals: &Totals) -> String {
+pub(super) fn opening(totals: &Totals) -> String {
     match (&totals.error, totals.cancelled) {
         (_, true) => format!("Until it was cancelled after {}, ", Time(totals.lasted)),
         (Some(_), false) => format!("Until it failed after {}, ", Time(totals.lasted)),
@@ -414,7 +453,7 @@ fn opening(totals: &Totals) -> String {
     }
 }
 
-fn lost(totals: &Totals) -> String {
+pub(super) fn lost(totals: &Totals) -> String {
     let lost = totals.producers.iter().filter(|producer| is_lost(producer)).count();
     match lost {
         0 => String::new(),

@@ -5,6 +5,7 @@ mod failures;
 mod markup;
 mod plot;
 mod provenance;
+mod stages;
 mod table;
 mod throughput;
 
@@ -35,6 +36,7 @@ pub(super) fn page(report: &RunReport) -> String {
     for section in [
         top,
         account,
+        stages::section,
         failures::section,
         busy::section,
         throughput::section,
@@ -144,7 +146,11 @@ fn producers(report: &RunReport) -> String {
     if report.producers.is_empty() {
         return String::new();
     }
-    let mut heads = vec!["#", "<place", "busy", "items", "failed", "working", "waiting", "init"];
+    let mut heads = vec!["#"];
+    if !report.stages.is_empty() {
+        heads.push("<stage");
+    }
+    heads.extend(["<place", "busy", "items", "failed", "working", "waiting", "init"]);
     if report.has_item_events() {
         heads.extend(["p50", "p90", "p99", "max"]);
     }
@@ -172,8 +178,9 @@ fn producer_row(index: usize, producer: &ProducerReport, has_item_events: bool) 
         "<span class=\"bar\" aria-hidden=\"true\"><span style=\"width:{percent}%\"></span></span>{}",
         Html(&Percent(producer.busy).to_string())
     );
-    let mut row = vec![
-        index.to_string(),
+    let mut row = vec![index.to_string()];
+    row.extend(producer.stage.as_deref().map(|stage| Html(stage).to_string()));
+    row.extend([
         format!("{}{}", Html(&producer.place), tag(producer)),
         bar,
         Count(producer.items).to_string(),
@@ -181,7 +188,7 @@ fn producer_row(index: usize, producer: &ProducerReport, has_item_events: bool) 
         Time(producer.working).to_string(),
         Time(producer.waiting).to_string(),
         Time(producer.init).to_string(),
-    ];
+    ]);
     if has_item_events {
         row.extend(latencies(producer.latency));
     }

@@ -17,6 +17,9 @@ use crate::observe::event::ProducerTotals;
 #[serde(default)]
 #[non_exhaustive]
 pub struct ProducerReport {
+    /// The name of its stage, in the report of a pipeline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stage: Option<String>,
     /// Its place as text: `cuda:0+cuda:1`.
     pub place: String,
     /// How many items it finished, whether they succeeded or failed.
@@ -61,6 +64,7 @@ impl ProducerReport {
 
     pub(super) fn new(totals: &ProducerTotals, lasted: Duration) -> Self {
         ProducerReport {
+            stage: None,
             place: totals.place.clone(),
             items: totals.items,
             failed: totals.failed,

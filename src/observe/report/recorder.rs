@@ -94,6 +94,11 @@ impl Recorder {
         self.provenance = provenance;
     }
 
+    /// Returns the totals of a run that has ended.
+    pub(crate) fn totals(&self) -> Option<Arc<Totals>> {
+        self.totals.clone()
+    }
+
     /// Returns the report up to the last event.
     pub(crate) fn report(&self) -> RunReport {
         let mut report = match &self.totals {
@@ -401,6 +406,8 @@ impl Observer for Recorder {
             }
             Event::ItemFailed { failure } => self.failed(at, failure),
             Event::ItemAlreadyDone { .. } => self.so_far.already_done += 1,
+            // The report of a stage is about its own items.
+            Event::ItemEndedEarlier { .. } => {}
             // The total is known at the end of the run.
             Event::WindowFull { .. } => {}
             Event::HeadOfLineBlocked { item, lasted } => self.head_stalled(*item, *lasted),

@@ -77,7 +77,7 @@ pub(super) enum Consumed {
     Before(u64),
 }
 
-const MOST: usize = 1_000;
+pub(super) const MOST: usize = 1_000;
 const LONGEST: usize = 200;
 
 /// The retries seen so far.

@@ -12,6 +12,7 @@ use super::seconds;
 use super::slowest::SlowItem;
 use super::span::{Incident, Span};
 use super::timeline::{Throughput, Timeline};
+use super::version::versioned;
 use crate::base::Order;
 use crate::observe::account::Account;
 use crate::observe::failure::Failure;
@@ -41,6 +42,10 @@ pub struct RunReport {
     pub error: Option<String>,
     /// What limited the run.
     pub bottleneck: Bottleneck,
+    /// In the report of a pipeline: the number of the stage that limited the run, from 1. `None` if no stage
+    /// stands out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bottleneck_stage: Option<usize>,
     /// The bottleneck as a sentence, with its reasons and what to change.
     pub conclusion: String,
     /// The [devices used](crate::Devices::fallbacks) instead of others that are not available, and why.
@@ -109,6 +114,25 @@ pub struct RunReport {
     pub incidents: Vec<Incident>,
     /// How many failures, retries and rebuilt states are not in `incidents`.
     pub incidents_left_out: u64,
+    /// In the report of a [pipeline](crate::Pipeline::report): its stages, each with the report of its pool.
+    ///
+    /// The fields beside this one then are about the pipeline: the source is that of the first stage, and the
+    /// consumer, the stalls and the throughput are those of the last. Producers are numbered through all
+    /// stages; only a stage's own report has its latencies and spans.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<StageReport>,
+}
+
+/// A stage of a pipeline, with the report of its pool.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct StageReport {
+    /// Its name: the [description](crate::Builder::describe) of its builder, or else `stage 2`.
+    pub name: String,
+    /// The report of its pool. In JSON it has a `version`, so that it can be read on its own.
+    #[serde(serialize_with = "versioned")]
+    pub report: RunReport,
 }
 
 /// How a run ended.

@@ -85,6 +85,7 @@ fn places(producers: usize) -> Vec<String> {
 
 pub(super) fn failure(item: u64, producer: usize, attempts: u32, error: &str) -> Failure {
     Failure {
+        stage: None,
         item: Some(item),
         key: Some(format!("key {item}")),
         producer: Some(producer),

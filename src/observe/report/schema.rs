@@ -7,6 +7,8 @@ use serde_json::Value;
 
 use super::RunReport;
 use super::samples::{Told, eventful};
+use super::stages::{self, StagePart};
+use crate::observe::account::Account;
 
 fn schema() -> Value {
     serde_json::from_str(include_str!("../../../docs/report.schema.json")).unwrap()
@@ -94,6 +96,17 @@ fn check_report(report: &RunReport) {
     check(&serde_json::from_str(&report.to_json()).unwrap(), &schema, &schema, "").unwrap();
 }
 
+/// The report of a pipeline of which the second stage is named, and limited the run.
+fn pipeline() -> RunReport {
+    let part = |name: Option<&str>| {
+        let totals = Some(std::sync::Arc::default());
+        StagePart { name: name.map(str::to_owned), report: eventful(2), totals }
+    };
+    let mut report = stages::report(vec![part(None), part(Some("infer"))], Account::default());
+    report.bottleneck_stage = Some(2);
+    report
+}
+
 #[test]
 fn every_report_fits_the_schema() {
     check_report(&RunReport::default());
@@ -108,6 +121,7 @@ fn every_report_fits_the_schema() {
     full.spans[0].is_open = true;
     full.incidents[0].took = std::time::Duration::from_secs(1);
     check_report(&full);
+    check_report(&pipeline());
 }
 
 #[test]

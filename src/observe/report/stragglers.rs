@@ -27,27 +27,39 @@ const MOST_PRODUCERS: usize = 5;
 /// With fewer items, the median is chance.
 const FEWEST_ITEMS: u64 = 5;
 
-/// Returns the slow producers, at most five, the slowest first.
+/// Returns the slow producers, at most five, the slowest first. The stages of a pipeline are not compared with
+/// each other.
 pub(super) fn slow_producers(report: &RunReport) -> Vec<SlowProducer> {
+    let numbered: Vec<_> = report.producers.iter().enumerate().collect();
+    let stages = numbered.chunk_by(|one, other| one.1.stage == other.1.stage);
+    let mut slow: Vec<SlowProducer> = stages.flat_map(slow_of).collect();
+    slow.sort_by(|one, other| other.multiple().total_cmp(&one.multiple()));
+    slow.truncate(MOST_PRODUCERS);
+    slow
+}
+
+/// Returns the slow ones of these producers.
+fn slow_of(producers: &[(usize, &ProducerReport)]) -> Vec<SlowProducer> {
     let median = |producer: &ProducerReport| {
         producer.latency.filter(|latency| latency.count >= FEWEST_ITEMS).map(|latency| latency.p50)
     };
-    let mut medians: Vec<(Duration, usize)> = report
-        .producers
-        .iter()
-        .map(median)
-        .zip(0..)
-        .filter_map(|(p50, n)| Some((p50?, n)))
-        .collect();
+    let medians = producers.iter().filter_map(|(n, producer)| Some((median(producer)?, *n)));
+    let mut medians: Vec<(Duration, usize)> = medians.collect();
     medians.sort();
     // The lower half, so that one of two producers can be slow.
     let Some(&(others, _)) = medians.get(medians.len().saturating_sub(1) / 2) else {
         return vec![];
     };
-    let slow = medians.iter().rev().take_while(|(p50, _)| times(*p50, others) >= SLOW_PRODUCER);
-    slow.take(MOST_PRODUCERS)
-        .map(|&(median, producer)| SlowProducer { producer, median, others })
-        .collect()
+    let slow =
+        medians.into_iter().map(|(median, producer)| SlowProducer { producer, median, others });
+    slow.rev().take_while(|slow| slow.multiple() >= SLOW_PRODUCER).collect()
+}
+
+impl SlowProducer {
+    /// How many times the median of the others it takes.
+    fn multiple(&self) -> f64 {
+        times(self.median, self.others)
+    }
 }
 
 /// Returns the items that took much longer than others, at most five, the slowest first.
@@ -69,7 +81,7 @@ pub(super) fn sentences(report: &RunReport) -> Vec<String> {
             slow.producer,
             report.producers[slow.producer].place,
             Time(slow.median),
-            times(slow.median, slow.others),
+            slow.multiple(),
         )
     });
     let items = slow_items(report).into_iter().map(|slow| {

@@ -8,6 +8,7 @@ use textwrap::core::display_width;
 use super::latency::Latencies;
 use super::producer::ProducerReport;
 use super::run_report::{Ending, RunReport};
+use super::stage_rows::{HEADS, figures, is_limiting};
 use super::stragglers;
 pub(super) use super::text::item;
 use super::text::{Count, Many, Percent, Plain, Time, Times, clipped, left_out};
@@ -56,6 +57,7 @@ impl fmt::Display for Styled<'_> {
         for fallback in &report.fallbacks {
             out.text(&format!("devices: {fallback}"), Some(Ink::Warning))?;
         }
+        write_stages(out, report)?;
         write_producers(out, report)?;
         write_waits(out, report)?;
         write_retries(out, report)?;
@@ -150,12 +152,14 @@ fn account(report: &RunReport) -> String {
 
 /// One line each for the source, the consumer and the order.
 pub(super) fn waits(report: &RunReport) -> Vec<String> {
+    // In a pipeline, the window that holds the source back is that of the first stage.
+    let window = report.stages.first().map_or(report.window, |stage| stage.report.window);
     let mut waits = vec![
         format!(
             "source: worked {}, held back {} by a full window of {}",
             Time(report.source_working),
             Time(report.source_waiting),
-            Many(report.window, "item"),
+            Many(window, "item"),
         ),
         format!(
             "consumer: worked {}, waited {} without a result",
@@ -210,9 +214,12 @@ pub(super) fn lack_of_keys(report: &RunReport) -> Option<&'static str> {
     is_mixed.then_some("Keys are kept for the longest waits and the slowest items only.")
 }
 
-/// Names the device, hook and attempts of a failure.
+/// Names the hook, stage, device and attempts of a failure.
 pub(super) fn site(failure: &Failure) -> String {
     let mut site = failure.hook.clone().unwrap_or_else(|| "input".to_owned());
+    if let Some(stage) = &failure.stage {
+        site.push_str(&format!(" of {stage}"));
+    }
     if let Some(device) = &failure.device {
         site.push_str(&format!(" on {device}"));
     }
@@ -236,6 +243,27 @@ impl Column {
         let widths = self.cells.iter().map(|cell| display_width(cell));
         widths.chain([self.head.len()]).max().unwrap_or(0)
     }
+}
+
+fn write_stages(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
+    if report.stages.is_empty() {
+        return Ok(());
+    }
+    let names = report.stages.iter().map(|stage| Plain(&clipped(&stage.name, 16)).to_string());
+    let mut columns = vec![Column { head: "stage", rank: 9, cells: names.collect() }];
+    let figures: Vec<_> = report.stages.iter().map(figures).collect();
+    for ((head, index), rank) in HEADS.into_iter().zip(0..).zip([8, 7, 2, 6, 5, 4, 1, 3]) {
+        let cells = figures.iter().map(|figures| figures[index].clone()).collect();
+        columns.push(Column { head, rank, cells });
+    }
+    let columns = fitting(columns, out.style.columns);
+    out.line("", None)?;
+    out.line(&row(&columns, |column| column.head), Some(Ink::Faint))?;
+    for stage in 0..report.stages.len() {
+        let ink = if is_limiting(report, stage) { Some(Ink::Warning) } else { None };
+        out.line(&row(&columns, |column| &column.cells[stage]), ink)?;
+    }
+    Ok(())
 }
 
 fn write_producers(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
@@ -273,6 +301,12 @@ fn columns(report: &RunReport) -> Vec<Column> {
         column("waiting", 4, &|producer| Time(producer.waiting).to_string()),
         column("init", 2, &|producer| Time(producer.init).to_string()),
     ];
+    if !report.stages.is_empty() {
+        let stage = |producer: &ProducerReport| {
+            Plain(&clipped(producer.stage.as_deref().unwrap_or_default(), 16)).to_string()
+        };
+        columns.insert(1, column("stage", 13, &stage));
+    }
     let latencies: [(_, _, Percentile); 4] = [
         ("p50", 7, |latency| latency.p50),
         ("p90", 1, |latency| latency.p90),
@@ -299,7 +333,7 @@ fn fitting(mut columns: Vec<Column>, width: usize) -> Vec<Column> {
     columns
 }
 
-/// Aligns numbers to the right and places to the left.
+/// Aligns numbers to the right and texts to the left.
 fn row<'a>(columns: &'a [Column], cell: impl Fn(&'a Column) -> &'a str) -> String {
     let mut line = String::new();
     for column in columns {
@@ -307,7 +341,7 @@ fn row<'a>(columns: &'a [Column], cell: impl Fn(&'a Column) -> &'a str) -> Strin
         let space = " ".repeat(column.width().saturating_sub(display_width(text)));
         line.push_str("  ");
         match column.head {
-            "place" => line.extend([text, &space]),
+            "place" | "stage" => line.extend([text, &space]),
             _ => line.extend([&space, text]),
         }
     }

@@ -93,12 +93,17 @@ struct Extent<'a> {
     event: Event<'a>,
 }
 
-/// Writes the trace of the stages of a pipeline, or of one run.
-pub(super) fn to_text<'a>(stages: impl IntoIterator<Item = &'a RunReport> + Clone) -> String {
-    let each = || stages.clone().into_iter();
+/// Writes the trace of the stages of a pipeline, or of one run. A stage without a name has that of its report.
+pub(super) fn to_text<'a>(
+    stages: impl IntoIterator<Item = (Option<&'a str>, &'a RunReport)> + Clone,
+) -> String {
+    let each = || stages.clone().into_iter().map(|(_, report)| report);
     let conclusions: Vec<&str> = each().map(|report| report.conclusion.as_str()).collect();
+    let numbered = stages.clone().into_iter().zip(1..);
     let trace = Trace {
-        trace_events: each().zip(1..).flat_map(|(report, pid)| events(report, pid)).collect(),
+        trace_events: numbered
+            .flat_map(|((name, report), pid)| events(name, report, pid))
+            .collect(),
         display_time_unit: "ms",
         other_data: Other {
             conclusion: conclusions.join(" "),
@@ -109,8 +114,8 @@ pub(super) fn to_text<'a>(stages: impl IntoIterator<Item = &'a RunReport> + Clon
     serde_json::to_string(&trace).expect("texts and finite numbers are JSON")
 }
 
-fn events(report: &RunReport, pid: usize) -> Vec<Event<'_>> {
-    let mut events = names(report, pid);
+fn events<'a>(name: Option<&str>, report: &'a RunReport, pid: usize) -> Vec<Event<'a>> {
+    let mut events = names(name, report, pid);
     if !report.has_item_events() {
         events.push(no_item_events());
     }
@@ -162,8 +167,8 @@ fn thread(producer: Option<usize>) -> usize {
     producer.map_or(0, |producer| producer.saturating_add(1))
 }
 
-fn names<'a>(report: &RunReport, pid: usize) -> Vec<Event<'a>> {
-    let process = match &report.description {
+fn names<'a>(name: Option<&str>, report: &RunReport, pid: usize) -> Vec<Event<'a>> {
+    let process = match name.or(report.description.as_deref()) {
         Some(description) => format!("gangline: {description}"),
         None if pid > 1 => format!("gangline: stage {pid}"),
         None => "gangline".to_owned(),
@@ -427,7 +432,8 @@ mod tests {
     #[test]
     fn each_stage_is_a_process() {
         let reports = [Told::new(1).end(1_000), eventful(2)];
-        let trace: Value = serde_json::from_str(&to_text(&reports)).unwrap();
+        let trace: Value =
+            serde_json::from_str(&to_text(reports.iter().map(|report| (None, report)))).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
         let pids: BTreeSet<_> = events.iter().map(|event| event["pid"].as_u64()).collect();
         assert_eq!(pids, [Some(1), Some(2)].into());

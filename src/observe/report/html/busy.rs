@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::markup::{MOST_PRODUCERS, list, more, push, section as begin};
 use super::plot;
 use super::plot::{BELOW, LEFT, RIGHT};
+use crate::observe::report::producer::ProducerReport;
 use crate::observe::report::run_report::RunReport;
 use crate::observe::report::span::{IncidentKind, Span};
 use crate::observe::report::stragglers::{self, slow_items, slow_producers};
@@ -57,8 +58,10 @@ fn chart(report: &RunReport, timeline: &Timeline, rows: usize) -> String {
         let y = ABOVE + producer as f64 * tall;
         let name = label(report, producer);
         let busy = Percent(report.producers[producer].busy).to_string();
-        let title = Html(&report.producers[producer].place);
-        push(&mut svg, format_args!("<g><title>{producer} {title}: {} busy</title>", Html(&busy)));
+        let ProducerReport { stage, place, .. } = &report.producers[producer];
+        let stage = stage.as_ref().map_or(String::new(), |stage| format!("{stage}, "));
+        let title = format!("{producer} {stage}{place}: {busy} busy");
+        push(&mut svg, format_args!("<g><title>{}</title>", Html(&title)));
         push_row(&mut svg, &Row { y, tall }, report, timeline, producer);
         svg.push_str("</g>\n");
         if producer.is_multiple_of(labelled) {
@@ -87,10 +90,11 @@ struct Row {
     tall: f64,
 }
 
-/// A narrow screen omits the place.
+/// A narrow screen omits the place, or the stage of a pipeline.
 fn label(report: &RunReport, producer: usize) -> String {
-    let place = clipped(&report.producers[producer].place, 12);
-    format!("{producer}<tspan class=\"minor\"> {}</tspan>", Html(&place))
+    let ProducerReport { stage, place, .. } = &report.producers[producer];
+    let name = clipped(stage.as_ref().unwrap_or(place), 12);
+    format!("{producer}<tspan class=\"minor\"> {}</tspan>", Html(&name))
 }
 
 fn push_row(svg: &mut String, row: &Row, report: &RunReport, timeline: &Timeline, producer: usize) {

@@ -1,0 +1,88 @@
+//! A consumer at work, as seen by the thread that waits for it.
+
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Receiver, RecvError, select, select_biased};
+
+use crate::backend::threads::run::Run;
+use crate::backend::threads::taken::{Failure, Taken};
+use crate::base::panic::drop_quietly;
+use crate::error::Error;
+use crate::runner::Runner;
+
+/// The result of a run, as the consumer reports it.
+pub(crate) struct Consumed<S> {
+    pub(crate) result: Result<S, Error>,
+    pub(crate) taken: Taken,
+    /// The skipped items: the first [`MOST_FAILURES`].
+    pub(crate) failures: Vec<SkippedItem>,
+}
+
+/// An item that was skipped, in this stage or an earlier one.
+pub(crate) struct SkippedItem {
+    pub(crate) error: Error,
+    /// The number of stages between the one where it failed and the consumer's.
+    pub(crate) passed_on: usize,
+    /// Its index in the input, if items keep their identity through the stages.
+    pub(crate) input: Option<u64>,
+}
+
+/// The maximum number of errors kept of a run, so that a million bad items do not fill the memory.
+pub(crate) const MOST_FAILURES: usize = 10_000;
+
+/// A consumer at work, as seen by the thread that waits for it.
+pub(crate) struct Consuming<S> {
+    pub(super) started: Receiver<()>,
+    pub(super) thread: JoinHandle<()>,
+    pub(super) consumed: Receiver<Consumed<S>>,
+    /// Closed when the consumer has been abandoned.
+    pub(super) left: Receiver<()>,
+}
+
+impl<S> Consuming<S> {
+    /// Waits until `consumer_init` has returned. Returns whether input may be pulled.
+    pub(crate) fn has_started(&self) -> bool {
+        select! {
+            recv(self.started) -> started => started.is_ok(),
+            recv(self.left) -> _ => false,
+        }
+    }
+
+    /// Waits until everything is consumed. `None` if the consumer was abandoned in a hook.
+    pub(crate) fn join(self) -> thread::Result<Option<Consumed<S>>> {
+        // Biased: a consumer that has returned counts as returned, even if it was also abandoned meanwhile.
+        select_biased! {
+            recv(self.consumed) -> consumed => match consumed {
+                Ok(consumed) => self.thread.join().map(|()| Some(consumed)),
+                // The consumer died without a result; its thread has the panic.
+                Err(RecvError) => self.thread.join().map(|()| None),
+            },
+            recv(self.left) -> _ => Ok(None),
+        }
+    }
+}
+
+impl<S> Consumed<S> {
+    /// Drops the result of an abandoned consumer.
+    pub(super) fn discard(self) {
+        drop_quietly(self.result);
+        self.failures.into_iter().for_each(|skipped| drop_quietly(skipped.error));
+    }
+
+    /// The result of a run that consumed nothing and failed.
+    pub(crate) fn failed(error: Error) -> Self {
+        Consumed { result: Err(error), taken: Taken::default(), failures: vec![] }
+    }
+
+    /// Stands in for the result of an abandoned consumer.
+    pub(crate) fn abandoned<R: Runner>(run: &Run<R>) -> Self {
+        run.handover.stats.leave_consumer_behind();
+        let taken = run.tally.get();
+        // `None` if the consumer had taken the error before its hook got stuck.
+        let error = run.take_fatal_error().unwrap_or_else(|| Error::RunTimedOut {
+            limit: run.run_settings.limits.run.expect("only that limit leaves a consumer behind"),
+        });
+        let failure = taken.failure.or_else(|| Some(Failure::ending(&taken, &error)));
+        Consumed { result: Err(error), taken: Taken { failure, ..taken }, failures: vec![] }
+    }
+}

@@ -1,0 +1,260 @@
+//! The stage of a pipeline that limited its run.
+
+use std::sync::Arc;
+
+use super::bottleneck::{Bottleneck, CLOSE, MOST, Shares, lost, nothing_to_decide, opening};
+use super::text::{Percent, capitalised};
+use crate::observe::account::Account;
+use crate::observe::event::Totals;
+
+/// What limited the run of a pipeline.
+#[derive(Debug)]
+pub(super) struct Decision {
+    pub(super) sentence: (Bottleneck, String),
+    /// The number of the stage, from 1. `None` if no stage stands out.
+    pub(super) stage: Option<usize>,
+}
+
+/// The stage that limited the run.
+struct Stage<'a> {
+    name: &'a str,
+    totals: &'a Totals,
+    shares: Shares,
+}
+
+/// A part of a pipeline that works: its share of the time.
+#[derive(Clone, Copy)]
+struct Part {
+    stage: usize,
+    bottleneck: Bottleneck,
+    share: f64,
+}
+
+/// Decides which stage limited a run, and describes in a sentence what to change there. `account` is that of
+/// all stages.
+///
+/// As in a single run, the part that works all the time sets the pace: the source, the producers of a stage,
+/// or the consumer. If there is none, the cause is a stage where producers
+/// waited for a reason of its own.
+pub(super) fn decide<'a>(
+    stages: impl Iterator<Item = (&'a str, &'a Arc<Totals>)>,
+    account: Account,
+) -> Decision {
+    let stage = |(name, totals): (&'a str, &'a Arc<Totals>)| Stage {
+        name,
+        totals,
+        shares: Shares::of(totals).without_neighbours(),
+    };
+    let stages: Vec<Stage<'_>> = stages.map(stage).collect();
+    let whole = whole(&stages, account);
+    if let Some(sentence) = nothing_to_decide(&whole) {
+        return Decision { sentence: (Bottleneck::Unknown, sentence), stage: None };
+    }
+    let mut parts = parts(&stages);
+    parts.sort_by(|one, other| other.share.total_cmp(&one.share));
+    let opening = opening(&whole);
+    let limiting = match parts[0] {
+        busiest if busiest.share >= MOST => {
+            let bottleneck = stages[busiest.stage].shares.if_rebuilding(busiest.bottleneck);
+            Some(Part { bottleneck, ..busiest })
+        }
+        _ => own_cause(&stages),
+    };
+    let Some(Part { stage, bottleneck, .. }) = limiting else {
+        let sentence = capitalised(&format!("{opening}{}.", mixed(&stages, &parts)));
+        return Decision { sentence: (Bottleneck::Mixed, sentence), stage: None };
+    };
+    let Stage { totals, shares, .. } = &stages[stage];
+    let clause = shares.clause(bottleneck, totals);
+    let place = place(&stages, stage);
+    let runner_up = runner_up(&stages, &parts);
+    let lost = lost(totals);
+    let sentence = capitalised(&format!("{opening}in {place} {clause}{runner_up}{lost}."));
+    Decision { sentence: (bottleneck, sentence), stage: Some(stage + 1) }
+}
+
+/// The run as one: only what decides whether there is anything to say.
+fn whole(stages: &[Stage<'_>], account: Account) -> Totals {
+    let last = stages.last().expect("a pipeline has stages").totals;
+    let producers = stages.iter().flat_map(|stage| stage.totals.producers.clone());
+    Totals {
+        account,
+        lasted: stages.iter().map(|stage| stage.totals.lasted).max().unwrap_or_default(),
+        error: last.error.clone(),
+        cancelled: last.cancelled,
+        producers: producers.collect(),
+        ..Totals::default()
+    }
+}
+
+/// The working parts. Of equals, a stable sort keeps the one downstream first, since the others wait for it.
+fn parts(stages: &[Stage<'_>]) -> Vec<Part> {
+    let part = |stage, bottleneck, share| Part { stage, bottleneck, share };
+    let last = stages.len() - 1;
+    let mut parts = vec![part(last, Bottleneck::Consumer, stages[last].shares.consumer())];
+    for (number, stage) in stages.iter().enumerate().rev() {
+        parts.push(part(number, Bottleneck::Producers, stage.shares.at_work()));
+    }
+    parts.push(part(0, Bottleneck::Source, stages[0].shares.source()));
+    parts
+}
+
+/// The busiest of the stages that have a reason of their own to wait.
+fn own_cause(stages: &[Stage<'_>]) -> Option<Part> {
+    let cause = |(number, stage): (usize, &Stage<'_>)| {
+        let bottleneck = stage.shares.reason_to_wait()?;
+        Some(Part { stage: number, bottleneck, share: stage.shares.at_work() })
+    };
+    let causes = stages.iter().enumerate().filter_map(cause);
+    causes.max_by(|one, other| one.share.total_cmp(&other.share))
+}
+
+fn place(stages: &[Stage<'_>], number: usize) -> String {
+    let (name, position) = (stages[number].name, format!("stage {}", number + 1));
+    let all = stages.len();
+    match name == position {
+        true => format!("{position} of {all}"),
+        false => format!("{name:?} ({position} of {all})"),
+    }
+}
+
+/// Names the second busiest part if it is about as busy.
+fn runner_up(stages: &[Stage<'_>], parts: &[Part]) -> String {
+    match parts {
+        [first, second, ..] if second.share >= MOST && first.share - second.share <= CLOSE => {
+            format!("; closely followed by {}", described(stages, *second))
+        }
+        _ => String::new(),
+    }
+}
+
+fn described(stages: &[Stage<'_>], part: Part) -> String {
+    let share = Percent(part.share);
+    match part.bottleneck {
+        Bottleneck::Source => format!("the source ({share})"),
+        Bottleneck::Consumer => format!("the consumer ({share})"),
+        _ => format!("the producers of {:?} ({share})", stages[part.stage].name),
+    }
+}
+
+fn mixed(stages: &[Stage<'_>], parts: &[Part]) -> String {
+    let at_work: Vec<String> = parts.iter().map(|part| described(stages, *part)).collect();
+    format!(
+        "no single part limited the run; at work were, busiest first: {}; a larger `window(n)` evens out \
+         parts that are slow in turns",
+        at_work.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::observe::event::{Destination, Origin, ProducerTotals};
+
+    /// A stage of a run of 10 s: the share that its two producers worked.
+    fn stage(working: f64) -> Totals {
+        let share = |share: f64| Duration::from_secs_f64(10.0 * share);
+        let producer = || ProducerTotals {
+            place: "cpu".to_owned(),
+            working: share(working),
+            waiting: share(1.0 - working),
+            ..ProducerTotals::default()
+        };
+        Totals { lasted: share(1.0), producers: vec![producer(), producer()], ..Totals::default() }
+    }
+
+    /// Three stages; what lies before and after each is at work all the time, as it is beside a slow stage.
+    fn row(working: [f64; 3]) -> [Totals; 3] {
+        let mut row = working.map(stage);
+        for later in &mut row[1..] {
+            later.origin = Origin::StageBefore;
+            later.source_working = Duration::from_secs(10);
+        }
+        for earlier in &mut row[..2] {
+            earlier.destination = Destination::NextStage;
+            earlier.consumer_working = Duration::from_secs(10);
+        }
+        row
+    }
+
+    fn decided(row: [Totals; 3], account: Account) -> Decision {
+        let row = row.map(Arc::new);
+        decide(["decode", "stage 2", "write"].into_iter().zip(&row), account)
+    }
+
+    fn of(row: [Totals; 3]) -> (Option<usize>, Bottleneck, String) {
+        let account = Account { ok: 1_000, ..Account::default() };
+        let Decision { sentence: (bottleneck, sentence), stage } = decided(row, account);
+        (stage, bottleneck, sentence)
+    }
+
+    #[test]
+    fn the_stage_that_works_all_the_time_limited_the_run() {
+        for slow in 0..3 {
+            let mut working = [0.3; 3];
+            working[slow] = 0.97;
+            let (stage, bottleneck, sentence) = of(row(working));
+            assert_eq!((stage, bottleneck), (Some(slow + 1), Bottleneck::Producers));
+            let place =
+                ["\"decode\" (stage 1 of 3)", "stage 2 of 3", "\"write\" (stage 3 of 3)"][slow];
+            let expected =
+                format!("In {place} the producers limited the run: the 2 producers worked 97 %");
+            assert!(sentence.starts_with(&expected), "{sentence}");
+            assert!(sentence.contains("use more producers"), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn the_source_is_that_of_the_first_stage_and_the_consumer_that_of_the_last() {
+        let mut slow = row([0.2; 3]);
+        slow[0].source_working = Duration::from_secs(9);
+        let (stage, bottleneck, sentence) = of(slow);
+        assert_eq!((stage, bottleneck), (Some(1), Bottleneck::Source), "{sentence}");
+        let mut slow = row([0.2; 3]);
+        slow[2].consumer_working = Duration::from_secs(9);
+        let (stage, bottleneck, sentence) = of(slow);
+        assert_eq!((stage, bottleneck), (Some(3), Bottleneck::Consumer), "{sentence}");
+    }
+
+    #[test]
+    fn a_stage_that_is_about_as_busy_is_named_too() {
+        let (stage, _, sentence) = of(row([0.2, 0.95, 0.9]));
+        assert_eq!(stage, Some(2));
+        assert!(
+            sentence.ends_with("; closely followed by the producers of \"write\" (90 %)."),
+            "{sentence}"
+        );
+    }
+
+    #[test]
+    fn a_stage_that_waits_for_its_own_backoff_limited_the_run() {
+        let mut row = row([0.2, 0.3, 0.2]);
+        row[1]
+            .producers
+            .iter_mut()
+            .for_each(|producer| producer.backing_off = Duration::from_secs(6));
+        let (stage, bottleneck, sentence) = of(row);
+        assert_eq!((stage, bottleneck), (Some(2), Bottleneck::Backoff));
+        assert!(sentence.starts_with("In stage 2 of 3 the backoff before retries"), "{sentence}");
+    }
+
+    #[test]
+    fn stages_that_are_slow_in_turns_limit_no_run() {
+        let (stage, bottleneck, sentence) = of(row([0.5, 0.6, 0.4]));
+        assert_eq!((stage, bottleneck), (None, Bottleneck::Mixed));
+        assert!(
+            sentence.contains("the producers of \"stage 2\" (60 %), the producers of \"decode\""),
+            "{sentence}"
+        );
+    }
+
+    #[test]
+    fn a_run_of_few_items_says_nothing() {
+        let account = Account { ok: 3, ..Account::default() };
+        let Decision { sentence: (bottleneck, sentence), stage } = decided(row([0.9; 3]), account);
+        assert_eq!((stage, bottleneck), (None, Bottleneck::Unknown));
+        assert!(sentence.contains("3 items for 6 producers"), "{sentence}");
+    }
+}
