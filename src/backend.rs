@@ -9,22 +9,27 @@ pub(crate) mod threads;
 
 use crate::backend::threads::run::Run;
 use crate::error::Error;
-use crate::runner::Runner;
+use crate::runner::{Runner, Wanted};
 use crate::scheduler::LeaseId;
 
 /// Where the hooks of one producer run.
 ///
-/// A value of it is made after a successful `producer_init`, and used and dropped on the producer's own thread.
-/// That thread joins runs, notices lost states, and reports failures of `producer_init`; the backend leases
+/// A value of it is made, used and dropped on the producer's own thread. That thread joins runs, notices lost states, and reports failures of `producer_init`; the backend leases
 /// items, has the hooks called on them, and [settles](threads::settle) the outcomes.
 ///
 /// What the scheduler allows: several leases at a time, released leases of which no hook has begun, and
 /// answers that are late, repeated or missing. Their leases are stale then.
 pub(crate) trait Backend<R: Runner> {
+    /// Calls `producer_init` while the pool is built. `wanted` tells that hook when to give up.
+    fn start(&mut self, wanted: &Wanted) -> Result<(), Error>;
+
+    /// From now on, it takes part in runs on this lane.
+    fn take_lane(&mut self, lane: usize);
+
     /// Whether the state that `producer_init` made is alive.
     fn is_ready(&self) -> bool;
 
-    /// Calls `producer_init` again if the state was lost. `lease`: the one that needs the state, if any.
+    /// Calls `producer_init` in a run if there is no state. `lease`: the one that needs the state, if any.
     fn prepare(&mut self, run: &Run<R>, lease: Option<LeaseId>) -> Result<(), Error>;
 
     /// Works on items of a run until there are no more for this producer.

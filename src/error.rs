@@ -112,7 +112,8 @@ pub enum Error {
         source: Box<Error>,
     },
     /// Too few producers are left: the devices of the others failed, or they are still in a hook that exceeded its
-    /// timeout, and take part again when it returns. Call [`close`](crate::Pool::close) and
+    /// timeout, and take part again when it returns. With [`replace_lost`](crate::Builder::replace_lost), no other
+    /// may be started in their places any more. Call [`close`](crate::Pool::close) and
     /// [`activate`](crate::Pool::activate) to start all of them again.
     #[non_exhaustive]
     TooFewProducers {
@@ -120,7 +121,8 @@ pub enum Error {
         here: usize,
         /// The [minimum](crate::Builder::min_producers).
         least: usize,
-        /// The failure of the last producer that was lost, unless an item failed with it.
+        /// The first item in order that timed out, or the failure of the last producer that was lost. `None` if
+        /// an item failed with it.
         source: Option<Box<Error>>,
     },
     /// A hook exceeded its [timeout](crate::Builder::item_timeout). Its thread was abandoned.

@@ -14,14 +14,14 @@
 //! - **Producers**: [`lease`](Scheduler::lease), [`begin`](Scheduler::begin), [`finish`](Scheduler::finish),
 //!   [`fail_together`](Scheduler::fail_together), [`release`](Scheduler::release),
 //!   [`expect`](Scheduler::expect), [`producer_joined`](Scheduler::producer_joined),
-//!   [`producer_lost`](Scheduler::producer_lost).
+//!   [`producer_lost`](Scheduler::producer_lost), [`take_replacement`](Scheduler::take_replacement).
 //! - **The run**: [`feeder`](Scheduler::feeder), [`consumer`](Scheduler::consumer),
 //!   [`input_ended`](Scheduler::input_ended), [`give_up_from`](Scheduler::give_up_from),
 //!   [`abort`](Scheduler::abort).
 //! - **Polls**: [`poll_event`](Scheduler::poll_event), [`poll_timeout`](Scheduler::poll_timeout) and
 //!   [`handle_timeout`](Scheduler::handle_timeout).
-//! - **Getters**: [`may_take_new`](Scheduler::may_take_new), [`is_suspect`](Scheduler::is_suspect),
-//!   [`has_waiting_items`](Scheduler::has_waiting_items), [`learned`](Scheduler::learned).
+//! - **Getters**: [`health`](Scheduler::health), [`has_waiting_items`](Scheduler::has_waiting_items),
+//!   [`learned`](Scheduler::learned).
 //!
 //! An item without a failure, batch or copy may bypass the scheduler until it fails or
 //! [its hook times out](Scheduler::expire_untracked): it is *untracked*.
@@ -36,6 +36,7 @@ mod deadlines;
 mod events;
 mod health;
 mod items;
+mod lanes;
 mod lease;
 mod pending;
 pub(crate) mod policy;
@@ -66,6 +67,7 @@ use self::deadlines::{Deadlines, RunTimeout};
 use self::events::Events;
 use self::health::{Blame, ProducerHealth};
 use self::items::{Items, State};
+use self::lanes::Lanes;
 use self::lease::Leases;
 use self::pending::PendingItems;
 use self::retry::{RetryPolicy, RetryQueue};
@@ -103,16 +105,18 @@ pub(crate) struct Scheduler {
 
 impl Scheduler {
     /// Creates the scheduler of a run that starts now. `learned`: the batch limits from earlier runs, for
-    /// each producer.
-    pub(crate) fn new(config: Config, learned: Vec<Ceiling>, now: RunTime) -> Self {
-        let producers = config.producers;
-        debug_assert_eq!(learned.len(), producers, "each producer has a device");
+    /// each place.
+    pub(crate) fn new(config: Config, mut learned: Vec<Ceiling>, now: RunTime) -> Self {
+        debug_assert_eq!(learned.len(), config.producers, "each producer has a device");
+        let lanes = Lanes::new(config.producers, config.spares);
+        let producers = lanes.len();
+        learned.resize(producers, Ceiling::new());
         let batching = config.batching.unwrap_or_else(|| Batching::new(Batch::up_to(1)));
         let Config { retries, backoff, on_error, quarantine_after, .. } = config;
         Scheduler {
             batching,
             retry: RetryPolicy { retries, backoff, on_error },
-            health: ProducerHealth::new(producers, quarantine_after, config.places.clone()),
+            health: ProducerHealth::with_lanes(lanes, quarantine_after, config.places.clone()),
             learned,
             deadlines: Deadlines::new(config.timeouts, producers, now),
             speculation: Speculation::new(config.copy_after),
@@ -241,10 +245,8 @@ impl Scheduler {
     /// Notes that the producer is in a hook without a lease.
     pub(crate) fn expect(&mut self, producer: ProducerId, absence: Absence, now: RunTime) {
         self.deadlines.expect(producer, absence, now);
-        if absence == Absence::EarlierRun {
-            self.health.detach(producer);
-            self.wake_all();
-        }
+        self.health.detach(producer);
+        self.wake_all();
     }
 
     /// Notes that this hook has returned. Returns whether the producer takes part: it may be lost.
@@ -261,17 +263,23 @@ impl Scheduler {
         now: RunTime,
     ) -> Result<(), TooFewProducers> {
         let live = self.health.live() - usize::from(self.health.is_live(producer));
-        if live < self.config.min_producers.max(1) {
+        if live < self.config.min_producers.max(1) && !self.health.can_replace() {
             return Err(TooFewProducers { live });
         }
         self.lose(producer, now);
         Ok(())
     }
 
+    /// The producer to start in the place of this lost one, once. `None` if there is none, or none is needed.
+    pub(crate) fn take_replacement(&mut self, lost: ProducerId) -> Option<ProducerId> {
+        if self.is_aborted { None } else { self.health.take_replacement(lost) }
+    }
+
     /// Excludes the producer from this run; an absent one until it [joins](Scheduler::producer_joined).
     pub(crate) fn exclude(&mut self, producer: ProducerId, until: Until) {
         match until {
             Until::Joined => self.health.leave(producer),
+            Until::Ready => self.health.detach(producer),
             Until::RunEnds => self.health.lose(producer),
         }
     }
@@ -365,7 +373,7 @@ impl Scheduler {
         }
         // Some may have been withdrawn since they failed.
         let undecided: Vec<_> =
-            items.iter().copied().filter(|&index| self.is_undecided(index)).collect();
+            items.iter().copied().filter(|&index| self.items.is_undecided(index)).collect();
         let Some((&first, others)) = undecided.split_first() else { return Decision::Discard };
         let decision = self.judge(first, failure, now);
         self.apply(first, decision, now);
@@ -463,14 +471,9 @@ impl Scheduler {
         self.events.pop()
     }
 
-    /// Whether a producer may take new items.
-    pub(crate) fn may_take_new(&self, producer: ProducerId) -> bool {
-        self.health.is_live(producer) && !self.health.is_suspended(producer)
-    }
-
-    /// Whether a producer has failed since its last success.
-    pub(crate) fn is_suspect(&self, producer: ProducerId) -> bool {
-        self.health.is_suspect(producer)
+    /// Which producers are live, suspected and replaced.
+    pub(crate) fn health(&self) -> &ProducerHealth {
+        &self.health
     }
 
     /// Whether the result of the hook that a producer is in no longer counts.
@@ -483,10 +486,6 @@ impl Scheduler {
         self.leases.get(id).is_some()
     }
 
-    pub(crate) fn is_live(&self, producer: ProducerId) -> bool {
-        self.health.is_live(producer)
-    }
-
     /// Whether items wait for another attempt.
     pub(crate) fn has_retries(&self) -> bool {
         !self.retries.is_empty()
@@ -497,8 +496,9 @@ impl Scheduler {
         !self.retries.is_empty() || !self.pending.is_empty() || !self.parts.is_empty()
     }
 
-    /// The batch limits learned from out-of-memory failures, for each producer.
-    pub(crate) fn learned(&self) -> &[Ceiling] {
-        &self.learned
+    /// The batch limits learned from out-of-memory failures, for each place.
+    pub(crate) fn learned(&self) -> Vec<Ceiling> {
+        let latest = (0..self.config.producers).map(|place| self.health.latest(place));
+        latest.map(|producer| self.learned[producer]).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! The settings of a runner.
 
 mod batching;
+mod lifespan;
 mod survival;
 mod telling;
 
@@ -60,6 +61,7 @@ pub struct Builder<R: Runner, O> {
     batch: Option<Batch>,
     measures: Measures<R::Input>,
     stack_size: Option<usize>,
+    replacements: usize,
     policy: Policy,
     copy: Option<CopyFn<R::Input>>,
     limits: TimeLimits,
@@ -88,6 +90,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             batch: None,
             measures: Measures::default(),
             stack_size: None,
+            replacements: 0,
             policy: Policy::default(),
             copy: None,
             limits: TimeLimits::default(),
@@ -304,6 +307,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         }
         let batching = batching(self.batch, &self.measures)?;
         self.check_survival(devices.len())?;
+        self.check_lifespan()?;
         if let Some(window) = self.window.filter(|&window| window < most) {
             return Err(BuildError::Window { window, least: most }.into());
         }
@@ -319,6 +323,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             window: self.window,
             batching,
             stack_size: self.stack_size,
+            replacements: self.replacements,
+            end_timeout: self.limits.end,
             gpu_lock: self.gpu_lock,
             #[cfg(feature = "rayon")]
             cpu_threads: self.cpu_threads,
@@ -388,6 +394,7 @@ impl<R: Runner, O> fmt::Debug for Builder<R, O> {
         f.field("batch", &self.batch);
         f.field("measures", &self.measures);
         f.field("stack_size", &self.stack_size);
+        f.field("replacements", &self.replacements);
         f.field("policy", &self.policy);
         f.field("limits", &self.limits);
         f.field("gpu_lock", &self.gpu_lock);

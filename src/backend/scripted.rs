@@ -43,7 +43,9 @@ struct Script {
 struct Scripted<R: Runner> {
     runner: Arc<R>,
     setup: ProducerSetup,
-    state: R::ProducerState,
+    lane: usize,
+    state: Option<R::ProducerState>,
+    shared: Shared,
     script: Script,
     /// The number of steps taken.
     taken: usize,
@@ -58,22 +60,21 @@ struct Held<R: Runner> {
 type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
 
 impl<R: Runner> Scripted<R> {
-    fn new(
-        runner: &Arc<R>,
-        setup: ProducerSetup,
-        shared: &Shared,
-        wanted: &Wanted,
-        script: Script,
-    ) -> Result<Self, Error> {
-        let cx = ProducerContext::new(&setup, wanted, &[]);
-        let made = runner.producer_init(&cx);
-        let state = made.map_err(|source| Error::HookFailed {
+    fn new(runner: &Arc<R>, setup: ProducerSetup, shared: Shared, script: Script) -> Self {
+        let (runner, lane) = (runner.clone(), setup.producer);
+        Scripted { runner, setup, lane, state: None, shared, script, taken: 0 }
+    }
+
+    fn init(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        let cx = ProducerContext::new(&self.setup, wanted, &[]);
+        let made = self.runner.producer_init(&cx);
+        self.state = Some(made.map_err(|source| Error::HookFailed {
             hook: Hook::ProducerInit,
             site: Box::default(),
             source,
-        })?;
-        shared.ready[setup.producer].store(true, std::sync::atomic::Ordering::Relaxed);
-        Ok(Scripted { runner: runner.clone(), setup, state, script, taken: 0 })
+        })?);
+        self.shared.note_ready();
+        Ok(())
     }
 
     fn step(&mut self) -> Step {
@@ -103,13 +104,13 @@ impl<R: Runner> Scripted<R> {
                 let again = one.lease.clone();
                 self.answer(run, Some(one), desk);
                 // Its inputs are gone, so the second answer is a failure; it must be of no effect.
-                settle::each(run, self.setup.producer, &again, self.failures(&again), desk);
+                settle::each(run, self.lane, &again, self.failures(&again), desk);
             }
             Step::AnswerTooLate(n) => {
                 let one = nth(n, held).expect("there is one");
                 let late = one.lease.clone();
                 hand_back(run, one);
-                settle::each(run, self.setup.producer, &late, self.failures(&late), desk);
+                settle::each(run, self.lane, &late, self.failures(&late), desk);
             }
             Step::HandBack(n) => hand_back(run, nth(n, held).expect("there is one")),
             Step::Crash => {
@@ -136,10 +137,11 @@ impl<R: Runner> Scripted<R> {
             let items = [item];
             let cx = ProducerContext::new(&self.setup, &run.wanted, &items);
             let cx = cx.with_attempt(lease.attempt);
-            let output = self.runner.producer_work(&cx, &mut self.state, input);
+            let state = self.state.as_mut().expect("it is built before the first lease");
+            let output = self.runner.producer_work(&cx, state, input);
             worked.push(output.map_err(|source| self.failure(item, source)));
         }
-        settle::each(run, self.setup.producer, &lease, worked, desk);
+        settle::each(run, self.lane, &lease, worked, desk);
     }
 
     /// The oldest lease failed as a whole, with its inputs still here.
@@ -147,7 +149,7 @@ impl<R: Runner> Scripted<R> {
         let error = self.failure(lease.items[0], "the process died".into());
         let inputs = lease.items.iter().copied().zip(inputs).collect();
         let failed = FailedBatch { error, kept: Inputs::Kept, inputs };
-        for (item, fault) in settle::together(run, self.setup.producer, &lease, failed) {
+        for (item, fault) in settle::together(run, self.lane, &lease, failed) {
             desk.deliver_tracked(item, Err(fault));
         }
     }
@@ -165,16 +167,24 @@ impl<R: Runner> Scripted<R> {
 }
 
 impl<R: Runner> Backend<R> for Scripted<R> {
-    fn is_ready(&self) -> bool {
-        true
+    fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        self.init(wanted)
     }
 
-    fn prepare(&mut self, _: &Run<R>, _: Option<LeaseId>) -> Result<(), Error> {
-        Ok(())
+    fn take_lane(&mut self, lane: usize) {
+        self.lane = lane;
+    }
+
+    fn is_ready(&self) -> bool {
+        self.state.is_some()
+    }
+
+    fn prepare(&mut self, run: &Run<R>, _: Option<LeaseId>) -> Result<(), Error> {
+        if self.state.is_some() { Ok(()) } else { self.init(&run.wanted) }
     }
 
     fn work_on(&mut self, run: &Run<R>) -> NextStep {
-        let mut desk = ItemQueue::new(&run.handover, self.setup.producer);
+        let mut desk = ItemQueue::new(&run.handover, self.lane);
         desk.set_readiness(Readiness::Ready);
         let mut held = VecDeque::new();
         loop {
@@ -197,16 +207,17 @@ impl<R: Runner> Backend<R> for Scripted<R> {
         }
         held.into_iter().for_each(|one| hand_back(run, one));
         desk.leave();
-        match run.handover.dispatch.is_abandoned(self.setup.producer) {
+        match run.handover.dispatch.is_abandoned(self.lane) {
             true => NextStep::Return,
             false => NextStep::On,
         }
     }
 
     fn end(self: Box<Self>) -> Result<(), Error> {
+        let Some(state) = self.state else { return Ok(()) };
         let wanted = Wanted::all();
         let cx = ProducerContext::new(&self.setup, &wanted, &[]);
-        let ended = self.runner.producer_end(&cx, self.state);
+        let ended = self.runner.producer_end(&cx, state);
         ended.map_err(|source| Error::HookFailed {
             hook: Hook::ProducerEnd,
             site: Box::default(),
@@ -281,9 +292,9 @@ mod tests {
     ) -> AnyOrderRunner<Squares> {
         let scripts = scripts.to_vec();
         let builder = set(AnyOrderRunner::builder(squares).devices(scripts.len()));
-        let make: Arc<Make<Squares>> = Arc::new(move |runner, setup, shared, wanted| {
+        let make: Arc<Make<Squares>> = Arc::new(move |runner, setup, shared| {
             let script = scripts[setup.producer].clone();
-            Ok(Box::new(Scripted::new(runner, setup, &shared, wanted, script)?))
+            Box::new(Scripted::new(runner, setup, shared, script))
         });
         builder.build_with(|runner| ProducerFactory::leasing(runner, make)).unwrap()
     }

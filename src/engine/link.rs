@@ -305,6 +305,7 @@ mod tests {
         let shape = Shape {
             order: Order::Input,
             producers: 1,
+            spares: 0,
             window: 4,
             batching: None,
             kind: Default::default(),

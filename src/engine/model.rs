@@ -54,8 +54,8 @@ fn hub_with(
     weight: Option<u64>,
 ) -> Hub {
     let run_settings = RunSettings::<u64> { policy, ..RunSettings::default() };
-    let shape =
-        Shape { order: Order::Input, producers, window, batching, kind: Default::default() };
+    let kind = Default::default();
+    let shape = Shape { order: Order::Input, producers, spares: 0, window, batching, kind };
     Hub::new(run_settings.scheduling(&shape), CarriedOver::nothing(producers), weight)
 }
 

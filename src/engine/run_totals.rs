@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::observe::event::{Destination, Event, ProducerTotals, Totals};
 use crate::observe::event_log::EventLog;
 use crate::observe::report::RunReport;
-use crate::observe::run_stats::{CollectorTime, ProducerTime, RunStats};
+use crate::observe::run_stats::{CollectorTime, ProducerTime};
 use crate::runner::Runner;
 
 impl<R: Runner> Engine<R> {
@@ -77,7 +77,7 @@ impl<R: Runner> Engine<R> {
             cancelled: error.is_some_and(Error::is_cancelled),
             window,
             producers: (0..self.settings.devices.len())
-                .map(|producer| self.producer_totals(stats, producer))
+                .map(|producer| self.producer_totals(run, producer))
                 .collect(),
             origin,
             destination,
@@ -91,9 +91,11 @@ impl<R: Runner> Engine<R> {
         }
     }
 
-    fn producer_totals(&self, stats: &RunStats, producer: usize) -> ProducerTotals {
-        let ProducerTime { items, failed, present, waited, rebuilds, .. } =
-            stats.producer(producer);
+    fn producer_totals(&self, run: &Run<R>, producer: usize) -> ProducerTotals {
+        let lanes = run.handover.dispatch.lanes_of(producer);
+        let times = lanes.into_iter().map(|lane| run.handover.stats.producer(lane));
+        let all = times.fold(ProducerTime::default(), ProducerTime::and);
+        let ProducerTime { items, failed, present, waited, rebuilds, replacements, .. } = all;
         let of_crew = |known: fn(&Producers<R>) -> Vec<Option<u64>>| {
             self.producers
                 .as_ref()
@@ -118,6 +120,7 @@ impl<R: Runner> Engine<R> {
             batch_ceiling: of_crew(Producers::ceilings),
             quarantined: loss.map(|loss| loss.reason.to_string()),
             abandoned: loss.is_some_and(|loss| loss.abandoned == Abandoned::Yes),
+            replacements,
         }
     }
 

@@ -12,7 +12,7 @@ pub(crate) mod slot;
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use self::board::{Board, Deadline, Duty, Ended};
@@ -22,8 +22,8 @@ use super::feed::measure;
 use super::run_session::Session;
 use super::session::Engine;
 use super::settings::Settings;
-use crate::backend::cpu_pool::producer_thread;
 use crate::backend::threads::item_names::Entry;
+use crate::backend::threads::producer_threads::ThreadIds;
 use crate::backend::threads::producers::Producers;
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::rejected::Rejected;
@@ -65,7 +65,7 @@ pub(crate) struct Calls<R: Runner> {
     /// `None` if the service could not begin.
     run: Option<Arc<Run<R>>>,
     /// The threads of the producers, which must not wait for themselves.
-    producers: Arc<[ThreadId]>,
+    producers: ThreadIds,
 }
 
 impl<R: Runner> Clone for Calls<R> {
@@ -78,8 +78,7 @@ impl<R: Runner> Clone for Calls<R> {
 impl<R: Runner + 'static> ServiceHost<R> {
     /// Begins a service on the producers of `engine`. If that fails, every call is answered with the error.
     pub(crate) fn begin(mut engine: Engine<R>) -> Self {
-        let threads = engine.producers.as_ref().map_or_else(Vec::new, Producers::thread_ids);
-        let producers = threads.into();
+        let producers = engine.producers.as_ref().map(Producers::thread_ids).unwrap_or_default();
         match Self::start(&mut engine) {
             Ok((board, session, thread)) => {
                 let calls = Calls { board, run: Some(session.run.clone()), producers };
@@ -236,7 +235,7 @@ fn withdraw<R: Runner>(run: &Run<R>, index: u64) {
 impl<R: Runner> Calls<R> {
     /// Whether the calling thread is one of the producers', which could not answer while it waits.
     pub(crate) fn is_own_thread(&self) -> bool {
-        self.producers.contains(&producer_thread())
+        self.producers.is_own_thread()
     }
 
     /// Offers an item, for which its caller has a place.

@@ -23,7 +23,6 @@ use crate::backend::threads::run_shape::{RunKind, Shape};
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;
-use crate::concurrency::atomic::Ordering;
 use crate::concurrency::cancel::{Interrupt, Seen};
 use crate::engine::consume::Consumer;
 use crate::engine::consuming::{Consumed, SkippedItem};
@@ -110,11 +109,11 @@ impl<R: Runner + 'static> Engine<R> {
         let token = self.settings.token.clone();
         let watch = token.watch_from_now(&building);
         let started = self.settings.lock_gpus(self.seen, &building).and_then(|gpus| {
-            let setups = self.settings.producer_setups(&self.cfg, gpus);
-            let least = self.run_settings.policy.min_producers.unwrap_or(setups.len());
-            let stack_size = self.settings.stack_size;
-            let limit = self.run_settings.limits.init;
-            Producers::start(self.factory(), setups, stack_size, &building, least, limit)
+            let places = self.settings.devices.len();
+            let least = self.run_settings.policy.min_producers.unwrap_or(places);
+            let (limit, settings) =
+                (self.run_settings.limits.init, self.settings.threads(&self.cfg, gpus));
+            Producers::start(self.factory(), settings, places, &building, least, limit)
         });
         match started {
             Ok(producers) => {
@@ -198,19 +197,6 @@ impl<R: Runner + 'static> Engine<R> {
         }
     }
 
-    /// The producers that the next run begins without, since they are still in a hook of the last. If there are no
-    /// others, it waits for those that were not abandoned.
-    fn away(&self, producers: &Producers<R>) -> Vec<usize> {
-        let is_gone = |producer: &usize| self.gone.contains_key(producer);
-        let away = producers.away().iter().map(|away| away.load(Ordering::Relaxed));
-        let away = (0..).zip(away).filter(|(producer, away)| *away && !is_gone(producer));
-        let mut away: Vec<usize> = away.map(|(producer, _)| producer).collect();
-        if away.len() + self.gone.len() == producers.len() {
-            away.retain(|producer| self.abandoned.contains_key(producer));
-        }
-        away
-    }
-
     /// Fails if there is a journal: an output handed to the caller is never known to be consumed.
     pub(super) fn check_no_journal(&self) -> Result<(), Error> {
         match self.run_settings.journal {
@@ -257,11 +243,13 @@ impl<R: Runner + 'static> Engine<R> {
         upstream: Option<Arc<dyn RunControl>>,
         recording: Recording,
     ) -> Result<Arc<Run<R>>, Error> {
-        let producers = self.producers.as_ref().ok_or(Error::Closed {})?;
-        if producers.is_own_thread() {
+        if self.producers.as_ref().ok_or(Error::Closed {})?.is_own_thread() {
             return Err(Error::OwnThread {});
         }
-        let (lost, away) = (self.gone.keys().copied().collect(), self.away(producers));
+        let (gone, abandoned) = (&mut self.gone, &mut self.abandoned);
+        let producers = self.producers.as_ref().ok_or(Error::Closed {})?;
+        let replaced = producers.replace_all(gone, abandoned);
+        let (lost, away) = (gone.keys().copied().collect(), producers.away(gone, abandoned));
         let here = producers.len() - self.gone.len() - away.len();
         let least = self.least_producers();
         if here < least {
@@ -270,14 +258,21 @@ impl<R: Runner + 'static> Engine<R> {
         let Settings { order, batching, .. } = self.settings;
         let order = if kind == RunKind::Service { Order::Completion } else { order };
         let (window, run_settings) = (self.window().size(), self.run_settings.clone());
-        let earlier = CarriedOver { learned: producers.learned(), lost, away };
+        let starting = (0..producers.len()).filter(|&it| producers.is_starting(it)).collect();
+        let earlier = CarriedOver { learned: producers.learned(), lost, away, starting };
+        let spares = producers.spares();
         let (producers, description) = (producers.len(), self.told.description.clone());
-        let event_log = Arc::new(EventLog::new(producers, description, self.told.detail));
+        let event_log = Arc::new(EventLog::new(producers + spares, description, self.told.detail));
         event_log.has_settings(self.told.settings.clone());
         self.event_log = event_log.clone();
         self.report_start(&event_log, items);
-        let shape = Shape { order, producers, window, batching, kind };
-        Ok(Arc::new(Run::new(shape, run_settings, earlier, upstream, event_log, recording)))
+        let shape = Shape { order, producers, spares, window, batching, kind };
+        let run = Run::new(shape, run_settings, earlier, upstream, event_log, recording);
+        for producer in replaced {
+            run.handover.stats.producer_replaced(producer);
+            run.event_log.tell(Event::ProducerReplaced { producer });
+        }
+        Ok(Arc::new(run))
     }
 
     /// Registers `target` with the token; it is `run` or contains it.
@@ -290,8 +285,7 @@ impl<R: Runner + 'static> Engine<R> {
             self.observers.get_mut().expect("it is never locked, so it is not poisoned");
         let observing = Observing::start(&run.event_log, std::mem::take(observers))?;
         let watch = self.settings.token.watch(self.seen, target);
-        let producers = self.producers.as_ref().expect("a run is made only with producers");
-        let participants = Participants::new(producers.away().clone());
+        let participants = Participants::new(run.handover.lanes());
         Ok(Session { run, participants, deadline_thread: Mutex::new(None), observing, watch })
     }
 
@@ -301,7 +295,9 @@ impl<R: Runner + 'static> Engine<R> {
         let Session { run, participants, deadline_thread, .. } = session;
         if let Some(tick) = self.run_settings.limits.tick() {
             let devices = self.settings.devices.clone();
-            let keeper = DeadlineThread::start(run.clone(), participants.clone(), devices, tick)?;
+            let (run, participants) = (run.clone(), participants.clone());
+            let replace = producers.replacer();
+            let keeper = DeadlineThread::start(run, participants, devices, tick, replace)?;
             *deadline_thread.lock().expect("nothing panics under this lock") = Some(keeper);
         }
         producers.join(run, participants, |producer| self.gone.contains_key(&producer))?;
@@ -411,7 +407,7 @@ impl<R: Runner> Engine<R> {
     pub(super) fn part(&mut self, over: Over<R>, error: Option<&Error>) {
         let Over { run, observing, seen } = over;
         self.seen = seen;
-        self.take_leave(&run.losses());
+        self.take_leave(&run.unreplaced());
         if let Some(producers) = &mut self.producers {
             producers.learn(run.handover.dispatch.learned());
         }

@@ -1,7 +1,9 @@
 //! The settings of a pool.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::backend::threads::producer_threads::ThreadSettings;
 use crate::backend::threads::producers::Building;
 use crate::base::Order;
 use crate::cfg::CfgNode;
@@ -23,6 +25,10 @@ pub(crate) struct Settings {
     /// `None`: items are worked on one by one.
     pub(crate) batching: Option<Batching>,
     pub(crate) stack_size: Option<usize>,
+    /// The number of lost producers that may be replaced, from one activation to the next.
+    pub(crate) replacements: usize,
+    /// How long a `producer_end` may take.
+    pub(crate) end_timeout: Option<Duration>,
     pub(crate) gpu_lock: Option<GpuLock>,
     #[cfg(feature = "rayon")]
     pub(crate) cpu_threads: CpuThreads,
@@ -49,29 +55,41 @@ impl Settings {
         held.map(|held| Some(Arc::new(held))).ok_or(Error::Cancelled {})
     }
 
-    /// What each producer is made with.
-    pub(super) fn producer_setups(
+    /// How the producers' threads are made.
+    pub(super) fn threads(
         &self,
         cfg: &Arc<CfgNode>,
         gpus: Option<Arc<HeldGpus>>,
-    ) -> Vec<ProducerSetup> {
+    ) -> ThreadSettings {
+        let (settings, cfg) = (self.clone(), cfg.clone());
+        let setup = move |place| settings.producer_setup(place, &cfg, gpus.as_ref());
+        ThreadSettings {
+            setup: Box::new(setup),
+            stack_size: self.stack_size,
+            replacements: self.replacements,
+            end_timeout: self.end_timeout,
+        }
+    }
+
+    /// What the producer of a place is made with.
+    fn producer_setup(
+        &self,
+        producer: usize,
+        cfg: &Arc<CfgNode>,
+        gpus: Option<&Arc<HeldGpus>>,
+    ) -> ProducerSetup {
         let devices = &self.devices;
-        #[cfg(feature = "rayon")]
-        let cpu_threads = self.cpu_threads.each(devices);
-        let setup = |producer| {
-            let place = devices.place(producer).expect("there are as many places as that").clone();
-            ProducerSetup {
-                producer,
-                cfg: cfg.clone(),
-                producers: devices.len(),
-                #[cfg(feature = "candle")]
-                candle: crate::device::CandleDevices::new(&place, devices.meaning()),
-                #[cfg(feature = "rayon")]
-                cpu_threads: cpu_threads.filter(|_| place.has_cpu()),
-                place,
-                gpus: gpus.clone(),
-            }
-        };
-        (0..devices.len()).map(setup).collect()
+        let place = devices.place(producer).expect("there are as many places as that").clone();
+        ProducerSetup {
+            producer,
+            cfg: cfg.clone(),
+            producers: devices.len(),
+            #[cfg(feature = "candle")]
+            candle: crate::device::CandleDevices::new(&place, devices.meaning()),
+            #[cfg(feature = "rayon")]
+            cpu_threads: self.cpu_threads.each(devices).filter(|_| place.has_cpu()),
+            place,
+            gpus: gpus.cloned(),
+        }
     }
 }

@@ -60,6 +60,14 @@ pub enum BuildError {
         /// The number of producers.
         producers: usize,
     },
+    /// [`replace_lost`](crate::Builder::replace_lost) has too large a number.
+    #[non_exhaustive]
+    Replacements {
+        /// The given number.
+        given: usize,
+        /// The largest number allowed.
+        most: usize,
+    },
     /// A timeout is zero.
     #[non_exhaustive]
     ZeroTimeout {
@@ -108,6 +116,9 @@ impl fmt::Display for BuildError {
             }
             BuildError::MinProducers { least, producers } => {
                 write!(f, "min_producers must be between 1 and {producers}, got {least}")
+            }
+            BuildError::Replacements { given, most } => {
+                write!(f, "replace_lost must be at most {most}, got {given}")
             }
             BuildError::ZeroTimeout { limit } => {
                 write!(f, "{limit} must be more than 0 s, got 0 s; leave it out for no limit")

@@ -120,6 +120,13 @@ pub enum Event {
         /// The producer.
         producer: usize,
     },
+    /// Another producer is started in the place of one that was lost: see
+    /// [`replace_lost`](crate::Builder::replace_lost).
+    #[non_exhaustive]
+    ProducerReplaced {
+        /// The number of both.
+        producer: usize,
+    },
     /// Events were dropped, since observers did not keep up. They are `ItemStarted` and `ItemFinished`
     /// events, and any others that happened while 65,536 were queued. `RunEnded` is never dropped.
     #[non_exhaustive]
@@ -241,6 +248,9 @@ pub struct ProducerTotals {
     pub quarantined: Option<String>,
     /// Whether its thread was abandoned.
     pub abandoned: bool,
+    /// How often another producer was started in its place. Items and times are of all of them.
+    #[serde(default)]
+    pub replacements: u64,
 }
 
 /// Receives the events of runs: see [`Builder::observer`](crate::Builder::observer).

@@ -14,7 +14,7 @@ use super::provenance::Provenance;
 use super::report::Recorder;
 use super::trace_log;
 use crate::base::panic::{catch, drop_quietly};
-use crate::concurrency::atomic::{AtomicU64, Ordering};
+use crate::concurrency::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::queue::{Receiver, Sender, queue};
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock, now};
@@ -54,8 +54,12 @@ struct RareEvents {
 }
 
 /// The counts of a producer's ring.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Backlog {
+    /// The producer's number.
+    producer: AtomicUsize,
+    /// When another took its place, in nanoseconds: what it writes from then on is not read.
+    replaced_at: AtomicU64,
     /// The number of entries that the observing thread has read.
     read: AtomicU64,
     /// The number of entries that were not written, since too many were unread.
@@ -114,7 +118,19 @@ pub(crate) struct ObserveOptions {
     pub(crate) settings: BTreeMap<String, String>,
 }
 
+impl Backlog {
+    fn of(producer: usize) -> Self {
+        Backlog {
+            producer: AtomicUsize::new(producer),
+            replaced_at: AtomicU64::new(u64::MAX),
+            read: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        }
+    }
+}
+
 impl EventLog {
+    /// With room for this number of producers, those that replace others included.
     pub(crate) fn new(producers: usize, description: Option<String>, detail: Detail) -> Self {
         let begun = now();
         let feed = (detail == Detail::Items).then(|| Feed::new(producers, begun));
@@ -157,6 +173,14 @@ impl EventLog {
         }
     }
 
+    /// The producer with the writer `by` takes the place of the one with the writer `lost`.
+    pub(crate) fn replace(&self, lost: usize, by: usize) {
+        let Some(feed) = &self.feed else { return };
+        let (lost, by) = (&feed.backlogs[lost], &feed.backlogs[by]);
+        lost.replaced_at.store(self.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        by.producer.store(lost.producer.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
     /// Whether the events of each item are recorded.
     pub(crate) fn is_observed(&self) -> bool {
         self.feed.is_some()
@@ -179,8 +203,8 @@ impl Feed {
     fn new(producers: usize, begun: Instant) -> Self {
         // One message is enough: the observing thread reads everything when it is woken.
         let (wake, woken) = bounded(1);
-        let backlogs: Box<[Arc<CachePadded<Backlog>>]> =
-            (0..producers).map(|_| Arc::default()).collect();
+        let backlog = |producer| Arc::new(CachePadded::new(Backlog::of(producer)));
+        let backlogs: Box<[Arc<CachePadded<Backlog>>]> = (0..producers).map(backlog).collect();
         let ends = backlogs.iter().map(|backlog| {
             let (ring, entries) = queue(usize::MAX);
             let (backlog, wake) = (backlog.clone(), wake.clone());
@@ -361,17 +385,21 @@ impl<'a> Dispatcher<'a> {
         }
         let is_over = rare.iter().any(|(_, event)| matches!(event, Event::RunEnded { .. }));
         let mut recorder = lock(&self.event_log.recorder);
-        for (producer, ring) in self.rings.iter_mut().enumerate() {
+        for (ring, backlog) in self.rings.iter_mut().zip(&self.feed.backlogs) {
             let mut read = 0;
             while let Some(Entry { nanos, item, key, attempt }) = ring.pop() {
                 read += 1;
+                // The entry was written after these were set.
+                if nanos > backlog.replaced_at.load(Ordering::Relaxed) {
+                    continue;
+                }
+                let producer = backlog.producer.load(Ordering::Relaxed);
                 let event = match attempt {
                     0 => Event::ItemFinished { item, producer },
                     attempt => Event::ItemStarted { item, key, producer, attempt },
                 };
                 self.batch.push((Duration::from_nanos(nanos), event));
             }
-            let backlog = &self.feed.backlogs[producer];
             backlog.read.fetch_add(read, Ordering::Relaxed);
             let lost = backlog.lost.swap(0, Ordering::Relaxed);
             if lost > 0 {

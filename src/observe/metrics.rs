@@ -27,6 +27,7 @@ use super::event::{Event, Observer, Totals};
 /// | `gangline_reinits_total` | counter | states rebuilt during a run, after a panic |
 /// | `gangline_producers` | gauge | producers that take items |
 /// | `gangline_producers_lost_total{why}` | counter | producers that were `quarantined` or `abandoned` |
+/// | `gangline_producers_replaced_total` | counter | producers started in the place of lost ones |
 /// | `gangline_runs_total{outcome}` | counter | runs that were `ok`, `failed` or `cancelled` |
 /// | `gangline_run_seconds` | histogram | the time of a run |
 ///
@@ -89,6 +90,7 @@ struct Producers {
     reinits: Counter,
     quarantined: Counter,
     abandoned: Counter,
+    replaced: Counter,
 }
 
 struct Runs {
@@ -108,6 +110,7 @@ struct RunSoFar {
     read: u64,
     calls: BTreeMap<usize, Call>,
     ready: BTreeSet<usize>,
+    lost: BTreeSet<usize>,
     live: usize,
 }
 
@@ -160,6 +163,7 @@ impl Metrics {
                 reinits: counter!("gangline_reinits_total", runner.clone()),
                 quarantined: lost("quarantined"),
                 abandoned: lost("abandoned"),
+                replaced: counter!("gangline_producers_replaced_total", runner.clone()),
             },
             runs: Runs {
                 ok: runs("ok"),
@@ -208,8 +212,19 @@ impl Metrics {
 
     fn producer_lost(&mut self, producer: usize) {
         self.run.calls.remove(&producer);
+        self.run.lost.insert(producer);
         self.run.live = self.run.live.saturating_sub(1);
         self.producers.live.set(self.run.live as f64);
+    }
+
+    fn producer_replaced(&mut self, producer: usize) {
+        self.producers.replaced.increment(1);
+        // Its first state is not rebuilt.
+        self.run.ready.remove(&producer);
+        if self.run.lost.remove(&producer) {
+            self.run.live += 1;
+            self.producers.live.set(self.run.live as f64);
+        }
     }
 
     fn show_flow(&self) {
@@ -273,6 +288,7 @@ impl Observer for Metrics {
                 self.producers.abandoned.increment(1);
                 self.producer_lost(*producer);
             }
+            Event::ProducerReplaced { producer, .. } => self.producer_replaced(*producer),
             Event::RunEnded { totals } => self.run_ended(totals),
             _ => {}
         }
@@ -301,6 +317,7 @@ fn describe() {
     describe_counter!("gangline_reinits_total", Unit::Count, "States rebuilt after a panic");
     describe_gauge!("gangline_producers", Unit::Count, "Producers that take items");
     describe_counter!("gangline_producers_lost_total", Unit::Count, "Producers lost in runs");
+    describe_counter!("gangline_producers_replaced_total", Unit::Count, "Producers replaced");
     describe_counter!("gangline_runs_total", Unit::Count, "Runs by outcome");
     describe_histogram!("gangline_run_seconds", Unit::Seconds, "Time of runs");
 }

@@ -31,6 +31,28 @@ pub(crate) struct ProducerTime {
     pub(crate) present: Duration,
     pub(crate) waited: Waits,
     pub(crate) rebuilds: Rebuilds,
+    /// How many producers were started in the place of this one, or of one that took its place.
+    pub(crate) replacements: u64,
+    /// Another has taken its place. What it still does, late, does not count.
+    pub(crate) is_replaced: bool,
+}
+
+impl ProducerTime {
+    /// The times of all producers of one place, in a row.
+    pub(crate) fn and(mut self, later: ProducerTime) -> Self {
+        self.items += later.items;
+        self.failed += later.failed;
+        self.present += later.present;
+        self.waited.all += later.waited.all;
+        self.waited.for_permits += later.waited.for_permits;
+        self.waited.for_retries += later.waited.for_retries;
+        self.rebuilds.states_lost += later.rebuilds.states_lost;
+        self.rebuilds.inits += later.rebuilds.inits;
+        self.rebuilds.took += later.rebuilds.took;
+        self.rebuilds.took_in_run += later.rebuilds.took_in_run;
+        self.replacements += later.replacements;
+        self
+    }
 }
 
 /// The number of states that a producer lost in a run, and the time that rebuilding them took.
@@ -224,8 +246,27 @@ impl RunStats {
 
     pub(crate) fn producer_left(&self, producer: usize, time: ProducerTime) {
         let mut noted = lock(&self.producers[producer]);
+        if noted.is_replaced {
+            return;
+        }
         let (present, rebuilds) = (noted.present + time.present, noted.rebuilds);
-        *noted = ProducerTime { failed: noted.failed, present, rebuilds, ..time };
+        let ProducerTime { failed, replacements, .. } = *noted;
+        *noted = ProducerTime { failed, present, rebuilds, replacements, ..time };
+    }
+
+    /// A producer was started in the place of another, before the run.
+    pub(crate) fn producer_replaced(&self, producer: usize) {
+        lock(&self.producers[producer]).replacements += 1;
+    }
+
+    /// A producer is started in the place of `lost`, whose time ends now.
+    pub(crate) fn replaced(&self, lost: usize) {
+        let mut noted = lock(&self.producers[lost]);
+        let present = noted.came.take().map_or(Duration::ZERO, |came| now() - came);
+        noted.present += present;
+        noted.rebuilds.end(true);
+        noted.is_replaced = true;
+        noted.replacements += 1;
     }
 
     /// Sets the number of calls that a producer of a service has answered.

@@ -18,6 +18,9 @@ pub(super) fn write(event: &Event) {
         Event::ProducerReady { producer, took, is_rebuilt: true } => {
             tracing::info!(producer = producer, took = ?took, "a producer rebuilt its state");
         }
+        Event::ProducerReplaced { producer } => {
+            tracing::info!(producer = producer, "another producer takes the place of a lost one");
+        }
         Event::RunStarted { items, producers, .. } => {
             tracing::debug!(items = *items, producers = producers.len(), "a run starts");
         }

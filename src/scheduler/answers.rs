@@ -45,6 +45,8 @@ pub(crate) enum Begin {
 pub(crate) enum Until {
     /// Until the hook of an earlier run returns that it is in.
     Joined,
+    /// Until it has a state. It counts as a producer of the run meanwhile.
+    Ready,
     RunEnds,
 }
 

@@ -1,7 +1,7 @@
 //! Which items a producer is leased next, and which producers are woken for them.
 
 use super::events::{Event, Expired};
-use super::items::{Dropped, Outcome, Standing, State};
+use super::items::{Dropped, Items, Outcome, Standing, State};
 use super::lease::{Copies, Held, Lease, LeaseId, Phase, ProducerId, Sized};
 use super::pending::Pick;
 use super::speculation::Chance;
@@ -280,24 +280,9 @@ impl Scheduler {
         self.leases.get(id).is_none_or(|held| self.items.are_shared(&held.items))
     }
 
-    /// The number of leases and parts that cover an item; at least one.
-    pub(crate) fn carriers(&self, index: u64) -> usize {
-        self.items.carriers(index)
-    }
-
-    /// Whether no result of the item counts any more.
-    pub(crate) fn is_settled(&self, index: u64) -> bool {
-        self.items.is_settled(index)
-    }
-
-    /// Whether the item has failed and still needs an outcome: it is tried again, or not yet decided about.
-    pub(crate) fn is_unsettled(&self, index: u64) -> bool {
-        self.items.get(index).is_some_and(|record| record.state != State::Settled)
-    }
-
-    /// Whether the item has failed and is not yet decided about.
-    pub(crate) fn is_undecided(&self, index: u64) -> bool {
-        self.items.get(index).is_some_and(|record| record.state == State::Undecided)
+    /// The records of items that failed, or that several producers work on.
+    pub(crate) fn items(&self) -> &Items {
+        &self.items
     }
 
     /// Removes the items that are no longer wanted.
@@ -375,7 +360,7 @@ impl Scheduler {
 
     /// Abandons the producers that are still in a hook when the grace of the run is over.
     pub(super) fn abandon_all(&mut self, now: RunTime) {
-        for producer in 0..self.config.producers {
+        for producer in 0..self.waiters.len() {
             let is_busy = self.leases.of(producer).next().is_some()
                 || self.deadlines.absence(producer).is_some();
             if is_busy && self.health.is_live(producer) {
@@ -414,6 +399,11 @@ impl Scheduler {
     fn after_loss(&mut self, producer: ProducerId, now: RunTime) {
         self.deadlines.clear(producer);
         self.parts.disown(producer);
+        if !self.is_aborted
+            && let Some(by) = self.health.replace(producer)
+        {
+            self.learned[by] = self.learned[producer];
+        }
         let live = self.health.live();
         if live < self.config.min_producers.max(1) {
             self.events.push(Event::TooFewProducers { live });

@@ -13,7 +13,10 @@ use crate::scheduler::policy::{Backoff, OnError};
 /// The settings of one run.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
+    /// The number of places, with a producer each.
     pub(crate) producers: usize,
+    /// The number of producers that may replace lost ones.
+    pub(crate) spares: usize,
     /// The place of each producer; `None` if no two share a GPU.
     pub(crate) places: Option<Arc<[Place]>>,
     pub(crate) order: Order,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::lanes::Lanes;
 use super::lease::ProducerId;
 use crate::device::Place;
 
@@ -12,13 +13,14 @@ use crate::device::Place;
 /// a device that fails fast would otherwise go through the whole input. Once that number of them is cleared,
 /// the producer is to blame and is quarantined.
 #[derive(Debug)]
-pub(super) struct ProducerHealth {
+pub(crate) struct ProducerHealth {
     /// The number of producers that have to fail an item to blame it (at least two), and of items to blame a
     /// producer.
     quarantine_after: Option<usize>,
     producers: Vec<Producer>,
-    /// `None` where no two producers share a GPU.
+    /// The devices of each place; `None` where no two producers share a GPU.
     places: Option<Arc<[Place]>>,
+    lanes: Lanes,
     /// The number of suspects of all producers together.
     suspects: usize,
     /// Changes whenever the answers of [`may_try`](ProducerHealth::may_try) may change.
@@ -78,16 +80,31 @@ enum Evidence {
 }
 
 impl ProducerHealth {
-    pub(super) fn new(
+    /// Without spare lanes.
+    #[cfg(test)]
+    pub(super) fn without_spares(
         producers: usize,
         quarantine_after: Option<usize>,
         places: Option<Arc<[Place]>>,
     ) -> Self {
-        debug_assert!(places.as_ref().is_none_or(|places| places.len() == producers));
+        Self::with_lanes(Lanes::new(producers, 0), quarantine_after, places)
+    }
+
+    pub(super) fn with_lanes(
+        lanes: Lanes,
+        quarantine_after: Option<usize>,
+        places: Option<Arc<[Place]>>,
+    ) -> Self {
         ProducerHealth {
             quarantine_after,
-            producers: (0..producers).map(|_| Producer::default()).collect(),
+            producers: (0..lanes.len())
+                .map(|lane| match lanes.is_used(lane) {
+                    true => Producer::default(),
+                    false => Producer { presence: Presence::Absent, ..Producer::default() },
+                })
+                .collect(),
             places,
+            lanes,
             suspects: 0,
             version: 0,
         }
@@ -101,8 +118,51 @@ impl ProducerHealth {
         self.producers.iter().filter(|it| it.presence.is_live()).count()
     }
 
-    pub(super) fn is_live(&self, producer: ProducerId) -> bool {
+    pub(crate) fn is_live(&self, producer: ProducerId) -> bool {
         self.producers[producer].presence.is_live()
+    }
+
+    /// Whether a producer may take new items.
+    pub(crate) fn may_take_new(&self, producer: ProducerId) -> bool {
+        self.is_live(producer) && !self.is_suspended(producer)
+    }
+
+    /// The place of a producer.
+    pub(crate) fn place(&self, producer: ProducerId) -> usize {
+        self.lanes.place(producer)
+    }
+
+    /// The producers of a place: the first, and those that replaced it.
+    pub(crate) fn lanes_of(&self, place: usize) -> Vec<ProducerId> {
+        self.lanes.of(place)
+    }
+
+    /// The latest producer of a place.
+    pub(super) fn latest(&self, place: usize) -> ProducerId {
+        self.lanes.latest(place)
+    }
+
+    /// Whether another producer has been started in the place of this one.
+    pub(crate) fn is_replaced(&self, producer: ProducerId) -> bool {
+        self.lanes.is_replaced(producer)
+    }
+
+    pub(super) fn can_replace(&self) -> bool {
+        self.lanes.has_spare()
+    }
+
+    /// Removes the producer for good, and has another join on its place. That one counts as a producer of the run
+    /// at once, but nothing waits for it until it joins.
+    pub(super) fn replace(&mut self, producer: ProducerId) -> Option<ProducerId> {
+        let by = self.lanes.replace(producer)?;
+        self.lose(producer);
+        self.detach(by);
+        Some(by)
+    }
+
+    /// The producer to start in the place of this one, once; `None` if it is lost already.
+    pub(super) fn take_replacement(&mut self, producer: ProducerId) -> Option<ProducerId> {
+        self.lanes.take_replacement(producer).filter(|&by| self.is_live(by))
     }
 
     /// Whether other parties may wait for this producer.
@@ -120,7 +180,7 @@ impl ProducerHealth {
     /// may have better [`Evidence`]. Some available producer always may.
     pub(super) fn may_try(&self, producer: ProducerId, tried: &[ProducerId]) -> bool {
         if self.quarantine_after.is_none() {
-            return !tried.contains(&producer) || !self.has_another_than(tried);
+            return !self.is_among(producer, tried) || !self.has_another_than(tried);
         }
         let own = self.evidence(producer, tried);
         self.available().all(|other| own <= self.evidence(other, tried))
@@ -133,7 +193,7 @@ impl ProducerHealth {
     }
 
     fn evidence(&self, producer: ProducerId, tried: &[ProducerId]) -> Evidence {
-        if tried.contains(&producer) {
+        if self.is_among(producer, tried) {
             Evidence::Repeated
         } else if tried.iter().all(|&other| !self.share_gpu(producer, other)) {
             Evidence::Independent
@@ -144,20 +204,27 @@ impl ProducerHealth {
         }
     }
 
+    /// Whether the producer, or another of its place, is one of `tried`.
+    fn is_among(&self, producer: ProducerId, tried: &[ProducerId]) -> bool {
+        tried.iter().any(|&other| self.place(other) == self.place(producer))
+    }
+
     /// Whether a GPU that all of `tried` have, and `producer` has not, could be the cause.
     fn lacks_a_gpu_of_all(&self, producer: ProducerId, tried: &[ProducerId]) -> bool {
         let (Some(places), [first, rest @ ..]) = (&self.places, tried) else { return false };
+        let place = |producer: ProducerId| &places[self.place(producer)];
         let mut common =
-            places[*first].gpus().filter(|&gpu| rest.iter().all(|&it| places[it].has(gpu)));
-        common.any(|gpu| !places[producer].has(gpu))
+            place(*first).gpus().filter(|&gpu| rest.iter().all(|&it| place(it).has(gpu)));
+        common.any(|gpu| !place(producer).has(gpu))
     }
 
     fn share_gpu(&self, one: ProducerId, other: ProducerId) -> bool {
+        let [one, other] = [one, other].map(|producer| self.place(producer));
         self.places.as_ref().is_some_and(|places| places[one].shares_gpu(&places[other]))
     }
 
     fn has_another_than(&self, tried: &[ProducerId]) -> bool {
-        self.available().any(|producer| !tried.contains(&producer))
+        self.available().any(|producer| !self.is_among(producer, tried))
     }
 
     /// The producers that should help `slow` before `helper` does: `helper` shares a GPU with `slow`, and
@@ -241,7 +308,7 @@ impl ProducerHealth {
     }
 
     /// Whether a producer has failed since its last success.
-    pub(super) fn is_suspect(&self, producer: ProducerId) -> bool {
+    pub(crate) fn is_suspect(&self, producer: ProducerId) -> bool {
         !self.producers[producer].suspects.is_empty()
     }
 
@@ -297,18 +364,18 @@ mod tests {
     use crate::device::{Device, Devices};
 
     fn quarantining(producers: usize) -> ProducerHealth {
-        ProducerHealth::new(producers, Some(2), None)
+        ProducerHealth::without_spares(producers, Some(2), None)
     }
 
     fn without(producers: usize, quarantine_after: usize, lost: ProducerId) -> ProducerHealth {
-        let mut health = ProducerHealth::new(producers, Some(quarantine_after), None);
+        let mut health = ProducerHealth::without_spares(producers, Some(quarantine_after), None);
         health.lose(lost);
         health
     }
 
     fn on(devices: &str, quarantine_after: Option<usize>) -> ProducerHealth {
         let places = places(devices);
-        ProducerHealth::new(places.len(), quarantine_after, Some(places))
+        ProducerHealth::without_spares(places.len(), quarantine_after, Some(places))
     }
 
     #[test]
@@ -343,7 +410,7 @@ mod tests {
 
     #[test]
     fn after_one_failure_it_takes_another_producer_to_say_whose_fault_it_is() {
-        let mut health = ProducerHealth::new(3, Some(1), None);
+        let mut health = ProducerHealth::without_spares(3, Some(1), None);
         assert_eq!(health.failed(3, &[0]), Blame::Open);
         assert!(health.is_suspended(0));
         assert_eq!(health.succeeded(3, 1), [0]);
@@ -384,7 +451,7 @@ mod tests {
 
     #[test]
     fn nothing_waits_for_a_producer_that_is_away() {
-        let mut health = ProducerHealth::new(2, Some(1), None);
+        let mut health = ProducerHealth::without_spares(2, Some(1), None);
         assert_eq!(health.failed(3, &[0]), Blame::Open);
         assert!(health.is_suspended(0));
         health.detach(1);
@@ -472,7 +539,7 @@ mod tests {
             let is_good = |(gpus, by_itself): (u32, usize)| gpus & lost == 0 && by_itself > 0;
             let producers: Vec<bool> = producers.into_iter().map(is_good).collect();
             let places = devices.places_with_gpus();
-            let mut health = ProducerHealth::new(producers.len(), Some(quarantine_after), places);
+            let mut health = ProducerHealth::without_spares(producers.len(), Some(quarantine_after), places);
             let mut fresh: VecDeque<u64> = (0..bad_items.len() as u64).collect();
             let mut again: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
             let mut done = BTreeMap::new();

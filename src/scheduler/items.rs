@@ -99,7 +99,7 @@ pub(super) enum Dropped {
 
 /// The records of a run. An item without one is on its first attempt and covered once.
 #[derive(Debug, Default)]
-pub(super) struct Items {
+pub(crate) struct Items {
     records: HashMap<u64, Record, BuildHasherDefault<IndexHasher>>,
 }
 
@@ -117,8 +117,19 @@ impl Items {
         if self.records.is_empty() { None } else { self.records.remove(&index) }
     }
 
-    pub(super) fn is_settled(&self, index: u64) -> bool {
+    /// Whether no result of the item counts any more.
+    pub(crate) fn is_settled(&self, index: u64) -> bool {
         self.get(index).is_some_and(|record| record.state == State::Settled)
+    }
+
+    /// Whether the item has failed and still needs an outcome: it is tried again, or not yet decided about.
+    pub(crate) fn is_unsettled(&self, index: u64) -> bool {
+        self.get(index).is_some_and(|record| record.state != State::Settled)
+    }
+
+    /// Whether the item has failed and is not yet decided about.
+    pub(crate) fn is_undecided(&self, index: u64) -> bool {
+        self.get(index).is_some_and(|record| record.state == State::Undecided)
     }
 
     /// Whether another producer works on one of these items, or has settled it.
@@ -128,7 +139,7 @@ impl Items {
     }
 
     /// The number of leases and parts that cover an item; at least one.
-    pub(super) fn carriers(&self, index: u64) -> usize {
+    pub(crate) fn carriers(&self, index: u64) -> usize {
         self.get(index).map_or(1, |record| record.carriers.max(1) as usize)
     }
 

@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn the_first_in_order_of_what_is_due_goes_to_another_producer() {
         let now = RunTime::START;
-        let mut health = ProducerHealth::new(3, None, None);
+        let mut health = ProducerHealth::without_spares(3, None, None);
         let mut queue = RetryQueue::default();
         assert_eq!(queue.take(0, &health, now), None);
         queue.insert(7, &[1], now, now);
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn one_item_has_one_producer_woken_or_one_that_looks_in_time() {
-        let (now, health) = (RunTime::START, ProducerHealth::new(4, None, None));
+        let (now, health) = (RunTime::START, ProducerHealth::without_spares(4, None, None));
         let (mut queue, mut waiters) = (RetryQueue::default(), Waiters::new(4));
         (0..4).for_each(|producer| waiters.add(producer, None, Takes::All));
         queue.insert(5, &[0], now, now);

@@ -118,6 +118,7 @@ impl Script {
     fn config(&self) -> Config {
         Config {
             producers: self.flaws.len(),
+            spares: 0,
             places: None,
             order: self.order,
             window: self.window,
@@ -341,8 +342,8 @@ impl Simulation {
         let bound = self.scheduler.bound;
         self.untracked.retain(|&index| index < bound);
         let is_careful = self.is_over
-            || self.scheduler.is_suspect(producer)
-            || !self.scheduler.may_take_new(producer)
+            || self.scheduler.health().is_suspect(producer)
+            || !self.scheduler.health().may_take_new(producer)
             || self.scheduler.has_waiting_items()
             || self.untracked.is_empty();
         if is_careful {
@@ -353,11 +354,11 @@ impl Simulation {
                 Next::WaitUntil(time) => self.producers[producer] = Doing::Waits(Some(time)),
             }
         }
-        if self.untracked.is_empty() || !self.scheduler.may_take_new(producer) {
+        if self.untracked.is_empty() || !self.scheduler.health().may_take_new(producer) {
             return;
         }
         let index = self.untracked.pop_front().expect("there is one");
-        if self.scheduler.is_suspect(producer) || readiness == Readiness::NeedsInit {
+        if self.scheduler.health().is_suspect(producer) || readiness == Readiness::NeedsInit {
             let lease = self.scheduler.track(index, producer, readiness, self.now);
             return self.take(producer, lease, readiness);
         }
@@ -562,7 +563,7 @@ impl Simulation {
         let available: Vec<_> = producers.filter(|&it| health.is_available(it)).collect();
         assert!(health.live() > 0 || self.is_over, "the last producer is lost");
         if let [last] = available[..] {
-            assert!(self.scheduler.may_take_new(last), "the last producer is suspended");
+            assert!(self.scheduler.health().may_take_new(last), "the last producer is suspended");
         }
     }
 }

@@ -17,6 +17,7 @@ fn at(ms: u64) -> RunTime {
 fn config(producers: usize) -> Config {
     Config {
         producers,
+        spares: 0,
         places: None,
         order: Order::Input,
         window: 100,
@@ -311,9 +312,9 @@ fn a_producer_that_does_not_come_back_from_an_earlier_run_in_time_joins_when_it_
     scheduler.handle_timeout(at(10));
     let [Event::Expired(expired)] = &events(&mut scheduler)[..] else { panic!("one event") };
     assert_eq!((expired.producer, expired.lease), (1, None));
-    assert!(!scheduler.is_live(1), "nothing waits for it");
+    assert!(!scheduler.health().is_live(1), "nothing waits for it");
     assert!(scheduler.producer_joined(1));
-    assert!(scheduler.is_live(1));
+    assert!(scheduler.health().is_live(1));
 }
 
 #[test]
@@ -534,7 +535,7 @@ fn a_producer_whose_items_succeed_elsewhere_is_quarantined() {
     let mut scheduler = offered(Config { quarantine_after: Some(2), ..config(2) }, 9);
     assert_eq!(fail(&mut scheduler, 0, at(0)).1, Decision::Retry(at(0)));
     assert_eq!(fail(&mut scheduler, 0, at(0)).0, 1);
-    assert!(!scheduler.may_take_new(0));
+    assert!(!scheduler.health().may_take_new(0));
     assert_eq!(ask(&mut scheduler, 0, at(0)), Next::Wait);
     assert_eq!(succeed(&mut scheduler, 1, at(0)), 0);
     assert_eq!(events(&mut scheduler), []);
@@ -599,10 +600,10 @@ fn a_suspected_producer_tracks_what_it_takes() {
     let mut scheduler = scheduler(Config { quarantine_after: Some(2), ..config(2) });
     scheduler.adopt(3, 0);
     assert_eq!(scheduler.decide(&[3], RETRY, at(0)), Decision::Retry(at(0)));
-    assert!(scheduler.is_suspect(0) && scheduler.may_take_new(0));
+    assert!(scheduler.health().is_suspect(0) && scheduler.health().may_take_new(0));
     let next = scheduler.track(4, 0, Readiness::Ready, at(0));
     assert_eq!(scheduler.finish(next.id, &[Outcome::Succeeded], at(0)), [Standing::Counts]);
-    assert!(!scheduler.is_suspect(0), "it has failed none in a row");
+    assert!(!scheduler.health().is_suspect(0), "it has failed none in a row");
 }
 
 #[test]

@@ -36,6 +36,11 @@ impl Waiters {
         Waiters { states: vec![State::Busy; producers], waiting: 0 }
     }
 
+    /// The number of producers, whether they wait or not.
+    pub(super) fn len(&self) -> usize {
+        self.states.len()
+    }
+
     /// Registers a producer that waits, and asks again at `until` by itself.
     pub(super) fn add(&mut self, producer: ProducerId, until: Option<RunTime>, takes: Takes) {
         self.remove(producer);

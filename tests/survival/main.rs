@@ -3,7 +3,12 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
+#[path = "../it/hooks.rs"]
+#[expect(dead_code, unused_macros, unused_imports, reason = "other tests need the rest")]
+mod hooks;
 mod lost_items;
+mod replaced;
+mod replaced_elsewhere;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]
 mod support;

@@ -150,6 +150,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         add("max_failures", policy.max_failures.map(|most| most.to_string()));
         add("quarantine_after", number(policy.quarantine_after));
         add("min_producers", number(policy.min_producers));
+        add("replace_lost", number(Some(self.replacements).filter(|&most| most > 0)));
         add("speculate", set(policy.stragglers == Stragglers::Copy));
         add("item_timeout", time(self.limits.item));
         add("init_timeout", time(self.limits.init));

@@ -9,8 +9,8 @@ use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 use crate::backend::threads::handover::claims::ClaimWatch;
 use crate::backend::threads::limits::grace_of;
 use crate::backend::threads::lost_producer::Abandoned;
-use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::participants::Participants;
+use crate::backend::threads::replacement::{Replace, Replacement};
 use crate::backend::threads::run::{Run, text_of};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::spawn::spawn;
@@ -39,6 +39,7 @@ pub(crate) struct Watch<R: Runner> {
     claim_watch: ClaimWatch,
     /// Set once the run has timed out: when hooks that still run are abandoned.
     grace: Option<RunTime>,
+    replace: Replace<R>,
 }
 
 impl DeadlineThread {
@@ -49,9 +50,10 @@ impl DeadlineThread {
         participants: Arc<Participants>,
         devices: Devices,
         step: Duration,
+        replace: Replace<R>,
     ) -> Result<Self, Error> {
         let (stop, stopped) = bounded(0);
-        let mut watch = Watch::new(run, participants, devices, step);
+        let mut watch = Watch::new(run, participants, devices, step, replace);
         let keep_time = move || {
             while stopped.recv_timeout(watch.step) == Err(RecvTimeoutError::Timeout) {
                 watch.wake();
@@ -80,10 +82,11 @@ impl<R: Runner> Watch<R> {
         participants: Arc<Participants>,
         devices: Devices,
         step: Duration,
+        replace: Replace<R>,
     ) -> Self {
         let woken = run.handover.dispatch.clock.now();
-        let claim_watch = ClaimWatch::new(devices.len(), woken);
-        Watch { run, participants, devices, step, woken, claim_watch, grace: None }
+        let claim_watch = ClaimWatch::new(woken);
+        Watch { run, participants, devices, step, woken, claim_watch, grace: None, replace }
     }
 
     pub(crate) fn wake(&mut self) {
@@ -139,14 +142,13 @@ impl<R: Runner> Watch<R> {
 
     fn abandon(&self, producer: usize, error: Error) {
         self.run.handover.dispatch.abandon(producer);
-        if !self.run.losses().iter().any(|loss| loss.producer == producer) {
-            let reason = text_of(&error);
-            self.run.note_loss(LostProducer { producer, reason, abandoned: Abandoned::Yes });
+        if !self.run.losses().iter().any(|loss| loss.lane == producer) {
+            self.run.note_loss(producer, text_of(&error), Abandoned::Yes);
         }
         self.participants.excuse(producer, || true);
     }
 
-    /// Abandons a producer whose hook timed out.
+    /// Abandons a producer after its hook timed out.
     fn expire(&self, expired: Expired) {
         let error = self.note_timeout(&expired);
         let Expired { producer, items, .. } = expired;
@@ -155,9 +157,12 @@ impl<R: Runner> Watch<R> {
             false => self.run.fail_from_aside(&items, error, producer),
         }
         self.excuse(producer);
+        Replacement::of(&self.run, &self.participants, producer)
+            .into_iter()
+            .for_each(&self.replace);
     }
 
-    /// Abandons a producer whose hook timed out and without which too few are left. Returns the error, unless the
+    /// Like [`expire`](Self::expire), if too few producers are left then. Returns the error, unless the
     /// items have other live copies.
     fn expire_last(&self, expired: Expired) -> Option<Error> {
         let error = self.note_timeout(&expired);
@@ -172,8 +177,7 @@ impl<R: Runner> Watch<R> {
 
     fn note_timeout(&self, expired: &Expired) -> Error {
         let error = self.run.named(self.timed_out(expired));
-        let (producer, reason) = (expired.producer, text_of(&error));
-        self.run.note_loss(LostProducer { producer, reason, abandoned: Abandoned::Yes });
+        self.run.note_loss(expired.producer, text_of(&error), Abandoned::Yes);
         error
     }
 
@@ -198,13 +202,12 @@ impl<R: Runner> Watch<R> {
     }
 
     fn site(&self, Expired { producer, items, attempt, .. }: &Expired) -> Site {
+        let place = self.run.handover.dispatch.place(*producer);
+        let devices = self.devices.place(place);
         Site {
             items: items.clone(),
-            device: self
-                .devices
-                .place(*producer)
-                .and_then(|place| place.devices().first().copied()),
-            producer: Some(*producer),
+            device: devices.and_then(|place| place.devices().first().copied()),
+            producer: Some(place),
             attempt: (!items.is_empty()).then_some(*attempt),
             key: None,
         }

@@ -101,7 +101,7 @@ impl<R: Runner> Run<R> {
         };
         let ((decision, spare), _) = self.handover.dispatch.schedule(|state, now| {
             let has_copy =
-                |&item: &u64| state.inputs.has(item) || !state.scheduler.is_undecided(item);
+                |&item: &u64| state.inputs.has(item) || !state.scheduler.items().is_undecided(item);
             let inputs = match items.iter().all(has_copy) {
                 true => Inputs::Copied,
                 false => Inputs::Gone,
@@ -193,8 +193,7 @@ impl<R: Runner> Run<R> {
             match event {
                 scheduler::Event::Quarantined(producer) => {
                     let reason = "it failed items in a row that other producers were done with";
-                    let abandoned = Abandoned::No;
-                    self.note_loss(LostProducer { producer, reason: reason.into(), abandoned });
+                    self.note_loss(producer, reason.into(), Abandoned::No);
                 }
                 scheduler::Event::TooFewProducers { live: here } => {
                     let least = self.least_producers();
@@ -216,7 +215,7 @@ impl<R: Runner> Run<R> {
         match lost {
             Ok(()) => {
                 let reason = text_of(&error);
-                self.note_loss(LostProducer { producer, reason, abandoned: Abandoned::No });
+                self.note_loss(producer, reason, Abandoned::No);
                 drop_quietly(error);
                 Ok(())
             }
@@ -239,7 +238,7 @@ impl<R: Runner> Run<R> {
     /// Drops the timeouts of settled items, which hold no values of the user.
     fn forget_settled(&self, timeouts: &mut BTreeMap<u64, Error>) {
         self.handover.dispatch.schedule(|state, _| {
-            timeouts.retain(|&item, _| state.scheduler.is_unsettled(item));
+            timeouts.retain(|&item, _| state.scheduler.items().is_unsettled(item));
         });
     }
 
@@ -283,24 +282,31 @@ impl<R: Runner> Run<R> {
         self.policy().min_producers.unwrap_or(1)
     }
 
-    pub(crate) fn note_loss(&self, loss: LostProducer) {
-        let LostProducer { producer, reason, .. } = &loss;
+    pub(crate) fn note_loss(&self, lane: usize, reason: Arc<str>, abandoned: Abandoned) {
+        let dispatch = &self.handover.dispatch;
+        let producer = dispatch.place(lane);
         tracing::warn!(producer = producer, %reason, "a producer takes no more items");
-        let (producer, reason) = (*producer, reason.clone());
-        self.event_log.tell(match loss.abandoned {
+        self.event_log.tell(match abandoned {
             Abandoned::Yes => Event::ProducerAbandoned { producer },
-            Abandoned::No => Event::ProducerQuarantined { producer, reason },
+            Abandoned::No => Event::ProducerQuarantined { producer, reason: reason.clone() },
         });
         let mut losses = lock(&self.losses);
         // It may have come back meanwhile, which removes its entry.
-        if loss.abandoned == Abandoned::No || self.handover.dispatch.is_abandoned(loss.producer) {
-            losses.push(loss);
+        if abandoned == Abandoned::No || dispatch.is_abandoned(lane) {
+            losses.push(LostProducer { lane, producer, reason, abandoned });
         }
     }
 
     /// The producers that no longer take part.
     pub(crate) fn losses(&self) -> Vec<LostProducer> {
         lock(&self.losses).clone()
+    }
+
+    /// The producers that no longer take part and that no others have replaced.
+    pub(crate) fn unreplaced(&self) -> Vec<LostProducer> {
+        let mut losses = self.losses();
+        losses.retain(|loss| !self.handover.dispatch.is_replaced(loss.lane));
+        losses
     }
 
     /// Notes that the producer is in a hook that belongs to no item of this run.
@@ -321,8 +327,7 @@ impl<R: Runner> Run<R> {
             dispatch.readmit(producer);
             state.scheduler.producer_joined(producer)
         });
-        lock(&self.losses)
-            .retain(|loss| loss.producer != producer || loss.abandoned == Abandoned::No);
+        lock(&self.losses).retain(|loss| loss.lane != producer || loss.abandoned == Abandoned::No);
         takes_part
     }
 }

@@ -96,7 +96,10 @@ const UNKNOWN: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Handover<I, T> {
     intake: CachePadded<Mutex<Intake<I>>>,
+    /// One for each producer, and spare ones for replacements.
     lanes: Box<[CachePadded<Lane<I, T>>]>,
+    /// The number of producers that work at the same time.
+    producers: usize,
     /// The number of items given out in all, or [`UNKNOWN`].
     total: AtomicU64,
     /// The collector sleeps here.
@@ -166,15 +169,16 @@ pub(crate) enum WakeReason {
 
 impl<I, T> Handover<I, T> {
     pub(crate) fn new(config: Config, earlier: CarriedOver, most_weight: Option<u64>) -> Self {
-        let Config { producers, window, batching, timeouts, .. } = config;
+        let Config { producers, spares, window, batching, timeouts, .. } = config;
         let is_timed = timeouts != Default::default();
         let (inlet, items) = queue(window);
         let (gap_sender, gap_receiver) = queue(1);
         let (weigher, weights) = most_weight.map(|_| queue(window)).unzip();
         let (aside, own_results) = outbox(1);
         let (late, late_results) = outbox(1);
-        let (lanes, mut results): (Vec<_>, Vec<_>) =
-            std::iter::repeat_with(|| Lane::new(window)).take(producers).unzip();
+        // Spare lanes start small: most are never used.
+        let sizes = (0..producers).map(|_| window).chain((0..spares).map(|_| 1));
+        let (lanes, mut results): (Vec<_>, Vec<_>) = sizes.map(Lane::new).unzip();
         results.push(own_results);
         if is_timed {
             results.push(late_results);
@@ -187,6 +191,7 @@ impl<I, T> Handover<I, T> {
                 shares: Shares::new(producers, largest_take::<I>()),
             })),
             lanes: lanes.into_iter().map(CachePadded::new).collect(),
+            producers,
             total: AtomicU64::new(UNKNOWN),
             waiting: CachePadded::new(EventCount::new()),
             permits: CachePadded::new(Mutex::new(Permits {
@@ -211,7 +216,7 @@ impl<I, T> Handover<I, T> {
             gaps: AtomicU64::new(0),
             dispatch: Dispatch::new(config, earlier),
             answers: OnceLock::new(),
-            stats: RunStats::new(producers),
+            stats: RunStats::new(producers + spares),
             flags: CachePadded::default(),
             hints: CachePadded::default(),
         }
@@ -261,10 +266,11 @@ impl<I, T> Handover<I, T> {
     }
 
     pub(super) fn lane_with_items(&self, but: usize) -> Option<usize> {
-        (0..self.producers()).find(|&lane| lane != but && !self.lanes[lane].inbox.is_empty())
+        (0..self.lanes()).find(|&lane| lane != but && !self.lanes[lane].inbox.is_empty())
     }
 
-    fn producers(&self) -> usize {
+    /// The number of lanes, with the spare ones.
+    pub(crate) fn lanes(&self) -> usize {
         self.lanes.len()
     }
 
@@ -399,7 +405,7 @@ impl<I, T> Handover<I, T> {
     /// Returns at the latest after [`COLLECTOR_DELAY`], since wake-ups may be missed here. This path has no
     /// fence, does not count errors, and a producer in a slow item wakes no one.
     fn wait_for_several(&self, merge: &mut OrderedMerge<T>, total: Option<u64>, results: usize) {
-        let each = results.div_ceil(self.producers()).max(1);
+        let each = results.div_ceil(self.producers).max(1);
         self.wake_collector_at(each as u64, merge);
         self.waiting.wait_briefly_unless(COLLECTOR_DELAY, || {
             self.has_news(total) || merge.has_many_new(each)

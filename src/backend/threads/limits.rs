@@ -10,6 +10,8 @@ pub(crate) struct Limits {
     pub(crate) item: Option<Duration>,
     pub(crate) init: Option<Duration>,
     pub(crate) run: Option<Duration>,
+    /// Of `producer_end`.
+    pub(crate) end: Option<Duration>,
 }
 
 /// The number of ticks within a limit. More would be more exact, and cost more.
@@ -63,7 +65,7 @@ mod tests {
     fn the_shortest_limit_says_how_often_somebody_looks() {
         let ms = Duration::from_millis;
         assert_eq!(Limits::default().tick(), None);
-        let limits = Limits { item: Some(ms(160)), init: None, run: Some(ms(64_000)) };
+        let limits = Limits { item: Some(ms(160)), run: Some(ms(64_000)), ..Limits::default() };
         assert_eq!(limits.tick(), Some(ms(10)));
         assert_eq!(ticks_in(ms(160), ms(10)), 16);
         assert_eq!(ticks_in(ms(161), ms(10)), 17);

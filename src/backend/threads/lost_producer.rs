@@ -5,6 +5,9 @@ use std::sync::Arc;
 /// A producer that no longer takes part in runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LostProducer {
+    /// Its lane in the run, which is its place unless it replaced another there.
+    pub(crate) lane: usize,
+    /// Its place.
     pub(crate) producer: usize,
     /// The reason, as text.
     pub(crate) reason: Arc<str>,

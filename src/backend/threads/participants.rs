@@ -13,13 +13,13 @@ use crate::concurrency::{Condvar, Mutex, lock, wait};
 pub(crate) struct Participants {
     state: Mutex<State>,
     left: Condvar,
-    away: Away,
 }
 
 #[derive(Debug)]
 struct State {
     is_over: bool,
-    producers: Vec<Presence>,
+    /// By lane, with the flags of their threads.
+    producers: Vec<(Presence, Option<Away>)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +30,8 @@ enum Presence {
     Excused,
 }
 
-/// The producers that are still in a hook of an earlier run that did not wait for them.
-pub(crate) type Away = Arc<[AtomicBool]>;
+/// Whether a producer's thread is in a hook of a run that does not wait for it.
+pub(crate) type Away = Arc<AtomicBool>;
 
 /// A producer's participation in a run, which ends when this is dropped.
 #[derive(Debug)]
@@ -41,18 +41,18 @@ pub(crate) struct Participation {
 }
 
 impl Participants {
-    pub(crate) fn new(away: Away) -> Arc<Self> {
-        let state = State { is_over: false, producers: vec![Presence::Out; away.len()] };
-        Arc::new(Participants { state: Mutex::new(state), left: Condvar::new(), away })
+    pub(crate) fn new(producers: usize) -> Arc<Self> {
+        let state = State { is_over: false, producers: vec![(Presence::Out, None); producers] };
+        Arc::new(Participants { state: Mutex::new(state), left: Condvar::new() })
     }
 
-    /// Registers a producer. `None` if the run is over.
-    pub(crate) fn enter(self: &Arc<Self>, producer: usize) -> Option<Participation> {
+    /// Registers a producer, and the flag of its thread. `None` if the run is over.
+    pub(crate) fn enter(self: &Arc<Self>, producer: usize, away: &Away) -> Option<Participation> {
         let mut state = lock(&self.state);
         if state.is_over {
             return None;
         }
-        state.producers[producer] = Presence::In;
+        state.producers[producer] = (Presence::In, Some(away.clone()));
         Some(Participation { participants: self.clone(), producer })
     }
 
@@ -60,19 +60,10 @@ impl Participants {
     pub(crate) fn excuse(&self, producer: usize, is_abandoned: impl FnOnce() -> bool) {
         let mut state = lock(&self.state);
         if is_abandoned() {
-            self.excuse_under(&mut state, producer);
+            state.excuse(producer);
         }
         drop(state);
         self.left.notify_all();
-    }
-
-    /// Sets `away` under the lock, as [`leave`](Self::leave) clears it. Otherwise a producer that has just
-    /// left could be marked as away for ever.
-    fn excuse_under(&self, state: &mut State, producer: usize) {
-        if state.producers[producer] == Presence::In {
-            state.producers[producer] = Presence::Excused;
-            self.away[producer].store(true, Ordering::Relaxed);
-        }
     }
 
     /// Makes the run's end wait for a producer again that was excused, or is about to be. Returns `false` if the
@@ -83,8 +74,7 @@ impl Participants {
             return false;
         }
         come_back();
-        state.producers[producer] = Presence::In;
-        self.away[producer].store(false, Ordering::Relaxed);
+        state.set(producer, Presence::In);
         true
     }
 
@@ -101,8 +91,8 @@ impl Participants {
             // Checked in each round: a producer stays in the run until it has settled the items that make
             // others lose.
             let losers = state.present().into_iter().filter(|&producer| has_lost(producer));
-            losers.for_each(|producer| self.excuse_under(&mut state, producer));
-            if !state.producers.contains(&Presence::In) {
+            losers.for_each(|producer| state.excuse(producer));
+            if state.present().is_empty() {
                 return;
             }
             state = wait(&self.left, state);
@@ -111,8 +101,7 @@ impl Participants {
 
     fn leave(&self, producer: usize) {
         let mut state = lock(&self.state);
-        state.producers[producer] = Presence::Out;
-        self.away[producer].store(false, Ordering::Relaxed);
+        state.set(producer, Presence::Out);
         drop(state);
         self.left.notify_all();
     }
@@ -121,7 +110,21 @@ impl Participants {
 impl State {
     fn present(&self) -> Vec<usize> {
         let producers = 0..self.producers.len();
-        producers.filter(|&producer| self.producers[producer] == Presence::In).collect()
+        producers.filter(|&producer| self.producers[producer].0 == Presence::In).collect()
+    }
+
+    fn excuse(&mut self, producer: usize) {
+        if self.producers[producer].0 == Presence::In {
+            self.set(producer, Presence::Excused);
+        }
+    }
+
+    /// Sets the flag under the lock. Otherwise a producer that has just left could be marked as away for ever.
+    fn set(&mut self, producer: usize, presence: Presence) {
+        let (own, away) = &mut self.producers[producer];
+        *own = presence;
+        let is_away = presence == Presence::Excused;
+        away.iter().for_each(|away| away.store(is_away, Ordering::Relaxed));
     }
 }
 
@@ -142,9 +145,9 @@ mod tests {
 
     #[test]
     fn the_end_waits_for_those_who_are_there_and_for_nobody_else() {
-        let participants = Participants::new((0..3).map(|_| AtomicBool::new(false)).collect());
-        let first = participants.enter(0).unwrap();
-        let second = participants.enter(1).unwrap();
+        let participants = Participants::new(3);
+        let first = participants.enter(0, &Away::default()).unwrap();
+        let second = participants.enter(1, &Away::default()).unwrap();
         participants.excuse(1, || true);
         assert_eq!(participants.present(), [0]);
         thread::scope(|scope| {
@@ -152,15 +155,16 @@ mod tests {
             drop(first);
             ending.join().unwrap();
         });
-        assert!(participants.enter(2).is_none(), "it is over");
+        assert!(participants.enter(2, &Away::default()).is_none(), "it is over");
         drop(second);
     }
 
     #[test]
     fn who_is_made_to_lose_while_the_end_waits_is_not_waited_for() {
-        let participants = Participants::new((0..2).map(|_| AtomicBool::new(false)).collect());
-        let loser = participants.enter(0).unwrap();
-        let winner = participants.enter(1).unwrap();
+        let participants = Participants::new(2);
+        let away = Away::default();
+        let loser = participants.enter(0, &away).unwrap();
+        let winner = participants.enter(1, &Away::default()).unwrap();
         let lost = Arc::new(AtomicBool::new(false));
         let ((looked, looks), (over, is_over)) = (channel(), channel());
         let (ending, is_lost) = (participants.clone(), lost.clone());
@@ -175,8 +179,8 @@ mod tests {
         lost.store(true, Ordering::Relaxed);
         drop(winner);
         is_over.recv_timeout(Duration::from_secs(60)).expect("it waits for the loser");
-        assert!(participants.away[0].load(Ordering::Relaxed));
+        assert!(away.load(Ordering::Relaxed));
         drop(loser);
-        assert!(!participants.away[0].load(Ordering::Relaxed), "it is back");
+        assert!(!away.load(Ordering::Relaxed), "it is back");
     }
 }

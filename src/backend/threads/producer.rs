@@ -21,24 +21,18 @@ use crate::scheduler::{LeaseId, Standing};
 pub(crate) struct Producer<R: Runner> {
     pub(super) runner: Arc<R>,
     pub(super) setup: ProducerSetup,
-    /// `None` after a panic, until the state is rebuilt.
+    /// The lane on which it takes part in runs.
+    pub(super) lane: usize,
+    /// `None` until it is built, and after a panic until it is rebuilt.
     pub(super) state: Option<R::ProducerState>,
     pub(super) shared: Shared,
 }
 
 impl<R: Runner> Producer<R> {
-    /// Calls `producer_init`, which learns from `wanted` that it may give up.
-    pub(crate) fn new(
-        runner: Arc<R>,
-        setup: ProducerSetup,
-        shared: Shared,
-        wanted: &Wanted,
-    ) -> Result<Self, Error> {
-        let left = shared.left.clone();
-        let is_left = &left[setup.producer];
-        let mut producer = Producer { runner, setup, state: None, shared };
-        producer.init(wanted, Some(AbandonFlag::Building { is_left }))?;
-        Ok(producer)
+    /// Without a state.
+    pub(crate) fn new(runner: Arc<R>, setup: ProducerSetup, shared: Shared) -> Self {
+        let lane = setup.producer;
+        Producer { runner, setup, lane, state: None, shared }
     }
 
     /// `flag` tells the hook whether its result is still wanted.
@@ -46,9 +40,9 @@ impl<R: Runner> Producer<R> {
         let cx = ProducerContext::new(&self.setup, wanted, &[]).with_abandon_flag(flag);
         let since = now();
         let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx));
-        self.shared.note_init(self.setup.producer, now() - since);
+        self.shared.note_init(now() - since);
         self.state = Some(state.map_err(|error| *error)?);
-        self.shared.note_ready(self.setup.producer);
+        self.shared.note_ready();
         Ok(())
     }
 
@@ -65,7 +59,7 @@ impl<R: Runner> Producer<R> {
         item_queue: &mut ItemQueue<'_, R::Input, R::Output>,
         observer: &mut W,
     ) -> Option<NextItem<R::Input>> {
-        let producer = self.setup.producer;
+        let producer = self.lane;
         let dispatch = &run.handover.dispatch;
         let claim = dispatch.claim(producer);
         let flag = claim.map(|_| dispatch.flag(producer, None));
@@ -153,7 +147,7 @@ impl<R: Runner> Producer<R> {
             || self.runner.producer_work(&cx, state, input),
         );
         if outcome.as_ref().is_err_and(|error| error.is_panic()) {
-            run.handover.stats.state_lost(self.setup.producer);
+            run.handover.stats.state_lost(self.lane);
             self.lose_state();
         }
         outcome
@@ -163,7 +157,7 @@ impl<R: Runner> Producer<R> {
         if let Some(state) = self.state.take() {
             drop_quietly(state);
         }
-        self.shared.note_loss(self.setup.producer);
+        self.shared.note_loss();
     }
 
     fn site(&self, items: &[u64]) -> Site {
@@ -172,6 +166,15 @@ impl<R: Runner> Producer<R> {
 }
 
 impl<R: Runner> Backend<R> for Producer<R> {
+    fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        self.init(wanted, Some(AbandonFlag::Building { is_left: shared.left() }))
+    }
+
+    fn take_lane(&mut self, lane: usize) {
+        self.lane = lane;
+    }
+
     fn is_ready(&self) -> bool {
         self.state.is_some()
     }
@@ -180,12 +183,16 @@ impl<R: Runner> Backend<R> for Producer<R> {
         if self.state.is_some() {
             return Ok(());
         }
-        let flag = run.handover.dispatch.flag(self.setup.producer, lease);
-        run.handover.stats.rebuild_begins(self.setup.producer);
+        let flag = run.handover.dispatch.flag(self.lane, lease);
+        if self.shared.is_new() {
+            let outcome = self.init(&run.wanted, Some(flag));
+            return outcome.inspect_err(|_| self.shared.note_loss());
+        }
+        run.handover.stats.rebuild_begins(self.lane);
         let outcome = self.init(&run.wanted, Some(flag));
-        run.handover.stats.rebuild_ends(self.setup.producer);
+        run.handover.stats.rebuild_ends(self.lane);
         if outcome.is_err() {
-            self.shared.note_loss(self.setup.producer);
+            self.shared.note_loss();
         }
         outcome
     }

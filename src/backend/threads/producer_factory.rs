@@ -5,8 +5,7 @@ use std::sync::Arc;
 use crate::backend::Backend;
 use crate::backend::threads::producer::Producer;
 use crate::backend::threads::shared::Shared;
-use crate::error::Error;
-use crate::runner::{ProducerSetup, Runner, Wanted};
+use crate::runner::{ProducerSetup, Runner};
 use crate::scheduler::Bypass;
 
 /// The runner of a pool, and the kind of backend that calls its producer hooks.
@@ -16,10 +15,9 @@ pub(crate) struct ProducerFactory<R: Runner> {
     bypass: Bypass,
 }
 
-/// Calls `producer_init` on the producer's own thread. `Wanted` tells that hook when to give up.
-pub(crate) type Make<R> = dyn Fn(&Arc<R>, ProducerSetup, Shared, &Wanted) -> Result<Box<dyn Backend<R>>, Error>
-    + Send
-    + Sync;
+/// Makes a backend without a state, on the producer's own thread.
+pub(crate) type Make<R> =
+    dyn Fn(&Arc<R>, ProducerSetup, Shared) -> Box<dyn Backend<R>> + Send + Sync;
 
 impl<R: Runner> Clone for ProducerFactory<R> {
     fn clone(&self) -> Self {
@@ -34,8 +32,8 @@ impl<R: Runner> Clone for ProducerFactory<R> {
 impl<R: Runner + 'static> ProducerFactory<R> {
     /// The hooks run on the producers' threads.
     pub(crate) fn threads(runner: R) -> Self {
-        let make: Arc<Make<R>> = Arc::new(|runner, setup, shared, wanted| {
-            Ok(Box::new(Producer::new(runner.clone(), setup, shared, wanted)?))
+        let make: Arc<Make<R>> = Arc::new(|runner, setup, shared| {
+            Box::new(Producer::new(runner.clone(), setup, shared))
         });
         ProducerFactory { runner: Arc::new(runner), make, bypass: Bypass::Allowed }
     }
@@ -62,13 +60,8 @@ impl<R: Runner> ProducerFactory<R> {
         self.runner.clone()
     }
 
-    /// Makes a producer, on its own thread.
-    pub(super) fn make(
-        &self,
-        setup: ProducerSetup,
-        shared: Shared,
-        wanted: &Wanted,
-    ) -> Result<Box<dyn Backend<R>>, Error> {
-        (self.make)(&self.runner, setup, shared, wanted)
+    /// Makes a producer without a state, on its own thread.
+    pub(super) fn make(&self, setup: ProducerSetup, shared: Shared) -> Box<dyn Backend<R>> {
+        (self.make)(&self.runner, setup, shared)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, SendError, Sender};
 
 use crate::backend::threads::participants::Participants;
+use crate::backend::threads::replacement::Replacement;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
 use crate::backend::{Backend, NextStep};
@@ -16,6 +17,8 @@ use crate::scheduler::Absence;
 /// Asks a producer to take part in a run. A closed channel asks it to end.
 pub(crate) struct Join<R: Runner> {
     pub(crate) run: Arc<Run<R>>,
+    /// The lane on which it takes part.
+    pub(crate) lane: usize,
     /// Where the producer reports whether it rebuilt its state, before it takes an item. `None` if it is not
     /// asked.
     pub(crate) ready: Option<Sender<Result<(), Error>>>,
@@ -28,47 +31,59 @@ struct Ready(Option<Sender<Result<(), Error>>>);
 /// The loop of a producer's thread.
 pub(crate) struct ProducerLoop<R: Runner> {
     backend: Box<dyn Backend<R>>,
+    /// Its place.
     producer: usize,
+    /// Its lane in the run.
+    lane: usize,
     shared: Shared,
 }
 
 impl<R: Runner> ProducerLoop<R> {
     pub(crate) fn new(backend: Box<dyn Backend<R>>, producer: usize, shared: Shared) -> Self {
-        ProducerLoop { backend, producer, shared }
+        ProducerLoop { backend, producer, lane: producer, shared }
     }
 
-    /// Takes part in runs until the channel is closed, then calls `producer_end`.
-    pub(crate) fn serve(mut self, runs: &Receiver<Join<R>>) -> Result<(), Error> {
-        let producer = self.producer;
-        for Join { run, ready, participants } in runs {
-            let Some(present) = participants.enter(producer) else { continue };
+    /// Takes part in runs until the channel is closed, then calls `producer_end`. Once a run has lost this
+    /// producer, `replace` starts another, if it may.
+    pub(crate) fn serve(
+        mut self,
+        runs: &Receiver<Join<R>>,
+        replace: impl Fn(Replacement<R>),
+    ) -> Result<(), Error> {
+        for Join { run, lane, ready, participants } in runs {
+            let Some(present) = participants.enter(lane, &self.shared.away) else { continue };
+            self.lane = lane;
+            self.backend.take_lane(lane);
             let bug = AbortOnUnwind(&*run);
             let mut ready = Ready(ready);
             while let NextStep::Return = self.take_part(&run, &mut ready) {
                 // Nothing waited for its hook. Now that the hook has returned, the end of the run waits again.
                 let dispatch = &run.handover.dispatch;
-                if !participants.readmit(producer, || dispatch.readmit(producer)) {
+                if !participants.readmit(lane, || dispatch.readmit(lane)) {
                     break;
                 }
             }
             std::mem::forget(bug);
+            let replacement = Replacement::of(&run, &participants, lane);
             // The run goes first: the thread that waits for this producer to leave expects to hold the last
             // reference.
             drop(run);
             drop(present);
+            // The other waits for the end of this one's state.
+            replacement.into_iter().for_each(&replace);
         }
         self.backend.end()
     }
 
     /// Takes part in a run, from its start or after it was abandoned in a hook.
     fn take_part(&mut self, run: &Run<R>, ready: &mut Ready) -> NextStep {
-        if !run.rejoin(self.producer) {
+        if !run.rejoin(self.lane) {
             return NextStep::On;
         }
         let Some(outcome) = self.prepare_in_time(run) else { return NextStep::Return };
         let is_ready = outcome.is_ok();
         if let Err(error) = self.report(run, ready.0.take(), unless_over(run, outcome)) {
-            run.lose(self.producer, error).unwrap_or_else(|error| run.abort_with(error));
+            run.lose(self.lane, error).unwrap_or_else(|error| run.abort_with(error));
         }
         if is_ready { self.backend.work_on(run) } else { NextStep::On }
     }
@@ -84,7 +99,7 @@ impl<R: Runner> ProducerLoop<R> {
     ) -> Result<(), Error> {
         let Some(ready) = ready else { return outcome };
         let outcome = match outcome {
-            Err(error) if run.policy().min_producers.is_some() => run.lose(self.producer, error),
+            Err(error) if run.policy().min_producers.is_some() => run.lose(self.lane, error),
             outcome => outcome,
         };
         ready.send(outcome).or_else(|SendError(outcome)| outcome)
@@ -95,15 +110,15 @@ impl<R: Runner> ProducerLoop<R> {
         if self.backend.is_ready() {
             return Some(Ok(()));
         }
-        let producer = self.producer;
-        run.expect(producer, Absence::Init);
+        let lane = self.lane;
+        run.expect(lane, Absence::Init);
         let outcome = self.backend.prepare(run, None);
-        if run.handover.dispatch.is_abandoned(producer) || !run.rejoin(producer) {
+        if run.handover.dispatch.is_abandoned(lane) || !run.rejoin(lane) {
             drop_quietly(outcome);
             return None;
         }
         if self.backend.is_ready() {
-            self.shared.tell_ready(run, producer);
+            self.shared.tell_ready(run, self.producer);
         }
         Some(outcome)
     }
@@ -143,7 +158,7 @@ mod tests {
     use crate::backend::threads::run_shape::Shape;
     use crate::base::Order;
     use crate::cfg::CfgNode;
-    use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
+    use crate::concurrency::atomic::{AtomicU64, Ordering};
     use crate::device::Devices;
     use crate::observe::event_log::{Detail, EventLog};
     use crate::runner::{ProducerContext, ProducerSetup, Wanted};
@@ -172,13 +187,15 @@ mod tests {
         };
         let runner = Arc::new(map(init, |_, (), x: u64| Ok(x)));
         let setup = setup(&"cpu".parse().expect("it is a device"));
-        let shared = Shared::new(1);
-        let mut producer = Producer::new(runner, setup, shared.clone(), &Wanted::all()).unwrap();
+        let shared = Shared::new(&Arc::default());
+        let mut producer = Producer::new(runner, setup, shared.clone());
+        producer.start(&Wanted::all()).unwrap();
         producer.lose_state();
         let producer = ProducerLoop::new(Box::new(producer), 0, shared);
         let shape = Shape {
             order: Order::Input,
             producers: 1,
+            spares: 0,
             window: 4,
             batching: None,
             kind: Default::default(),
@@ -194,11 +211,11 @@ mod tests {
             Recording::default(),
         );
         let run = Arc::new(run);
-        let participants = Participants::new([AtomicBool::new(false)].into());
+        let participants = Participants::new(1);
         let (sender, runs) = crossbeam_channel::bounded(1);
-        sender.send(Join { run: run.clone(), ready: None, participants }).unwrap();
+        sender.send(Join { run: run.clone(), lane: 0, ready: None, participants }).unwrap();
         drop(sender);
-        producer.serve(&runs).unwrap();
+        producer.serve(&runs, |_| ()).unwrap();
         assert!(run.take_fatal_error().is_some(), "nobody else is there");
     }
 }

@@ -1,19 +1,22 @@
 //! The producers' threads, from start to shutdown.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle, ThreadId};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 
-use crate::backend::cpu_pool::{CpuPool, producer_thread};
+use crate::backend::cpu_pool::producer_thread;
 use crate::backend::threads::limits::{tick_of, ticks_in};
 use crate::backend::threads::lost_producer::Abandoned;
 use crate::backend::threads::lost_producer::LostProducer;
-use crate::backend::threads::participants::{Away, Participants};
-use crate::backend::threads::producer::site;
+use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer_factory::ProducerFactory;
-use crate::backend::threads::producer_loop::{Join, ProducerLoop};
+use crate::backend::threads::producer_threads::{
+    Ended, ProducerThread, ProducerThreads, ThreadIds, ThreadSettings,
+};
+use crate::backend::threads::replacement::Replace;
 use crate::backend::threads::run::{Run, text_of};
 use crate::backend::threads::shared::Shared;
 use crate::base::panic::drop_quietly;
@@ -21,42 +24,18 @@ use crate::concurrency::Barrier;
 use crate::concurrency::alarm::Alarm;
 use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::cancel::Interrupt;
-use crate::concurrency::spawn::spawn;
 use crate::error::{Error, Hook, Site};
-use crate::runner::{ProducerSetup, Runner, Wanted};
+use crate::runner::{Runner, Wanted};
 use crate::scheduler::Absence;
 use crate::scheduler::batch::Ceiling;
 
-/// One thread per place, each with a producer.
+/// The producers of a pool: one for each place.
 pub(crate) struct Producers<R: Runner> {
-    /// Indexed by producer.
-    threads: Vec<ProducerThread<R>>,
-    shared: Shared,
+    threads: Arc<ProducerThreads<R>>,
     /// The producers that failed to start.
     losses: Vec<LostProducer>,
-    /// The producers that are still in a hook of an earlier run.
-    away: Away,
-    /// The producers that were abandoned in a run. While such a one is away, a shutdown does not wait for it.
-    abandoned: Vec<bool>,
-    /// The batch limits learned from out-of-memory failures, for each device.
+    /// The batch limits learned from out-of-memory failures, for each place.
     learned: Vec<Ceiling>,
-}
-
-/// One producer's thread.
-struct ProducerThread<R: Runner> {
-    /// `None` if the producer was abandoned.
-    thread: Option<JoinHandle<Ended>>,
-    /// Closing this channel ends the thread.
-    runs: Option<Sender<Join<R>>>,
-    /// Closed when the thread has ended.
-    ended: Receiver<()>,
-    site: Site,
-}
-
-impl<R: Runner> ProducerThread<R> {
-    fn is_own_thread(&self) -> bool {
-        self.thread.as_ref().is_some_and(is_this_thread)
-    }
 }
 
 /// How long a shutdown waits in all for producers in revoked calls.
@@ -69,10 +48,10 @@ struct ShutdownLimit {
 impl ShutdownLimit {
     /// Waits until the producer has returned from its hook. Returns the limit as the error if that takes
     /// longer.
-    fn wait_for(&mut self, ended: &Receiver<()>, is_away: &AtomicBool) -> Result<(), Duration> {
+    fn wait_for(&mut self, ended: &Receiver<()>, shared: &Shared) -> Result<(), Duration> {
         let Some(limit) = self.limit else { return Ok(()) };
         let tick = tick_of(limit);
-        while is_away.load(Ordering::Relaxed) {
+        while shared.is_away() {
             if self.ticks >= ticks_in(limit, tick) {
                 return Err(limit);
             }
@@ -133,20 +112,9 @@ impl Startup {
     }
 }
 
-/// The result of a producer's thread. If a hook drops the pool on its own thread, that thread cannot be
-/// joined and nothing reads the result. The error is then dropped under a panic guard: the standard library
-/// aborts the process if a thread's result panics in its destructor.
-struct Ended(Option<Result<(), Error>>);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        drop_quietly(self.0.take());
-    }
-}
-
 /// The start of the producers, as far as it can be interrupted.
 pub(crate) struct Building {
-    wanted: Wanted,
+    wanted: Arc<Wanted>,
     cancelled: AtomicBool,
     /// Cancels waits of the operating system, before there are producers.
     alarm: Alarm,
@@ -155,7 +123,7 @@ pub(crate) struct Building {
 impl Building {
     pub(crate) fn new() -> Self {
         let cancelled = AtomicBool::new(false);
-        Building { wanted: Wanted::all(), cancelled, alarm: Alarm::default() }
+        Building { wanted: Arc::new(Wanted::all()), cancelled, alarm: Alarm::default() }
     }
 
     pub(crate) fn alarm(&self) -> &Alarm {
@@ -183,23 +151,26 @@ impl Interrupt for Building {
 }
 
 impl<R: Runner + 'static> Producers<R> {
-    /// Starts all threads at once, and waits until each producer is ready or has exceeded `limit`. Fails if
-    /// fewer than `least` can be ready or the start is cancelled; the other producers are ended first.
+    /// Starts a thread for each of `places` at once, and waits until each producer is ready or has exceeded
+    /// `limit`. Fails if fewer than `least` can be ready or the start is cancelled; the other producers are ended
+    /// first.
     ///
     /// If enough are ready, the others are recorded as [lost](Producers::losses).
     pub(crate) fn start(
         factory: &ProducerFactory<R>,
-        setups: Vec<ProducerSetup>,
-        stack_size: Option<usize>,
-        building: &Arc<Building>,
+        settings: ThreadSettings,
+        places: usize,
+        building: &Building,
         least: usize,
         limit: Option<Duration>,
     ) -> Result<Self, Error> {
         // Before any thread is started: registering the process for the barrier is then almost free. With
         // running threads, it takes the first run 10 ms.
         Barrier::prepare();
-        let mut producers = Producers::without_threads(setups.len());
-        let (startup, failure) = producers.start_all(factory, setups, stack_size, building, limit);
+        let threads = ProducerThreads::new(factory.clone(), settings);
+        let learned = vec![Ceiling::new(); places];
+        let mut producers = Producers { threads, losses: vec![], learned };
+        let (startup, failure) = producers.start_all(places, building, limit);
         let Some(error) = producers.await_ready(startup, failure, building, least) else {
             return Ok(producers);
         };
@@ -208,38 +179,24 @@ impl<R: Runner + 'static> Producers<R> {
         Err(error)
     }
 
-    fn without_threads(producers: usize) -> Self {
-        let shared = Shared::new(producers);
-        Producers {
-            threads: vec![],
-            shared,
-            losses: vec![],
-            abandoned: vec![false; producers],
-            away: (0..producers).map(|_| AtomicBool::new(false)).collect(),
-            learned: vec![Ceiling::new(); producers],
-        }
-    }
-
     /// Starts the threads, up to the first that cannot be started.
     fn start_all(
         &mut self,
-        factory: &ProducerFactory<R>,
-        setups: Vec<ProducerSetup>,
-        stack_size: Option<usize>,
-        building: &Arc<Building>,
+        places: usize,
+        building: &Building,
         limit: Option<Duration>,
     ) -> (Startup, Option<Error>) {
         // Capacity 0: a value that arrives too late must be dropped by its sender, not by the channel.
         let (ready, outcomes) = bounded(0);
         let mut startup = Startup { outcomes, waiting: vec![], limit, ticks: 0 };
-        for setup in setups {
-            let (ready, site) = (ready.clone(), site(&setup, &[], None));
-            let started = self.start_one(factory, setup, stack_size, building, ready);
-            if let Err(error) = started {
-                building.give_up();
-                return (startup, Some(error));
+        for _ in 0..places {
+            match self.threads.start_next(building.wanted.clone(), ready.clone()) {
+                Ok(site) => startup.waiting.push(site),
+                Err(error) => {
+                    building.give_up();
+                    return (startup, Some(error));
+                }
             }
-            startup.waiting.push(site);
         }
         (startup, None)
     }
@@ -253,10 +210,10 @@ impl<R: Runner + 'static> Producers<R> {
         building: &Building,
         least: usize,
     ) -> Option<Error> {
-        let producers = self.away.len();
+        let producers = self.learned.len();
         while let Some((producer, outcome, abandoned)) = startup.next() {
             if abandoned == Abandoned::Yes {
-                self.abandon(producer);
+                self.threads.abandon(producer);
             }
             match cancelled_or(building.is_cancelled(), outcome) {
                 Ok(()) => {}
@@ -280,46 +237,36 @@ impl<R: Runner + 'static> Producers<R> {
     fn lose(&mut self, producer: usize, error: Error, abandoned: Abandoned) {
         let reason = text_of(&error);
         tracing::warn!(producer = producer, %reason, "a producer failed to start; the pool goes on without it");
-        self.losses.push(LostProducer { producer, reason, abandoned });
+        self.losses.push(LostProducer { lane: producer, producer, reason, abandoned });
         drop_quietly(error);
     }
 
-    fn start_one(
-        &mut self,
-        factory: &ProducerFactory<R>,
-        setup: ProducerSetup,
-        stack_size: Option<usize>,
-        building: &Arc<Building>,
-        ready: Sender<(usize, Result<(), Error>)>,
-    ) -> Result<(), Error> {
-        let (producer, site) = (setup.producer, site(&setup, &[], None));
-        let name = format!("gangline-p{producer}");
-        let (factory, building) = (factory.clone(), building.clone());
-        let shared = self.shared.clone();
-        // Unbounded: offering a run must not block on a producer that is still in a hook of an earlier run.
-        let (sender, runs) = unbounded();
-        let (ending, ended) = bounded(0);
-        let pool = CpuPool::of(&setup, &name, stack_size);
-        let work = move |pooled: Result<(), Error>| {
-            let made = pooled.and_then(|()| factory.make(setup, shared.clone(), &building.wanted));
-            drop_quietly(factory);
-            let (made, outcome) = match made {
-                Ok(backend) => (Some(ProducerLoop::new(backend, producer, shared)), Ok(())),
-                Err(error) => (None, Err(error)),
-            };
-            // The receiver is gone if this producer exceeded the limit.
-            let unheard = ready.send((producer, outcome)).err();
-            unheard.into_iter().for_each(|unsent| drop_quietly(unsent.into_inner()));
-            drop(ready);
-            Ended(made.map(|producer| producer.serve(&runs)))
-        };
-        let thread = spawn(name, stack_size, move || {
-            let ended = pool.run(work);
-            drop::<Sender<()>>(ending);
-            ended
-        })?;
-        self.threads.push(ProducerThread { thread: Some(thread), runs: Some(sender), ended, site });
-        Ok(())
+    /// Starts producers, before a run, in the places of those that are gone, or have not returned from a hook that
+    /// exceeded its timeout. Removes those from the lists, and returns their places.
+    pub(crate) fn replace_all(
+        &self,
+        gone: &mut BTreeMap<usize, LostProducer>,
+        abandoned: &mut BTreeMap<usize, LostProducer>,
+    ) -> Vec<usize> {
+        let stuck = abandoned.values().filter(|loss| self.is_away(loss.producer));
+        let lost: Vec<_> = gone.values().chain(stuck).cloned().collect();
+        let mut replaced = Vec::new();
+        for LostProducer { producer, abandoned, .. } in lost {
+            match self.threads.replace_before_run(producer, abandoned == Abandoned::Yes) {
+                Ok(true) => replaced.push(producer),
+                Ok(false) => break,
+                // Without this producer the run may still have enough.
+                Err(error) => tracing::warn!("a lost producer could not be replaced: {error:#}"),
+            }
+        }
+        gone.retain(|producer, _| !replaced.contains(producer));
+        abandoned.retain(|producer, _| !replaced.contains(producer));
+        replaced
+    }
+
+    /// A function that starts producers in the places of those that a run loses.
+    pub(crate) fn replacer(&self) -> Replace<R> {
+        self.threads.replacer()
     }
 
     /// Offers a run to every producer that is not gone, and waits for those that rebuild a lost state. It
@@ -331,22 +278,19 @@ impl<R: Runner + 'static> Producers<R> {
         participants: &Arc<Participants>,
         is_gone: impl Fn(usize) -> bool,
     ) -> Result<(), Error> {
-        let lost = self.shared.stateless.swap(0, Ordering::Relaxed) > 0;
+        let lost = self.threads.stateless.swap(0, Ordering::Relaxed) > 0;
         // Capacity 0: a value that arrives too late must be dropped by its sender, not by the channel.
         let (ready, outcomes) = bounded(0);
-        for (producer, entry) in self.threads.iter().enumerate() {
-            let Some(runs) = entry.runs.as_ref().filter(|_| !is_gone(producer)) else {
-                continue;
-            };
-            let is_away = self.away[producer].load(Ordering::Relaxed);
+        for producer in (0..self.len()).filter(|&producer| !is_gone(producer)) {
+            let shared = self.threads.shared(producer);
             // Unless the run begins without it: then it joins when its hook returns.
-            if is_away && run.handover.dispatch.is_live(producer) {
+            if shared.is_away() && run.handover.dispatch.is_live(producer) {
                 run.expect(producer, Absence::EarlierRun);
             }
-            let ready = (lost && !is_away).then(|| ready.clone());
-            let join = Join { run: run.clone(), ready, participants: participants.clone() };
-            runs.send(join)
-                .expect("a producer that is not gone serves until its channel is closed");
+            // The run does not wait for a new one either.
+            let is_awaited = lost && !shared.is_away() && !shared.is_new();
+            let ready = is_awaited.then(|| ready.clone());
+            self.threads.offer(producer, run, participants, ready);
         }
         drop(ready);
         let mut failure = None;
@@ -374,18 +318,35 @@ fn next_outcome<R: Runner>(
 }
 
 impl<R: Runner> Producers<R> {
+    /// The number of places.
     pub(crate) fn len(&self) -> usize {
-        self.threads.len()
+        self.learned.len()
     }
 
-    /// The producers that are still in a hook of an earlier run, whose result does not count. They take no
-    /// part in the next run, unless there are no others.
-    pub(crate) fn away(&self) -> &Away {
-        &self.away
-    }
-
+    /// Whether a producer is still in a hook of an earlier run, whose result does not count. It takes no part in
+    /// the next run, unless there are no others.
     pub(crate) fn is_away(&self, producer: usize) -> bool {
-        self.away[producer].load(Ordering::Relaxed)
+        self.threads.shared(producer).is_away()
+    }
+
+    /// The producers that the next run begins without, since they are still in a hook of the last. If there are no
+    /// others, it waits for those that were not abandoned.
+    pub(crate) fn away(
+        &self,
+        gone: &BTreeMap<usize, LostProducer>,
+        abandoned: &BTreeMap<usize, LostProducer>,
+    ) -> Vec<usize> {
+        let here = (0..self.len()).filter(|producer| !gone.contains_key(producer));
+        let mut away: Vec<usize> = here.filter(|&producer| self.is_away(producer)).collect();
+        if away.len() + gone.len() == self.len() {
+            away.retain(|producer| abandoned.contains_key(producer));
+        }
+        away
+    }
+
+    /// Whether a producer replaces another and has no state yet.
+    pub(crate) fn is_starting(&self, producer: usize) -> bool {
+        self.threads.shared(producer).is_new()
     }
 
     /// The producers that failed to start while enough others were ready.
@@ -394,25 +355,22 @@ impl<R: Runner> Producers<R> {
     }
 
     pub(crate) fn is_ready(&self, producer: usize) -> bool {
-        self.shared.ready[producer].load(Ordering::Relaxed)
+        self.threads.shared(producer).is_ready()
     }
 
     /// The duration of each producer's latest `producer_init`.
     pub(crate) fn inits(&self) -> Vec<Duration> {
-        let nanos = self.shared.inits.iter().map(|nanos| nanos.load(Ordering::Relaxed));
-        nanos.map(Duration::from_nanos).collect()
+        (0..self.len()).map(|producer| self.threads.shared(producer).init()).collect()
     }
 
     /// Notes that a producer was abandoned in a run. It takes part again when its hook returns.
     pub(crate) fn note_abandoned(&mut self, producer: usize) {
-        self.abandoned[producer] = true;
+        self.threads.note_abandoned(producer);
     }
 
-    /// Abandons a producer for good. Its thread ends when its hook returns.
-    fn abandon(&mut self, producer: usize) {
-        self.shared.left[producer].store(true, Ordering::Relaxed);
-        let entry = &mut self.threads[producer];
-        (entry.thread, entry.runs) = (None, None);
+    /// The number of lost producers that may still be replaced.
+    pub(crate) fn spares(&self) -> usize {
+        self.threads.spares()
     }
 
     /// For each producer that has run out of memory, the largest batch extent that it tries.
@@ -429,14 +387,13 @@ impl<R: Runner> Producers<R> {
         self.learned = learned;
     }
 
-    pub(crate) fn thread_ids(&self) -> Vec<ThreadId> {
-        let threads = self.threads.iter().filter_map(|entry| entry.thread.as_ref());
-        threads.map(|thread| thread.thread().id()).collect()
+    pub(crate) fn thread_ids(&self) -> ThreadIds {
+        self.threads.ids()
     }
 
     /// Whether the calling thread is one of the producers' threads.
     pub(crate) fn is_own_thread(&self) -> bool {
-        self.threads.iter().any(ProducerThread::is_own_thread)
+        self.threads.ids().is_own_thread()
     }
 
     /// Ends every producer and joins its thread. Returns the first error of a `producer_end`, by place.
@@ -448,20 +405,16 @@ impl<R: Runner> Producers<R> {
     ///
     /// If a thread died of a bug of ours: with its panic, after all threads have ended.
     pub(crate) fn shut_down(&mut self, limit: Option<Duration>) -> Result<(), Error> {
-        // All channels are closed before any thread is joined, so that the producers end concurrently.
-        self.threads.iter_mut().for_each(|entry| entry.runs = None);
         let mut failure = None;
         let mut bug = None;
         let mut shutdown_limit = ShutdownLimit { limit, ticks: 0 };
-        let states = self.away.iter().zip(&self.abandoned);
-        for (entry, (is_away, &was_abandoned)) in self.threads.drain(..).zip(states) {
-            let is_own_thread = entry.is_own_thread();
-            let ProducerThread { thread, ended, site, .. } = entry;
-            let Some(thread) = thread.filter(|_| !is_own_thread) else { continue };
-            if was_abandoned && is_away.load(Ordering::Relaxed) {
+        for entry in self.threads.close() {
+            let ProducerThread { thread, ended, site, shared, was_abandoned, .. } = entry;
+            let Some(thread) = thread.filter(|thread| !is_this_thread(thread)) else { continue };
+            if was_abandoned && shared.is_away() {
                 continue;
             }
-            if let Err(limit) = shutdown_limit.wait_for(&ended, is_away) {
+            if let Err(limit) = shutdown_limit.wait_for(&ended, &shared) {
                 let (hook, site) = (Hook::ProducerWork, Box::new(site));
                 keep_first(&mut failure, Err(Error::TimedOut { hook, site, limit }));
                 continue;

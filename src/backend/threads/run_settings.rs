@@ -72,9 +72,9 @@ impl<I> RunSettings<I> {
 
     /// The configuration of the scheduler for a run of this shape.
     pub(crate) fn scheduling(&self, shape: &Shape) -> Config {
-        let Shape { order, producers, window, batching, kind } = *shape;
+        let Shape { order, producers, spares, window, batching, kind } = *shape;
         let Policy { on_error, retries, backoff, quarantine_after, stragglers, .. } = self.policy;
-        let Limits { item, init, run } = self.limits;
+        let Limits { item, init, run, .. } = self.limits;
         let step = self.limits.tick().unwrap_or_default();
         let (input, bypass, on_error) = match kind {
             RunKind::Stream => (Input::MayCome, self.bypass, on_error),
@@ -82,6 +82,7 @@ impl<I> RunSettings<I> {
         };
         Config {
             producers,
+            spares,
             places: self.places.clone(),
             order,
             window,

@@ -8,6 +8,8 @@ use crate::scheduler::batch::{Batching, Ceiling};
 pub(crate) struct Shape {
     pub(crate) order: Order,
     pub(crate) producers: usize,
+    /// The number of producers that may replace lost ones.
+    pub(crate) spares: usize,
     /// The initial window.
     pub(crate) window: usize,
     pub(crate) batching: Option<Batching>,
@@ -33,12 +35,15 @@ pub(crate) struct CarriedOver {
     pub(crate) lost: Vec<usize>,
     /// The producers that are still in a hook of an earlier run. They join when it returns.
     pub(crate) away: Vec<usize>,
+    /// The producers that replace others and have no state yet. They join when they have one.
+    pub(crate) starting: Vec<usize>,
 }
 
 impl CarriedOver {
     /// For producers without an earlier run.
     #[cfg(test)]
     pub(crate) fn nothing(producers: usize) -> Self {
-        CarriedOver { learned: vec![Ceiling::new(); producers], lost: vec![], away: vec![] }
+        let learned = vec![Ceiling::new(); producers];
+        CarriedOver { learned, lost: vec![], away: vec![], starting: vec![] }
     }
 }

@@ -1,52 +1,85 @@
-//! State of the producers that other threads read.
+//! State of a producer that other threads read.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::backend::threads::participants::Away;
 use crate::backend::threads::run::Run;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::observe::event::Event;
 use crate::runner::Runner;
 
-/// State of a pool's producers that other threads read.
+/// State of a producer that other threads read.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
-    /// The number of producers without a state.
-    pub(crate) stateless: Arc<AtomicUsize>,
-    /// Which producers have a state.
-    pub(crate) ready: Arc<[AtomicBool]>,
-    /// The duration of each `producer_init`, in nanoseconds.
-    pub(crate) inits: Arc<[AtomicU64]>,
-    /// Which producers were abandoned. A `producer_init` reads it while the pool is built.
-    pub(crate) left: Arc<[AtomicBool]>,
+    /// The number of the pool's producers without a state.
+    stateless: Arc<AtomicUsize>,
+    own: Arc<Own>,
+    pub(super) away: Away,
+}
+
+#[derive(Debug, Default)]
+struct Own {
+    /// Whether it has a state.
+    is_ready: AtomicBool,
+    /// The number of calls of `producer_init` that have returned.
+    inits: AtomicUsize,
+    /// The duration of the last, in nanoseconds.
+    init: AtomicU64,
+    /// Whether it was abandoned while the pool was built. A `producer_init` reads it.
+    left: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(producers: usize) -> Self {
-        let flags = || (0..producers).map(|_| AtomicBool::new(false)).collect();
-        let inits = (0..producers).map(|_| AtomicU64::new(0)).collect();
-        Shared { stateless: Arc::default(), ready: flags(), inits, left: flags() }
+    /// Of a producer that has no state yet. `stateless`: of its pool.
+    pub(crate) fn new(stateless: &Arc<AtomicUsize>) -> Self {
+        Shared { stateless: stateless.clone(), own: Arc::default(), away: Arc::default() }
+    }
+
+    /// Whether it was abandoned while the pool was built.
+    pub(super) fn left(&self) -> &AtomicBool {
+        &self.own.left
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.own.is_ready.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is still in a hook of an earlier run, whose result does not count.
+    pub(crate) fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed)
+    }
+
+    /// Whether no `producer_init` of it has returned yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.own.inits.load(Ordering::Relaxed) == 0
+    }
+
+    /// The duration of its last `producer_init`.
+    pub(crate) fn init(&self) -> Duration {
+        Duration::from_nanos(self.own.init.load(Ordering::Relaxed))
     }
 
     /// Records the duration of a `producer_init`.
-    pub(super) fn note_init(&self, producer: usize, took: Duration) {
+    pub(super) fn note_init(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.inits[producer].store(nanos, Ordering::Relaxed);
+        self.own.init.store(nanos, Ordering::Relaxed);
+        self.own.inits.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn note_ready(&self, producer: usize) {
-        self.ready[producer].store(true, Ordering::Relaxed);
+    pub(crate) fn note_ready(&self) {
+        self.own.is_ready.store(true, Ordering::Relaxed);
     }
 
-    /// Records that a producer has lost its state, or could not rebuild it.
-    pub(super) fn note_loss(&self, producer: usize) {
-        self.ready[producer].store(false, Ordering::Relaxed);
+    /// Records that the producer has lost its state, or could not rebuild it.
+    pub(super) fn note_loss(&self) {
+        self.own.is_ready.store(false, Ordering::Relaxed);
         self.stateless.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Reports that a producer has rebuilt its state.
+    /// Reports that the producer has built its state in a run.
     pub(super) fn tell_ready<R: Runner>(&self, run: &Run<R>, producer: usize) {
-        let took = Duration::from_nanos(self.inits[producer].load(Ordering::Relaxed));
-        run.event_log.tell(Event::ProducerReady { producer, took, is_rebuilt: true });
+        let is_rebuilt = self.own.inits.load(Ordering::Relaxed) > 1;
+        run.event_log.tell(Event::ProducerReady { producer, took: self.init(), is_rebuilt });
     }
 }

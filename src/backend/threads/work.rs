@@ -22,7 +22,7 @@ type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
 impl<R: Runner> Producer<R> {
     /// Works on leases, if all items are tracked.
     pub(super) fn work_on_leases(&mut self, run: &Run<R>) -> NextStep {
-        let producer = self.setup.producer;
+        let producer = self.lane;
         let mut desk = ItemQueue::new(&run.handover, producer);
         let mut event_writer = run.event_log.writer(producer);
         let next_step = loop {
@@ -40,7 +40,7 @@ impl<R: Runner> Producer<R> {
 
     /// The next step of a producer that leaves the run.
     pub(super) fn leave(&self, run: &Run<R>) -> NextStep {
-        match run.handover.dispatch.is_abandoned(self.setup.producer) {
+        match run.handover.dispatch.is_abandoned(self.lane) {
             true => NextStep::Return,
             false => NextStep::On,
         }
@@ -124,7 +124,7 @@ impl<R: Runner> Producer<R> {
         lease: &Lease,
         desk: &mut Desk<'_, R>,
     ) -> std::result::Result<Begin, NextStep> {
-        let (producer, first) = (self.setup.producer, lease.items[0]);
+        let (producer, first) = (self.lane, lease.items[0]);
         let outcome = self.prepare(run, Some(lease.id));
         if run.handover.dispatch.is_abandoned(producer) {
             drop_quietly(outcome);
@@ -169,7 +169,7 @@ impl<R: Runner> Producer<R> {
         desk: &mut Desk<'_, R>,
         event_writer: &mut Option<EventWriter>,
     ) {
-        let (producer, seq) = (self.setup.producer, lease.items[0]);
+        let (producer, seq) = (self.lane, lease.items[0]);
         let input = inputs.into_iter().next().expect("each item has its input");
         let flag = run.handover.dispatch.flag(producer, Some(lease.id));
         let came = self.work(run, seq, input, lease.attempt, Some(flag));
@@ -205,7 +205,7 @@ impl<R: Runner> Producer<R> {
                         Error::HookFailed { hook: Hook::ProducerWorkBatch, site, source }
                     })
                 });
-                settle::each(run, setup.producer, &lease, results.collect(), desk);
+                settle::each(run, self.lane, &lease, results.collect(), desk);
                 inputs.into_iter().for_each(drop_quietly);
             }
             Err(error) => self.fail_batch(run, &lease, inputs, error, desk),
@@ -222,7 +222,7 @@ impl<R: Runner> Producer<R> {
         let hook = Hook::ProducerWorkBatch;
         let Lease { id, items, attempt } = lease;
         let site = || site(&self.setup, items, Some(*attempt));
-        let flag = run.handover.dispatch.flag(self.setup.producer, Some(*id));
+        let flag = run.handover.dispatch.flag(self.lane, Some(*id));
         let cx = ProducerContext::new(&self.setup, &run.wanted, items)
             .with_attempt(*attempt)
             .with_abandon_flag(Some(flag))
@@ -237,7 +237,7 @@ impl<R: Runner> Producer<R> {
             }
             Err(error) => {
                 if error.is_panic() {
-                    run.handover.stats.state_lost(self.setup.producer);
+                    run.handover.stats.state_lost(self.lane);
                     self.lose_state();
                 }
                 Err(*error)
@@ -267,7 +267,7 @@ impl<R: Runner> Producer<R> {
         };
         desk.set_readiness(self.readiness());
         let failed = settle::FailedBatch { error, kept, inputs };
-        let faults = settle::together(run, self.setup.producer, lease, failed);
+        let faults = settle::together(run, self.lane, lease, failed);
         // Dropped this late because it runs user code, while other producers waited for the items to be
         // settled.
         drop_quietly(rebuild_error);
@@ -295,7 +295,7 @@ impl<R: Runner> Producer<R> {
         handover.dispatch.schedule(|state, now| state.scheduler.rebuild(lease.id, now));
         let rebuild_error = self.prepare(run, Some(lease.id)).err();
         let is_ready = rebuild_error.is_none();
-        let is_abandoned = handover.dispatch.is_abandoned(self.setup.producer);
+        let is_abandoned = handover.dispatch.is_abandoned(self.lane);
         if is_ready {
             self.shared.tell_ready(run, self.setup.producer);
         } else if !is_abandoned && run.run_settings.copy.is_none() {
@@ -306,7 +306,7 @@ impl<R: Runner> Producer<R> {
     }
 
     pub(super) fn work_on_items(&mut self, run: &Run<R>) -> NextStep {
-        let producer = self.setup.producer;
+        let producer = self.lane;
         let mut item_queue = ItemQueue::new(&run.handover, producer);
         let mut event_writer = run.event_log.writer(producer);
         item_queue.set_readiness(self.readiness());

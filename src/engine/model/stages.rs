@@ -88,7 +88,8 @@ enum End {
 /// Runs the feeder, the first stage, the link, the second stage and its consumer.
 fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let stage = |producers, window, upstream| {
-        let shape = Shape { order, producers, window, batching: None, kind: Default::default() };
+        let (batching, kind) = (None, Default::default());
+        let shape = Shape { order, producers, spares: 0, window, batching, kind };
         let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
         Arc::new({
             let earlier = CarriedOver::nothing(producers);

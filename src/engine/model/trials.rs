@@ -4,16 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::feed;
+use crate::backend::Backend;
 use crate::backend::threads::deadline_thread::Watch;
 use crate::backend::threads::limits::Limits;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer::Producer;
 use crate::backend::threads::producer_loop::{Join, ProducerLoop};
 use crate::backend::threads::recording::Recording;
+use crate::backend::threads::replacement::{Replace, Replacement};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::CarriedOver;
@@ -174,6 +176,8 @@ impl Runner for Script {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scene {
     pub(super) producers: usize,
+    /// The number of producers that may replace lost ones.
+    pub(super) spares: usize,
     pub(super) window: usize,
     pub(super) items: u64,
     pub(super) batch: Option<Batch>,
@@ -195,6 +199,7 @@ pub(super) struct Scene {
 
 pub(super) const PASSES: Scene = Scene {
     producers: 2,
+    spares: 0,
     window: 3,
     items: 4,
     batch: None,
@@ -246,11 +251,12 @@ impl Scene {
         let shape = Shape {
             order: Order::Input,
             producers: self.producers,
+            spares: self.spares,
             window: self.window,
             batching: self.batch.map(Batching::new),
             kind: Default::default(),
         };
-        let event_log = Arc::new(EventLog::new(self.producers, None, Detail::Run));
+        let event_log = Arc::new(EventLog::new(self.producers + self.spares, None, Detail::Run));
         Arc::new(Run::new(
             shape,
             Arc::new(run_settings),
@@ -263,8 +269,7 @@ impl Scene {
 
     pub(super) fn play(self) -> Played {
         let run = self.run();
-        let participants =
-            Participants::new((0..self.producers).map(|_| AtomicBool::new(false)).collect());
+        let participants = Participants::new(run.handover.lanes());
         let devices: Devices = format!("cpu*{}", self.producers).parse().expect("it is one");
         let calls = Arc::new(Calls::default());
         let script = Script {
@@ -274,10 +279,12 @@ impl Scene {
             calls: calls.clone(),
             lost: Arc::default(),
         };
-        let threads = producers(&run, &participants, &devices, &script);
+        let crowd = Arc::new(Crowd { devices: devices.clone(), script, threads: Mutex::default() });
+        (0..self.producers).for_each(|lane| crowd.start(&run, &participants, lane));
         let keeper = {
             let tick = Duration::from_millis(1);
-            let mut watch = Watch::new(run.clone(), participants.clone(), devices, tick);
+            let replace = crowd.clone().replacer();
+            let mut watch = Watch::new(run.clone(), participants.clone(), devices, tick, replace);
             thread::spawn(move || {
                 for _ in 0..self.looks {
                     watch.wake();
@@ -302,7 +309,8 @@ impl Scene {
         assert!(participants.present().is_empty());
         let calls = calls.change(|seen| seen.is_over = true);
         keeper.join().unwrap();
-        threads.into_iter().chain(canceller).for_each(|thread| thread.join().unwrap());
+        crowd.join();
+        canceller.into_iter().for_each(|thread| thread.join().unwrap());
         Played { run, seen, calls }
     }
 }
@@ -317,27 +325,53 @@ fn setup(devices: &Devices, producer: usize) -> ProducerSetup {
     }
 }
 
-fn producers(
-    run: &Arc<Run<Script>>,
-    participants: &Arc<Participants>,
-    devices: &Devices,
-    script: &Script,
-) -> Vec<JoinHandle<()>> {
-    let count = devices.len();
-    let shared = Shared::new(count);
-    let produce = |producer| {
-        let (run, participants, shared) = (run.clone(), participants.clone(), shared.clone());
-        let (setup, runner) = (setup(devices, producer), Arc::new(script.clone()));
-        thread::spawn(move || {
-            let backend = Producer::new(runner, setup, shared.clone(), &Wanted::all()).unwrap();
+/// The producers' threads.
+struct Crowd {
+    devices: Devices,
+    script: Script,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Crowd {
+    /// Starts a producer on this lane. The first of a place has its state before it takes part.
+    fn start(
+        self: &Arc<Self>,
+        run: &Arc<Run<Script>>,
+        participants: &Arc<Participants>,
+        lane: usize,
+    ) {
+        let (run, participants, crowd) = (run.clone(), participants.clone(), self.clone());
+        let place = run.handover.dispatch.place(lane);
+        let thread = thread::spawn(move || {
+            let (setup, runner) = (setup(&crowd.devices, place), Arc::new(crowd.script.clone()));
+            let shared = Shared::new(&Arc::default());
+            let mut backend = Producer::new(runner, setup, shared.clone());
+            if lane == place {
+                backend.start(&Wanted::all()).unwrap();
+            }
             // A channel unknown to the model, so no thread may block on it.
             let (sender, runs) = crossbeam_channel::bounded(1);
-            sender.send(Join { run, ready: None, participants }).unwrap();
+            sender.send(Join { run, lane, ready: None, participants }).unwrap();
             drop(sender);
-            ProducerLoop::new(Box::new(backend), producer, shared).serve(&runs).unwrap();
+            let producer = ProducerLoop::new(Box::new(backend), place, shared);
+            producer.serve(&runs, crowd.replacer()).unwrap();
+        });
+        lock(&self.threads).push(thread);
+    }
+
+    fn replacer(self: &Arc<Self>) -> Replace<Script> {
+        let crowd = self.clone();
+        Box::new(move |Replacement { run, participants, lane, .. }| {
+            crowd.start(&run, &participants, lane);
         })
-    };
-    (0..count).map(produce).collect()
+    }
+
+    fn join(&self) {
+        loop {
+            let Some(thread) = lock(&self.threads).pop() else { return };
+            thread.join().unwrap();
+        }
+    }
 }
 
 fn consume(run: &Run<Script>, window: usize) -> Vec<(u64, bool)> {
@@ -461,6 +495,25 @@ fn producers_that_are_written_off_at_an_item_that_can_be_tried_again() {
     check_written_off(Scene { producers: 3, looks: 5, retries: 1, ..PASSES });
 }
 
+/// Whichever producer is abandoned, and whenever: another takes part in its place, and the late result of the
+/// first counts for nothing.
+#[test]
+fn producers_that_are_written_off_and_replaced() {
+    check_written_off(Scene { spares: 2, looks: 5, retries: 1, ..PASSES });
+}
+
+#[test]
+fn a_single_producer_that_is_written_off_and_replaced() {
+    check_written_off(Scene { producers: 1, spares: 2, looks: 6, retries: 1, ..PASSES });
+}
+
+#[test]
+fn a_producer_that_fails_everything_and_is_replaced() {
+    let fails: Fails = |producer, _| producer == 0;
+    let scene = Scene { spares: 1, quarantine_after: Some(1), fails, ..PASSES };
+    check(move || assert_eq!(scene.play().seen, all_ok_but(4, &[])));
+}
+
 /// After a batch was split, its producer may be abandoned while it works on one part and owns the other.
 #[test]
 fn producers_that_are_written_off_at_a_batch() {
@@ -471,11 +524,11 @@ fn producers_that_are_written_off_at_a_batch() {
 #[test]
 fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
     check(|| {
-        let participants = Participants::new((0..2).map(|_| AtomicBool::new(false)).collect());
-        let stays = participants.enter(0);
+        let participants = Participants::new(2);
+        let stays = participants.enter(0, &Arc::default());
         let leaves = {
             let participants = participants.clone();
-            thread::spawn(move || drop(participants.enter(1)))
+            thread::spawn(move || drop(participants.enter(1, &Arc::default())))
         };
         let excuses = {
             let participants = participants.clone();
@@ -483,7 +536,7 @@ fn the_end_of_a_run_waits_for_nobody_who_is_excused() {
         };
         participants.end(|_| false);
         assert!(participants.present().is_empty());
-        assert!(participants.enter(1).is_none(), "it is over");
+        assert!(participants.enter(1, &Arc::default()).is_none(), "it is over");
         leaves.join().unwrap();
         excuses.join().unwrap();
         drop(stays);

@@ -79,7 +79,8 @@ impl Board {
             | Event::ItemStarted { .. }
             | Event::ItemFinished { .. }
             | Event::ProducerQuarantined { .. }
-            | Event::ProducerAbandoned { .. } => return self.produce(at, event),
+            | Event::ProducerAbandoned { .. }
+            | Event::ProducerReplaced { .. } => return self.produce(at, event),
         }
         None
     }
@@ -169,7 +170,8 @@ impl Board {
         | Event::ItemStarted { producer, .. }
         | Event::ItemFinished { producer, .. }
         | Event::ProducerQuarantined { producer, .. }
-        | Event::ProducerAbandoned { producer }) = event
+        | Event::ProducerAbandoned { producer }
+        | Event::ProducerReplaced { producer }) = event
         else {
             return None;
         };

@@ -30,6 +30,10 @@ pub(super) struct Lane {
     pub(super) failed: u64,
     pub(super) quarantined: Option<Arc<str>>,
     pub(super) is_abandoned: bool,
+    /// How often another producer was started in this place.
+    pub(super) replacements: u64,
+    /// When the last was, and whether what was in hand had been measured; until that has ended.
+    replaced: Option<(u64, bool)>,
     /// When the run gave up on the items in hand, until that has been measured.
     pub(super) cut_off_at: Option<u64>,
     /// Allocated with the first attempt that is measured, since there may be many producers.
@@ -95,6 +99,24 @@ impl Lane {
         let in_hand = self.open().into_iter().flat_map(|(works, _)| works);
         let in_hand = in_hand.filter(|work| work.start <= at);
         Some((in_hand.map(|work| Work { together: self.batch, ..work.clone() }).collect(), at))
+    }
+
+    /// Another producer begins in this place.
+    pub(super) fn replace(&mut self, at: u64) {
+        let is_measured = self.is_abandoned && self.cut_off_at.take().is_none();
+        (self.is_abandoned, self.quarantined) = (false, None);
+        self.replacements += 1;
+        self.replaced = Some((at, is_measured));
+    }
+
+    /// Takes what was in hand when another producer began, the time of it, and whether that is measured.
+    pub(super) fn end_replaced(&mut self, until: u64) -> Option<(Vec<Work>, u64, bool)> {
+        let (at, is_measured) = self.replaced.take_if(|(at, _)| *at <= until)?;
+        let together = self.batch;
+        let in_hand = self.in_hand.drain(..).map(|work| Work { together, ..work });
+        let in_hand = in_hand.filter(|_| !self.is_ending).collect();
+        self.is_ending = false;
+        Some((in_hand, at, is_measured))
     }
 
     pub(super) fn key(&self, item: u64) -> Option<&Arc<str>> {

@@ -55,6 +55,9 @@ pub struct ProducerReport {
     pub quarantined: Option<String>,
     /// Whether its thread was abandoned because it did not return in time.
     pub abandoned: bool,
+    /// How often another producer was started in its place: see
+    /// [`replace_lost`](crate::Builder::replace_lost). Items and times are of all of them.
+    pub replacements: u64,
 }
 
 impl ProducerReport {
@@ -79,6 +82,7 @@ impl ProducerReport {
             batch_ceiling: totals.batch_ceiling,
             quarantined: totals.quarantined.clone(),
             abandoned: totals.abandoned,
+            replacements: totals.replacements,
         }
     }
 }

@@ -122,6 +122,7 @@ impl Recorder {
     /// States that later events report items consumed after `at`.
     pub(crate) fn is_counted(&mut self, at: Duration) {
         self.counted = nanos(at);
+        (0..self.lanes.len()).for_each(|producer| self.end_replaced(producer, self.counted));
         self.measure_what_was_cut_off();
     }
 
@@ -186,6 +187,7 @@ impl Recorder {
             init: lane.init,
             quarantined: lane.quarantined.as_deref().map(str::to_owned),
             abandoned: lane.is_abandoned,
+            replacements: lane.replacements,
             ..ProducerReport::default()
         }
     }
@@ -280,6 +282,7 @@ impl Recorder {
 
     fn item_started(&mut self, producer: usize, work: Work) {
         self.has_item_events = true;
+        self.end_replaced(producer, work.start);
         if let Some(lane) = self.lanes.get_mut(producer) {
             lane.begin(work);
         }
@@ -373,6 +376,28 @@ impl Recorder {
     }
 }
 
+impl Recorder {
+    /// Another producer begins in the place of this one. Events of items that began before may still come.
+    fn replaced(&mut self, at: Duration, producer: usize) {
+        let Some(lane) = self.lanes.get_mut(producer) else { return };
+        lane.replace(nanos(at));
+        self.incidents.keep_loss(at, IncidentKind::Replaced, producer, "");
+    }
+
+    /// Ends what a producer had in hand when it was replaced, if that was before `until`.
+    fn end_replaced(&mut self, producer: usize, until: u64) {
+        let replaced = self.lanes.get_mut(producer).and_then(|lane| lane.end_replaced(until));
+        let Some((in_hand, at, is_measured)) = replaced else { return };
+        for work in in_hand {
+            let took = at.saturating_sub(work.start);
+            if !is_measured {
+                self.measure(producer, &work, took);
+            }
+            self.spans.keep(producer, work, took);
+        }
+    }
+}
+
 impl Observer for Recorder {
     fn observe(&mut self, at: Duration, event: &Event) {
         if !matches!(event, Event::RunStarted { .. }) {
@@ -419,6 +444,7 @@ impl Observer for Recorder {
                 self.cut_off(nanos(at), *producer);
                 self.lost(at, IncidentKind::Abandoned, *producer, &why);
             }
+            Event::ProducerReplaced { producer } => self.replaced(at, *producer),
             Event::EventsLost { events } => self.events_lost += events,
             Event::RunEnded { totals } => self.totals = Some(Arc::clone(totals)),
         }

@@ -74,6 +74,8 @@ pub enum IncidentKind {
     Quarantined,
     /// A producer was abandoned because it did not return in time.
     Abandoned,
+    /// Another producer was started in the place of a lost one.
+    Replaced,
 }
 
 impl IncidentKind {
@@ -84,6 +86,7 @@ impl IncidentKind {
             IncidentKind::Rebuilt => "producer_init again",
             IncidentKind::Quarantined => "quarantined",
             IncidentKind::Abandoned => "abandoned",
+            IncidentKind::Replaced => "replaced",
         }
     }
 }

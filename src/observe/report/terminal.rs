@@ -361,6 +361,9 @@ pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
                 Time(producer.rebuilding),
             ));
         }
+        if producer.replacements > 0 {
+            losses.push(format!("{name} was replaced {}", Times(producer.replacements)));
+        }
         let why = producer.quarantined.as_ref().map_or(String::new(), |reason| why(report, reason));
         if producer.abandoned {
             losses.push(format!("{name} was abandoned with its thread{why}"));

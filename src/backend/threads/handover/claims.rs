@@ -24,6 +24,7 @@ pub(crate) struct Claim<'a>(&'a AtomicU64);
 pub(crate) struct ClaimWatch {
     /// For each producer, the claim seen at the last look, and the time of the first look that saw it.
     seen: Vec<(u64, RunTime)>,
+    begun: RunTime,
 }
 
 /// No item is in a hook.
@@ -60,8 +61,8 @@ impl Claim<'_> {
 }
 
 impl ClaimWatch {
-    pub(crate) fn new(producers: usize, now: RunTime) -> Self {
-        ClaimWatch { seen: vec![(NONE, now); producers] }
+    pub(crate) fn new(now: RunTime) -> Self {
+        ClaimWatch { seen: vec![], begun: now }
     }
 
     /// Takes the claims away that have been there for `limit`. Returns each producer with its item, whose outcome is now
@@ -75,6 +76,7 @@ impl ClaimWatch {
         now: RunTime,
     ) -> Vec<(ProducerId, u64)> {
         let mut overdue = Vec::new();
+        self.seen.resize(claims.0.len(), (NONE, self.begun));
         for (producer, seen) in self.seen.iter_mut().enumerate() {
             let claim = claims.of(producer);
             let item = claim.0.load(Ordering::Relaxed);
@@ -105,7 +107,7 @@ mod tests {
     #[test]
     fn the_limit_counts_from_the_first_look_at_the_call() {
         let claims = Claims::new(2);
-        let mut watch = ClaimWatch::new(2, at(0));
+        let mut watch = ClaimWatch::new(at(0));
         claims.of(1).begin(7);
         assert_eq!(watch.take_overdue(&claims, LIMIT, at(20)), []);
         assert_eq!(watch.take_overdue(&claims, LIMIT, at(35)), []);
@@ -117,7 +119,7 @@ mod tests {
     #[test]
     fn each_call_has_the_whole_limit() {
         let claims = Claims::new(1);
-        let mut watch = ClaimWatch::new(1, at(0));
+        let mut watch = ClaimWatch::new(at(0));
         for item in 0..9 {
             claims.of(0).begin(item);
             assert_eq!(watch.take_overdue(&claims, LIMIT, at(15 * item)), []);
@@ -150,7 +152,7 @@ mod model {
                     (0..3).filter(|&item| report(item)).collect::<Vec<u64>>()
                 })
             };
-            let mut watch = ClaimWatch::new(1, RunTime::START);
+            let mut watch = ClaimWatch::new(RunTime::START);
             let mut reported = Vec::new();
             for _ in 0..4 {
                 let overdue = watch.take_overdue(&claims, Duration::ZERO, RunTime::START);

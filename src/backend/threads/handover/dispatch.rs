@@ -60,10 +60,10 @@ impl<I> Tracked<I> {
     /// Keeps an input for another lease of its item. Returns a surplus one, and that of a settled item: nothing
     /// would take it out again.
     pub(crate) fn keep(&mut self, index: u64, input: I) -> Option<I> {
-        if self.scheduler.is_settled(index) {
+        if self.scheduler.items().is_settled(index) {
             return Some(input);
         }
-        self.inputs.insert(index, input, self.scheduler.carriers(index))
+        self.inputs.insert(index, input, self.scheduler.items().carriers(index))
     }
 }
 
@@ -80,8 +80,10 @@ const ALL: u64 = u64::MAX;
 const INIT: u64 = u64::MAX - 1;
 
 impl<I> Dispatch<I> {
-    pub(super) fn new(config: Config, CarriedOver { learned, lost, away }: CarriedOver) -> Self {
-        let (producers, speculates) = (config.producers, config.copy_after.is_some());
+    pub(super) fn new(config: Config, earlier: CarriedOver) -> Self {
+        let CarriedOver { learned, lost, away, starting } = earlier;
+        let (producers, speculates) =
+            (config.producers + config.spares, config.copy_after.is_some());
         let is_timed = config.timeouts.item.is_some();
         let needs_leases = config.bypass == Bypass::Never;
         // The copy for another attempt has to be where the deadline thread finds it.
@@ -96,6 +98,7 @@ impl<I> Dispatch<I> {
         let mut scheduler = Scheduler::new(config, learned, clock.now());
         lost.into_iter().for_each(|producer| scheduler.exclude(producer, Until::RunEnds));
         away.into_iter().for_each(|producer| scheduler.exclude(producer, Until::Joined));
+        starting.into_iter().for_each(|producer| scheduler.exclude(producer, Until::Ready));
         let sleeper = || Sleeper { is_woken: Mutex::new(false), woken: Condvar::new() };
         Dispatch {
             tracking,
@@ -352,13 +355,14 @@ impl<I> Dispatch<I> {
     }
 
     pub(crate) fn is_live(&self, producer: ProducerId) -> bool {
-        self.schedule_quietly(|state, _| state.scheduler.is_live(producer))
+        self.schedule_quietly(|state, _| state.scheduler.health().is_live(producer))
     }
 
     /// Whether a producer has to ask the scheduler before it takes new items.
     pub(crate) fn is_careful(&self, producer: ProducerId) -> bool {
         self.schedule_quietly(|state, _| {
-            state.scheduler.is_suspect(producer) || !state.scheduler.may_take_new(producer)
+            state.scheduler.health().is_suspect(producer)
+                || !state.scheduler.health().may_take_new(producer)
         })
     }
 
@@ -367,7 +371,7 @@ impl<I> Dispatch<I> {
     }
 
     pub(super) fn may_take_new(&self, producer: ProducerId) -> bool {
-        self.schedule_quietly(|state, _| state.scheduler.may_take_new(producer))
+        self.schedule_quietly(|state, _| state.scheduler.health().may_take_new(producer))
     }
 
     /// Whether the result of the hook that the producer is in no longer counts.
@@ -375,9 +379,29 @@ impl<I> Dispatch<I> {
         self.schedule_quietly(|state, _| state.scheduler.is_detached(producer))
     }
 
-    /// The batch limits learned from out-of-memory failures, for each producer.
+    /// The batch limits learned from out-of-memory failures, for each place.
     pub(crate) fn learned(&self) -> Vec<Ceiling> {
-        self.schedule_quietly(|state, _| state.scheduler.learned().to_vec())
+        self.schedule_quietly(|state, _| state.scheduler.learned())
+    }
+
+    /// The place of a producer.
+    pub(crate) fn place(&self, producer: ProducerId) -> usize {
+        self.schedule_quietly(|state, _| state.scheduler.health().place(producer))
+    }
+
+    /// The producers of each place in this run: the first, and those that replaced it.
+    pub(crate) fn lanes_of(&self, place: usize) -> Vec<ProducerId> {
+        self.schedule_quietly(|state, _| state.scheduler.health().lanes_of(place))
+    }
+
+    /// Whether another producer was started in the place of this one.
+    pub(crate) fn is_replaced(&self, producer: ProducerId) -> bool {
+        self.schedule_quietly(|state, _| state.scheduler.health().is_replaced(producer))
+    }
+
+    /// The producer to start in the place of this lost one, once.
+    pub(crate) fn take_replacement(&self, lost: ProducerId) -> Option<ProducerId> {
+        self.schedule_quietly(|state, _| state.scheduler.take_replacement(lost))
     }
 }
 
@@ -400,6 +424,7 @@ mod tests {
         let shape = Shape {
             order: Order::Input,
             producers: 2,
+            spares: 0,
             window: 4,
             batching,
             kind: Default::default(),
@@ -426,6 +451,7 @@ mod tests {
         let shape = Shape {
             order: Order::Input,
             producers: 1,
+            spares: 0,
             window: 4,
             batching,
             kind: RunKind::Service,
@@ -448,6 +474,7 @@ mod tests {
         let shape = Shape {
             order: Order::Input,
             producers: 2,
+            spares: 0,
             window: 4,
             batching,
             kind: Default::default(),

@@ -58,7 +58,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             take: 1,
             took_at: None,
             looked_at: None,
-            seen: vec![u64::MAX; WATCHED.min(handover.producers())],
+            seen: vec![u64::MAX; WATCHED.min(handover.lanes())],
             watched_from: 0,
             readiness: Readiness::Ready,
             is_careful: false,
@@ -334,7 +334,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     }
 
     fn watched(&self, i: usize) -> usize {
-        (self.watched_from + i) % self.handover.producers()
+        (self.watched_from + i) % self.handover.lanes()
     }
 
     /// Steals the older half of the items in `victim`. Returns the first and puts the rest into this
@@ -489,6 +489,7 @@ mod model {
         let shape = Shape {
             order: Order::Input,
             producers,
+            spares: 0,
             window: 16,
             batching: None,
             kind: Default::default(),

@@ -1,0 +1,348 @@
+//! The threads of a pool's producers.
+
+use std::sync::Arc;
+use std::thread::{JoinHandle, ThreadId};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+
+use crate::backend::cpu_pool::{CpuPool, producer_thread};
+use crate::backend::threads::limits::{tick_of, ticks_in};
+use crate::backend::threads::participants::Participants;
+use crate::backend::threads::producer::site;
+use crate::backend::threads::producer_factory::ProducerFactory;
+use crate::backend::threads::producer_loop::{Join, ProducerLoop};
+use crate::backend::threads::replacement::{Replace, Replacement};
+use crate::backend::threads::run::Run;
+use crate::backend::threads::shared::Shared;
+use crate::base::panic::drop_quietly;
+use crate::concurrency::atomic::{AtomicUsize, Ordering};
+use crate::concurrency::spawn::spawn;
+use crate::concurrency::{Mutex, lock};
+use crate::error::{Error, Site};
+use crate::observe::event::Event;
+use crate::runner::{ProducerSetup, Runner, Wanted};
+
+/// Starts the threads of a pool's producers, and keeps them until they are joined.
+pub(crate) struct ProducerThreads<R: Runner> {
+    /// `None` only while this is dropped.
+    factory: Option<ProducerFactory<R>>,
+    settings: ThreadSettings,
+    /// The number of lost producers that may still be replaced.
+    spares: AtomicUsize,
+    /// The number of producers without a state.
+    pub(super) stateless: Arc<AtomicUsize>,
+    ids: ThreadIds,
+    kept: Mutex<Kept<R>>,
+}
+
+/// How the threads are made.
+pub(crate) struct ThreadSettings {
+    /// Makes what the producer of a place starts with.
+    pub(crate) setup: Box<dyn Fn(usize) -> ProducerSetup + Send + Sync>,
+    pub(crate) stack_size: Option<usize>,
+    /// The number of producers that may be replaced.
+    pub(crate) replacements: usize,
+    /// How long a `producer_end` may take.
+    pub(crate) end_timeout: Option<Duration>,
+}
+
+struct Kept<R: Runner> {
+    /// By place.
+    current: Vec<ProducerThread<R>>,
+    /// Those that were replaced.
+    former: Vec<ProducerThread<R>>,
+    is_closed: bool,
+}
+
+/// The ids of all threads of a pool's producers, to be asked for after its end too.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ThreadIds(Arc<Mutex<Vec<ThreadId>>>);
+
+impl ThreadIds {
+    /// Whether the calling thread works for one of the producers.
+    pub(crate) fn is_own_thread(&self) -> bool {
+        lock(&self.0).contains(&producer_thread())
+    }
+}
+
+/// One producer's thread.
+pub(super) struct ProducerThread<R: Runner> {
+    pub(super) place: usize,
+    /// `None` if the producer was abandoned while it was built.
+    pub(super) thread: Option<JoinHandle<Ended>>,
+    /// Closing this channel ends the thread.
+    runs: Option<Sender<Join<R>>>,
+    /// Closed when the thread has ended.
+    pub(super) ended: Receiver<()>,
+    pub(super) site: Site,
+    pub(super) shared: Shared,
+    /// The producer was abandoned in a run. While it is away, a shutdown does not wait for it.
+    pub(super) was_abandoned: bool,
+}
+
+/// The result of a producer's thread. If a hook drops the pool on its own thread, that thread cannot be
+/// joined and nothing reads the result. The error is then dropped under a panic guard: the standard library
+/// aborts the process if a thread's result panics in its destructor.
+pub(super) struct Ended(pub(super) Option<Result<(), Error>>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        drop_quietly(self.0.take());
+    }
+}
+
+/// How a producer's thread begins.
+enum Beginning {
+    /// It calls `producer_init`, and reports the outcome.
+    Building { wanted: Arc<Wanted>, ready: ReadySender },
+    /// It waits until the thread before it on its place has ended, and builds its state in a run.
+    Replacing { before: Option<Receiver<()>> },
+}
+
+/// Where the producer of a place reports that it is ready.
+pub(super) type ReadySender = Sender<(usize, Result<(), Error>)>;
+
+impl<R: Runner + 'static> ProducerThreads<R> {
+    pub(super) fn new(factory: ProducerFactory<R>, settings: ThreadSettings) -> Arc<Self> {
+        let kept = Kept { current: vec![], former: vec![], is_closed: false };
+        Arc::new(ProducerThreads {
+            factory: Some(factory),
+            spares: AtomicUsize::new(settings.replacements),
+            settings,
+            stateless: Arc::default(),
+            ids: ThreadIds::default(),
+            kept: Mutex::new(kept),
+        })
+    }
+
+    /// Starts the first producer of the next place, and returns its site.
+    pub(super) fn start_next(
+        self: &Arc<Self>,
+        wanted: Arc<Wanted>,
+        ready: ReadySender,
+    ) -> Result<Site, Error> {
+        let mut kept = lock(&self.kept);
+        let place = kept.current.len();
+        let thread = self.start(place, Beginning::Building { wanted, ready })?;
+        let site = thread.site.clone();
+        kept.current.push(thread);
+        Ok(site)
+    }
+
+    /// Starts a producer in the place of a lost one, before a run. Returns whether it may.
+    pub(super) fn replace_before_run(
+        self: &Arc<Self>,
+        place: usize,
+        was_abandoned: bool,
+    ) -> Result<bool, Error> {
+        let mut kept = lock(&self.kept);
+        if self.spares.load(Ordering::Relaxed) == 0 {
+            return Ok(false);
+        }
+        self.replace(&mut kept, place, was_abandoned, None)?;
+        Ok(true)
+    }
+
+    /// Starts a producer in the place of one that a run has lost.
+    pub(crate) fn fill(self: &Arc<Self>, replacement: Replacement<R>) {
+        let mut next = Some(replacement);
+        while let Some(Replacement { run, participants, lost, lane }) = next {
+            let dispatch = &run.handover.dispatch;
+            let (place, was_abandoned) = (dispatch.place(lane), dispatch.is_abandoned(lost));
+            run.event_log.replace(lost, lane);
+            run.handover.stats.replaced(lost);
+            run.event_log.tell(Event::ProducerReplaced { producer: place });
+            let join =
+                Join { run: run.clone(), lane, ready: None, participants: participants.clone() };
+            let mut kept = lock(&self.kept);
+            if kept.is_closed {
+                return;
+            }
+            let started = self.replace(&mut kept, place, was_abandoned, Some(join));
+            drop(kept);
+            let Err(error) = started else { return };
+            run.lose(lane, error).unwrap_or_else(|error| run.abort_with(error));
+            next = Replacement::of(&run, &participants, lane);
+        }
+    }
+
+    /// A function that starts producers in the places of lost ones.
+    pub(crate) fn replacer(self: &Arc<Self>) -> Replace<R> {
+        let threads = self.clone();
+        Box::new(move |replacement| threads.fill(replacement))
+    }
+
+    fn replace(
+        self: &Arc<Self>,
+        kept: &mut Kept<R>,
+        place: usize,
+        was_abandoned: bool,
+        join: Option<Join<R>>,
+    ) -> Result<(), Error> {
+        let lost = &mut kept.current[place];
+        // The thread ends now, unless it is still in a hook.
+        lost.runs = None;
+        lost.was_abandoned |= was_abandoned;
+        let before = (!was_abandoned).then(|| lost.ended.clone());
+        let spares = self.spares.load(Ordering::Relaxed);
+        self.spares.store(spares.saturating_sub(1), Ordering::Relaxed);
+        let new = self.start(place, Beginning::Replacing { before })?;
+        if let (Some(runs), Some(join)) = (&new.runs, join) {
+            let sent = runs.send(join);
+            sent.unwrap_or_else(|_| unreachable!("the thread serves until its channel is closed"));
+        }
+        kept.former.push(std::mem::replace(&mut kept.current[place], new));
+        Ok(())
+    }
+
+    fn start(
+        self: &Arc<Self>,
+        place: usize,
+        beginning: Beginning,
+    ) -> Result<ProducerThread<R>, Error> {
+        let setup = (self.settings.setup)(place);
+        let (site, name) = (site(&setup, &[], None), format!("gangline-p{place}"));
+        let shared = Shared::new(&self.stateless);
+        let stack_size = self.settings.stack_size;
+        // Unbounded: offering a run must not block on a producer that is still in a hook of an earlier run.
+        let (sender, runs) = unbounded();
+        let (ending, ended) = bounded(0);
+        let pool = CpuPool::of(&setup, &name, stack_size);
+        let (threads, own) = (self.clone(), shared.clone());
+        let work = move |pooled: Result<(), Error>| {
+            Ended(threads.serve(pooled, setup, own, beginning, &runs))
+        };
+        let thread = spawn(name, stack_size, move || {
+            let ended = pool.run(work);
+            drop::<Sender<()>>(ending);
+            ended
+        })?;
+        lock(&self.ids.0).push(thread.thread().id());
+        let (thread, runs) = (Some(thread), Some(sender));
+        Ok(ProducerThread { place, thread, runs, ended, site, shared, was_abandoned: false })
+    }
+
+    /// The life of a producer, on its own thread.
+    fn serve(
+        self: Arc<Self>,
+        pooled: Result<(), Error>,
+        setup: ProducerSetup,
+        shared: Shared,
+        beginning: Beginning,
+        runs: &Receiver<Join<R>>,
+    ) -> Option<Result<(), Error>> {
+        let place = setup.producer;
+        let made = pooled.map(|()| self.factory().make(setup, shared.clone()));
+        let backend = match beginning {
+            Beginning::Building { wanted, ready } => {
+                let started = made.and_then(|mut backend| backend.start(&wanted).map(|()| backend));
+                let (backend, outcome) = match started {
+                    Ok(backend) => (Some(backend), Ok(())),
+                    Err(error) => (None, Err(error)),
+                };
+                // The receiver is gone if this producer exceeded the limit.
+                let unheard = ready.send((place, outcome)).err();
+                unheard.into_iter().for_each(|unsent| drop_quietly(unsent.into_inner()));
+                backend
+            }
+            Beginning::Replacing { before } => {
+                before.iter().for_each(|before| self.await_end(before));
+                made.map_err(|error| lose(runs, error)).ok()
+            }
+        };
+        let producer = ProducerLoop::new(backend?, place, shared);
+        Some(producer.serve(runs, |replacement| self.fill(replacement)))
+    }
+
+    /// Waits for the end of the thread whose place this one takes, since a device may not have room for the
+    /// states of both.
+    fn await_end(&self, before: &Receiver<()>) {
+        let Some(limit) = self.settings.end_timeout else {
+            let _ = before.recv();
+            return;
+        };
+        let tick = tick_of(limit);
+        for _ in 0..ticks_in(limit, tick) {
+            if before.recv_timeout(tick) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+        }
+    }
+}
+
+/// Loses the producer of the first run that is offered, since its thread cannot begin.
+fn lose<R: Runner>(runs: &Receiver<Join<R>>, error: Error) {
+    match runs.recv() {
+        Ok(Join { run, lane, .. }) => {
+            run.lose(lane, error).unwrap_or_else(|error| run.abort_with(error));
+        }
+        Err(_) => drop_quietly(error),
+    }
+}
+
+impl<R: Runner> ProducerThreads<R> {
+    fn factory(&self) -> &ProducerFactory<R> {
+        self.factory.as_ref().expect("it is there until this is dropped")
+    }
+
+    pub(super) fn ids(&self) -> ThreadIds {
+        self.ids.clone()
+    }
+
+    pub(super) fn spares(&self) -> usize {
+        self.spares.load(Ordering::Relaxed)
+    }
+
+    /// The state of the latest producer of a place that other threads read.
+    pub(super) fn shared(&self, place: usize) -> Shared {
+        lock(&self.kept).current[place].shared.clone()
+    }
+
+    /// Offers a run to the producer of a place.
+    pub(super) fn offer(
+        &self,
+        place: usize,
+        run: &Arc<Run<R>>,
+        participants: &Arc<Participants>,
+        ready: Option<Sender<Result<(), Error>>>,
+    ) {
+        let kept = lock(&self.kept);
+        let Some(runs) = &kept.current[place].runs else { return };
+        let (run, participants) = (run.clone(), participants.clone());
+        let sent = runs.send(Join { run, lane: place, ready, participants });
+        sent.unwrap_or_else(|_| unreachable!("the thread serves until its channel is closed"));
+    }
+
+    /// Notes that the producer of a place was abandoned in a run.
+    pub(super) fn note_abandoned(&self, place: usize) {
+        lock(&self.kept).current[place].was_abandoned = true;
+    }
+
+    /// Abandons a producer for good. Its thread ends when its hook returns.
+    pub(super) fn abandon(&self, place: usize) {
+        let mut kept = lock(&self.kept);
+        let entry = &mut kept.current[place];
+        entry.shared.left().store(true, Ordering::Relaxed);
+        (entry.thread, entry.runs) = (None, None);
+    }
+
+    /// Closes the channels of all threads, so that the producers end concurrently, and returns the threads by
+    /// place. No other is started afterwards.
+    pub(super) fn close(&self) -> Vec<ProducerThread<R>> {
+        let mut kept = lock(&self.kept);
+        kept.is_closed = true;
+        let mut threads = std::mem::take(&mut kept.former);
+        threads.append(&mut kept.current);
+        drop(kept);
+        threads.sort_by_key(|thread| thread.place);
+        threads.iter_mut().for_each(|thread| thread.runs = None);
+        threads
+    }
+}
+
+impl<R: Runner> Drop for ProducerThreads<R> {
+    fn drop(&mut self) {
+        drop_quietly(self.factory.take());
+    }
+}
