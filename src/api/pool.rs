@@ -251,9 +251,13 @@ impl<R: Runner, O> Pool<R, O> {
     ///
     /// # Errors
     ///
-    /// The first failure of a `producer_end`, in the order of the places. [`Error::TimedOut`] if
-    /// another producer finished a producer's item first, and the producer did not return from it in time:
-    /// see [`speculate`](crate::Builder::speculate). The runner is closed all the same.
+    /// The first failure of a `producer_end`, in the order of the places. [`Error::TimedOut`] if a `producer_end`
+    /// exceeded the [end timeout](crate::Builder::end_timeout), or if another producer finished a producer's item
+    /// first, and the producer did not return from it in time: see [`speculate`](crate::Builder::speculate). The
+    /// runner is closed all the same.
+    ///
+    /// `close` does not wait for a hook that was abandoned in a run and has not returned. When it returns, its
+    /// thread calls `producer_end` and ends.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

@@ -12,6 +12,8 @@ pub enum TimeLimit {
     Init,
     /// [`Builder::run_timeout`](crate::Builder::run_timeout).
     Run,
+    /// [`Builder::end_timeout`](crate::Builder::end_timeout).
+    End,
 }
 
 impl fmt::Display for TimeLimit {
@@ -20,6 +22,7 @@ impl fmt::Display for TimeLimit {
             TimeLimit::Item => "item_timeout",
             TimeLimit::Init => "init_timeout",
             TimeLimit::Run => "run_timeout",
+            TimeLimit::End => "end_timeout",
         })
     }
 }

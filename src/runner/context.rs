@@ -11,8 +11,8 @@ use crate::device::{Device, HeldGpus, Place};
 pub(crate) enum AbandonFlag<'a> {
     /// Of one call within a run: it is set to the number of the call, or to the greatest for all.
     Call { revoked: &'a AtomicU64, call: u64 },
-    /// Of the building of a producer.
-    Building { is_left: &'a AtomicBool },
+    /// Of a hook outside of runs.
+    Outside { is_left: &'a AtomicBool },
 }
 
 impl AbandonFlag<'_> {
@@ -22,7 +22,7 @@ impl AbandonFlag<'_> {
                 let revoked = revoked.load(Ordering::Relaxed);
                 revoked == *call || revoked == u64::MAX
             }
-            AbandonFlag::Building { is_left } => is_left.load(Ordering::Relaxed),
+            AbandonFlag::Outside { is_left } => is_left.load(Ordering::Relaxed),
         }
     }
 }

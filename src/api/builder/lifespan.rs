@@ -1,5 +1,7 @@
 //! The settings for how long a producer lives, and what follows it.
 
+use std::time::Duration;
+
 use super::Builder;
 use crate::api::pool::OrderKind;
 use crate::error::{BuildError, Error};
@@ -55,6 +57,57 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// ```
     pub fn replace_lost(mut self, max: usize) -> Self {
         self.replacements = max;
+        self
+    }
+
+    /// Sets how long a `producer_end` may take; after that its thread is abandoned.
+    ///
+    /// [`close`](crate::Pool::close) then returns [`Error::TimedOut`] with the hook and the device, and the pool is
+    /// closed. Dropping the pool logs the error. By default both wait for as long as a `producer_end` takes.
+    ///
+    /// For the abandoned hook [`is_cancelled`](crate::ProducerContext::is_cancelled) turns true. Whenever it
+    /// returns, its thread ends.
+    ///
+    /// The limit also holds for the `producer_end` of a [replaced](Builder::replace_lost) producer, which its
+    /// replacement waits for, and of a [recycled](Builder::recycle_after) state: the producer is then abandoned as
+    /// by the [init timeout](Builder::init_timeout). The hooks of the consumer are limited by the
+    /// [run timeout](Builder::run_timeout).
+    ///
+    /// [`build`](Builder::build) refuses 0.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use gangline::{Hook, OrderedRunner, ProducerContext, Result, Runner, ConsumerContext};
+    ///
+    /// struct Echo;
+    /// impl Runner for Echo {
+    /// #   type Input = u64;
+    /// #   type Output = u64;
+    /// #   type ProducerState = ();
+    /// #   type ConsumerState = ();
+    /// #   type Summary = ();
+    /// #   fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> { Ok(()) }
+    /// #   fn producer_work(&self, _: &ProducerContext<'_>, _: &mut (), x: u64) -> Result<u64> { Ok(x) }
+    /// #   fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> { Ok(()) }
+    /// #   fn consumer_work(&self, _: &ConsumerContext<'_>, _: &mut (), _: u64) -> Result<()> { Ok(()) }
+    /// #   fn consumer_end(&self, _: &ConsumerContext<'_>, _: ()) -> Result<()> { Ok(()) }
+    ///     // the other hooks
+    ///     fn producer_end(&self, cx: &ProducerContext<'_>, _: ()) -> Result<()> {
+    ///         while !cx.is_cancelled() {
+    ///             std::thread::sleep(Duration::from_millis(1)); // a driver that does not answer
+    ///         }
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let builder = OrderedRunner::builder(Echo).devices(1);
+    /// let mut pool = builder.end_timeout(Duration::from_millis(20)).build()?;
+    /// let error = pool.close().unwrap_err();
+    /// assert!(error.is_timeout() && error.hook() == Some(Hook::ProducerEnd));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn end_timeout(mut self, limit: Duration) -> Self {
+        self.limits.end = Some(limit);
         self
     }
 

@@ -27,6 +27,7 @@ impl Limits {
             () if self.item == zero => Some(TimeLimit::Item),
             () if self.init == zero => Some(TimeLimit::Init),
             () if self.run == zero => Some(TimeLimit::Run),
+            () if self.end == zero => Some(TimeLimit::End),
             () => None,
         }
     }

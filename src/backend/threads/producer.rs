@@ -168,7 +168,7 @@ impl<R: Runner> Producer<R> {
 impl<R: Runner> Backend<R> for Producer<R> {
     fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
         let shared = self.shared.clone();
-        self.init(wanted, Some(AbandonFlag::Building { is_left: shared.left() }))
+        self.init(wanted, Some(AbandonFlag::Outside { is_left: shared.left() }))
     }
 
     fn take_lane(&mut self, lane: usize) {
@@ -207,7 +207,9 @@ impl<R: Runner> Backend<R> for Producer<R> {
     fn end(mut self: Box<Self>) -> Result<(), Error> {
         let Some(state) = self.state.take() else { return Ok(()) };
         let wanted = Wanted::all();
-        let cx = ProducerContext::new(&self.setup, &wanted, &[]);
+        let shared = self.shared.clone();
+        let flag = AbandonFlag::Outside { is_left: shared.left() };
+        let cx = ProducerContext::new(&self.setup, &wanted, &[]).with_abandon_flag(Some(flag));
         call(Hook::ProducerEnd, || self.site(&[]), || self.runner.producer_end(&cx, state))
             .map_err(|error| *error)
     }

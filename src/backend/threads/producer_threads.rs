@@ -294,6 +294,10 @@ impl<R: Runner> ProducerThreads<R> {
         self.spares.load(Ordering::Relaxed)
     }
 
+    pub(super) fn end_timeout(&self) -> Option<Duration> {
+        self.settings.end_timeout
+    }
+
     /// The state of the latest producer of a place that other threads read.
     pub(super) fn shared(&self, place: usize) -> Shared {
         lock(&self.kept).current[place].shared.clone()
@@ -323,7 +327,7 @@ impl<R: Runner> ProducerThreads<R> {
     pub(super) fn abandon(&self, place: usize) {
         let mut kept = lock(&self.kept);
         let entry = &mut kept.current[place];
-        entry.shared.left().store(true, Ordering::Relaxed);
+        entry.shared.leave();
         (entry.thread, entry.runs) = (None, None);
     }
 

@@ -38,31 +38,60 @@ pub(crate) struct Producers<R: Runner> {
     learned: Vec<Ceiling>,
 }
 
-/// How long a shutdown waits in all for producers in revoked calls.
-struct ShutdownLimit {
-    /// `None`: without limit.
-    limit: Option<Duration>,
-    ticks: u64,
+/// How long a shutdown waits for hooks.
+struct ShutdownLimits {
+    /// In all, for hooks of items that were revoked. `None`: without limit.
+    work: Option<Duration>,
+    work_ticks: u64,
+    /// For each `producer_end`. They begin together, unless a producer is away.
+    end: Option<Duration>,
+    end_ticks: u64,
 }
 
-impl ShutdownLimit {
-    /// Waits until the producer has returned from its hook. Returns the limit as the error if that takes
-    /// longer.
-    fn wait_for(&mut self, ended: &Receiver<()>, shared: &Shared) -> Result<(), Duration> {
-        let Some(limit) = self.limit else { return Ok(()) };
-        let tick = tick_of(limit);
-        while shared.is_away() {
-            if self.ticks >= ticks_in(limit, tick) {
-                return Err(limit);
-            }
-            // Counts ticks instead of reading a clock, since no ticks pass while the process is stopped.
-            match ended.recv_timeout(tick) {
-                Err(RecvTimeoutError::Timeout) => self.ticks += 1,
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
-            }
-        }
-        Ok(())
+impl ShutdownLimits {
+    fn new(work: Option<Duration>, end: Option<Duration>) -> Self {
+        ShutdownLimits { work, work_ticks: 0, end, end_ticks: 0 }
     }
+
+    /// Waits until the producer has ended. Returns the hook that takes longer than its limit.
+    fn wait_for(&mut self, ended: &Receiver<()>, shared: &Shared) -> Result<(), (Hook, Duration)> {
+        if shared.is_away() {
+            if let Some(limit) = self.work {
+                let is_away = || shared.is_away();
+                let in_time = wait_within(ended, limit, &mut self.work_ticks, is_away);
+                in_time.map_err(|limit| (Hook::ProducerWork, limit))?;
+            } else {
+                // The time of `producer_end` begins when this hook has returned, which nothing limits.
+                return Ok(());
+            }
+            self.end_ticks = 0;
+        }
+        let Some(limit) = self.end else { return Ok(()) };
+        let in_time = wait_within(ended, limit, &mut self.end_ticks, || true);
+        in_time.map_err(|limit| (Hook::ProducerEnd, limit))
+    }
+}
+
+/// Waits for the end of a thread while `goes_on`. Returns the limit as the error if that takes longer.
+fn wait_within(
+    ended: &Receiver<()>,
+    limit: Duration,
+    ticks: &mut u64,
+    goes_on: impl Fn() -> bool,
+) -> Result<(), Duration> {
+    let tick = tick_of(limit);
+    while goes_on() {
+        // Also a thread that is waited for after the limit of others may have ended.
+        let is_over = *ticks >= ticks_in(limit, tick);
+        let wait = if is_over { Duration::ZERO } else { tick };
+        // Counts ticks instead of reading a clock, since no ticks pass while the process is stopped.
+        match ended.recv_timeout(wait) {
+            Err(RecvTimeoutError::Timeout) if is_over => return Err(limit),
+            Err(RecvTimeoutError::Timeout) => *ticks += 1,
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    Ok(())
 }
 
 /// The producers that have not reported yet.
@@ -399,7 +428,8 @@ impl<R: Runner> Producers<R> {
     /// Ends every producer and joins its thread. Returns the first error of a `producer_end`, by place.
     ///
     /// The calling thread cannot join itself: if a hook calls this, its producer ends once that hook returns.
-    /// A producer in a hook whose result no longer counts is joined only if that hook returns within `limit`.
+    /// If the result of a producer's hook no longer counts, it is joined only if that hook returns within `limit`;
+    /// any, only if its `producer_end` returns within the end timeout.
     ///
     /// # Panics
     ///
@@ -407,15 +437,16 @@ impl<R: Runner> Producers<R> {
     pub(crate) fn shut_down(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         let mut failure = None;
         let mut bug = None;
-        let mut shutdown_limit = ShutdownLimit { limit, ticks: 0 };
+        let mut limits = ShutdownLimits::new(limit, self.threads.end_timeout());
         for entry in self.threads.close() {
             let ProducerThread { thread, ended, site, shared, was_abandoned, .. } = entry;
             let Some(thread) = thread.filter(|thread| !is_this_thread(thread)) else { continue };
             if was_abandoned && shared.is_away() {
                 continue;
             }
-            if let Err(limit) = shutdown_limit.wait_for(&ended, &shared) {
-                let (hook, site) = (Hook::ProducerWork, Box::new(site));
+            if let Err((hook, limit)) = limits.wait_for(&ended, &shared) {
+                shared.leave();
+                let site = Box::new(site);
                 keep_first(&mut failure, Err(Error::TimedOut { hook, site, limit }));
                 continue;
             }

@@ -26,8 +26,10 @@ struct Own {
     inits: AtomicUsize,
     /// The duration of the last, in nanoseconds.
     init: AtomicU64,
-    /// Whether it was abandoned while the pool was built. A `producer_init` reads it.
+    /// Whether it was abandoned in a hook outside of runs, which reads it.
     left: AtomicBool,
+    /// Whether its state was lost, and not rebuilt yet.
+    was_lost: AtomicBool,
 }
 
 impl Shared {
@@ -36,9 +38,14 @@ impl Shared {
         Shared { stateless: stateless.clone(), own: Arc::default(), away: Arc::default() }
     }
 
-    /// Whether it was abandoned while the pool was built.
+    /// Whether it was abandoned in a hook outside of runs.
     pub(super) fn left(&self) -> &AtomicBool {
         &self.own.left
+    }
+
+    /// Abandons it in a hook outside of runs.
+    pub(super) fn leave(&self) {
+        self.own.left.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_ready(&self) -> bool {
@@ -71,15 +78,21 @@ impl Shared {
         self.own.is_ready.store(true, Ordering::Relaxed);
     }
 
+    /// Records that the producer has ended its state.
+    pub(super) fn note_end(&self) {
+        self.own.is_ready.store(false, Ordering::Relaxed);
+    }
+
     /// Records that the producer has lost its state, or could not rebuild it.
     pub(super) fn note_loss(&self) {
-        self.own.is_ready.store(false, Ordering::Relaxed);
+        self.note_end();
+        self.own.was_lost.store(true, Ordering::Relaxed);
         self.stateless.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Reports that the producer has built its state in a run.
     pub(super) fn tell_ready<R: Runner>(&self, run: &Run<R>, producer: usize) {
-        let is_rebuilt = self.own.inits.load(Ordering::Relaxed) > 1;
+        let is_rebuilt = self.own.was_lost.swap(false, Ordering::Relaxed);
         run.event_log.tell(Event::ProducerReady { producer, took: self.init(), is_rebuilt });
     }
 }
