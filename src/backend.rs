@@ -36,7 +36,10 @@ pub(crate) trait Backend<R: Runner> {
     fn work_on(&mut self, run: &Run<R>) -> NextStep;
 
     /// Calls `producer_end` if the state is alive.
-    fn end(self: Box<Self>) -> Result<(), Error>;
+    fn end(&mut self) -> Result<(), Error>;
+
+    /// Calls `producer_end` in a run, since the state is to be recycled: a new one is [prepared](Backend::prepare).
+    fn end_in(&mut self, run: &Run<R>) -> Result<(), Error>;
 }
 
 /// What a producer does after its part in a run.
@@ -48,4 +51,6 @@ pub(crate) enum NextStep {
     Away,
     /// It was abandoned in a hook, which has returned: it takes part again.
     Return,
+    /// It ends its state, builds a new one, and takes part again.
+    Recycle,
 }

@@ -62,6 +62,7 @@ pub struct Builder<R: Runner, O> {
     measures: Measures<R::Input>,
     stack_size: Option<usize>,
     replacements: usize,
+    recycle_after: Option<u64>,
     policy: Policy,
     copy: Option<CopyFn<R::Input>>,
     limits: TimeLimits,
@@ -91,6 +92,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             measures: Measures::default(),
             stack_size: None,
             replacements: 0,
+            recycle_after: None,
             policy: Policy::default(),
             copy: None,
             limits: TimeLimits::default(),
@@ -337,7 +339,12 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             policy: self.policy,
             places,
             copy: self.copy,
-            limits: self.limits,
+            // In a run, only states that are recycled end.
+            limits: TimeLimits {
+                end: self.limits.end.filter(|_| self.recycle_after.is_some()),
+                ..self.limits
+            },
+            recycle_after: self.recycle_after,
             bypass: factory.bypass(),
             name: self.name,
             hash: self.hash,
@@ -395,6 +402,7 @@ impl<R: Runner, O> fmt::Debug for Builder<R, O> {
         f.field("measures", &self.measures);
         f.field("stack_size", &self.stack_size);
         f.field("replacements", &self.replacements);
+        f.field("recycle_after", &self.recycle_after);
         f.field("policy", &self.policy);
         f.field("limits", &self.limits);
         f.field("gpu_lock", &self.gpu_lock);

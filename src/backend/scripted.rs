@@ -213,8 +213,12 @@ impl<R: Runner> Backend<R> for Scripted<R> {
         }
     }
 
-    fn end(self: Box<Self>) -> Result<(), Error> {
-        let Some(state) = self.state else { return Ok(()) };
+    fn end_in(&mut self, _: &Run<R>) -> Result<(), Error> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        let Some(state) = self.state.take() else { return Ok(()) };
         let wanted = Wanted::all();
         let cx = ProducerContext::new(&self.setup, &wanted, &[]);
         let ended = self.runner.producer_end(&cx, state);

@@ -95,7 +95,7 @@ impl<R: Runner> Engine<R> {
         let lanes = run.handover.dispatch.lanes_of(producer);
         let times = lanes.into_iter().map(|lane| run.handover.stats.producer(lane));
         let all = times.fold(ProducerTime::default(), ProducerTime::and);
-        let ProducerTime { items, failed, present, waited, rebuilds, replacements, .. } = all;
+        let ProducerTime { items, failed, present, waited, rebuilds, recycling, .. } = all;
         let of_crew = |known: fn(&Producers<R>) -> Vec<Option<u64>>| {
             self.producers
                 .as_ref()
@@ -120,7 +120,9 @@ impl<R: Runner> Engine<R> {
             batch_ceiling: of_crew(Producers::ceilings),
             quarantined: loss.map(|loss| loss.reason.to_string()),
             abandoned: loss.is_some_and(|loss| loss.abandoned == Abandoned::Yes),
-            replacements,
+            recycles: recycling.states,
+            recycling: recycling.took,
+            replacements: all.replacements,
         }
     }
 

@@ -68,6 +68,9 @@ pub enum BuildError {
         /// The largest number allowed.
         most: usize,
     },
+    /// [`recycle_after`](crate::Builder::recycle_after) is 0.
+    #[non_exhaustive]
+    RecycleAfter {},
     /// A timeout is zero.
     #[non_exhaustive]
     ZeroTimeout {
@@ -120,6 +123,9 @@ impl fmt::Display for BuildError {
             BuildError::Replacements { given, most } => {
                 write!(f, "replace_lost must be at most {most}, got {given}")
             }
+            BuildError::RecycleAfter {} => f.write_str(
+                "recycle_after must be at least 1 item, got 0; leave it out to keep the states",
+            ),
             BuildError::ZeroTimeout { limit } => {
                 write!(f, "{limit} must be more than 0 s, got 0 s; leave it out for no limit")
             }

@@ -30,7 +30,7 @@ pub enum Event {
         fallbacks: Vec<String>,
     },
     /// A producer's state is ready. Sent at the start of each run for every producer that has one, and
-    /// again after a state was rebuilt.
+    /// again after a state was rebuilt or recycled.
     #[non_exhaustive]
     ProducerReady {
         /// The producer.
@@ -119,6 +119,15 @@ pub enum Event {
     ProducerAbandoned {
         /// The producer.
         producer: usize,
+    },
+    /// A producer has ended its state and built a new one: see
+    /// [`recycle_after`](crate::Builder::recycle_after).
+    #[non_exhaustive]
+    ProducerRecycled {
+        /// The producer.
+        producer: usize,
+        /// The duration of both hooks.
+        took: Duration,
     },
     /// Another producer is started in the place of one that was lost: see
     /// [`replace_lost`](crate::Builder::replace_lost).
@@ -248,6 +257,12 @@ pub struct ProducerTotals {
     pub quarantined: Option<String>,
     /// Whether its thread was abandoned.
     pub abandoned: bool,
+    /// How often its state was [recycled](crate::Builder::recycle_after).
+    #[serde(default)]
+    pub recycles: u64,
+    /// The time that this took. It is part of neither `working` nor `waiting`.
+    #[serde(default)]
+    pub recycling: Duration,
     /// How often another producer was started in its place. Items and times are of all of them.
     #[serde(default)]
     pub replacements: u64,

@@ -176,11 +176,11 @@ impl Metrics {
         }
     }
 
-    fn producer_ready(&mut self, producer: usize, took: Duration) {
+    fn producer_ready(&mut self, producer: usize, took: Duration, is_rebuilt: bool) {
         if self.inits.insert(producer, took) != Some(took) {
             self.hooks.init.record(took);
         }
-        if !self.run.ready.insert(producer) {
+        if !self.run.ready.insert(producer) && is_rebuilt {
             self.producers.reinits.increment(1);
         }
     }
@@ -264,7 +264,9 @@ impl Observer for Metrics {
                 self.run = RunSoFar { live: producers.len(), ..RunSoFar::default() };
                 self.producers.live.set(producers.len() as f64);
             }
-            Event::ProducerReady { producer, took, .. } => self.producer_ready(*producer, *took),
+            Event::ProducerReady { producer, took, is_rebuilt } => {
+                self.producer_ready(*producer, *took, *is_rebuilt);
+            }
             Event::ItemStarted { item, producer, .. } => self.item_started(at, *item, *producer),
             Event::ItemFinished { producer, .. } => self.item_finished(at, *producer),
             Event::ItemsConsumed { items } => {

@@ -31,6 +31,7 @@ pub(crate) struct ProducerTime {
     pub(crate) present: Duration,
     pub(crate) waited: Waits,
     pub(crate) rebuilds: Rebuilds,
+    pub(crate) recycling: Recycling,
     /// How many producers were started in the place of this one, or of one that took its place.
     pub(crate) replacements: u64,
     /// Another has taken its place. What it still does, late, does not count.
@@ -50,6 +51,8 @@ impl ProducerTime {
         self.rebuilds.inits += later.rebuilds.inits;
         self.rebuilds.took += later.rebuilds.took;
         self.rebuilds.took_in_run += later.rebuilds.took_in_run;
+        self.recycling.states += later.recycling.states;
+        self.recycling.took += later.recycling.took;
         self.replacements += later.replacements;
         self
     }
@@ -66,6 +69,23 @@ pub(crate) struct Rebuilds {
     pub(crate) took_in_run: Duration,
     /// When the present call of `producer_init` began.
     since: Option<Instant>,
+}
+
+/// The number of states that a producer ended and built anew after their number of items, and the time that took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Recycling {
+    pub(crate) states: u64,
+    pub(crate) took: Duration,
+    /// When the present recycling began.
+    since: Option<Instant>,
+}
+
+impl Recycling {
+    fn end(&mut self) -> Duration {
+        let took = self.since.take().map_or(Duration::ZERO, |since| now() - since);
+        self.took += took;
+        took
+    }
 }
 
 /// The time in which a producer had nothing to do.
@@ -232,11 +252,11 @@ impl RunStats {
         (present.saturating_sub(waited), waited)
     }
 
-    /// Notes that the producer joins the run. Returns its waits in an earlier part of the run, if it comes back.
-    pub(crate) fn producer_came(&self, producer: usize, came: Instant) -> Waits {
+    /// Notes that the producer joins the run. Returns its waits and its items so far, if it comes back.
+    pub(crate) fn producer_came(&self, producer: usize, came: Instant) -> (Waits, u64) {
         let mut noted = lock(&self.producers[producer]);
         noted.came = Some(came);
-        noted.waited
+        (noted.waited, noted.items)
     }
 
     /// Sets the total waits up to now. An abandoned producer may never leave, and so reports them at each wait.
@@ -250,8 +270,8 @@ impl RunStats {
             return;
         }
         let (present, rebuilds) = (noted.present + time.present, noted.rebuilds);
-        let ProducerTime { failed, replacements, .. } = *noted;
-        *noted = ProducerTime { failed, present, rebuilds, replacements, ..time };
+        let ProducerTime { failed, recycling, replacements, .. } = *noted;
+        *noted = ProducerTime { failed, present, rebuilds, recycling, replacements, ..time };
     }
 
     /// A producer was started in the place of another, before the run.
@@ -265,6 +285,7 @@ impl RunStats {
         let present = noted.came.take().map_or(Duration::ZERO, |came| now() - came);
         noted.present += present;
         noted.rebuilds.end(true);
+        noted.recycling.end();
         noted.is_replaced = true;
         noted.replacements += 1;
     }
@@ -272,6 +293,18 @@ impl RunStats {
     /// Sets the number of calls that a producer of a service has answered.
     pub(crate) fn producer_answered(&self, producer: usize, items: u64) {
         lock(&self.producers[producer]).items = items;
+    }
+
+    /// The producer ends its state, which is to be recycled.
+    pub(crate) fn recycling_begins(&self, producer: usize) {
+        let recycling = &mut lock(&self.producers[producer]).recycling;
+        recycling.states += 1;
+        recycling.since = Some(now());
+    }
+
+    /// It has built a new one, or failed to. Returns how long that took.
+    pub(crate) fn recycling_ends(&self, producer: usize) -> Duration {
+        lock(&self.producers[producer]).recycling.end()
     }
 
     pub(crate) fn state_lost(&self, producer: usize) {
@@ -301,6 +334,7 @@ impl RunStats {
         let mut time = *lock(&self.producers[producer]);
         time.present += time.came.map_or(Duration::ZERO, |came| now() - came);
         time.rebuilds.end(time.came.is_some());
+        time.recycling.end();
         time
     }
 

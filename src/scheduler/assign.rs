@@ -344,7 +344,7 @@ impl Scheduler {
         let leased = held.items.len();
         let mut items = Vec::new();
         match phase {
-            Phase::Preparing => self.put_back(held, now),
+            Phase::Preparing | Phase::Ending => self.put_back(held, now),
             Phase::Working => {
                 let failed = held.items.into_iter().filter(|&item| {
                     self.settle(item, Outcome::Failed, producer, now) == Standing::Counts

@@ -16,6 +16,8 @@ pub(crate) struct Timeouts {
     pub(crate) item: Option<Duration>,
     pub(crate) init: Option<Duration>,
     pub(crate) run: Option<Duration>,
+    /// Of a `producer_end` between two items.
+    pub(crate) end: Option<Duration>,
     /// The interval at which the backend checks them. Each deadline is one step later, since a hook that
     /// begins within a step could otherwise expire early.
     pub(crate) step: Duration,
@@ -28,6 +30,8 @@ pub(crate) enum Absence {
     Init,
     /// A hook of an earlier run, after its lease was revoked. It may never return.
     EarlierRun,
+    /// The `producer_end` of a state that is recycled.
+    End,
 }
 
 /// The deadlines of a run that belong to no lease.
@@ -61,6 +65,7 @@ impl From<Absence> for Phase {
         match absence {
             Absence::Init => Phase::Preparing,
             Absence::EarlierRun => Phase::Working,
+            Absence::End => Phase::Ending,
         }
     }
 }
@@ -76,6 +81,7 @@ impl Deadlines {
         match phase {
             Phase::Preparing => self.end(self.timeouts.init, 1, now),
             Phase::Working => self.end(self.timeouts.item, items, now),
+            Phase::Ending => unreachable!("a state ends without a lease"),
         }
     }
 
@@ -84,6 +90,7 @@ impl Deadlines {
         let limit = match absence {
             Absence::Init => self.timeouts.init,
             Absence::EarlierRun => self.timeouts.item,
+            Absence::End => self.timeouts.end,
         };
         self.absent[producer] = Some((absence, self.end(limit, 1, now)));
     }
@@ -148,6 +155,7 @@ mod tests {
             item: Some(SECOND),
             init: Some(10 * SECOND),
             run: Some(100 * SECOND),
+            end: None,
             step: Duration::from_millis(1),
         };
         Deadlines::new(timeouts, 2, RunTime::START)

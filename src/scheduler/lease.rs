@@ -65,6 +65,8 @@ pub(crate) enum Phase {
     /// It builds its state. No hook has seen the items.
     Preparing,
     Working,
+    /// It ends its state, between two items.
+    Ending,
 }
 
 /// Whether the backend keeps a copy of each item of a lease.

@@ -111,8 +111,43 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
+    /// Ends the state of each producer after `items` items, and builds a new one: for libraries that leak memory.
+    ///
+    /// `producer_end` and then `producer_init` are called on the producer's own thread, between two items, and only
+    /// when there is another item to work on. Meanwhile other producers take its items. The count goes on from
+    /// run to run. Attempts that fail count as items, and a [batch](Builder::batch) counts all of its own, so a state
+    /// may see up to a batch more. The first states of a pool's producers live for different numbers of items, at
+    /// most `items`, so that the producers do not all recycle at the same time.
+    ///
+    /// A `producer_init` that fails is handled as after a panic: the producer is lost. An error of that
+    /// `producer_end` does not end the run; [`close`](crate::Pool::close) returns it. Both hooks have their
+    /// timeouts, [`end_timeout`](Builder::end_timeout) and [`init_timeout`](Builder::init_timeout).
+    ///
+    /// The [report](crate::Pool::report) counts the [recycled](crate::report::ProducerReport::recycles) states and
+    /// their time apart from those that panics cost. [`build`](Builder::build) refuses 0.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let growing = map(|_| Ok(Vec::new()), |_, leak: &mut Vec<u64>, x: u64| {
+    ///     leak.push(x);
+    ///     Ok(leak.len())
+    /// });
+    /// let mut pool = OrderedRunner::builder(growing).devices(1).recycle_after(3).build()?;
+    /// assert_eq!(pool.run(0..7)?, [1, 2, 3, 1, 2, 3, 1]);
+    /// assert_eq!(pool.report().producers[0].recycles, 2);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn recycle_after(mut self, items: u64) -> Self {
+        self.recycle_after = Some(items);
+        self
+    }
+
     /// Checks that these values are allowed.
     pub(super) fn check_lifespan(&self) -> Result<(), Error> {
+        if self.recycle_after == Some(0) {
+            return Err(BuildError::RecycleAfter {}.into());
+        }
         match self.replacements {
             given if given > MOST_REPLACEMENTS => {
                 Err(BuildError::Replacements { given, most: MOST_REPLACEMENTS }.into())

@@ -155,6 +155,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         add("item_timeout", time(self.limits.item));
         add("init_timeout", time(self.limits.init));
         add("run_timeout", time(self.limits.run));
+        add("recycle_after", self.recycle_after.map(|items| items.to_string()));
         add("end_timeout", time(self.limits.end));
         add("key", set(self.name.is_some()));
         add("hashed_by", set(self.hash.is_some()));

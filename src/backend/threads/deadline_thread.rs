@@ -152,14 +152,15 @@ impl<R: Runner> Watch<R> {
     fn expire(&self, expired: Expired) {
         let error = self.note_timeout(&expired);
         let Expired { producer, items, .. } = expired;
+        self.excuse(producer);
+        // Before the items fail: a report that follows their failure counts it.
+        Replacement::of(&self.run, &self.participants, producer)
+            .into_iter()
+            .for_each(&self.replace);
         match items.is_empty() {
             true => drop_quietly(error),
             false => self.run.fail_from_aside(&items, error, producer),
         }
-        self.excuse(producer);
-        Replacement::of(&self.run, &self.participants, producer)
-            .into_iter()
-            .for_each(&self.replace);
     }
 
     /// Like [`expire`](Self::expire), if too few producers are left then. Returns the error, unless the
@@ -190,11 +191,12 @@ impl<R: Runner> Watch<R> {
         let limits = self.run.run_settings.limits;
         let (hook, limit) = match (expired.phase, self.run.handover.batching()) {
             (Phase::Preparing, _) => (Hook::ProducerInit, limits.init),
+            (Phase::Ending, _) => (Hook::ProducerEnd, limits.end),
             (Phase::Working, None) => (Hook::ProducerWork, limits.item),
             (Phase::Working, Some(_)) => (Hook::ProducerWorkBatch, limits.item),
         };
         let calls = match expired.phase {
-            Phase::Preparing => 1,
+            Phase::Preparing | Phase::Ending => 1,
             Phase::Working => expired.leased.max(1) as u32,
         };
         let site = Box::new(self.site(expired));

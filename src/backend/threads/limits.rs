@@ -10,7 +10,7 @@ pub(crate) struct Limits {
     pub(crate) item: Option<Duration>,
     pub(crate) init: Option<Duration>,
     pub(crate) run: Option<Duration>,
-    /// Of `producer_end`.
+    /// Of `producer_end`. In a run, only states that are recycled end.
     pub(crate) end: Option<Duration>,
 }
 
@@ -39,7 +39,7 @@ impl Limits {
 
     /// Returns the interval at which the deadline thread checks a run's limits; `None` without limits.
     pub(crate) fn tick(&self) -> Option<Duration> {
-        [self.item, self.init, self.run].into_iter().flatten().min().map(tick_of)
+        [self.item, self.init, self.run, self.end].into_iter().flatten().min().map(tick_of)
     }
 }
 

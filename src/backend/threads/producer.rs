@@ -13,6 +13,7 @@ use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::error::{Error, Hook, Site};
+use crate::observe::event::Event;
 use crate::observe::event_log::EventWriter;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
 use crate::scheduler::{LeaseId, Standing};
@@ -25,14 +26,27 @@ pub(crate) struct Producer<R: Runner> {
     pub(super) lane: usize,
     /// `None` until it is built, and after a panic until it is rebuilt.
     pub(super) state: Option<R::ProducerState>,
+    /// The number of items that the state has seen.
+    pub(super) worked: u64,
+    life: Life,
     pub(super) shared: Shared,
+}
+
+/// Which life of a producer a state belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    First,
+    /// A later one. The state before it was lost.
+    Later,
+    /// The state before was ended for it, and it has no state yet.
+    Recycled,
 }
 
 impl<R: Runner> Producer<R> {
     /// Without a state.
     pub(crate) fn new(runner: Arc<R>, setup: ProducerSetup, shared: Shared) -> Self {
         let lane = setup.producer;
-        Producer { runner, setup, lane, state: None, shared }
+        Producer { runner, setup, lane, state: None, worked: 0, life: Life::First, shared }
     }
 
     /// `flag` tells the hook whether its result is still wanted.
@@ -42,6 +56,7 @@ impl<R: Runner> Producer<R> {
         let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx));
         self.shared.note_init(now() - since);
         self.state = Some(state.map_err(|error| *error)?);
+        self.worked = 0;
         self.shared.note_ready();
         Ok(())
     }
@@ -59,12 +74,15 @@ impl<R: Runner> Producer<R> {
         item_queue: &mut ItemQueue<'_, R::Input, R::Output>,
         observer: &mut W,
     ) -> Option<NextItem<R::Input>> {
-        let producer = self.lane;
+        let (producer, lifespan) = (self.lane, self.lifespan(run));
         let dispatch = &run.handover.dispatch;
         let claim = dispatch.claim(producer);
         let flag = claim.map(|_| dispatch.flag(producer, None));
         observer.pause();
         loop {
+            if self.worked >= lifespan {
+                return Some(NextItem::Untracked(seq, input));
+            }
             if run.wanted.gave_up_on(Some(seq)) {
                 drop_quietly(input);
                 return item_queue.next();
@@ -140,6 +158,7 @@ impl<R: Runner> Producer<R> {
             .with_abandon_flag(flag)
             // Only leases belong to calls.
             .with_open_items(flag.and_then(|_| run.handover.open_items()));
+        self.worked += 1;
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
         let outcome = call(
             Hook::ProducerWork,
@@ -151,6 +170,25 @@ impl<R: Runner> Producer<R> {
             self.lose_state();
         }
         outcome
+    }
+
+    /// The number of items after which the state is to be recycled. The first states of a pool's producers end
+    /// earlier, one after the other, so that they are not all away at the same time.
+    pub(super) fn lifespan(&self, run: &Run<R>) -> u64 {
+        let Some(items) = run.run_settings.recycle_after else { return u64::MAX };
+        let ProducerSetup { producer, producers, .. } = &self.setup;
+        match self.life {
+            Life::First => {
+                let share = u128::from(items) * (*producer as u128 + 1) / *producers as u128;
+                u64::try_from(share).map_or(items, |share| share.max(1))
+            }
+            Life::Later | Life::Recycled => items,
+        }
+    }
+
+    /// Whether the state is to be recycled before the next item.
+    pub(super) fn is_due(&self, run: &Run<R>) -> bool {
+        self.state.is_some() && self.worked >= self.lifespan(run) && !run.wanted.gave_up_on(None)
     }
 
     pub(super) fn lose_state(&mut self) {
@@ -184,13 +222,22 @@ impl<R: Runner> Backend<R> for Producer<R> {
             return Ok(());
         }
         let flag = run.handover.dispatch.flag(self.lane, lease);
-        if self.shared.is_new() {
-            let outcome = self.init(&run.wanted, Some(flag));
-            return outcome.inspect_err(|_| self.shared.note_loss());
+        let is_rebuilt = self.life != Life::Recycled && !self.shared.is_new();
+        if is_rebuilt {
+            run.handover.stats.rebuild_begins(self.lane);
         }
-        run.handover.stats.rebuild_begins(self.lane);
         let outcome = self.init(&run.wanted, Some(flag));
-        run.handover.stats.rebuild_ends(self.lane);
+        if is_rebuilt {
+            run.handover.stats.rebuild_ends(self.lane);
+        }
+        if self.life == Life::Recycled {
+            self.life = Life::Later;
+            let took = run.handover.stats.recycling_ends(self.lane);
+            if outcome.is_ok() {
+                let producer = self.setup.producer;
+                run.event_log.tell(Event::ProducerRecycled { producer, took });
+            }
+        }
         if outcome.is_err() {
             self.shared.note_loss();
         }
@@ -204,12 +251,25 @@ impl<R: Runner> Backend<R> for Producer<R> {
         }
     }
 
-    fn end(mut self: Box<Self>) -> Result<(), Error> {
-        let Some(state) = self.state.take() else { return Ok(()) };
-        let wanted = Wanted::all();
+    fn end_in(&mut self, run: &Run<R>) -> Result<(), Error> {
+        self.life = Life::Recycled;
+        run.handover.stats.recycling_begins(self.lane);
+        let flag = run.handover.dispatch.flag(self.lane, None);
+        self.end_state(Some(flag))
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
         let shared = self.shared.clone();
-        let flag = AbandonFlag::Outside { is_left: shared.left() };
-        let cx = ProducerContext::new(&self.setup, &wanted, &[]).with_abandon_flag(Some(flag));
+        self.end_state(Some(AbandonFlag::Outside { is_left: shared.left() }))
+    }
+}
+
+impl<R: Runner> Producer<R> {
+    fn end_state(&mut self, flag: Option<AbandonFlag<'_>>) -> Result<(), Error> {
+        let Some(state) = self.state.take() else { return Ok(()) };
+        self.shared.note_end();
+        let wanted = Wanted::all();
+        let cx = ProducerContext::new(&self.setup, &wanted, &[]).with_abandon_flag(flag);
         call(Hook::ProducerEnd, || self.site(&[]), || self.runner.producer_end(&cx, state))
             .map_err(|error| *error)
     }

@@ -35,12 +35,14 @@ pub(crate) struct ProducerLoop<R: Runner> {
     producer: usize,
     /// Its lane in the run.
     lane: usize,
+    /// The first failure of a `producer_end` in a run.
+    failed_end: Option<Error>,
     shared: Shared,
 }
 
 impl<R: Runner> ProducerLoop<R> {
     pub(crate) fn new(backend: Box<dyn Backend<R>>, producer: usize, shared: Shared) -> Self {
-        ProducerLoop { backend, producer, lane: producer, shared }
+        ProducerLoop { backend, producer, lane: producer, failed_end: None, shared }
     }
 
     /// Takes part in runs until the channel is closed, then calls `producer_end`. Once a run has lost this
@@ -56,9 +58,19 @@ impl<R: Runner> ProducerLoop<R> {
             self.backend.take_lane(lane);
             let bug = AbortOnUnwind(&*run);
             let mut ready = Ready(ready);
-            while let NextStep::Return = self.take_part(&run, &mut ready) {
-                // Nothing waited for its hook. Now that the hook has returned, the end of the run waits again.
+            loop {
                 let dispatch = &run.handover.dispatch;
+                match self.take_part(&run, &mut ready) {
+                    NextStep::On | NextStep::Away => break,
+                    NextStep::Return => {}
+                    NextStep::Recycle => {
+                        self.end_in(&run);
+                        if !dispatch.is_abandoned(lane) {
+                            continue;
+                        }
+                    }
+                }
+                // Nothing waited for its hook. Now that the hook has returned, the end of the run waits again.
                 if !participants.readmit(lane, || dispatch.readmit(lane)) {
                     break;
                 }
@@ -72,7 +84,24 @@ impl<R: Runner> ProducerLoop<R> {
             // The other waits for the end of this one's state.
             replacement.into_iter().for_each(&replace);
         }
-        self.backend.end()
+        let ended = self.backend.end();
+        match self.failed_end {
+            None => ended,
+            Some(error) => {
+                drop_quietly(ended);
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the state, which is to be recycled. A failure is reported at the end of the producer, since no item
+    /// has failed.
+    fn end_in(&mut self, run: &Run<R>) {
+        run.expect(self.lane, Absence::End);
+        match self.backend.end_in(run) {
+            Err(error) if self.failed_end.is_none() => self.failed_end = Some(error),
+            other => drop_quietly(other),
+        }
     }
 
     /// Takes part in a run, from its start or after it was abandoned in a hook.

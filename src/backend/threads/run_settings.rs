@@ -21,6 +21,8 @@ pub(crate) struct RunSettings<I> {
     /// Copies an item for another attempt. `None` if inputs are not copied.
     pub(crate) copy: Option<CopyFn<I>>,
     pub(crate) limits: Limits,
+    /// The number of items after which a producer's state is ended and built anew.
+    pub(crate) recycle_after: Option<u64>,
     pub(crate) bypass: Bypass,
     /// The name of an item. `None` if items have no names.
     pub(crate) name: Option<Box<NameFn<I>>>,
@@ -47,6 +49,7 @@ impl<I> Default for RunSettings<I> {
             places: None,
             copy: None,
             limits: Limits::default(),
+            recycle_after: None,
             bypass: Bypass::default(),
             name: None,
             hash: None,
@@ -74,7 +77,7 @@ impl<I> RunSettings<I> {
     pub(crate) fn scheduling(&self, shape: &Shape) -> Config {
         let Shape { order, producers, spares, window, batching, kind } = *shape;
         let Policy { on_error, retries, backoff, quarantine_after, stragglers, .. } = self.policy;
-        let Limits { item, init, run, .. } = self.limits;
+        let Limits { item, init, run, end } = self.limits;
         let step = self.limits.tick().unwrap_or_default();
         let (input, bypass, on_error) = match kind {
             RunKind::Stream => (Input::MayCome, self.bypass, on_error),
@@ -92,7 +95,7 @@ impl<I> RunSettings<I> {
             backoff,
             quarantine_after,
             copy_after: (stragglers == Stragglers::Copy).then_some(LEAST_COPY_AFTER),
-            timeouts: Timeouts { item, init, run, step },
+            timeouts: Timeouts { item, init, run, end, step },
             min_producers: self.policy.min_producers.unwrap_or(1),
             bypass,
             input,

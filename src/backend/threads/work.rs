@@ -62,6 +62,11 @@ impl<R: Runner> Producer<R> {
         desk: &mut Desk<'_, R>,
         event_writer: &mut Option<EventWriter>,
     ) -> NextStep {
+        if self.is_due(run) {
+            // Others may take the items meanwhile.
+            run.handover.dispatch.release(lease.id);
+            return NextStep::Recycle;
+        }
         if self.state.is_none() {
             match self.prepare_for(run, &lease, desk) {
                 Ok(Begin::Work) => {}
@@ -227,6 +232,7 @@ impl<R: Runner> Producer<R> {
             .with_attempt(*attempt)
             .with_abandon_flag(Some(flag))
             .with_open_items(run.handover.open_items());
+        self.worked += items.len() as u64;
         let state = self.state.as_mut().expect("a producer has a state when it works on a batch");
         match call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs)) {
             Ok(outputs) if outputs.len() == items.len() => Ok(outputs),
@@ -317,7 +323,7 @@ impl<R: Runner> Producer<R> {
         let next_step = loop {
             let Some(given) = next else { break self.leave(run) };
             next = match given {
-                NextItem::Untracked(seq, input) if self.state.is_some() => {
+                NextItem::Untracked(seq, input) if self.state.is_some() && !self.is_due(run) => {
                     self.work_on_untracked(run, seq, input, &mut item_queue, &mut event_writer)
                 }
                 given => {

@@ -73,8 +73,10 @@ impl Board {
                 return (!fallbacks.is_empty())
                     .then(|| self.named(one_line(&fallbacks.join("; "))));
             }
-            Event::RunEnded { .. } | Event::WindowFull { .. } | Event::HeadOfLineBlocked { .. } => {
-            }
+            Event::RunEnded { .. }
+            | Event::WindowFull { .. }
+            | Event::HeadOfLineBlocked { .. }
+            | Event::ProducerRecycled { .. } => {}
             Event::ProducerReady { .. }
             | Event::ItemStarted { .. }
             | Event::ItemFinished { .. }

@@ -30,6 +30,8 @@ pub(super) struct Lane {
     pub(super) failed: u64,
     pub(super) quarantined: Option<Arc<str>>,
     pub(super) is_abandoned: bool,
+    pub(super) recycles: u64,
+    pub(super) recycling: Duration,
     /// How often another producer was started in this place.
     pub(super) replacements: u64,
     /// When the last was, and whether what was in hand had been measured; until that has ended.

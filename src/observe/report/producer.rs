@@ -55,6 +55,11 @@ pub struct ProducerReport {
     pub quarantined: Option<String>,
     /// Whether its thread was abandoned because it did not return in time.
     pub abandoned: bool,
+    /// How often its state was ended and built anew: see [`recycle_after`](crate::Builder::recycle_after).
+    pub recycles: u64,
+    /// How long that took, `producer_end` and `producer_init`. It is part of neither `working` nor `waiting`.
+    #[serde(with = "seconds")]
+    pub recycling: Duration,
     /// How often another producer was started in its place: see
     /// [`replace_lost`](crate::Builder::replace_lost). Items and times are of all of them.
     pub replacements: u64,
@@ -82,6 +87,8 @@ impl ProducerReport {
             batch_ceiling: totals.batch_ceiling,
             quarantined: totals.quarantined.clone(),
             abandoned: totals.abandoned,
+            recycles: totals.recycles,
+            recycling: totals.recycling,
             replacements: totals.replacements,
         }
     }

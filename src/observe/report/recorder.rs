@@ -187,6 +187,8 @@ impl Recorder {
             init: lane.init,
             quarantined: lane.quarantined.as_deref().map(str::to_owned),
             abandoned: lane.is_abandoned,
+            recycles: lane.recycles,
+            recycling: lane.recycling,
             replacements: lane.replacements,
             ..ProducerReport::default()
         }
@@ -443,6 +445,12 @@ impl Observer for Recorder {
                 let why = Arc::from("it did not return in time");
                 self.cut_off(nanos(at), *producer);
                 self.lost(at, IncidentKind::Abandoned, *producer, &why);
+            }
+            Event::ProducerRecycled { producer, took } => {
+                if let Some(lane) = self.lanes.get_mut(*producer) {
+                    lane.recycles += 1;
+                    lane.recycling += *took;
+                }
             }
             Event::ProducerReplaced { producer } => self.replaced(at, *producer),
             Event::EventsLost { events } => self.events_lost += events,

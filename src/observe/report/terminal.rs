@@ -361,6 +361,13 @@ pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
                 Time(producer.rebuilding),
             ));
         }
+        if producer.recycles > 0 {
+            losses.push(format!(
+                "{name} recycled its state {}, for {}",
+                Times(producer.recycles),
+                Time(producer.recycling),
+            ));
+        }
         if producer.replacements > 0 {
             losses.push(format!("{name} was replaced {}", Times(producer.replacements)));
         }

@@ -48,13 +48,15 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         let ends = lock(&handover.lanes[lane].working).take();
         let (inbox, outbox) = ends.expect("a producer takes part in a run once at a time");
         let came = now();
-        let waited = handover.stats.producer_came(lane, came);
+        let (waited, items) = handover.stats.producer_came(lane, came);
+        // Otherwise the outbox counts.
+        let answered = if handover.answers().is_some() { items } else { 0 };
         ItemQueue {
             handover,
             lane,
             inbox,
             outbox,
-            answered: 0,
+            answered,
             take: 1,
             took_at: None,
             looked_at: None,
