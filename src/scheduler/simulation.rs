@@ -50,6 +50,8 @@ enum Tracking {
 struct Script {
     items: Vec<Fault>,
     flaws: Vec<Flaw>,
+    /// The number of producers that may replace lost ones.
+    spares: usize,
     order: Order,
     window: usize,
     batch: Option<Batch>,
@@ -76,6 +78,10 @@ enum Doing {
     /// It never returns.
     Stuck,
     Left,
+    /// It may replace another.
+    Unused,
+    /// It builds its first state, in the place of another.
+    Starts(RunTime),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -118,7 +124,7 @@ impl Script {
     fn config(&self) -> Config {
         Config {
             producers: self.flaws.len(),
-            spares: 0,
+            spares: self.spares,
             places: None,
             order: self.order,
             window: self.window,
@@ -152,8 +158,10 @@ impl Simulation {
             tracking,
             now: RunTime::START,
             turns: script.seed,
-            producers: vec![Doing::Asks; producers],
-            has_state: vec![true; producers],
+            producers: (0..producers + script.spares)
+                .map(|lane| if lane < producers { Doing::Asks } else { Doing::Unused })
+                .collect(),
+            has_state: vec![true; producers + script.spares],
             untracked: VecDeque::new(),
             pulled: 0,
             consumed: BTreeSet::new(),
@@ -206,8 +214,9 @@ impl Simulation {
                 Doing::Waits(until) => until.is_some_and(|until| until <= now),
                 Doing::Prepares(_, until)
                 | Doing::Works(_, until)
-                | Doing::WorksUntracked(_, until) => *until <= now,
-                Doing::Stuck | Doing::Left => false,
+                | Doing::WorksUntracked(_, until)
+                | Doing::Starts(until) => *until <= now,
+                Doing::Stuck | Doing::Left | Doing::Unused => false,
             })
             .map(Some)
             .collect();
@@ -229,8 +238,8 @@ impl Simulation {
         let ends = self.producers.iter().filter_map(|doing| match doing {
             Doing::Waits(until) => *until,
             Doing::Prepares(_, until) | Doing::Works(_, until) => Some(*until),
-            Doing::WorksUntracked(_, until) => Some(*until),
-            Doing::Asks | Doing::Stuck | Doing::Left => None,
+            Doing::WorksUntracked(_, until) | Doing::Starts(until) => Some(*until),
+            Doing::Asks | Doing::Stuck | Doing::Left | Doing::Unused => None,
         });
         let next = ends.chain(self.scheduler.poll_timeout()).min();
         let Some(next) = next else { panic!("it waits for ever: {self:#?}") };
@@ -320,7 +329,8 @@ impl Simulation {
     }
 
     fn has_everyone_left(&self) -> bool {
-        self.producers.iter().all(|doing| matches!(doing, Doing::Left | Doing::Stuck))
+        let has_left = |doing| matches!(doing, &Doing::Left | &Doing::Stuck | &Doing::Unused);
+        self.producers.iter().all(has_left)
     }
 
     fn step(&mut self, producer: ProducerId) {
@@ -329,9 +339,36 @@ impl Simulation {
             Doing::Prepares(lease, _) => self.prepared(producer, lease),
             Doing::Works(lease, _) => self.worked(producer, lease),
             Doing::WorksUntracked(index, _) => self.worked_untracked(producer, index),
-            Doing::Stuck | Doing::Left => unreachable!("it does nothing any more"),
+            Doing::Starts(_) => self.started(producer),
+            Doing::Stuck | Doing::Left | Doing::Unused => unreachable!("it does nothing"),
         }
         self.act();
+    }
+
+    fn flaw(&self, producer: ProducerId) -> Flaw {
+        self.script.flaws[self.scheduler.health().place(producer)]
+    }
+
+    /// Starts the producer that replaces this one, if any does.
+    fn replace(&mut self, lost: ProducerId) {
+        if let Some(by) = self.scheduler.take_replacement(lost) {
+            assert_eq!(self.producers[by], Doing::Unused);
+            assert!(!self.scheduler.health().is_live(lost) && self.scheduler.health().is_live(by));
+            self.producers[by] = Doing::Starts(self.now.after(3 * MS));
+        }
+    }
+
+    fn started(&mut self, producer: ProducerId) {
+        if self.flaw(producer) == Flaw::NoSecondInit {
+            self.has_state[producer] = false;
+            if self.scheduler.producer_lost(producer, self.now).is_err() {
+                self.end();
+            }
+            return;
+        }
+        if !self.scheduler.producer_joined(producer) {
+            self.producers[producer] = Doing::Left;
+        }
     }
 
     fn ask(&mut self, producer: ProducerId) {
@@ -349,7 +386,10 @@ impl Simulation {
         if is_careful {
             match self.scheduler.lease(producer, readiness, self.now) {
                 Next::Work(lease) => return self.take(producer, lease, readiness),
-                Next::Leave => return self.producers[producer] = Doing::Left,
+                Next::Leave => {
+                    self.producers[producer] = Doing::Left;
+                    return self.replace(producer);
+                }
                 Next::Wait => self.producers[producer] = Doing::Waits(None),
                 Next::WaitUntil(time) => self.producers[producer] = Doing::Waits(Some(time)),
             }
@@ -383,7 +423,7 @@ impl Simulation {
     }
 
     fn prepared(&mut self, producer: ProducerId, lease: Lease) {
-        if self.script.flaws[producer] == Flaw::NoSecondInit {
+        if self.flaw(producer) == Flaw::NoSecondInit {
             self.scheduler.release(lease.id, self.now);
             if self.scheduler.producer_lost(producer, self.now).is_err() {
                 self.end();
@@ -424,12 +464,14 @@ impl Simulation {
 
     /// Whether a hook may be stuck: only if a timeout, or a copy that succeeds, gets the run past it.
     fn may_be_stuck(&self) -> bool {
-        let others = self.producers.iter().filter(|it| !matches!(it, Doing::Stuck | Doing::Left));
+        let is_here = |it: &&Doing| !matches!(it, Doing::Stuck | Doing::Left | Doing::Unused);
+        let others = self.producers.iter().filter(is_here);
         let copies_succeed = self.script.flaws.iter().all(|flaw| *flaw == Flaw::None)
             && !self.script.items.iter().any(|it| matches!(it, Fault::Fails(_) | Fault::Panics(_)));
         let is_passed =
             self.script.item_timeout.is_some() || self.script.speculates && copies_succeed;
-        is_passed && others.count() > 1
+        let is_replaced = self.script.item_timeout.is_some() && self.scheduler.health.can_replace();
+        is_passed && (others.count() > 1 || is_replaced)
     }
 
     fn outcome(&self, producer: ProducerId, index: u64, attempt: u32) -> Outcome {
@@ -437,7 +479,7 @@ impl Simulation {
             Fault::Fails(attempts) | Fault::Panics(attempts) => attempt <= attempts,
             _ => false,
         };
-        match fails || self.script.flaws[producer] == Flaw::Broken {
+        match fails || self.flaw(producer) == Flaw::Broken {
             true => Outcome::Failed,
             false => Outcome::Succeeded,
         }
@@ -453,8 +495,7 @@ impl Simulation {
         }
         let outcomes: Vec<_> =
             items.iter().map(|&index| self.outcome(producer, index, attempt)).collect();
-        let is_short =
-            matches!(self.script.flaws[producer], Flaw::Memory(most) if items.len() > most);
+        let is_short = matches!(self.flaw(producer), Flaw::Memory(most) if items.len() > most);
         let fails = is_short || outcomes.contains(&Outcome::Failed);
         if self.script.batch.is_some() && items.len() > 1 && fails {
             let is_kept = self.script.keeps_inputs || is_short;
@@ -525,6 +566,7 @@ impl Simulation {
 
     /// Handles the scheduler's events.
     fn act(&mut self) {
+        let mut expired_producers = vec![];
         while let Some(event) = self.scheduler.poll_event() {
             match event {
                 Event::Wake(producer) => {
@@ -533,7 +575,10 @@ impl Simulation {
                         self.producers[producer] = Doing::Asks;
                     }
                 }
-                Event::Expired(expired) => self.failed(expired.producer, &expired.items),
+                Event::Expired(expired) => {
+                    self.failed(expired.producer, &expired.items);
+                    expired_producers.push(expired.producer);
+                }
                 Event::Quarantined(producer) => {
                     let succeeded = |index: &u64| self.succeeded.contains_key(index);
                     let mut failed = self.failed_on.iter().filter(|(_, it)| *it == producer);
@@ -550,6 +595,7 @@ impl Simulation {
                 Event::Revoke { .. } | Event::Abandon(_) => {}
             }
         }
+        expired_producers.into_iter().for_each(|producer| self.replace(producer));
     }
 
     /// Whether a lease on the item has just ended.
@@ -563,7 +609,7 @@ impl Simulation {
         let available: Vec<_> = producers.filter(|&it| health.is_available(it)).collect();
         assert!(health.live() > 0 || self.is_over, "the last producer is lost");
         if let [last] = available[..] {
-            assert!(self.scheduler.health().may_take_new(last), "the last producer is suspended");
+            assert!(health.may_take_new(last), "the last producer is suspended");
         }
     }
 }
@@ -599,6 +645,7 @@ prop_compose! {
     fn scripts()(
         items in proptest::collection::vec(faults(), 0..50),
         flaws in proptest::collection::vec(flaws(), 1..5),
+        spares in prop_oneof![2 => Just(0), 1 => 1..4_usize],
         order in prop_oneof![Just(Order::Input), Just(Order::Completion)],
         window in 6..30_usize,
         batch in proptest::option::of(batches()),
@@ -611,7 +658,7 @@ prop_compose! {
         seed in any::<u64>(),
     ) -> Script {
         Script {
-            items, flaws, order, window, batch, retries, quarantine_after, speculates,
+            items, flaws, spares, order, window, batch, retries, quarantine_after, speculates,
             item_timeout, on_error, keeps_inputs, seed,
         }
     }
@@ -668,7 +715,31 @@ proptest! {
         let script = Script { items, flaws, quarantine_after, keeps_inputs: false, ..script };
         let simulation = Simulation::new(script.clone()).play();
         prop_assert_eq!(simulation.succeeded.len(), script.items.len());
-        prop_assert!(simulation.quarantined.iter().all(|&it| it == broken));
+        let health = simulation.scheduler.health();
+        prop_assert!(simulation.quarantined.iter().all(|&it| health.place(it) == broken));
+    }
+
+    /// A timeout costs the run no producer as long as others can be started.
+    #[test]
+    fn hooks_that_are_stuck_use_up_no_producers_that_can_be_replaced(
+        script in scripts(),
+        stuck in proptest::collection::btree_set(0..40_usize, 0..6),
+    ) {
+        let mut items = vec![Fault::None; 40];
+        stuck.iter().for_each(|&index| items[index] = Fault::Stuck);
+        let flaws = vec![Flaw::None; script.flaws.len()];
+        let (item_timeout, spares) = (Some(20 * MS), 6);
+        let (batch, speculates, on_error) = (None, false, OnError::Skip);
+        let script = Script {
+            items, flaws, item_timeout, spares, batch, speculates, on_error, ..script
+        };
+        let has_retries = script.retries > 0;
+        let simulation = Simulation::new(script).play();
+        prop_assert_eq!(simulation.verdicts.len(), 40);
+        let skipped = simulation.verdicts.values().filter(|it| **it == End::Skipped).count();
+        // Without a copy, an item that timed out has failed.
+        let may_skip = if has_retries { 0 } else { stuck.len() };
+        prop_assert!(skipped <= may_skip, "{} of {}", skipped, stuck.len());
     }
 
     /// An item is tried again after each failure, up to the permitted number of retries.
