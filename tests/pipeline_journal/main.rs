@@ -10,6 +10,7 @@ mod full_disk;
 mod hooks;
 #[cfg(unix)]
 mod kills;
+mod laws;
 mod outputs;
 mod refused;
 mod resumed;

@@ -97,7 +97,7 @@ fn sum(account: Account) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn every_item_of_the_input_is_counted_once(shape in shapes()) {
