@@ -7,6 +7,7 @@ pub(crate) mod map;
 pub(crate) mod map_batches;
 pub(crate) mod outputs;
 pub(crate) mod pipeline;
+pub(crate) mod pipeline_outputs;
 pub(crate) mod pool;
 pub(crate) mod service;
 pub mod sink;

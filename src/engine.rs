@@ -9,6 +9,7 @@ pub(crate) mod consuming;
 pub(crate) mod feed;
 pub(crate) mod link;
 pub(crate) mod pace;
+pub(crate) mod pipeline_stream;
 pub(crate) mod pipeline_totals;
 mod run_journal;
 mod run_session;
@@ -17,7 +18,7 @@ pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod stages;
-mod streaming;
+pub(crate) mod streaming;
 
 #[cfg(all(test, shuttle))]
 mod model;

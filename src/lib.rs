@@ -74,9 +74,10 @@ pub mod order {
     pub use crate::base::Order;
 }
 
-/// Pipelines, and the failures of their stages.
+/// Pipelines, their outputs, and the failures of their stages.
 pub mod pipeline {
     pub use crate::api::pipeline::Pipeline;
+    pub use crate::api::pipeline_outputs::PipelineOutputs;
     pub use crate::api::stage_failure::StageFailure;
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::pipeline_outputs::PipelineOutputs;
 use super::pool::{Pool, fallible, sound};
 use super::stage_failure::StageFailure;
 use crate::engine::feed::Source;
@@ -37,6 +38,8 @@ use crate::runner::Runner;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// [`outputs`](Pipeline::outputs) gives the results as an iterator instead, without consumer hooks.
 ///
 /// # Order, windows
 ///
@@ -163,6 +166,53 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         items: impl IntoIterator<Item = Result<R::Input, E>>,
     ) -> Result<S::Summary, Error> {
         self.line.run(Source::new(items, fallible), fallible)
+    }
+
+    /// Returns the outputs of the last stage for `items` as an iterator, without consumer hooks.
+    ///
+    /// As [`Pool::outputs`]: the thread that calls `next` also pulls the input, and all stages work meanwhile. The
+    /// iterator yields every error, also the one of a closed runner. A [journal](crate::Builder::journal) is an
+    /// error.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(&mut show);
+    /// let first: Result<Vec<String>, _> = both.outputs(1..).take(3).collect();
+    /// assert_eq!(first?, ["1", "4", "9"]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn outputs<I>(&mut self, items: I) -> PipelineOutputs<'_, 'h, R, S, I::IntoIter>
+    where
+        I: IntoIterator<Item = R::Input>,
+    {
+        PipelineOutputs::new(&mut self.line, Source::new(items, sound))
+    }
+
+    /// As [`outputs`](Pipeline::outputs), for an input that can fail: an `Err` of the iterator takes an item's
+    /// place.
+    ///
+    /// It comes out as an error for which [`is_input`](Error::is_input) is true.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(&mut show);
+    /// let mut outputs = both.try_outputs(["3", "x"].map(str::parse::<u64>));
+    /// assert_eq!(outputs.next().transpose()?.as_deref(), Some("9"));
+    /// assert!(outputs.next().is_some_and(|second| second.unwrap_err().is_input()));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn try_outputs<I, E>(&mut self, items: I) -> PipelineOutputs<'_, 'h, R, S, I::IntoIter>
+    where
+        I: IntoIterator<Item = Result<R::Input, E>>,
+        E: Into<BoxError>,
+    {
+        PipelineOutputs::new(&mut self.line, Source::new(items, fallible))
     }
 
     /// Counts the items of the input of the last run by outcome, also if it failed.

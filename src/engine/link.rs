@@ -32,7 +32,7 @@ pub(crate) struct StageLink<A: Runner, B: Runner<Input = A::Output>> {
 }
 
 /// The counts of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Relayed {
     /// The results taken from the first run.
     pub(crate) taken: Taken,

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::consuming::SkippedItem;
 use super::run_journal::as_json;
+use super::run_session::Session;
 use super::session::Engine;
 use crate::base::Order;
 use crate::concurrency::lock;
@@ -23,6 +24,10 @@ pub(super) trait StageEngine {
     fn check(&self) -> Result<Value, Error>;
     /// Fails if the stage has a journal.
     fn check_no_journal(&self) -> Result<(), Error>;
+    /// Ends the run of a session that was lent to it, and waits until no producer takes part.
+    fn wind_up_lent(&self);
+    /// Settles that session.
+    fn settle_lent(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>);
 }
 
 /// What a pipeline keeps of its last run.
@@ -77,6 +82,16 @@ impl<R: Runner + 'static> StageEngine for Engine<R> {
 
     fn check_no_journal(&self) -> Result<(), Error> {
         Engine::check_no_journal(self)
+    }
+
+    fn wind_up_lent(&self) {
+        self.lent.iter().for_each(Session::wind_up);
+    }
+
+    fn settle_lent(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>) {
+        if let Some(session) = self.lent.take() {
+            self.settle(session, account, pipeline, error);
+        }
     }
 }
 

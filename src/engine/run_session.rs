@@ -46,6 +46,7 @@ impl<R: Runner> Session<R> {
     }
 
     pub(super) fn discard(self) -> Over<R> {
+        self.run.abort();
         self.stop_deadline_thread();
         self.run.discard();
         self.over()

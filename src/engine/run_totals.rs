@@ -11,7 +11,7 @@ use crate::backend::threads::run::{Run, text_of};
 use crate::concurrency::lock;
 use crate::device::models;
 use crate::error::Error;
-use crate::observe::event::{Destination, Event, ProducerTotals, Totals};
+use crate::observe::event::{Destination, Event, Origin, ProducerTotals, Totals};
 use crate::observe::event_log::EventLog;
 use crate::observe::report::RunReport;
 use crate::observe::run_stats::{CollectorTime, ProducerTime};
@@ -65,8 +65,10 @@ impl<R: Runner> Engine<R> {
         let (origin, destination) = stats.ends();
         let consumer_working = present.saturating_sub(waited + stalled);
         let consumer_working = match destination {
-            // The collector and the source share one thread.
-            Destination::Outputs => consumer_working.saturating_sub(source_working),
+            // The collector and the source share one thread. In a pipeline it has left out that time.
+            Destination::Outputs if origin == Origin::Iterator => {
+                consumer_working.saturating_sub(source_working)
+            }
             _ => consumer_working,
         };
         Totals {

@@ -48,6 +48,8 @@ pub(crate) struct Engine<R: Runner> {
     /// The stream in progress. It is stored here and not in the caller's `Outputs`, so that a leaked
     /// `Outputs` can still be ended.
     streaming: Option<Streaming<R>>,
+    /// The session of a pipeline's outputs in progress that this is a stage of. Kept here for the same reason.
+    pub(super) lent: Option<Session<R>>,
     pub(super) account: Account,
     /// The account of the pipeline that the last run was the last stage of.
     pub(super) pipeline: Option<Account>,
@@ -88,6 +90,7 @@ impl<R: Runner + 'static> Engine<R> {
             seen,
             producers: None,
             streaming: None,
+            lent: None,
             account: Account::default(),
             pipeline: None,
             failures: vec![],
@@ -459,6 +462,10 @@ impl<R: Runner> Engine<R> {
     }
 
     fn end_stream_with(&mut self, error: Option<&Error>) {
+        if let Some(session) = self.lent.take() {
+            let over = if self.is_own_thread() { session.discard() } else { session.end() };
+            self.part(over, None);
+        }
         let Some(streaming) = self.streaming.take() else { return };
         self.account = streaming.account();
         streaming.abort();

@@ -31,15 +31,17 @@ use crate::runner::{RunControl, Runner};
 /// The types in between are erased. Each stage is linked to the next where both types are known, so passing
 /// an item on needs no dynamic dispatch.
 pub(crate) struct Stages<'h, R: Runner, S: Runner> {
-    before: Box<dyn Before<R, S> + 'h>,
-    last: &'h mut Engine<S>,
-    last_run: PipelineRun,
+    pub(super) before: Box<dyn Before<R, S> + 'h>,
+    pub(super) last: &'h mut Engine<S>,
+    pub(super) last_run: PipelineRun,
 }
 
 /// The stages before that of `S`, starting with that of `R`.
-trait Before<R: Runner, S: Runner>: Send + Sync {
+pub(super) trait Before<R: Runner, S: Runner>: Send + Sync {
     /// Adds the engines of these stages, in their order.
     fn list<'a>(&'a self, engines: &mut Vec<&'a dyn StageEngine>);
+
+    fn list_mut<'a>(&'a mut self, engines: &mut Vec<&'a mut dyn StageEngine>);
 
     /// Resets each engine for a run with `unread` inputs.
     fn reset(&mut self, unread: Option<u64>);
@@ -52,24 +54,24 @@ trait Before<R: Runner, S: Runner>: Send + Sync {
 }
 
 /// What the stage of `S` needs from the stages before it.
-struct Front<R: Runner, S: Runner> {
-    first: Arc<Run<R>>,
-    upstream: Arc<dyn RunControl>,
+pub(super) struct Front<R: Runner, S: Runner> {
+    pub(super) first: Arc<Run<R>>,
+    pub(super) upstream: Arc<dyn RunControl>,
     /// Creates the link between them.
-    join: Box<dyn FnOnce(Arc<Run<S>>) -> Between>,
+    pub(super) join: Box<dyn FnOnce(Arc<Run<S>>) -> Between>,
 }
 
 /// A link that is not started yet.
-struct Between {
+pub(super) struct Between {
     work: Box<dyn FnOnce() -> Relayed + Send>,
     stack_size: Option<usize>,
 }
 
 /// All participants of a run, in the order of the stages.
 #[derive(Default)]
-struct Lineup<'a> {
+pub(super) struct Lineup<'a> {
     /// The number of items of the next stage, if it is known.
-    items: Option<u64>,
+    pub(super) items: Option<u64>,
     /// The configurations of the stages after the first.
     later_cfgs: Vec<Value>,
     /// The journal of the first stage, which the last one writes.
@@ -78,11 +80,11 @@ struct Lineup<'a> {
     has_names: bool,
     stages: Vec<Box<dyn Enlisted + 'a>>,
     runs: Vec<Arc<dyn Interrupt>>,
-    relays: Vec<Between>,
+    pub(super) relays: Vec<Between>,
 }
 
 /// A stage with a run that no producer takes part in yet.
-trait Enlisted {
+pub(super) trait Enlisted {
     /// Makes its token end all stages.
     fn watch<'a>(self: Box<Self>, all: &Arc<AllRuns>) -> Result<Box<dyn Stage + 'a>, Error>
     where
@@ -90,7 +92,7 @@ trait Enlisted {
 }
 
 /// A stage of a run in progress.
-trait Stage {
+pub(super) trait Stage {
     /// Makes its producers take part.
     fn join(&mut self) -> Result<(), Error>;
 
@@ -98,10 +100,13 @@ trait Stage {
     fn wind_up(&self);
 
     fn settle(self: Box<Self>, account: Account, pipeline: Option<Account>, error: Option<&Error>);
+
+    /// Leaves the session to the engine.
+    fn lend(self: Box<Self>);
 }
 
 /// The runs of all stages, which any of their tokens ends.
-struct AllRuns(Vec<Arc<dyn Interrupt>>);
+pub(super) struct AllRuns(Vec<Arc<dyn Interrupt>>);
 
 impl Interrupt for AllRuns {
     /// In reverse: to a stage whose input ended before its own cancel, the run would look complete.
@@ -156,7 +161,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
         next: impl Fn(&mut I) -> Option<Result<R::Input>>,
     ) -> Result<Result<S::Summary, Error>, Error> {
         let later_cfgs = pipeline_totals::check(&self.engines())?;
-        let mut lineup = Lineup { items: source.unread(), later_cfgs, ..Lineup::default() };
+        let mut lineup = Lineup::new(source.unread(), later_cfgs);
         let Front { first, upstream, join } = self.before.enlist(&mut lineup)?;
         let recording = Recording { records: lineup.journal.clone(), ..lineup.recording() };
         let run = self.last.new_run(lineup.items, RunKind::Stream, Some(upstream), recording)?;
@@ -165,7 +170,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
         let stack_size = self.last.settings().stack_size;
         lineup.add(self.last, run.clone());
 
-        let (mut stages, relays) = lineup.watch()?;
+        let Watched { mut stages, relays, .. } = lineup.watch()?;
         let flowed = begin(&first, &run, &mut stages)
             .and_then(|()| flow(&run, relays, consumer, stack_size, || source.feed(&first, next)));
         run.abort();
@@ -176,8 +181,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
                 (result, relayed, taken, failures)
             }
             Err(error) => {
-                let idle = Relayed { taken: Taken::default(), given: NextItem::default() };
-                (Err(error), vec![idle; stages.len() - 1], Taken::default(), vec![])
+                (Err(error), vec![Relayed::default(); stages.len() - 1], Taken::default(), vec![])
             }
         };
         let accounts = accounts(given, &relayed, taken);
@@ -215,10 +219,17 @@ impl<R: Runner + 'static, S: Runner + 'static> Stages<'_, R, S> {
         self.engines().into_iter().map(StageEngine::name).collect()
     }
 
-    fn engines(&self) -> Vec<&dyn StageEngine> {
+    pub(super) fn engines(&self) -> Vec<&dyn StageEngine> {
         let mut engines = Vec::new();
         self.before.list(&mut engines);
         engines.push(&*self.last);
+        engines
+    }
+
+    pub(super) fn engines_mut(&mut self) -> Vec<&mut dyn StageEngine> {
+        let mut engines = Vec::new();
+        self.before.list_mut(&mut engines);
+        engines.push(&mut *self.last);
         engines
     }
 }
@@ -230,6 +241,10 @@ where
 {
     fn list<'a>(&'a self, engines: &mut Vec<&'a dyn StageEngine>) {
         engines.push(&**self);
+    }
+
+    fn list_mut<'a>(&'a mut self, engines: &mut Vec<&'a mut dyn StageEngine>) {
+        engines.push(&mut **self);
     }
 
     fn reset(&mut self, unread: Option<u64>) {
@@ -258,6 +273,10 @@ where
 {
     fn list<'a>(&'a self, engines: &mut Vec<&'a dyn StageEngine>) {
         engines.extend(self.engines());
+    }
+
+    fn list_mut<'a>(&'a mut self, engines: &mut Vec<&'a mut dyn StageEngine>) {
+        engines.extend(self.engines_mut());
     }
 
     fn reset(&mut self, unread: Option<u64>) {
@@ -296,34 +315,44 @@ where
 }
 
 impl Between {
-    fn start(self) -> Result<JoinHandle<Relayed>, Error> {
+    pub(super) fn start(self) -> Result<JoinHandle<Relayed>, Error> {
         Ok(spawn(NAME.to_owned(), self.stack_size, self.work)?)
     }
 }
 
 impl<'a> Lineup<'a> {
+    /// For `items` items, if their number is known.
+    pub(super) fn new(items: Option<u64>, later_cfgs: Vec<Value>) -> Self {
+        Lineup { items, later_cfgs, ..Lineup::default() }
+    }
+
     /// How a later stage names items. A journal recognises them by the input of the first stage.
-    fn recording(&self) -> Recording {
+    pub(super) fn recording(&self) -> Recording {
         let inherits_names = self.has_names || self.journal.is_some();
         Recording { inherits_names, ..Recording::default() }
     }
 
-    fn add<R: Runner + 'static>(&mut self, engine: &'a mut Engine<R>, run: Arc<Run<R>>) {
+    pub(super) fn add<R: Runner + 'static>(&mut self, engine: &'a mut Engine<R>, run: Arc<Run<R>>) {
         self.has_names |= run.run_settings.has_names();
         self.runs.push(run.clone());
         self.stages.push(Box::new(Waiting { engine, run }));
     }
 
     /// Makes every token end all stages. A token used before does so at once.
-    fn watch(self) -> Result<Watched<'a>, Error> {
+    pub(super) fn watch(self) -> Result<Watched<'a>, Error> {
         let all = Arc::new(AllRuns(self.runs));
         let stages = self.stages.into_iter().map(|stage| stage.watch(&all));
-        Ok((stages.collect::<Result<_, Error>>()?, self.relays))
+        let stages = stages.collect::<Result<_, Error>>()?;
+        Ok(Watched { stages, relays: self.relays, all })
     }
 }
 
 /// The stages, and the links between them.
-type Watched<'a> = (Vec<Box<dyn Stage + 'a>>, Vec<Between>);
+pub(super) struct Watched<'a> {
+    pub(super) stages: Vec<Box<dyn Stage + 'a>>,
+    pub(super) relays: Vec<Between>,
+    pub(super) all: Arc<AllRuns>,
+}
 
 struct Waiting<'e, R: Runner> {
     engine: &'e mut Engine<R>,
@@ -362,11 +391,15 @@ impl<R: Runner + 'static> Stage for Working<'_, R> {
         engine.settle(session, account, pipeline, error);
         drop(all);
     }
+
+    fn lend(self: Box<Self>) {
+        self.engine.lent = Some(self.session);
+    }
 }
 
 /// Makes all producers of all stages take part. After a request made before the run, none is needed and no
 /// state is rebuilt.
-fn begin<R: Runner, S: Runner>(
+pub(super) fn begin<R: Runner, S: Runner>(
     first: &Run<R>,
     last: &Run<S>,
     stages: &mut [Box<dyn Stage + '_>],
@@ -417,7 +450,7 @@ fn or_resume<T>(joined: thread::Result<T>) -> T {
 /// The accounts of all stages. `given` is the input of the first, and `taken` the results of the last. Of
 /// several failures, only the one that ended the run counts, in its own stage. Later stages received it as
 /// passed on; other failures before it had no effect.
-fn accounts(given: NextItem, relayed: &[Relayed], taken: Taken) -> Vec<Account> {
+pub(super) fn accounts(given: NextItem, relayed: &[Relayed], taken: Taken) -> Vec<Account> {
     let given = [given].into_iter().chain(relayed.iter().map(|relayed| relayed.given));
     let taken = relayed.iter().map(|relayed| relayed.taken).chain([taken]);
     let stages: Vec<_> = given.zip(taken).collect();

@@ -36,7 +36,7 @@ pub(super) struct Streaming<R: Runner> {
 
 /// How long the caller's thread was in its iterator, and how long it waited for permits.
 #[derive(Debug, Default)]
-struct FeedingTime {
+pub(super) struct FeedingTime {
     working: Duration,
     waited: Duration,
     /// The part of `working` in which the iterator only waited.
@@ -46,7 +46,7 @@ struct FeedingTime {
 }
 
 impl FeedingTime {
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.since.get_or_insert_with(|| {
             // An earlier use of the thread does not count.
             take_waited();
@@ -54,7 +54,19 @@ impl FeedingTime {
         });
     }
 
-    fn end(&mut self) {
+    /// Adds a wait for permits.
+    pub(super) fn note_wait(&mut self, lasted: Duration) {
+        self.waited += lasted;
+    }
+
+    /// The time that the thread was there as a feeder, how much of that it waited, and how much it was in the
+    /// iterator.
+    pub(super) fn totals(&self) -> (Duration, Duration, Duration) {
+        let waited = self.waited + self.waited_inside;
+        (self.working + self.waited, waited, self.working)
+    }
+
+    pub(super) fn end(&mut self) {
         if let Some(since) = self.since.take() {
             self.working += now() - since;
             self.waited_inside += take_waited();
@@ -63,7 +75,7 @@ impl FeedingTime {
 }
 
 /// One step of a stream, as its caller sees it.
-pub(super) enum Yield<T> {
+pub(crate) enum Yield<T> {
     Output(T),
     /// The error of a skipped item.
     Skipped(Error),
@@ -208,7 +220,7 @@ impl<R: Runner> Streaming<R> {
         let before = collector.waited();
         let news = collector.wait_as_feeder(&run.handover, due);
         let lasted = collector.waited() - before;
-        self.time.waited += lasted;
+        self.time.note_wait(lasted);
         run.report_full_window(lasted);
         news
     }
@@ -225,8 +237,8 @@ impl<R: Runner> Streaming<R> {
     /// Gives up both ends, and returns the session.
     pub(super) fn leave(self) -> Session<R> {
         let Streaming { session, ends, time, .. } = self;
-        let FeedingTime { working, waited, waited_inside, .. } = time;
-        session.run.handover.stats.source_left(working + waited, waited + waited_inside);
+        let (present, waited, _) = time.totals();
+        session.run.handover.stats.source_left(present, waited);
         let mut ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
         ends.feeder.take_held().into_iter().for_each(drop_quietly);
         ends.collector.leave(&session.run.handover).into_iter().for_each(drop_quietly);

@@ -359,6 +359,13 @@ impl RunStats {
         }
     }
 
+    /// Subtracts the time that the collector's thread spent in the iterator that feeds an earlier stage. The collector
+    /// has left.
+    pub(crate) fn collector_was_elsewhere(&self, time: Duration) {
+        let mut noted = lock(&self.collector);
+        noted.present = noted.present.saturating_sub(time);
+    }
+
     /// Returns the times of the collector, up to now if it has not left.
     pub(crate) fn collector(&self) -> CollectorTime {
         let mut time = lock(&self.collector).clone();

@@ -49,6 +49,7 @@
 //!
 //! No user code runs under any of the locks.
 
+mod across;
 pub(crate) mod answers;
 pub(crate) mod claims;
 pub(crate) mod dispatch;
@@ -81,6 +82,7 @@ use crate::runner::OpenItems;
 use crate::scheduler::batch::Batching;
 use crate::scheduler::{Activity, Config};
 
+use self::across::Across;
 use self::intake::{FeederEnds, Gaps, Intake, largest_take};
 use self::lane::Lane;
 use crate::backend::threads::handover::answers::{Answers, End};
@@ -106,6 +108,8 @@ pub(crate) struct Handover<I, T> {
     waiting: CachePadded<EventCount>,
     permits: CachePadded<Mutex<Permits>>,
     returned: Condvar,
+    /// Used if the feeder waits as the collector of a later stage, or the collector also feeds an earlier one.
+    across: Across,
     /// The feeder's ends, until the feeder takes them.
     feeding: Mutex<Option<FeederEnds<I, T>>>,
     /// Results of items of abandoned producers, pushed by the deadline thread. `None` without timeouts.
@@ -202,6 +206,7 @@ impl<I, T> Handover<I, T> {
                 aborted: false,
             })),
             returned: Condvar::new(),
+            across: Across::default(),
             feeding: Mutex::new(Some(FeederEnds {
                 inlet,
                 aside,
@@ -280,7 +285,7 @@ impl<I, T> Handover<I, T> {
         let mut permits = lock(&self.permits);
         permits.halted = true;
         drop(permits);
-        self.returned.notify_one();
+        self.wake_feeder();
         self.dispatch.note_input_end();
         self.note_end(End::Halted);
     }
@@ -347,8 +352,13 @@ impl<I, T> Handover<I, T> {
         let is_awaited = pot.awaited.is_some_and(|want| pot.has(want));
         drop(pot);
         if is_awaited {
-            self.returned.notify_one();
+            self.wake_feeder();
         }
+    }
+
+    fn wake_feeder(&self) {
+        self.returned.notify_one();
+        self.across.wake();
     }
 
     /// Whether the feeder waits for permits.
@@ -428,6 +438,6 @@ impl<I, T> Handover<I, T> {
     }
 
     fn has_news(&self, total: Option<u64>) -> bool {
-        self.is_aborted() || self.total() != total
+        self.is_aborted() || self.total() != total || self.across.is_ready()
     }
 }

@@ -144,6 +144,13 @@ impl<I, T> Feeder<I, T> {
         self.give_out_held(handover) || handover.is_aborted()
     }
 
+    /// States what the feeder waits for before its thread sleeps as the collector of a later stage.
+    pub(crate) fn begin_to_wait_elsewhere(&self, handover: &Handover<I, T>) {
+        let want = self.wanted_room(handover).unwrap_or(Want::Permits { least: 1 });
+        lock(&handover.permits).awaited = Some(want);
+        handover.starve_as_collector();
+    }
+
     /// Takes back the held item, which will not be given out.
     pub(crate) fn take_held(&mut self) -> Option<I> {
         self.held.take().map(|(item, _)| item)
@@ -266,6 +273,38 @@ impl<I, T> Handover<I, T> {
     pub(crate) fn starve_as_collector(&self) {
         self.starve();
         self.note_idleness();
+    }
+
+    /// Calls `wake` when the feeder, which waits elsewhere, can go on.
+    pub(crate) fn wake_feeder_with(&self, wake: impl Fn() + Send + Sync + 'static) {
+        let is_new = self.across.wake.set(Box::new(wake)).is_ok();
+        assert!(is_new, "a run has one feeder");
+    }
+
+    /// Lets a sleeping collector, which also feeds an earlier stage, go on when that can be fed.
+    pub(crate) fn collect_beside_feeder(
+        &self,
+        is_ready: impl Fn() -> bool + Send + Sync + 'static,
+    ) {
+        let is_new = self.across.is_ready.set(Box::new(is_ready)).is_ok();
+        assert!(is_new, "a run has one collector");
+    }
+
+    /// Wakes the collector, if it sleeps.
+    pub(crate) fn wake_collector(&self) {
+        self.waiting.notify_all();
+    }
+
+    /// Whether what the feeder waits for elsewhere is there, or it is to stop.
+    pub(crate) fn may_feed_again(&self) -> bool {
+        let permits = lock(&self.permits);
+        permits.awaited.is_some_and(|want| permits.halted || permits.has(want))
+    }
+
+    /// The thread of the feeder has woken up elsewhere.
+    pub(crate) fn end_to_wait_elsewhere(&self) {
+        lock(&self.permits).awaited = None;
+        self.feed_again();
     }
 
     pub(crate) fn feed_again(&self) {
