@@ -7,9 +7,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gangline::order::OrderKind;
 use gangline::{
-    Batch, ConsumerContext, Devices, OrderedRunner, Pool, ProducerContext, Result, Runner, map,
+    Batch, ConsumerContext, Devices, OrderedRunner, ProducerContext, Result, Runner, map,
 };
 
 const ITEMS: usize = 400;
@@ -73,7 +72,7 @@ fn scorer<I: Send + 'static>(
     decode: fn(I) -> Result<Vec<f32>>,
 ) -> Result<OrderedRunner<Scorer<I>>> {
     let devices: Devices = devices.parse::<Devices>()?.names_only();
-    let builder = OrderedRunner::builder(Scorer { decode }).devices(devices);
+    let builder = OrderedRunner::builder(Scorer { decode }).devices(devices).describe("score");
     Ok(builder.batch(Batch::up_to(8)).build()?)
 }
 
@@ -86,17 +85,19 @@ fn main() -> Result<()> {
     let (alone, slow) = timed(|| Ok(both.run(texts.clone())?))?;
     println!("one runner that decodes and scores: {slow:6.0} items/s");
 
-    let mut decoder = OrderedRunner::new(map(|_| Ok(()), |_, (), text| decode(text)), "cpu*2")?;
+    let decoder = map(|_| Ok(()), |_, (), text| decode(text));
+    let mut decoder =
+        OrderedRunner::builder(decoder).devices("cpu*2").describe("decode").build()?;
     let mut scorer = scorer("cuda:0", Ok)?;
-    let (staged, fast) = timed(|| Ok(decoder.then(&mut scorer).run(texts)?))?;
+    let mut pipeline = decoder.then(&mut scorer);
+    let (staged, fast) = timed(|| Ok(pipeline.run(texts)?))?;
     println!(
         "two stages:                         {fast:6.0} items/s, {:.1} times as many",
         fast / slow
     );
 
     assert_eq!(staged, alone, "the same results in the same order");
-    report("decoded", &decoder);
-    report("scored", &scorer);
+    println!("\n{}", pipeline.report());
     Ok(())
 }
 
@@ -105,8 +106,4 @@ fn timed<T>(run: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
     let start = Instant::now();
     let result = run()?;
     Ok((result, ITEMS as f64 / start.elapsed().as_secs_f64()))
-}
-
-fn report<R: Runner, O: OrderKind>(done: &str, stage: &Pool<R, O>) {
-    println!("{done} on {}: {}", stage.devices(), stage.account().ok);
 }

@@ -2,8 +2,11 @@
 //! runs its parts in turn.
 
 use std::alloc::System;
+use std::time::Duration;
 
-use gangline::{AnyOrderRunner, ConsumerContext, Order, ProducerContext, Result, Runner, map};
+use gangline::{
+    AnyOrderRunner, ConsumerContext, Journal, Order, ProducerContext, Result, Runner, map,
+};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 #[global_allocator]
@@ -26,6 +29,8 @@ fn nothing_is_allocated_or_copied_for_an_item() {
     }
     payloads_stay_where_they_are();
     keys_take_no_memory_once_their_items_are_consumed();
+    keys_take_no_memory_in_a_pipeline_either();
+    done_items_take_no_memory_in_a_pipeline();
 }
 
 fn allocations_of_a_run(order: Order, window: Option<usize>) -> usize {
@@ -64,7 +69,6 @@ fn allocations_of_a_pipeline(order: Order) -> usize {
     region.change().allocations
 }
 
-/// Both counts of live bytes are taken in one run, so the run's own parts cancel out.
 fn keys_take_no_memory_once_their_items_are_consumed() {
     let mut pool = AnyOrderRunner::builder(Count)
         .devices(2)
@@ -72,17 +76,53 @@ fn keys_take_no_memory_once_their_items_are_consumed() {
         .key(|item| format!("key of item {item:020}"))
         .build()
         .expect("no hook of it fails");
+    check_memory(|items| pool.run(items).expect("no hook of it fails"));
+}
+
+fn keys_take_no_memory_in_a_pipeline_either() {
+    for order in [Order::Input, Order::Completion] {
+        let builder = || AnyOrderRunner::builder(Count).devices(2).window(64).order(order);
+        let key = |item: &u64| format!("key of item {item:020}");
+        let mut first = builder().key(key).build().expect("no hook of it fails");
+        let mut second = builder().build().expect("no hook of it fails");
+        let mut third = builder().build().expect("no hook of it fails");
+        let mut line = first.then(&mut second).then(&mut third);
+        check_memory(|items| line.run(items).expect("no hook of it fails"));
+    }
+}
+
+fn done_items_take_no_memory_in_a_pipeline() {
+    let folder = tempfile::tempdir().expect("there is room");
+    for order in [Order::Input, Order::Completion] {
+        let journal = Journal::at(folder.path().join(format!("{order:?}"))).resume();
+        let journal = journal.commit_items(10_000).commit_every(Duration::from_secs(600));
+        let builder = || AnyOrderRunner::builder(Count).devices(2).window(64).order(order);
+        let mut first = builder().journal(journal).build().expect("no hook of it fails");
+        let mut second = builder().build().expect("no hook of it fails");
+        let mut third = builder().build().expect("no hook of it fails");
+        let mut line = first.then(&mut second).then(&mut third);
+        assert_eq!(line.run(0..ITEMS).expect("no hook of it fails"), ITEMS);
+        check_memory(|items| {
+            assert_eq!(line.run(items).expect("no hook of it fails"), 0);
+            line.account().already_done
+        });
+    }
+}
+
+/// Both counts of live bytes are taken in one run, so the run's own parts cancel out. `run` returns the number of
+/// items that it had.
+fn check_memory(run: impl FnOnce(&mut dyn Iterator<Item = u64>) -> u64) {
     let live = || {
         let stats = ALLOCATOR.stats();
         stats.bytes_allocated as i64 - stats.bytes_deallocated as i64
     };
     let (mut early, mut late) = (0, 0);
-    let items = (0..ITEMS).inspect(|&item| match item {
+    let mut items = (0..ITEMS).inspect(|&item| match item {
         10_000 => early = live(),
         item if item == ITEMS - 1 => late = live(),
         _ => {}
     });
-    assert_eq!(pool.run(items).expect("no hook of it fails"), ITEMS);
+    assert_eq!(run(&mut items), ITEMS);
     let grown = late - early;
     assert!(grown < 1 << 20, "{grown} bytes more after {ITEMS} items than after 10,000");
 }

@@ -143,9 +143,11 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
                 };
                 return (progress, ended);
             };
-            self.pass_identity(seq, progress.places);
             let ended = match outcome {
-                Ok(output) => self.give(feeder, output, &mut progress),
+                Ok(output) => {
+                    self.pass_identity(seq, progress.places);
+                    self.give(feeder, output, &mut progress)
+                }
                 Err(fault) if fault.disposition.ends_run() => {
                     let failure = Failure { seq, items: fault.items() };
                     if fault.disposition == Disposition::End {
@@ -154,13 +156,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
                     Err(Ended::Failed(failure, fault))
                 }
                 Err(fault) if fault.disposition.is_already_done() => {
-                    progress.already_done += fault.done_items();
-                    feeder.leave_gap(
-                        &self.to.handover,
-                        progress.places,
-                        Err(fault.in_next_stage()),
-                    );
-                    progress.places += 1;
+                    self.pass_done(feeder, *fault, &mut progress);
                     collector.done_without_work(&from.handover);
                     continue;
                 }
@@ -213,6 +209,18 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         Ok(())
     }
 
+    /// Leaves a gap in the second run for an item that an earlier run has done. It has no name.
+    fn pass_done(
+        &self,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        fault: FailedItem,
+        progress: &mut Progress,
+    ) {
+        progress.already_done += fault.done_items();
+        feeder.leave_gap(&self.to.handover, progress.places, Err(fault.in_next_stage()));
+        progress.places += 1;
+    }
+
     /// Leaves a gap in the second run for an item that the first has skipped.
     fn pass_over(
         &self,
@@ -221,6 +229,7 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         fault: FailedItem,
         progress: &mut Progress,
     ) -> Result<(), Ended> {
+        self.pass_identity(seq, progress.places);
         progress.skipped += fault.items();
         if fault.disposition == Disposition::Skip {
             self.from.report_failure(&fault.error);

@@ -449,7 +449,12 @@ impl<R: Runner> Engine<R> {
             streaming.abort();
             self.account = streaming.account();
         }
+        let lent = self.lent.take();
+        lent.iter().for_each(|session| session.run.abort());
         let outcome = producers.shut_down(self.run_settings.limits.for_loser());
+        if let Some(session) = lent {
+            self.part(session.discard(), None);
+        }
         if let Some(streaming) = streaming {
             self.part(streaming.leave().discard(), None);
         }
