@@ -65,7 +65,7 @@ impl<R: Runner> Engine<R> {
         let (origin, destination) = stats.ends();
         let consumer_working = present.saturating_sub(waited + stalled);
         let consumer_working = match destination {
-            // The collector and the source share one thread. In a pipeline it has left out that time.
+            // The collector and the source share one thread. In a pipeline that time is already subtracted.
             Destination::Outputs if origin == Origin::Iterator => {
                 consumer_working.saturating_sub(source_working)
             }

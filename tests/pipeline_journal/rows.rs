@@ -1,4 +1,4 @@
-//! Pipelines of two and three stages whose first stage has a journal.
+//! Pipelines of two and three stages, with a journal on the first.
 
 use std::path::{Path, PathBuf};
 

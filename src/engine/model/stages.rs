@@ -8,6 +8,7 @@ use shuttle::thread::{self, JoinHandle};
 use super::{check, feed};
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::handover::item_queue::NextItem;
+use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::backend::threads::run_shape::Shape;
@@ -15,7 +16,10 @@ use crate::base::Order;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
+use crate::engine::feed::Source;
 use crate::engine::link::StageLink;
+use crate::engine::pipeline_stream::PipelineStream;
+use crate::engine::streaming::Yield;
 use crate::error::{Error, Result};
 use crate::observe::event_log::{Detail, EventLog};
 use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
@@ -85,20 +89,26 @@ enum End {
     Finish,
 }
 
-/// Runs the feeder, the first stage, the link, the second stage and its consumer.
-fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
+/// Creates the runs of two stages, of two producers and one.
+fn runs(order: Order, windows: [usize; 2]) -> (Arc<Run<Pass>>, Arc<Run<Pass>>) {
     let stage = |producers, window, upstream| {
         let (batching, kind) = (None, Default::default());
         let shape = Shape { order, producers, spares: 0, window, batching, kind };
         let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
         Arc::new({
-            let earlier = CarriedOver::nothing(producers);
-            Run::<Pass>::new(shape, Arc::default(), earlier, upstream, event_log, None)
+            let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());
+            Run::<Pass>::new(shape, Arc::default(), earlier, upstream, event_log, recording)
         })
     };
     let first = stage(2, windows[0], None);
     let upstream: Arc<dyn RunControl> = first.clone();
     let second = stage(1, windows[1], Some(upstream));
+    (first, second)
+}
+
+/// Runs the feeder, the first stage, the link, the second stage and its consumer.
+fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
+    let (first, second) = runs(order, windows);
     let fails = |stage| match end {
         End::Fails(at, item) if at == stage => Some(item),
         _ => None,
@@ -175,6 +185,73 @@ fn consume_stages(
     }
     run.abort();
     (consumed, is_failed)
+}
+
+/// One thread feeds the first stage and takes the results of the second.
+fn stream_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
+    let (first, second) = runs(order, windows);
+    let mut threads = stage_producers(&first, 2, None);
+    threads.extend(stage_producers(&second, 1, None));
+    let window = Window::fixed(windows[0]);
+    let relay = StageLink::new(first.clone(), order, window, second.clone());
+    let relay = thread::spawn(move || relay.run());
+    let runs = (first.clone(), second.clone());
+    let mut stream =
+        PipelineStream::new(runs, order, Window::fixed(windows[1]), vec![], first.clone());
+    let mut source = Source::new(0..items, |items| items.next().map(Ok));
+    let ender = thread::spawn(move || match end {
+        End::Cancel => {
+            second.cancel();
+            first.cancel();
+        }
+        End::Finish => first.drain(),
+        _ => {}
+    });
+    let (mut seen, mut is_cancelled) = (Vec::new(), false);
+    while end != End::StopsAfter(seen.len() as u64) {
+        match stream.next(&mut source) {
+            Some(Yield::Output(item)) => seen.push(item),
+            Some(Yield::Skipped(error)) => panic!("no item fails: {error}"),
+            Some(Yield::Last(error)) => {
+                is_cancelled = error.is_cancelled();
+                break;
+            }
+            None => break,
+        }
+        let out = source.pulled() - seen.len() as u64;
+        assert!(out <= windows.iter().sum::<usize>() as u64, "{out} items are out");
+    }
+    stream.leave();
+    relay.join().unwrap();
+    ender.join().unwrap();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+
+    if order == Order::Completion {
+        seen.sort_unstable();
+    }
+    let count = seen.len() as u64;
+    if order == Order::Input {
+        assert_eq!(seen, (0..count).collect::<Vec<_>>());
+    }
+    match end {
+        End::Complete => assert_eq!(count, items),
+        End::StopsAfter(most) => assert_eq!(count, most),
+        End::Finish => assert_eq!(count, source.pulled(), "what was given out comes out"),
+        End::Fails(..) | End::Cancel => assert!(is_cancelled || count == items),
+    }
+}
+
+#[test]
+fn outputs_of_two_stages() {
+    check(|| stream_stages(Order::Input, [1, 2], 4, End::Complete));
+    check(|| stream_stages(Order::Completion, [2, 1], 4, End::Complete));
+}
+
+#[test]
+fn outputs_of_two_stages_that_end_early() {
+    for end in [End::StopsAfter(1), End::Cancel, End::Finish] {
+        check(move || stream_stages(Order::Input, [1, 2], 4, end));
+    }
 }
 
 #[test]
