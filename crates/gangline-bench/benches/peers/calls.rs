@@ -190,10 +190,13 @@ impl HandOver for Channels {
     }
 }
 
+/// An input, and the place for its answer.
+type Question = (u64, Arc<Answer>);
+
 /// A queue under a lock, and a lock for each answer. Threads with nothing to do sleep at once.
 #[derive(Default)]
 struct Sleepers {
-    inputs: Mutex<VecDeque<Option<(u64, Arc<Answer>)>>>,
+    inputs: Mutex<VecDeque<Option<Question>>>,
     offered: Condvar,
 }
 
@@ -204,7 +207,7 @@ struct Answer {
 }
 
 impl Sleepers {
-    fn push(&self, input: Option<(u64, Arc<Answer>)>) {
+    fn push(&self, input: Option<Question>) {
         self.inputs.lock().expect("no panic under it").push_back(input);
         self.offered.notify_one();
     }
