@@ -22,6 +22,8 @@ mod names;
 #[cfg(feature = "nvml")]
 mod nvml;
 mod place;
+#[cfg(test)]
+mod tests;
 mod text;
 mod uuid;
 mod visible;
@@ -373,100 +375,5 @@ impl Serialize for Devices {
 impl<'de> Deserialize<'de> for Devices {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A machine with two CUDA devices, in a build without Metal.
-    fn two_gpus(accelerator: Accelerator) -> Found {
-        match accelerator {
-            Accelerator::Cuda => Found::Count(2),
-            Accelerator::Metal => Found::NotBuilt,
-        }
-    }
-
-    #[track_caller]
-    fn check(text: &str, found: &dyn Fn(Accelerator) -> Found, expected: Option<&str>) {
-        let devices: Devices = text.parse().unwrap();
-        let error = devices.check_against(found).err().map(|error| error.to_string());
-        assert_eq!(error.as_deref(), expected, "{text}");
-    }
-
-    #[test]
-    fn existing_devices_pass() {
-        check("cpu*3", &|_| panic!("the machine is not asked"), None);
-        check("cuda:0-1*2,cpu", &two_gpus, None);
-        check("cuda:1+cuda:0", &two_gpus, None);
-    }
-
-    #[test]
-    fn missing_devices_are_named_with_those_there() {
-        check(
-            "cpu,cuda:1,cuda:7,cuda:9",
-            &two_gpus,
-            Some("cuda:7 does not exist; this machine has cuda:0 to cuda:1"),
-        );
-        check(
-            "cuda:1",
-            &|_| Found::Count(1),
-            Some("cuda:1 does not exist; this machine has cuda:0"),
-        );
-        check(
-            "cuda:0",
-            &|_| Found::Count(0),
-            Some("cuda:0 does not exist; this machine has no cuda device"),
-        );
-    }
-
-    #[test]
-    fn devices_of_another_build_are_refused() {
-        check(
-            "cuda:0,metal:1",
-            &two_gpus,
-            Some(
-                "metal:1 needs a build with the feature `metal`; \
-                 as a mere name for the hooks, take it with `Devices::names_only`",
-            ),
-        );
-    }
-
-    #[test]
-    fn a_broken_driver_is_a_cause() {
-        let broken = |_| Found::Failed("the driver is too old".into());
-        check("cuda:3", &broken, Some("cuda:3 cannot be used: the driver of cuda does not start"));
-        let error =
-            Devices::cpus(1).and("cuda:3".parse::<Devices>().unwrap().check_against(&broken));
-        let error = error.unwrap_err();
-        assert!(format!("{error:?}").ends_with(": the driver is too old"), "{error:?}");
-    }
-
-    #[test]
-    fn labels_pass() {
-        let devices: Devices = "cuda:999,metal:999".parse().unwrap();
-        assert!(devices.clone().names_only().check().is_ok());
-        assert!(devices.check().is_err());
-    }
-
-    #[test]
-    fn available_prefers_gpus() {
-        assert_eq!(Devices::available_of(&two_gpus, 8).to_string(), "cuda:0,cuda:1");
-        assert_eq!(Devices::available_of(&|_| Found::Count(1), 8).to_string(), "cuda:0,metal:0");
-        assert_eq!(Devices::available_of(&|_| Found::Count(0), 8).to_string(), "cpu*8");
-        assert_eq!(Devices::available_of(&|_| Found::NotBuilt, 0).to_string(), "cpu");
-        assert_eq!(
-            Devices::available_of(&|_| Found::Failed("no".into()), 1_000_000).len(),
-            MAX_PLACES
-        );
-    }
-
-    #[test]
-    fn repeated_places_share_their_devices() {
-        let devices: Devices = "cuda:0-100+cpu*65536".parse().unwrap();
-        let address = |worker| devices.place(worker).unwrap().devices().as_ptr();
-        assert_eq!(address(0), address(65_535));
-        assert!(devices.place(65_536).is_none());
     }
 }

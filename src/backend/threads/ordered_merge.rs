@@ -1,5 +1,9 @@
 //! Merges the results of all producers into the runner's order.
 
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests;
+
 use crate::backend::threads::outbox::{Outcome, Results};
 use crate::base::Order;
 use crate::scheduler::reorder::Reorder;
@@ -130,142 +134,5 @@ impl<T> OrderedMerge<T> {
         self.early.pass(self.left);
         self.current = lane;
         true
-    }
-}
-
-#[cfg(test)]
-#[cfg(not(shuttle))]
-mod tests {
-    use std::collections::{BTreeSet, VecDeque};
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::backend::threads::failed_item::FailedItem;
-    use crate::backend::threads::outbox::{Outbox, outbox};
-    use crate::error::Error;
-
-    /// Producers that take from one input and steal from each other, as the hand-over lets them.
-    struct Producers {
-        inboxes: Vec<VecDeque<u64>>,
-        outboxes: Vec<Outbox<u64>>,
-        next: u64,
-        delivered: BTreeSet<u64>,
-    }
-
-    impl Producers {
-        fn new(lanes: usize, order: Order) -> (Self, OrderedMerge<u64>) {
-            let (outboxes, results) = (0..lanes).map(|_| outbox(8)).unzip();
-            let inboxes = vec![VecDeque::new(); lanes];
-            let producers = Producers { inboxes, outboxes, next: 0, delivered: BTreeSet::new() };
-            (producers, OrderedMerge::new(order, results))
-        }
-
-        fn take(&mut self, lane: usize, count: u64) {
-            self.inboxes[lane].extend(self.next..self.next + count);
-            self.next += count;
-        }
-
-        /// Steals the older half of the victim's items, if the thief has none.
-        fn steal(&mut self, thief: usize, victim: usize) {
-            if self.inboxes[thief].is_empty() {
-                let half = self.inboxes[victim].len().div_ceil(2);
-                let loot: Vec<_> = self.inboxes[victim].drain(..half).collect();
-                self.inboxes[thief].extend(loot);
-            }
-        }
-
-        fn work(&mut self, lane: usize, fails: bool) {
-            if let Some(item) = self.inboxes[lane].pop_front() {
-                let outcome =
-                    if fails { Err(FailedItem::ending(Error::Closed {})) } else { Ok(10 * item) };
-                self.outboxes[lane].push(item, outcome);
-                self.delivered.insert(item);
-            }
-        }
-    }
-
-    #[derive(Debug, Clone)]
-    enum Step {
-        Take(usize, u64),
-        Steal(usize, usize),
-        Work(usize, bool),
-        Pop(usize),
-    }
-
-    fn steps(lanes: usize) -> impl Strategy<Value = Vec<Step>> {
-        let lane = 0..lanes;
-        let step = prop_oneof![
-            1 => (lane.clone(), 1u64..20).prop_map(|(lane, count)| Step::Take(lane, count)),
-            2 => (lane.clone(), lane.clone()).prop_map(|(thief, victim)| Step::Steal(thief, victim)),
-            8 => (lane, proptest::bool::weighted(0.3)).prop_map(|(lane, fails)| Step::Work(lane, fails)),
-            2 => (0usize..20).prop_map(Step::Pop),
-        ];
-        proptest::collection::vec(step, 0..300)
-    }
-
-    fn pop(
-        merge: &mut OrderedMerge<u64>,
-        producers: &Producers,
-        popped: &mut Vec<u64>,
-        order: Order,
-    ) -> bool {
-        let Some((item, outcome)) = merge.pop() else {
-            let next = popped.len() as u64;
-            let is_here = match order {
-                Order::Input => producers.delivered.contains(&next),
-                Order::Completion => producers.delivered.len() > popped.len(),
-            };
-            assert!(!is_here || merge.has_new(), "{next} is here, and nobody would look again");
-            return merge.has_new();
-        };
-        assert!(outcome.is_err() || outcome.ok() == Some(10 * item));
-        assert!(order == Order::Completion || item == popped.len() as u64);
-        popped.push(item);
-        true
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(1_000))]
-
-        #[test]
-        fn whatever_was_delivered_comes_out_in_its_turn(
-            order in prop_oneof![Just(Order::Input), Just(Order::Completion)],
-            steps in (2usize..5).prop_flat_map(steps),
-        ) {
-            let (mut producers, mut merge) = Producers::new(5, order);
-            let mut popped = Vec::new();
-            for step in steps {
-                match step {
-                    Step::Take(lane, count) => producers.take(lane, count),
-                    Step::Steal(thief, victim) => producers.steal(thief, victim),
-                    Step::Work(lane, fails) => producers.work(lane, fails),
-                    Step::Pop(most) => {
-                        (0..most).for_each(|_| _ = pop(&mut merge, &producers, &mut popped, order));
-                    }
-                }
-            }
-            let lanes = producers.inboxes.len();
-            (0..lanes).for_each(|lane| while !producers.inboxes[lane].is_empty() { producers.work(lane, false) });
-            let mut rounds = 0;
-            while pop(&mut merge, &producers, &mut popped, order) {
-                rounds += 1;
-                prop_assert!(rounds < 100_000, "it finds nothing, and always something new");
-            }
-            popped.sort_unstable();
-            prop_assert_eq!(popped, (0..producers.next).collect::<Vec<_>>());
-        }
-    }
-
-    /// The item after the last output was stolen back, and comes after the failure of a later one.
-    #[test]
-    fn an_item_behind_the_failure_of_a_later_one_is_found() {
-        let (mut outbox, results) = outbox(8);
-        let mut merge = OrderedMerge::new(Order::Input, vec![results]);
-        outbox.push(0, Ok(0));
-        outbox.push(2, Err(FailedItem::ending(Error::Closed {})));
-        outbox.push(1, Ok(10));
-        let items: Vec<_> = std::iter::from_fn(|| merge.pop()).map(|(item, _)| item).collect();
-        assert_eq!(items, [0, 1, 2]);
     }
 }

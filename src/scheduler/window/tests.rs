@@ -1,0 +1,94 @@
+use super::*;
+use proptest::prelude::*;
+
+#[test]
+fn a_window_that_the_user_gave_never_grows() {
+    for size in [1, 64, usize::MAX] {
+        let mut window = Window::fixed(size);
+        assert!(!window.may_grow());
+        assert_eq!(window.grow(1_000_000, Duration::from_micros(1)), 0);
+        assert_eq!(window.size(), size);
+    }
+}
+
+#[test]
+fn fast_items_let_it_grow_up_to_the_most() {
+    let mut window = Window::growing(2, 1);
+    let sizes: Vec<_> = std::iter::repeat_with(|| {
+        window.grow(100_000, Duration::from_millis(1));
+        window.size()
+    })
+    .take(7)
+    .collect();
+    assert_eq!(sizes, [24, 96, 384, 1536, 6144, 8192, 8192]);
+}
+
+#[test]
+fn slow_items_leave_it_as_it_is() {
+    let mut window = Window::growing(2, 1);
+    assert_eq!(window.grow(200, Duration::from_secs(1)), 0);
+    assert_eq!(window.size(), 6);
+}
+
+#[test]
+fn it_stops_at_two_milliseconds_of_work() {
+    // Items of 100 us on two producers: 20,000 a second, 40 in 2 ms.
+    let mut window = Window::growing(2, 1);
+    for _ in 0..10 {
+        window.grow(20_000, Duration::from_secs(1));
+    }
+    assert_eq!(window.size(), 40);
+}
+
+#[test]
+fn slow_items_after_quick_ones_let_it_shrink_to_four_times_what_they_need() {
+    let mut window = Window::growing(2, 1);
+    for _ in 0..10 {
+        window.grow(100_000, Duration::from_millis(10));
+    }
+    assert_eq!(window.size(), 8_192);
+    let start = Instant::now();
+    let ms = |ms| start + Duration::from_millis(ms);
+    window.look(0, true, start);
+    window.look(1_000_000, true, ms(100));
+    assert_eq!(window.keep(10), 0, "items are quick");
+    // Items of 1 ms on two producers: four in 2 ms.
+    window.look(1_000_200, true, ms(200));
+    assert_eq!((window.keep(10_000), window.size()), (8_192 - 16, 16));
+    window.look(1_000_200, false, ms(300));
+    window.look(1_000_200, true, ms(349));
+    assert_eq!(window.keep(10), 0, "it was not full for long");
+    window.look(1_000_200, true, ms(350));
+    assert_eq!((window.keep(10), window.size(), window.may_grow()), (10, 6, true));
+}
+
+#[test]
+fn a_window_that_the_user_gave_never_shrinks() {
+    let (mut window, start) = (Window::fixed(100), Instant::now());
+    window.look(0, true, start);
+    window.look(0, true, start + Duration::from_secs(1));
+    assert_eq!((window.keep(100), window.size()), (0, 100));
+}
+
+#[test]
+fn more_producers_than_the_most_still_have_their_share() {
+    assert_eq!(Window::growing(10_000, 1).size(), 30_000);
+    assert!(!Window::growing(10_000, 1).may_grow());
+}
+
+proptest! {
+    #[test]
+    fn it_never_shrinks_and_never_exceeds_the_most(
+        producers in 1usize..100,
+        steps in proptest::collection::vec((0u64..1_000_000, 0u64..10_000_000_000), 0..40),
+    ) {
+        let mut window = Window::growing(producers, 1);
+        for (items, nanos) in steps {
+            let before = window.size();
+            let more = window.grow(items, Duration::from_nanos(nanos));
+            prop_assert_eq!(window.size(), before + more);
+            prop_assert!(window.size() <= MOST.max(3 * producers));
+            prop_assert!((1..=window.size()).contains(&window.quarter()));
+        }
+    }
+}
