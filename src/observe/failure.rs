@@ -82,7 +82,8 @@ fn causes(error: &Error) -> Vec<String> {
 
 fn bounded(mut text: String) -> String {
     if text.len() > LONGEST_TEXT {
-        text.truncate(text.floor_char_boundary(LONGEST_TEXT));
+        let end = (0..=LONGEST_TEXT).rev().find(|&end| text.is_char_boundary(end));
+        text.truncate(end.unwrap_or(0));
         text.push_str(" ...");
     }
     text

@@ -15,6 +15,12 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
+/// The longest beginning of a text that has at most `bytes` bytes.
+pub(crate) fn beginning(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
+
 /// Control characters, and those that turn or hide the text around them.
 fn is_acted_upon(c: char) -> bool {
     c.is_control()
@@ -26,6 +32,12 @@ fn is_acted_upon(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_beginning_ends_between_two_characters() {
+        assert_eq!(["äöü", "ä", ""].map(|text| beginning(text, 3)), ["ä", "ä", ""]);
+        assert_eq!(beginning("äöü", 4), "äö");
+    }
 
     #[test]
     fn a_terminal_sees_nothing_to_act_upon() {

@@ -16,7 +16,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::plain::Plain;
+use crate::plain::{Plain, beginning};
 
 /// The only version of the protocol.
 pub(crate) const VERSION: u64 = 1;
@@ -137,12 +137,8 @@ const MOST_SHOWN: usize = 200;
 
 fn shown(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
-    let mut text = Plain(text.trim_end()).to_string();
-    if text.len() > MOST_SHOWN {
-        text.truncate(text.floor_char_boundary(MOST_SHOWN));
-        text.push_str("...");
-    }
-    text
+    let text = Plain(text.trim_end()).to_string();
+    if text.len() > MOST_SHOWN { format!("{}...", beginning(&text, MOST_SHOWN)) } else { text }
 }
 
 impl fmt::Display for Violation {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::execute::process::End;
 use crate::output::capture::Captured;
-use crate::plain::Plain;
+use crate::plain::{Plain, beginning};
 use gangline::report::HumanDuration;
 
 /// The result of the last attempt at a job.
@@ -73,7 +73,7 @@ impl Outcome {
         match command.len() > MOST_SHOWN {
             false => Cow::Borrowed(command),
             true => {
-                let begin = &command[..command.floor_char_boundary(MOST_SHOWN)];
+                let begin = beginning(command, MOST_SHOWN);
                 Cow::Owned(format!("{begin}... ({} bytes)", command.len()))
             }
         }
