@@ -9,6 +9,8 @@ mod concurrency;
 pub mod device;
 mod engine;
 pub mod error;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 pub mod journal;
 mod observe;
 mod runner;
@@ -100,33 +102,10 @@ pub use candle_core;
 #[cfg(feature = "candle")]
 pub use candle_nn;
 
-/// The pages of the manual. Their examples are tests.
+/// The examples of the README are tests, as those of the guides are.
 #[cfg(doctest)]
-mod manual {
-    #[doc = include_str!("../README.md")]
-    mod readme {}
-    #[doc = include_str!("../docs/from-python.md")]
-    mod from_python {}
-    #[doc = include_str!("../docs/from-rayon.md")]
-    mod from_rayon {}
-    #[doc = include_str!("../docs/from-gpupool.md")]
-    mod from_gpupool {}
-    #[doc = include_str!("../docs/config.md")]
-    mod config {}
-    #[doc = include_str!("../docs/batches.md")]
-    mod batches {}
-    #[doc = include_str!("../docs/gpus.md")]
-    mod gpus {}
-    #[doc = include_str!("../docs/reports.md")]
-    mod reports {}
-    #[doc = include_str!("../docs/resume.md")]
-    mod resume {}
-    #[doc = include_str!("../docs/services.md")]
-    mod services {}
-    #[cfg(feature = "progress")]
-    #[doc = include_str!("../docs/progress.md")]
-    mod progress {}
-}
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 /// What must not compile.
 #[cfg(doctest)]

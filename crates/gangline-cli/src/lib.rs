@@ -1,4 +1,9 @@
-//! The parts of the program `gangline`, used by `src/main.rs` and the fuzzer only.
+#![cfg_attr(doc, doc = include_str!("links.md"))]
+#![cfg_attr(doc, doc = include_str!("../docs/command-line.md"))]
+//!
+//! # This crate
+//!
+//! As a library it has the parts of the program, used by `src/main.rs` and the fuzzer only:
 //!
 //! ```text
 //!   program    reads the words and calls what they name; error, exit: how it ends
@@ -27,6 +32,11 @@ mod plain;
 mod plan;
 mod program;
 mod reports;
+
+#[cfg(doc)]
+#[doc = include_str!("links.md")]
+#[doc = include_str!("../docs/warm-workers.md")]
+pub mod warm_workers {}
 
 #[cfg(fuzzing)]
 pub use self::plan::template::laws::fill_any_bytes as fill_any_command;

@@ -1,0 +1,46 @@
+//! Guides: a page for each task, and one for each tool that readers come from.
+//!
+//! | to | read |
+//! |---|---|
+//! | give a GPU many items at a time | [`batches`] |
+//! | name, share and lock GPUs | [`gpus`] |
+//! | answer calls from threads or async code | [`services`] |
+//! | write results to a file, and resume a run after a crash | [`resume`] |
+//! | find out what limited a run | [`reports`] |
+//! | show progress | [`progress`] |
+//! | load settings from files and the environment | [`config`] |
+//! | port a program | [`from_chassis`], [`from_dataloader`], [`from_easycore`], [`from_gpupool`], [`from_ray_data`], [`from_rayon`], [`from_scipion`], [`from_tokio`], [`from_whole_slide`] |
+//! | run commands and Python scripts | [the program `gangline`](https://docs.rs/gangline-cli) |
+//!
+//! These modules exist in the documentation only.
+
+// A page names the files that it links to in labels, which lead to files of the repository. The labels of
+// `links.md` come first, so here they lead to modules.
+macro_rules! guides {
+    ($($(#[$condition:meta])* $name:ident: $page:literal)*) => {$(
+        $(#[$condition])*
+        #[doc = include_str!("guide/links.md")]
+        #[doc = include_str!(concat!("../docs/", $page))]
+        pub mod $name {}
+    )*};
+}
+
+guides! {
+    batches: "batches.md"
+    config: "config.md"
+    from_chassis: "from-chassis.md"
+    from_dataloader: "from-dataloader.md"
+    from_easycore: "from-easycore.md"
+    from_gpupool: "from-gpupool.md"
+    from_ray_data: "from-ray-data.md"
+    from_rayon: "from-rayon.md"
+    from_scipion: "from-scipion.md"
+    from_tokio: "from-tokio.md"
+    from_whole_slide: "from-whole-slide.md"
+    gpus: "gpus.md"
+    #[cfg(any(not(doctest), feature = "progress"))]
+    progress: "progress.md"
+    reports: "reports.md"
+    resume: "resume.md"
+    services: "services.md"
+}
