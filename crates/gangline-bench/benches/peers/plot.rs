@@ -1,4 +1,4 @@
-//! The plots, as SVG.
+//! The plots, as SVG, for light pages and for dark ones.
 
 use std::fs;
 use std::ops::Range;
@@ -29,6 +29,19 @@ const SKY: RGBColor = RGBColor(86, 180, 233);
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const VERMILION: RGBColor = RGBColor(213, 94, 0);
 const GREY: RGBColor = RGBColor(140, 140, 140);
+
+/// What stands on a dark page for each colour: text and lines of the same contrast.
+const ON_DARK: [(RGBColor, RGBColor); 9] = [
+    (WHITE, RGBColor(13, 17, 23)),
+    (INK, RGBColor(201, 209, 217)),
+    (PALE, RGBColor(48, 54, 61)),
+    (GREY, RGBColor(139, 148, 158)),
+    (BLACK, RGBColor(240, 246, 252)),
+    (BLUE, RGBColor(47, 129, 247)),
+    (SKY, RGBColor(165, 225, 255)),
+    (ORANGE, RGBColor(240, 173, 20)),
+    (VERMILION, RGBColor(255, 123, 69)),
+];
 
 /// The series of the time per item. More of them hide each other.
 const DRAWN: [Kind; 5] = [
@@ -70,33 +83,41 @@ pub fn time_per_item(
     if lines.iter().all(|line| line.points.len() < 2) {
         return Ok(());
     }
-    let path = file(folder, "time-per-item.svg")?;
-    let root = SVGBackend::new(&path, SIZE).into_drawing_area();
+    let mut svg = String::new();
+    draw_times(&lines, threads, &SVGBackend::with_string(&mut svg, SIZE).into_drawing_area())?;
+    save(folder, "time-per-item", &svg)
+}
+
+fn draw_times(lines: &[Line], threads: usize, root: &Area<'_>) -> Result<(), BoxError> {
     let title = "Time per item, by the work on it";
     let subtitle = format!(
         "{threads} producers or threads, u64 in and out; lower is better; both axes logarithmic"
     );
-    let (plot, legend) = layout(&root, title, &subtitle)?;
-    let (x, y) = (reach(&lines, |point| point.0), reach(&lines, |point| point.1));
+    let (plot, legend) = layout(root, title, &subtitle)?;
+    let (x, y) = (reach(lines, |point| point.0), reach(lines, |point| point.1));
     let mut chart = builder(&plot).build_cartesian_2d(x.log_scale(), y.log_scale())?;
     let mut mesh = chart.configure_mesh();
     style(&mut mesh);
     mesh.x_labels(7).y_labels(7).x_label_formatter(&duration).y_label_formatter(&duration);
     mesh.x_desc("work per item (what the plain loop takes)").y_desc("time per item");
     mesh.draw()?;
-    draw(&mut chart, &lines)?;
-    explain(&legend, &lines)?;
+    draw(&mut chart, lines)?;
+    explain(&legend, lines)?;
     Ok(root.present()?)
 }
 
 pub fn speedup(curves: &[Curve], cores: usize, folder: &Path) -> Result<(), BoxError> {
     let lines = lines_of_speedups(curves, cores);
+    let mut svg = String::new();
+    draw_speedups(&lines, cores, &SVGBackend::with_string(&mut svg, SIZE).into_drawing_area())?;
+    save(folder, "speed-up", &svg)
+}
+
+fn draw_speedups(lines: &[Line], cores: usize, root: &Area<'_>) -> Result<(), BoxError> {
     let most = lines[0].points.len();
-    let path = file(folder, "speed-up.svg")?;
-    let root = SVGBackend::new(&path, SIZE).into_drawing_area();
     let title = "Speed-up over the plain loop, by the number of producers";
     let subtitle = format!("{cores} cores, u64 in and out; higher is better");
-    let (plot, legend) = layout(&root, title, &subtitle)?;
+    let (plot, legend) = layout(root, title, &subtitle)?;
     let (x, y) = (0.8..most as f64 + 0.2, 0.0..cores as f64 + 0.25);
     let mut chart = builder(&plot).build_cartesian_2d(x, y)?;
     let mut mesh = chart.configure_mesh();
@@ -105,8 +126,8 @@ pub fn speedup(curves: &[Curve], cores: usize, folder: &Path) -> Result<(), BoxE
     mesh.y_label_formatter(&|y| format!("{y:.1} ×"));
     mesh.x_desc("producers, or threads").y_desc("times as fast as the plain loop");
     mesh.draw()?;
-    draw(&mut chart, &lines)?;
-    explain(&legend, &lines)?;
+    draw(&mut chart, lines)?;
+    explain(&legend, lines)?;
     Ok(root.present()?)
 }
 
@@ -155,9 +176,14 @@ fn pen(kind: Kind) -> Pen {
     Pen { color, width, dot }
 }
 
-fn file(folder: &Path, name: &str) -> Result<std::path::PathBuf, BoxError> {
+/// Writes `name.svg` and `name-dark.svg`.
+fn save(folder: &Path, name: &str, svg: &str) -> Result<(), BoxError> {
+    let text = |RGBColor(red, green, blue): RGBColor| format!("#{red:02X}{green:02X}{blue:02X}");
+    let recolored = |svg: String, (light, dark)| svg.replace(&text(light), &text(dark));
+    let dark = ON_DARK.into_iter().fold(svg.to_owned(), recolored);
     fs::create_dir_all(folder)?;
-    Ok(folder.join(name))
+    fs::write(folder.join(format!("{name}.svg")), svg)?;
+    Ok(fs::write(folder.join(format!("{name}-dark.svg")), dark)?)
 }
 
 /// The title on top, the plot at the left, the legend at the right.
