@@ -1,15 +1,21 @@
 //! The settings of a runner.
 
+// In the order in which the documentation shows their methods.
+mod placement;
+
 mod batching;
-mod lifespan;
+
 mod survival;
+
+mod lifespan;
+
 mod telling;
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Mutex;
 
-use super::pool::{OrderKind, Pool, RuntimeOrder};
+use super::pool::{OrderKind, Pool};
 use crate::backend::threads::limits::Limits as TimeLimits;
 use crate::backend::threads::measures::Measures;
 use crate::backend::threads::producer_factory::ProducerFactory;
@@ -20,7 +26,7 @@ use crate::cfg::CfgNode;
 use crate::concurrency::cancel::CancelToken;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
-use crate::device::{DeviceError, Devices, GpuLock, IntoDevices};
+use crate::device::{DeviceError, Devices, GpuLock};
 use crate::engine::session::Engine;
 use crate::engine::settings::Settings;
 use crate::error::{BuildError, Error};
@@ -109,170 +115,6 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         }
     }
 
-    /// Sets where the producers work: one producer for each place. The default is [`Devices::available`].
-    ///
-    /// ```
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// let pool = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x))).devices("cpu*2").build()?;
-    /// assert_eq!(pool.devices().len(), 2);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    pub fn devices(mut self, devices: impl IntoDevices) -> Self {
-        self.devices = Some(devices.into_devices());
-        self
-    }
-
-    /// Sets the configuration that the hooks read. The default is empty.
-    ///
-    /// ```
-    /// use gangline::{CfgNode, OrderedRunner, map};
-    ///
-    /// let scaled = map(|cx| Ok(cx.cfg().get::<u64>("factor")?), |_, factor: &mut u64, x: u64| Ok(x * *factor));
-    /// let cfg = CfgNode::new().with("factor", 10)?;
-    /// let mut pool = OrderedRunner::builder(scaled).devices(2).cfg(cfg).build()?;
-    /// assert_eq!(pool.run([1, 2])?, [10, 20]);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    pub fn cfg(mut self, cfg: CfgNode) -> Self {
-        self.cfg = cfg;
-        self
-    }
-
-    /// Sets the window: the largest number of items in flight. 1 makes the run serial; 0 is refused.
-    ///
-    /// By default the window starts at three items for each producer, at three of the largest
-    /// [batches](Builder::batch), or at sixteen of those if they are [padded](Builder::max_padded_size). It
-    /// grows while items are fast, to about 2 ms of work for each producer and at most 8,192 items. It
-    /// shrinks when slow items follow.
-    ///
-    /// ```
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// let doubled = map(|_| Ok(()), |_, _, x: u64| Ok(2 * x));
-    /// let mut pool = OrderedRunner::builder(doubled).devices(2).window(4).build()?;
-    /// assert_eq!(pool.run(0..100)?.len(), 100);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    pub fn window(mut self, items: usize) -> Self {
-        self.window = Some(items);
-        self
-    }
-
-    /// Sets the token that ends what is in progress, also the building. By default the runner has one of
-    /// its own: [`Pool::cancel_token`].
-    ///
-    /// One token can serve several runners, and exist before any of them, as for Ctrl-C.
-    ///
-    /// ```
-    /// use gangline::{CancelToken, OrderedRunner, map};
-    ///
-    /// let token = CancelToken::new();
-    /// let same = map(|_| Ok(()), |_, _, x: u64| Ok(x));
-    /// let mut pool = OrderedRunner::builder(same).devices(2).cancel_token(token.clone()).build()?;
-    /// let items = (0..).inspect(|&x| if x == 100 { token.cancel() });
-    /// assert!(pool.run(items).unwrap_err().is_cancelled());
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    pub fn cancel_token(mut self, token: CancelToken) -> Self {
-        self.token = token;
-        self
-    }
-
-    /// Sets the stack size of the runner's threads, in bytes. The default is that of [`std::thread`].
-    ///
-    /// ```
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// let deep = map(|_| Ok(()), |_, _, x: u64| Ok(x));
-    /// let mut pool = OrderedRunner::builder(deep).devices(2).stack_size(16 << 20).build()?;
-    /// assert_eq!(pool.run([1])?, [1]);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.stack_size = Some(bytes);
-        self
-    }
-
-    /// Locks the GPUs of the devices, so that no other run of this machine that locks them uses them too.
-    ///
-    /// They are locked from before the first `producer_init` until the producers have ended. By default no
-    /// lock is taken, and no other run's lock is looked at.
-    ///
-    /// ```
-    /// use gangline::gpu::GpuLock;
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// let builder = OrderedRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x))).devices(2);
-    /// let mut pool = builder.lock_gpus(GpuLock::or_fail()).build()?; // no GPU among two CPU producers
-    /// assert_eq!(pool.run([1])?, [1]);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    pub fn lock_gpus(mut self, lock: GpuLock) -> Self {
-        self.gpu_lock = Some(lock);
-        self
-    }
-
-    /// Sets the number of threads of each CPU producer; by default its share of the cores.
-    ///
-    /// candle, and many other libraries, compute with rayon on as many threads as there are cores. If
-    /// several producers do so at once, they compete for the cores, and the same results take longer. So if
-    /// several places have the CPU, each such producer gets a rayon pool of its own, and its hooks are
-    /// called in it. Parallel iterators, `join`, `scope` and candle's convolutions and matrix products stay
-    /// in that pool. With one producer for each core, as in [`Devices::available`], a pool has one thread,
-    /// and the work of a hook stays on the producer's own thread.
-    ///
-    /// ```
-    /// use gangline::device::CpuThreads;
-    /// use gangline::{OrderedRunner, map};
-    ///
-    /// # fn main() -> gangline::Result<()> {
-    /// let ask = map(|_| Ok(()), |_, (), _: u64| Ok(rayon::current_num_threads()));
-    /// let mut runner = OrderedRunner::builder(ask).devices("cpu*2").cpu_threads(3).build()?;
-    /// assert_eq!(runner.run([0, 1, 2])?, [3, 3, 3]);
-    ///
-    /// let draw = map(|_| Ok(()), |_, (), x: u64| Ok(x));
-    /// let global = OrderedRunner::builder(draw).cpu_threads(CpuThreads::Global).build()?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// A producer without the CPU in its place, such as `cuda:0`, gets no pool, and neither does the
-    /// consumer: there rayon uses its global pool. Places made with
-    /// [`names_only`](crate::Devices::names_only) count like devices.
-    ///
-    /// # Threads
-    ///
-    /// The producer's own thread, `gangline-p0`, is the first of its pool. The others are named
-    /// `gangline-p0-1` and so on, and have the runner's [stack size](Builder::stack_size). They start
-    /// before `producer_init` and are joined when the runner is closed. If the operating system refuses
-    /// one, building fails with [`Error::Thread`], which names it. Nothing is leaked, however often a
-    /// runner is closed and activated. `close` waits for work that a hook gave to `rayon::spawn`.
-    ///
-    /// # What is not limited
-    ///
-    /// - Since 0.11, candle processes tensors of 65,536 elements or more, elementwise or quantized, with
-    ///   threads that are not rayon's. The whole process has one set of them, which serves one caller at a
-    ///   time and stays until the process ends. If there are as many producers as cores, set the variable
-    ///   `CANDLE_NUM_THREADS=1` to do without it.
-    /// - MKL has threads of its own, and the variables `MKL_NUM_THREADS` and `OMP_NUM_THREADS`.
-    /// - A hook that installs itself in another pool, by `ThreadPool::install` or candle's
-    ///   `Device::with_context`, is in that one.
-    ///
-    /// # When to take the global pool
-    ///
-    /// - If a hook gives work to `rayon::spawn` and waits for it by other means than rayon's, say a
-    ///   channel: a pool of one thread has no thread left to do it, and the hook waits for ever.
-    ///   `rayon::scope` and `join` do the work themselves while they wait.
-    /// - If a hook makes its own thread the first of a pool (`use_current_thread`): rayon refuses that on a
-    ///   thread that belongs to a pool already.
-    #[cfg(feature = "rayon")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
-    pub fn cpu_threads(mut self, threads: impl Into<CpuThreads>) -> Self {
-        self.cpu_threads = threads.into();
-        self
-    }
-
     /// Builds the runner: starts all producers at once, and returns when every `producer_init` has
     /// returned.
     ///
@@ -353,23 +195,6 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         let engine =
             Engine::new(factory, self.cfg, settings, run_settings, self.told, self.observers)?;
         Ok(Pool::new_with(engine))
-    }
-}
-
-impl<R: Runner + 'static> Builder<R, RuntimeOrder> {
-    /// Sets the order in which the consumer sees results. The default is [`Order::Input`].
-    ///
-    /// ```
-    /// use gangline::{AnyOrderRunner, Order, map};
-    ///
-    /// let builder = AnyOrderRunner::builder(map(|_| Ok(()), |_, _, x: u64| Ok(x)));
-    /// let pool = builder.devices(2).order(Order::Completion).build()?;
-    /// assert_eq!(pool.order(), Order::Completion);
-    /// # Ok::<(), gangline::BoxError>(())
-    /// ```
-    pub fn order(mut self, order: Order) -> Self {
-        self.order = order;
-        self
     }
 }
 
