@@ -8,6 +8,7 @@ pub(crate) mod consume;
 pub(crate) mod consuming;
 pub(crate) mod feed;
 pub(crate) mod link;
+pub(crate) mod own_feeder;
 pub(crate) mod pace;
 pub(crate) mod pipeline_stream;
 pub(crate) mod pipeline_totals;

@@ -88,6 +88,12 @@ pub mod service {
     pub use crate::api::service::{Call, Full, Service, Ticket};
 }
 
+/// Outputs as iterators and streams.
+pub mod stream {
+    pub use crate::api::into_outputs::IntoOutputs;
+    pub use crate::api::outputs::Outputs;
+}
+
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub use crate::journal::read_any_bytes as read_any_journal;

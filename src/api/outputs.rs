@@ -11,11 +11,13 @@ use crate::runner::Runner;
 /// The outputs of a runner as an iterator, in the runner's order, without its consumer hooks.
 ///
 /// Made by [`outputs`](crate::Pool::outputs) and [`try_outputs`](crate::Pool::try_outputs). The thread that
-/// calls [`next`](Iterator::next) also pulls the input. `next` returns a result that is ready; else it
-/// pulls one item if the window has room; else it waits. So nothing is pulled before the first `next`.
+/// calls [`next`](Iterator::next) also pulls the input. Nothing is pulled before the first `next`. Each later
+/// one pulls an item in place of the last result, even if another result is ready, so that the producers work
+/// while the caller does. If none is ready, it pulls as much as the window has room for, and waits.
 ///
-/// While the input blocks, `next` blocks with it. For a source that pauses use [`run`](crate::Pool::run),
-/// and to feed one runner from another [`then`](crate::Pool::then).
+/// While the input blocks, `next` blocks with it, even if a result is ready. For a source that pauses use
+/// [`run`](crate::Pool::run), or [`into_outputs`](crate::Pool::into_outputs), which pulls on a thread of its
+/// own; to feed one runner from another, [`then`](crate::Pool::then).
 ///
 /// An error is the last item, unless errors are [skipped](crate::Builder::on_error). Dropping the iterator
 /// cancels what is in progress and waits for the hooks that are running.

@@ -166,6 +166,10 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineStream<R, S> {
             return false;
         }
         let pulled = if self.first.handover.is_halted() {
+            // The results that are taken meanwhile make room for an item that was pulled before.
+            if !self.feeder.may_end(&self.first.handover) {
+                return false;
+            }
             source.end(&self.first, &mut self.feeder);
             Pulled::End
         } else if self.feeder.has_permit(&self.first.handover) {

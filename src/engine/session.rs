@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::run_journal;
 use super::run_session::{Over, Session};
 use super::settings::Settings;
-use super::streaming::{Streaming, Yield};
+use super::streaming::{Fed, FedBy, Streaming, Yield, last_error};
 use crate::backend::threads::deadline_thread::DeadlineThread;
 use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::lost_producer::LostProducer;
@@ -313,13 +313,24 @@ impl<R: Runner + 'static> Engine<R> {
         Window::new(*window, devices.len(), *batching)
     }
 
-    /// Begins a stream, which continues with [`next`](Engine::next).
-    pub(crate) fn begin_stream(&mut self, unread: Option<u64>) -> Result<(), Error> {
+    /// Begins a stream, which continues with [`next`](Engine::next), or with [`next_fed`](Engine::next_fed).
+    pub(super) fn start_stream(
+        &mut self,
+        fed_by: FedBy,
+        unread: Option<u64>,
+    ) -> Result<Arc<Run<R>>, Error> {
         self.reset(unread);
         self.check_no_journal().inspect_err(|error| self.refuse(error))?;
         let session = self.begin(Recording::default())?;
-        self.streaming = Some(Streaming::new(session, self.settings.order, self.window(), unread));
-        Ok(())
+        let run = session.run.clone();
+        let (order, window) = (self.settings.order, self.window());
+        self.streaming = Some(Streaming::new(session, order, window, fed_by, unread));
+        Ok(run)
+    }
+
+    /// Begins a stream that the caller's thread feeds.
+    pub(crate) fn begin_stream(&mut self, unread: Option<u64>) -> Result<(), Error> {
+        self.start_stream(FedBy::Caller, unread).map(drop)
     }
 
     /// Returns the next output of the stream in progress. The last one ends the stream.
@@ -327,18 +338,16 @@ impl<R: Runner + 'static> Engine<R> {
         &mut self,
         source: &mut Source<I, R::Input>,
     ) -> Option<Result<R::Output, Error>> {
-        match self.streaming.as_mut()?.next(source) {
-            Some(Yield::Output(output)) => Some(Ok(output)),
-            Some(Yield::Skipped(error)) => Some(Err(error)),
-            Some(Yield::Last(error)) => {
-                self.end_stream_with(Some(&error));
-                Some(Err(error))
-            }
-            None => {
-                self.end_stream();
-                None
-            }
+        let step = self.streaming.as_mut()?.next(source);
+        if matches!(step, None | Some(Yield::Last(_))) {
+            self.end_stream_with(last_error(&step));
         }
+        step.map(Yield::into_result)
+    }
+
+    /// Returns the next step of a stream that a thread of its own feeds. The last one does not end the stream.
+    pub(super) fn next_fed(&mut self) -> Option<Yield<R::Output>> {
+        self.streaming.as_mut()?.next_fed()
     }
 }
 
@@ -461,12 +470,22 @@ impl<R: Runner> Engine<R> {
         outcome
     }
 
+    /// Aborts the stream in progress, and does not wait for its end.
+    pub(super) fn abort_stream(&self) {
+        self.streaming.iter().for_each(Streaming::abort);
+    }
+
+    /// Takes over the counts of a stream's own feeder.
+    pub(super) fn note_fed(&mut self, fed: Fed) {
+        self.streaming.iter_mut().for_each(|streaming| streaming.note_fed(fed));
+    }
+
     /// Ends the stream in progress, even if the caller has leaked its `Outputs`.
     pub(crate) fn end_stream(&mut self) {
         self.end_stream_with(None);
     }
 
-    fn end_stream_with(&mut self, error: Option<&Error>) {
+    pub(super) fn end_stream_with(&mut self, error: Option<&Error>) {
         if let Some(session) = self.lent.take() {
             let over = if self.is_own_thread() { session.discard() } else { session.end() };
             self.part(over, None);

@@ -1,4 +1,4 @@
-//! A stream in progress.
+//! A run whose outputs go to the caller.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 use super::collector::Collector;
 use super::run_session::Session;
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
-use crate::backend::threads::handover::WakeReason;
 use crate::backend::threads::handover::feeder::Feeder;
-use crate::backend::threads::run::Run;
+use crate::backend::threads::run::{Run, RunOutcome};
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
@@ -29,9 +28,27 @@ pub(super) struct Streaming<R: Runner> {
     ends: Mutex<Ends<R>>,
     /// The total number of items, once the input has ended.
     total: Option<u64>,
+    /// Whether the caller works on a result, which is in flight until it asks for the next.
+    caller_has_one: bool,
     account: Account,
     pulled: u64,
     time: FeedingTime,
+}
+
+/// Which thread pulls the input of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FedBy {
+    /// The caller's, which also takes the outputs.
+    Caller,
+    /// One of its own.
+    Thread,
+}
+
+/// What a feeder of its own has pulled.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fed {
+    pub(super) pulled: u64,
+    pub(super) unread: Option<u64>,
 }
 
 /// How long the caller's thread was in its iterator, and how long it waited for permits.
@@ -83,9 +100,36 @@ pub(crate) enum Yield<T> {
     Last(Error),
 }
 
-/// The two ends of the hand-over that the caller's thread holds.
+impl<T> Yield<T> {
+    pub(super) fn into_result(self) -> Result<T, Error> {
+        match self {
+            Yield::Output(output) => Ok(output),
+            Yield::Skipped(error) | Yield::Last(error) => Err(error),
+        }
+    }
+}
+
+/// The error that ends a stream, if this step is one.
+pub(super) fn last_error<T>(step: &Option<Yield<T>>) -> Option<&Error> {
+    match step {
+        Some(Yield::Last(error)) => Some(error),
+        _ => None,
+    }
+}
+
+/// What a look for the next step finds.
+enum Look<T> {
+    Ready(Yield<T>),
+    /// No result is there yet.
+    Missing,
+    /// There are no more.
+    Over,
+}
+
+/// The ends of the hand-over that the caller's thread holds.
 struct Ends<R: Runner> {
-    feeder: Feeder<R::Input, R::Output>,
+    /// `None` if a thread of its own feeds.
+    feeder: Option<Feeder<R::Input, R::Output>>,
     collector: Collector<R::Output>,
 }
 
@@ -94,74 +138,122 @@ impl<R: Runner> Streaming<R> {
         session: Session<R>,
         order: Order,
         window: Window,
+        fed_by: FedBy,
         unread: Option<u64>,
     ) -> Streaming<R> {
         let handover = &session.run.handover;
-        let feeder = Feeder::new(handover);
+        let feeder = (fed_by == FedBy::Caller).then(|| Feeder::new(handover));
         let collector = Collector::new(handover, order, window, Instant::now());
         let ends = Mutex::new(Ends { feeder, collector });
         let account = Account::new(0, 0, 0, 0, unread);
-        handover.stats.goes_to(Destination::Outputs);
-        Streaming { session, ends, total: None, account, pulled: 0, time: FeedingTime::default() }
+        handover.stats.goes_to(match fed_by {
+            FedBy::Caller => Destination::Outputs,
+            FedBy::Thread => Destination::OwnedOutputs,
+        });
+        let time = FeedingTime::default();
+        Streaming { session, ends, total: None, caller_has_one: false, account, pulled: 0, time }
     }
 
-    /// The next step of the stream; `None` after the last.
+    /// The next step of the stream; `None` after the last. The caller's thread also pulls `source`.
+    ///
+    /// It pulls an item in place of the last result before it returns another, even if that is ready. Otherwise
+    /// a caller that is slow would find the window empty, and wait for a whole item.
     pub(super) fn next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Yield<R::Output>> {
-        let next = self.feed_until_next(source);
+        if self.take_back() {
+            self.pull(source);
+        }
+        let next = loop {
+            match self.look() {
+                Look::Ready(ready) => break Some(ready),
+                Look::Missing if self.pull(source) => {}
+                Look::Missing => self.wait(),
+                Look::Over => break None,
+            }
+        };
         self.time.end();
         next
     }
 
-    fn feed_until_next<I>(&mut self, source: &mut Source<I, R::Input>) -> Option<Yield<R::Output>> {
-        let run = self.session.run.clone();
+    /// The next step of a stream that a thread of its own feeds; `None` after the last.
+    pub(super) fn next_fed(&mut self) -> Option<Yield<R::Output>> {
+        self.take_back();
         loop {
+            match self.look() {
+                Look::Ready(ready) => return Some(ready),
+                Look::Missing => {
+                    // Ends the wait below if the input has ended, so it is looked at first.
+                    let total = self.session.run.handover.total();
+                    match self.total == total {
+                        true => self.wait(),
+                        false => self.total = total,
+                    }
+                }
+                Look::Over => return None,
+            }
+        }
+    }
+
+    /// Counts the result that the caller had as consumed, and returns its permit. Returns whether it had one.
+    fn take_back(&mut self) -> bool {
+        let had_one = std::mem::take(&mut self.caller_has_one);
+        if had_one {
             let collector = &mut unlocked(&mut self.ends).collector;
-            if run.is_cancelled() {
-                return Some(Yield::Last(Error::Cancelled {}));
+            collector.done(&self.session.run.handover);
+            collector.repay(&self.session.run.handover);
+        }
+        had_one
+    }
+
+    /// Looks for the next step, without waiting.
+    fn look(&mut self) -> Look<R::Output> {
+        let run = self.session.run.clone();
+        let collector = &mut unlocked(&mut self.ends).collector;
+        if run.is_cancelled() {
+            return Look::Ready(Yield::Last(Error::Cancelled {}));
+        }
+        if let Some(error) = run.has_fatal_error().then(|| run.take_fatal_error()).flatten() {
+            let items = error.items().len() as u64;
+            if items > 0 {
+                run.report_failure(&error);
             }
-            if let Some(error) = run.has_fatal_error().then(|| run.take_fatal_error()).flatten() {
-                let items = error.items().len() as u64;
-                if items > 0 {
-                    run.report_failure(&error);
-                }
-                self.account.failed += items;
-                return Some(Yield::Last(error));
-            }
-            if let Some((seq, outcome)) = collector.pop() {
-                if run.is_pointless(seq, &outcome) {
-                    drop_quietly(outcome);
-                    collector.done(&run.handover);
-                    continue;
-                }
-                run.remove_name(seq);
+            self.account.failed += items;
+            return Look::Ready(Yield::Last(error));
+        }
+        while let Some((seq, outcome)) = collector.pop() {
+            if run.is_pointless(seq, &outcome) {
+                drop_quietly(outcome);
                 collector.done(&run.handover);
-                return Some(match outcome {
-                    Ok(output) => {
-                        self.account.ok += 1;
-                        run.event_log.consumed(self.account.ok);
-                        Yield::Output(output)
-                    }
-                    Err(fault) => {
-                        if fault.disposition != Disposition::SkipEarlier {
-                            run.report_failure(&fault.error);
-                        }
-                        self.meet(run.policy(), *fault)
-                    }
-                });
+                continue;
             }
-            if self.total == Some(collector.consumed()) {
-                let Account { ok, failed, .. } = self.account;
-                // At most once: the error of too many failures ends the stream.
-                let policy = run.policy();
-                return policy
-                    .gives_up_at_end(failed, ok + failed)
-                    .then(|| Yield::Last(policy.too_many(failed, ok + failed, None)));
+            run.remove_name(seq);
+            self.caller_has_one = true;
+            return Look::Ready(self.receive(&run, outcome));
+        }
+        if self.total == Some(collector.consumed()) {
+            let Account { ok, failed, .. } = self.account;
+            // At most once: the error of too many failures ends the stream.
+            let policy = run.policy();
+            return match policy.gives_up_at_end(failed, ok + failed) {
+                true => Look::Ready(Yield::Last(policy.too_many(failed, ok + failed, None))),
+                false => Look::Over,
+            };
+        }
+        collector.settle(&run.handover);
+        Look::Missing
+    }
+
+    fn receive(&mut self, run: &Run<R>, outcome: RunOutcome<R>) -> Yield<R::Output> {
+        match outcome {
+            Ok(output) => {
+                self.account.ok += 1;
+                run.event_log.consumed(self.account.ok);
+                Yield::Output(output)
             }
-            collector.settle(&run.handover);
-            if !self.pull(&run, source) {
-                let news = self.wait(&run);
-                unlocked(&mut self.ends).collector.report_head(&run);
-                run.check(news);
+            Err(fault) => {
+                if fault.disposition != Disposition::SkipEarlier {
+                    run.report_failure(&fault.error);
+                }
+                self.meet(run.policy(), *fault)
             }
         }
     }
@@ -183,11 +275,13 @@ impl<R: Runner> Streaming<R> {
     }
 
     /// Pulls one item, if there is one and the window has room.
-    fn pull<I>(&mut self, run: &Run<R>, source: &mut Source<I, R::Input>) -> bool {
+    fn pull<I>(&mut self, source: &mut Source<I, R::Input>) -> bool {
         if self.total.is_some() {
             return false;
         }
-        let feeder = &mut unlocked(&mut self.ends).feeder;
+        let run = &self.session.run;
+        let feeder = unlocked(&mut self.ends).feeder.as_mut();
+        let feeder = feeder.expect("the caller's thread is the feeder");
         let pulled = if run.handover.is_halted() {
             // The results that are taken meanwhile make room for an item that was pulled before.
             if !feeder.may_end(&run.handover) {
@@ -210,23 +304,35 @@ impl<R: Runner> Streaming<R> {
         true
     }
 
-    fn wait(&mut self, run: &Run<R>) -> WakeReason {
+    fn wait(&mut self) {
         self.time.end();
-        let collector = &mut unlocked(&mut self.ends).collector;
+        let run = &self.session.run;
+        let Ends { feeder, collector } = unlocked(&mut self.ends);
         let due = collector.news_due_in(run);
-        if self.total.is_some() {
-            return collector.wait(&run.handover, self.total, due);
-        }
-        let before = collector.waited();
-        let news = collector.wait_as_feeder(&run.handover, due);
-        let lasted = collector.waited() - before;
-        self.time.note_wait(lasted);
-        run.report_full_window(lasted);
-        news
+        let news = if self.total.is_some() || feeder.is_none() {
+            collector.wait(&run.handover, self.total, due)
+        } else {
+            let before = collector.waited();
+            let news = collector.wait_as_feeder(&run.handover, due);
+            let lasted = collector.waited() - before;
+            self.time.note_wait(lasted);
+            run.report_full_window(lasted);
+            news
+        };
+        collector.report_head(run);
+        run.check(news);
     }
 
+    /// The counts so far. Items in flight count as cancelled if the caller's thread feeds.
     pub(super) fn account(&self) -> Account {
-        Account::new(self.pulled, self.account.ok, self.account.failed, 0, self.account.unread)
+        let Account { ok, failed, unread, .. } = self.account;
+        Account::new(self.pulled.max(ok + failed), ok, failed, 0, unread)
+    }
+
+    /// Takes over the counts of a feeder of its own, which has left.
+    pub(super) fn note_fed(&mut self, Fed { pulled, unread }: Fed) {
+        self.pulled = pulled;
+        self.account.unread = unread;
     }
 
     /// Aborts the run: no more items are worked on.
@@ -238,9 +344,11 @@ impl<R: Runner> Streaming<R> {
     pub(super) fn leave(self) -> Session<R> {
         let Streaming { session, ends, time, .. } = self;
         let (present, waited, _) = time.totals();
-        session.run.handover.stats.source_left(present, waited);
-        let mut ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
-        ends.feeder.take_held().into_iter().for_each(drop_quietly);
+        let ends = ends.into_inner().expect("it is never locked, so it is not poisoned");
+        if let Some(mut feeder) = ends.feeder {
+            session.run.handover.stats.source_left(present, waited);
+            feeder.take_held().into_iter().for_each(drop_quietly);
+        }
         ends.collector.leave(&session.run.handover).into_iter().for_each(drop_quietly);
         session
     }

@@ -216,6 +216,8 @@ pub enum Destination {
     Consumer,
     /// The caller of an [`Outputs`](crate::Outputs).
     Outputs,
+    /// The caller of an iterator that owns its pool, which a thread of its own feeds.
+    OwnedOutputs,
     /// The next stage, in a pipeline.
     NextStage,
 }

@@ -292,7 +292,7 @@ fn a_stream_keeps_below_a_weight(order: Order) {
     let mut outputs = Vec::new();
     for output in pool.outputs(weighed.source(sizes(500)).chain([900, 7])) {
         let output = output.unwrap();
-        // Ready results come before further input, so nothing is pulled while this is consumed.
+        // It is in flight until the next is asked for, so nothing is pulled while it is consumed.
         weighed.consumed.fetch_add(output, SeqCst);
         outputs.push(output);
     }

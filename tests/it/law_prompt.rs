@@ -14,7 +14,6 @@ both_orders!(
     what_was_read_is_delivered_while_the_source_pauses,
     a_hundred_thousand_pauses,
     pauses_with_more_producers_than_items,
-    a_stream_gives_what_is_ready_before_it_pulls,
     a_stream_pulls_nothing_before_it_is_asked,
     idle_producers_share_what_is_there,
 );
@@ -54,31 +53,6 @@ fn a_hundred_thousand_pauses(order: Order) {
 
 fn pauses_with_more_producers_than_items(order: Order) {
     check_pauses(order, 16, 4_000, 3);
-}
-
-/// With one producer, an item that was started says that those before it were delivered.
-fn a_stream_gives_what_is_ready_before_it_pulls(order: Order) {
-    let (pulled, started) = (Arc::new(Counter::new()), Arc::new(Counter::new()));
-    let (all_pulled, starts) = (pulled.clone(), started.clone());
-    let hooks = Hooks::new().work(move |_, x| {
-        starts.add(1);
-        all_pulled.reach(x / 8 * 8 + 8);
-        Ok(x)
-    });
-    let mut pool = hooks.windowed(order, 1, 8);
-    let mut stream = pool.outputs((0..80).inspect(|_| {
-        pulled.add(1);
-    }));
-    for round in 1..=10 {
-        stream.next().unwrap().unwrap();
-        started.reach(8 * round);
-        for _ in 1..7 {
-            stream.next().unwrap().unwrap();
-            assert_eq!(pulled.get(), 8 * round, "it pulled although a result was ready");
-        }
-        stream.next().unwrap().unwrap();
-    }
-    assert!(stream.next().is_none());
 }
 
 fn a_stream_pulls_nothing_before_it_is_asked(order: Order) {

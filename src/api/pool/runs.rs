@@ -2,12 +2,14 @@
 
 use super::{OrderKind, Pool, fallible, sound};
 use crate::api::builder::Builder;
+use crate::api::into_outputs::IntoOutputs;
 use crate::api::outputs::Outputs;
 use crate::api::pipeline::Pipeline;
 use crate::api::service::Service;
 use crate::cfg::CfgNode;
 use crate::device::IntoDevices;
 use crate::engine::feed::Source;
+use crate::engine::own_feeder::FedOutputs;
 use crate::engine::service::ServiceHost;
 use crate::error::{BoxError, Error};
 use crate::observe::report::RunReport;
@@ -25,6 +27,55 @@ impl<R: Runner + 'static, O> Pool<R, O> {
     /// ```
     pub fn into_service(self) -> Service<R> {
         Service::new(ServiceHost::begin(self.into_engine()))
+    }
+
+    /// Turns the pool into an iterator over the outputs for `items`, in the pool's order, without the consumer
+    /// hooks.
+    ///
+    /// As [`outputs`](Pool::outputs), but the iterator owns the pool, and a thread of its own pulls `items`.
+    /// It starts at once. Dropping the iterator closes the pool; [`into_pool`](IntoOutputs::into_pool)
+    /// returns it.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// fn lengths(words: Vec<String>) -> gangline::Result<impl Iterator<Item = usize>> {
+    ///     let pool = OrderedRunner::new(map(|_| Ok(()), |_, _, word: String| Ok(word.len())), 2)?;
+    ///     Ok(pool.into_outputs(words).map_while(Result::ok))
+    /// }
+    ///
+    /// let words = ["one", "three"].map(String::from).to_vec();
+    /// assert_eq!(lengths(words)?.collect::<Vec<_>>(), [3, 5]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn into_outputs<I>(self, items: I) -> IntoOutputs<R, O>
+    where
+        I: IntoIterator<Item = R::Input>,
+        I::IntoIter: Send + 'static,
+    {
+        IntoOutputs::new(FedOutputs::begin(self.into_engine(), items, sound))
+    }
+
+    /// As [`into_outputs`](Pool::into_outputs), for an input that can fail: an `Err` of the iterator takes an
+    /// item's place.
+    ///
+    /// ```
+    /// use std::io::BufRead;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let pool = OrderedRunner::new(map(|_| Ok(()), |_, _, line: String| Ok(line.len())), 2)?;
+    /// let file = std::io::Cursor::new("one\nthree\n");
+    /// let lengths: Result<Vec<_>, _> = pool.try_into_outputs(file.lines()).collect();
+    /// assert_eq!(lengths?, [3, 5]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn try_into_outputs<I, E>(self, items: I) -> IntoOutputs<R, O>
+    where
+        I: IntoIterator<Item = Result<R::Input, E>>,
+        I::IntoIter: Send + 'static,
+        E: Into<BoxError>,
+    {
+        IntoOutputs::new(FedOutputs::begin(self.into_engine(), items, fallible))
     }
 }
 
@@ -169,7 +220,9 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
     /// Returns at once, unless a panic has cost a producer its state: then it waits until that state is
     /// rebuilt.
     ///
-    /// The iterator yields every error, also the one of a closed runner.
+    /// The iterator yields every error, also the one of a closed runner. While the input blocks, so does the
+    /// iterator, even if a result is ready. For an input that pauses use [`run`](Pool::run), or
+    /// [`into_outputs`](Pool::into_outputs), which pulls on a thread of its own.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};

@@ -199,7 +199,7 @@ impl Shares {
             Bottleneck::Rebuilding => self.rebuilding_clause(totals),
             Bottleneck::Consumer => match self.destination {
                 Destination::Consumer => self.consumer_clause(),
-                Destination::Outputs => self.caller_clause(),
+                Destination::Outputs | Destination::OwnedOutputs => self.caller_clause(),
                 Destination::NextStage => self.next_stage_clause(),
             },
             Bottleneck::Window => self.window_clause(totals),
@@ -275,9 +275,10 @@ impl Shares {
 
     fn caller_clause(&self) -> String {
         format!(
-            "the caller of `outputs` limited the run: it was at work on something \
-             else {} of the time{}; do less between one result and the next (move work that needs no \
-             order to `producer_work`), since more producers would only wait",
+            "{} limited the run: it was at work on something else {} of the time{}; do less between \
+             one result and the next (move work that needs no order to `producer_work`), since more \
+             producers would only wait",
+            self.consumer_name(),
             Percent(self.consumer),
             self.runner_up(),
         )
@@ -367,6 +368,7 @@ impl Shares {
         match self.destination {
             Destination::Consumer => "the consumer",
             Destination::Outputs => "the caller of `outputs`",
+            Destination::OwnedOutputs => "the caller of `into_outputs`",
             Destination::NextStage => "the next stage",
         }
     }

@@ -1,0 +1,13 @@
+//! Outputs as iterators and streams, and inputs as streams, by behaviour.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
+#![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
+
+#[path = "../it/hooks.rs"]
+#[expect(dead_code, reason = "other tests need the rest")]
+mod hooks;
+mod owned;
+mod refill;
+#[path = "../it/support.rs"]
+#[expect(dead_code, reason = "other tests need the rest")]
+mod support;
