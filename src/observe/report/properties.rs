@@ -259,7 +259,7 @@ proptest! {
         for report in [middle, report] {
             let text = report.to_string();
             prop_assert!(text.chars().all(|c| c == '\n' || !c.is_control()));
-            prop_assert!(text.lines().count() < 90);
+            prop_assert!(text.lines().count() < 100);
         }
     }
 
