@@ -8,6 +8,8 @@ mod measure;
 mod order;
 pub(crate) mod panic;
 pub(crate) mod plain;
+#[cfg(feature = "futures")]
+pub(crate) mod quiet_waker;
 mod time_limit;
 
 pub(crate) use self::causes::debug_with_causes;

@@ -6,12 +6,17 @@
 pub(crate) mod collector;
 pub(crate) mod consume;
 pub(crate) mod consuming;
+#[cfg(feature = "futures")]
+mod consuming_task;
 pub(crate) mod feed;
+mod in_progress;
 pub(crate) mod link;
 pub(crate) mod own_feeder;
 pub(crate) mod pace;
 pub(crate) mod pipeline_stream;
 pub(crate) mod pipeline_totals;
+#[cfg(feature = "futures")]
+pub(crate) mod polled;
 mod run_journal;
 mod run_session;
 pub(crate) mod run_totals;
@@ -19,7 +24,11 @@ pub(crate) mod service;
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod stages;
+#[cfg(feature = "futures")]
+pub(crate) mod stream_run;
 pub(crate) mod streaming;
+#[cfg(feature = "futures")]
+pub(crate) mod task;
 
 #[cfg(all(test, shuttle))]
 mod model;

@@ -88,10 +88,13 @@ pub mod service {
     pub use crate::api::service::{Call, Full, Service, Ticket};
 }
 
-/// Outputs as iterators and streams.
+/// Outputs as iterators, and inputs and outputs as streams of async code.
 pub mod stream {
     pub use crate::api::into_outputs::IntoOutputs;
     pub use crate::api::outputs::Outputs;
+    #[cfg(feature = "futures")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+    pub use crate::api::streams::{OutputsStream, RunStream};
 }
 
 #[cfg(fuzzing)]
@@ -102,6 +105,10 @@ pub use crate::journal::read_any_bytes as read_any_journal;
 pub use config;
 /// The version of `crossbeam-channel` whose receivers [`CancelToken::guard`] takes.
 pub use crossbeam_channel;
+/// The version of `futures-core` whose streams [`Pool::run_stream`] takes.
+#[cfg(feature = "futures")]
+#[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+pub use futures_core;
 
 #[cfg(feature = "candle")]
 pub use candle_core;

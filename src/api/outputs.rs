@@ -5,6 +5,7 @@ use std::iter::FusedIterator;
 
 use crate::engine::feed::Source;
 use crate::engine::session::Engine;
+use crate::engine::streaming;
 use crate::error::Error;
 use crate::runner::Runner;
 
@@ -45,7 +46,7 @@ pub struct Outputs<'a, R: Runner, I> {
 
 impl<'a, R: Runner + 'static, I> Outputs<'a, R, I> {
     pub(crate) fn new(engine: &'a mut Engine<R>, source: Source<I, R::Input>) -> Self {
-        let refused = engine.begin_stream(source.unread()).err();
+        let refused = streaming::begin(engine, source.unread()).err();
         Outputs { engine, source, refused, yielded: 0 }
     }
 }
@@ -56,7 +57,7 @@ impl<R: Runner + 'static, I> Iterator for Outputs<'_, R, I> {
     fn next(&mut self) -> Option<Self::Item> {
         let result = match self.refused.take() {
             Some(error) => Some(Err(error)),
-            None => self.engine.next(&mut self.source),
+            None => streaming::next(self.engine, &mut self.source),
         };
         self.yielded += u64::from(result.is_some());
         result

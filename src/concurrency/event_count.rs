@@ -4,6 +4,7 @@
 #[cfg(not(shuttle))]
 mod tests;
 
+use std::task::Waker;
 use std::time::Duration;
 
 use super::atomic::{AtomicUsize, Ordering};
@@ -35,11 +36,31 @@ struct Told {
     /// Counts the calls of [`notify_all`](EventCount::notify_all). Such a call may be meant for one
     /// particular sleeper, so no other may notice in its place.
     epoch: u64,
+    /// Wakes the task that waits instead of a thread; it counts as a sleeper. Its waker must not panic.
+    #[cfg(feature = "futures")]
+    task: Option<Waker>,
+}
+
+impl Told {
+    /// Takes the waker of a task that is told to wake.
+    fn take_task(&mut self) -> Option<Waker> {
+        #[cfg(feature = "futures")]
+        return self.task.take();
+        #[cfg(not(feature = "futures"))]
+        None
+    }
 }
 
 impl EventCount {
     pub(crate) fn new() -> Self {
         EventCount::with_barrier(Barrier::new())
+    }
+
+    /// One whose sleeper may be a task. A task cannot sleep for a short time, as a thread does if the heavy fence
+    /// fails, so each side executes a fence of its own.
+    #[cfg(feature = "futures")]
+    pub(crate) fn for_task() -> Self {
+        EventCount::with_barrier(Barrier::Symmetric)
     }
 
     fn with_barrier(barrier: Barrier) -> Self {
@@ -72,8 +93,10 @@ impl EventCount {
         self.untold.store(0, Ordering::Relaxed);
         told.sleepers = 0;
         told.epoch += 1;
+        let task = told.take_task();
         drop(told);
         self.woken.notify_all();
+        task.into_iter().for_each(Waker::wake);
     }
 
     /// Whether a sleeper was not yet told to wake. A hint.
@@ -182,8 +205,43 @@ impl EventCount {
             return;
         }
         self.untold.store(untold - 1, Ordering::Relaxed);
+        if let Some(task) = told.take_task() {
+            drop(told);
+            return task.wake();
+        }
         told.sleepers += 1;
         drop(told);
         self.woken.notify_one();
+    }
+
+    /// Keeps the waker of the one task that sleeps here, unless `is_ready`. Returns whether it was ready.
+    #[cfg(feature = "futures")]
+    pub(crate) fn wake_task_unless(&self, waker: Waker, is_ready: impl FnOnce() -> bool) -> bool {
+        let mut told = lock(&self.told);
+        let old = told.task.replace(waker);
+        if old.is_none() {
+            self.untold.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(told);
+        drop(old);
+        let fenced = self.barrier.heavy();
+        debug_assert!(fenced.is_ok(), "a symmetric fence cannot fail");
+        let is_ready = is_ready();
+        if is_ready {
+            self.forget_task();
+        }
+        is_ready
+    }
+
+    /// Forgets the task that slept here, if it was not yet told to wake.
+    #[cfg(feature = "futures")]
+    pub(crate) fn forget_task(&self) {
+        let mut told = lock(&self.told);
+        let task = told.task.take();
+        if task.is_some() {
+            self.untold.fetch_sub(1, Ordering::Relaxed);
+        }
+        drop(told);
+        drop(task);
     }
 }

@@ -1,5 +1,7 @@
 //! The collector's end of the hand-over: results in the runner's order.
 
+#[cfg(feature = "futures")]
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use super::pace::Pace;
@@ -34,9 +36,39 @@ pub(crate) struct Collector<T> {
     /// Whether producers ran out of items for lack of permits during the last wait, with nothing held back
     /// for order.
     starved: bool,
+    #[cfg(feature = "futures")]
+    task_wait: Option<TaskWait>,
     pace: Pace,
     came: Instant,
     time: CollectorTime,
+}
+
+/// What a waiting task lacks, beside results.
+#[cfg(feature = "futures")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// There is more input, and no room for it.
+    Permits,
+    /// The input has ended, or its next item has not come.
+    Input,
+}
+
+/// A wait of a task.
+#[cfg(feature = "futures")]
+#[derive(Debug)]
+struct TaskWait {
+    lack: Lack,
+    since: Instant,
+    /// The only item that was missing.
+    head: Option<u64>,
+}
+
+/// A wait of a task, once it is over.
+#[cfg(feature = "futures")]
+#[derive(Debug)]
+pub(crate) struct Waited {
+    pub(crate) reason: Lack,
+    pub(crate) lasted: Duration,
 }
 
 /// Why a collector's wait ended.
@@ -79,6 +111,8 @@ impl<T> Collector<T> {
             scales: handover.weights().zip(handover.most_weight()).map(Scales::new),
             measured: (0, now),
             starved: false,
+            #[cfg(feature = "futures")]
+            task_wait: None,
             pace: Pace::new(now),
             came: now,
             time: CollectorTime::default(),
@@ -184,6 +218,40 @@ impl<T> Collector<T> {
         self.note_dryness(handover);
         self.note_pace(now, true);
         news
+    }
+
+    /// Like [`wait`](Collector::wait) or, with a lack of permits, [`wait_as_feeder`](Collector::wait_as_feeder), for
+    /// a task. `None` if it is to wait: then `waker` is kept, and the wait lasts until
+    /// [`end_wait`](Collector::end_wait).
+    #[cfg(feature = "futures")]
+    pub(crate) fn poll_wait<I>(
+        &mut self,
+        handover: &Handover<I, T>,
+        total: Option<u64>,
+        lack: Lack,
+        waker: Waker,
+    ) -> Option<WakeReason> {
+        self.forget_dryness(handover);
+        if lack == Lack::Permits {
+            handover.starve_as_collector();
+        }
+        handover.note_waiting_task();
+        self.task_wait = Some(TaskWait { lack, since: now(), head: self.merge.awaited() });
+        handover.has_results(&mut self.merge, total, waker).then(|| handover.wake_reason())
+    }
+
+    /// Ends the wait of a task, if it waited.
+    #[cfg(feature = "futures")]
+    pub(crate) fn end_wait<I>(&mut self, handover: &Handover<I, T>) -> Option<Waited> {
+        let TaskWait { lack, since, head } = self.task_wait.take()?;
+        handover.note_woken_task();
+        if lack == Lack::Permits {
+            handover.feed_again();
+        }
+        let now = self.note_wait(handover, since, head);
+        self.note_dryness(handover);
+        self.note_pace(now, lack == Lack::Permits);
+        Some(Waited { reason: lack, lasted: now - since })
     }
 
     /// Records a wait from `since` until now, and returns the end. With a `head`, only that item was missing.

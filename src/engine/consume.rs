@@ -85,7 +85,7 @@ impl<R: Runner> Consumer<R> {
     }
 
     /// Consumes the whole run. Sends to `started` when input may be pulled; drops it if input must not be.
-    fn consume(mut self, started: Sender<()>) -> Consumed<R::Summary> {
+    pub(super) fn consume(mut self, started: Sender<()>) -> Consumed<R::Summary> {
         let run = self.run.clone();
         let bug = AbortAtEnd(&*run);
         let result = self.summarise(started);
@@ -101,6 +101,7 @@ impl<R: Runner> Consumer<R> {
             let _ = started.send(());
         }
         drop(started);
+        self.run.handover.wake_task();
         match self.consume_all(&mut state) {
             Ok(Ended::Complete) => self.end(state),
             Ok(Ended::Cancelled) => {

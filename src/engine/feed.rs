@@ -20,7 +20,7 @@ use crate::scheduler::policy::Verdict;
 /// The caller's iterator. It is dropped as soon as it has ended, failed or panicked, and never touched again.
 pub(crate) struct Source<I, T> {
     iter: Option<I>,
-    next: fn(&mut I) -> Option<Result<T, BoxError>>,
+    next: Next<I, T>,
     remaining: fn(&I) -> (usize, Option<usize>),
     pulled: u64,
     /// The number of items left, as the iterator reported it before the first pull and again at its end.
@@ -28,6 +28,9 @@ pub(crate) struct Source<I, T> {
     /// The panic of creating the iterator.
     broken: Option<PanicMessage>,
 }
+
+/// Pulls and converts one item of an iterator.
+pub(crate) type Next<I, T> = fn(&mut I) -> Option<Result<T, BoxError>>;
 
 /// The result of pulling.
 pub(crate) enum Pulled {
@@ -52,7 +55,7 @@ where
     I: Iterator,
 {
     /// Creates a source from `items`; `next` pulls and converts one item.
-    pub(crate) fn new<J>(items: J, next: fn(&mut I) -> Option<Result<T, BoxError>>) -> Self
+    pub(crate) fn new<J>(items: J, next: Next<I, T>) -> Self
     where
         J: IntoIterator<IntoIter = I>,
     {
@@ -183,6 +186,19 @@ impl<I, T> Source<I, T> {
         catch_theirs(&in_iterator, pull).unwrap_or_else(Pause::Panicked)
     }
 
+    /// The iterator, until it has ended.
+    #[cfg(feature = "futures")]
+    pub(super) fn iter_mut(&mut self) -> Option<&mut I> {
+        self.iter.as_mut()
+    }
+
+    /// Takes note of a panic outside the iterator's `next`. The next pull fails with it.
+    #[cfg(feature = "futures")]
+    pub(super) fn break_with(&mut self, message: PanicMessage) {
+        self.abandon();
+        self.broken = Some(message);
+    }
+
     /// Ends the run's input, even if the iterator has more.
     pub(crate) fn end<R: Runner<Input = T>>(
         &mut self,
@@ -267,16 +283,42 @@ impl<I, T> Source<I, T> {
 }
 
 /// Measures how long a feeder waits for permits.
-struct FeederTime {
+pub(super) struct FeederTime {
     came: Instant,
     waited: Duration,
+    /// The start of the current wait of a task.
+    #[cfg(feature = "futures")]
+    since: Option<Instant>,
 }
 
 impl FeederTime {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         // An earlier use of the thread does not count.
         take_waited();
-        FeederTime { came: now(), waited: Duration::ZERO }
+        FeederTime {
+            came: now(),
+            waited: Duration::ZERO,
+            #[cfg(feature = "futures")]
+            since: None,
+        }
+    }
+
+    /// Begins a wait of a task for permits.
+    #[cfg(feature = "futures")]
+    pub(super) fn starve<R: Runner>(&mut self, run: &Run<R>) {
+        run.handover.starve_as_collector();
+        self.since = Some(now());
+    }
+
+    /// Ends a wait of a task for permits, if it waited.
+    #[cfg(feature = "futures")]
+    pub(super) fn feed_again<R: Runner>(&mut self, run: &Run<R>) {
+        if let Some(since) = self.since.take() {
+            run.handover.feed_again();
+            let lasted = now() - since;
+            self.waited += lasted;
+            run.report_full_window(lasted);
+        }
     }
 
     fn wait_for_permit<R: Runner>(
@@ -292,7 +334,7 @@ impl FeederTime {
         has_permit
     }
 
-    fn leave<R: Runner>(&self, run: &Run<R>) {
+    pub(super) fn leave<R: Runner>(&self, run: &Run<R>) {
         run.handover.stats.source_left(now() - self.came, self.waited + take_waited());
     }
 }

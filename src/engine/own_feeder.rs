@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use super::feed::Source;
+use super::feed::{Next, Source};
 use super::session::Engine;
-use super::streaming::{Fed, FedBy, Yield, last_error};
+use super::streaming::{self, Fed, FedBy, Yield, last_error};
 use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::concurrency::spawn::spawn;
-use crate::error::{BoxError, Error};
+use crate::error::Error;
 use crate::runner::Runner;
 
 const NAME: &str = "gangline-f";
@@ -108,7 +108,7 @@ impl<R: Runner + 'static> FedOutputs<R> {
     pub(crate) fn begin<J, T>(
         mut engine: Engine<R>,
         items: J,
-        next: fn(&mut Gated<J::IntoIter>) -> Option<Result<R::Input, BoxError>>,
+        next: Next<Gated<J::IntoIter>, R::Input>,
     ) -> Self
     where
         J: IntoIterator<Item = T>,
@@ -128,7 +128,7 @@ impl<R: Runner + 'static> FedOutputs<R> {
         if let Some(error) = self.refused.take() {
             return Some(Err(error));
         }
-        let step = self.engine.next_fed();
+        let step = streaming::next_fed(&mut self.engine);
         if let error @ Some(_) = last_error(&step) {
             self.end(error);
         } else if step.is_none() {
@@ -161,7 +161,9 @@ impl<R: Runner> FedOutputs<R> {
     /// Ends the run. Waits for the hooks that are running, and for the feeder unless it is inside the caller's
     /// iterator, which may block for ever.
     pub(crate) fn end(&mut self, error: Option<&Error>) {
-        self.engine.abort_stream();
+        if let Some(in_progress) = &self.engine.in_progress {
+            in_progress.abort();
+        }
         if let Some(Feeding { thread, gate }) = self.feeding.take() {
             // The caller's iterator may drop this value, on that thread.
             let is_elsewhere = gate.close() || thread.thread().id() == thread::current().id();
@@ -170,7 +172,9 @@ impl<R: Runner> FedOutputs<R> {
                 Some(Err(payload)) if !thread::panicking() => std::panic::resume_unwind(payload),
                 _ => Fed { pulled: gate.pulled.load(Ordering::Relaxed), unread: None },
             };
-            self.engine.note_fed(fed);
+            if let Some(streaming) = streaming::in_progress(&mut self.engine) {
+                streaming.note_fed(fed);
+            }
         }
         self.engine.end_stream_with(error);
     }
@@ -195,13 +199,13 @@ impl<J: IntoIterator> IntoIterator for Gating<J> {
 fn start<R, I>(
     engine: &mut Engine<R>,
     mut source: Source<I, R::Input>,
-    next: fn(&mut I) -> Option<Result<R::Input, BoxError>>,
+    next: Next<I, R::Input>,
 ) -> Result<JoinHandle<Fed>, Error>
 where
     R: Runner + 'static,
     I: Send + 'static,
 {
-    let run = engine.start_stream(FedBy::Thread, source.unread())?;
+    let run = streaming::start(engine, FedBy::Thread, source.unread())?;
     let feed = move || {
         let bug = AbortOnUnwind(&*run);
         source.feed(&run, next);

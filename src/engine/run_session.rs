@@ -1,8 +1,12 @@
 //! A run that producers take part in, from their joining to its end.
 
 use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(feature = "futures")]
+use std::task::Waker;
 
 use crate::backend::threads::deadline_thread::DeadlineThread;
+#[cfg(feature = "futures")]
+use crate::backend::threads::handover::WakeReason;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::run::Run;
 use crate::concurrency::cancel::{Seen, Watch};
@@ -38,6 +42,18 @@ impl<R: Runner> Session<R> {
         self.participants.end(|producer| self.run.handover.dispatch.is_detached(producer));
         self.stop_deadline_thread();
         self.run.discard();
+    }
+
+    /// Aborts the run. Returns whether no producer takes part in it any more; if some do, keeps `waker` until they
+    /// have left.
+    #[cfg(feature = "futures")]
+    pub(super) fn have_left(&self, waker: &Waker) -> bool {
+        // Not again: it wakes the task.
+        if self.run.handover.wake_reason() != WakeReason::Aborted {
+            self.run.abort();
+        }
+        let is_detached = |producer| self.run.handover.dispatch.is_detached(producer);
+        self.participants.have_ended(is_detached, waker)
     }
 
     /// Stops the deadline thread, after the last wait for a hook.

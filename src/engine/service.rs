@@ -24,7 +24,7 @@ use super::session::Engine;
 use super::settings::Settings;
 use crate::backend::threads::item_names::Entry;
 use crate::backend::threads::producer_threads::ThreadIds;
-use crate::backend::threads::producers::Producers;
+use crate::backend::threads::producers::{Producers, Rebuilt};
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run::Run;
@@ -181,7 +181,7 @@ fn enter<R: Runner + 'static>(engine: &mut Engine<R>) -> Result<Session<R>, Erro
 fn join<R: Runner + 'static>(engine: &Engine<R>, session: &Session<R>) -> Result<(), Error> {
     match session.run.handover.is_halted() {
         true => Err(Error::Cancelled {}),
-        false => engine.join(session),
+        false => engine.join(session, Rebuilt::Before),
     }
 }
 

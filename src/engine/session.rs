@@ -5,16 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
+use super::in_progress::{InProgress, Left};
 use super::run_journal;
 use super::run_session::{Over, Session};
 use super::settings::Settings;
-use super::streaming::{Fed, FedBy, Streaming, Yield, last_error};
 use crate::backend::threads::deadline_thread::DeadlineThread;
 use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer_factory::ProducerFactory;
-use crate::backend::threads::producers::{Building, Producers, cancelled_or};
+use crate::backend::threads::producers::{Building, Producers, Rebuilt, cancelled_or};
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
@@ -45,9 +45,9 @@ pub(crate) struct Engine<R: Runner> {
     seen: Seen,
     /// `None` while closed.
     pub(super) producers: Option<Producers<R>>,
-    /// The stream in progress. It is stored here and not in the caller's `Outputs`, so that a leaked
-    /// `Outputs` can still be ended.
-    streaming: Option<Streaming<R>>,
+    /// The stream in progress. It is stored here and not in the caller's `Outputs` or future, so that a leaked
+    /// one can still be ended.
+    pub(super) in_progress: Option<InProgress<R>>,
     /// The session of a pipeline's outputs in progress that this is a stage of. Kept here for the same reason.
     pub(super) lent: Option<Session<R>>,
     pub(super) account: Account,
@@ -89,7 +89,7 @@ impl<R: Runner + 'static> Engine<R> {
             run_settings: Arc::new(run_settings),
             seen,
             producers: None,
-            streaming: None,
+            in_progress: None,
             lent: None,
             account: Account::default(),
             pipeline: None,
@@ -209,7 +209,7 @@ impl<R: Runner + 'static> Engine<R> {
     }
 
     /// Begins a run, in which every live producer takes part with a state.
-    fn begin(&mut self, recording: Recording) -> Result<Session<R>, Error> {
+    pub(super) fn begin(&mut self, recording: Recording) -> Result<Session<R>, Error> {
         let session =
             self.enter(RunKind::Stream, recording).inspect_err(|error| self.refuse(error))?;
         let run = session.run.clone();
@@ -218,7 +218,7 @@ impl<R: Runner + 'static> Engine<R> {
         if run.handover.is_halted() {
             return Ok(session);
         }
-        match self.join(&session) {
+        match self.join(&session, Rebuilt::Before) {
             Ok(()) => Ok(session),
             Err(error) => {
                 let failed = cancelled_or(run.is_cancelled(), Err(error));
@@ -293,7 +293,7 @@ impl<R: Runner + 'static> Engine<R> {
     }
 
     /// Makes every producer take part, once it has a state.
-    pub(super) fn join(&self, session: &Session<R>) -> Result<(), Error> {
+    pub(super) fn join(&self, session: &Session<R>, rebuilt: Rebuilt) -> Result<(), Error> {
         let producers = self.producers.as_ref().expect("a run is made only with producers");
         let Session { run, participants, deadline_thread, .. } = session;
         if let Some(tick) = self.run_settings.limits.tick() {
@@ -303,7 +303,7 @@ impl<R: Runner + 'static> Engine<R> {
             let keeper = DeadlineThread::start(run, participants, devices, tick, replace)?;
             *deadline_thread.lock().expect("nothing panics under this lock") = Some(keeper);
         }
-        producers.join(run, participants, |producer| self.gone.contains_key(&producer))?;
+        producers.join(run, participants, rebuilt, |producer| self.gone.contains_key(&producer))?;
         // The run may have timed out before it began.
         run.take_fatal_error().map_or(Ok(()), Err)
     }
@@ -312,49 +312,12 @@ impl<R: Runner + 'static> Engine<R> {
         let Settings { window, batching, devices, .. } = &self.settings;
         Window::new(*window, devices.len(), *batching)
     }
-
-    /// Begins a stream, which continues with [`next`](Engine::next), or with [`next_fed`](Engine::next_fed).
-    pub(super) fn start_stream(
-        &mut self,
-        fed_by: FedBy,
-        unread: Option<u64>,
-    ) -> Result<Arc<Run<R>>, Error> {
-        self.reset(unread);
-        self.check_no_journal().inspect_err(|error| self.refuse(error))?;
-        let session = self.begin(Recording::default())?;
-        let run = session.run.clone();
-        let (order, window) = (self.settings.order, self.window());
-        self.streaming = Some(Streaming::new(session, order, window, fed_by, unread));
-        Ok(run)
-    }
-
-    /// Begins a stream that the caller's thread feeds.
-    pub(crate) fn begin_stream(&mut self, unread: Option<u64>) -> Result<(), Error> {
-        self.start_stream(FedBy::Caller, unread).map(drop)
-    }
-
-    /// Returns the next output of the stream in progress. The last one ends the stream.
-    pub(crate) fn next<I>(
-        &mut self,
-        source: &mut Source<I, R::Input>,
-    ) -> Option<Result<R::Output, Error>> {
-        let step = self.streaming.as_mut()?.next(source);
-        if matches!(step, None | Some(Yield::Last(_))) {
-            self.end_stream_with(last_error(&step));
-        }
-        step.map(Yield::into_result)
-    }
-
-    /// Returns the next step of a stream that a thread of its own feeds. The last one does not end the stream.
-    pub(super) fn next_fed(&mut self) -> Option<Yield<R::Output>> {
-        self.streaming.as_mut()?.next_fed()
-    }
 }
 
 impl<R: Runner> Engine<R> {
     /// Whether a stream has begun and not ended.
     pub(crate) fn is_streaming(&self) -> bool {
-        self.streaming.is_some()
+        self.in_progress.is_some()
     }
 
     pub(crate) fn runner(&self) -> &R {
@@ -370,8 +333,8 @@ impl<R: Runner> Engine<R> {
     }
 
     pub(crate) fn account(&self) -> Account {
-        match &self.streaming {
-            Some(streaming) => streaming.account(),
+        match &self.in_progress {
+            Some(in_progress) => in_progress.account(),
             None => self.account,
         }
     }
@@ -453,31 +416,19 @@ impl<R: Runner> Engine<R> {
         let Some(mut producers) = self.producers.take() else { return Ok(()) };
         // The caller may be a hook of this very stream, so this must not wait until all producers have left
         // it. Joining the threads below waits for all but the caller's own.
-        let streaming = self.streaming.take();
-        if let Some(streaming) = &streaming {
-            streaming.abort();
-            self.account = streaming.account();
-        }
+        let in_progress = self.in_progress.take();
+        in_progress.iter().for_each(InProgress::abort);
         let lent = self.lent.take();
         lent.iter().for_each(|session| session.run.abort());
         let outcome = producers.shut_down(self.run_settings.limits.for_loser());
         if let Some(session) = lent {
             self.part(session.discard(), None);
         }
-        if let Some(streaming) = streaming {
-            self.part(streaming.leave().discard(), None);
+        if let Some(in_progress) = in_progress {
+            let session = self.leave(in_progress);
+            self.part(session.discard(), None);
         }
         outcome
-    }
-
-    /// Aborts the stream in progress, and does not wait for its end.
-    pub(super) fn abort_stream(&self) {
-        self.streaming.iter().for_each(Streaming::abort);
-    }
-
-    /// Takes over the counts of a stream's own feeder.
-    pub(super) fn note_fed(&mut self, fed: Fed) {
-        self.streaming.iter_mut().for_each(|streaming| streaming.note_fed(fed));
     }
 
     /// Ends the stream in progress, even if the caller has leaked its `Outputs`.
@@ -490,13 +441,19 @@ impl<R: Runner> Engine<R> {
             let over = if self.is_own_thread() { session.discard() } else { session.end() };
             self.part(over, None);
         }
-        let Some(streaming) = self.streaming.take() else { return };
-        self.account = streaming.account();
-        streaming.abort();
-        let session = streaming.leave();
+        let Some(in_progress) = self.in_progress.take() else { return };
+        let session = self.leave(in_progress);
         // On a producer's own thread, this must not wait for the hooks of the stream to return: it is in one.
         let over = if self.is_own_thread() { session.discard() } else { session.end() };
         self.part(over, error);
+    }
+
+    /// Takes over what a stream in progress has counted.
+    fn leave(&mut self, in_progress: InProgress<R>) -> Session<R> {
+        let Left { session, account, failures } = in_progress.leave();
+        self.account = account;
+        self.keep(failures);
+        session
     }
 
     pub(super) fn is_own_thread(&self) -> bool {

@@ -9,6 +9,7 @@ use super::pipeline_totals::{self, PipelineRun, SkippedInStage, StageEngine};
 use super::run_session::Session;
 use super::session::Engine;
 use crate::backend::threads::journal_writer::JournalWriter;
+use crate::backend::threads::producers::Rebuilt;
 use crate::backend::threads::producers::cancelled_or;
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
@@ -379,7 +380,7 @@ struct Working<'e, R: Runner> {
 
 impl<R: Runner + 'static> Stage for Working<'_, R> {
     fn join(&mut self) -> Result<(), Error> {
-        self.engine.join(&self.session)
+        self.engine.join(&self.session, Rebuilt::Before)
     }
 
     fn wind_up(&self) {

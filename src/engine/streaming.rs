@@ -1,15 +1,29 @@
 //! A run whose outputs go to the caller.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+#[cfg(feature = "futures")]
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::collector::Collector;
+#[cfg(feature = "futures")]
+use super::collector::Lack;
+#[cfg(feature = "futures")]
+use futures_core::Stream;
+
+use super::in_progress::InProgress;
+#[cfg(feature = "futures")]
+use super::polled::Polled;
 use super::run_session::Session;
+use super::session::Engine;
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::{Run, RunOutcome};
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
+#[cfg(feature = "futures")]
+use crate::base::quiet_waker::quiet;
 use crate::concurrency::now;
 use crate::concurrency::waiting::take_waited;
 use crate::engine::feed::{Pulled, Source};
@@ -42,6 +56,9 @@ pub(super) enum FedBy {
     Caller,
     /// One of its own.
     Thread,
+    /// The task that takes the outputs.
+    #[cfg(feature = "futures")]
+    Task,
 }
 
 /// What a feeder of its own has pulled.
@@ -117,6 +134,66 @@ pub(super) fn last_error<T>(step: &Option<Yield<T>>) -> Option<&Error> {
     }
 }
 
+/// Begins a stream. It continues with [`next`] or [`next_fed`].
+pub(super) fn start<R: Runner + 'static>(
+    engine: &mut Engine<R>,
+    fed_by: FedBy,
+    unread: Option<u64>,
+) -> Result<Arc<Run<R>>, Error> {
+    engine.reset(unread);
+    engine.check_no_journal().inspect_err(|error| engine.refuse(error))?;
+    let session = engine.begin(Recording::default())?;
+    Ok(enter(engine, session, fed_by, unread))
+}
+
+/// Makes this the stream in progress.
+pub(super) fn enter<R: Runner + 'static>(
+    engine: &mut Engine<R>,
+    session: Session<R>,
+    fed_by: FedBy,
+    unread: Option<u64>,
+) -> Arc<Run<R>> {
+    let run = session.run.clone();
+    let (order, window) = (engine.settings.order, engine.window());
+    let streaming = Streaming::new(session, order, window, fed_by, unread);
+    engine.in_progress = Some(InProgress::Outputs(Box::new(streaming)));
+    run
+}
+
+/// Begins a stream that the caller's thread feeds.
+pub(crate) fn begin<R: Runner + 'static>(
+    engine: &mut Engine<R>,
+    unread: Option<u64>,
+) -> Result<(), Error> {
+    start(engine, FedBy::Caller, unread).map(drop)
+}
+
+/// Returns the next output of the stream in progress. The last one ends the stream.
+pub(crate) fn next<R: Runner + 'static, I>(
+    engine: &mut Engine<R>,
+    source: &mut Source<I, R::Input>,
+) -> Option<Result<R::Output, Error>> {
+    let step = in_progress(engine)?.next(source);
+    if matches!(step, None | Some(Yield::Last(_))) {
+        engine.end_stream_with(last_error(&step));
+    }
+    step.map(Yield::into_result)
+}
+
+/// Returns the next step of a stream that a thread of its own feeds. The last one does not end the stream.
+pub(super) fn next_fed<R: Runner>(engine: &mut Engine<R>) -> Option<Yield<R::Output>> {
+    in_progress(engine)?.next_fed()
+}
+
+/// The stream in progress, if there is one.
+pub(super) fn in_progress<R: Runner>(engine: &mut Engine<R>) -> Option<&mut Streaming<R>> {
+    match engine.in_progress.as_mut()? {
+        InProgress::Outputs(streaming) => Some(streaming),
+        #[cfg(feature = "futures")]
+        _ => None,
+    }
+}
+
 /// What a look for the next step finds.
 enum Look<T> {
     Ready(Yield<T>),
@@ -142,13 +219,13 @@ impl<R: Runner> Streaming<R> {
         unread: Option<u64>,
     ) -> Streaming<R> {
         let handover = &session.run.handover;
-        let feeder = (fed_by == FedBy::Caller).then(|| Feeder::new(handover));
+        let feeder = (fed_by != FedBy::Thread).then(|| Feeder::new(handover));
         let collector = Collector::new(handover, order, window, Instant::now());
         let ends = Mutex::new(Ends { feeder, collector });
         let account = Account::new(0, 0, 0, 0, unread);
         handover.stats.goes_to(match fed_by {
             FedBy::Caller => Destination::Outputs,
-            FedBy::Thread => Destination::OwnedOutputs,
+            _ => Destination::FedOutputs,
         });
         let time = FeedingTime::default();
         Streaming { session, ends, total: None, caller_has_one: false, account, pulled: 0, time }
@@ -191,6 +268,85 @@ impl<R: Runner> Streaming<R> {
                 Look::Over => return None,
             }
         }
+    }
+
+    /// As [`next`](Self::next), for a task, which is woken when there is more to do.
+    #[cfg(feature = "futures")]
+    pub(super) fn poll_next<S: Stream>(
+        &mut self,
+        source: &mut Source<Polled<S>, R::Input>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Yield<R::Output>>> {
+        let waker = quiet(cx.waker());
+        self.resume(&waker);
+        if self.take_back() {
+            // A stream does not block, so the window is filled.
+            while self.poll_pull(source, cx) {}
+        }
+        let next = loop {
+            match self.look() {
+                Look::Ready(ready) => break Poll::Ready(Some(ready)),
+                Look::Missing if self.poll_pull(source, cx) => {}
+                Look::Missing if self.has_results(waker.clone()) => {}
+                Look::Missing => break Poll::Pending,
+                Look::Over => break Poll::Ready(None),
+            }
+        };
+        self.time.end();
+        next
+    }
+
+    /// Ends the wait of the task, if it waited.
+    #[cfg(feature = "futures")]
+    fn resume(&mut self, waker: &Waker) {
+        let run = &self.session.run;
+        run.handover.keep_waker(waker);
+        let Some(wait) = unlocked(&mut self.ends).collector.end_wait(&run.handover) else { return };
+        match wait.reason {
+            Lack::Permits => {
+                self.time.note_wait(wait.lasted);
+                run.report_full_window(wait.lasted);
+            }
+            Lack::Input if self.total.is_none() => self.time.working += wait.lasted,
+            Lack::Input => {}
+        }
+    }
+
+    /// Pulls one item, if the stream has one and the window has room.
+    #[cfg(feature = "futures")]
+    fn poll_pull<S: Stream>(
+        &mut self,
+        source: &mut Source<Polled<S>, R::Input>,
+        cx: &mut Context<'_>,
+    ) -> bool {
+        let run = &self.session.run;
+        let feeder = unlocked(&mut self.ends).feeder.as_mut();
+        let feeder = feeder.expect("the task is the feeder");
+        if self.total.is_none() && !run.handover.is_halted() && feeder.has_permit(&run.handover) {
+            self.time.begin();
+            let _pulling = run.pulling();
+            if source.poll_item(cx).is_pending() {
+                return false;
+            }
+        }
+        self.pull(source)
+    }
+
+    /// Looks for results once more. If there are none, keeps `waker` for them.
+    #[cfg(feature = "futures")]
+    fn has_results(&mut self, waker: Waker) -> bool {
+        self.time.end();
+        let run = &self.session.run;
+        let Ends { feeder, collector } = unlocked(&mut self.ends);
+        let has_room = feeder.as_mut().is_some_and(|feeder| feeder.has_permit(&run.handover));
+        let lack = if self.total.is_some() || has_room { Lack::Input } else { Lack::Permits };
+        let news = collector.poll_wait(&run.handover, self.total, lack, waker);
+        collector.report_head(run);
+        news.is_some_and(|news| {
+            collector.end_wait(&run.handover);
+            run.check(news);
+            true
+        })
     }
 
     /// Counts the result that the caller had as consumed, and returns its permit. Returns whether it had one.
@@ -333,6 +489,11 @@ impl<R: Runner> Streaming<R> {
     pub(super) fn note_fed(&mut self, Fed { pulled, unread }: Fed) {
         self.pulled = pulled;
         self.account.unread = unread;
+    }
+
+    #[cfg(feature = "futures")]
+    pub(super) fn session(&self) -> &Session<R> {
+        &self.session
     }
 
     /// Aborts the run: no more items are worked on.

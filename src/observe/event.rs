@@ -216,8 +216,8 @@ pub enum Destination {
     Consumer,
     /// The caller of an [`Outputs`](crate::Outputs).
     Outputs,
-    /// The caller of an iterator that owns its pool, which a thread of its own feeds.
-    OwnedOutputs,
+    /// The caller of outputs whose input another thread pulls, or a stream.
+    FedOutputs,
     /// The next stage, in a pipeline.
     NextStage,
 }

@@ -6,8 +6,14 @@
 #[path = "../it/hooks.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]
 mod hooks;
+#[cfg(feature = "futures")]
+mod outputs_stream;
 mod owned;
 mod refill;
+#[cfg(feature = "futures")]
+mod run_stream;
+#[cfg(feature = "futures")]
+mod runtimes;
 #[path = "../it/support.rs"]
 #[expect(dead_code, reason = "other tests need the rest")]
 mod support;

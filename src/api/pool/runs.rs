@@ -1,15 +1,22 @@
 //! Builds pools and runs items through them.
 
+#[cfg(feature = "futures")]
+use futures_core::Stream;
+
 use super::{OrderKind, Pool, fallible, sound};
 use crate::api::builder::Builder;
 use crate::api::into_outputs::IntoOutputs;
 use crate::api::outputs::Outputs;
 use crate::api::pipeline::Pipeline;
 use crate::api::service::Service;
+#[cfg(feature = "futures")]
+use crate::api::streams::{OutputsStream, RunStream};
 use crate::cfg::CfgNode;
 use crate::device::IntoDevices;
 use crate::engine::feed::Source;
 use crate::engine::own_feeder::FedOutputs;
+#[cfg(feature = "futures")]
+use crate::engine::polled::Polled;
 use crate::engine::service::ServiceHost;
 use crate::error::{BoxError, Error};
 use crate::observe::report::RunReport;
@@ -260,6 +267,116 @@ impl<R: Runner + 'static, O: OrderKind> Pool<R, O> {
         E: Into<BoxError>,
     {
         Outputs::new(&mut self.engine, Source::new(items, fallible))
+    }
+
+    /// As [`run`](Pool::run), for a stream of async code.
+    ///
+    /// No runtime is needed. The task that awaits the future polls the stream, and only while the window has room.
+    /// The hooks run on threads of the pool. The future does not block: while a producer rebuilds a state that a
+    /// panic has cost it, the others go on. See [`RunStream`] for what dropping it does.
+    ///
+    /// ```
+    /// use futures_lite::stream;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # smol::block_on(async {
+    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// assert_eq!(pool.run_stream(stream::iter([1, 2, 3])).await?, [1, 4, 9]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// # })?;
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Pool::run). A panic of the stream is [`Error::InputPanicked`].
+    #[cfg(feature = "futures")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+    pub fn run_stream<S>(&mut self, stream: S) -> RunStream<'_, R, S>
+    where
+        S: Stream<Item = R::Input>,
+    {
+        RunStream::new(&mut self.engine, Source::new(Polled::new(stream), sound))
+    }
+
+    /// As [`run_stream`](Pool::run_stream), for an input that can fail: an `Err` of the stream takes an item's
+    /// place, as for [`try_run`](Pool::try_run).
+    ///
+    /// ```
+    /// use futures_lite::stream;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # smol::block_on(async {
+    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let numbers = ["1", "x"].map(str::parse::<u64>);
+    /// assert!(pool.try_run_stream(stream::iter(numbers)).await.unwrap_err().is_input());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// # })?;
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_run`](Pool::try_run).
+    #[cfg(feature = "futures")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+    pub fn try_run_stream<S, E>(&mut self, stream: S) -> RunStream<'_, R, S>
+    where
+        S: Stream<Item = Result<R::Input, E>>,
+        E: Into<BoxError>,
+    {
+        RunStream::new(&mut self.engine, Source::new(Polled::new(stream), fallible))
+    }
+
+    /// As [`outputs`](Pool::outputs), from a stream of async code to another.
+    ///
+    /// ```
+    /// use futures_lite::{StreamExt, stream};
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # smol::block_on(async {
+    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut squares = pool.outputs_stream(stream::iter(1..));
+    /// assert_eq!(squares.next().await.transpose()?, Some(1));
+    /// assert_eq!(squares.next().await.transpose()?, Some(4));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// # })?;
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    #[cfg(feature = "futures")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+    pub fn outputs_stream<S>(&mut self, stream: S) -> OutputsStream<'_, R, S>
+    where
+        S: Stream<Item = R::Input>,
+    {
+        OutputsStream::new(&mut self.engine, Source::new(Polled::new(stream), sound))
+    }
+
+    /// As [`outputs_stream`](Pool::outputs_stream), for an input that can fail: an `Err` of the stream takes an
+    /// item's place.
+    ///
+    /// ```
+    /// use futures_lite::{StreamExt, stream};
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # smol::block_on(async {
+    /// let mut pool = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let numbers = ["3", "x"].map(str::parse::<u64>);
+    /// let mut squares = pool.try_outputs_stream(stream::iter(numbers));
+    /// assert_eq!(squares.next().await.transpose()?, Some(9));
+    /// assert!(squares.next().await.is_some_and(|second| second.unwrap_err().is_input()));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// # })?;
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    #[cfg(feature = "futures")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+    pub fn try_outputs_stream<S, E>(&mut self, stream: S) -> OutputsStream<'_, R, S>
+    where
+        S: Stream<Item = Result<R::Input, E>>,
+        E: Into<BoxError>,
+    {
+        OutputsStream::new(&mut self.engine, Source::new(Polled::new(stream), fallible))
     }
 
     /// Starts the producers of a closed runner again, each with a new `producer_init`.

@@ -63,6 +63,7 @@ pub(crate) mod undelivered;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
@@ -204,6 +205,7 @@ impl<I, T> Handover<I, T> {
                 awaited: None,
                 halted: false,
                 aborted: false,
+                task: None,
             })),
             returned: Condvar::new(),
             across: Across::default(),
@@ -284,8 +286,10 @@ impl<I, T> Handover<I, T> {
         self.flags.halted.store(true, Ordering::Relaxed);
         let mut permits = lock(&self.permits);
         permits.halted = true;
+        let task = permits.task.take();
         drop(permits);
         self.wake_feeder();
+        task.into_iter().for_each(Waker::wake);
         self.dispatch.note_input_end();
         self.note_end(End::Halted);
     }
@@ -350,10 +354,60 @@ impl<I, T> Handover<I, T> {
         pot.free += permits;
         pot.weight = pot.weight.saturating_sub(weight);
         let is_awaited = pot.awaited.is_some_and(|want| pot.has(want));
+        let task = if is_awaited { pot.task.take() } else { None };
         drop(pot);
         if is_awaited {
             self.wake_feeder();
         }
+        task.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes the task of the run, if it has one.
+    pub(crate) fn wake_task(&self) {
+        let task = lock(&self.permits).task.take();
+        task.into_iter().for_each(Waker::wake);
+    }
+
+    /// Keeps the waker of the run's task. Call it before the task looks for anything: what happens later wakes it.
+    #[cfg(feature = "futures")]
+    pub(crate) fn keep_waker(&self, waker: &Waker) {
+        let mut permits = lock(&self.permits);
+        permits.awaited = None;
+        let old = permits.task.replace(waker.clone());
+        drop(permits);
+        drop(old);
+    }
+
+    /// Makes this the hand-over of a run whose results a task collects.
+    #[cfg(feature = "futures")]
+    pub(crate) fn for_task(mut self) -> Self {
+        self.waiting = CachePadded::new(EventCount::for_task());
+        self
+    }
+
+    /// Looks for results as a task. If there are none, keeps `waker` for them.
+    #[cfg(feature = "futures")]
+    pub(crate) fn has_results(
+        &self,
+        merge: &mut OrderedMerge<T>,
+        total: Option<u64>,
+        waker: Waker,
+    ) -> bool {
+        self.wake_collector_at(1, merge);
+        self.waiting.wake_task_unless(waker, || self.has_news(total) || merge.has_new())
+    }
+
+    #[cfg(feature = "futures")]
+    pub(crate) fn note_waiting_task(&self) {
+        self.dispatch.note_consumer(Activity::Waiting);
+    }
+
+    /// Ends what [`has_results`](Self::has_results) and [`note_waiting_task`](Self::note_waiting_task) began.
+    #[cfg(feature = "futures")]
+    pub(crate) fn note_woken_task(&self) {
+        self.waiting.forget_task();
+        self.let_collector_be();
+        self.dispatch.note_consumer(Activity::Working);
     }
 
     fn wake_feeder(&self) {
@@ -397,6 +451,11 @@ impl<I, T> Handover<I, T> {
             WakeThreshold::For { results } => self.wait_for_several(merge, total, results),
         }
         self.dispatch.note_consumer(Activity::Working);
+        self.wake_reason()
+    }
+
+    /// Why a collector that has news was woken.
+    pub(crate) fn wake_reason(&self) -> WakeReason {
         if self.is_aborted() { WakeReason::Aborted } else { WakeReason::Results }
     }
 

@@ -1,9 +1,10 @@
 //! Tracks which producers take part in a run.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use crate::concurrency::atomic::{AtomicBool, Ordering};
-use crate::concurrency::{Condvar, Mutex, lock, wait};
+use crate::concurrency::{Condvar, Mutex, MutexGuard, lock, wait};
 
 /// The producers that are in a run, so that its end can wait for them.
 ///
@@ -18,6 +19,8 @@ pub(crate) struct Participants {
 #[derive(Debug)]
 struct State {
     is_over: bool,
+    /// Wakes the task that waits for the end. Its waker must not panic.
+    task: Option<Waker>,
     /// By lane, with the flags of their threads.
     producers: Vec<(Presence, Option<Away>)>,
 }
@@ -42,7 +45,8 @@ pub(crate) struct Participation {
 
 impl Participants {
     pub(crate) fn new(producers: usize) -> Arc<Self> {
-        let state = State { is_over: false, producers: vec![(Presence::Out, None); producers] };
+        let producers = vec![(Presence::Out, None); producers];
+        let state = State { is_over: false, task: None, producers };
         Arc::new(Participants { state: Mutex::new(state), left: Condvar::new() })
     }
 
@@ -62,8 +66,14 @@ impl Participants {
         if is_abandoned() {
             state.excuse(producer);
         }
+        self.notify(state);
+    }
+
+    fn notify(&self, mut state: MutexGuard<'_, State>) {
+        let task = state.task.take();
         drop(state);
         self.left.notify_all();
+        task.into_iter().for_each(Waker::wake);
     }
 
     /// Makes the run's end wait for a producer again that was excused, or is about to be. Returns `false` if the
@@ -87,23 +97,37 @@ impl Participants {
     pub(crate) fn end(&self, has_lost: impl Fn(usize) -> bool) {
         let mut state = lock(&self.state);
         state.is_over = true;
-        loop {
-            // Checked in each round: a producer stays in the run until it has settled the items that make
-            // others lose.
-            let losers = state.present().into_iter().filter(|&producer| has_lost(producer));
-            losers.for_each(|producer| state.excuse(producer));
-            if state.present().is_empty() {
-                return;
-            }
+        while !Self::have_left(&mut state, &has_lost) {
             state = wait(&self.left, state);
         }
+    }
+
+    /// Like [`end`](Self::end), for a task: if producers have not left, keeps `waker` and returns `false`.
+    #[cfg(feature = "futures")]
+    pub(crate) fn have_ended(&self, has_lost: impl Fn(usize) -> bool, waker: &Waker) -> bool {
+        let mut state = lock(&self.state);
+        state.is_over = true;
+        let have_left = Self::have_left(&mut state, &has_lost);
+        let old = state.task.take();
+        state.task = (!have_left).then(|| waker.clone());
+        drop(state);
+        drop(old);
+        have_left
+    }
+
+    /// Whether every producer has left but those that have lost.
+    fn have_left(state: &mut State, has_lost: &impl Fn(usize) -> bool) -> bool {
+        // Checked in each round: a producer stays in the run until it has settled the items that make others
+        // lose.
+        let losers = state.present().into_iter().filter(|&producer| has_lost(producer));
+        losers.for_each(|producer| state.excuse(producer));
+        state.present().is_empty()
     }
 
     fn leave(&self, producer: usize) {
         let mut state = lock(&self.state);
         state.set(producer, Presence::Out);
-        drop(state);
-        self.left.notify_all();
+        self.notify(state);
     }
 }
 

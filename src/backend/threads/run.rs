@@ -92,6 +92,8 @@ impl<R: Runner> Run<R> {
         let measures = run_settings.measures.as_ref();
         let most_weight = measures.and_then(|measures| measures.most(Measure::Weight));
         let handover = Handover::new(run_settings.scheduling(&shape), earlier, most_weight);
+        #[cfg(feature = "futures")]
+        let handover = if kind == RunKind::Task { handover.for_task() } else { handover };
         Run {
             halting: Mutex::new(Some(halting)),
             halted,
@@ -267,6 +269,13 @@ impl<R: Runner> Run<R> {
     /// Stops waiting for the consumer.
     pub(crate) fn leave_consumer(&self) {
         drop(lock(&self.awaiting).take());
+        self.handover.wake_task();
+    }
+
+    /// Whether the caller no longer waits for the consumer.
+    #[cfg(feature = "futures")]
+    pub(crate) fn has_left_consumer(&self) -> bool {
+        lock(&self.awaiting).is_none()
     }
 
     /// Whether each failure goes to a caller, so that none ends the run.

@@ -22,6 +22,9 @@ pub(crate) enum RunKind {
     /// From one input to one consumer. A failure may end the run.
     #[default]
     Stream,
+    /// As `Stream`, with a task as the feeder, and perhaps as the collector.
+    #[cfg(feature = "futures")]
+    Task,
     /// From calls; each result goes back to its caller, and so does each failure.
     Service,
 }

@@ -199,7 +199,7 @@ impl Shares {
             Bottleneck::Rebuilding => self.rebuilding_clause(totals),
             Bottleneck::Consumer => match self.destination {
                 Destination::Consumer => self.consumer_clause(),
-                Destination::Outputs | Destination::OwnedOutputs => self.caller_clause(),
+                Destination::Outputs | Destination::FedOutputs => self.caller_clause(),
                 Destination::NextStage => self.next_stage_clause(),
             },
             Bottleneck::Window => self.window_clause(totals),
@@ -368,7 +368,7 @@ impl Shares {
         match self.destination {
             Destination::Consumer => "the consumer",
             Destination::Outputs => "the caller of `outputs`",
-            Destination::OwnedOutputs => "the caller of `into_outputs`",
+            Destination::FedOutputs => "the caller of the outputs",
             Destination::NextStage => "the next stage",
         }
     }

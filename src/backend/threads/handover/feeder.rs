@@ -74,6 +74,21 @@ impl<I, T> Feeder<I, T> {
         self.permits > 0
     }
 
+    /// Like [`wait_for_permit`](Feeder::wait_for_permit), for a task whose waker the hand-over keeps. Returns `false`
+    /// at once if the task is to wait.
+    #[cfg(feature = "futures")]
+    pub(crate) fn awaits_no_permit(&mut self, handover: &Handover<I, T>) -> bool {
+        if self.wanted_room(handover).is_some_and(|want| !handover.has_or_awaits(want)) {
+            return false;
+        }
+        self.give_out_held(handover);
+        let least = handover.lot();
+        if self.permits == 0 && handover.has_or_awaits(Want::Permits { least }) {
+            self.permits = handover.free_permits(least);
+        }
+        self.permits > 0
+    }
+
     /// Uses a permit for the next item. Returns `false` without a permit at hand, while an item is held, or
     /// if the feeder is to stop.
     #[inline]
@@ -239,6 +254,15 @@ impl<I, T> Handover<I, T> {
 
     fn has(&self, want: Want) -> bool {
         lock(&self.permits).has(want)
+    }
+
+    /// Like `has`, and if not, wakes the run's task once it has.
+    #[cfg(feature = "futures")]
+    fn has_or_awaits(&self, want: Want) -> bool {
+        let mut permits = lock(&self.permits);
+        let has = permits.has(want);
+        permits.awaited = (!has).then_some(want);
+        has
     }
 
     fn sleep_for(&self, want: Want) {

@@ -1,5 +1,7 @@
 //! The free permits of a run, and the weight of its items in flight.
 
+use std::task::Waker;
+
 #[derive(Debug)]
 pub(super) struct Permits {
     pub(super) free: usize,
@@ -11,6 +13,8 @@ pub(super) struct Permits {
     pub(super) halted: bool,
     /// No item is given out any more.
     pub(super) aborted: bool,
+    /// Wakes the task of the run, if a task feeds it. Its waker must not panic.
+    pub(super) task: Option<Waker>,
 }
 
 /// What a feeder waits for.
