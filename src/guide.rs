@@ -5,6 +5,7 @@
 //! | give a GPU many items at a time | [`batches`] |
 //! | name, share and lock GPUs | [`gpus`] |
 //! | answer calls from threads or async code | [`services`] |
+//! | work with streams, tasks and iterators that own their pool | [`async`] |
 //! | write results to a file, and resume a run after a crash | [`resume`] |
 //! | find out what limited a run | [`reports`] |
 //! | show progress | [`progress`] |
@@ -26,6 +27,8 @@ macro_rules! guides {
 }
 
 guides! {
+    #[cfg(any(not(doctest), feature = "futures"))]
+    r#async: "async.md"
     batches: "batches.md"
     config: "config.md"
     from_chassis: "from-chassis.md"

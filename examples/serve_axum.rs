@@ -1,0 +1,59 @@
+//! An HTTP server that answers from one pool, in batches across requests: `cargo run --example serve_axum`
+//!
+//! `curl -H 'content-type: application/json' -d 12 localhost:3000/square` prints 144. Ctrl-C ends it in order.
+#![expect(clippy::print_stdout, reason = "an example talks to its user")]
+
+use std::time::Duration;
+
+use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
+use gangline::closures::BoxRunner;
+use gangline::{Batch, OrderedRunner, Result, RunReport, Service, map_batches};
+use tokio::{net::TcpListener, task::spawn_blocking};
+
+type Squares = Service<BoxRunner<u64, u64, Vec<u64>>>;
+
+/// One request, and one call. If the client disconnects, axum drops this future, which gives the call up.
+async fn square(
+    State(service): State<Squares>,
+    Json(x): Json<u64>,
+) -> Result<Json<u64>, (StatusCode, String)> {
+    service.call_async(x).await.map(Json).map_err(|error| match error.is_closed() {
+        true => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+        false => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")),
+    })
+}
+
+fn start() -> Result<Squares> {
+    let squares = map_batches(
+        |_cx| Ok(()), // on each device, once: load the model
+        |_cx, (), xs: &mut Vec<u64>| {
+            std::thread::sleep(Duration::from_millis(5)); // a batch takes a device as long as an item
+            Ok(xs.iter().map(|x| x.checked_mul(*x).ok_or_else(|| "too large".into())).collect())
+        },
+    );
+    let builder = OrderedRunner::builder(BoxRunner::new(squares)).devices("cpu*2");
+    Ok(builder.batch(Batch::up_to(32)).build()?.into_service())
+}
+
+/// Serves until `shutdown` is ready, and answers all requests that have come by then.
+pub async fn serve(
+    listener: TcpListener,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<RunReport> {
+    // Building and closing wait for hooks, so both go to a thread that may block.
+    let service = spawn_blocking(start).await??;
+    let app = Router::new().route("/square", post(square)).with_state(service.clone());
+    axum::serve(listener, app).with_graceful_shutdown(shutdown).await?;
+    let report = service.report();
+    spawn_blocking(move || service.close()).await??;
+    Ok(report)
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    let ctrl_c = async { tokio::signal::ctrl_c().await.unwrap_or(()) };
+    println!("{}", serve(listener, ctrl_c).await?);
+    Ok(())
+}
