@@ -11,6 +11,7 @@ mod consuming_task;
 pub(crate) mod feed;
 mod in_progress;
 pub(crate) mod link;
+pub(crate) mod outputs;
 pub(crate) mod own_feeder;
 pub(crate) mod pace;
 pub(crate) mod pipeline_stream;

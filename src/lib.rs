@@ -105,7 +105,7 @@ pub use crate::journal::read_any_bytes as read_any_journal;
 pub use config;
 /// The version of `crossbeam-channel` whose receivers [`CancelToken::guard`] takes.
 pub use crossbeam_channel;
-/// The version of `futures-core` whose streams [`Pool::run_stream`] takes.
+/// The version of `futures-core` with the trait of the streams that [`Pool::run_stream`] takes.
 #[cfg(feature = "futures")]
 #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
 pub use futures_core;

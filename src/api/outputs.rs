@@ -4,8 +4,9 @@ use std::fmt;
 use std::iter::FusedIterator;
 
 use crate::engine::feed::Source;
+use crate::engine::outputs;
 use crate::engine::session::Engine;
-use crate::engine::streaming;
+use crate::engine::streaming::FedBy;
 use crate::error::Error;
 use crate::runner::Runner;
 
@@ -46,7 +47,7 @@ pub struct Outputs<'a, R: Runner, I> {
 
 impl<'a, R: Runner + 'static, I> Outputs<'a, R, I> {
     pub(crate) fn new(engine: &'a mut Engine<R>, source: Source<I, R::Input>) -> Self {
-        let refused = streaming::begin(engine, source.unread()).err();
+        let refused = outputs::start(engine, FedBy::Caller, source.unread()).err();
         Outputs { engine, source, refused, yielded: 0 }
     }
 }
@@ -57,7 +58,7 @@ impl<R: Runner + 'static, I> Iterator for Outputs<'_, R, I> {
     fn next(&mut self) -> Option<Self::Item> {
         let result = match self.refused.take() {
             Some(error) => Some(Err(error)),
-            None => streaming::next(self.engine, &mut self.source),
+            None => outputs::next(self.engine, &mut self.source),
         };
         self.yielded += u64::from(result.is_some());
         result

@@ -14,7 +14,7 @@ use crate::engine::task::{OutputsTask, SummaryTask};
 use crate::error::Error;
 use crate::runner::Runner;
 
-/// A run whose input is a stream of async code: a future for any runtime, or none.
+/// A run of a stream of async code as input: a future for any runtime, or none.
 ///
 /// [`Pool::run_stream`](crate::Pool::run_stream) makes it. It does nothing before it is polled. The task that
 /// awaits it polls the stream, and only while the window has room for an item. The producers and the consumer's
@@ -34,7 +34,7 @@ pub struct RunStream<'a, R: Runner, S: Stream> {
     task: SummaryTask<R>,
 }
 
-/// The outputs of a pool as a stream of async code, whose input is one too.
+/// The outputs of a pool as a stream of async code, from another stream as input.
 ///
 /// [`Pool::outputs_stream`](crate::Pool::outputs_stream) makes it. It does nothing before it is polled. Each poll
 /// takes as much of the input as there is, and as the window has room for. An output is in flight until the next

@@ -32,6 +32,7 @@ pub(crate) mod run_shape;
 pub(crate) mod settle;
 pub(crate) mod shared;
 pub(crate) mod shares;
+pub(crate) mod spans;
 pub(crate) mod taken;
 pub(crate) mod weights;
 pub(crate) mod work;

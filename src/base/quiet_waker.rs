@@ -5,7 +5,7 @@ use std::task::{Wake, Waker};
 
 use super::panic::{catch, drop_quietly};
 
-/// A waker whose panics go no further.
+/// A waker that lets no panic out.
 struct Quiet(Option<Waker>);
 
 /// Wraps the waker of a task, so that the hand-over may call it.

@@ -42,7 +42,7 @@ struct Told {
 }
 
 impl Told {
-    /// Takes the waker of a task that is told to wake.
+    /// Takes the waker of a task that is to wake.
     fn take_task(&mut self) -> Option<Waker> {
         #[cfg(feature = "futures")]
         return self.task.take();
@@ -56,7 +56,7 @@ impl EventCount {
         EventCount::with_barrier(Barrier::new())
     }
 
-    /// One whose sleeper may be a task. A task cannot sleep for a short time, as a thread does if the heavy fence
+    /// Creates one for a task as its sleeper. A task cannot sleep for a short time, as a thread does if the heavy fence
     /// fails, so each side executes a fence of its own.
     #[cfg(feature = "futures")]
     pub(crate) fn for_task() -> Self {
@@ -233,7 +233,7 @@ impl EventCount {
         is_ready
     }
 
-    /// Forgets the task that slept here, if it was not yet told to wake.
+    /// Forgets the task that slept here, if it was not woken yet.
     #[cfg(feature = "futures")]
     pub(crate) fn forget_task(&self) {
         let mut told = lock(&self.told);

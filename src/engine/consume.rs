@@ -87,8 +87,9 @@ impl<R: Runner> Consumer<R> {
     /// Consumes the whole run. Sends to `started` when input may be pulled; drops it if input must not be.
     pub(super) fn consume(mut self, started: Sender<()>) -> Consumed<R::Summary> {
         let run = self.run.clone();
-        let bug = AbortAtEnd(&*run);
+        let (bug, span) = (AbortAtEnd(&*run), run.spans.enter());
         let result = self.summarise(started);
+        drop(span);
         drop(bug);
         self.collector.leave(&run.handover).into_iter().for_each(drop_quietly);
         Consumed { result, taken: self.taken, failures: self.failures }

@@ -1,12 +1,13 @@
 //! What a pool has in progress between two calls of its caller.
 
+use super::run_session::Left;
+#[cfg(feature = "futures")]
 use super::run_session::Session;
 #[cfg(feature = "futures")]
 use super::stream_run::StreamRun;
 use super::streaming::Streaming;
 #[cfg(feature = "futures")]
 use crate::concurrency::cancel::Interrupt;
-use crate::engine::consuming::SkippedItem;
 use crate::observe::account::Account;
 use crate::runner::Runner;
 
@@ -20,14 +21,6 @@ pub(super) enum InProgress<R: Runner> {
     /// Outputs that a task has given up. Producers may still be in hooks.
     #[cfg(feature = "futures")]
     GivenUp(Box<Left<R>>),
-}
-
-/// The remains of a stream whose caller has left it.
-pub(super) struct Left<R: Runner> {
-    pub(super) session: Session<R>,
-    pub(super) account: Account,
-    /// The errors of skipped items that the caller has not seen.
-    pub(super) failures: Vec<SkippedItem>,
 }
 
 impl<R: Runner> InProgress<R> {

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::feed::{Next, Source};
+use super::outputs;
 use super::session::Engine;
-use super::streaming::{self, Fed, FedBy, Yield, last_error};
+use super::streaming::{Fed, FedBy, Yield, last_error};
 use crate::backend::threads::run::Run;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -128,7 +129,7 @@ impl<R: Runner + 'static> FedOutputs<R> {
         if let Some(error) = self.refused.take() {
             return Some(Err(error));
         }
-        let step = streaming::next_fed(&mut self.engine);
+        let step = outputs::next_fed(&mut self.engine);
         if let error @ Some(_) = last_error(&step) {
             self.end(error);
         } else if step.is_none() {
@@ -172,7 +173,7 @@ impl<R: Runner> FedOutputs<R> {
                 Some(Err(payload)) if !thread::panicking() => std::panic::resume_unwind(payload),
                 _ => Fed { pulled: gate.pulled.load(Ordering::Relaxed), unread: None },
             };
-            if let Some(streaming) = streaming::in_progress(&mut self.engine) {
+            if let Some(streaming) = outputs::in_progress(&mut self.engine) {
                 streaming.note_fed(fed);
             }
         }
@@ -205,10 +206,12 @@ where
     R: Runner + 'static,
     I: Send + 'static,
 {
-    let run = streaming::start(engine, FedBy::Thread, source.unread())?;
+    let run = outputs::start(engine, FedBy::Thread, source.unread())?;
     let feed = move || {
         let bug = AbortOnUnwind(&*run);
+        let span = run.spans.enter();
         source.feed(&run, next);
+        drop(span);
         std::mem::forget(bug);
         // The iterator is gone; so is the run, for which the caller's thread expects to hold the last reference.
         let fed = Fed { pulled: source.pulled(), unread: source.unread() };

@@ -10,6 +10,8 @@ use crate::backend::threads::handover::WakeReason;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::run::Run;
 use crate::concurrency::cancel::{Seen, Watch};
+use crate::engine::consuming::SkippedItem;
+use crate::observe::account::Account;
 use crate::observe::event_log::Observing;
 use crate::runner::Runner;
 
@@ -28,6 +30,14 @@ pub(super) struct Over<R: Runner> {
     pub(super) run: Arc<Run<R>>,
     pub(super) observing: Option<Observing>,
     pub(super) seen: Seen,
+}
+
+/// The remains of a stream that its caller has left.
+pub(super) struct Left<R: Runner> {
+    pub(super) session: Session<R>,
+    pub(super) account: Account,
+    /// The errors of skipped items that the caller has not seen.
+    pub(super) failures: Vec<SkippedItem>,
 }
 
 impl<R: Runner> Session<R> {

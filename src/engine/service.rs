@@ -24,11 +24,11 @@ use super::session::Engine;
 use super::settings::Settings;
 use crate::backend::threads::item_names::Entry;
 use crate::backend::threads::producer_threads::ThreadIds;
-use crate::backend::threads::producers::{Producers, Rebuilt};
+use crate::backend::threads::producers::Producers;
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::RunKind;
+use crate::backend::threads::run_shape::{Rebuilt, RunKind};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::spawn::spawn;
@@ -255,12 +255,14 @@ impl<R: Runner> Calls<R> {
                 return Ok(index);
             }
         };
+        let mut caller = run.spans.caller();
         let (opened, events) = run.handover.dispatch.schedule(|state, now| {
             let index = match self.board.open(slot, deadline) {
                 Ok(index) => index,
                 Err(error) => return Err((error, input)),
             };
             run.enter_name(index, entry);
+            run.spans.note_caller(index, caller.take());
             state.inputs.insert(index, input, 1);
             state.scheduler.offer(index, Meta { size, since: now }, now);
             Ok(index)

@@ -5,21 +5,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use super::in_progress::{InProgress, Left};
+use super::in_progress::InProgress;
 use super::run_journal;
-use super::run_session::{Over, Session};
+use super::run_session::{Left, Over, Session};
 use super::settings::Settings;
 use crate::backend::threads::deadline_thread::DeadlineThread;
 use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer_factory::ProducerFactory;
-use crate::backend::threads::producers::{Building, Producers, Rebuilt, cancelled_or};
+use crate::backend::threads::producers::{Building, Producers, cancelled_or};
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::CarriedOver;
-use crate::backend::threads::run_shape::{RunKind, Shape};
+use crate::backend::threads::run_shape::{Rebuilt, RunKind, Shape};
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
 use crate::cfg::CfgNode;

@@ -1,6 +1,6 @@
-//! A run whose outputs go to the caller.
+//! A run that gives its outputs to the caller.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 #[cfg(feature = "futures")]
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -11,14 +11,11 @@ use super::collector::Lack;
 #[cfg(feature = "futures")]
 use futures_core::Stream;
 
-use super::in_progress::InProgress;
 #[cfg(feature = "futures")]
 use super::polled::Polled;
 use super::run_session::Session;
-use super::session::Engine;
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::feeder::Feeder;
-use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::{Run, RunOutcome};
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
@@ -51,7 +48,7 @@ pub(super) struct Streaming<R: Runner> {
 
 /// Which thread pulls the input of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FedBy {
+pub(crate) enum FedBy {
     /// The caller's, which also takes the outputs.
     Caller,
     /// One of its own.
@@ -130,66 +127,6 @@ impl<T> Yield<T> {
 pub(super) fn last_error<T>(step: &Option<Yield<T>>) -> Option<&Error> {
     match step {
         Some(Yield::Last(error)) => Some(error),
-        _ => None,
-    }
-}
-
-/// Begins a stream. It continues with [`next`] or [`next_fed`].
-pub(super) fn start<R: Runner + 'static>(
-    engine: &mut Engine<R>,
-    fed_by: FedBy,
-    unread: Option<u64>,
-) -> Result<Arc<Run<R>>, Error> {
-    engine.reset(unread);
-    engine.check_no_journal().inspect_err(|error| engine.refuse(error))?;
-    let session = engine.begin(Recording::default())?;
-    Ok(enter(engine, session, fed_by, unread))
-}
-
-/// Makes this the stream in progress.
-pub(super) fn enter<R: Runner + 'static>(
-    engine: &mut Engine<R>,
-    session: Session<R>,
-    fed_by: FedBy,
-    unread: Option<u64>,
-) -> Arc<Run<R>> {
-    let run = session.run.clone();
-    let (order, window) = (engine.settings.order, engine.window());
-    let streaming = Streaming::new(session, order, window, fed_by, unread);
-    engine.in_progress = Some(InProgress::Outputs(Box::new(streaming)));
-    run
-}
-
-/// Begins a stream that the caller's thread feeds.
-pub(crate) fn begin<R: Runner + 'static>(
-    engine: &mut Engine<R>,
-    unread: Option<u64>,
-) -> Result<(), Error> {
-    start(engine, FedBy::Caller, unread).map(drop)
-}
-
-/// Returns the next output of the stream in progress. The last one ends the stream.
-pub(crate) fn next<R: Runner + 'static, I>(
-    engine: &mut Engine<R>,
-    source: &mut Source<I, R::Input>,
-) -> Option<Result<R::Output, Error>> {
-    let step = in_progress(engine)?.next(source);
-    if matches!(step, None | Some(Yield::Last(_))) {
-        engine.end_stream_with(last_error(&step));
-    }
-    step.map(Yield::into_result)
-}
-
-/// Returns the next step of a stream that a thread of its own feeds. The last one does not end the stream.
-pub(super) fn next_fed<R: Runner>(engine: &mut Engine<R>) -> Option<Yield<R::Output>> {
-    in_progress(engine)?.next_fed()
-}
-
-/// The stream in progress, if there is one.
-pub(super) fn in_progress<R: Runner>(engine: &mut Engine<R>) -> Option<&mut Streaming<R>> {
-    match engine.in_progress.as_mut()? {
-        InProgress::Outputs(streaming) => Some(streaming),
-        #[cfg(feature = "futures")]
         _ => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Runs of a pool whose caller is a task, which must not block.
+//! Runs of a pool with a task as the caller, which must not block.
 
 use std::task::{Context, Poll, Waker, ready};
 
@@ -6,16 +6,16 @@ use futures_core::Stream;
 
 use super::consuming_task::ConsumingTask;
 use super::feed::Source;
-use super::in_progress::{InProgress, Left};
+use super::in_progress::InProgress;
+use super::outputs;
 use super::polled::Polled;
-use super::run_session::Session;
+use super::run_session::{Left, Session};
 use super::session::Engine;
 use super::stream_run::{Over, StreamRun};
-use super::streaming::{self, FedBy, Yield, last_error};
+use super::streaming::{FedBy, Yield, last_error};
 use crate::backend::threads::handover::WakeReason;
-use crate::backend::threads::producers::Rebuilt;
 use crate::backend::threads::recording::Recording;
-use crate::backend::threads::run_shape::RunKind;
+use crate::backend::threads::run_shape::{Rebuilt, RunKind};
 use crate::base::quiet_waker::quiet;
 use crate::error::Error;
 use crate::runner::Runner;
@@ -106,7 +106,7 @@ impl<R: Runner + 'static> OutputsTask<R> {
             }
             self.stage = Stage::Running;
         }
-        if let (Stage::Running, Some(streaming)) = (&self.stage, streaming::in_progress(engine)) {
+        if let (Stage::Running, Some(streaming)) = (&self.stage, outputs::in_progress(engine)) {
             match ready!(streaming.poll_next(source, cx)) {
                 step @ (None | Some(Yield::Last(_))) => self.stage = Stage::Ending(step),
                 step => return Poll::Ready(step.map(Yield::into_result)),
@@ -217,6 +217,6 @@ fn begin_outputs<R: Runner + 'static>(
     engine.reset(unread);
     engine.check_no_journal().inspect_err(|error| engine.refuse(error))?;
     let session = begin(engine, Recording::default())?;
-    streaming::enter(engine, session, FedBy::Task, unread);
+    outputs::enter(engine, session, FedBy::Task, unread);
     Ok(())
 }

@@ -216,7 +216,7 @@ pub enum Destination {
     Consumer,
     /// The caller of an [`Outputs`](crate::Outputs).
     Outputs,
-    /// The caller of outputs whose input another thread pulls, or a stream.
+    /// The caller of outputs. Another thread pulls the input, or it is a stream.
     FedOutputs,
     /// The next stage, in a pipeline.
     NextStage,

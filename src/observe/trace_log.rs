@@ -8,12 +8,15 @@ pub(super) fn write(event: &Event) {
     match event {
         Event::ItemFailed { failure } => {
             let (item, key, producer) = (failure.item, failure.key.as_deref(), failure.producer);
-            tracing::warn!(item, key, producer, error = %failure, "an item failed");
+            let (device, attempt) = (failure.device.as_deref(), failure.attempts);
+            tracing::warn!(item, key, producer, device, attempt, error = %failure, "an item failed");
         }
         Event::ItemRetried { failure } => {
             let (item, key, producer) = (failure.item, failure.key.as_deref(), failure.producer);
-            let attempt = failure.attempts;
-            tracing::info!(item, key, producer, attempt, error = %failure, "an item is retried");
+            let (device, attempt) = (failure.device.as_deref(), failure.attempts);
+            tracing::info!(
+                item, key, producer, device, attempt, error = %failure, "an item is retried"
+            );
         }
         Event::ProducerReady { producer, took, is_rebuilt: true } => {
             tracing::info!(producer = producer, took = ?took, "a producer rebuilt its state");

@@ -1,4 +1,4 @@
-//! Runs whose input is a stream.
+//! Runs with a stream as input.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -163,7 +163,7 @@ fn a_state_that_was_lost_is_rebuilt(order: Order) {
     assert_eq!(inits.load(Ordering::Relaxed), 2);
 }
 
-/// A pool whose hooks wait for a gate at item 0; and the gate, and the number of hooks that have begun.
+/// A pool with hooks that wait for a gate at item 0; the gate; and the number of hooks that have begun.
 fn stuck(order: Order) -> (AnyOrderRunner<Hooks>, Arc<Gate>, Arc<Counter>) {
     let (gate, begun) = (Arc::new(Gate::new()), Arc::new(Counter::new()));
     let (passed, begins) = (gate.clone(), begun.clone());

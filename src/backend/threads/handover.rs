@@ -378,7 +378,7 @@ impl<I, T> Handover<I, T> {
         drop(old);
     }
 
-    /// Makes this the hand-over of a run whose results a task collects.
+    /// Makes this the hand-over of a run with a task as the collector.
     #[cfg(feature = "futures")]
     pub(crate) fn for_task(mut self) -> Self {
         self.waiting = CachePadded::new(EventCount::for_task());

@@ -57,6 +57,7 @@ impl<R: Runner> ProducerLoop<R> {
             self.lane = lane;
             self.backend.take_lane(lane);
             let bug = AbortOnUnwind(&*run);
+            let span = run.spans.enter();
             let mut ready = Ready(ready);
             loop {
                 let dispatch = &run.handover.dispatch;
@@ -75,6 +76,7 @@ impl<R: Runner> ProducerLoop<R> {
                     break;
                 }
             }
+            drop(span);
             std::mem::forget(bug);
             let replacement = Replacement::of(&run, &participants, lane);
             // The run goes first: the thread that waits for this producer to leave expects to hold the last

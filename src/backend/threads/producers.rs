@@ -18,6 +18,7 @@ use crate::backend::threads::producer_threads::{
 };
 use crate::backend::threads::replacement::Replace;
 use crate::backend::threads::run::{Run, text_of};
+use crate::backend::threads::run_shape::Rebuilt;
 use crate::backend::threads::shared::Shared;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::Barrier;
@@ -298,9 +299,7 @@ impl<R: Runner + 'static> Producers<R> {
         self.threads.replacer()
     }
 
-    /// Offers a run to every producer that is not gone. Unless it is [`Later`](Rebuilt::Later), it waits for those that rebuild a lost state. It
-    /// does not wait for a producer that is still in a hook of an earlier run, since that hook may never
-    /// return.
+    /// Offers a run to all that are not gone. Waits for lost states, but for none still in an earlier run's hook.
     pub(crate) fn join(
         &self,
         run: &Arc<Run<R>>,
@@ -308,8 +307,7 @@ impl<R: Runner + 'static> Producers<R> {
         rebuilt: Rebuilt,
         is_gone: impl Fn(usize) -> bool,
     ) -> Result<(), Error> {
-        let lost =
-            self.threads.stateless.swap(0, Ordering::Relaxed) > 0 && rebuilt == Rebuilt::Before;
+        let lost = rebuilt.awaits(self.threads.stateless.swap(0, Ordering::Relaxed));
         // Capacity 0: a value that arrives too late must be dropped by its sender, not by the channel.
         let (ready, outcomes) = bounded(0);
         for producer in (0..self.len()).filter(|&producer| !is_gone(producer)) {
@@ -330,16 +328,6 @@ impl<R: Runner + 'static> Producers<R> {
         }
         failure.map_or(Ok(()), Err)
     }
-}
-
-/// When producers rebuild the states that panics have cost them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rebuilt {
-    /// Before the run begins. A failure keeps it from beginning.
-    Before,
-    /// While the run goes on, since the thread that begins it must not block. A failure ends the run.
-    #[cfg_attr(not(feature = "futures"), expect(dead_code, reason = "only tasks must not block"))]
-    Later,
 }
 
 /// Waits for the next producer to report. `None` once all have, or once the run has lost a producer.

@@ -17,6 +17,7 @@ use crate::backend::threads::recording::Recording;
 use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::{CarriedOver, RunKind, Shape};
+use crate::backend::threads::spans::Spans;
 use crate::backend::threads::taken::Tally;
 use crate::base::Measure;
 use crate::base::Order;
@@ -64,6 +65,7 @@ pub(crate) struct Run<R: Runner> {
     has_fatal_error: AtomicBool,
     pub(crate) tally: Tally,
     pub(crate) event_log: Arc<EventLog>,
+    pub(crate) spans: Spans,
     /// `None` if items have no names.
     pub(super) item_names: Option<Mutex<ItemNames>>,
     pub(crate) recording: Recording,
@@ -112,6 +114,7 @@ impl<R: Runner> Run<R> {
             has_fatal_error: AtomicBool::new(false),
             tally: Tally::default(),
             event_log,
+            spans: Spans::new(&shape),
             item_names,
             recording,
             awaiting: Mutex::new(Some(awaiting)),
@@ -223,6 +226,7 @@ impl<R: Runner> Run<R> {
         if let Some(item_names) = &self.item_names {
             lock(item_names).remove_name(seq);
         }
+        self.spans.forget_caller(seq);
     }
 
     /// Returns the journal key of an item in flight. `None` if the item failed before its key was known.

@@ -29,6 +29,23 @@ pub(crate) enum RunKind {
     Service,
 }
 
+/// When producers rebuild the states that panics have cost them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rebuilt {
+    /// Before the run begins. A failure keeps it from beginning.
+    Before,
+    /// While the run goes on, since the thread that begins it must not block. A failure ends the run.
+    #[cfg_attr(not(feature = "futures"), expect(dead_code, reason = "only tasks must not block"))]
+    Later,
+}
+
+impl Rebuilt {
+    /// Whether a run waits for producers, if this many have lost their states.
+    pub(crate) fn awaits(self, stateless: usize) -> bool {
+        self == Rebuilt::Before && stateless > 0
+    }
+}
+
 /// What the pool carries over from earlier runs.
 #[derive(Debug)]
 pub(crate) struct CarriedOver {

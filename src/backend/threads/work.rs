@@ -233,8 +233,13 @@ impl<R: Runner> Producer<R> {
             .with_abandon_flag(Some(flag))
             .with_open_items(run.handover.open_items());
         self.worked += items.len() as u64;
+        let device = self.setup.place.devices().first();
+        let name = || items.first().and_then(|&item| run.name_of(item));
+        let span = run.spans.attempt(items, *attempt, device, name);
         let state = self.state.as_mut().expect("a producer has a state when it works on a batch");
-        match call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs)) {
+        let outcome = call(hook, site, || self.runner.producer_work_batch(&cx, state, inputs));
+        drop(span);
+        match outcome {
             Ok(outputs) if outputs.len() == items.len() => Ok(outputs),
             Ok(outputs) => {
                 let count = OutputCount { inputs: items.len(), outputs: outputs.len() };

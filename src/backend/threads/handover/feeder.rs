@@ -74,7 +74,7 @@ impl<I, T> Feeder<I, T> {
         self.permits > 0
     }
 
-    /// Like [`wait_for_permit`](Feeder::wait_for_permit), for a task whose waker the hand-over keeps. Returns `false`
+    /// Like [`wait_for_permit`](Feeder::wait_for_permit), for a task, with its waker kept by the hand-over. Returns `false`
     /// at once if the task is to wait.
     #[cfg(feature = "futures")]
     pub(crate) fn awaits_no_permit(&mut self, handover: &Handover<I, T>) -> bool {

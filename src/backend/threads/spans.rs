@@ -1,0 +1,119 @@
+//! The spans of a run, for subscribers of `tracing`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tracing::span::EnteredSpan;
+use tracing::{Level, Span};
+
+use crate::backend::threads::run_shape::{RunKind, Shape};
+use crate::concurrency::{Mutex, lock};
+use crate::device::Device;
+
+/// The target of all spans, by which subscribers select them.
+const TARGET: &str = "gangline";
+
+/// The spans of a run. Whether attempts have spans is asked once, so that an item costs a comparison if not.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    /// A child of the span in which the run began.
+    run: Span,
+    attempts: Attempts,
+}
+
+#[derive(Debug)]
+enum Attempts {
+    /// No subscriber wants them.
+    Unwanted,
+    /// Children of the run.
+    OfRun,
+    /// Children of the spans in which the calls were made, by item. In an `Arc`, since to clone or drop a span calls
+    /// the subscriber, and that is not done under the lock.
+    OfCalls(Mutex<HashMap<u64, Arc<Span>>>),
+}
+
+impl Spans {
+    /// Creates the span of a run, and asks whether a subscriber wants those of attempts.
+    pub(crate) fn new(shape: &Shape) -> Self {
+        let Shape { order, producers, kind, .. } = *shape;
+        let run = tracing::info_span!(target: TARGET, "run", ?order, producers);
+        let attempts = match (tracing::span_enabled!(target: TARGET, Level::DEBUG), kind) {
+            (false, _) => Attempts::Unwanted,
+            (true, RunKind::Service) => Attempts::OfCalls(Mutex::default()),
+            (true, _) => Attempts::OfRun,
+        };
+        Spans { run, attempts }
+    }
+
+    /// Enters the span of the run, on a thread that takes part in it.
+    pub(crate) fn enter(&self) -> EnteredSpan {
+        self.run.clone().entered()
+    }
+
+    /// The span that a call is made in, if it will be asked for.
+    pub(crate) fn caller(&self) -> Option<Span> {
+        matches!(self.attempts, Attempts::OfCalls(_)).then(Span::current)
+    }
+
+    /// Keeps the span in which a call was made.
+    pub(crate) fn note_caller(&self, item: u64, caller: Option<Span>) {
+        if let (Attempts::OfCalls(callers), Some(caller)) = (&self.attempts, caller) {
+            lock(callers).insert(item, Arc::new(caller));
+        }
+    }
+
+    /// Forgets the call of an item that is settled.
+    #[inline]
+    pub(crate) fn forget_caller(&self, item: u64) {
+        if let Attempts::OfCalls(callers) = &self.attempts {
+            let caller = lock(callers).remove(&item);
+            // Closing a span calls the subscriber, so the lock goes first.
+            drop(caller);
+        }
+    }
+
+    /// Enters the span of an attempt at these items, if a subscriber wants it. A retry is one with a higher
+    /// number.
+    #[inline]
+    pub(crate) fn attempt(
+        &self,
+        items: &[u64],
+        attempt: u32,
+        device: Option<&Device>,
+        key: impl FnOnce() -> Option<Arc<str>>,
+    ) -> Option<EnteredSpan> {
+        match self.attempts {
+            Attempts::Unwanted => None,
+            _ => Some(self.enter_attempt(items, attempt, device, key())),
+        }
+    }
+
+    #[cold]
+    fn enter_attempt(
+        &self,
+        items: &[u64],
+        attempt: u32,
+        device: Option<&Device>,
+        key: Option<Arc<str>>,
+    ) -> EnteredSpan {
+        let device = device.map(ToString::to_string);
+        let (device, key) = (device.as_deref(), key.as_deref());
+        let callers = self.callers_of(items);
+        if let &[item] = items {
+            let parent = callers.first().map_or(&self.run, |caller| &**caller);
+            return tracing::debug_span!(target: TARGET, parent: parent, "attempt", item, key, device, attempt)
+                .entered();
+        }
+        let span = tracing::debug_span!(
+            target: TARGET, parent: &self.run, "batch", ?items, device, attempt
+        );
+        callers.iter().for_each(|caller| _ = span.follows_from(&**caller));
+        span.entered()
+    }
+
+    fn callers_of(&self, items: &[u64]) -> Vec<Arc<Span>> {
+        let Attempts::OfCalls(callers) = &self.attempts else { return vec![] };
+        let callers = lock(callers);
+        items.iter().filter_map(|item| callers.get(item).cloned()).collect()
+    }
+}

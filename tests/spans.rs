@@ -1,0 +1,145 @@
+//! Spans and events of runs, as a subscriber of `tracing` sees them.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
+
+use std::fmt;
+use std::sync::{Mutex, OnceLock};
+
+use gangline::{Batch, OnError, OrderedRunner, Runner, map};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
+use tracing::{Event, Subscriber, info_span};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+
+/// The spans from the outermost in, and the event in them, if it is one.
+type Record = (Vec<String>, Option<String>);
+
+static RECORDS: Mutex<Vec<Record>> = Mutex::new(vec![]);
+
+struct Recording;
+
+/// A name or message, with the fields that do not differ from run to run.
+#[derive(Default)]
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" => self.0.insert_str(0, &format!("{value:?}")),
+            name @ ("item" | "key" | "device" | "attempt" | "items") => {
+                self.0.push_str(&format!(" {name}={value:?}"));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recording {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, cx: Context<'_, S>) {
+        let span = cx.span(id).unwrap();
+        let mut text = Text(span.name().to_owned());
+        attributes.record(&mut text);
+        span.extensions_mut().insert(text);
+        let path = cx.span_scope(id).unwrap().from_root();
+        let path = path.map(|span| span.extensions().get::<Text>().unwrap().0.clone()).collect();
+        RECORDS.lock().unwrap().push((path, None));
+    }
+
+    fn on_event(&self, event: &Event<'_>, cx: Context<'_, S>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        let path = cx.event_scope(event).into_iter().flat_map(|scope| scope.from_root());
+        let path = path.map(|span| span.extensions().get::<Text>().unwrap().0.clone()).collect();
+        RECORDS.lock().unwrap().push((path, Some(text.0)));
+    }
+}
+
+fn subscribe() {
+    static SUBSCRIBER: OnceLock<()> = OnceLock::new();
+    SUBSCRIBER.get_or_init(|| {
+        let subscriber = tracing_subscriber::registry().with(Recording);
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+    });
+}
+
+/// What is recorded in a span that `root` makes.
+fn recorded(root: impl FnOnce() -> tracing::Span, f: impl FnOnce()) -> Vec<Record> {
+    subscribe();
+    let root = root();
+    let name = root.metadata().unwrap().name();
+    root.in_scope(f);
+    let records = RECORDS.lock().unwrap();
+    records.iter().filter(|(path, _)| path.first().is_some_and(|it| it == name)).cloned().collect()
+}
+
+#[track_caller]
+fn assert_has(records: &[Record], path: &[&str], event: Option<&str>) {
+    let has = records.iter().any(|(spans, text)| spans == path && text.as_deref() == event);
+    assert!(has, "{path:?} {event:?} is not in {records:#?}");
+}
+
+fn flaky() -> impl Runner<Input = u64, Output = u64, Summary = Vec<u64>> {
+    map(
+        |_| Ok(()),
+        |cx, _, x: u64| {
+            tracing::info!("in the hook");
+            if x == 1 && cx.attempt() < 3 { Err("not yet".into()) } else { Ok(x) }
+        },
+    )
+}
+
+#[test]
+fn attempts_and_events_of_hooks_are_in_the_span_of_the_caller() {
+    let records = recorded(
+        || info_span!("a run's caller"),
+        || {
+            let builder = OrderedRunner::builder(flaky()).devices(1).key(|x| format!("k{x}"));
+            let mut pool = builder.retries(1).on_error(OnError::Skip).build().unwrap();
+            assert_eq!(pool.run([0, 1]).unwrap(), [0]);
+        },
+    );
+    let path = |attempt| ["a run's caller", "run", attempt];
+    let first = "attempt item=0 key=\"k0\" device=\"cpu\" attempt=1";
+    let retry = "attempt item=1 key=\"k1\" device=\"cpu\" attempt=2";
+    assert_has(&records, &path(first), None);
+    assert_has(&records, &path(first), Some("in the hook"));
+    assert_has(&records, &path(retry), Some("in the hook"));
+    let retried = "an item is retried item=1 key=\"k1\" device=\"cpu\" attempt=1";
+    assert_has(&records, &path(first)[..2], Some(retried));
+    let failed = "an item failed item=1 key=\"k1\" device=\"cpu\" attempt=2";
+    assert_has(&records, &path(first)[..2], Some(failed));
+}
+
+#[test]
+fn each_call_of_a_service_has_a_span_of_its_own_as_parent() {
+    subscribe();
+    let service = OrderedRunner::new(flaky(), 1).unwrap().into_service();
+    for (root, x) in [(info_span!("first caller"), 5), (info_span!("second caller"), 6)] {
+        let name = root.metadata().unwrap().name();
+        let records = recorded(|| root, || assert_eq!(service.call(x).unwrap(), x));
+        let attempt = format!("attempt item={} device=\"cpu\" attempt=1", x - 5);
+        assert_has(&records, &[name, &attempt], Some("in the hook"));
+    }
+}
+
+#[test]
+fn a_batch_has_one_span() {
+    let records = recorded(
+        || info_span!("a batch's caller"),
+        || {
+            let builder = OrderedRunner::builder(gangline::map_batches(
+                |_| Ok(()),
+                |_, (), xs: &mut Vec<u64>| {
+                    tracing::info!("in the hook");
+                    Ok(xs.iter().map(|&x| Ok(x)).collect())
+                },
+            ));
+            let mut pool = builder.devices(1).batch(Batch::of(2)).build().unwrap();
+            assert_eq!(pool.run([0, 1]).unwrap(), [0, 1]);
+        },
+    );
+    let batch = "batch items=[0, 1] device=\"cpu\" attempt=1";
+    assert_has(&records, &["a batch's caller", "run", batch], Some("in the hook"));
+}
