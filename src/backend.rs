@@ -1,7 +1,9 @@
-//! Where producers live. Today: threads of this process.
+//! Where producers live: on threads of this process, or in child processes.
 
 #[cfg_attr(not(feature = "rayon"), path = "backend/no_cpu_pool.rs")]
 pub(crate) mod cpu_pool;
+#[cfg(all(feature = "processes", target_os = "linux"))]
+pub(crate) mod process;
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod scripted;

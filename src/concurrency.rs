@@ -2,6 +2,7 @@
 
 pub(crate) mod alarm;
 mod barrier;
+pub(crate) mod bell;
 pub(crate) mod cancel;
 #[cfg_attr(shuttle, path = "concurrency/model_deque.rs")]
 mod deque;

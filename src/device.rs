@@ -13,6 +13,8 @@ mod gpu;
 mod gpu_list;
 mod gpu_lock;
 mod id;
+#[cfg(all(feature = "processes", target_os = "linux"))]
+mod in_worker;
 mod into;
 mod inventory;
 #[cfg(target_os = "linux")]
@@ -51,6 +53,8 @@ pub use gpu_list::GpuList;
 pub use gpu_lock::GpuLock;
 pub(crate) use gpu_lock::HeldGpus;
 pub use id::Device;
+#[cfg(all(feature = "processes", target_os = "linux"))]
+pub(crate) use in_worker::{InWorker, in_worker, place_from_text};
 pub use into::IntoDevices;
 pub(crate) use names::models;
 use place::MAX_PLACES;

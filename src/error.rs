@@ -4,6 +4,7 @@ mod build;
 mod out_of_memory;
 mod site;
 mod text;
+mod worker;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ pub use self::build::BuildError;
 pub use self::out_of_memory::OutOfMemory;
 pub(crate) use self::out_of_memory::is_out_of_memory;
 pub use self::site::Site;
+pub use self::worker::{Crash, FrameError, RemoteError, WorkerError};
 use crate::base::debug_with_causes;
 pub use crate::base::{BoxError, Hook, MaxFailures, Measure, PanicMessage, Result, TimeLimit};
 pub use crate::cfg::{CfgError, PathProblem};
@@ -59,6 +61,22 @@ pub enum Error {
         site: Box<Site>,
         /// The panic's own message.
         source: PanicMessage,
+    },
+    /// The child process of the hook died.
+    #[non_exhaustive]
+    HookCrashed {
+        /// The hook.
+        hook: Hook,
+        /// The item, device and attempt of the call.
+        site: Box<Site>,
+        /// The signal or status, and what the process printed at last.
+        source: Crash,
+    },
+    /// A child process cannot serve.
+    #[non_exhaustive]
+    Worker {
+        /// Why.
+        source: Box<WorkerError>,
     },
     /// The caller's iterator yielded an error.
     #[non_exhaustive]
@@ -125,7 +143,8 @@ pub enum Error {
         /// an item failed with it.
         source: Option<Box<Error>>,
     },
-    /// A hook exceeded its [timeout](crate::Builder::item_timeout). Its thread was abandoned.
+    /// A hook exceeded its [timeout](crate::Builder::item_timeout). Its thread was abandoned, or its process
+    /// was killed.
     #[non_exhaustive]
     TimedOut {
         /// The hook.
@@ -294,6 +313,7 @@ impl Error {
     pub(crate) fn of_items(mut self, items: &[u64]) -> Self {
         if let Error::HookFailed { site, .. }
         | Error::HookPanicked { site, .. }
+        | Error::HookCrashed { site, .. }
         | Error::TimedOut { site, .. } = &mut self
         {
             site.items = items.to_vec();
@@ -309,6 +329,7 @@ impl Error {
             | Error::BatchFailed { key, .. } => Some(key),
             Error::HookFailed { site, .. }
             | Error::HookPanicked { site, .. }
+            | Error::HookCrashed { site, .. }
             | Error::TimedOut { site, .. } => Some(&mut site.key),
             Error::ClassifyPanicked { source, .. } => source.key_mut(),
             _ => None,
@@ -412,6 +433,7 @@ impl Error {
         match self {
             Error::HookFailed { hook, site, .. }
             | Error::HookPanicked { hook, site, .. }
+            | Error::HookCrashed { hook, site, .. }
             | Error::TimedOut { hook, site, .. } => Some((*hook, site)),
             Error::TooFewProducers { source: Some(source), .. }
             | Error::ClassifyPanicked { source, .. } => source.call(),
@@ -423,6 +445,12 @@ impl Error {
 impl From<SpawnError> for Error {
     fn from(SpawnError { name, source }: SpawnError) -> Self {
         Error::Thread { name, source }
+    }
+}
+
+impl From<WorkerError> for Error {
+    fn from(source: WorkerError) -> Self {
+        Error::Worker { source: Box::new(source) }
     }
 }
 

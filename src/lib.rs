@@ -23,8 +23,11 @@ pub use crate::api::map_batches::map_batches;
 pub use crate::api::outputs::Outputs;
 pub use crate::api::pipeline::Pipeline;
 pub use crate::api::pool::{AnyOrderRunner, OrderedRunner, Pool, UnorderedRunner};
-pub use crate::api::service::{Full, Service};
+pub use crate::api::service::Service;
 pub use crate::api::sink;
+#[cfg(all(feature = "processes", target_os = "linux"))]
+#[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
+pub use crate::backend::process::worker::worker_main;
 pub use crate::base::{BoxError, Hook, Order, Result};
 pub use crate::cfg::CfgNode;
 pub use crate::concurrency::cancel::CancelToken;
@@ -86,6 +89,16 @@ pub mod pipeline {
 /// Answers of a [`Service`] that are still to come.
 pub mod service {
     pub use crate::api::service::{Call, Full, Service, Ticket};
+}
+
+/// Producers in child processes: see [`Builder::processes`].
+#[cfg(all(feature = "processes", target_os = "linux"))]
+#[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
+pub mod process {
+    pub use crate::backend::process::codec::{Codec, MessagePack, Postcard};
+    pub use crate::backend::process::processes::Processes;
+    pub use crate::backend::process::recipe::{AnyRecipe, Recipe};
+    pub use crate::backend::process::worker::worker_main;
 }
 
 /// Outputs as iterators, and inputs and outputs as streams of async code.

@@ -5,6 +5,9 @@ mod placement;
 
 mod batching;
 
+#[cfg(all(feature = "processes", target_os = "linux"))]
+mod processes;
+
 mod survival;
 
 mod lifespan;
@@ -16,10 +19,12 @@ use std::marker::PhantomData;
 use std::sync::Mutex;
 
 use super::pool::{OrderKind, Pool};
+#[cfg(all(feature = "processes", target_os = "linux"))]
+use crate::backend::process::{processes::Processes, recipe::Recipe};
 use crate::backend::threads::limits::Limits as TimeLimits;
 use crate::backend::threads::measures::Measures;
 use crate::backend::threads::producer_factory::ProducerFactory;
-use crate::backend::threads::run_settings::{CopyFn, HashFn, NameFn, RunSettings};
+use crate::backend::threads::run_settings::{CopyFn, HashFn, NameFn, Overdue, RunSettings};
 use crate::base::Measure;
 use crate::base::Order;
 use crate::cfg::CfgNode;
@@ -83,6 +88,8 @@ pub struct Builder<R: Runner, O> {
     #[cfg(feature = "rayon")]
     cpu_threads: CpuThreads,
     token: CancelToken,
+    #[cfg(all(feature = "processes", target_os = "linux"))]
+    workers: Option<(Recipe<R>, Processes)>,
     kind: PhantomData<fn() -> O>,
 }
 
@@ -111,6 +118,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             #[cfg(feature = "rayon")]
             cpu_threads: CpuThreads::default(),
             token: CancelToken::new(),
+            #[cfg(all(feature = "processes", target_os = "linux"))]
+            workers: None,
             kind: PhantomData,
         }
     }
@@ -133,6 +142,10 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn build(self) -> Result<Pool<R, O>, Error> {
+        #[cfg(all(feature = "processes", target_os = "linux"))]
+        if self.workers.is_some() {
+            return self.build_in_processes();
+        }
         self.build_with(ProducerFactory::threads)
     }
 
@@ -160,6 +173,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             return Err(BuildError::CpuThreads {}.into());
         }
         self.told.settings = self.listed();
+        let factory = factory(self.runner);
         let places = devices.places_with_gpus();
         let settings = Settings {
             devices,
@@ -168,14 +182,13 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             batching,
             stack_size: self.stack_size,
             replacements: self.replacements,
-            end_timeout: self.limits.end,
+            end_timeout: self.limits.end.filter(|_| factory.overdue() == Overdue::Abandoned),
             gpu_lock: self.gpu_lock,
             #[cfg(feature = "rayon")]
             cpu_threads: self.cpu_threads,
             token: self.token,
         };
         let measures = self.measures.is_some().then_some(self.measures);
-        let factory = factory(self.runner);
         let run_settings = RunSettings {
             measures,
             policy: self.policy,
@@ -188,6 +201,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             },
             recycle_after: self.recycle_after,
             bypass: factory.bypass(),
+            overdue: factory.overdue(),
             name: self.name,
             hash: self.hash,
             journal: self.journal,

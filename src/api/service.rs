@@ -172,7 +172,8 @@ impl<R: Runner + 'static> Service<R> {
     /// If the queue is full: with the input.
     ///
     /// ```
-    /// use gangline::{Full, OrderedRunner, map};
+    /// use gangline::service::Full;
+    /// use gangline::{OrderedRunner, map};
     ///
     /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x + 1)), 1)?.into_service();
     /// match service.try_submit(1) {

@@ -246,6 +246,7 @@ mod tests {
 
     use super::*;
     use crate::backend::threads::producer_factory::{Make, ProducerFactory};
+    use crate::backend::threads::run_settings::Overdue;
     use crate::{AnyOrderRunner, Batch, Builder, ConsumerContext, OnError, Order, Result};
 
     /// Squares numbers; some it fails whenever they are tried. Counts calls of hooks.
@@ -300,7 +301,9 @@ mod tests {
             let script = scripts[setup.producer].clone();
             Box::new(Scripted::new(runner, setup, shared, script))
         });
-        builder.build_with(|runner| ProducerFactory::leasing(runner, make)).unwrap()
+        builder
+            .build_with(|runner| ProducerFactory::leasing(runner, make, Overdue::Abandoned))
+            .unwrap()
     }
 
     fn script(ahead: usize, steps: impl Into<Vec<Step>>) -> Script {

@@ -4,6 +4,8 @@
 //! The [`handover`] moves items to the producers and results back. [`producer`] and [`work`] call the hooks.
 
 pub(crate) mod call;
+#[cfg(all(feature = "processes", target_os = "linux"))]
+pub(crate) mod crashes;
 pub(crate) mod deadline_thread;
 pub(crate) mod failed_item;
 pub(crate) mod failures;
@@ -11,6 +13,7 @@ pub(crate) mod handover;
 pub(crate) mod item_names;
 pub(crate) mod item_observer;
 pub(crate) mod journal_writer;
+pub(crate) mod leasing;
 pub(crate) mod limits;
 pub(crate) mod lost_producer;
 pub(crate) mod measures;

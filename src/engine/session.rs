@@ -115,7 +115,7 @@ impl<R: Runner + 'static> Engine<R> {
             let places = self.settings.devices.len();
             let least = self.run_settings.policy.min_producers.unwrap_or(places);
             let (limit, settings) =
-                (self.run_settings.limits.init, self.settings.threads(&self.cfg, gpus));
+                (self.run_settings.startup_limit(), self.settings.threads(&self.cfg, gpus));
             Producers::start(self.factory(), settings, places, &building, least, limit)
         });
         match started {

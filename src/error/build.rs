@@ -71,6 +71,10 @@ pub enum BuildError {
     /// [`recycle_after`](crate::Builder::recycle_after) is 0.
     #[non_exhaustive]
     RecycleAfter {},
+    /// [`recycle_after`](crate::Builder::recycle_after) was given for producers in child processes, which keep
+    /// their states.
+    #[non_exhaustive]
+    RecycledProcesses {},
     /// A timeout is zero.
     #[non_exhaustive]
     ZeroTimeout {
@@ -125,6 +129,10 @@ impl fmt::Display for BuildError {
             }
             BuildError::RecycleAfter {} => f.write_str(
                 "recycle_after must be at least 1 item, got 0; leave it out to keep the states",
+            ),
+            BuildError::RecycledProcesses {} => f.write_str(
+                "recycle_after recycles the states of threads only, and the producers are child \
+                 processes; leave `recycle_after` or `processes` out",
             ),
             BuildError::ZeroTimeout { limit } => {
                 write!(f, "{limit} must be more than 0 s, got 0 s; leave it out for no limit")

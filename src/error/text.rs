@@ -13,6 +13,8 @@ impl fmt::Display for Error {
         match self {
             Error::HookFailed { hook, site, .. } => write!(f, "{hook} failed{site}"),
             Error::HookPanicked { hook, site, .. } => write!(f, "{hook} panicked{site}"),
+            Error::HookCrashed { hook, site, .. } => write!(f, "{hook} crashed{site}"),
+            Error::Worker { source } => write!(f, "{source}"),
             Error::InputFailed { item, .. } => write!(f, "the input failed at item {item}"),
             Error::InputPanicked { item, .. } => write!(f, "the input panicked at item {item}"),
             Error::BatchFailed { item, first, key, .. } => {
@@ -29,11 +31,7 @@ impl fmt::Display for Error {
                 write!(f, "too few producers are left: {here}; min_producers is {least}")
             }
             Error::TimedOut { hook, site, limit } => {
-                write!(
-                    f,
-                    "{hook} took longer than {:#}{site}; its thread was abandoned",
-                    HumanDuration(*limit)
-                )
+                write!(f, "{hook} took longer than {:#}{site}", HumanDuration(*limit))
             }
             Error::RunTimedOut { limit } => {
                 write!(f, "the run took longer than {:#}", HumanDuration(*limit))
@@ -98,6 +96,8 @@ impl std::error::Error for Error {
             | Error::InputPanicked { source, .. }
             | Error::MeasurePanicked { source, .. }
             | Error::KeyPanicked { source, .. } => Some(source),
+            Error::HookCrashed { source, .. } => Some(source),
+            Error::Worker { source } => source.source(),
             Error::Devices { source } => source.source(),
             Error::Journal { source } => source.source(),
             Error::Thread { source, .. } => Some(source),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::cfg::CfgNode;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::concurrency::bell::Bells;
 use crate::device::{Device, HeldGpus, Place};
 
 /// By which a hook learns that nothing waits for its call any more.
@@ -16,7 +17,7 @@ pub(crate) enum AbandonFlag<'a> {
 }
 
 impl AbandonFlag<'_> {
-    fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         match self {
             AbandonFlag::Call { revoked, call } => {
                 let revoked = revoked.load(Ordering::Relaxed);
@@ -359,16 +360,19 @@ pub(crate) struct Wanted {
     /// Items from here on are not wanted. It only ever falls. `Relaxed` is enough: it saves work and
     /// answers `is_cancelled`, while sleeping threads are woken under the lock that they sleep with.
     end: AtomicU64,
+    /// Rung when it falls.
+    pub(crate) bells: Bells,
 }
 
 impl Wanted {
     pub(crate) fn all() -> Self {
-        Wanted { end: AtomicU64::new(u64::MAX) }
+        Wanted { end: AtomicU64::new(u64::MAX), bells: Bells::default() }
     }
 
     /// Gives up on all items from `item` on.
     pub(crate) fn give_up_from(&self, item: u64) {
         self.end.fetch_min(item, Ordering::Relaxed);
+        self.bells.ring();
     }
 
     /// Returns whether the result for `item` is no longer wanted; without an item, whether no result is.

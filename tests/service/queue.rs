@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use gangline::{Full, OrderedRunner};
+use gangline::OrderedRunner;
+use gangline::service::Full;
 
 use crate::hooks::Hooks;
 use crate::support::{Counter, Gate, no_hang};

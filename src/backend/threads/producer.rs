@@ -278,7 +278,7 @@ impl<R: Runner> Producer<R> {
     }
 }
 
-pub(super) fn site(setup: &ProducerSetup, items: &[u64], attempt: Option<u32>) -> Site {
+pub(crate) fn site(setup: &ProducerSetup, items: &[u64], attempt: Option<u32>) -> Site {
     Site {
         items: items.to_vec(),
         device: setup.place.devices().first().copied(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::backend::Backend;
 use crate::backend::threads::producer::Producer;
+use crate::backend::threads::run_settings::Overdue;
 use crate::backend::threads::shared::Shared;
 use crate::runner::{ProducerSetup, Runner};
 use crate::scheduler::Bypass;
@@ -13,6 +14,7 @@ pub(crate) struct ProducerFactory<R: Runner> {
     runner: Arc<R>,
     make: Arc<Make<R>>,
     bypass: Bypass,
+    overdue: Overdue,
 }
 
 /// Makes a backend without a state, on the producer's own thread.
@@ -25,6 +27,7 @@ impl<R: Runner> Clone for ProducerFactory<R> {
             runner: self.runner.clone(),
             make: self.make.clone(),
             bypass: self.bypass,
+            overdue: self.overdue,
         }
     }
 }
@@ -35,13 +38,17 @@ impl<R: Runner + 'static> ProducerFactory<R> {
         let make: Arc<Make<R>> = Arc::new(|runner, setup, shared| {
             Box::new(Producer::new(runner.clone(), setup, shared))
         });
-        ProducerFactory { runner: Arc::new(runner), make, bypass: Bypass::Allowed }
+        let (bypass, overdue) = (Bypass::Allowed, Overdue::Abandoned);
+        ProducerFactory { runner: Arc::new(runner), make, bypass, overdue }
     }
 
     /// The hooks are called by the backends that `make` returns. They work on leases only.
-    #[cfg_attr(not(test), expect(dead_code, reason = "today all producers are threads"))]
-    pub(crate) fn leasing(runner: R, make: Arc<Make<R>>) -> Self {
-        ProducerFactory { runner: Arc::new(runner), make, bypass: Bypass::Never }
+    #[cfg_attr(
+        not(any(test, all(feature = "processes", target_os = "linux"))),
+        expect(dead_code, reason = "without child processes, all producers are threads")
+    )]
+    pub(crate) fn leasing(runner: R, make: Arc<Make<R>>, overdue: Overdue) -> Self {
+        ProducerFactory { runner: Arc::new(runner), make, bypass: Bypass::Never, overdue }
     }
 }
 
@@ -49,6 +56,11 @@ impl<R: Runner> ProducerFactory<R> {
     /// Whether its producers take items that pass the scheduler by.
     pub(crate) fn bypass(&self) -> Bypass {
         self.bypass
+    }
+
+    /// What its producers do with hooks that exceed their timeouts.
+    pub(crate) fn overdue(&self) -> Overdue {
+        self.overdue
     }
 
     pub(crate) fn runner(&self) -> &R {

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+#[cfg(all(feature = "processes", target_os = "linux"))]
+use crate::backend::threads::crashes::Crashes;
 use crate::backend::threads::handover::answers::End;
 use crate::backend::threads::handover::undelivered::Undelivered;
 use crate::backend::threads::handover::{Handover, WakeReason};
@@ -56,6 +58,8 @@ pub(crate) struct Run<R: Runner> {
     halted: Receiver<()>,
     /// The previous stage of a pipeline, which works for this run only.
     upstream: Option<Arc<dyn RunControl>>,
+    #[cfg(all(feature = "processes", target_os = "linux"))]
+    pub(crate) crashes: Crashes,
     /// The producers that no longer take part.
     pub(super) losses: Mutex<Vec<LostProducer>>,
     /// The timeouts of items that are tried again. One of them ends the run if too few producers are left.
@@ -108,6 +112,8 @@ impl<R: Runner> Run<R> {
             kind,
             cancelled: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
+            #[cfg(all(feature = "processes", target_os = "linux"))]
+            crashes: Crashes::default(),
             losses: Mutex::new(vec![]),
             timeouts: Mutex::default(),
             fatal_error: Mutex::new(None),
@@ -268,6 +274,12 @@ impl<R: Runner> Run<R> {
 
     pub(crate) fn has_fatal_error(&self) -> bool {
         self.has_fatal_error.load(Ordering::Relaxed)
+    }
+
+    /// Whether the run has exceeded its timeout.
+    #[cfg(all(feature = "processes", target_os = "linux"))]
+    pub(crate) fn is_out_of_time(&self) -> bool {
+        matches!(*lock(&self.fatal_error), Some(Error::RunTimedOut { .. }))
     }
 
     /// Stops waiting for the consumer.

@@ -1,6 +1,7 @@
 //! The settings that hold for every run of a runner.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::backend::threads::limits::Limits;
 use crate::backend::threads::measures::Measures;
@@ -24,12 +25,27 @@ pub(crate) struct RunSettings<I> {
     /// The number of items after which a producer's state is ended and built anew.
     pub(crate) recycle_after: Option<u64>,
     pub(crate) bypass: Bypass,
+    pub(crate) overdue: Overdue,
     /// The name of an item. `None` if items have no names.
     pub(crate) name: Option<Box<NameFn<I>>>,
     /// A hash of an item's content. `None` if the journal does not compare contents.
     pub(crate) hash: Option<Box<HashFn<I>>>,
     /// `None` without a journal.
     pub(crate) journal: Option<Journal>,
+}
+
+/// What happens to a hook that exceeds its timeout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Overdue {
+    /// Its thread is abandoned: the scheduler expires its lease.
+    #[default]
+    Abandoned,
+    /// The backend ends it, and answers for its lease.
+    #[cfg_attr(
+        not(all(feature = "processes", target_os = "linux")),
+        expect(dead_code, reason = "a thread cannot be ended")
+    )]
+    Ended,
 }
 
 /// Returns the name of an item.
@@ -51,6 +67,7 @@ impl<I> Default for RunSettings<I> {
             limits: Limits::default(),
             recycle_after: None,
             bypass: Bypass::default(),
+            overdue: Overdue::default(),
             name: None,
             hash: None,
             journal: None,
@@ -73,11 +90,20 @@ impl<I> RunSettings<I> {
         }
     }
 
+    /// How long the start of the producers is waited for.
+    pub(crate) fn startup_limit(&self) -> Option<Duration> {
+        self.limits.init.filter(|_| self.overdue == Overdue::Abandoned)
+    }
+
     /// The configuration of the scheduler for a run of this shape.
     pub(crate) fn scheduling(&self, shape: &Shape) -> Config {
         let Shape { order, producers, spares, window, batching, kind } = *shape;
         let Policy { on_error, retries, backoff, quarantine_after, stragglers, .. } = self.policy;
-        let Limits { item, init, run, end } = self.limits;
+        let run = self.limits.run;
+        let (item, init, end) = match self.overdue {
+            Overdue::Abandoned => (self.limits.item, self.limits.init, self.limits.end),
+            Overdue::Ended => (None, None, None),
+        };
         let step = self.limits.tick().unwrap_or_default();
         let (input, bypass, on_error) = match kind {
             RunKind::Stream => (Input::MayCome, self.bypass, on_error),

@@ -68,7 +68,7 @@ impl Shared {
     }
 
     /// Records the duration of a `producer_init`.
-    pub(super) fn note_init(&self, took: Duration) {
+    pub(crate) fn note_init(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         self.own.init.store(nanos, Ordering::Relaxed);
         self.own.inits.fetch_add(1, Ordering::Relaxed);
@@ -79,12 +79,12 @@ impl Shared {
     }
 
     /// Records that the producer has ended its state.
-    pub(super) fn note_end(&self) {
+    pub(crate) fn note_end(&self) {
         self.own.is_ready.store(false, Ordering::Relaxed);
     }
 
     /// Records that the producer has lost its state, or could not rebuild it.
-    pub(super) fn note_loss(&self) {
+    pub(crate) fn note_loss(&self) {
         self.note_end();
         self.own.was_lost.store(true, Ordering::Relaxed);
         self.stateless.fetch_add(1, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 use crate::backend::threads::call::call;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::handover::item_queue::NextItem;
+use crate::backend::threads::leasing;
 use crate::backend::threads::producer::{Producer, site};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::settle;
@@ -11,7 +12,7 @@ use crate::base::panic::drop_quietly;
 use crate::error::{Error, Hook, OutputCount, Result};
 use crate::observe::event_log::EventWriter;
 use crate::runner::{ProducerContext, Runner};
-use crate::scheduler::{Begin, Copies, Inputs, Lease, Readiness};
+use crate::scheduler::{Inputs, Lease, Readiness};
 
 /// The outcomes of a batch, one per input.
 type Outputs<R> = Vec<Result<<R as Runner>::Output>>;
@@ -27,7 +28,9 @@ impl<R: Runner> Producer<R> {
         let mut event_writer = run.event_log.writer(producer);
         let next_step = loop {
             desk.set_readiness(self.readiness());
-            let Some(lease) = desk.next_lease() else { break self.leave(run) };
+            let Some(lease) = desk.next_lease() else {
+                break leasing::leave(run, self.lane);
+            };
             let next_step = self.work_on_lease(run, lease, &mut desk, &mut event_writer);
             if next_step != NextStep::On {
                 break next_step;
@@ -36,14 +39,6 @@ impl<R: Runner> Producer<R> {
         desk.leave();
         run.event_log.return_writer(producer, event_writer);
         next_step
-    }
-
-    /// The next step of a producer that leaves the run.
-    pub(super) fn leave(&self, run: &Run<R>) -> NextStep {
-        match run.handover.dispatch.is_abandoned(self.lane) {
-            true => NextStep::Return,
-            false => NextStep::On,
-        }
     }
 
     pub(super) fn readiness(&self) -> Readiness {
@@ -68,16 +63,15 @@ impl<R: Runner> Producer<R> {
             return NextStep::Recycle;
         }
         if self.state.is_none() {
-            match self.prepare_for(run, &lease, desk) {
-                Ok(Begin::Work) => {}
-                Ok(Begin::Stale) => {
-                    run.handover.dispatch.release(lease.id);
-                    return self.leave(run);
-                }
-                Err(next_step) => return next_step,
+            let shared = self.shared.clone();
+            let prepared = leasing::prepare_for(self, self.lane, &shared, run, &lease, desk);
+            if let Err(next_step) = prepared {
+                return next_step;
             }
         }
-        let Some(inputs) = self.take_inputs(run, &lease) else { return self.leave(run) };
+        let Some(inputs) = leasing::take_inputs(run, &lease, leasing::Clones::Always) else {
+            return leasing::leave(run, self.lane);
+        };
         if let Some(event_writer) = event_writer {
             event_writer.pause();
             event_writer.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
@@ -86,84 +80,7 @@ impl<R: Runner> Producer<R> {
             None => self.work_on_one(run, lease, inputs, desk, event_writer),
             Some(_) => self.work_on_batch(run, lease, inputs, desk, event_writer),
         }
-        self.leave(run)
-    }
-
-    /// Takes the inputs of a lease and keeps copies of them. `None` if the lease is no longer wanted.
-    fn take_inputs(&self, run: &Run<R>, lease: &Lease) -> Option<Vec<R::Input>> {
-        let handover = &run.handover;
-        let Some(inputs) = handover.dispatch.take_inputs(lease) else {
-            handover.dispatch.release(lease.id);
-            return None;
-        };
-        if run.run_settings.copy.is_none() {
-            return Some(inputs);
-        }
-        let each = lease.items.iter().zip(&inputs);
-        let copies: Vec<_> = each
-            .filter_map(|(&item, input)| Some((item, run.run_settings.copy_of(input)?)))
-            .collect();
-        let is_whole = copies.len() == inputs.len();
-        handover.dispatch.keep_inputs(copies).into_iter().for_each(drop_quietly);
-        if !handover.dispatch.speculates() {
-            return Some(inputs);
-        }
-        // Meanwhile the items may have been settled, or the producer lost.
-        let copies = if is_whole { Copies::Kept } else { Copies::Missing };
-        let (begin, events) =
-            handover.dispatch.schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
-        run.heed(events);
-        if begin == Begin::Stale {
-            inputs.into_iter().for_each(drop_quietly);
-            handover.dispatch.release(lease.id);
-            return None;
-        }
-        Some(inputs)
-    }
-
-    /// Rebuilds the state that a lease needs. `Err` if that fails or the lease is over.
-    #[cold]
-    fn prepare_for(
-        &mut self,
-        run: &Run<R>,
-        lease: &Lease,
-        desk: &mut Desk<'_, R>,
-    ) -> std::result::Result<Begin, NextStep> {
-        let (producer, first) = (self.lane, lease.items[0]);
-        let outcome = self.prepare(run, Some(lease.id));
-        if run.handover.dispatch.is_abandoned(producer) {
-            drop_quietly(outcome);
-            return Err(NextStep::Return);
-        }
-        let Err(error) = outcome else {
-            self.shared.tell_ready(run, self.setup.producer);
-            desk.set_readiness(Readiness::Ready);
-            let (begin, events) = run
-                .handover
-                .dispatch
-                .schedule(|state, now| state.scheduler.begin(lease.id, Copies::Missing, now));
-            run.heed(events);
-            return Ok(begin);
-        };
-        if run.wanted.gave_up_on(Some(first)) {
-            // The hook may have failed because it saw that the item was given up.
-            drop_quietly(error);
-            run.handover.dispatch.release(lease.id);
-            return Err(NextStep::On);
-        }
-        let Err(error) = run.lose(producer, error) else { return Err(NextStep::Away) };
-        // Another producer may deliver the item.
-        let (is_shared, _) =
-            run.handover.dispatch.schedule(|state, _| state.scheduler.is_shared(lease.id));
-        if is_shared || run.is_service() {
-            run.abort_with(error);
-        } else if let Some(fault) = run.end_with(first, error) {
-            desk.deliver_tracked(first, Err(fault));
-        }
-        // Earlier items that wait for a retry are still wanted, and there may be no other producer to settle
-        // them.
-        run.handover.dispatch.release(lease.id);
-        Err(NextStep::On)
+        leasing::leave(run, self.lane)
     }
 
     fn work_on_one(
@@ -326,7 +243,7 @@ impl<R: Runner> Producer<R> {
         }
         let mut next = item_queue.next();
         let next_step = loop {
-            let Some(given) = next else { break self.leave(run) };
+            let Some(given) = next else { break leasing::leave(run, self.lane) };
             next = match given {
                 NextItem::Untracked(seq, input) if self.state.is_some() && !self.is_due(run) => {
                     self.work_on_untracked(run, seq, input, &mut item_queue, &mut event_writer)

@@ -9,6 +9,7 @@ use crate::backend::threads::handover::inputs::Inputs;
 use crate::backend::threads::run_clock::RunClock;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::concurrency::bell::Bells;
 use crate::concurrency::event_count::EventCount;
 use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::runner::AbandonFlag;
@@ -38,6 +39,8 @@ pub(crate) struct Dispatch<I> {
     sleeping: AtomicUsize,
     /// For each producer, the number of the last revoked call; [`ALL`] once the producer is abandoned.
     revoked: Box<[AtomicU64]>,
+    /// Rung when a call is revoked or a producer is abandoned.
+    pub(crate) bells: Bells,
     /// Whether failed items wait for a producer. Read once per untracked item, without the lock.
     has_waiting: CachePadded<AtomicBool>,
     /// With an item timeout, the untracked items that are in hooks.
@@ -106,6 +109,7 @@ impl<I> Dispatch<I> {
             sleepers: (0..producers).map(|_| CachePadded::new(sleeper())).collect(),
             sleeping: AtomicUsize::new(0),
             revoked: (0..producers).map(|_| AtomicU64::new(INIT - 1)).collect(),
+            bells: Bells::default(),
             has_waiting: CachePadded::new(AtomicBool::new(false)),
             claims: has_claims.then(|| Claims::new(producers)),
             speculates,
@@ -183,6 +187,7 @@ impl<I> Dispatch<I> {
     /// Tells every hook of the producer that it may give up.
     pub(crate) fn abandon(&self, producer: ProducerId) {
         self.revoked[producer].store(ALL, Ordering::Relaxed);
+        self.bells.ring();
     }
 
     /// Withdraws what [`abandon`](Dispatch::abandon) told the producer, which has returned from its hook.
@@ -233,6 +238,7 @@ impl<I> Dispatch<I> {
                     // An abandoned producer stays abandoned.
                     if !self.is_abandoned(producer) {
                         self.revoked[producer].store(lease.number(), Ordering::Relaxed);
+                        self.bells.ring();
                     }
                 }
                 event => {

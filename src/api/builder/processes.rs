@@ -1,0 +1,74 @@
+//! Producers in child processes.
+
+use std::sync::Arc;
+
+use super::Builder;
+use crate::api::pool::{OrderKind, Pool};
+use crate::backend::process::keeper::Keeper;
+use crate::backend::process::processes::Processes;
+use crate::backend::process::recipe::Recipe;
+use crate::backend::process::worker::may_start_workers;
+use crate::backend::process::worker_process::KeeperSettings;
+use crate::backend::threads::producer_factory::{Make, ProducerFactory};
+use crate::backend::threads::run_settings::Overdue;
+#[cfg(feature = "rayon")]
+use crate::device::CpuThreads;
+use crate::device::Devices;
+use crate::error::{BuildError, Error, WorkerError};
+use crate::runner::Runner;
+
+impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
+    /// Puts each producer into a child process of its own.
+    ///
+    /// A hook that crashes, exits or runs out of memory then costs its item one
+    /// [attempt](Builder::retries), and never the run: the process is started again. A hook that exceeds
+    /// [`item_timeout`](Builder::item_timeout) is killed. The consumer's hooks stay in this process.
+    ///
+    /// The child makes its runner by the [`Recipe`], from the [configuration](Builder::cfg). This program's
+    /// `main` must begin with [`worker_main`](crate::worker_main), since the child runs the same program: an
+    /// example is at [`Recipe`].
+    ///
+    /// An item is encoded, sent to the child and decoded there, and its output on the way back: some 30 us for
+    /// small items, and a few ms for megabytes. Hooks of a millisecond or more do not notice.
+    ///
+    /// # Errors
+    ///
+    /// [`build`](Builder::build) fails with [`Error::Worker`](crate::Error::Worker) if a child cannot be
+    /// started, does not become a worker within 10 s, or is of another version; if `make` fails in it; and in a
+    /// process that is itself a worker. It refuses [`recycle_after`](Builder::recycle_after).
+    #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
+    pub fn processes(mut self, recipe: &'static Recipe<R>, processes: Processes) -> Self {
+        self.workers = Some((*recipe, processes));
+        self
+    }
+
+    pub(super) fn build_in_processes(mut self) -> Result<Pool<R, O>, Error> {
+        let (recipe, processes) = self.workers.take().expect("the caller has looked");
+        if !may_start_workers() {
+            return Err(WorkerError::Nested {}.into());
+        }
+        if self.recycle_after.is_some() {
+            return Err(BuildError::RecycledProcesses {}.into());
+        }
+        let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
+        let settings = KeeperSettings {
+            processes,
+            limits: self.limits,
+            names_only: devices.is_labels(),
+            stack_size: self.stack_size,
+            #[cfg(feature = "rayon")]
+            cpu_threads: self.cpu_threads.each(&devices),
+        };
+        self.devices = Some(Ok(devices));
+        // The pools are in the children. 0 is refused below.
+        #[cfg(feature = "rayon")]
+        if self.cpu_threads != CpuThreads::Exactly(0) {
+            self.cpu_threads = CpuThreads::Global;
+        }
+        let settings = Arc::new(settings);
+        let make: Arc<Make<R>> = Arc::new(move |_, setup, shared| {
+            Box::new(Keeper::new(recipe, settings.clone(), setup, shared))
+        });
+        self.build_with(|runner| ProducerFactory::leasing(runner, make, Overdue::Ended))
+    }
+}

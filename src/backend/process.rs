@@ -1,0 +1,19 @@
+//! Producers in child processes: the frames and messages between the two sides, the worker's side, and the
+//! keeper, which is the backend of one child.
+
+mod calls;
+mod child;
+pub(crate) mod codec;
+mod connection;
+mod event_bell;
+mod frame;
+mod hooks;
+pub(crate) mod keeper;
+mod message;
+mod printed;
+pub(crate) mod processes;
+pub(crate) mod recipe;
+mod remote;
+mod waiting;
+pub(crate) mod worker;
+pub(crate) mod worker_process;

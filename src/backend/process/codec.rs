@@ -1,0 +1,144 @@
+//! How inputs, outputs and errors are written as bytes.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::base::Result;
+
+/// How a [`Recipe`](super::recipe::Recipe) writes inputs, outputs and errors as bytes: [`Postcard`] or
+/// [`MessagePack`].
+pub trait Codec: sealed::Coding {}
+
+/// Compact and fast. It does not describe itself: serde's `flatten`, `untagged` and `skip_serializing_if`
+/// fail or decode wrongly.
+///
+/// Bytes go as fast as memory if their field is a `serde_bytes::ByteBuf` or has
+/// `#[serde(with = "serde_bytes")]`; a plain `Vec<u8>` is written byte by byte.
+#[derive(Debug, Clone, Copy)]
+pub struct Postcard;
+
+/// MessagePack with the names of fields. It describes itself, so that every attribute of serde works; larger
+/// and slower than [`Postcard`].
+#[derive(Debug, Clone, Copy)]
+pub struct MessagePack;
+
+impl Codec for Postcard {}
+impl Codec for MessagePack {}
+
+mod sealed {
+    pub trait Coding: Sync {
+        fn format(&self) -> super::Format;
+    }
+
+    impl Coding for super::Postcard {
+        fn format(&self) -> super::Format {
+            super::Format::Postcard
+        }
+    }
+
+    impl Coding for super::MessagePack {
+        fn format(&self) -> super::Format {
+            super::Format::MessagePack
+        }
+    }
+}
+
+/// The codecs, as a value: a trait object cannot have functions with type parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    Postcard,
+    MessagePack,
+}
+
+impl Format {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Format::Postcard => "postcard",
+            Format::MessagePack => "MessagePack",
+        }
+    }
+
+    /// Appends a value.
+    pub(super) fn encode<T: Serialize>(self, value: &T, bytes: &mut Vec<u8>) -> Result<()> {
+        match self {
+            Format::Postcard => *bytes = postcard::to_extend(value, std::mem::take(bytes))?,
+            Format::MessagePack => rmp_serde::encode::write_named(bytes, value)?,
+        }
+        Ok(())
+    }
+
+    /// Reads a value that takes up all bytes.
+    pub(super) fn decode<T: DeserializeOwned>(self, bytes: &[u8]) -> Result<T> {
+        match self {
+            Format::Postcard => match postcard::take_from_bytes(bytes)? {
+                (value, []) => Ok(value),
+                (_, rest) => Err(left_over(rest.len())),
+            },
+            Format::MessagePack => {
+                let mut rest = bytes;
+                let value = rmp_serde::from_read(&mut rest)?;
+                match rest {
+                    [] => Ok(value),
+                    rest => Err(left_over(rest.len())),
+                }
+            }
+        }
+    }
+}
+
+fn left_over(bytes: usize) -> crate::base::BoxError {
+    format!("{bytes} bytes are left over after the value").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Plain {
+        name: String,
+        value: Option<f64>,
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Flat {
+        #[serde(flatten)]
+        plain: Plain,
+    }
+
+    fn plain() -> Plain {
+        Plain { name: "x".to_owned(), value: Some(0.5) }
+    }
+
+    fn round_trip<T: Serialize + DeserializeOwned>(format: Format, value: &T) -> Result<T> {
+        let mut bytes = vec![];
+        format.encode(value, &mut bytes)?;
+        format.decode(&bytes)
+    }
+
+    #[test]
+    fn both_codecs_read_what_they_write() {
+        for format in [Format::Postcard, Format::MessagePack] {
+            assert_eq!(round_trip(format, &plain()).unwrap(), plain());
+        }
+    }
+
+    #[test]
+    fn only_a_codec_that_describes_itself_can_flatten() {
+        let flat = Flat { plain: plain() };
+        assert!(round_trip(Format::Postcard, &flat).is_err());
+        assert_eq!(round_trip(Format::MessagePack, &flat).unwrap(), flat);
+    }
+
+    #[test]
+    fn bytes_that_are_left_over_are_an_error() {
+        for format in [Format::Postcard, Format::MessagePack] {
+            let mut bytes = vec![];
+            format.encode(&7u8, &mut bytes).unwrap();
+            bytes.push(0);
+            assert!(format.decode::<u8>(&bytes).is_err(), "{format:?}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The worker's end of the connection.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::FileType;
+use rustix::net::RecvFlags;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::frame::{Frame, FrameReader, HEADER, Kind};
+use super::message::{self, Hello, Nonce, PROTOCOL, Refused, Terms};
+use crate::error::FrameError;
+
+/// Set for a worker: the nonce of its coordinator.
+pub(super) const VARIABLE: &str = "GANGLINE_WORKER";
+
+/// The largest `Hello`, in bytes.
+const MOST_HELLO: usize = 64 << 10;
+
+/// The status with which a worker exits without its coordinator.
+const ORPHANED: i32 = 70;
+
+/// The worker's end of the socket.
+#[derive(Debug)]
+pub struct Connection {
+    pub(super) socket: UnixStream,
+    reader: FrameReader,
+    hello: Hello,
+    /// Readable when the coordinator has ended. `None` if this process is not its child.
+    coordinator: Option<OwnedFd>,
+}
+
+/// Where the worker's reader hands on what it reads.
+pub(super) trait Commands {
+    /// Returns the reason if the frame is not one for a worker.
+    fn take(&mut self, frame: Frame) -> Result<(), FrameError>;
+}
+
+impl Connection {
+    /// Takes the socket from descriptor 0 if it begins with a `Hello` with this nonce. Otherwise leaves the
+    /// descriptor as it is: a process that inherits the variable from a worker is an ordinary one.
+    pub(super) fn accept(nonce: Nonce) -> Option<Self> {
+        let stdin = rustix::stdio::stdin();
+        let stat = rustix::fs::fstat(stdin).ok()?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+            return None;
+        }
+        // The coordinator writes its `Hello` before it starts the process.
+        let mut start = [0; HEADER + 16];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        let (filled, _) = rustix::net::recv(stdin, &mut start[..], flags).ok()?;
+        if message::nonce_of(start.get(..filled)?) != Some(nonce) {
+            return None;
+        }
+        // Close-on-exec, so that programs that a hook starts do not hold the connection open.
+        let socket = UnixStream::from(stdin.try_clone_to_owned().ok()?);
+        rustix::stdio::dup2_stdin(File::open("/dev/null").ok()?).ok()?;
+        let mut reader = FrameReader::new(MOST_HELLO);
+        let frame = read_one(&socket, &mut reader)?;
+        let hello = match message::protocol_of(&frame) {
+            Some(PROTOCOL) => Hello::decode(&frame).map_err(|error| error.to_string()),
+            other => Err(format!(
+                "it speaks version {PROTOCOL} of the protocol, the coordinator version {}",
+                other.unwrap_or_default()
+            )),
+        };
+        let hello = hello.unwrap_or_else(|reason| refuse(&socket, reason));
+        let reader = FrameReader::new(hello.max_frame as usize);
+        let coordinator = pidfd_of_parent(hello.coordinator);
+        Some(Connection { socket, reader, hello, coordinator })
+    }
+
+    /// The name of the recipe that the coordinator asks for.
+    pub(super) fn recipe(&self) -> &str {
+        &self.hello.recipe
+    }
+
+    /// Tells the coordinator that this process is a worker with that recipe.
+    pub(super) fn say_ready(&self) {
+        let ready = message::encode(Kind::Ready, MOST_HELLO, &());
+        send(&self.socket, &ready.expect("an empty message is short"));
+    }
+
+    /// The terms of the coordinator's recipe.
+    pub(super) fn terms(&self) -> &Terms {
+        &self.hello.terms
+    }
+
+    /// The largest frame, in bytes.
+    pub(super) fn max_frame(&self) -> usize {
+        self.hello.max_frame as usize
+    }
+
+    /// Reads frames until the process ends. Without its coordinator, the process kills itself.
+    pub(super) fn read(mut self, commands: &mut impl Commands) -> ! {
+        let mut scratch = vec![0; 256 << 10];
+        loop {
+            self.wait();
+            let Ok(length) = (&self.socket).read(&mut scratch) else { die() };
+            let mut bytes = &scratch[..length];
+            if bytes.is_empty() {
+                die();
+            }
+            let taken = loop {
+                match self.reader.feed(&mut bytes) {
+                    Ok(Some(frame)) => match commands.take(frame) {
+                        Ok(()) => {}
+                        Err(error) => break Err(error),
+                    },
+                    Ok(None) => break Ok(()),
+                    Err(error) => break Err(error),
+                }
+            };
+            taken.unwrap_or_else(|error| refuse(&self.socket, error.to_string()));
+        }
+    }
+
+    /// Waits until there is something to read, or ends the process with its coordinator: another process may hold
+    /// the coordinator's end of the socket open.
+    fn wait(&self) {
+        let Some(coordinator) = &self.coordinator else { return };
+        let mut fds =
+            [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(coordinator, PollFlags::IN)];
+        if poll(&mut fds, None).is_ok() && !fds[1].revents().is_empty() {
+            die();
+        }
+    }
+}
+
+/// Sends a frame. A worker without its coordinator ends.
+pub(super) fn send(mut socket: &UnixStream, frame: &[u8]) {
+    if socket.write_all(frame).is_err() {
+        die();
+    }
+}
+
+/// Says why this worker cannot serve, and ends it.
+pub(super) fn refuse(socket: &UnixStream, reason: String) -> ! {
+    let refused = message::encode(Kind::Refused, MOST_HELLO, &Refused { reason });
+    if let Ok(refused) = refused {
+        send(socket, &refused);
+    }
+    process::exit(1)
+}
+
+/// Ends this process, and with it the processes of its group if they are its own.
+pub(super) fn die() -> ! {
+    if rustix::process::getpgrp() == rustix::process::getpid() {
+        // Fails only if the group is gone.
+        _ = rustix::process::kill_current_process_group(Signal::KILL);
+    }
+    process::exit(ORPHANED)
+}
+
+/// A descriptor that is readable when the coordinator has ended, if that is the parent of this process.
+fn pidfd_of_parent(coordinator: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(coordinator).ok()?)?;
+    let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    // Asked afterwards: if it still is the parent, the descriptor is of no later process with its id.
+    (rustix::process::getppid() == Some(pid)).then_some(pidfd)
+}
+
+/// Reads the first frame, which is already there. Reads not a byte more.
+fn read_one(socket: &UnixStream, reader: &mut FrameReader) -> Option<Frame> {
+    let mut header = [0; HEADER];
+    let mut socket = socket;
+    socket.read_exact(&mut header).ok()?;
+    let mut length = u32::from_le_bytes(header[..4].try_into().ok()?) as usize;
+    let mut frame = reader.feed(&mut &header[..]).ok()?;
+    let mut piece = [0; 512];
+    while frame.is_none() {
+        let most = length.min(piece.len());
+        match socket.read(&mut piece[..most]) {
+            Ok(0) => return None,
+            Ok(got) => {
+                length -= got;
+                frame = reader.feed(&mut &piece[..got]).ok()?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    frame
+}

@@ -1,0 +1,329 @@
+//! The worker's side of a recipe: calls the producer's hooks and answers.
+
+use std::os::unix::net::UnixStream;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::connection::{Commands, Connection, refuse, send};
+use super::frame::{Frame, Kind, frame};
+use super::message::{
+    self, Bye, Call, CallFailure, Done, Failed, Init, ItemOutcome, Items, WorkHook,
+};
+use super::recipe::serving::Serve;
+use super::recipe::{AnyRecipe, Recipe};
+use super::remote;
+use crate::backend::cpu_pool::CpuPool;
+use crate::backend::threads::call::call;
+use crate::base::panic::{catch, drop_quietly};
+use crate::base::{BoxError, Hook, Result};
+use crate::cfg::CfgNode;
+use crate::concurrency::spawn::spawn;
+use crate::device::{self, Place};
+use crate::error::{Error, FrameError, Site};
+use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
+
+impl<R: Runner + 'static> AnyRecipe for Recipe<R> {}
+
+impl<R: Runner + 'static> Serve for Recipe<R> {
+    fn name(&self) -> &'static str {
+        Recipe::name(self)
+    }
+
+    fn difference(&self, connection: &Connection) -> Option<String> {
+        self.terms().difference(connection.terms())
+    }
+
+    fn serve(&self, connection: Connection) -> ! {
+        serve(*self, connection)
+    }
+}
+
+/// Serves a coordinator until the process ends. The hooks run on a thread of their own; this one reads.
+fn serve<R: Runner + 'static>(recipe: Recipe<R>, connection: Connection) -> ! {
+    let (sender, frames) = unbounded();
+    let revoked = Arc::new(AtomicU64::new(0));
+    let most = connection.max_frame();
+    let socket = connection.socket.try_clone();
+    let socket = socket.unwrap_or_else(|error| refuse(&connection.socket, error.to_string()));
+    let side = Side { recipe, most, socket, revoked: revoked.clone() };
+    let mut reader = Reader { side: Some((side, frames)), sender, revoked };
+    connection.read(&mut reader)
+}
+
+/// Hands frames on to the thread of the hooks.
+struct Reader<R: Runner> {
+    /// `None` once the thread has started, with the first `Init`.
+    side: Option<(Side<R>, Receiver<Frame>)>,
+    sender: Sender<Frame>,
+    revoked: Arc<AtomicU64>,
+}
+
+impl<R: Runner + 'static> Commands for Reader<R> {
+    fn take(&mut self, frame: Frame) -> Result<(), FrameError> {
+        match frame.kind {
+            Kind::GiveUp => {
+                let Call { call } = message::decode(&frame)?;
+                self.revoked.store(call, Ordering::Relaxed);
+                Ok(())
+            }
+            Kind::Init | Kind::Items | Kind::End => {
+                if let Some((side, frames)) = self.side.take() {
+                    start(side, frames, &frame)?;
+                }
+                // The receiver ends only with the process.
+                _ = self.sender.send(frame);
+                Ok(())
+            }
+            other => {
+                let reason = format!("a worker was sent a message {other:?}");
+                Err(FrameError::Damaged { reason })
+            }
+        }
+    }
+}
+
+/// Starts the thread of the hooks, named and sized like that of a producer.
+fn start<R: Runner + 'static>(
+    side: Side<R>,
+    frames: Receiver<Frame>,
+    first: &Frame,
+) -> Result<(), FrameError> {
+    let init: Init = message::decode(first)?;
+    let name = format!("gangline-p{}", init.producer);
+    let stack_size = init.stack_size.and_then(|bytes| usize::try_from(bytes).ok());
+    let setup = setup(&init, Arc::default()).map_err(|error| damaged(&error))?;
+    let pool = CpuPool::of(&setup, &name, stack_size);
+    let work = move |pooled: Result<(), Error>| match pooled {
+        Ok(()) => Hooks { side, made: None }.work(&frames),
+        Err(error) => refuse(&side.socket, format!("{error:#}")),
+    };
+    // It is not joined: it ends the process.
+    let started = spawn(name, stack_size, move || pool.run(work));
+    started.map(drop).map_err(|error| damaged(&BoxError::from(error.source)))
+}
+
+fn damaged(error: &BoxError) -> FrameError {
+    FrameError::Damaged { reason: error.to_string() }
+}
+
+/// This process's side of the connection.
+struct Side<R: Runner> {
+    recipe: Recipe<R>,
+    most: usize,
+    socket: UnixStream,
+    /// The number of the last call that the coordinator gave up.
+    revoked: Arc<AtomicU64>,
+}
+
+/// The producer in this process.
+struct Hooks<R: Runner> {
+    side: Side<R>,
+    made: Option<Made<R>>,
+}
+
+/// The runner, once it is made.
+struct Made<R: Runner> {
+    runner: R,
+    setup: ProducerSetup,
+    /// `None` after a panic, until the coordinator asks for another.
+    state: Option<R::ProducerState>,
+}
+
+impl<R: Runner> Hooks<R> {
+    fn work(mut self, frames: &Receiver<Frame>) {
+        let failed = frames.iter().find_map(|frame| match frame.kind {
+            Kind::Init => self.init(&frame).err(),
+            Kind::Items => self.work_on(&frame).err(),
+            _ => self.end(),
+        });
+        if let Some(error) = failed {
+            refuse(&self.side.socket, error.to_string());
+        }
+    }
+
+    fn init(&mut self, frame: &Frame) -> Result<(), FrameError> {
+        let init: Init = message::decode(frame)?;
+        let call = init.call;
+        let answer = match self.make_and_init(&init) {
+            Ok(()) => message::encode(Kind::InitDone, self.side.most, &Call { call })?,
+            Err(failure) => {
+                message::encode(Kind::InitFailed, self.side.most, &Failed { call, failure })?
+            }
+        };
+        send(&self.side.socket, &answer);
+        Ok(())
+    }
+
+    fn make_and_init(&mut self, init: &Init) -> Result<(), CallFailure> {
+        let made = match &mut self.made {
+            Some(made) => made,
+            none => none.insert(make(&self.side.recipe, init)?),
+        };
+        if let Some(state) = made.state.take() {
+            drop_quietly(state);
+        }
+        let wanted = Wanted::all();
+        let flag = AbandonFlag::Call { revoked: &self.side.revoked, call: init.call };
+        let cx = ProducerContext::new(&made.setup, &wanted, &[]).with_abandon_flag(Some(flag));
+        let state = call(Hook::ProducerInit, Site::default, || made.runner.producer_init(&cx));
+        made.state = Some(state.map_err(|error| remote::failure(&self.side.recipe, *error))?);
+        Ok(())
+    }
+
+    fn work_on(&mut self, frame: &Frame) -> Result<(), FrameError> {
+        let (header, mut parts): (Items, _) = message::split(frame)?;
+        let each = header.items.iter().map(|_| message::take_part(&mut parts));
+        let parts = each.collect::<Result<Vec<_>, _>>()?;
+        let answer = match self.inputs(&parts).and_then(|inputs| self.call(&header, inputs)) {
+            Ok(outputs) => self.done(header.call, outputs),
+            Err(failure) => self.failed(header.call, failure),
+        };
+        send(&self.side.socket, &answer?);
+        Ok(())
+    }
+
+    fn inputs(&self, parts: &[&[u8]]) -> Result<Vec<R::Input>, CallFailure> {
+        let recipe = &self.side.recipe;
+        let decode = |part: &&[u8]| match catch(|| recipe.decode_input(part)) {
+            Ok(decoded) => decoded,
+            Err(message) => Err(message.into()),
+        };
+        let inputs = parts.iter().map(decode).collect::<Result<_>>();
+        inputs.map_err(|error| {
+            let text = format!("the input does not decode: {error}");
+            CallFailure::Error(remote::describe(recipe, text.into()))
+        })
+    }
+
+    fn call(
+        &mut self,
+        header: &Items,
+        mut inputs: Vec<R::Input>,
+    ) -> Result<Vec<Result<R::Output>>, CallFailure> {
+        let Some(Made { runner, setup, state: Some(state) }) = &mut self.made else {
+            let text = "the worker has no state".into();
+            return Err(CallFailure::Error(remote::describe(&self.side.recipe, text)));
+        };
+        let count = inputs.len() as u64;
+        let wanted = Wanted::all();
+        let flag = AbandonFlag::Call { revoked: &self.side.revoked, call: header.call };
+        let cx = ProducerContext::new(setup, &wanted, &header.items)
+            .with_attempt(header.attempt)
+            .with_abandon_flag(Some(flag));
+        let outcome = match header.hook {
+            WorkHook::Batch => call(Hook::ProducerWorkBatch, Site::default, || {
+                runner.producer_work_batch(&cx, state, &mut inputs)
+            }),
+            WorkHook::Single => {
+                let input = inputs.pop().expect("a call for one item has its input");
+                let output = call(Hook::ProducerWork, Site::default, || {
+                    runner.producer_work(&cx, state, input)
+                });
+                output.map(|output| vec![Ok(output)])
+            }
+        };
+        drop_quietly(inputs);
+        match outcome {
+            Ok(outputs) if outputs.len() as u64 == count => Ok(outputs),
+            Ok(outputs) => {
+                let failure = CallFailure::Outputs { inputs: count, outputs: outputs.len() as u64 };
+                drop_quietly(outputs);
+                Err(failure)
+            }
+            Err(error) => {
+                if error.is_panic()
+                    && let Some(state) = self.made.as_mut().and_then(|made| made.state.take())
+                {
+                    drop_quietly(state);
+                }
+                Err(remote::failure(&self.side.recipe, *error))
+            }
+        }
+    }
+
+    fn done(&self, call: u64, outputs: Vec<Result<R::Output>>) -> Result<Vec<u8>, FrameError> {
+        let outcome = |output: &Result<R::Output>| match output {
+            Ok(_) => ItemOutcome::Output,
+            Err(_) => ItemOutcome::Failure,
+        };
+        let header = Done { call, outcomes: outputs.iter().map(outcome).collect() };
+        let written = frame(Kind::Done, self.side.most, |bytes| -> Result<()> {
+            message::put(bytes, &header)?;
+            for output in outputs {
+                message::put_part(bytes, |bytes| self.put_outcome(output, bytes))?;
+            }
+            Ok(())
+        });
+        written.or_else(|error| {
+            let text = format!("the output cannot be sent: {error}");
+            self.failed(call, CallFailure::Error(remote::describe(&self.side.recipe, text.into())))
+        })
+    }
+
+    fn put_outcome(&self, output: Result<R::Output>, bytes: &mut Vec<u8>) -> Result<()> {
+        match output {
+            Ok(output) => {
+                let written = catch(|| self.side.recipe.encode_output(&output, bytes));
+                drop_quietly(output);
+                written?
+            }
+            Err(error) => Ok(message::put(bytes, &remote::describe(&self.side.recipe, error))?),
+        }
+    }
+
+    fn failed(&self, call: u64, failure: CallFailure) -> Result<Vec<u8>, FrameError> {
+        message::encode(Kind::Failed, self.side.most, &Failed { call, failure })
+    }
+
+    /// Calls `producer_end`, answers, and ends the process. Returns if the answer cannot be written.
+    fn end(&mut self) -> Option<FrameError> {
+        let mut failure = None;
+        if let Some(Made { runner, setup, state: Some(state) }) = self.made.take() {
+            let wanted = Wanted::all();
+            let cx = ProducerContext::new(&setup, &wanted, &[]);
+            let ended = call(Hook::ProducerEnd, Site::default, || runner.producer_end(&cx, state));
+            failure = ended.err().map(|error| remote::failure(&self.side.recipe, *error));
+        }
+        match message::encode(Kind::Bye, self.side.most, &Bye { failure }) {
+            Ok(bye) => {
+                send(&self.side.socket, &bye);
+                process::exit(0)
+            }
+            Err(error) => Some(error),
+        }
+    }
+}
+
+fn make<R: Runner>(recipe: &Recipe<R>, init: &Init) -> Result<Made<R>, CallFailure> {
+    let unread = |error: BoxError| CallFailure::Cfg(remote::describe(recipe, error));
+    let mut cfg = CfgNode::from_yaml_str(&init.cfg).map_err(|error| unread(error.into()))?;
+    cfg.freeze();
+    let setup = setup(init, Arc::new(cfg)).map_err(unread)?;
+    let made = catch(|| recipe.make(&setup.cfg)).unwrap_or_else(|message| Err(message.into()));
+    let runner = made.map_err(|error| CallFailure::Make(remote::describe(recipe, error)))?;
+    Ok(Made { runner, setup, state: None })
+}
+
+fn setup(init: &Init, cfg: Arc<CfgNode>) -> Result<ProducerSetup> {
+    let place: Place = device::place_from_text(&init.place)?;
+    Ok(ProducerSetup {
+        producer: init.producer as usize,
+        cfg,
+        producers: init.producers as usize,
+        #[cfg(feature = "candle")]
+        candle: crate::device::CandleDevices::new(
+            &place,
+            match init.names_only {
+                true => crate::device::Meaning::Labels,
+                false => crate::device::Meaning::Real,
+            },
+        ),
+        #[cfg(feature = "rayon")]
+        cpu_threads: init.cpu_threads.map(|threads| threads as usize),
+        place,
+        gpus: None,
+    })
+}

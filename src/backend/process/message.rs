@@ -1,0 +1,317 @@
+//! The messages between a coordinator and its worker.
+//!
+//! A body is a header in postcard, followed by parts: each a length (`u32`) and that many bytes, in the codec of
+//! the recipe.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::frame::{Frame, Kind, frame};
+use crate::error::FrameError;
+
+/// The version of what this file describes. Both sides must have the same.
+pub(super) const PROTOCOL: u32 = 1;
+
+/// The length of what a `Hello` begins with in every version: the nonce and the version.
+const FIXED: usize = 20;
+
+/// Proves to a worker that its standard input comes from the coordinator that started it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Nonce(pub(super) u128);
+
+/// What both sides must agree on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Hello {
+    /// The process id of the coordinator.
+    pub(super) coordinator: u32,
+    pub(super) max_frame: u32,
+    pub(super) recipe: String,
+    pub(super) terms: Terms,
+}
+
+/// The fingerprint of a recipe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Terms {
+    pub(super) version: String,
+    pub(super) codec: String,
+    pub(super) input: String,
+    pub(super) output: String,
+}
+
+/// Has the worker call `producer_init`; at first also `make`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Init {
+    pub(super) call: u64,
+    pub(super) producer: u32,
+    pub(super) producers: u32,
+    /// The devices of the place, as the worker sees them: `cuda:0+cpu`.
+    pub(super) place: String,
+    pub(super) names_only: bool,
+    /// The configuration in YAML.
+    pub(super) cfg: String,
+    pub(super) cpu_threads: Option<u32>,
+    pub(super) stack_size: Option<u64>,
+}
+
+/// The header of the inputs for one call of a hook.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Items {
+    pub(super) call: u64,
+    pub(super) attempt: u32,
+    pub(super) hook: WorkHook,
+    pub(super) items: Vec<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum WorkHook {
+    Single,
+    Batch,
+}
+
+/// The outcome of a call that has one for each of its items. Its parts are outputs and [`RemoteFailure`]s.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Done {
+    pub(super) call: u64,
+    pub(super) outcomes: Vec<ItemOutcome>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum ItemOutcome {
+    Output,
+    Failure,
+}
+
+/// A call that failed as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Failed {
+    pub(super) call: u64,
+    pub(super) failure: CallFailure,
+}
+
+/// Why a call failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum CallFailure {
+    Error(RemoteFailure),
+    /// The hook panicked, and the state is gone.
+    Panic(String),
+    /// A batch of these inputs had another number of outputs.
+    Outputs {
+        inputs: u64,
+        outputs: u64,
+    },
+    /// The runner could not be made.
+    Make(RemoteFailure),
+    /// The configuration could not be read.
+    Cfg(RemoteFailure),
+}
+
+/// An error of a hook, as it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RemoteFailure {
+    /// The text of the error and those of its causes.
+    pub(super) texts: Vec<String>,
+    /// The error itself, in the codec, with the number of its type in the recipe.
+    pub(super) typed: Option<(u32, Vec<u8>)>,
+    pub(super) is_out_of_memory: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Call {
+    pub(super) call: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Refused {
+    pub(super) reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Bye {
+    pub(super) failure: Option<CallFailure>,
+}
+
+/// Encodes a message without parts.
+pub(super) fn encode<T: Serialize>(
+    kind: Kind,
+    most: usize,
+    header: &T,
+) -> Result<Vec<u8>, FrameError> {
+    frame(kind, most, |bytes| put(bytes, header))
+}
+
+/// Appends a header.
+pub(super) fn put<T: Serialize>(bytes: &mut Vec<u8>, header: &T) -> Result<(), FrameError> {
+    let written = postcard::to_extend(header, std::mem::take(bytes));
+    *bytes = written.map_err(|error| FrameError::Damaged { reason: error.to_string() })?;
+    Ok(())
+}
+
+/// Appends a part that `write` writes.
+pub(super) fn put_part<E: From<FrameError>>(
+    bytes: &mut Vec<u8>,
+    write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
+) -> Result<(), E> {
+    let at = bytes.len();
+    bytes.extend_from_slice(&[0; 4]);
+    write(bytes)?;
+    let length = bytes.len() - at - 4;
+    let short = u32::try_from(length)
+        .map_err(|_| FrameError::TooLong { length, most: u32::MAX as usize })?;
+    bytes[at..at + 4].copy_from_slice(&short.to_le_bytes());
+    Ok(())
+}
+
+/// Decodes a header, and returns it with the parts behind it.
+pub(super) fn split<T: DeserializeOwned>(frame: &Frame) -> Result<(T, &[u8]), FrameError> {
+    postcard::take_from_bytes(&frame.body).map_err(|error| FrameError::Damaged {
+        reason: format!("a message {:?} does not decode: {error}", frame.kind),
+    })
+}
+
+/// Decodes a message without parts.
+pub(super) fn decode<T: DeserializeOwned>(frame: &Frame) -> Result<T, FrameError> {
+    match split(frame)? {
+        (header, []) => Ok(header),
+        (_, rest) => Err(FrameError::Damaged {
+            reason: format!("a message {:?} has {} bytes too many", frame.kind, rest.len()),
+        }),
+    }
+}
+
+/// Takes the next part.
+pub(super) fn take_part<'a>(parts: &mut &'a [u8]) -> Result<&'a [u8], FrameError> {
+    let missing = || FrameError::Damaged { reason: "a part of a message is missing".to_owned() };
+    let (length, rest) = parts.split_first_chunk().ok_or_else(missing)?;
+    let length = u32::from_le_bytes(*length) as usize;
+    let (part, rest) = rest.split_at_checked(length).ok_or_else(missing)?;
+    *parts = rest;
+    Ok(part)
+}
+
+impl Hello {
+    pub(super) fn encode(&self, nonce: Nonce, most: usize) -> Result<Vec<u8>, FrameError> {
+        frame(Kind::Hello, most, |bytes| {
+            bytes.extend_from_slice(&nonce.0.to_le_bytes());
+            bytes.extend_from_slice(&PROTOCOL.to_le_bytes());
+            put(bytes, self)
+        })
+    }
+
+    /// Reads the rest of a `Hello` that [`nonce_of`] has looked at.
+    pub(super) fn decode(frame: &Frame) -> Result<Self, FrameError> {
+        let body = frame.body.get(FIXED..).unwrap_or_default().to_vec();
+        decode(&Frame { kind: frame.kind, body })
+    }
+}
+
+/// The version of the protocol of a `Hello`, which stands at the same place in every version.
+pub(super) fn protocol_of(frame: &Frame) -> Option<u32> {
+    let bytes = frame.body.get(16..FIXED)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// The nonce of a stream that begins with a `Hello`; `None` of any other.
+pub(super) fn nonce_of(start: &[u8]) -> Option<Nonce> {
+    let (header, rest) = start.split_first_chunk::<{ super::frame::HEADER }>()?;
+    let nonce = rest.first_chunk()?;
+    (header[4] == Kind::Hello as u8).then(|| Nonce(u128::from_le_bytes(*nonce)))
+}
+
+impl Terms {
+    /// What differs, for a person.
+    pub(super) fn difference(&self, coordinator: &Terms) -> Option<String> {
+        let each = [
+            ("version", &self.version, &coordinator.version),
+            ("codec", &self.codec, &coordinator.codec),
+            ("input type", &self.input, &coordinator.input),
+            ("output type", &self.output, &coordinator.output),
+        ];
+        let (what, here, there) = each.into_iter().find(|(_, here, there)| here != there)?;
+        Some(format!("its {what} is {here:?}, the coordinator's is {there:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hello() -> Hello {
+        let terms = Terms {
+            version: "1".to_owned(),
+            codec: "postcard".to_owned(),
+            input: "u64".to_owned(),
+            output: "u64".to_owned(),
+        };
+        Hello { coordinator: 7, max_frame: 100, recipe: "squares".to_owned(), terms }
+    }
+
+    fn cut(bytes: &[u8]) -> Frame {
+        let mut reader = super::super::frame::FrameReader::new(1 << 20);
+        reader.feed(&mut &bytes[..]).unwrap().expect("it is whole")
+    }
+
+    #[test]
+    fn a_hello_shows_its_nonce_and_version_before_it_is_decoded() {
+        let bytes = hello().encode(Nonce(1 << 100 | 5), 1000).unwrap();
+        assert_eq!(nonce_of(&bytes), Some(Nonce(1 << 100 | 5)));
+        let frame = cut(&bytes);
+        assert_eq!(protocol_of(&frame), Some(PROTOCOL));
+        assert_eq!(Hello::decode(&frame).unwrap(), hello());
+        assert_eq!(nonce_of(b"GET / HTTP/1.1\r\nHost: localhost"), None);
+        assert_eq!(nonce_of(&bytes[..10]), None);
+    }
+
+    #[test]
+    fn a_difference_names_both_sides() {
+        let here = hello().terms;
+        let there = Terms { version: "2".to_owned(), ..here.clone() };
+        let text = here.difference(&there).unwrap();
+        assert_eq!(text, r#"its version is "1", the coordinator's is "2""#);
+        assert_eq!(here.difference(&here), None);
+    }
+
+    #[test]
+    fn a_message_with_bytes_too_many_is_damaged() {
+        let mut frame = cut(&encode(Kind::GiveUp, 100, &Call { call: 5 }).unwrap());
+        assert_eq!(decode::<Call>(&frame).unwrap(), Call { call: 5 });
+        frame.body.push(1);
+        let error = decode::<Call>(&frame).unwrap_err();
+        assert_eq!(error.to_string(), "a message GiveUp has 1 bytes too many");
+    }
+
+    proptest! {
+        #[test]
+        fn parts_are_read_as_they_were_written(
+            items in proptest::collection::vec(any::<u64>(), 0..5),
+            parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..20), 0..5),
+        ) {
+            let header = Items { call: 3, attempt: 2, hook: WorkHook::Batch, items };
+            let bytes = frame(Kind::Items, 1 << 20, |bytes| -> Result<(), FrameError> {
+                put(bytes, &header)?;
+                parts.iter().try_for_each(|part| put_part(bytes, |bytes| {
+                    bytes.extend_from_slice(part);
+                    Ok(())
+                }))
+            }).unwrap();
+            let frame = cut(&bytes);
+            let (read, mut rest) = split::<Items>(&frame).unwrap();
+            prop_assert_eq!(read, header);
+            for part in &parts {
+                prop_assert_eq!(take_part(&mut rest).unwrap(), &part[..]);
+            }
+            prop_assert!(rest.is_empty());
+            prop_assert!(take_part(&mut rest).is_err());
+        }
+
+        #[test]
+        fn a_damaged_body_is_an_error_and_no_panic(body in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let frame = Frame { kind: Kind::Items, body };
+            if let Ok((_, mut parts)) = split::<Items>(&frame) {
+                while take_part(&mut parts).is_ok() {}
+            }
+            let _ = (decode::<Init>(&frame), decode::<Bye>(&frame), Hello::decode(&frame));
+        }
+    }
+}

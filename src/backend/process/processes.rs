@@ -1,0 +1,91 @@
+//! The options of producers in child processes.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How the child processes of a pool are started and ended: see
+/// [`Builder::processes`](crate::Builder::processes).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gangline::process::Processes;
+///
+/// let processes = Processes::new().env("OMP_NUM_THREADS", "1").kill_after(Duration::from_secs(20));
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "they have no effect until they are given to a builder"]
+pub struct Processes {
+    pub(super) program: Option<PathBuf>,
+    pub(super) args: Vec<OsString>,
+    /// `None` removes the variable.
+    pub(super) env: Vec<(OsString, Option<OsString>)>,
+    pub(super) max_frame: u32,
+    pub(super) kill_after: Option<Duration>,
+}
+
+/// 256 MiB.
+const MAX_FRAME: u32 = 256 << 20;
+const KILL_AFTER: Duration = Duration::from_secs(5);
+
+impl Default for Processes {
+    fn default() -> Self {
+        Processes {
+            program: None,
+            args: vec![],
+            env: vec![],
+            max_frame: MAX_FRAME,
+            kill_after: Some(KILL_AFTER),
+        }
+    }
+}
+
+impl Processes {
+    /// Workers run the program file of this process, without arguments, and with its environment.
+    pub fn new() -> Self {
+        Processes::default()
+    }
+
+    /// Sets the program that workers run. Its `main` must begin with
+    /// [`worker_main`](crate::worker_main).
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
+        self
+    }
+
+    /// Sets the arguments of the program.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args = args.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets an environment variable of the workers.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), Some(value.into())));
+        self
+    }
+
+    /// Removes an environment variable from the workers.
+    pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), None));
+        self
+    }
+
+    /// Sets the largest message, in bytes; the default is 256 MiB. A batch is one message.
+    ///
+    /// A longer input or output fails its item. It bounds what a damaged message can have this process allocate.
+    pub fn max_frame(mut self, bytes: u32) -> Self {
+        self.max_frame = bytes;
+        self
+    }
+
+    /// Sets how long a hook may go on after its run was cancelled or has failed. Then its process is killed, and
+    /// the next run starts another. `None` waits for the hook. The default is 5 s.
+    ///
+    /// The hook sees [`is_cancelled`](crate::ProducerContext::is_cancelled) at once.
+    pub fn kill_after(mut self, time: impl Into<Option<Duration>>) -> Self {
+        self.kill_after = time.into();
+        self
+    }
+}

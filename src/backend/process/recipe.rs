@@ -1,0 +1,263 @@
+//! Recipes: how a worker makes the runner that its coordinator has.
+
+use std::any::type_name;
+use std::error::Error as StdError;
+use std::fmt;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::codec::{Codec, Format, Postcard};
+use super::message::Terms;
+use crate::base::{BoxError, Result};
+use crate::cfg::CfgNode;
+use crate::runner::Runner;
+
+/// How a worker process makes a runner: a name, and a function from the configuration.
+///
+/// A worker cannot receive a Rust value. So the runner value of the coordinator, with all that it holds, is
+/// not sent: the worker calls `make` with the [configuration](crate::Builder::cfg). A runner that holds weights
+/// loads them in `make`, or better in [`producer_init`](Runner::producer_init). Secrets belong in the
+/// environment, which the worker inherits, not in the configuration.
+///
+/// ```no_run
+/// use gangline::process::{Processes, Recipe};
+/// use gangline::{CfgNode, ConsumerContext, OrderedRunner, ProducerContext, Result, Runner};
+///
+/// struct Powers {
+///     exponent: u32,
+/// }
+///
+/// impl Powers {
+///     fn from_cfg(cfg: &CfgNode) -> Result<Self> {
+///         Ok(Powers { exponent: cfg.get("exponent")? })
+///     }
+/// }
+///
+/// impl Runner for Powers {
+///     type Input = u64;
+///     type Output = u64;
+///     type ProducerState = ();
+///     type ConsumerState = u64;
+///     type Summary = u64;
+///
+///     fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+///         Ok(())
+///     }
+///     fn producer_work(&self, _: &ProducerContext<'_>, _: &mut (), x: u64) -> Result<u64> {
+///         Ok(x.pow(self.exponent))
+///     }
+///     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<u64> {
+///         Ok(0)
+///     }
+///     fn consumer_work(&self, _: &ConsumerContext<'_>, sum: &mut u64, y: u64) -> Result<()> {
+///         *sum += y;
+///         Ok(())
+///     }
+///     fn consumer_end(&self, _: &ConsumerContext<'_>, sum: u64) -> Result<u64> {
+///         Ok(sum)
+///     }
+/// }
+///
+/// static POWERS: Recipe<Powers> = Recipe::new("powers", Powers::from_cfg);
+///
+/// fn main() -> Result<()> {
+///     gangline::worker_main(&[&POWERS]);
+///     let cfg = CfgNode::new().with("exponent", 3)?;
+///     let builder = OrderedRunner::builder(Powers::from_cfg(&cfg)?).cfg(cfg);
+///     let mut pool = builder.devices(2).processes(&POWERS, Processes::new()).build()?;
+///     println!("{}", pool.run(0..100)?);
+///     Ok(())
+/// }
+/// ```
+pub struct Recipe<R: Runner> {
+    name: &'static str,
+    version: &'static str,
+    make: fn(&CfgNode) -> Result<R>,
+    codec: &'static dyn Codec,
+    input: Wire<R::Input>,
+    output: Wire<R::Output>,
+    errors: [Option<ErrorType>; MOST_ERRORS],
+}
+
+/// The largest number of error types that a recipe can name.
+const MOST_ERRORS: usize = 8;
+
+/// A recipe for a runner of any type: what [`worker_main`](super::worker::worker_main) takes.
+pub trait AnyRecipe: serving::Serve {}
+
+pub(super) mod serving {
+    use super::super::connection::Connection;
+
+    pub trait Serve: Sync {
+        fn name(&self) -> &'static str;
+        /// What the coordinator's recipe has and this one lacks, for a person.
+        fn difference(&self, connection: &Connection) -> Option<String>;
+        fn serve(&self, connection: Connection) -> !;
+    }
+}
+
+/// How the values of one type are written and read.
+struct Wire<T> {
+    name: fn() -> &'static str,
+    encode: fn(Format, &T, &mut Vec<u8>) -> Result<()>,
+    decode: fn(Format, &[u8]) -> Result<T>,
+}
+
+/// Returns `None` if the error is of another type.
+type EncodeError = fn(Format, &(dyn StdError + 'static)) -> Option<Result<Vec<u8>>>;
+
+/// How the errors of one type are written and read.
+#[derive(Clone, Copy)]
+struct ErrorType {
+    encode: EncodeError,
+    decode: fn(Format, &[u8]) -> Result<BoxError>,
+}
+
+impl<T> Clone for Wire<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Wire<T> {}
+
+impl<R: Runner> Clone for Recipe<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: Runner> Copy for Recipe<R> {}
+
+impl<R: Runner + 'static> Recipe<R>
+where
+    R::Input: Serialize + DeserializeOwned,
+    R::Output: Serialize + DeserializeOwned,
+{
+    /// Makes a recipe. `name` tells the recipes of one program apart; `make` is called once in each worker.
+    pub const fn new(name: &'static str, make: fn(&CfgNode) -> Result<R>) -> Self {
+        let input = Wire { name: type_name::<R::Input>, encode, decode };
+        let output = Wire { name: type_name::<R::Output>, encode, decode };
+        let errors = [None; MOST_ERRORS];
+        Recipe { name, version: "", make, codec: &Postcard, input, output, errors }
+    }
+
+    /// Sets a version. A worker with a recipe of another version refuses to serve, and the error names both.
+    ///
+    /// It matters for workers of another program file: see
+    /// [`Processes::program`](super::processes::Processes::program).
+    pub const fn version(mut self, version: &'static str) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Sets how values are written. The default is [`Postcard`].
+    pub const fn codec(mut self, codec: &'static dyn Codec) -> Self {
+        self.codec = codec;
+        self
+    }
+
+    /// Lets errors of this type keep their type on their way from a worker, so that
+    /// [`classify`](crate::Builder::classify) can downcast them. Call it again for further types, up to 8.
+    ///
+    /// Of other errors the texts arrive, as a [`RemoteError`](crate::error::RemoteError).
+    ///
+    /// # Panics
+    ///
+    /// With a ninth type; in a `static`, that is an error of compilation.
+    pub const fn error<E>(mut self) -> Self
+    where
+        E: StdError + Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        let mut at = 0;
+        while self.errors[at].is_some() {
+            at += 1;
+            assert!(at < MOST_ERRORS, "a recipe can name 8 types of errors");
+        }
+        self.errors[at] = Some(ErrorType { encode: encode_error::<E>, decode: decode_error::<E> });
+        self
+    }
+}
+
+impl<R: Runner> Recipe<R> {
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn terms(&self) -> Terms {
+        Terms {
+            version: self.version.to_owned(),
+            codec: self.format().name().to_owned(),
+            input: (self.input.name)().to_owned(),
+            output: (self.output.name)().to_owned(),
+        }
+    }
+
+    pub(super) fn make(&self, cfg: &CfgNode) -> Result<R> {
+        (self.make)(cfg)
+    }
+
+    fn format(&self) -> Format {
+        self.codec.format()
+    }
+
+    pub(super) fn encode_input(&self, input: &R::Input, bytes: &mut Vec<u8>) -> Result<()> {
+        (self.input.encode)(self.format(), input, bytes)
+    }
+
+    pub(super) fn decode_input(&self, bytes: &[u8]) -> Result<R::Input> {
+        (self.input.decode)(self.format(), bytes)
+    }
+
+    pub(super) fn encode_output(&self, output: &R::Output, bytes: &mut Vec<u8>) -> Result<()> {
+        (self.output.encode)(self.format(), output, bytes)
+    }
+
+    pub(super) fn decode_output(&self, bytes: &[u8]) -> Result<R::Output> {
+        (self.output.decode)(self.format(), bytes)
+    }
+
+    /// Encodes an error of a named type, with the number of the type.
+    pub(super) fn encode_error(&self, error: &(dyn StdError + 'static)) -> Option<(u32, Vec<u8>)> {
+        let types = (0..).zip(self.errors.iter().flatten());
+        types
+            .into_iter()
+            .find_map(|(number, it)| Some((number, (it.encode)(self.format(), error)?.ok()?)))
+    }
+
+    pub(super) fn decode_error(&self, number: u32, bytes: &[u8]) -> Option<BoxError> {
+        let it = self.errors.get(number as usize)?.as_ref()?;
+        (it.decode)(self.format(), bytes).ok()
+    }
+}
+
+impl<R: Runner> fmt::Debug for Recipe<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recipe").field("name", &self.name).field("terms", &self.terms()).finish()
+    }
+}
+
+fn encode<T: Serialize>(format: Format, value: &T, bytes: &mut Vec<u8>) -> Result<()> {
+    format.encode(value, bytes)
+}
+
+fn decode<T: DeserializeOwned>(format: Format, bytes: &[u8]) -> Result<T> {
+    format.decode(bytes)
+}
+
+fn encode_error<E: StdError + Serialize + 'static>(
+    format: Format,
+    error: &(dyn StdError + 'static),
+) -> Option<Result<Vec<u8>>> {
+    let error = error.downcast_ref::<E>()?;
+    let mut bytes = vec![];
+    Some(format.encode(error, &mut bytes).map(|()| bytes))
+}
+
+fn decode_error<E: StdError + DeserializeOwned + Send + Sync + 'static>(
+    format: Format,
+    bytes: &[u8],
+) -> Result<BoxError> {
+    Ok(Box::new(format.decode::<E>(bytes)?))
+}

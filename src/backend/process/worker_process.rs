@@ -1,0 +1,289 @@
+//! The child process of a keeper, from its start to its state.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::child::{Child, Start, program, shown_program};
+use super::event_bell::EventBell;
+use super::frame::{Frame, Kind};
+use super::message::{self, Call, Failed, Hello, Init, Refused};
+use super::processes::Processes;
+use super::recipe::Recipe;
+use super::remote;
+use super::waiting::{Answer, Interest, wait_for_answer};
+use crate::backend::threads::limits::{Limits, grace_of};
+use crate::backend::threads::producer::site;
+use crate::backend::threads::run::Run;
+use crate::base::Hook;
+use crate::concurrency::bell::{Bell, Bells};
+use crate::device::{InWorker, Place, in_worker};
+use crate::error::{Error, FrameError, WorkerError};
+use crate::runner::{ProducerSetup, Runner};
+
+/// How long a process may take to say that it is a worker.
+const READY_WITHIN: Duration = Duration::from_secs(10);
+/// After this number of processes in a row that ended before they had a state, the producer is lost.
+const MOST_STARTS: u32 = 4;
+
+/// What all keepers of a pool have in common.
+#[derive(Debug)]
+pub(crate) struct KeeperSettings {
+    pub(crate) processes: Processes,
+    pub(crate) limits: Limits,
+    pub(crate) names_only: bool,
+    pub(crate) stack_size: Option<usize>,
+    /// The number of threads of a pool of rayon's in each child on the CPU.
+    #[cfg(feature = "rayon")]
+    pub(crate) cpu_threads: Option<usize>,
+}
+
+/// A child process with the hooks of one producer, and all that it takes to start it.
+pub(super) struct WorkerProcess<R: Runner> {
+    pub(super) recipe: Recipe<R>,
+    pub(super) settings: Arc<KeeperSettings>,
+    pub(super) setup: ProducerSetup,
+    /// `None` before the first start.
+    bell: Option<Arc<EventBell>>,
+    /// `None` before it is started, and after it has ended.
+    pub(super) child: Option<Child>,
+    /// The number of the last call.
+    calls: u64,
+}
+
+/// Why a child has no state.
+enum Unready {
+    /// Another try may go better: the process has ended.
+    Crashed(Error),
+    Failed(Error),
+}
+
+impl From<WorkerError> for Unready {
+    fn from(error: WorkerError) -> Self {
+        Unready::Failed(error.into())
+    }
+}
+
+impl From<FrameError> for Unready {
+    fn from(source: FrameError) -> Self {
+        WorkerError::Frame { source }.into()
+    }
+}
+
+impl KeeperSettings {
+    /// A run that is out of time ends when its grace is over, so its processes end before that.
+    pub(super) fn cancelled<R: Runner>(&self, run: &Run<R>) -> Interest {
+        let kill_after = match self.limits.run.filter(|_| run.is_out_of_time()) {
+            Some(limit) => Some(grace_of(limit) / 2),
+            None => self.processes.kill_after,
+        };
+        Interest::Cancelled { kill_after }
+    }
+
+    pub(super) fn cpu_threads_of(&self, place: &Place) -> Option<u32> {
+        #[cfg(feature = "rayon")]
+        return self
+            .cpu_threads
+            .filter(|_| place.has_cpu())
+            .map(|threads| u32::try_from(threads).unwrap_or(u32::MAX));
+        #[cfg(not(feature = "rayon"))]
+        {
+            _ = place;
+            None
+        }
+    }
+}
+
+impl<R: Runner> WorkerProcess<R> {
+    pub(super) fn new(
+        recipe: Recipe<R>,
+        settings: Arc<KeeperSettings>,
+        setup: ProducerSetup,
+    ) -> Self {
+        WorkerProcess { recipe, settings, setup, bell: None, child: None, calls: 0 }
+    }
+
+    /// Makes the bell, if there is none.
+    pub(super) fn hang_bell(&mut self) -> Result<(), Error> {
+        if self.bell.is_none() {
+            let bell = EventBell::new().map_err(|source| {
+                let program = shown_program(&self.settings.processes);
+                Error::from(WorkerError::Start { program, source })
+            })?;
+            self.bell = Some(Arc::new(bell));
+        }
+        Ok(())
+    }
+
+    /// Has changes ring the bell that the waits for answers listen to.
+    pub(super) fn listen_to(&self, bells: &Bells) {
+        let bell: Arc<dyn Bell> = self.bell().clone();
+        bells.add(&bell);
+    }
+
+    pub(super) fn bell(&self) -> &Arc<EventBell> {
+        self.bell.as_ref().expect("it is made before the child is started")
+    }
+
+    /// Whether the process runs, as far as can be seen without waiting.
+    pub(super) fn is_alive(&mut self) -> bool {
+        self.child.as_mut().is_some_and(Child::is_alive)
+    }
+
+    pub(super) fn next_call(&mut self) -> u64 {
+        self.calls += 1;
+        self.calls
+    }
+
+    /// Starts a child if there is none, and has it call `producer_init`.
+    pub(super) fn start(&mut self, interest: &dyn Fn() -> Interest) -> Result<(), Error> {
+        let mut starts = 1;
+        loop {
+            match self.start_once(interest) {
+                Ok(()) => return Ok(()),
+                Err(Unready::Crashed(error)) => {
+                    self.child = None;
+                    if starts == MOST_STARTS || interest() != Interest::Wanted {
+                        return Err(error);
+                    }
+                    starts += 1;
+                    let producer = self.setup.producer;
+                    tracing::warn!(producer, "a worker ended before it was ready: {error:#}");
+                }
+                Err(Unready::Failed(error)) => {
+                    self.child = None;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn start_once(&mut self, interest: &dyn Fn() -> Interest) -> Result<(), Unready> {
+        if !self.child.as_mut().is_some_and(Child::is_alive) {
+            self.child = Some(self.spawn()?);
+            self.await_ready(interest)?;
+        }
+        self.init(interest)
+    }
+
+    fn spawn(&self) -> Result<Child, Unready> {
+        let options = &self.settings.processes;
+        let hello = Hello {
+            coordinator: std::process::id(),
+            max_frame: options.max_frame,
+            recipe: self.recipe.name().to_owned(),
+            terms: self.recipe.terms(),
+        };
+        let InWorker { cuda_visible, .. } = self.in_worker()?;
+        let (cuda_visible, producer) = (cuda_visible.as_deref(), self.setup.producer);
+        let start = Start { options, hello: &hello, cuda_visible, producer };
+        Child::start(&start).map_err(|source| {
+            WorkerError::Start { program: program(options).to_owned(), source }.into()
+        })
+    }
+
+    /// What the child sees of its place. Names need not be of devices that there are.
+    fn in_worker(&self) -> Result<InWorker, Unready> {
+        let place = &self.setup.place;
+        match in_worker(place) {
+            Ok(seen) => Ok(seen),
+            Err(_) if self.settings.names_only => {
+                Ok(InWorker { place: place.clone(), cuda_visible: None })
+            }
+            Err(error) => Err(Unready::Failed(error.into())),
+        }
+    }
+
+    fn await_ready(&mut self, interest: &dyn Fn() -> Interest) -> Result<(), Unready> {
+        let program = || shown_program(&self.settings.processes);
+        let bell = self.bell().clone();
+        let child = self.child.as_mut().expect("it was just started");
+        match wait_for_answer(child, &bell, 0, Some(READY_WITHIN), interest) {
+            Answer::Frame(frame) => match frame.kind {
+                Kind::Ready => Ok(()),
+                _ => Err(unexpected(&frame)),
+            },
+            Answer::Died(crash) => {
+                let error = WorkerError::NoWorker { program: program(), crash };
+                Err(Unready::Crashed(error.into()))
+            }
+            Answer::TimedOut => {
+                Err(WorkerError::Silent { program: program(), limit: READY_WITHIN }.into())
+            }
+            Answer::Damaged(error) => Err(error.into()),
+        }
+    }
+
+    fn init(&mut self, interest: &dyn Fn() -> Interest) -> Result<(), Unready> {
+        let call = self.next_call();
+        let most = self.settings.processes.max_frame as usize;
+        let init = message::encode(Kind::Init, most, &self.init_message(call)?)?;
+        let (limit, bell) = (self.settings.limits.init, self.bell().clone());
+        let child = self.child.as_mut().expect("it was just started");
+        child.send(init);
+        let answer = wait_for_answer(child, &bell, call, limit, interest);
+        let (hook, site) = (Hook::ProducerInit, site(&self.setup, &[], None));
+        match answer {
+            Answer::Frame(frame) => match frame.kind {
+                Kind::InitDone => match message::decode::<Call>(&frame)?.call == call {
+                    true => Ok(()),
+                    false => Err(unexpected(&frame)),
+                },
+                Kind::InitFailed => {
+                    let Failed { failure, .. } = message::decode(&frame)?;
+                    Err(Unready::Failed(remote::error_of(&self.recipe, (hook, site), failure)))
+                }
+                _ => Err(unexpected(&frame)),
+            },
+            Answer::Died(source) => {
+                let site = Box::new(site);
+                Err(Unready::Crashed(Error::HookCrashed { hook, site, source }))
+            }
+            Answer::TimedOut => {
+                let limit = limit.expect("only a limit is exceeded");
+                Err(Unready::Failed(Error::TimedOut { hook, site: Box::new(site), limit }))
+            }
+            Answer::Damaged(error) => Err(error.into()),
+        }
+    }
+
+    fn init_message(&self, call: u64) -> Result<Init, Unready> {
+        let small = |number: usize| u32::try_from(number).expect("there are fewer places");
+        let cfg = self.setup.cfg.to_yaml();
+        let cfg = cfg.map_err(|error| WorkerError::Cfg { source: error.into() })?;
+        Ok(Init {
+            call,
+            producer: small(self.setup.producer),
+            producers: small(self.setup.producers),
+            place: self.in_worker()?.place.to_string(),
+            names_only: self.settings.names_only,
+            cfg,
+            cpu_threads: self.settings.cpu_threads_of(&self.setup.place),
+            stack_size: self.settings.stack_size.map(|bytes| bytes as u64),
+        })
+    }
+}
+
+/// A message that does not belong here; or a refusal.
+fn unexpected(frame: &Frame) -> Unready {
+    match refusal(frame) {
+        Some(error) => error.into(),
+        None => out_of_turn(frame).into(),
+    }
+}
+
+/// The reason of a worker that refuses to serve.
+pub(super) fn refusal(frame: &Frame) -> Option<WorkerError> {
+    if frame.kind != Kind::Refused {
+        return None;
+    }
+    Some(match message::decode(frame) {
+        Ok(Refused { reason }) => WorkerError::Refused { reason },
+        Err(source) => WorkerError::Frame { source },
+    })
+}
+
+/// A message that comes at the wrong time.
+pub(super) fn out_of_turn(frame: &Frame) -> FrameError {
+    let reason = format!("a message {:?} was not expected", frame.kind);
+    FrameError::Damaged { reason }
+}

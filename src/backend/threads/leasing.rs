@@ -1,0 +1,116 @@
+//! What every backend does around the call of a hook under a lease.
+
+use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::run::Run;
+use crate::backend::threads::shared::Shared;
+use crate::backend::{Backend, NextStep};
+use crate::base::panic::drop_quietly;
+use crate::runner::Runner;
+use crate::scheduler::{Begin, Copies, Lease, Readiness};
+
+/// The producer's end of the hand-over.
+type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
+
+/// When inputs are cloned before a hook gets them, if they can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clones {
+    /// The hook takes them.
+    Always,
+    /// The backend keeps them, so that only a second copy of the item needs a clone.
+    ToSpeculate,
+}
+
+/// The next step of a producer that leaves the run.
+pub(crate) fn leave<R: Runner>(run: &Run<R>, producer: usize) -> NextStep {
+    match run.handover.dispatch.is_abandoned(producer) {
+        true => NextStep::Return,
+        false => NextStep::On,
+    }
+}
+
+/// Takes the inputs of a lease and keeps copies of them. `None` if the lease is no longer wanted.
+pub(crate) fn take_inputs<R: Runner>(
+    run: &Run<R>,
+    lease: &Lease,
+    clones: Clones,
+) -> Option<Vec<R::Input>> {
+    let handover = &run.handover;
+    let speculates = handover.dispatch.speculates();
+    let Some(inputs) = handover.dispatch.take_inputs(lease) else {
+        handover.dispatch.release(lease.id);
+        return None;
+    };
+    if run.run_settings.copy.is_none() || clones == Clones::ToSpeculate && !speculates {
+        return Some(inputs);
+    }
+    let each = lease.items.iter().zip(&inputs);
+    let copies: Vec<_> =
+        each.filter_map(|(&item, input)| Some((item, run.run_settings.copy_of(input)?))).collect();
+    let is_whole = copies.len() == inputs.len();
+    handover.dispatch.keep_inputs(copies).into_iter().for_each(drop_quietly);
+    if !speculates {
+        return Some(inputs);
+    }
+    // Meanwhile the items may have been settled, or the producer lost.
+    let copies = if is_whole { Copies::Kept } else { Copies::Missing };
+    let (begin, events) =
+        handover.dispatch.schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
+    run.heed(events);
+    if begin == Begin::Stale {
+        inputs.into_iter().for_each(drop_quietly);
+        handover.dispatch.release(lease.id);
+        return None;
+    }
+    Some(inputs)
+}
+
+/// Rebuilds the state that a lease needs. `Err` if that fails or the lease is over.
+#[cold]
+pub(crate) fn prepare_for<R: Runner>(
+    backend: &mut impl Backend<R>,
+    producer: usize,
+    shared: &Shared,
+    run: &Run<R>,
+    lease: &Lease,
+    desk: &mut Desk<'_, R>,
+) -> Result<(), NextStep> {
+    let first = lease.items[0];
+    let outcome = backend.prepare(run, Some(lease.id));
+    if run.handover.dispatch.is_abandoned(producer) {
+        drop_quietly(outcome);
+        return Err(NextStep::Return);
+    }
+    let Err(error) = outcome else {
+        shared.tell_ready(run, run.handover.dispatch.place(producer));
+        desk.set_readiness(Readiness::Ready);
+        let (begin, events) = run
+            .handover
+            .dispatch
+            .schedule(|state, now| state.scheduler.begin(lease.id, Copies::Missing, now));
+        run.heed(events);
+        if begin == Begin::Stale {
+            run.handover.dispatch.release(lease.id);
+            return Err(leave(run, producer));
+        }
+        return Ok(());
+    };
+    if run.wanted.gave_up_on(Some(first)) {
+        // The hook may have failed because it saw that the item was given up.
+        drop_quietly(error);
+        run.handover.dispatch.release(lease.id);
+        return Err(NextStep::On);
+    }
+    let Err(error) = run.lose(producer, error) else { return Err(NextStep::Away) };
+    // Another producer may deliver the item.
+    let (is_shared, _) =
+        run.handover.dispatch.schedule(|state, _| state.scheduler.is_shared(lease.id));
+    if is_shared || run.is_service() {
+        run.abort_with(error);
+    } else if let Some(fault) = run.end_with(first, error) {
+        desk.deliver_tracked(first, Err(fault));
+    }
+    // Earlier items that wait for a retry are still wanted, and there may be no other producer to settle
+    // them.
+    run.handover.dispatch.release(lease.id);
+    Err(NextStep::On)
+}

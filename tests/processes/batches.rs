@@ -1,0 +1,37 @@
+//! Batches in processes.
+
+use gangline::{Batch, CfgNode, OnError};
+
+use crate::chores::{Chore, builder, squared, squares, tests};
+
+tests![
+    a_batch_is_one_call,
+    a_crash_in_a_batch_fails_the_guilty_item_only,
+    an_error_in_a_batch_is_of_its_item,
+];
+
+fn a_batch_is_one_call() {
+    let mut pool = builder(2).batch(Batch::up_to(8)).build().unwrap();
+    assert_eq!(pool.run(squares(0..100)).unwrap(), squared(0..100));
+}
+
+fn a_crash_in_a_batch_fails_the_guilty_item_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let cfg = CfgNode::new().with("init", directory.path().join("starts")).unwrap();
+    let pool = builder(2).batch(Batch::up_to(8)).on_error(OnError::Skip).cfg(cfg);
+    let mut pool = pool.build().unwrap();
+    let mut items = squares(0..32);
+    items[13] = Chore::Segv;
+    let mut expected = squared(0..32);
+    expected.remove(13);
+    assert_eq!(pool.run(items).unwrap(), expected);
+    assert_eq!(pool.failures().len(), 1);
+    assert_eq!(pool.failures()[0].item(), Some(13));
+}
+
+fn an_error_in_a_batch_is_of_its_item() {
+    let mut pool = builder(1).batch(Batch::up_to(4)).on_error(OnError::Skip).build().unwrap();
+    let items = [Chore::Square(1), Chore::Fail("bad".into()), Chore::Square(3)];
+    assert_eq!(pool.run(items).unwrap(), ["1", "9"]);
+    assert_eq!(pool.failures()[0].item(), Some(1));
+}

@@ -1,0 +1,105 @@
+//! Runs in which nothing goes wrong.
+
+use gangline::process::Processes;
+use gangline::{CfgNode, OrderedRunner};
+
+use crate::chores::{CHORES, Chore, Chores, TOLD, builder, squared, squares, tests};
+
+tests![
+    results_are_those_of_threads_in_order,
+    producers_live_in_processes_of_their_own_through_all_runs,
+    the_configuration_reaches_the_worker,
+    a_large_item_passes,
+    the_other_codec_serves_too,
+    a_producer_knows_its_place,
+    outputs_and_services_work,
+    a_pipeline_mixes_threads_and_processes,
+    an_activated_pool_has_new_processes,
+    items_can_be_copied_to_another_process,
+];
+
+fn results_are_those_of_threads_in_order() {
+    let mut pool = builder(3).build().unwrap();
+    for _ in 0..2 {
+        assert_eq!(pool.run(squares(0..500)).unwrap(), squared(0..500));
+        assert_eq!(pool.account().ok, 500);
+    }
+    pool.close().unwrap();
+}
+
+fn producers_live_in_processes_of_their_own_through_all_runs() {
+    let mut pool = builder(1).build().unwrap();
+    let first = pool.run([Chore::Pid]).unwrap();
+    assert_ne!(first, [std::process::id().to_string()]);
+    assert_eq!(pool.run([Chore::Pid, Chore::Pid]).unwrap(), [first.clone(), first].concat());
+}
+
+fn the_configuration_reaches_the_worker() {
+    let cfg = CfgNode::new().with("exponent", 3).unwrap().with("x", f64::INFINITY).unwrap();
+    let mut pool = builder(1).cfg(cfg).build().unwrap();
+    assert_eq!(pool.run(squares(0..4)).unwrap(), ["0", "1", "8", "27"]);
+}
+
+fn a_large_item_passes() {
+    let mut pool = builder(2).build().unwrap();
+    let text = "x".repeat(5_000_000);
+    let items = (0..4).map(|_| Chore::Text(text.clone()));
+    assert_eq!(pool.run(items).unwrap(), vec![text.clone(); 4]);
+}
+
+fn the_other_codec_serves_too() {
+    let builder = OrderedRunner::builder(Chores::new()).devices(2);
+    let mut pool = builder.processes(&TOLD, Processes::new()).build().unwrap();
+    assert_eq!(pool.run(squares(0..50)).unwrap(), squared(0..50));
+}
+
+fn a_producer_knows_its_place() {
+    let devices: gangline::Devices = "cpu,cuda:5+cuda:3".parse().unwrap();
+    let builder = OrderedRunner::builder(Chores::new()).devices(devices.names_only());
+    let processes = Processes::new().env_remove("CUDA_VISIBLE_DEVICES");
+    let builder = builder.processes(&CHORES, processes).batch(gangline::Batch::up_to(1));
+    let mut pool = builder.build().unwrap();
+    let seen = pool.run((0..40).map(|_| Chore::Site)).unwrap();
+    assert_eq!(seen.len(), 40);
+    for (item, text) in seen.iter().enumerate() {
+        let end = format!("item Some({item}) attempt 1");
+        let on_cpu = text.starts_with("gangline-p0 cpu 0/2");
+        let on_gpu = text.starts_with("gangline-p1 cuda:0 1/2");
+        assert!((on_cpu || on_gpu) && text.ends_with(&end), "{text}");
+    }
+}
+
+fn outputs_and_services_work() {
+    let mut pool = builder(2).build().unwrap();
+    let outputs: Vec<_> = pool.outputs(squares(0..20)).map(|it| it.unwrap()).collect();
+    assert_eq!(outputs, squared(0..20));
+    let service = pool.into_service();
+    assert_eq!(service.call(Chore::Square(5)).unwrap(), "25");
+    let error = service.call(Chore::Abort).unwrap_err();
+    assert!(matches!(error, gangline::Error::HookCrashed { .. }), "{error:?}");
+    assert_eq!(service.call(Chore::Square(6)).unwrap(), "36", "the service goes on");
+}
+
+fn a_pipeline_mixes_threads_and_processes() {
+    let mut first = builder(1).build().unwrap();
+    let lengths = gangline::map(|_| Ok(()), |_, (), text: String| Ok(text.len()));
+    let mut second = OrderedRunner::builder(lengths).devices(1).build().unwrap();
+    let mut pipeline = first.then(&mut second);
+    assert_eq!(pipeline.run(squares(8..12)).unwrap(), [2, 2, 3, 3]);
+}
+
+fn an_activated_pool_has_new_processes() {
+    let mut pool = builder(1).build().unwrap();
+    let first = pool.run([Chore::Pid]).unwrap();
+    pool.close().unwrap();
+    pool.activate().unwrap();
+    assert_ne!(pool.run([Chore::Pid]).unwrap(), first);
+}
+
+fn items_can_be_copied_to_another_process() {
+    let mut pool = builder(2).speculate().build().unwrap();
+    let mut items = squares(0..20);
+    items.push(Chore::Sleep(300));
+    assert_eq!(pool.run(items).unwrap()[..20], squared(0..20));
+    pool.close().unwrap();
+}
