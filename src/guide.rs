@@ -4,6 +4,7 @@
 //! |---|---|
 //! | give a GPU many items at a time | [`batches`] |
 //! | name, share and lock GPUs | [`gpus`] |
+//! | survive hooks that crash the process | [`processes`] |
 //! | answer calls from threads or async code | [`services`] |
 //! | work with streams, tasks and iterators that own their pool | [`async`] |
 //! | write results to a file, and resume a run after a crash | [`resume`] |
@@ -41,6 +42,8 @@ guides! {
     from_tokio: "from-tokio.md"
     from_whole_slide: "from-whole-slide.md"
     gpus: "gpus.md"
+    #[cfg(any(not(doctest), all(feature = "processes", target_os = "linux")))]
+    processes: "processes.md"
     #[cfg(any(not(doctest), feature = "progress"))]
     progress: "progress.md"
     reports: "reports.md"

@@ -48,7 +48,7 @@ pub use crate::scheduler::policy::{OnError, Verdict};
 /// [`results`](closures::Map::results) collects.
 pub mod closures {
     pub use crate::api::boxed::{BoxRunner, BoxState};
-    pub use crate::api::map::{Fold, Map};
+    pub use crate::api::map::{FnMap, Fold, Map};
     pub use crate::api::map_batches::MapBatches;
     pub use crate::api::task_results::{TaskOutput, TaskResult, TaskResults};
 }

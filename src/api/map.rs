@@ -43,6 +43,33 @@ pub struct Map<Init, Work, S, I, O> {
     types: PhantomData<fn(S, I) -> O>,
 }
 
+/// A [`Map`] of functions instead of closures, which has a name: for a field, or for a recipe of child
+/// processes.
+///
+/// ```
+/// use gangline::closures::FnMap;
+/// use gangline::{OrderedRunner, ProducerContext, Result, map};
+///
+/// fn init(_: &ProducerContext<'_>) -> Result<u64> {
+///     Ok(2)
+/// }
+/// fn work(_: &ProducerContext<'_>, factor: &mut u64, x: u64) -> Result<u64> {
+///     Ok(x * *factor)
+/// }
+/// fn doubled() -> FnMap<u64, u64, u64> {
+///     map(init, work)
+/// }
+/// assert_eq!(OrderedRunner::new(doubled(), 2)?.run([1, 2])?, [2, 4]);
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+pub type FnMap<S, I, O> = Map<
+    fn(&ProducerContext<'_>) -> Result<S>,
+    fn(&ProducerContext<'_>, &mut S, I) -> Result<O>,
+    S,
+    I,
+    O,
+>;
+
 impl<Init, Work, S, I, O> Map<Init, Work, S, I, O> {
     /// Replaces the consumer: `init` makes a state, and `f` takes each output into it.
     ///

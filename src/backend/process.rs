@@ -2,6 +2,7 @@
 //! keeper, which is the backend of one child.
 
 mod calls;
+pub(crate) mod check;
 mod child;
 pub(crate) mod codec;
 mod connection;

@@ -219,7 +219,7 @@ impl std::error::Error for FrameError {}
 
 /// An error of a hook in another process: its texts, without its type.
 ///
-/// An error whose type is named by `Recipe::error` keeps its type instead.
+/// With `Recipe::error`, an error keeps its type instead.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RemoteError {
     text: String,

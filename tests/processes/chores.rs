@@ -32,7 +32,7 @@ pub enum Chore {
     Stop,
     Panic(String),
     Fail(String),
-    /// An error whose type the recipe names.
+    /// An error of a type that the recipe names.
     Rare(u32),
     Unmarked,
     /// Allocates memory, in MiB.

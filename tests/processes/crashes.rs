@@ -157,7 +157,7 @@ fn three_starts_that_fail_are_tried_again() {
 fn four_starts_that_fail_in_a_row_lose_the_producer() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("starts");
-    // The file is shared by two producers, whose starts are 0 and 1.
+    // Two producers share the file. Their first starts are 0 and 1.
     let cfg = CfgNode::new().with("init", &path).unwrap().with("bad_starts", [2, 3, 4, 5]).unwrap();
     let pool = builder(2).cfg(cfg).on_error(OnError::Skip).min_producers(1);
     let mut pool = pool.build().unwrap();

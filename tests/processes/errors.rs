@@ -1,8 +1,12 @@
 //! Errors and panics of hooks on their way from a worker.
 
+use gangline::closures::FnMap;
 use gangline::error::{OutOfMemory, RemoteError};
-use gangline::process::Processes;
-use gangline::{CfgNode, Error, Hook, OnError, OrderedRunner, Verdict};
+use gangline::process::{MessagePack, Processes, Recipe};
+use gangline::testing::check_recipe;
+use gangline::{
+    CfgNode, Error, Hook, OnError, OrderedRunner, ProducerContext, Result, Verdict, map,
+};
 
 use crate::chores::{CHORES, Chore, Chores, RareError, TOLD, builder, squares, tests};
 
@@ -16,6 +20,8 @@ tests![
     a_recipe_that_fails_says_so,
     an_output_that_is_too_long_fails_its_item,
     an_input_that_is_too_long_fails_its_item,
+    a_type_that_the_codec_cannot_handle_is_found,
+    a_hash_map_survives_the_check,
 ];
 
 fn an_error_keeps_its_text_and_item() {
@@ -111,4 +117,39 @@ fn an_input_that_is_too_long_fails_its_item() {
     assert_eq!(pool.run(items).unwrap(), ["9"]);
     let text = format!("{:#}", pool.failures()[0]);
     assert!(text.contains("the input cannot be sent"), "{text}");
+}
+
+/// Postcard does not write the absent field, and reads the next one in its place.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Sparse {
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    first: Option<u32>,
+    second: u32,
+}
+
+type Totals = std::collections::HashMap<String, u32>;
+
+fn ready(_: &ProducerContext<'_>) -> Result<()> {
+    Ok(())
+}
+
+fn total(_: &ProducerContext<'_>, _: &mut (), sparse: Sparse) -> Result<Totals> {
+    Ok(Totals::from([("all".to_owned(), sparse.first.unwrap_or(0) + sparse.second)]))
+}
+
+fn make(_: &CfgNode) -> Result<FnMap<(), Sparse, Totals>> {
+    Ok(map(ready, total))
+}
+
+fn a_type_that_the_codec_cannot_handle_is_found() {
+    let samples = || [Sparse { first: Some(1), second: 2 }, Sparse { first: None, second: 2 }];
+    let recipe = Recipe::new("totals", make);
+    let error = check_recipe(&recipe, samples(), []).unwrap_err();
+    assert_eq!((error.value, error.sample), ("input", 1), "{error:?}");
+    check_recipe(&recipe.codec(&MessagePack), samples(), []).unwrap();
+}
+
+fn a_hash_map_survives_the_check() {
+    let totals: Totals = (0..50).map(|n| (n.to_string(), n)).collect();
+    check_recipe(&Recipe::new("totals", make), [], [totals]).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Workers whose coordinator is killed.
+//! Workers after their coordinator was killed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

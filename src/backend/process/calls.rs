@@ -86,7 +86,11 @@ impl<R: Runner> WorkerProcess<R> {
         let written = catch(|| {
             frame(Kind::Items, most, |bytes| -> Result<(), BoxError> {
                 message::put(bytes, &header)?;
-                for input in inputs {
+                for (item, input) in items.iter().zip(inputs) {
+                    // Shows an attribute that the codec cannot handle before results are wrong.
+                    if cfg!(debug_assertions) && *item == 0 {
+                        self.recipe.check_input(input)?;
+                    }
                     message::put_part(bytes, |bytes| self.recipe.encode_input(input, bytes))?;
                 }
                 Ok(())

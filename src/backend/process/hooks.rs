@@ -178,7 +178,7 @@ impl<R: Runner> Hooks<R> {
         let each = header.items.iter().map(|_| message::take_part(&mut parts));
         let parts = each.collect::<Result<Vec<_>, _>>()?;
         let answer = match self.inputs(&parts).and_then(|inputs| self.call(&header, inputs)) {
-            Ok(outputs) => self.done(header.call, outputs),
+            Ok(outputs) => self.done(&header, outputs),
             Err(failure) => self.failed(header.call, failure),
         };
         send(&self.side.socket, &answer?);
@@ -244,16 +244,17 @@ impl<R: Runner> Hooks<R> {
         }
     }
 
-    fn done(&self, call: u64, outputs: Vec<Result<R::Output>>) -> Result<Vec<u8>, FrameError> {
+    fn done(&self, items: &Items, outputs: Vec<Result<R::Output>>) -> Result<Vec<u8>, FrameError> {
         let outcome = |output: &Result<R::Output>| match output {
             Ok(_) => ItemOutcome::Output,
             Err(_) => ItemOutcome::Failure,
         };
+        let call = items.call;
         let header = Done { call, outcomes: outputs.iter().map(outcome).collect() };
         let written = frame(Kind::Done, self.side.most, |bytes| -> Result<()> {
             message::put(bytes, &header)?;
-            for output in outputs {
-                message::put_part(bytes, |bytes| self.put_outcome(output, bytes))?;
+            for (item, output) in items.items.iter().zip(outputs) {
+                message::put_part(bytes, |bytes| self.put_outcome(*item, output, bytes))?;
             }
             Ok(())
         });
@@ -263,10 +264,17 @@ impl<R: Runner> Hooks<R> {
         })
     }
 
-    fn put_outcome(&self, output: Result<R::Output>, bytes: &mut Vec<u8>) -> Result<()> {
+    fn put_outcome(&self, item: u64, output: Result<R::Output>, bytes: &mut Vec<u8>) -> Result<()> {
         match output {
             Ok(output) => {
-                let written = catch(|| self.side.recipe.encode_output(&output, bytes));
+                let is_checked = cfg!(debug_assertions) && item == 0;
+                let recipe = &self.side.recipe;
+                let written = catch(|| match is_checked {
+                    true => recipe
+                        .check_output(&output)
+                        .and_then(|()| recipe.encode_output(&output, bytes)),
+                    false => recipe.encode_output(&output, bytes),
+                });
                 drop_quietly(output);
                 written?
             }

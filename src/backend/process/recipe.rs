@@ -114,6 +114,23 @@ struct ErrorType {
     decode: fn(Format, &[u8]) -> Result<BoxError>,
 }
 
+impl<T> Wire<T> {
+    /// Checks that a value is the same after it was encoded and decoded, as far as its bytes tell.
+    fn check(&self, format: Format, value: &T) -> Result<()> {
+        let (mut first, mut second) = (vec![], vec![]);
+        (self.encode)(format, value, &mut first)?;
+        let decoded = (self.decode)(format, &first)?;
+        (self.encode)(format, &decoded, &mut second)?;
+        // In any order: that of a hash map changes.
+        first.sort_unstable();
+        second.sort_unstable();
+        match first == second {
+            true => Ok(()),
+            false => Err("the decoded value is encoded differently".into()),
+        }
+    }
+}
+
 impl<T> Clone for Wire<T> {
     fn clone(&self) -> Self {
         *self
@@ -216,6 +233,14 @@ impl<R: Runner> Recipe<R> {
 
     pub(super) fn decode_output(&self, bytes: &[u8]) -> Result<R::Output> {
         (self.output.decode)(self.format(), bytes)
+    }
+
+    pub(super) fn check_input(&self, input: &R::Input) -> Result<()> {
+        self.input.check(self.format(), input)
+    }
+
+    pub(super) fn check_output(&self, output: &R::Output) -> Result<()> {
+        self.output.check(self.format(), output)
     }
 
     /// Encodes an error of a named type, with the number of the type.
