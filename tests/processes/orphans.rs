@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gangline::CfgNode;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, getpid, kill_process, pidfd_getfd, pidfd_open,
+};
 
 use crate::chores::{Chore, await_end, builder, pid_in, tests};
 
@@ -27,8 +29,8 @@ pub fn coordinate_if_asked() {
     match phase.as_str() {
         "hook" => drop(builder(1).build().unwrap().run([Chore::HangOn(path)])),
         "forked" => {
-            // Its descriptors are closed on exec, unlike those of a fork. So this holds what a fork would.
             let mut pool = builder(1).build().unwrap();
+            hold_sockets(&path.with_file_name("holder"));
             drop(pool.run([Chore::HangOn(path)]));
         }
         "init" => {
@@ -52,6 +54,24 @@ pub fn coordinate_if_asked() {
     std::process::exit(0);
 }
 
+/// Starts processes that hold the sockets of this one open, as a fork would.
+fn hold_sockets(path: &Path) {
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+    let mut holders = vec![];
+    for entry in std::fs::read_dir("/proc/self/fd").unwrap() {
+        let entry = entry.unwrap();
+        let target = std::fs::read_link(entry.path()).unwrap_or_default();
+        if target.to_string_lossy().starts_with("socket:") {
+            let number = entry.file_name().to_str().unwrap().parse().unwrap();
+            let socket = pidfd_getfd(&own, number, PidfdGetfdFlags::empty()).unwrap();
+            #[expect(clippy::zombie_processes, reason = "this process is killed before it")]
+            let holder = Command::new("sleep").arg("1000").stdin(socket).spawn().unwrap();
+            holders.push(holder.id().to_string());
+        }
+    }
+    std::fs::write(path, holders.join(" ")).unwrap();
+}
+
 /// The first child of this process.
 fn own_child() -> u32 {
     loop {
@@ -66,7 +86,7 @@ fn own_child() -> u32 {
 }
 
 /// Kills a coordinator in this phase, and waits for its worker to end.
-fn kill_in(phase: &str) {
+fn kill_in(phase: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let mut coordinator = Command::new(std::env::current_exe().unwrap())
         .env(PHASE, phase)
@@ -79,20 +99,28 @@ fn kill_in(phase: &str) {
     kill_process(Pid::from_child(&coordinator), Signal::KILL).unwrap();
     coordinator.wait().unwrap();
     await_end(worker);
+    directory
 }
 
 fn a_hook_ends_with_its_coordinator() {
-    kill_in("hook");
+    drop(kill_in("hook"));
 }
 
 fn an_init_ends_with_its_coordinator() {
-    kill_in("init");
+    drop(kill_in("init"));
 }
 
 fn an_idle_worker_ends_with_its_coordinator() {
-    kill_in("idle");
+    drop(kill_in("idle"));
 }
 
 fn a_worker_ends_though_another_process_holds_its_socket() {
-    kill_in("forked");
+    let directory = kill_in("forked");
+    let holders = std::fs::read_to_string(directory.path().join("holder")).unwrap();
+    let holders: Vec<i32> = holders.split(' ').map(|pid| pid.parse().unwrap()).collect();
+    assert!(!holders.is_empty());
+    for holder in holders {
+        let holder = Pid::from_raw(holder).unwrap();
+        kill_process(holder, Signal::KILL).expect("it lives on, with the socket");
+    }
 }
