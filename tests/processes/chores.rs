@@ -111,6 +111,9 @@ impl Runner for Chores {
         match cx.cfg().get_or("end", String::new())?.as_str() {
             "" => Ok(()),
             "abort" => std::process::abort(),
+            "hang" => loop {
+                std::thread::park();
+            },
             path => Ok(std::fs::write(path, cx.producer().to_string())?),
         }
     }

@@ -19,6 +19,7 @@ tests![
     a_run_that_fails_at_a_crash_names_it,
     three_starts_that_fail_are_tried_again,
     four_starts_that_fail_in_a_row_lose_the_producer,
+    a_lost_producer_is_replaced_by_a_new_process,
     a_crash_in_init_fails_the_build,
     the_last_producer_that_does_not_start_again_ends_the_run,
 ];
@@ -151,6 +152,22 @@ fn three_starts_that_fail_are_tried_again() {
     let (_directory, cfg) = with_bad_starts(&[1, 2, 3]);
     let mut pool = builder(1).cfg(cfg).on_error(OnError::Skip).build().unwrap();
     assert_eq!(pool.run([Chore::Abort, Chore::Square(2)]).unwrap(), ["4"]);
+    pool.close().unwrap();
+}
+
+/// After the crash, the four starts that the producer has end. The fifth is the other's.
+fn a_lost_producer_is_replaced_by_a_new_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let cfg = CfgNode::new().with("init", directory.path().join("starts")).unwrap();
+    let cfg = cfg.with("bad_starts", vec![1, 2, 3, 4]).unwrap();
+    let builder = builder(1).cfg(cfg).retries(1).replace_lost(1);
+    let mut pool = builder.build().unwrap();
+    let once = Chore::AbortOnce(directory.path().join("once"));
+    let mut items = squares(0..9);
+    items.insert(0, once);
+    assert_eq!(pool.run(items).unwrap()[1..], squared(0..9));
+    assert_eq!(pool.report().producers[0].replacements, 1);
+    assert_eq!(pool.run(squares(0..9)).unwrap(), squared(0..9));
     pool.close().unwrap();
 }
 

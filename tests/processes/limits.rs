@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use gangline::process::Processes;
-use gangline::{CancelToken, CfgNode, Hook, OnError, OrderedRunner};
+use gangline::{CancelToken, CfgNode, Error, Hook, OnError, OrderedRunner};
 
 use crate::chores::{CHORES, Chore, Chores, await_end, builder, pid_in, squared, squares, tests};
 
@@ -98,6 +98,13 @@ fn a_run_that_is_over_its_time_leaves_no_process() {
     let mut pool = builder(1).run_timeout(2 * SHORT).build().unwrap();
     assert!(pool.run([Chore::HangOn(path.clone())]).unwrap_err().is_timeout());
     await_end(pid_in(&path));
-    assert_eq!(pool.run(squares(0..2)).unwrap(), squared(0..2));
+    // On a busy machine, the producer comes back late, and a new process does not start in time.
+    let outputs = loop {
+        match pool.run(squares(0..2)) {
+            Err(error) if error.is_timeout() || matches!(error, Error::TooFewProducers { .. }) => {}
+            other => break other,
+        }
+    };
+    assert_eq!(outputs.unwrap(), squared(0..2));
     pool.close().unwrap();
 }
