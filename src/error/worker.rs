@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::BoxError;
-use crate::base::debug_with_causes;
-use crate::base::{HumanDuration, PanicMessage};
+use crate::base::{HumanDuration, debug_with_causes};
 
 /// How a child process ended while a hook ran in it: the cause of [`Error::HookCrashed`](crate::Error::HookCrashed).
 #[derive(Clone, PartialEq, Eq)]
@@ -249,12 +248,6 @@ debug_with_causes!(RemoteError);
 impl std::error::Error for RemoteError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.cause.as_deref().map(|cause| cause as &(dyn std::error::Error + 'static))
-    }
-}
-
-impl From<PanicMessage> for WorkerError {
-    fn from(message: PanicMessage) -> Self {
-        WorkerError::Make { source: Box::new(message) }
     }
 }
 

@@ -142,9 +142,14 @@ fn init_as_told(cx: &ProducerContext<'_>) -> Result<()> {
         "abort" => std::process::abort(),
         "fail" => Err("no state today".into()),
         "panic" => panic!("a panic in init"),
-        "hang" => loop {
-            std::thread::park();
-        },
+        "hang" => {
+            if let Ok(path) = cx.cfg().get::<PathBuf>("note") {
+                note_pid(&path)?;
+            }
+            loop {
+                std::thread::park();
+            }
+        }
         // A file counts the starts.
         path if path.starts_with('/') => {
             let starts = std::fs::read_to_string(path).map_or(0, |text| text.len());

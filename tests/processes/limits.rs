@@ -81,11 +81,13 @@ fn a_cancelled_hook_that_goes_on_is_killed() {
 
 fn a_cancelled_build_ends_the_processes() {
     let token = CancelToken::new();
-    let cfg = CfgNode::new().with("init", "hang").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pid");
+    let cfg = CfgNode::new().with("init", "hang").unwrap().with("note", &path).unwrap();
     let builder = OrderedRunner::builder(Chores::new()).devices(2).cancel_token(token.clone());
     let builder = builder.cfg(cfg).processes(&CHORES, Processes::new().kill_after(SHORT));
     let cancelling = thread::spawn(move || {
-        thread::sleep(SHORT);
+        pid_in(&path);
         token.cancel();
     });
     assert!(builder.build().unwrap_err().is_cancelled());

@@ -34,10 +34,8 @@ pub fn coordinate_if_asked() {
             drop(pool.run([Chore::HangOn(path)]));
         }
         "init" => {
-            let cfg = CfgNode::new().with("init", "hang").unwrap();
-            let build = std::thread::spawn(move || drop(builder(1).cfg(cfg).build()));
-            std::fs::write(path, own_child().to_string()).unwrap();
-            build.join().unwrap();
+            let cfg = CfgNode::new().with("init", "hang").unwrap().with("note", path).unwrap();
+            drop(builder(1).cfg(cfg).build());
         }
         "idle" => {
             let mut pool = builder(1).build().unwrap();
@@ -70,19 +68,6 @@ fn hold_sockets(path: &Path) {
         }
     }
     std::fs::write(path, holders.join(" ")).unwrap();
-}
-
-/// The first child of this process.
-fn own_child() -> u32 {
-    loop {
-        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-        let children = tasks
-            .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
-        if let Some(pid) = children.filter_map(|text| text.split(' ').next()?.parse().ok()).next() {
-            return pid;
-        }
-        std::thread::yield_now();
-    }
 }
 
 /// Kills a coordinator in this phase, and waits for its worker to end.
