@@ -141,6 +141,12 @@ impl<R: Runner> OutputsTask<R> {
 
 /// Ends the run in progress, which an earlier task has given up.
 fn poll_idle<R: Runner + 'static>(engine: &mut Engine<R>, waker: &Waker) -> Poll<()> {
+    if let Some(lent) = engine.lent.as_ref().filter(|_| !engine.is_own_thread()) {
+        lent.run.abort();
+        if !lent.have_left(waker) {
+            return Poll::Pending;
+        }
+    }
     let Some(in_progress) = &engine.in_progress else { return Poll::Ready(()) };
     let session = in_progress.session();
     // Not again: it wakes the task.

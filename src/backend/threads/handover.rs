@@ -368,16 +368,6 @@ impl<I, T> Handover<I, T> {
         task.into_iter().for_each(Waker::wake);
     }
 
-    /// Keeps the waker of the run's task. Call it before the task looks for anything: what happens later wakes it.
-    #[cfg(feature = "futures")]
-    pub(crate) fn keep_waker(&self, waker: &Waker) {
-        let mut permits = lock(&self.permits);
-        permits.awaited = None;
-        let old = permits.task.replace(waker.clone());
-        drop(permits);
-        drop(old);
-    }
-
     /// Makes this the hand-over of a run with a task as the collector.
     #[cfg(feature = "futures")]
     pub(crate) fn for_task(mut self) -> Self {

@@ -97,7 +97,7 @@ impl Participants {
     pub(crate) fn end(&self, has_lost: impl Fn(usize) -> bool) {
         let mut state = lock(&self.state);
         state.is_over = true;
-        while !Self::have_left(&mut state, &has_lost) {
+        while !state.have_left(&has_lost) {
             state = wait(&self.left, state);
         }
     }
@@ -107,21 +107,12 @@ impl Participants {
     pub(crate) fn have_ended(&self, has_lost: impl Fn(usize) -> bool, waker: &Waker) -> bool {
         let mut state = lock(&self.state);
         state.is_over = true;
-        let have_left = Self::have_left(&mut state, &has_lost);
+        let have_left = state.have_left(&has_lost);
         let old = state.task.take();
         state.task = (!have_left).then(|| waker.clone());
         drop(state);
         drop(old);
         have_left
-    }
-
-    /// Whether every producer has left but those that have lost.
-    fn have_left(state: &mut State, has_lost: &impl Fn(usize) -> bool) -> bool {
-        // Checked in each round: a producer stays in the run until it has settled the items that make others
-        // lose.
-        let losers = state.present().into_iter().filter(|&producer| has_lost(producer));
-        losers.for_each(|producer| state.excuse(producer));
-        state.present().is_empty()
     }
 
     fn leave(&self, producer: usize) {
@@ -135,6 +126,15 @@ impl State {
     fn present(&self) -> Vec<usize> {
         let producers = 0..self.producers.len();
         producers.filter(|&producer| self.producers[producer].0 == Presence::In).collect()
+    }
+
+    /// Whether every producer has left but those that have lost.
+    fn have_left(&mut self, has_lost: impl Fn(usize) -> bool) -> bool {
+        // Checked in each round: a producer stays in the run until it has settled the items that make others
+        // lose.
+        let losers = self.present().into_iter().filter(|&producer| has_lost(producer));
+        losers.for_each(|producer| self.excuse(producer));
+        self.present().is_empty()
     }
 
     fn excuse(&mut self, producer: usize) {

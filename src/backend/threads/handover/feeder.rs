@@ -1,5 +1,7 @@
 //! The feeder's end of the hand-over: permits in, items out.
 
+#[cfg(feature = "futures")]
+use std::task::Waker;
 use std::time::Duration;
 
 use super::Handover;
@@ -254,6 +256,16 @@ impl<I, T> Handover<I, T> {
 
     fn has(&self, want: Want) -> bool {
         lock(&self.permits).has(want)
+    }
+
+    /// Keeps the waker of the run's task. Call it before the task looks for anything: what happens later wakes it.
+    #[cfg(feature = "futures")]
+    pub(crate) fn keep_waker(&self, waker: &Waker) {
+        let mut permits = lock(&self.permits);
+        permits.awaited = None;
+        let old = permits.task.replace(waker.clone());
+        drop(permits);
+        drop(old);
     }
 
     /// Like `has`, and if not, wakes the run's task once it has.
