@@ -112,7 +112,11 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineStream<R, S> {
             }
             self.total = self.total.or_else(|| self.last.handover.total());
             if self.total == Some(self.collector.consumed()) {
-                return self.give_up_at_end();
+                // Looked at again: a cancel of all stages ends the input of the last after its own cancel.
+                return match self.last.is_cancelled() {
+                    true => Some(Yield::Last(Error::Cancelled {})),
+                    false => self.give_up_at_end(),
+                };
             }
             self.collector.settle(&self.last.handover);
             if !self.pull(source) {
