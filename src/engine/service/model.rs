@@ -9,6 +9,8 @@ use shuttle::thread::{self, JoinHandle};
 use super::*;
 use crate::api::map::map;
 use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::producer_threads::ThreadIds;
+use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run_shape::{CarriedOver, Shape};
 use crate::base::Order;
 use crate::concurrency::now;
@@ -63,14 +65,15 @@ where
     let shape = Shape {
         order: Order::Input,
         producers: PRODUCERS,
+        spares: 0,
         window: places,
         batching,
         kind: RunKind::Service,
     };
     let event_log = Arc::new(EventLog::new(PRODUCERS, None, Detail::Run));
-    let earlier = CarriedOver::nothing(PRODUCERS);
+    let (earlier, recording) = (CarriedOver::nothing(PRODUCERS), Recording::default());
     let run =
-        Arc::new(Run::<R>::new(shape, Arc::default(), earlier, None, event_log.clone(), None));
+        Arc::new(Run::<R>::new(shape, Arc::default(), earlier, None, event_log.clone(), recording));
     let board = Arc::new(Board::new(places, event_log));
     run.handover.answer_with(board.clone());
     let producers = (0..PRODUCERS).map(|lane| {
@@ -82,7 +85,7 @@ where
         let (run, board) = (run.clone(), board.clone());
         thread::spawn(move || serve(&run, &board))
     };
-    let calls = Calls { board, run: Some(run.clone()), producers: Arc::new([]) };
+    let calls = Calls { board, run: Some(run.clone()), producers: ThreadIds::default() };
     Model { calls, run, own_thread, producers }
 }
 
