@@ -126,7 +126,7 @@ impl<R: Runner + 'static> OutputsTask<R> {
 }
 
 impl<R: Runner> OutputsTask<R> {
-    /// The number of results that are at least and at most still to come, beside those of the input.
+    /// Whether no output is to come.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.stage, Stage::Over | Stage::Ending(None))
     }
@@ -141,11 +141,11 @@ impl<R: Runner> OutputsTask<R> {
 
 /// Ends the run in progress, which an earlier task has given up.
 fn poll_idle<R: Runner + 'static>(engine: &mut Engine<R>, waker: &Waker) -> Poll<()> {
-    if let Some(lent) = engine.lent.as_ref().filter(|_| !engine.is_own_thread()) {
-        lent.run.abort();
-        if !lent.have_left(waker) {
-            return Poll::Pending;
-        }
+    if let Some(lent) = &engine.lent
+        && !engine.is_own_thread()
+        && !lent.have_left(waker)
+    {
+        return Poll::Pending;
     }
     let Some(in_progress) = &engine.in_progress else { return Poll::Ready(()) };
     let session = in_progress.session();

@@ -26,6 +26,7 @@ both_orders!(
     a_dropped_run_waits_for_nothing,
     a_leaked_run_is_ended_by_the_next,
     the_next_run_waits_without_blocking,
+    a_run_waits_for_leaked_outputs_of_a_pipeline,
     batches_form_in_a_narrow_window,
     everything_is_accounted_for,
     a_run_timeout_abandons_the_consumer,
@@ -214,6 +215,17 @@ fn the_next_run_waits_without_blocking(order: Order) {
     assert!(poll_once(&mut next).is_pending(), "the hook of the earlier run is running");
     gate.open();
     assert_eq!(block_on(next).unwrap(), [5, 6, 7]);
+}
+
+fn a_run_waits_for_leaked_outputs_of_a_pipeline(order: Order) {
+    let (mut first, mut second) = (Hooks::new().pool(order, 2), Hooks::new().pool(order, 1));
+    let mut pipeline = first.then(&mut second);
+    let mut outputs = pipeline.outputs(0..100);
+    outputs.next().unwrap().unwrap();
+    std::mem::forget(outputs);
+    drop(pipeline);
+    assert_eq!(sorted(block_on(first.run_stream(stream::iter(5..8))).unwrap()), [5, 6, 7]);
+    assert_eq!(second.run([1]).unwrap(), [1]);
 }
 
 fn batches_form_in_a_narrow_window(order: Order) {
