@@ -18,7 +18,8 @@ use gangline::{
 use proptest::prelude::*;
 
 use crate::hooks::{Hooks, sorted};
-use crate::journal::{Place, builder};
+use crate::journal::builder;
+use crate::journal_file::Place;
 use crate::support::no_hang;
 
 /// What a run comes to.

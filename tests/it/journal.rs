@@ -1,6 +1,5 @@
 //! Runs with a journal: what a later one leaves out, and which journals it refuses.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gangline::journal::{Difference, JournalError, KeyKind};
@@ -8,6 +7,7 @@ use gangline::order::RuntimeOrder;
 use gangline::{AnyOrderRunner, Builder, CfgNode, Error, Journal, OnError, Order, OrderedRunner};
 
 use crate::hooks::{Hooks, both_orders, sorted};
+use crate::journal_file::Place;
 use crate::support::{Counter, Gate, no_hang};
 
 both_orders! {
@@ -20,41 +20,6 @@ both_orders! {
     a_journal_in_use_is_refused_until_that_run_is_over,
     an_input_that_fails_where_an_item_is_done_does_no_harm,
     items_that_fail_before_they_are_known_do_no_harm,
-}
-
-/// A file that is not there yet, in a directory of its own.
-pub struct Place {
-    _dir: tempfile::TempDir,
-    path: PathBuf,
-}
-
-impl Place {
-    pub fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        Place { path: dir.path().join("run.journal"), _dir: dir }
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub fn resume(&self) -> Journal {
-        Journal::at(&self.path).resume()
-    }
-
-    /// What the lines after the first say, without their checksums.
-    pub fn commits(&self) -> Vec<String> {
-        let text = std::fs::read_to_string(&self.path).unwrap();
-        text.lines().skip(1).map(|line| line[9..].to_owned()).collect()
-    }
-
-    /// How many items it has as done, and how many as failed. It is not damaged.
-    #[track_caller]
-    pub fn counts(&self) -> (u64, u64) {
-        let found = Journal::at(&self.path).repair().unwrap();
-        assert_eq!(found.lost_bytes, 0, "{found}");
-        (found.done, found.failed)
-    }
 }
 
 const KINDS: [KeyKind; 3] = [KeyKind::Position, KeyKind::HashedPosition, KeyKind::Name];

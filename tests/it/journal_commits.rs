@@ -12,7 +12,8 @@ use gangline::{
 };
 
 use crate::hooks::{Hooks, both_orders, sorted};
-use crate::journal::{Place, builder};
+use crate::journal::builder;
+use crate::journal_file::Place;
 use crate::support::{Gate, no_hang};
 
 both_orders! {

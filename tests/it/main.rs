@@ -41,6 +41,8 @@ mod gpu_lock;
 mod hooks;
 mod journal;
 mod journal_commits;
+#[expect(dead_code, reason = "other tests need the rest")]
+mod journal_file;
 mod law_account;
 mod law_cancel;
 mod law_faults;

@@ -8,7 +8,8 @@ use gangline::{Account, AnyOrderRunner, Batch, Error, OnError, Order, Runner, ma
 use proptest::prelude::*;
 
 use crate::hooks::Hooks;
-use crate::rows::{KINDS, Place, first, later};
+use crate::journal_file::Place;
+use crate::rows::{KINDS, first, later};
 
 /// How one of the runs ends.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -8,6 +8,9 @@ mod full_disk;
 #[path = "../it/hooks.rs"]
 #[expect(dead_code, unused_macros, unused_imports, reason = "other tests need the rest")]
 mod hooks;
+#[path = "../it/journal_file.rs"]
+#[expect(dead_code, reason = "other tests need the rest")]
+mod journal_file;
 #[cfg(unix)]
 mod kills;
 mod laws;

@@ -7,7 +7,8 @@ use gangline::journal::KeyKind;
 use gangline::{Hook, Order, OrderedRunner, map, sink};
 
 use crate::hooks::Hooks;
-use crate::rows::{Place, Row, first, later, plain, shapes};
+use crate::journal_file::Place;
+use crate::rows::{Row, first, later, plain, shapes};
 use crate::support::Counter;
 
 /// A commit is due by number only.

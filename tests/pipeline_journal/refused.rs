@@ -6,7 +6,8 @@ use gangline::journal::{Difference, JournalError, KeyKind};
 use gangline::{CfgNode, Error, Order};
 
 use crate::hooks::Hooks;
-use crate::rows::{Place, Row, first, later, plain, shapes};
+use crate::journal_file::Place;
+use crate::rows::{Row, first, later, plain, shapes};
 use crate::support::{Counter, Gate};
 
 #[track_caller]

@@ -6,7 +6,8 @@ use gangline::journal::KeyKind;
 use gangline::{Batch, Order};
 
 use crate::hooks::{Hooks, sorted};
-use crate::rows::{KINDS, Place, Row, first, later, plain, shapes};
+use crate::journal_file::Place;
+use crate::rows::{KINDS, Row, first, later, plain, shapes};
 use crate::support::Counter;
 
 /// For each shape and kind of key.

@@ -1,7 +1,5 @@
 //! Pipelines of two and three stages, with a journal on the first.
 
-use std::path::{Path, PathBuf};
-
 use gangline::journal::KeyKind;
 use gangline::order::RuntimeOrder;
 use gangline::{Account, AnyOrderRunner, Builder, Error, Journal, OnError, Order};
@@ -18,39 +16,6 @@ pub fn shapes() -> Vec<Vec<Order>> {
     let longer = |pair: &Vec<Order>| orders.map(|order| [pair.clone(), vec![order]].concat());
     let triples: Vec<Vec<Order>> = pairs.iter().flat_map(longer).collect();
     [pairs, triples].concat()
-}
-
-/// A file that is not there yet, in a directory of its own.
-pub struct Place {
-    _dir: tempfile::TempDir,
-    path: PathBuf,
-}
-
-impl Place {
-    pub fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        Place { path: dir.path().join("run.journal"), _dir: dir }
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub fn resume(&self) -> Journal {
-        Journal::at(&self.path).resume()
-    }
-
-    pub fn rerun(&self) -> Journal {
-        Journal::at(&self.path).rerun_failed()
-    }
-
-    /// How many items it has as done, and how many as failed. It is not damaged.
-    #[track_caller]
-    pub fn counts(&self) -> (u64, u64) {
-        let found = Journal::at(&self.path).repair().unwrap();
-        assert_eq!(found.lost_bytes, 0, "{found}");
-        (found.done, found.failed)
-    }
 }
 
 /// A first stage that skips errors, with items that are known like that.
