@@ -16,8 +16,9 @@ use crate::scheduler::LeaseId;
 
 /// Where the hooks of one producer run.
 ///
-/// A value of it is made, used and dropped on the producer's own thread. That thread joins runs, notices lost states, and reports failures of `producer_init`; the backend leases
-/// items, has the hooks called on them, and [settles](threads::settle) the outcomes.
+/// A value of it is made, used and dropped on the producer's own thread. That thread joins runs, notices lost
+/// states, and reports failures of `producer_init`. The backend leases items, has the hooks called on them, and
+/// [settles](threads::settle) the outcomes.
 ///
 /// What the scheduler allows: several leases at a time, released leases of which no hook has begun, and
 /// answers that are late, repeated or missing. Their leases are stale then.

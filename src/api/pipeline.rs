@@ -76,8 +76,8 @@ use crate::runner::Runner;
 ///
 /// [`account`](Pipeline::account), [`report`](Pipeline::report) and [`failures`](Pipeline::failures) are about
 /// the items of the input and all stages. They belong to the pipeline's own runs, so keep the pipeline:
-/// `let mut p = a.then(&mut b)`. A [`Progress`](crate::event::Observer) on the builder of the last stage shows the items of the input,
-/// and the failures of all stages.
+/// `let mut p = a.then(&mut b)`. A [`Progress`](crate::event::Observer) on the builder of the last stage shows
+/// the items of the input, and the failures of all stages.
 ///
 /// Each pool has the [`account`](Pool::account) and the [`report`](Pool::report) of its own stage. There `ok`
 /// counts the results that were passed on to the next stage. `unread` of the stages after the first is 0 if

@@ -53,7 +53,7 @@ impl Answer {
     }
 }
 
-/// Starts a service with so many places.
+/// Starts a service with this number of places.
 fn start(places: usize, batch: Option<Batch>) -> Model<impl Runner<Input = u64, Output = u64>> {
     start_with(map(|_| Ok(()), |_, (), x: u64| Ok(10 * x)), places, batch.map(Batching::new))
 }

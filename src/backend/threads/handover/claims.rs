@@ -65,8 +65,8 @@ impl ClaimWatch {
         ClaimWatch { seen: vec![], begun: now }
     }
 
-    /// Takes the claims away that have been there for `limit`. Returns each producer with its item, whose outcome is now
-    /// the caller's to report.
+    /// Takes the claims away that have been there for `limit`. Returns each producer with its item. The caller
+    /// reports the outcomes of these items.
     ///
     /// A producer has an untracked item only once, so an equal claim is the same call.
     pub(crate) fn take_overdue(

@@ -76,8 +76,8 @@ impl<I, T> Feeder<I, T> {
         self.permits > 0
     }
 
-    /// Like [`wait_for_permit`](Feeder::wait_for_permit), for a task, with its waker kept by the hand-over. Returns `false`
-    /// at once if the task is to wait.
+    /// Like [`wait_for_permit`](Feeder::wait_for_permit), for a task. Returns `false` at once if the task is to
+    /// wait; the hand-over keeps its waker.
     #[cfg(feature = "futures")]
     pub(crate) fn awaits_no_permit(&mut self, handover: &Handover<I, T>) -> bool {
         if self.wanted_room(handover).is_some_and(|want| !handover.has_or_awaits(want)) {
