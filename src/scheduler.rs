@@ -9,8 +9,7 @@
 //! copy.
 //!
 //! - **Items**: [`offer`](Scheduler::offer), [`adopt`](Scheduler::adopt), [`track`](Scheduler::track),
-//!   [`expire_untracked`](Scheduler::expire_untracked), [`withdraw`](Scheduler::withdraw),
-//!   [`decide`](Scheduler::decide).
+//!   [`withdraw`](Scheduler::withdraw), [`decide`](Scheduler::decide).
 //! - **Producers**: [`lease`](Scheduler::lease), [`begin`](Scheduler::begin), [`finish`](Scheduler::finish),
 //!   [`fail_together`](Scheduler::fail_together), [`release`](Scheduler::release),
 //!   [`expect`](Scheduler::expect), [`producer_joined`](Scheduler::producer_joined),
@@ -18,15 +17,14 @@
 //! - **The run**: [`feeder`](Scheduler::feeder), [`consumer`](Scheduler::consumer),
 //!   [`input_ended`](Scheduler::input_ended), [`give_up_from`](Scheduler::give_up_from),
 //!   [`abort`](Scheduler::abort).
-//! - **Polls**: [`poll_event`](Scheduler::poll_event), [`poll_timeout`](Scheduler::poll_timeout) and
-//!   [`handle_timeout`](Scheduler::handle_timeout).
+//! - **Polls**: [`poll_event`](Scheduler::poll_event), [`poll_timeout`](Scheduler::poll_timeout),
+//!   [`handle_timeout`](Scheduler::handle_timeout), [`expire_claim`](Scheduler::expire_claim).
 //! - **Getters**: [`health`](Scheduler::health), [`has_waiting_items`](Scheduler::has_waiting_items),
 //!   [`learned`](Scheduler::learned).
 //!
-//! An item without a failure, batch or copy may bypass the scheduler until it fails or
-//! [its hook times out](Scheduler::expire_untracked): it is *untracked*.
-//! Only [`handle_timeout`](Scheduler::handle_timeout) decides about expiry. So a thread that reads the clock
-//! just after the process was stopped cannot expire a hook.
+//! An item without a failure, batch or copy may bypass the scheduler until it fails or its hook times out: it is
+//! *untracked*. Only the last two polls decide about expiry. So a thread that reads the clock just after the process
+//! was stopped cannot expire a hook.
 
 mod answers;
 mod assign;
@@ -162,12 +160,6 @@ impl Scheduler {
     ) -> Lease {
         self.stop_waiting(producer, now);
         self.grant_untracked(index, producer, readiness, now)
-    }
-
-    /// Expires the hook that has an untracked item, and abandons its producer.
-    pub(crate) fn expire_untracked(&mut self, index: u64, producer: ProducerId, now: RunTime) {
-        let lease = self.track(index, producer, Readiness::Ready, now);
-        self.expire(lease.id, now);
     }
 
     /// Gives up these items: their results are no longer wanted. Hooks that have no other items are revoked.

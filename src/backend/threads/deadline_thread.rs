@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
 
-use crate::backend::threads::handover::claims::ClaimWatch;
+use crate::backend::threads::handover::claims::Claims;
 use crate::backend::threads::limits::grace_of;
 use crate::backend::threads::lost_producer::Abandoned;
 use crate::backend::threads::participants::Participants;
@@ -36,7 +36,6 @@ pub(crate) struct Watch<R: Runner> {
     devices: Devices,
     step: Duration,
     woken: RunTime,
-    claim_watch: ClaimWatch,
     /// Set once the run has timed out: when hooks that still run are abandoned.
     grace: Option<RunTime>,
     replace: Replace<R>,
@@ -85,20 +84,17 @@ impl<R: Runner> Watch<R> {
         replace: Replace<R>,
     ) -> Self {
         let woken = run.handover.dispatch.clock.now();
-        let claim_watch = ClaimWatch::new(woken);
-        Watch { run, participants, devices, step, woken, claim_watch, grace: None, replace }
+        Watch { run, participants, devices, step, woken, grace: None, replace }
     }
 
     pub(crate) fn wake(&mut self) {
         let handover = &self.run.handover;
         self.woken = handover.dispatch.clock.wake(self.woken, self.step);
-        let (limit, claim_watch) = (self.run.run_settings.limits.item, &mut self.claim_watch);
         let ((), events) = handover.dispatch.schedule_at(self.woken, |state, now| {
             // Under the lock: the producer passes through it before it asks whether it was abandoned.
-            if let (Some(claims), Some(limit)) = (handover.dispatch.claims(), limit) {
-                for (producer, item) in claim_watch.take_overdue(claims, limit, now) {
-                    state.scheduler.expire_untracked(item, producer, now);
-                }
+            for (producer, claim) in handover.dispatch.claims().into_iter().flat_map(Claims::each) {
+                let take = |item| claim.end(item);
+                state.scheduler.expire_claim((producer, claim.item()), take, now);
             }
             state.scheduler.handle_timeout(now);
         });

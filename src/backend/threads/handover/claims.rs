@@ -1,31 +1,21 @@
 //! The untracked items that are in hooks, for a run with an item timeout.
 
-use std::time::Duration;
-
 use crossbeam_utils::CachePadded;
 
 use crate::concurrency::atomic::{AtomicU64, Ordering};
-use crate::scheduler::{ProducerId, RunTime, Standing};
+use crate::scheduler::{ProducerId, Standing};
 
 /// For each producer, the untracked item that its hook has.
 ///
 /// The producer and the deadline thread both settle such an item: the one when the hook has returned, the other
-/// when it has taken too long. Each takes the claim away by compare-and-swap, so one of them succeeds. The
-/// producer reads no clock; the deadline thread notes when it first sees a claim.
+/// when the scheduler says that it has taken too long. Each takes the claim away by compare-and-swap, so one of
+/// them succeeds.
 #[derive(Debug)]
 pub(crate) struct Claims(Box<[CachePadded<AtomicU64>]>);
 
 /// The claim of one producer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Claim<'a>(&'a AtomicU64);
-
-/// The deadline thread's view of the claims.
-#[derive(Debug)]
-pub(crate) struct ClaimWatch {
-    /// For each producer, the claim seen at the last look, and the time of the first look that saw it.
-    seen: Vec<(u64, RunTime)>,
-    begun: RunTime,
-}
 
 /// No item is in a hook.
 const NONE: u64 = u64::MAX;
@@ -38,6 +28,10 @@ impl Claims {
     pub(super) fn of(&self, producer: ProducerId) -> Claim<'_> {
         Claim(&self.0[producer])
     }
+
+    pub(crate) fn each(&self) -> impl Iterator<Item = (ProducerId, Claim<'_>)> {
+        self.0.iter().map(|claim| Claim(claim)).enumerate()
+    }
 }
 
 impl Claim<'_> {
@@ -48,8 +42,13 @@ impl Claim<'_> {
         self.0.store(item, Ordering::Relaxed);
     }
 
-    /// Takes the claim away, and returns whether the item's outcome counts. It is stale if the other side has taken the
-    /// claim away first.
+    /// The item that a hook has.
+    pub(crate) fn item(self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&item| item != NONE)
+    }
+
+    /// Takes the claim away. Returns whether the caller settles the item; the outcome is stale if the other side
+    /// was first.
     #[inline]
     pub(crate) fn end(self, item: u64) -> Standing {
         // Nothing is handed over by it. What a timeout changes is under the scheduler's lock.
@@ -57,75 +56,6 @@ impl Claim<'_> {
             Ok(_) => Standing::Counts,
             Err(_) => Standing::Stale,
         }
-    }
-}
-
-impl ClaimWatch {
-    pub(crate) fn new(now: RunTime) -> Self {
-        ClaimWatch { seen: vec![], begun: now }
-    }
-
-    /// Takes the claims away that have been there for `limit`. Returns each producer with its item. The caller
-    /// reports the outcomes of these items.
-    ///
-    /// A producer has an untracked item only once, so an equal claim is the same call.
-    pub(crate) fn take_overdue(
-        &mut self,
-        claims: &Claims,
-        limit: Duration,
-        now: RunTime,
-    ) -> Vec<(ProducerId, u64)> {
-        let mut overdue = Vec::new();
-        self.seen.resize(claims.0.len(), (NONE, self.begun));
-        for (producer, seen) in self.seen.iter_mut().enumerate() {
-            let claim = claims.of(producer);
-            let item = claim.0.load(Ordering::Relaxed);
-            if item != seen.0 {
-                *seen = (item, now);
-            } else if item != NONE
-                && now.since(seen.1) >= limit
-                && claim.end(item) == Standing::Counts
-            {
-                overdue.push((producer, item));
-            }
-        }
-        overdue
-    }
-}
-
-#[cfg(test)]
-#[cfg(not(shuttle))]
-mod tests {
-    use super::*;
-
-    const LIMIT: Duration = Duration::from_millis(16);
-
-    fn at(ms: u64) -> RunTime {
-        RunTime::at(Duration::from_millis(ms))
-    }
-
-    #[test]
-    fn the_limit_counts_from_the_first_look_at_the_call() {
-        let claims = Claims::new(2);
-        let mut watch = ClaimWatch::new(at(0));
-        claims.of(1).begin(7);
-        assert_eq!(watch.take_overdue(&claims, LIMIT, at(20)), []);
-        assert_eq!(watch.take_overdue(&claims, LIMIT, at(35)), []);
-        assert_eq!(watch.take_overdue(&claims, LIMIT, at(36)), [(1, 7)]);
-        assert_eq!(claims.of(1).end(7), Standing::Stale);
-        assert_eq!(watch.take_overdue(&claims, LIMIT, at(90)), [], "it is reported once");
-    }
-
-    #[test]
-    fn each_call_has_the_whole_limit() {
-        let claims = Claims::new(1);
-        let mut watch = ClaimWatch::new(at(0));
-        for item in 0..9 {
-            claims.of(0).begin(item);
-            assert_eq!(watch.take_overdue(&claims, LIMIT, at(15 * item)), []);
-            assert_eq!(claims.of(0).end(item), Standing::Counts);
-        }
-        assert_eq!(watch.take_overdue(&claims, LIMIT, at(1_000)), [], "it is in no hook");
     }
 }
 
@@ -139,28 +69,27 @@ mod model {
     use super::*;
 
     #[test]
-    fn one_of_both_reports_the_item() {
+    fn one_of_both_settles_the_item() {
         let model = || {
             let claims = Arc::new(Claims::new(1));
             let producer = {
                 let claims = claims.clone();
                 thread::spawn(move || {
-                    let report = |item| {
+                    let settles = |item| {
                         claims.of(0).begin(item);
                         claims.of(0).end(item) == Standing::Counts
                     };
-                    (0..3).filter(|&item| report(item)).collect::<Vec<u64>>()
+                    (0..3).filter(|&item| settles(item)).collect::<Vec<u64>>()
                 })
             };
-            let mut watch = ClaimWatch::new(RunTime::START);
-            let mut reported = Vec::new();
+            let mut settled = Vec::new();
             for _ in 0..4 {
-                let overdue = watch.take_overdue(&claims, Duration::ZERO, RunTime::START);
-                reported.extend(overdue.into_iter().map(|(_, item)| item));
+                let claim = claims.of(0);
+                settled.extend(claim.item().filter(|&item| claim.end(item) == Standing::Counts));
             }
-            reported.extend(producer.join().unwrap());
-            reported.sort_unstable();
-            assert_eq!(reported, [0, 1, 2]);
+            settled.extend(producer.join().unwrap());
+            settled.sort_unstable();
+            assert_eq!(settled, [0, 1, 2]);
         };
         shuttle::check_random(model, 10_000);
         shuttle::check_pct(model, 10_000, 3);
