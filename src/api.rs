@@ -3,6 +3,7 @@
 pub(crate) mod batches;
 pub(crate) mod boxed;
 pub(crate) mod builder;
+pub(crate) mod expand;
 pub(crate) mod into_outputs;
 pub(crate) mod map;
 pub(crate) mod map_batches;

@@ -1,15 +1,19 @@
 //! The caller's and the consumer's threads of a run.
 //!
 //! [`feed`] pulls the caller's input, [`consume`] calls the consumer's hooks, [`link`] passes the results of one
-//! stage to the next. A [`session`] begins and ends a run.
+//! stage to the next. [`expand`] makes many items of one, and [`gather`] one of many. A [`session`] begins and ends a run.
 
 pub(crate) mod collector;
 pub(crate) mod consume;
 pub(crate) mod consuming;
 #[cfg(feature = "futures")]
 mod consuming_task;
+pub(crate) mod expand;
 pub(crate) mod feed;
+pub(crate) mod gather;
 mod in_progress;
+pub(crate) mod joint;
+pub(crate) mod lineup;
 pub(crate) mod link;
 pub(crate) mod outputs;
 pub(crate) mod own_feeder;

@@ -1,24 +1,24 @@
 //! The errors of building and running a runner.
 
 mod build;
+mod convert;
 mod out_of_memory;
+mod output_count;
 mod site;
 mod text;
 mod worker;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::build::BuildError;
 pub use self::out_of_memory::OutOfMemory;
 pub(crate) use self::out_of_memory::is_out_of_memory;
+pub use self::output_count::OutputCount;
 pub use self::site::Site;
 pub use self::worker::{Crash, FrameError, RemoteError, WorkerError};
-use crate::base::debug_with_causes;
 pub use crate::base::{BoxError, Hook, MaxFailures, Measure, PanicMessage, Result, TimeLimit};
 pub use crate::cfg::{CfgError, PathProblem};
-use crate::concurrency::spawn::SpawnError;
 use crate::device::Device;
 pub use crate::device::DeviceError;
 pub use crate::journal::JournalError;
@@ -78,7 +78,7 @@ pub enum Error {
         /// Why.
         source: Box<WorkerError>,
     },
-    /// The caller's iterator yielded an error.
+    /// The caller's iterator, or that of an [expansion](crate::Pool::try_expand), yielded an error.
     #[non_exhaustive]
     InputFailed {
         /// The index that the item would have had.
@@ -86,7 +86,8 @@ pub enum Error {
         /// What the iterator yielded.
         source: BoxError,
     },
-    /// The caller's iterator panicked. It was not called again.
+    /// The caller's iterator, or that of an [expansion](crate::Pool::expand), panicked. It was not called
+    /// again.
     #[non_exhaustive]
     InputPanicked {
         /// The index that the item would have had.
@@ -106,6 +107,27 @@ pub enum Error {
         key: Option<Arc<str>>,
         /// The error of the batch, in a service. In a run, the first item's failure has it.
         source: Option<Arc<Error>>,
+    },
+    /// A part of an item failed, or the item could not be made of its parts: see
+    /// [`expand`](crate::Pool::expand). The accessors for hooks, devices and attempts answer for the failure
+    /// of the part.
+    #[non_exhaustive]
+    PartFailed {
+        /// The index of the item in the run of its own stage.
+        item: u64,
+        /// The item's key, if [keys](crate::Builder::key) are in use in its stage.
+        key: Option<Arc<str>>,
+        /// The index of the part in the item; then, if that was expanded too, that of its own part, and so
+        /// on. Empty if it is the item itself that failed.
+        parts: Vec<u64>,
+        /// How it failed. There the index of the item is that of the part among the parts of all items.
+        source: Box<Error>,
+    },
+    /// A function that [gathers](crate::Pipeline::gather) parts panicked.
+    #[non_exhaustive]
+    GatherPanicked {
+        /// The panic's own message.
+        source: PanicMessage,
     },
     /// More items failed than [`max_failures`](crate::Builder::max_failures) allows.
     #[non_exhaustive]
@@ -279,10 +301,23 @@ impl Error {
             | Error::TooLarge { item, .. }
             | Error::MeasurePanicked { item, .. }
             | Error::KeyPanicked { item, .. }
+            | Error::PartFailed { item, .. }
             | Error::BatchFailed { item, .. } => std::slice::from_ref(item),
             Error::TooManyFailures { source: Some(source), .. }
             | Error::ClassifyPanicked { source, .. } => source.items(),
             _ => self.call().map_or(&[], |(_, site)| &site.items),
+        }
+    }
+
+    /// Returns the index of the part that failed, in the item that was [expanded](crate::Pool::expand).
+    ///
+    /// [`item`](Error::item) and [`key`](Error::key) are those of the expanded item. If parts were expanded
+    /// themselves, it is the index in the part that was expanded last.
+    pub fn part(&self) -> Option<u64> {
+        match self {
+            Error::PartFailed { parts, .. } => parts.last().copied(),
+            Error::TooManyFailures { source: Some(source), .. } => source.part(),
+            _ => None,
         }
     }
 
@@ -302,6 +337,7 @@ impl Error {
         match self {
             Error::TooLarge { key, .. }
             | Error::MeasurePanicked { key, .. }
+            | Error::PartFailed { key, .. }
             | Error::BatchFailed { key, .. } => key.as_deref(),
             Error::TooManyFailures { source: Some(source), .. }
             | Error::ClassifyPanicked { source, .. } => source.key(),
@@ -344,14 +380,16 @@ impl Error {
     /// Returns whether user code panicked: a hook, the caller's iterator, or a function that measures items
     /// or classifies errors.
     pub fn is_panic(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Error::HookPanicked { .. }
-                | Error::InputPanicked { .. }
-                | Error::MeasurePanicked { .. }
-                | Error::KeyPanicked { .. }
-                | Error::ClassifyPanicked { .. }
-        )
+            | Error::InputPanicked { .. }
+            | Error::MeasurePanicked { .. }
+            | Error::KeyPanicked { .. }
+            | Error::GatherPanicked { .. }
+            | Error::ClassifyPanicked { .. } => true,
+            Error::PartFailed { source, .. } => source.is_panic(),
+            _ => false,
+        }
     }
 
     /// Returns whether a [time limit](crate::Builder::item_timeout) caused it.
@@ -364,6 +402,7 @@ impl Error {
                 source.is_timeout()
             }
             Error::TooFewProducers { source: Some(source), .. }
+            | Error::PartFailed { source, .. }
             | Error::ClassifyPanicked { source, .. } => source.is_timeout(),
             _ => false,
         }
@@ -379,12 +418,15 @@ impl Error {
         matches!(self, Error::Closed { .. })
     }
 
-    /// Returns whether the caller's iterator failed or panicked. If the iterator is another runner's
-    /// `Outputs`, [`source`](std::error::Error::source) is that runner's error.
+    /// Returns whether the caller's iterator, or that of an [expansion](crate::Pool::expand), failed or
+    /// panicked. If the iterator is another runner's `Outputs`, [`source`](std::error::Error::source) is that
+    /// runner's error.
     pub fn is_input(&self) -> bool {
         match self {
             Error::InputFailed { .. } | Error::InputPanicked { .. } => true,
-            Error::ClassifyPanicked { source, .. } => source.is_input(),
+            Error::PartFailed { source, .. } | Error::ClassifyPanicked { source, .. } => {
+                source.is_input()
+            }
             _ => false,
         }
     }
@@ -436,60 +478,9 @@ impl Error {
             | Error::HookCrashed { hook, site, .. }
             | Error::TimedOut { hook, site, .. } => Some((*hook, site)),
             Error::TooFewProducers { source: Some(source), .. }
+            | Error::PartFailed { source, .. }
             | Error::ClassifyPanicked { source, .. } => source.call(),
             _ => None,
         }
     }
 }
-
-impl From<SpawnError> for Error {
-    fn from(SpawnError { name, source }: SpawnError) -> Self {
-        Error::Thread { name, source }
-    }
-}
-
-impl From<WorkerError> for Error {
-    fn from(source: WorkerError) -> Self {
-        Error::Worker { source: Box::new(source) }
-    }
-}
-
-impl From<BuildError> for Error {
-    fn from(source: BuildError) -> Self {
-        Error::Build(source)
-    }
-}
-
-impl From<JournalError> for Error {
-    fn from(source: JournalError) -> Self {
-        Error::Journal { source }
-    }
-}
-
-impl From<DeviceError> for Error {
-    fn from(source: DeviceError) -> Self {
-        Error::Devices { source }
-    }
-}
-
-/// The cause of a failure of [`producer_work_batch`](crate::Runner::producer_work_batch) that returned more
-/// or fewer outputs than it had inputs. Which output belongs to which input is then unknown.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct OutputCount {
-    /// The number of inputs.
-    pub inputs: usize,
-    /// The number of outputs.
-    pub outputs: usize,
-}
-
-impl fmt::Display for OutputCount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OutputCount { inputs, outputs } = self;
-        write!(f, "{outputs} outputs were given for {inputs} inputs")
-    }
-}
-
-debug_with_causes!(OutputCount);
-
-impl std::error::Error for OutputCount {}

@@ -3,6 +3,7 @@
 //! | to | read |
 //! |---|---|
 //! | give a GPU many items at a time | [`batches`] |
+//! | run several steps at once, make many items of one and one of many | [`pipelines`] |
 //! | name, share and lock GPUs | [`gpus`] |
 //! | survive hooks that crash the process | [`processes`] |
 //! | answer calls from threads or async code | [`services`] |
@@ -44,6 +45,7 @@ guides! {
     gpus: "gpus.md"
     #[cfg(any(not(doctest), all(feature = "processes", target_os = "linux")))]
     processes: "processes.md"
+    pipelines: "pipelines.md"
     #[cfg(any(not(doctest), feature = "progress"))]
     progress: "progress.md"
     reports: "reports.md"

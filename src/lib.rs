@@ -53,6 +53,11 @@ pub mod closures {
     pub use crate::api::task_results::{TaskOutput, TaskResult, TaskResults};
 }
 
+/// Pipelines in the making, between [`expand`](Pool::expand) and [`gather`](Pipeline::gather).
+pub mod expansion {
+    pub use crate::api::expand::{Expand, Gather, Open};
+}
+
 /// GPUs: lists of them as Scipion writes them, and locks.
 pub mod gpu {
     pub use crate::device::{GpuHolder, GpuList, GpuLock};

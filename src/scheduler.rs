@@ -32,6 +32,7 @@ pub(crate) mod batch;
 mod config;
 mod deadlines;
 mod events;
+pub(crate) mod expansion;
 mod health;
 mod items;
 mod lanes;
@@ -146,8 +147,7 @@ impl Scheduler {
     /// Tracks an untracked item that has failed on this producer. The backend then calls
     /// [`decide`](Scheduler::decide).
     pub(crate) fn adopt(&mut self, index: u64, producer: ProducerId) {
-        let size = Size::ONE;
-        self.items.settle(index, size, Outcome::Failed, producer);
+        self.items.settle(index, Size::ONE, Outcome::Failed, producer);
     }
 
     /// Tracks an untracked item that a suspected producer, or one without a state, is about to work on.

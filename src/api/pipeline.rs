@@ -6,6 +6,7 @@ use super::pipeline_outputs::PipelineOutputs;
 use super::pool::{Pool, fallible, sound};
 use super::stage_failure::StageFailure;
 use crate::engine::feed::Source;
+use crate::engine::joint::Direct;
 use crate::engine::session::Engine;
 use crate::engine::stages::Stages;
 use crate::error::{BoxError, Error};
@@ -40,6 +41,13 @@ use crate::runner::Runner;
 /// ```
 ///
 /// [`outputs`](Pipeline::outputs) gives the results as an iterator instead, without consumer hooks.
+///
+/// # Parts
+///
+/// With [`expand`](Pool::expand) each output of a stage becomes any number of *parts*, the inputs of the next.
+/// [`gather`](Pipeline::gather) folds the outputs for the parts of one output together again. Until then the
+/// type of the pipeline names the open expansions in `P`, and it cannot be run. Accounts, names and journals of the
+/// pipeline are about the items of its input, which the gathered items stand for.
 ///
 /// # Order, windows
 ///
@@ -90,17 +98,27 @@ use crate::runner::Runner;
 /// journal belongs to the configurations of all stages. A journal on a later stage is an error.
 ///
 #[must_use = "a pipeline does nothing until it is run"]
-pub struct Pipeline<'h, R: Runner, S: Runner> {
+pub struct Pipeline<'h, R: Runner, S: Runner, P = ()> {
     line: Stages<'h, R, S>,
+    /// The expansions whose parts are not gathered yet.
+    open: P,
 }
 
 impl<'h, R: Runner + 'static, S: Runner<Input = R::Output> + 'static> Pipeline<'h, R, S> {
     pub(super) fn new(first: &'h mut Engine<R>, second: &'h mut Engine<S>) -> Self {
-        Pipeline { line: Stages::new(first, second) }
+        Pipeline { line: Stages::linked(Box::new(first), Direct, second), open: () }
     }
 }
 
-impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
+impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
+    pub(super) fn with_open(line: Stages<'h, R, S>, open: P) -> Self {
+        Pipeline { line, open }
+    }
+
+    pub(super) fn into_parts(self) -> (Stages<'h, R, S>, P) {
+        (self.line, self.open)
+    }
+
     /// Adds `next` as the last stage; its inputs are the outputs of the stage that was last so far.
     ///
     /// ```
@@ -112,13 +130,16 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// assert_eq!(parse.then(&mut square).then(&mut show).run(["3", "4"])?, ["9", "16"]);
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
-    pub fn then<T, P>(self, next: &'h mut Pool<T, P>) -> Pipeline<'h, R, T>
+    pub fn then<T, Q>(self, next: &'h mut Pool<T, Q>) -> Pipeline<'h, R, T, P>
     where
         T: Runner<Input = S::Output> + 'static,
     {
-        Pipeline { line: self.line.then(next.engine_mut()) }
+        let Pipeline { line, open } = self;
+        Pipeline { line: Stages::linked(Box::new(line), Direct, next.engine_mut()), open }
     }
+}
 
+impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     /// Runs all of `items` through all stages, and returns the summary of the last.
     ///
     /// As [`Pool::run`]: the calling thread pulls the iterator lazily, no further ahead than the window of
@@ -288,8 +309,8 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     }
 }
 
-impl<R: Runner + 'static, S: Runner + 'static> fmt::Debug for Pipeline<'_, R, S> {
+impl<R: Runner, S: Runner, P> fmt::Debug for Pipeline<'_, R, S, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pipeline").field("stages", &self.line.names().len()).finish_non_exhaustive()
+        f.debug_struct("Pipeline").field("stages", &self.line.stages()).finish_non_exhaustive()
     }
 }

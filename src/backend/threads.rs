@@ -20,6 +20,7 @@ pub(crate) mod measures;
 pub(crate) mod ordered_merge;
 pub(crate) mod outbox;
 pub(crate) mod participants;
+pub(crate) mod parts;
 pub(crate) mod producer;
 pub(crate) mod producer_factory;
 pub(crate) mod producer_loop;

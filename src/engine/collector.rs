@@ -147,6 +147,12 @@ impl<T> Collector<T> {
         self.done(handover);
     }
 
+    /// Counts a mark, which holds no permit, as consumed.
+    pub(crate) fn done_with_mark(&mut self) {
+        self.measured.0 += 1;
+        self.consumed += 1;
+    }
+
     fn give_back<I>(&mut self, handover: &Handover<I, T>, more: usize) {
         let weight = self.scales.as_mut().map_or(0, |scales| std::mem::take(&mut scales.owed));
         let kept = self.window.keep(self.owed);

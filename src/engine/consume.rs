@@ -269,6 +269,7 @@ impl<R: Runner> Consumer<R> {
                     self.run.journal_writer().is_some_and(|journal_writer| journal_writer.is_due());
                 if is_due { self.commit(state) } else { Ok(()) }
             }
+            _ => unreachable!("a pipeline is run only once its parts are gathered"),
         }
     }
 
@@ -277,7 +278,10 @@ impl<R: Runner> Consumer<R> {
     fn report(&self, fault: &FailedItem) {
         let failure = match fault.disposition {
             Disposition::End | Disposition::Skip => return self.run.report_failure(&fault.error),
-            Disposition::AlreadyDone => return,
+            Disposition::AlreadyDone
+            | Disposition::Withdrawn
+            | Disposition::PartsEnd
+            | Disposition::PartsPause { .. } => return,
             _ if !self.run.event_log.is_observed() => return,
             Disposition::AlreadyDoneEarlier => None,
             Disposition::EndEarlier | Disposition::SkipEarlier => {

@@ -25,10 +25,17 @@ use crate::scheduler::window::Window;
 /// It takes a permit of the second run before a result of the first, as a feeder does before it pulls its
 /// input. So the item that it holds is within the windows of both.
 pub(crate) struct StageLink<A: Runner, B: Runner<Input = A::Output>> {
-    from: Arc<Run<A>>,
-    order: Order,
-    window: Window,
+    from: Earlier<A>,
     to: Arc<Run<B>>,
+}
+
+/// The run that a link takes results from, and how.
+pub(crate) struct Earlier<A: Runner> {
+    pub(crate) run: Arc<Run<A>>,
+    pub(crate) order: Order,
+    pub(crate) window: Window,
+    /// The number of its stage, from 0.
+    pub(crate) stage: usize,
 }
 
 /// The counts of a link.
@@ -38,6 +45,21 @@ pub(crate) struct Relayed {
     pub(crate) taken: Taken,
     /// The items given to the second run.
     pub(crate) given: NextItem,
+    pub(crate) kind: LinkKind,
+    /// The number of parents that failed with a part.
+    pub(crate) parents_failed: u64,
+}
+
+/// What a link makes of the results that it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum LinkKind {
+    /// One item of each.
+    #[default]
+    Direct,
+    /// Many items of each.
+    Expands,
+    /// One item of many.
+    Gathers,
 }
 
 /// The counts of a run's feeder.
@@ -50,7 +72,7 @@ pub(crate) struct NextItem {
 }
 
 /// Why a link passes nothing more on.
-enum Ended {
+pub(super) enum Ended {
     /// All results of the first run were passed on.
     Complete,
     /// The second run wants no more items.
@@ -62,21 +84,77 @@ enum Ended {
 
 /// The progress of a link.
 #[derive(Debug, Clone, Copy, Default)]
-struct Progress {
+pub(super) struct Progress {
     /// The number of results passed on.
-    handed: u64,
+    pub(super) handed: u64,
     /// The number of items that the first run skipped.
-    skipped: u64,
+    pub(super) skipped: u64,
     /// The number of items that an earlier run has done.
-    already_done: u64,
+    pub(super) already_done: u64,
+    /// The number of parents that failed with a part.
+    pub(super) parents_failed: u64,
+    /// The number of items given to the second run.
+    pub(super) given: u64,
     /// The number of indices of the second run that are used, by items and gaps.
-    places: u64,
+    pub(super) places: u64,
 }
 
 impl Progress {
     /// The number of items that the first run has finished.
     fn items(&self) -> u64 {
         self.handed + self.skipped
+    }
+
+    /// Counts and reports an item that `from` has skipped. Its failure was counted by `from` alone.
+    pub(super) fn skip<A: Runner>(
+        &mut self,
+        from: &Run<A>,
+        seq: u64,
+        mut fault: FailedItem,
+    ) -> Result<Box<FailedItem>, Ended> {
+        self.skipped += fault.items();
+        if fault.disposition == Disposition::Skip {
+            fault.error = from.named_part(seq, fault.error);
+            from.report_failure(&fault.error);
+        }
+        if from.policy().gives_up_at(self.skipped, self.items()) {
+            return Err(self.too_many_failures(from.policy(), seq, Some(fault.error)));
+        }
+        Ok(fault.in_next_stage())
+    }
+
+    /// The end of `from` at a failure that it has met in its turn.
+    pub(super) fn fail<A: Runner>(from: &Run<A>, seq: u64, mut fault: Box<FailedItem>) -> Ended {
+        let failure = Failure { seq, items: fault.items() };
+        if fault.disposition == Disposition::End {
+            from.report_failure(&fault.error);
+            fault.error = from.named_part(seq, fault.error);
+        }
+        Ended::Failed(failure, fault)
+    }
+
+    /// Why `from` has no more results. `total` is the number of its items, as far as it is known.
+    pub(super) fn end_of<A: Runner>(
+        &self,
+        from: &Run<A>,
+        consumed: u64,
+        total: Option<u64>,
+    ) -> Ended {
+        if let Some(error) = from.take_fatal_error() {
+            let items = error.items().len() as u64;
+            if items > 0 {
+                from.report_failure(&error);
+            }
+            return Ended::Failed(Failure { seq: consumed, items }, FailedItem::ending(error));
+        }
+        let gives_up = from.policy().gives_up_at_end(self.skipped, self.items());
+        match total == Some(consumed) {
+            true if gives_up && !from.is_stopped() => {
+                self.too_many_failures(from.policy(), consumed, None)
+            }
+            true => Ended::Complete,
+            false => Ended::Unwanted,
+        }
     }
 
     /// Ends the run because the first run has skipped more items than allowed.
@@ -88,73 +166,192 @@ impl Progress {
 }
 
 impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
-    pub(crate) fn new(from: Arc<Run<A>>, order: Order, window: Window, to: Arc<Run<B>>) -> Self {
-        StageLink { from, order, window, to }
+    pub(crate) fn new(from: Earlier<A>, to: Arc<Run<B>>) -> Self {
+        StageLink { from, to }
     }
 
     /// Passes everything on. Then ends the first run, and the input of the second.
     pub(crate) fn run(self) -> Relayed {
-        let over = AbortAtEnd(&*self.from);
-        // Dropped only by a bug of ours. Without it, the second run would wait for the end of its input for
-        // ever.
-        let bug = AbortAtEnd(&*self.to);
-        let mut collector = Collector::new(&self.from.handover, self.order, self.window, now());
-        let mut feeder = Feeder::new(&self.to.handover);
-        self.from.handover.stats.goes_to(Destination::NextStage);
-        self.to.handover.stats.comes_from(Origin::StageBefore);
-        let (progress, ended) = self.hand_on(&mut collector, &mut feeder);
-        // The source of the second run counts as working while this thread waits for results of the first.
-        let (working, waited) = (collector.waited(), feeder.waited());
-        self.to.handover.stats.source_left(working + waited, waited);
-        let relayed = self.end(&mut feeder, progress, ended);
-        std::mem::forget(bug);
-        drop(over);
-        collector.leave(&self.from.handover).into_iter().for_each(drop_quietly);
-        relayed
+        let StageLink { from, to } = self;
+        between(&from, &to, |collector, feeder| {
+            Hands { from: &from.run, to: &to }.hand_on(collector, feeder)
+        })
     }
+}
 
+/// Has `hand_on` pass everything from one run to the next. Then ends the first run, and the input of the
+/// second.
+pub(super) fn between<A: Runner, B: Runner>(
+    from: &Earlier<A>,
+    to: &Run<B>,
+    hand_on: impl FnOnce(
+        &mut Collector<A::Output>,
+        &mut Feeder<B::Input, B::Output>,
+    ) -> (Progress, Ended),
+) -> Relayed {
+    let Earlier { run: from, order, window, .. } = from;
+    let over = AbortAtEnd(from);
+    // Dropped only by a bug of ours. Without it, the second run would wait for the end of its input for
+    // ever.
+    let bug = AbortAtEnd(to);
+    let mut collector = Collector::new(&from.handover, *order, *window, now());
+    let mut feeder = Feeder::new(&to.handover);
+    from.handover.stats.goes_to(Destination::NextStage);
+    to.handover.stats.comes_from(Origin::StageBefore);
+    let (progress, ended) = hand_on(&mut collector, &mut feeder);
+    // The source of the second run counts as working while this thread waits for results of the first.
+    let (working, waited) = (collector.waited(), feeder.waited());
+    to.handover.stats.source_left(working + waited, waited);
+    let relayed = end_input(to, &mut feeder, progress, ended);
+    std::mem::forget(bug);
+    drop(over);
+    collector.leave(&from.handover).into_iter().for_each(drop_quietly);
+    relayed
+}
+
+/// Waits for a permit of `to`. First returns all permits of `from`, or its producers would wait together with
+/// this thread.
+pub(super) fn take_permit<A: Runner, B: Runner>(
+    from: &Run<A>,
+    to: &Run<B>,
+    collector: &mut Collector<A::Output>,
+    feeder: &mut Feeder<B::Input, B::Output>,
+) -> bool {
+    if feeder.spend(&to.handover) {
+        return true;
+    }
+    collector.repay(&from.handover);
+    wait_for_permit(to, feeder) && feeder.spend(&to.handover)
+}
+
+pub(super) fn wait_for_permit<B: Runner>(
+    to: &Run<B>,
+    feeder: &mut Feeder<B::Input, B::Output>,
+) -> bool {
+    let before = feeder.waited();
+    let has_permit = feeder.wait_for_permit(&to.handover);
+    to.report_full_window(feeder.waited() - before);
+    has_permit
+}
+
+/// Gives out an item of `to`, for which there is a permit.
+pub(super) fn give<B: Runner>(
+    to: &Run<B>,
+    feeder: &mut Feeder<B::Input, B::Output>,
+    item: B::Input,
+    progress: &mut Progress,
+) -> Result<(), Ended> {
+    let given = match to.run_settings.measures.is_none() && !to.asks_for_names() {
+        true => {
+            feeder.push(&to.handover, item);
+            Ok(())
+        }
+        false => look_and_push(to, feeder, progress.places, item),
+    };
+    if let Err(rejected) = given {
+        reject(to, feeder, rejected.into_error(progress.places), progress)?;
+    }
+    progress.given += 1;
+    progress.places += 1;
+    Ok(())
+}
+
+/// Leaves a gap for an item that failed before it was given out, if the policy of `to` is to skip it.
+pub(super) fn reject<B: Runner>(
+    to: &Run<B>,
+    feeder: &mut Feeder<B::Input, B::Output>,
+    error: Error,
+    progress: &Progress,
+) -> Result<(), Ended> {
+    let mut error = to.named(error);
+    match to.verdict(&mut error) {
+        Verdict::Skip => {
+            if let Some(parts) = to.parts.get() {
+                parts.fail(progress.places);
+            }
+            let fault = Err(FailedItem::skipped(error));
+            feeder.leave_gap(&to.handover, progress.places, fault);
+            Ok(())
+        }
+        Verdict::Retry | Verdict::Stop => Err(Ended::Rejected(error)),
+    }
+}
+
+/// Has items of `to` before `below` not wait for a batch to fill. In a stage that marks must pass, or that has
+/// other indices, none of `all` waits. The mark may be ahead of some of them.
+pub(super) fn hurry<B: Runner>(to: &Run<B>, below: u64, all: u64) {
+    let is_exact = to.parts.get().is_none_or(|parts| parts.keeps_indices() && parts.is_last());
+    to.handover.dispatch.hurry(if is_exact { below } else { all });
+}
+
+/// Ends the input of `to`. A failure takes the index that its item would have had.
+fn end_input<B: Runner>(
+    to: &Run<B>,
+    feeder: &mut Feeder<B::Input, B::Output>,
+    progress: Progress,
+    ended: Ended,
+) -> Relayed {
+    let Progress { handed, skipped, already_done, parents_failed, given, places } = progress;
+    let mut taken = Taken { ok: handed, skipped, already_done, failure: None };
+    let mut given = NextItem { items: given, unread: None, passed_on: None };
+    let fault = match ended {
+        Ended::Complete => {
+            given.unread = Some(0);
+            None
+        }
+        Ended::Unwanted => None,
+        Ended::Failed(failure, fault) => {
+            taken.failure = Some(failure);
+            given.passed_on = Some(places);
+            Some(fault.in_next_stage())
+        }
+        Ended::Rejected(error) => {
+            given.items += 1;
+            Some(FailedItem::ending(error))
+        }
+    };
+    let all = places + u64::from(fault.is_some());
+    if let Some(fault) = fault {
+        to.fail(places);
+        feeder.deliver(&to.handover, places, Err(fault));
+    }
+    feeder.clear(&to.handover).into_iter().for_each(drop_quietly);
+    to.handover.end(all);
+    Relayed { taken, given, kind: LinkKind::Direct, parents_failed }
+}
+
+/// The work of a [`StageLink`].
+struct Hands<'a, A: Runner, B: Runner<Input = A::Output>> {
+    from: &'a Run<A>,
+    to: &'a Run<B>,
+}
+
+impl<A: Runner, B: Runner<Input = A::Output>> Hands<'_, A, B> {
     /// Passes results on. Returns the progress, and why it ended.
     fn hand_on(
         &self,
         collector: &mut Collector<A::Output>,
         feeder: &mut Feeder<B::Input, B::Output>,
     ) -> (Progress, Ended) {
-        let from = &*self.from;
+        let from = self.from;
         let mut total = None;
         let mut progress = Progress::default();
-        while self.take_permit(collector, feeder) {
+        while take_permit(from, self.to, collector, feeder) {
             let Some((seq, outcome)) = collector.next_result(from, &mut total) else {
-                if let Some(error) = from.take_fatal_error() {
-                    let (seq, items) = (collector.consumed(), error.items().len() as u64);
-                    if items > 0 {
-                        from.report_failure(&error);
-                    }
-                    let failure = Failure { seq, items };
-                    return (progress, Ended::Failed(failure, FailedItem::ending(error)));
-                }
-                let is_complete = total == Some(collector.consumed());
-                let gives_up = from.policy().gives_up_at_end(progress.skipped, progress.items());
-                let ended = match is_complete {
-                    true if gives_up && !from.is_stopped() => {
-                        progress.too_many_failures(from.policy(), collector.consumed(), None)
-                    }
-                    true => Ended::Complete,
-                    false => Ended::Unwanted,
-                };
-                return (progress, ended);
+                return (progress, progress.end_of(from, collector.consumed(), total));
             };
             let ended = match outcome {
                 Ok(output) => {
                     self.pass_identity(seq, progress.places);
-                    self.give(feeder, output, &mut progress)
+                    self.give(feeder, seq, output, &mut progress)
                 }
-                Err(fault) if fault.disposition.ends_run() => {
-                    let failure = Failure { seq, items: fault.items() };
-                    if fault.disposition == Disposition::End {
-                        from.report_failure(&fault.error);
-                    }
-                    Err(Ended::Failed(failure, fault))
+                Err(fault) if fault.disposition.is_mark() => {
+                    feeder.keep();
+                    self.pass_mark(feeder, seq, *fault, &mut progress);
+                    collector.done_with_mark();
+                    continue;
                 }
+                Err(fault) if fault.disposition.ends_run() => Err(Progress::fail(from, seq, fault)),
                 Err(fault) if fault.disposition.is_already_done() => {
                     self.pass_done(feeder, *fault, &mut progress);
                     collector.done_without_work(&from.handover);
@@ -182,30 +379,15 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
     fn give(
         &self,
         feeder: &mut Feeder<B::Input, B::Output>,
+        seq: u64,
         output: A::Output,
         progress: &mut Progress,
     ) -> Result<(), Ended> {
-        let to = &*self.to;
-        let given = match to.run_settings.measures.is_none() && !to.asks_for_names() {
-            true => {
-                feeder.push(&to.handover, output);
-                Ok(())
-            }
-            false => look_and_push(to, feeder, progress.places, output),
-        };
-        if let Err(rejected) = given {
-            let mut error = to.named(rejected.into_error(progress.places));
-            match to.verdict(&mut error) {
-                Verdict::Skip => {
-                    let fault = Err(FailedItem::skipped(error));
-                    feeder.leave_gap(&to.handover, progress.places, fault);
-                }
-                Verdict::Retry | Verdict::Stop => return Err(Ended::Rejected(error)),
-            }
-        }
+        self.pass_origin(seq, progress.places);
+        // Even if it is rejected: it is no failure of the first run.
         progress.handed += 1;
+        give(self.to, feeder, output, progress)?;
         self.from.event_log.consumed(progress.handed);
-        progress.places += 1;
         Ok(())
     }
 
@@ -230,70 +412,36 @@ impl<A: Runner, B: Runner<Input = A::Output>> StageLink<A, B> {
         progress: &mut Progress,
     ) -> Result<(), Ended> {
         self.pass_identity(seq, progress.places);
-        progress.skipped += fault.items();
-        if fault.disposition == Disposition::Skip {
-            self.from.report_failure(&fault.error);
-        }
-        if self.from.policy().gives_up_at(progress.skipped, progress.items()) {
-            return Err(progress.too_many_failures(self.from.policy(), seq, Some(fault.error)));
-        }
-        feeder.leave_gap(&self.to.handover, progress.places, Err(fault.in_next_stage()));
+        let fault = progress.skip(self.from, seq, fault)?;
+        self.pass_origin(seq, progress.places);
+        feeder.leave_gap(&self.to.handover, progress.places, Err(fault));
         progress.places += 1;
         Ok(())
     }
 
-    /// Waits for a permit of the second run. First returns all permits of the first run, or its producers
-    /// would wait together with this thread.
-    fn take_permit(
+    /// Passes on a mark among parts.
+    #[cold]
+    fn pass_mark(
         &self,
-        collector: &mut Collector<A::Output>,
         feeder: &mut Feeder<B::Input, B::Output>,
-    ) -> bool {
-        if feeder.spend(&self.to.handover) {
-            return true;
+        seq: u64,
+        fault: FailedItem,
+        progress: &mut Progress,
+    ) {
+        self.pass_origin(seq, progress.places);
+        if let Disposition::PartsPause { below, all } = fault.disposition {
+            hurry(self.to, below, all);
         }
-        collector.repay(&self.from.handover);
-        let before = feeder.waited();
-        let has_permit = feeder.wait_for_permit(&self.to.handover);
-        self.to.report_full_window(feeder.waited() - before);
-        has_permit && feeder.spend(&self.to.handover)
+        feeder.leave_gap(&self.to.handover, progress.places, Err(Box::new(fault)));
+        progress.places += 1;
     }
 
-    /// Ends the input of the second run. A failure takes the index that its item would have had.
-    fn end(
-        &self,
-        feeder: &mut Feeder<B::Input, B::Output>,
-        progress: Progress,
-        ended: Ended,
-    ) -> Relayed {
-        let Progress { handed, skipped, already_done, places } = progress;
-        let mut taken = Taken { ok: handed, skipped, already_done, failure: None };
-        let mut given = NextItem { items: handed, unread: None, passed_on: None };
-        let fault = match ended {
-            Ended::Complete => {
-                given.unread = Some(0);
-                None
-            }
-            Ended::Unwanted => None,
-            Ended::Failed(failure, fault) => {
-                taken.failure = Some(failure);
-                given.passed_on = Some(places);
-                Some(fault.in_next_stage())
-            }
-            Ended::Rejected(error) => {
-                taken.ok += 1;
-                given.items += 1;
-                Some(FailedItem::ending(error))
-            }
-        };
-        let all = places + u64::from(fault.is_some());
-        if let Some(fault) = fault {
-            self.to.fail(places);
-            feeder.deliver(&self.to.handover, places, Err(fault));
+    /// Carries the identity of a part on.
+    fn pass_origin(&self, seq: u64, place: u64) {
+        if let (Some(from), Some(to)) = (self.from.parts.get(), self.to.parts.get()) {
+            to.enter(place, from.origin(seq));
+            from.forget(seq);
         }
-        feeder.clear(&self.to.handover).into_iter().for_each(drop_quietly);
-        self.to.handover.end(all);
-        Relayed { taken, given }
     }
 }
 
@@ -336,7 +484,9 @@ mod tests {
         let from = run_of(&runner, None);
         let to = run_of(&runner, Some(from.clone()));
         let _feeder = Feeder::new(&to.handover);
-        let relay = StageLink::new(from.clone(), Order::Input, Window::fixed(4), to.clone());
+        let (order, window) = (Order::Input, Window::fixed(4));
+        let earlier = Earlier { run: from.clone(), order, window, stage: 0 };
+        let relay = StageLink::new(earlier, to.clone());
         assert!(catch_unwind(AssertUnwindSafe(|| relay.run())).is_err());
         assert!(from.is_stopped());
 

@@ -4,6 +4,7 @@
 //! `RUSTFLAGS="--cfg shuttle" cargo test --no-default-features --lib model` runs them.
 
 mod batches;
+mod parts;
 mod races;
 mod stages;
 mod trials;

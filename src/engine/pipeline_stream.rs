@@ -6,10 +6,11 @@ use std::time::Instant;
 
 use super::collector::Collector;
 use super::feed::{Pulled, Source};
+use super::lineup::{Lineup, Watched};
 use super::link::{NextItem, Relayed};
-use super::pipeline_totals::{self, PipelineRun};
+use super::pipeline_totals::{self, Accounts, PipelineRun, accounts};
 use super::session::Engine;
-use super::stages::{Front, Lineup, Stages, Watched, accounts, begin};
+use super::stages::{Front, Stages, begin};
 use super::streaming::{FeedingTime, Yield};
 use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::WakeReason;
@@ -250,7 +251,8 @@ impl<R: Runner + 'static, S: Runner + 'static> Stages<'_, R, S> {
         let mut lineup = Lineup::new(unread, later_cfgs);
         let Front { first, upstream, join } = self.before.enlist(&mut lineup)?;
         let recording = lineup.recording();
-        let last = self.last.new_run(lineup.items, RunKind::Stream, Some(upstream), recording)?;
+        let last =
+            self.last.new_run(lineup.next.items, RunKind::Stream, Some(upstream), recording)?;
         lineup.relays.push(join(last.clone()));
         let (order, window) = (self.last.settings().order, self.last.window());
         lineup.add(self.last, last.clone());
@@ -284,13 +286,13 @@ impl<R: Runner + 'static, S: Runner + 'static> Stages<'_, R, S> {
         engines.iter().for_each(|engine| engine.wind_up_lent());
         // Links that could not be started have passed nothing on.
         relayed.resize_with(engines.len() - 1, Relayed::default);
-        let accounts = accounts(given, &relayed, taken);
+        let Accounts { whole, stages: accounts } = accounts(given, &relayed, taken);
         let last = engines.len() - 1;
         for (stage, (engine, account)) in engines.iter_mut().zip(&accounts).enumerate() {
-            let pipeline = pipeline_totals::whole(&accounts).filter(|_| stage == last);
+            let pipeline = Some(whole).filter(|_| stage == last);
             engine.settle_lent(*account, pipeline, error);
         }
-        self.last_run = PipelineRun::new(accounts, &[]);
+        self.last_run = PipelineRun::new(whole, &[]);
     }
 }
 

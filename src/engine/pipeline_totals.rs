@@ -6,8 +6,10 @@ use super::consuming::SkippedItem;
 use super::run_journal::as_json;
 use super::run_session::Session;
 use super::session::Engine;
+use crate::backend::threads::taken::Taken;
 use crate::base::Order;
 use crate::concurrency::lock;
+use crate::engine::link::{LinkKind, NextItem, Relayed};
 use crate::error::Error;
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;
@@ -15,7 +17,7 @@ use crate::observe::report::stages::{self, StagePart};
 use crate::runner::Runner;
 
 /// The engine of a stage, whatever its items are.
-pub(super) trait StageEngine {
+pub(crate) trait StageEngine {
     fn order(&self) -> Order;
     fn part(&self) -> StagePart;
     /// The name that the builder was given.
@@ -34,12 +36,18 @@ pub(super) trait StageEngine {
 #[derive(Debug, Default)]
 pub(super) struct PipelineRun {
     has_begun: bool,
-    /// Of each stage.
-    accounts: Vec<Account>,
-    /// The account before the first run, and of a run that was refused.
-    idle: Account,
+    account: Account,
     /// Beside the errors that the last stage keeps.
     skipped: Vec<Origin>,
+}
+
+/// The items of a run by outcome.
+pub(super) struct Accounts {
+    /// Of each stage.
+    pub(super) stages: Vec<Account>,
+    /// Of the input. Each stage gets the items that are ok in the one before; those between an expansion and its
+    /// gathering get parts.
+    pub(super) whole: Account,
 }
 
 /// Where an item was skipped.
@@ -106,19 +114,18 @@ pub(super) fn check(stages: &[&dyn StageEngine]) -> Result<Vec<Value>, Error> {
 impl PipelineRun {
     /// A pipeline that read nothing of `unread` items.
     pub(super) fn idle(unread: Option<u64>) -> Self {
-        let idle = Account::new(0, 0, 0, 0, unread);
-        PipelineRun { has_begun: true, idle, ..PipelineRun::default() }
+        PipelineRun::new(Account::new(0, 0, 0, 0, unread), &[])
     }
 
-    pub(super) fn new(accounts: Vec<Account>, skipped: &[SkippedItem]) -> Self {
+    pub(super) fn new(account: Account, skipped: &[SkippedItem]) -> Self {
         let origin = |item: &SkippedItem| Origin { passed_on: item.passed_on, input: item.input };
         let skipped = skipped.iter().map(origin).collect();
-        PipelineRun { has_begun: true, accounts, skipped, idle: Account::default() }
+        PipelineRun { has_begun: true, account, skipped }
     }
 
     /// The account of the whole pipeline.
     pub(super) fn account(&self) -> Account {
-        whole(&self.accounts).unwrap_or(self.idle)
+        self.account
     }
 
     /// The report of the whole pipeline. Before its first run, its pools may have reports of other runs.
@@ -148,15 +155,143 @@ impl PipelineRun {
     }
 }
 
-/// The items of the input by outcome. Each stage gets the items that are ok in the one before.
-pub(super) fn whole(stages: &[Account]) -> Option<Account> {
-    let (first, last) = (stages.first()?, stages.last()?);
-    let sum = |count: fn(&Account) -> u64| stages.iter().map(count).sum();
-    Some(Account {
-        ok: last.ok,
-        failed: sum(|account| account.failed),
-        already_done: sum(|account| account.already_done),
-        cancelled: sum(|account| account.cancelled),
-        unread: first.unread,
-    })
+/// The accounts of all stages. `given` is the input of the first, and `taken` the results of the last. Of
+/// several failures, only the one that ended the run counts, in its own stage. Later stages received it as
+/// passed on; other failures before it had no effect.
+pub(super) fn accounts(given: NextItem, relayed: &[Relayed], taken: Taken) -> Accounts {
+    let input = given;
+    let given = [given].into_iter().chain(relayed.iter().map(|relayed| relayed.given));
+    let taken = relayed.iter().map(|relayed| relayed.taken).chain([taken]);
+    let flows: Vec<_> = given.zip(taken).collect();
+    let depths = depths(relayed);
+    let mut stands = true;
+    // Of a failure among parts, the input has one item that failed.
+    let mut parts_failure = false;
+    let mut stages = Vec::with_capacity(flows.len());
+    for (&(given, taken), &depth) in flows.iter().zip(&depths).rev() {
+        let failure = taken.failure.filter(|_| stands);
+        let own = failure.filter(|failure| given.passed_on != Some(failure.seq));
+        stands = failure.is_some() && own.is_none();
+        parts_failure |= depth > 0 && own.is_some_and(|failure| failure.items > 0);
+        let failed = taken.skipped + own.map_or(0, |failure| failure.items);
+        stages.push(Account::new(given.items, taken.ok, failed, taken.already_done, given.unread));
+    }
+    stages.reverse();
+    let outside = || stages.iter().zip(&depths).filter(|(_, depth)| **depth == 0);
+    let gathered = relayed.iter().zip(&depths[1..]).filter(|(_, depth)| **depth == 0);
+    let failed = outside().map(|(stage, _)| stage.failed).sum::<u64>()
+        + gathered.map(|(relayed, _)| relayed.parents_failed).sum::<u64>()
+        + u64::from(parts_failure);
+    let done = outside().map(|(stage, _)| stage.already_done).sum();
+    let ok = stages.last().map_or(0, |last| last.ok);
+    let whole = Account::new(input.items, ok, failed, done, input.unread);
+    Accounts { stages, whole }
+}
+
+/// For each stage, how many expansions are open there.
+fn depths(relayed: &[Relayed]) -> Vec<usize> {
+    let mut depths = vec![0];
+    let mut depth = 0;
+    for relayed in relayed {
+        match relayed.kind {
+            LinkKind::Direct => {}
+            LinkKind::Expands => depth += 1,
+            LinkKind::Gathers => depth -= 1,
+        }
+        depths.push(depth);
+    }
+    depths
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+    use crate::backend::threads::taken::Failure;
+
+    fn given(items: u64, passed_on: Option<u64>) -> NextItem {
+        NextItem { items, unread: None, passed_on }
+    }
+
+    fn taken(ok: u64, failure: Option<(u64, u64)>) -> Taken {
+        let failure = failure.map(|(seq, items)| Failure { seq, items });
+        Taken { ok, failure, ..Taken::default() }
+    }
+
+    fn direct(taken: Taken, given: NextItem) -> Relayed {
+        Relayed { taken, given, ..Relayed::default() }
+    }
+
+    /// For each stage: ok, failed, cancelled.
+    fn counts(first: NextItem, relayed: &[Relayed], last: Taken) -> Vec<(u64, u64, u64)> {
+        let accounts = accounts(first, relayed, last);
+        accounts
+            .stages
+            .iter()
+            .map(|account| (account.ok, account.failed, account.cancelled))
+            .collect()
+    }
+
+    #[test]
+    fn all_that_was_given_was_taken() {
+        let relayed = [direct(taken(5, None), given(5, None)); 2];
+        let counts = counts(given(5, None), &relayed, taken(5, None));
+        assert_eq!(counts, [(5, 0, 0); 3]);
+    }
+
+    /// A batch of three items fails in the first stage.
+    #[test]
+    fn a_failure_counts_in_its_own_stage() {
+        let relayed = [
+            direct(taken(4, Some((4, 3))), given(4, Some(4))),
+            direct(taken(4, Some((4, 1))), given(4, Some(4))),
+        ];
+        let counts = counts(given(9, None), &relayed, taken(4, Some((4, 1))));
+        assert_eq!(counts, [(4, 3, 2), (4, 0, 0), (4, 0, 0)]);
+    }
+
+    #[test]
+    fn a_failure_that_another_came_before_is_of_no_effect() {
+        let relayed = [
+            direct(taken(6, Some((6, 1))), given(6, Some(6))),
+            direct(taken(2, Some((2, 1))), given(2, Some(2))),
+        ];
+        let counts = counts(given(8, None), &relayed, taken(2, Some((2, 1))));
+        assert_eq!(counts, [(6, 0, 2), (2, 1, 3), (2, 0, 0)]);
+    }
+
+    #[test]
+    fn a_run_that_was_stopped_has_no_failure() {
+        let relayed = [direct(taken(6, Some((6, 1))), given(6, Some(6)))];
+        let counts = counts(given(8, None), &relayed, taken(3, None));
+        assert_eq!(counts, [(6, 0, 2), (3, 0, 3)]);
+    }
+
+    /// Three images of ten tiles. A tile of the second is skipped, and that image with it.
+    #[test]
+    fn the_input_is_counted_in_parents() {
+        let expands =
+            Relayed { kind: LinkKind::Expands, ..direct(taken(3, None), given(30, None)) };
+        let gathered = Taken { skipped: 1, ..taken(29, None) };
+        let gathers = Relayed {
+            kind: LinkKind::Gathers,
+            parents_failed: 1,
+            ..direct(gathered, given(2, None))
+        };
+        let whole = accounts(given(3, None), &[expands, gathers], taken(2, None)).whole;
+        assert_eq!((whole.ok, whole.failed, whole.cancelled), (2, 1, 0));
+    }
+
+    /// A batch of four tiles ends the run in the second image.
+    #[test]
+    fn a_failure_among_parts_is_one_of_the_input() {
+        let expands =
+            Relayed { kind: LinkKind::Expands, ..direct(taken(3, None), given(30, None)) };
+        let gathers = Relayed {
+            kind: LinkKind::Gathers,
+            ..direct(taken(12, Some((12, 4))), given(1, Some(1)))
+        };
+        let whole = accounts(given(3, None), &[expands, gathers], taken(1, Some((1, 1)))).whole;
+        assert_eq!((whole.ok, whole.failed, whole.cancelled), (1, 1, 1));
+    }
 }

@@ -3,24 +3,20 @@
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use serde_json::Value;
-
-use super::pipeline_totals::{self, PipelineRun, SkippedInStage, StageEngine};
-use super::run_session::Session;
+use super::pipeline_totals::{self, Accounts, PipelineRun, SkippedInStage, StageEngine, accounts};
 use super::session::Engine;
-use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::producers::cancelled_or;
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::{Rebuilt, RunKind};
+use crate::backend::threads::run_shape::RunKind;
 use crate::backend::threads::taken::Taken;
 use crate::base::Order;
-use crate::concurrency::cancel::Interrupt;
-use crate::concurrency::spawn::spawn;
-use crate::engine::consume::{AbortAtEnd, Consumer, NAME};
+use crate::engine::consume::{AbortAtEnd, Consumer};
 use crate::engine::consuming::Consumed;
 use crate::engine::feed::Source;
-use crate::engine::link::{NextItem, Relayed, StageLink};
+use crate::engine::joint::{Joint, Prepared};
+use crate::engine::lineup::{Between, Lineup, Stage, Watched};
+use crate::engine::link::{Earlier, NextItem, Relayed};
 use crate::error::{Error, Result};
 use crate::observe::account::Account;
 use crate::observe::report::RunReport;
@@ -61,80 +57,46 @@ pub(super) struct Front<R: Runner, S: Runner> {
     pub(super) join: Box<dyn FnOnce(Arc<Run<S>>) -> Between>,
 }
 
-/// A link that is not started yet.
-pub(super) struct Between {
-    work: Box<dyn FnOnce() -> Relayed + Send>,
+/// The stages from that of `R` to that of `S`, that one included.
+pub(crate) trait UpTo<R: Runner, S: Runner>: Send + Sync {
+    /// Adds the engines of these stages, in their order.
+    fn list<'a>(&'a self, engines: &mut Vec<&'a dyn StageEngine>);
+
+    fn list_mut<'a>(&'a mut self, engines: &mut Vec<&'a mut dyn StageEngine>);
+
+    /// Resets each engine for a run with `unread` inputs.
+    fn reset(&mut self, unread: Option<u64>);
+
+    /// Reports that the run ended with this error before any producer took part.
+    fn refuse(&self, error: &Error);
+
+    /// Creates a run of each stage.
+    fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Reached<R, S>, Error>;
+}
+
+/// The runs of the first and of the last stage enlisted.
+pub(crate) struct Reached<R: Runner, S: Runner> {
+    first: Arc<Run<R>>,
+    last: Earlier<S>,
+    producers: usize,
     stack_size: Option<usize>,
 }
 
-/// All participants of a run, in the order of the stages.
-#[derive(Default)]
-pub(super) struct Lineup<'a> {
-    /// The number of items of the next stage, if it is known.
-    pub(super) items: Option<u64>,
-    /// The configurations of the stages after the first.
-    later_cfgs: Vec<Value>,
-    /// The journal of the first stage, which the last one writes.
-    journal: Option<Arc<JournalWriter>>,
-    /// Whether the next stage gets items with names or journal keys.
-    has_names: bool,
-    stages: Vec<Box<dyn Enlisted + 'a>>,
-    runs: Vec<Arc<dyn Interrupt>>,
-    pub(super) relays: Vec<Between>,
-}
-
-/// A stage with a run that no producer takes part in yet.
-pub(super) trait Enlisted {
-    /// Makes its token end all stages.
-    fn watch<'a>(self: Box<Self>, all: &Arc<AllRuns>) -> Result<Box<dyn Stage + 'a>, Error>
-    where
-        Self: 'a;
-}
-
-/// A stage of a run in progress.
-pub(super) trait Stage {
-    /// Makes its producers take part.
-    fn join(&mut self) -> Result<(), Error>;
-
-    /// Waits until the producers have left, and drops what is left.
-    fn wind_up(&self);
-
-    fn settle(self: Box<Self>, account: Account, pipeline: Option<Account>, error: Option<&Error>);
-
-    /// Leaves the session to the engine.
-    fn lend(self: Box<Self>);
-}
-
-/// The runs of all stages, which any of their tokens ends.
-pub(super) struct AllRuns(Vec<Arc<dyn Interrupt>>);
-
-impl Interrupt for AllRuns {
-    /// In reverse: to a stage whose input ended before its own cancel, the run would look complete.
-    fn cancel(&self) {
-        self.0.iter().rev().for_each(|run| run.cancel());
-    }
-
-    /// Drains the first stage only: the items in flight pass through all others.
-    fn drain(&self) {
-        if let Some(first) = self.0.first() {
-            first.drain();
-        }
-    }
+/// Stages, and the link behind them.
+struct Linked<'h, R: Runner, S: Runner, J> {
+    stages: Box<dyn UpTo<R, S> + 'h>,
+    joint: J,
 }
 
 impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
-    pub(crate) fn new(first: &'h mut Engine<R>, last: &'h mut Engine<S>) -> Self
-    where
-        S: Runner<Input = R::Output>,
-    {
-        Stages { before: Box::new(first), last, last_run: PipelineRun::default() }
-    }
-
-    pub(crate) fn then<T>(self, next: &'h mut Engine<T>) -> Stages<'h, R, T>
-    where
-        T: Runner<Input = S::Output> + 'static,
-    {
-        Stages { before: Box::new(self), last: next, last_run: PipelineRun::default() }
+    /// Links `last` behind these stages.
+    pub(crate) fn linked<Q: Runner + 'static>(
+        stages: Box<dyn UpTo<R, Q> + 'h>,
+        joint: impl Joint<Q, S> + 'h,
+        last: &'h mut Engine<S>,
+    ) -> Self {
+        let before = Box::new(Linked { stages, joint });
+        Stages { before, last, last_run: PipelineRun::default() }
     }
 
     /// Feeds all of `source` to the first stage, and consumes the results of the last. `next` is the function
@@ -164,7 +126,8 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
         let mut lineup = Lineup::new(source.unread(), later_cfgs);
         let Front { first, upstream, join } = self.before.enlist(&mut lineup)?;
         let recording = Recording { records: lineup.journal.clone(), ..lineup.recording() };
-        let run = self.last.new_run(lineup.items, RunKind::Stream, Some(upstream), recording)?;
+        let run =
+            self.last.new_run(lineup.next.items, RunKind::Stream, Some(upstream), recording)?;
         lineup.relays.push(join(run.clone()));
         let consumer = self.last.consumer(run.clone());
         let stack_size = self.last.settings().stack_size;
@@ -184,16 +147,25 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
                 (Err(error), vec![Relayed::default(); stages.len() - 1], Taken::default(), vec![])
             }
         };
-        let accounts = accounts(given, &relayed, taken);
+        let Accounts { whole, stages: accounts } = accounts(given, &relayed, taken);
         let mut left = stages.len();
-        for (stage, account) in stages.into_iter().zip(&accounts) {
+        for (stage, account) in stages.into_iter().zip(accounts) {
             left -= 1;
-            let pipeline = pipeline_totals::whole(&accounts).filter(|_| left == 0);
-            stage.settle(*account, pipeline, result.as_ref().err());
+            let pipeline = Some(whole).filter(|_| left == 0);
+            stage.settle(account, pipeline, result.as_ref().err());
         }
-        self.last_run = PipelineRun::new(accounts, &failures);
+        self.last_run = PipelineRun::new(whole, &failures);
         self.last.keep(failures);
         Ok(result)
+    }
+}
+
+impl<R: Runner, S: Runner> Stages<'_, R, S> {
+    /// The number of stages.
+    pub(crate) fn stages(&self) -> usize {
+        let mut engines = Vec::new();
+        self.before.list(&mut engines);
+        engines.len() + 1
     }
 }
 
@@ -234,11 +206,7 @@ impl<R: Runner + 'static, S: Runner + 'static> Stages<'_, R, S> {
     }
 }
 
-impl<R, S> Before<R, S> for &mut Engine<R>
-where
-    R: Runner + 'static,
-    S: Runner<Input = R::Output> + 'static,
-{
+impl<R: Runner + 'static> UpTo<R, R> for &mut Engine<R> {
     fn list<'a>(&'a self, engines: &mut Vec<&'a dyn StageEngine>) {
         engines.push(&**self);
     }
@@ -255,22 +223,19 @@ where
         Engine::refuse(self, error);
     }
 
-    fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, S>, Error> {
+    fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Reached<R, R>, Error> {
         lineup.journal = self.open_journal(std::mem::take(&mut lineup.later_cfgs))?;
+        // A journal recognises items by the input of the first stage.
+        lineup.next.has_names = lineup.journal.is_some();
         let recording = Recording { plans: lineup.journal.clone(), ..Recording::default() };
-        let run = self.new_run(lineup.items, RunKind::Stream, None, recording)?;
-        let join = joint(self, run.clone());
-        lineup.add(self, run.clone());
-        Ok(Front { first: run.clone(), upstream: run, join })
+        let run = self.new_run(lineup.next.items, RunKind::Stream, None, recording)?;
+        let reached = Reached::new(run.clone(), self, run.clone(), lineup.stages.len());
+        lineup.add(self, run);
+        Ok(reached)
     }
 }
 
-impl<R, S, T> Before<R, T> for Stages<'_, R, S>
-where
-    R: Runner + 'static,
-    S: Runner + 'static,
-    T: Runner<Input = S::Output> + 'static,
-{
+impl<R: Runner + 'static, S: Runner + 'static> UpTo<R, S> for Stages<'_, R, S> {
     fn list<'a>(&'a self, engines: &mut Vec<&'a dyn StageEngine>) {
         engines.extend(self.engines());
     }
@@ -289,111 +254,60 @@ where
         Engine::refuse(self.last, error);
     }
 
-    fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, T>, Error> {
+    fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Reached<R, S>, Error> {
         let Front { first, upstream, join } = self.before.enlist(lineup)?;
         let recording = lineup.recording();
-        let run = self.last.new_run(lineup.items, RunKind::Stream, Some(upstream), recording)?;
+        let run =
+            self.last.new_run(lineup.next.items, RunKind::Stream, Some(upstream), recording)?;
         lineup.relays.push(join(run.clone()));
-        let join = joint(self.last, run.clone());
-        lineup.add(self.last, run.clone());
-        Ok(Front { first, upstream: run, join })
+        let reached = Reached::new(first, self.last, run.clone(), lineup.stages.len());
+        lineup.add(self.last, run);
+        Ok(reached)
     }
 }
 
-/// Returns the function that links a run of `engine` to one of the next stage.
-fn joint<R, S>(engine: &Engine<R>, run: Arc<Run<R>>) -> Box<dyn FnOnce(Arc<Run<S>>) -> Between>
+impl<R, S, T, J> Before<R, T> for Linked<'_, R, S, J>
 where
-    R: Runner + 'static,
-    S: Runner<Input = R::Output> + 'static,
+    R: Runner,
+    S: Runner,
+    T: Runner + 'static,
+    J: Joint<S, T>,
 {
-    let (order, stack_size) = (engine.settings().order, engine.settings().stack_size);
-    let window = engine.window();
-    Box::new(move |to| {
-        let relay = StageLink::new(run, order, window, to);
-        Between { work: Box::new(move || relay.run()), stack_size }
-    })
-}
+    fn list<'a>(&'a self, engines: &mut Vec<&'a dyn StageEngine>) {
+        self.stages.list(engines);
+    }
 
-impl Between {
-    pub(super) fn start(self) -> Result<JoinHandle<Relayed>, Error> {
-        Ok(spawn(NAME.to_owned(), self.stack_size, self.work)?)
+    fn list_mut<'a>(&'a mut self, engines: &mut Vec<&'a mut dyn StageEngine>) {
+        self.stages.list_mut(engines);
+    }
+
+    fn reset(&mut self, unread: Option<u64>) {
+        self.stages.reset(unread);
+    }
+
+    fn refuse(&self, error: &Error) {
+        self.stages.refuse(error);
+    }
+
+    fn enlist<'a>(&'a mut self, lineup: &mut Lineup<'a>) -> Result<Front<R, T>, Error> {
+        let Reached { first, last, producers, stack_size } = self.stages.enlist(lineup)?;
+        let Prepared { upstream, join } = self.joint.prepare(last, producers);
+        let kind = self.joint.kind();
+        lineup.cross(kind);
+        let join = Box::new(move |to| {
+            let work = join(to);
+            Between { work: Box::new(move || Relayed { kind, ..work() }), stack_size }
+        });
+        Ok(Front { first, upstream, join })
     }
 }
 
-impl<'a> Lineup<'a> {
-    /// For `items` items, if their number is known.
-    pub(super) fn new(items: Option<u64>, later_cfgs: Vec<Value>) -> Self {
-        Lineup { items, later_cfgs, ..Lineup::default() }
-    }
-
-    /// How a later stage names items. A journal recognises them by the input of the first stage.
-    pub(super) fn recording(&self) -> Recording {
-        let inherits_names = self.has_names || self.journal.is_some();
-        Recording { inherits_names, ..Recording::default() }
-    }
-
-    pub(super) fn add<R: Runner + 'static>(&mut self, engine: &'a mut Engine<R>, run: Arc<Run<R>>) {
-        self.has_names |= run.run_settings.has_names();
-        self.runs.push(run.clone());
-        self.stages.push(Box::new(Waiting { engine, run }));
-    }
-
-    /// Makes every token end all stages. A token used before does so at once.
-    pub(super) fn watch(self) -> Result<Watched<'a>, Error> {
-        let all = Arc::new(AllRuns(self.runs));
-        let stages = self.stages.into_iter().map(|stage| stage.watch(&all));
-        let stages = stages.collect::<Result<_, Error>>()?;
-        Ok(Watched { stages, relays: self.relays, all })
-    }
-}
-
-/// The stages, and the links between them.
-pub(super) struct Watched<'a> {
-    pub(super) stages: Vec<Box<dyn Stage + 'a>>,
-    pub(super) relays: Vec<Between>,
-    pub(super) all: Arc<AllRuns>,
-}
-
-struct Waiting<'e, R: Runner> {
-    engine: &'e mut Engine<R>,
-    run: Arc<Run<R>>,
-}
-
-impl<R: Runner + 'static> Enlisted for Waiting<'_, R> {
-    fn watch<'a>(self: Box<Self>, all: &Arc<AllRuns>) -> Result<Box<dyn Stage + 'a>, Error>
-    where
-        Self: 'a,
-    {
-        let Waiting { engine, run } = *self;
-        let session = engine.watch(run, all)?;
-        Ok(Box::new(Working { engine, session, all: all.clone() }))
-    }
-}
-
-struct Working<'e, R: Runner> {
-    engine: &'e mut Engine<R>,
-    session: Session<R>,
-    /// Keeps the runs registered with the token.
-    all: Arc<AllRuns>,
-}
-
-impl<R: Runner + 'static> Stage for Working<'_, R> {
-    fn join(&mut self) -> Result<(), Error> {
-        self.engine.join(&self.session, Rebuilt::Before)
-    }
-
-    fn wind_up(&self) {
-        self.session.wind_up();
-    }
-
-    fn settle(self: Box<Self>, account: Account, pipeline: Option<Account>, error: Option<&Error>) {
-        let Working { engine, session, all } = *self;
-        engine.settle(session, account, pipeline, error);
-        drop(all);
-    }
-
-    fn lend(self: Box<Self>) {
-        self.engine.lent = Some(self.session);
+impl<R: Runner, S: Runner + 'static> Reached<R, S> {
+    fn new(first: Arc<Run<R>>, engine: &Engine<S>, run: Arc<Run<S>>, stage: usize) -> Self {
+        let settings = engine.settings();
+        let last = Earlier { run, order: settings.order, window: engine.window(), stage };
+        let (producers, stack_size) = (settings.devices.len(), settings.stack_size);
+        Reached { first, last, producers, stack_size }
     }
 }
 
@@ -445,81 +359,4 @@ fn flow<S: Runner + 'static>(
 
 fn or_resume<T>(joined: thread::Result<T>) -> T {
     joined.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
-}
-
-/// The accounts of all stages. `given` is the input of the first, and `taken` the results of the last. Of
-/// several failures, only the one that ended the run counts, in its own stage. Later stages received it as
-/// passed on; other failures before it had no effect.
-pub(super) fn accounts(given: NextItem, relayed: &[Relayed], taken: Taken) -> Vec<Account> {
-    let given = [given].into_iter().chain(relayed.iter().map(|relayed| relayed.given));
-    let taken = relayed.iter().map(|relayed| relayed.taken).chain([taken]);
-    let stages: Vec<_> = given.zip(taken).collect();
-    let mut stands = true;
-    let account = |&(given, taken): &(NextItem, Taken)| {
-        let failure = taken.failure.filter(|_| stands);
-        let own = failure.filter(|failure| given.passed_on != Some(failure.seq));
-        stands = failure.is_some() && own.is_none();
-        let failed = taken.skipped + own.map_or(0, |failure| failure.items);
-        Account::new(given.items, taken.ok, failed, taken.already_done, given.unread)
-    };
-    let mut accounts: Vec<_> = stages.iter().rev().map(account).collect();
-    accounts.reverse();
-    accounts
-}
-
-#[cfg(test)]
-#[cfg(not(shuttle))]
-mod tests {
-    use super::*;
-    use crate::backend::threads::taken::Failure;
-
-    fn given(items: u64, passed_on: Option<u64>) -> NextItem {
-        NextItem { items, unread: None, passed_on }
-    }
-
-    fn taken(ok: u64, failure: Option<(u64, u64)>) -> Taken {
-        let failure = failure.map(|(seq, items)| Failure { seq, items });
-        Taken { ok, failure, ..Taken::default() }
-    }
-
-    /// For each stage: ok, failed, cancelled.
-    fn counts(first: NextItem, relayed: &[Relayed], last: Taken) -> Vec<(u64, u64, u64)> {
-        let accounts = accounts(first, relayed, last);
-        accounts.iter().map(|account| (account.ok, account.failed, account.cancelled)).collect()
-    }
-
-    #[test]
-    fn all_that_was_given_was_taken() {
-        let relayed = [Relayed { taken: taken(5, None), given: given(5, None) }; 2];
-        let counts = counts(given(5, None), &relayed, taken(5, None));
-        assert_eq!(counts, [(5, 0, 0); 3]);
-    }
-
-    /// A batch of three items fails in the first stage.
-    #[test]
-    fn a_failure_counts_in_its_own_stage() {
-        let relayed = [
-            Relayed { taken: taken(4, Some((4, 3))), given: given(4, Some(4)) },
-            Relayed { taken: taken(4, Some((4, 1))), given: given(4, Some(4)) },
-        ];
-        let counts = counts(given(9, None), &relayed, taken(4, Some((4, 1))));
-        assert_eq!(counts, [(4, 3, 2), (4, 0, 0), (4, 0, 0)]);
-    }
-
-    #[test]
-    fn a_failure_that_another_came_before_is_of_no_effect() {
-        let relayed = [
-            Relayed { taken: taken(6, Some((6, 1))), given: given(6, Some(6)) },
-            Relayed { taken: taken(2, Some((2, 1))), given: given(2, Some(2)) },
-        ];
-        let counts = counts(given(8, None), &relayed, taken(2, Some((2, 1))));
-        assert_eq!(counts, [(6, 0, 2), (2, 1, 3), (2, 0, 0)]);
-    }
-
-    #[test]
-    fn a_run_that_was_stopped_has_no_failure() {
-        let relayed = [Relayed { taken: taken(6, Some((6, 1))), given: given(6, Some(6)) }];
-        let counts = counts(given(8, None), &relayed, taken(3, None));
-        assert_eq!(counts, [(6, 0, 2), (3, 0, 3)]);
-    }
 }

@@ -363,7 +363,10 @@ impl<R: Runner> Streaming<R> {
             Disposition::Skip
             | Disposition::SkipEarlier
             | Disposition::AlreadyDone
-            | Disposition::AlreadyDoneEarlier => Yield::Skipped(fault.error),
+            | Disposition::AlreadyDoneEarlier
+            | Disposition::Withdrawn
+            | Disposition::PartsEnd
+            | Disposition::PartsPause { .. } => Yield::Skipped(fault.error),
         }
     }
 

@@ -8,6 +8,8 @@ use crate::base::HumanDuration;
 use crate::base::causes::write_causes;
 use crate::base::debug_with_causes;
 
+const NOT_A_REPORT: &str = "not a run report; give the JSON that `RunReport::to_json` writes";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -21,6 +23,10 @@ impl fmt::Display for Error {
                 let key = Key(key.as_deref());
                 write!(f, "item {item}{key} failed in a batch with item {first}")
             }
+            Error::PartFailed { item, key, parts, .. } => {
+                write_part(f, *item, key.as_deref(), parts)
+            }
+            Error::GatherPanicked { .. } => f.write_str("gathering the parts panicked"),
             Error::TooManyFailures { failed, items, most, .. } => {
                 write!(f, "too many failures: {failed} of {items} items; at most {most} may fail")
             }
@@ -57,13 +63,23 @@ impl fmt::Display for Error {
             Error::JournalUnsupported {} => {
                 f.write_str("a journal works with `run`, not with `outputs`; in a pipeline, give it to the first stage")
             }
-            Error::Report { .. } => {
-                f.write_str("not a run report; give the JSON that `RunReport::to_json` writes")
-            }
+            Error::Report { .. } => f.write_str(NOT_A_REPORT),
             Error::Thread { name, .. } => write!(f, "the thread {name} could not be started"),
         }?;
         if f.alternate() { write_causes(f, self) } else { Ok(()) }
     }
+}
+
+/// Writes which part of which item failed.
+fn write_part(
+    f: &mut fmt::Formatter<'_>,
+    item: u64,
+    key: Option<&str>,
+    parts: &[u64],
+) -> fmt::Result {
+    write!(f, "item {item}{}", Key(key))?;
+    parts.iter().try_for_each(|part| write!(f, ", part {part}"))?;
+    f.write_str(" failed")
 }
 
 /// Writes why an item that was pulled reached no hook.
@@ -95,6 +111,7 @@ impl std::error::Error for Error {
             Error::HookPanicked { source, .. }
             | Error::InputPanicked { source, .. }
             | Error::MeasurePanicked { source, .. }
+            | Error::GatherPanicked { source }
             | Error::KeyPanicked { source, .. } => Some(source),
             Error::HookCrashed { source, .. } => Some(source),
             Error::Worker { source } => source.source(),
@@ -104,7 +121,9 @@ impl std::error::Error for Error {
             Error::TooManyFailures { source, .. } | Error::TooFewProducers { source, .. } => {
                 source.as_deref().map(|error| error as &(dyn std::error::Error + 'static))
             }
-            Error::ClassifyPanicked { source, .. } => Some(source.as_ref()),
+            Error::PartFailed { source, .. } | Error::ClassifyPanicked { source, .. } => {
+                Some(source.as_ref())
+            }
             Error::BatchFailed { source, .. } => {
                 source.as_deref().map(|error| error as &(dyn std::error::Error + 'static))
             }

@@ -33,6 +33,8 @@ pub(super) struct PendingItems {
     /// The maximum number of later items that may overtake one. Otherwise an endless input could hold back an
     /// item of a rare size for ever.
     patience: u64,
+    /// Items before this index do not wait for later ones.
+    urgent: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +70,7 @@ impl PendingItems {
             len: 0,
             sizes: (grouping == Grouping::Like).then(BTreeSet::new),
             patience: patience as u64,
+            urgent: 0,
         }
     }
 
@@ -77,6 +80,16 @@ impl PendingItems {
 
     pub(super) fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Has items before this index not wait for later ones.
+    pub(super) fn hurry(&mut self, below: u64) {
+        self.urgent = self.urgent.max(below);
+    }
+
+    /// Whether the first item does not wait for later ones.
+    fn is_urgent(&self) -> bool {
+        self.slots.front().is_some_and(|slot| slot.index < self.urgent)
     }
 
     /// Appends the next item.
@@ -93,7 +106,8 @@ impl PendingItems {
     /// items can come. Any other batch goes only if it is full.
     pub(super) fn pick(&self, rule: Batch, limits: Limits, now: RunTime, more: More) -> Pick {
         let Some(first) = self.slots.front() else { return Pick::Wait };
-        let more = if self.slots.len() as u64 > self.patience { More::Never } else { more };
+        let waits = !self.is_urgent() && self.slots.len() as u64 <= self.patience;
+        let more = if waits { more } else { More::Never };
         let (selection, fill) = self.around_first(limits);
         match rule.decide(fill, now.since(first.meta.since), more) {
             Decision::Take => Pick::Take(selection),

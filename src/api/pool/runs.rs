@@ -1,10 +1,13 @@
 //! Builds pools and runs items through them.
 
+use std::sync::Arc;
+
 #[cfg(feature = "futures")]
 use futures_core::Stream;
 
 use super::{OrderKind, Pool, fallible, sound};
 use crate::api::builder::Builder;
+use crate::api::expand::{Expand, Fallible, Sound};
 use crate::api::into_outputs::IntoOutputs;
 use crate::api::outputs::Outputs;
 use crate::api::pipeline::Pipeline;
@@ -423,5 +426,75 @@ impl<R: Runner + 'static, O> Pool<R, O> {
         S: Runner<Input = R::Output> + 'static,
     {
         Pipeline::new(self.engine_mut(), next.engine_mut())
+    }
+
+    /// Expands each output of this runner into *parts*, the inputs of the runner that is given to
+    /// [`then`](Expand::then).
+    ///
+    /// `expand` is called once for each output, its *parent*. The iterator that it returns is pulled lazily, on a
+    /// thread of the pipeline, with the permits of the next runner's window. [`Pipeline::gather`] folds the
+    /// outputs for the parts of one parent together.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let split = map(|_| Ok(()), |_, _, text: &str| Ok(text.to_owned()));
+    /// let length = map(|_| Ok(()), |_, _, word: String| Ok(word.len()));
+    /// let show = map(|_| Ok(()), |_, _, (text, longest): (std::sync::Arc<String>, usize)| {
+    ///     Ok(format!("{text}: {longest}"))
+    /// });
+    /// let mut split = OrderedRunner::new(split, 1)?;
+    /// let mut length = OrderedRunner::new(length, 2)?;
+    /// let mut show = OrderedRunner::new(show, 1)?;
+    /// let lines = split
+    ///     .expand(|text| text.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    ///     .then(&mut length)
+    ///     .gather(|_| 0, |longest, _, length| *longest = length.max(*longest))
+    ///     .then(&mut show)
+    ///     .run(["one three", "four"])?;
+    /// assert_eq!(lines, ["one three: 5", "four: 4"]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn expand<F, I>(&mut self, expand: F) -> Expand<'_, R, R, Sound<F, I>>
+    where
+        R::Output: Sync,
+        F: Fn(&Arc<R::Output>) -> I + Send + Sync + 'static,
+        I: IntoIterator<Item: Send> + 'static,
+        I::IntoIter: Send + 'static,
+    {
+        Expand::new(self.engine_mut(), Sound::new(expand), ())
+    }
+
+    /// As [`expand`](Pool::expand), for parts that can fail: an `Err` of the iterator takes a part's place.
+    ///
+    /// The policy of the next runner decides whether it ends the run. Its error is a
+    /// [`PartFailed`](Error::PartFailed), and [`is_input`](Error::is_input) is true for it.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut lists = OrderedRunner::new(map(|_| Ok(()), |_, _, list: &str| Ok(list.to_owned())), 1)?;
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 1)?;
+    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let mut pipeline = lists
+    ///     .try_expand(|list| list.split(',').map(str::parse::<u64>).collect::<Vec<_>>())
+    ///     .then(&mut squares)
+    ///     .gather(|_: &String| 0, |sum, _, square| *sum += square)
+    ///     .then(&mut sums);
+    /// assert_eq!(pipeline.run(["1,2", "3"])?, [5, 9]);
+    /// let error = pipeline.run(["1,2", "3,x"]).unwrap_err();
+    /// assert_eq!((error.item(), error.part()), (Some(1), Some(1)));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn try_expand<F, I, T, E>(&mut self, expand: F) -> Expand<'_, R, R, Fallible<F, I>>
+    where
+        R::Output: Sync,
+        F: Fn(&Arc<R::Output>) -> I + Send + Sync + 'static,
+        I: IntoIterator<Item = Result<T, E>> + 'static,
+        I::IntoIter: Send + 'static,
+        T: Send,
+        E: Into<BoxError>,
+    {
+        Expand::new(self.engine_mut(), Fallible::new(expand), ())
     }
 }

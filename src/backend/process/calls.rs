@@ -53,7 +53,7 @@ impl<R: Runner> WorkerProcess<R> {
             let flag = run.handover.dispatch.flag(lane, Some(lease.id));
             let cx = ProducerContext::new(setup, &run.wanted, &lease.items)
                 .with_abandon_flag(Some(flag))
-                .with_open_items(run.handover.open_items());
+                .with_open_items(run.open_items());
             match () {
                 () if run.handover.dispatch.is_abandoned(lane) => Interest::Abandoned,
                 () if run.wanted.gave_up_on(lease.items.first().copied()) => {

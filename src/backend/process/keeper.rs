@@ -94,7 +94,7 @@ impl<R: Runner> Keeper<R> {
     fn work_on_lease(
         &mut self,
         run: &Run<R>,
-        lease: &Lease,
+        mut lease: Lease,
         desk: &mut Desk<'_, R>,
         event_writer: &mut Option<EventWriter>,
     ) -> NextStep {
@@ -105,19 +105,18 @@ impl<R: Runner> Keeper<R> {
         let producer = self.lane;
         if !self.has_state {
             let shared = self.shared.clone();
-            let prepared = leasing::prepare_for(self, producer, &shared, run, lease, desk);
+            let prepared = leasing::prepare_for(self, producer, &shared, run, &lease, desk);
             if let Err(next_step) = prepared {
                 return next_step;
             }
         }
-        let Some(inputs) = leasing::take_inputs(run, lease, leasing::Clones::ToSpeculate) else {
-            return leasing::leave(run, producer);
-        };
+        let inputs = leasing::take_inputs(run, &mut lease, leasing::Clones::ToSpeculate, desk);
+        let Some(inputs) = inputs else { return leasing::leave(run, producer) };
         if let Some(event_writer) = event_writer {
             event_writer.pause();
             event_writer.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
         }
-        let worked = self.worker.call(run, self.lane, lease, &inputs);
+        let worked = self.worker.call(run, self.lane, &lease, &inputs);
         match &worked {
             Worked::Failed(error) if error.is_panic() => self.lose_state(run),
             Worked::Each(_) | Worked::Failed(_) => {}
@@ -127,7 +126,7 @@ impl<R: Runner> Keeper<R> {
             event_writer.finished_all(&lease.items);
         }
         desk.set_readiness(self.readiness());
-        self.settle(run, lease, inputs, worked, desk);
+        self.settle(run, &lease, inputs, worked, desk);
         leasing::leave(run, producer)
     }
 
@@ -248,7 +247,7 @@ impl<R: Runner> Backend<R> for Keeper<R> {
         let next_step = loop {
             desk.set_readiness(self.readiness());
             let Some(lease) = desk.next_lease() else { break leasing::leave(run, producer) };
-            let next_step = self.work_on_lease(run, &lease, &mut desk, &mut event_writer);
+            let next_step = self.work_on_lease(run, lease, &mut desk, &mut event_writer);
             if next_step != NextStep::On {
                 break next_step;
             }

@@ -26,9 +26,22 @@ pub(crate) enum Disposition {
     AlreadyDone,
     /// As `AlreadyDone`; the first stage counts it.
     AlreadyDoneEarlier,
+    /// The part did not fail: its parent has, so it was not worked on. The error is never read.
+    Withdrawn,
+    /// It is no part: all parts of a parent are before it. The error is never read.
+    PartsEnd,
+    /// It is no part: no more come until an open parent is gathered. So parts before `below`, which the
+    /// oldest open parent waits for, need not wait for a batch to fill. `all` counts all indices up to this
+    /// one. The error is never read.
+    PartsPause { below: u64, all: u64 },
 }
 
 impl Disposition {
+    /// Whether it stands for no item, and holds no permit.
+    pub(crate) fn is_mark(self) -> bool {
+        matches!(self, Disposition::PartsEnd | Disposition::PartsPause { .. })
+    }
+
     pub(crate) fn ends_run(self) -> bool {
         matches!(self, Disposition::End | Disposition::EndEarlier)
     }
@@ -44,6 +57,7 @@ impl Disposition {
             Disposition::AlreadyDone | Disposition::AlreadyDoneEarlier => {
                 Disposition::AlreadyDoneEarlier
             }
+            Disposition::Withdrawn | Disposition::PartsEnd | Disposition::PartsPause { .. } => self,
         }
     }
 }
@@ -58,8 +72,12 @@ impl FailedItem {
     }
 
     pub(crate) fn already_done() -> Box<Self> {
-        let (error, disposition) = (Error::Cancelled {}, Disposition::AlreadyDone);
-        Box::new(FailedItem { error, disposition, passed_on: 0 })
+        FailedItem::without_error(Disposition::AlreadyDone)
+    }
+
+    /// For an index without a failure.
+    pub(crate) fn without_error(disposition: Disposition) -> Box<Self> {
+        Box::new(FailedItem { error: Error::Cancelled {}, disposition, passed_on: 0 })
     }
 
     /// The failure as the next stage of a pipeline sees it.
@@ -81,7 +99,10 @@ impl FailedItem {
             Disposition::EndEarlier
             | Disposition::SkipEarlier
             | Disposition::AlreadyDone
-            | Disposition::AlreadyDoneEarlier => 0,
+            | Disposition::AlreadyDoneEarlier
+            | Disposition::Withdrawn
+            | Disposition::PartsEnd
+            | Disposition::PartsPause { .. } => 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::failed_item::FailedItem;
+use super::failed_item::{Disposition, FailedItem};
 use super::lost_producer::{Abandoned, LostProducer};
 use super::run::{Run, text_of};
 use crate::base::panic::{catch, drop_quietly};
@@ -46,6 +46,9 @@ impl<R: Runner> Run<R> {
             drop_quietly(error);
             return vec![];
         }
+        if items.iter().all(|&item| self.is_withdrawn(item)) {
+            return self.withdraw(items, error);
+        }
         self.handover.stats.producer_failed(producer, items.len() as u64);
         let mut error = self.named(error);
         let asked = self.ask(&mut error);
@@ -70,6 +73,15 @@ impl<R: Runner> Run<R> {
         }
     }
 
+    /// Settles parts of failed parents: a hook may have failed because it saw that.
+    fn withdraw(&self, items: &[u64], error: Error) -> Faults {
+        drop_quietly(error);
+        match self.decide(items, Verdict::Skip) {
+            Decision::Discard => vec![],
+            _ => items.iter().map(|&item| (item, withdrawn())).collect(),
+        }
+    }
+
     /// The first item fails with the error; each of the others fails with a reference to the first.
     fn skip_all(&self, items: &[u64], error: Error) -> Faults {
         let first = items[0];
@@ -81,6 +93,10 @@ impl<R: Runner> Run<R> {
                 (item, FailedItem::skipped(Error::BatchFailed { item, first, key, source }))
             };
             return items.iter().map(fault).collect();
+        }
+        // Before they are delivered, so that no producer begins one of those behind them.
+        if let Some(parts) = self.parts.get() {
+            items.iter().for_each(|&item| parts.fail(item));
         }
         let mut faults = vec![(first, FailedItem::skipped(error))];
         let others = items[1..].iter().filter(|&&item| !self.wanted.gave_up_on(Some(item)));
@@ -330,4 +346,9 @@ impl<R: Runner> Run<R> {
         lock(&self.losses).retain(|loss| loss.lane != producer || loss.abandoned == Abandoned::No);
         takes_part
     }
+}
+
+/// The outcome of a part whose parent has failed.
+pub(crate) fn withdrawn() -> Box<FailedItem> {
+    FailedItem::without_error(Disposition::Withdrawn)
 }

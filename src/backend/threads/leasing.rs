@@ -1,11 +1,14 @@
 //! What every backend does around the call of a hook under a lease.
 
+use crate::backend::threads::failures::withdrawn as withdrawn_part;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::run::Run;
+use crate::backend::threads::settle;
 use crate::backend::threads::shared::Shared;
 use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::runner::Runner;
+use crate::scheduler::expansion;
 use crate::scheduler::{Begin, Copies, Lease, Readiness};
 
 /// The producer's end of the hand-over.
@@ -28,8 +31,26 @@ pub(crate) fn leave<R: Runner>(run: &Run<R>, producer: usize) -> NextStep {
     }
 }
 
-/// Takes the inputs of a lease and keeps copies of them. `None` if the lease is no longer wanted.
+/// Takes the inputs of a lease and keeps copies of them. Settles withdrawn parts, and takes them out of the
+/// lease. `None` if nothing of the lease is wanted any more.
 pub(crate) fn take_inputs<R: Runner>(
+    run: &Run<R>,
+    lease: &mut Lease,
+    clones: Clones,
+    desk: &mut Desk<'_, R>,
+) -> Option<Vec<R::Input>> {
+    let mut inputs = take_all_inputs(run, lease, clones)?;
+    if run.parts.get().is_some() {
+        cut_withdrawn(run, lease, &mut inputs, desk);
+        if lease.items.is_empty() {
+            run.handover.dispatch.release(lease.id);
+            return None;
+        }
+    }
+    Some(inputs)
+}
+
+fn take_all_inputs<R: Runner>(
     run: &Run<R>,
     lease: &Lease,
     clones: Clones,
@@ -113,4 +134,34 @@ pub(crate) fn prepare_for<R: Runner>(
     // them.
     run.handover.dispatch.release(lease.id);
     Err(NextStep::On)
+}
+
+/// Settles the parts of a lease whose parents have failed, before a hook sees them.
+fn cut_withdrawn<R: Runner>(
+    run: &Run<R>,
+    lease: &mut Lease,
+    inputs: &mut Vec<R::Input>,
+    desk: &mut Desk<'_, R>,
+) {
+    let withdrawn: Vec<_> =
+        lease.items.iter().copied().filter(|&item| run.is_withdrawn(item)).collect();
+    if withdrawn.is_empty() {
+        return;
+    }
+    let ((counted, spare), events) = run.handover.dispatch.schedule(|state, now| {
+        let counted = expansion::cut_from(&mut state.scheduler, lease.id, &withdrawn, now);
+        let copies = counted.iter().flat_map(|&item| state.inputs.remove(item)).collect::<Vec<_>>();
+        (counted, copies)
+    });
+    spare.into_iter().for_each(drop_quietly);
+    run.heed(events);
+    let (live, cut): (Vec<_>, Vec<_>) = std::mem::take(&mut lease.items)
+        .into_iter()
+        .zip(std::mem::take(inputs))
+        .partition(|(item, _)| !withdrawn.contains(item));
+    cut.into_iter().for_each(drop_quietly);
+    (lease.items, *inputs) = live.into_iter().unzip();
+    for item in counted {
+        settle::deliver(run, (item, Err(withdrawn_part())), desk);
+    }
 }

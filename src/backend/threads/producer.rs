@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::backend::threads::call::call;
+use crate::backend::threads::failures::withdrawn;
 use crate::backend::threads::handover::dispatch::Tracking;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::handover::item_queue::NextItem;
@@ -83,9 +84,8 @@ impl<R: Runner> Producer<R> {
             if self.worked >= lifespan {
                 return Some(NextItem::Untracked(seq, input));
             }
-            if run.wanted.gave_up_on(Some(seq)) {
-                drop_quietly(input);
-                return item_queue.next();
+            if run.wanted.gave_up_on(Some(seq)) || run.is_withdrawn(seq) {
+                return pass_over(run, seq, input, item_queue);
             }
             let copy = run.run_settings.copy_of(&input);
             observer.started(run, seq);
@@ -157,7 +157,10 @@ impl<R: Runner> Producer<R> {
             .with_attempt(attempt)
             .with_abandon_flag(flag)
             // Only leases belong to calls.
-            .with_open_items(flag.and_then(|_| run.handover.open_items()));
+            .with_open_items(match (flag, run.parts.get()) {
+                (None, None) => None,
+                _ => run.open_items(),
+            });
         self.worked += 1;
         let device = self.setup.place.devices().first();
         let span = run.spans.attempt(&items, attempt, device, || run.name_of(seq));
@@ -285,5 +288,20 @@ pub(crate) fn site(setup: &ProducerSetup, items: &[u64], attempt: Option<u32>) -
         producer: Some(setup.producer),
         attempt,
         key: None,
+    }
+}
+
+/// Drops an item that is not wanted. A withdrawn part still has a result.
+#[cold]
+fn pass_over<R: Runner>(
+    run: &Run<R>,
+    seq: u64,
+    input: R::Input,
+    item_queue: &mut ItemQueue<'_, R::Input, R::Output>,
+) -> Option<NextItem<R::Input>> {
+    drop_quietly(input);
+    match run.wanted.gave_up_on(Some(seq)) {
+        true => item_queue.next(),
+        false => item_queue.deliver_and_next(seq, Err(withdrawn())),
     }
 }

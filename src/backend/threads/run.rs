@@ -1,7 +1,7 @@
 //! The state that the threads of one run share.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -15,6 +15,7 @@ use crate::backend::threads::item_names::{Entry, ItemNames};
 use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::outbox::Outcome;
+use crate::backend::threads::parts::PartStage;
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run_settings::RunSettings;
@@ -31,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::journal::{Key, Plan};
 use crate::observe::event::Event;
 use crate::observe::event_log::EventLog;
-use crate::runner::{RunControl, Runner, Wanted};
+use crate::runner::{OpenItems, RunControl, Runner, Wanted};
 use crate::scheduler::policy::Policy;
 
 /// The shortest wait for a permit that is reported as an event.
@@ -70,6 +71,8 @@ pub(crate) struct Run<R: Runner> {
     pub(crate) tally: Tally,
     pub(crate) event_log: Arc<EventLog>,
     pub(crate) spans: Spans,
+    /// Set if the items are parts, before producers take part.
+    pub(crate) parts: OnceLock<Arc<PartStage>>,
     /// `None` if items have no names.
     pub(super) item_names: Option<Mutex<ItemNames>>,
     pub(crate) recording: Recording,
@@ -121,6 +124,7 @@ impl<R: Runner> Run<R> {
             tally: Tally::default(),
             event_log,
             spans: Spans::new(&shape),
+            parts: OnceLock::new(),
             item_names,
             recording,
             awaiting: Mutex::new(Some(awaiting)),
@@ -207,6 +211,28 @@ impl<R: Runner> Run<R> {
     fn plan(&self, key: &Key) -> Result<Plan, Rejected> {
         let Some(journal_writer) = &self.recording.plans else { return Ok(Plan::Run) };
         journal_writer.plan(key).map_err(Rejected::Journal)
+    }
+
+    /// Whether the item is a part of a parent that has failed.
+    #[inline]
+    pub(crate) fn is_withdrawn(&self, seq: u64) -> bool {
+        self.parts.get().is_some_and(|parts| parts.is_withdrawn(seq))
+    }
+
+    /// The items that are still wanted, where others are not: parts, or items of a service.
+    pub(crate) fn open_items(&self) -> Option<&dyn OpenItems> {
+        match self.parts.get() {
+            Some(parts) => Some(&**parts),
+            None => self.handover.open_items(),
+        }
+    }
+
+    /// Names the part that an error is of, if items are parts.
+    pub(crate) fn named_part(&self, seq: u64, error: Error) -> Error {
+        match self.parts.get().and_then(|parts| parts.name_of(seq)) {
+            Some(name) => name.failed(error),
+            None => error,
+        }
     }
 
     /// Returns the name of an item in flight.

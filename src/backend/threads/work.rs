@@ -53,7 +53,7 @@ impl<R: Runner> Producer<R> {
     pub(super) fn work_on_lease(
         &mut self,
         run: &Run<R>,
-        lease: Lease,
+        mut lease: Lease,
         desk: &mut Desk<'_, R>,
         event_writer: &mut Option<EventWriter>,
     ) -> NextStep {
@@ -69,9 +69,8 @@ impl<R: Runner> Producer<R> {
                 return next_step;
             }
         }
-        let Some(inputs) = leasing::take_inputs(run, &lease, leasing::Clones::Always) else {
-            return leasing::leave(run, self.lane);
-        };
+        let inputs = leasing::take_inputs(run, &mut lease, leasing::Clones::Always, desk);
+        let Some(inputs) = inputs else { return leasing::leave(run, self.lane) };
         if let Some(event_writer) = event_writer {
             event_writer.pause();
             event_writer.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
@@ -148,7 +147,7 @@ impl<R: Runner> Producer<R> {
         let cx = ProducerContext::new(&self.setup, &run.wanted, items)
             .with_attempt(*attempt)
             .with_abandon_flag(Some(flag))
-            .with_open_items(run.handover.open_items());
+            .with_open_items(run.open_items());
         self.worked += items.len() as u64;
         let device = self.setup.place.devices().first();
         let name = || items.first().and_then(|&item| run.name_of(item));

@@ -6,6 +6,7 @@ use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
 use super::{check, feed};
+use crate::backend::threads::failures::withdrawn;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::handover::item_queue::NextItem;
 use crate::backend::threads::recording::Recording;
@@ -17,7 +18,7 @@ use crate::concurrency::cancel::Interrupt;
 use crate::concurrency::now;
 use crate::engine::collector::Collector;
 use crate::engine::feed::Source;
-use crate::engine::link::StageLink;
+use crate::engine::link::{Earlier, StageLink};
 use crate::engine::pipeline_stream::PipelineStream;
 use crate::engine::streaming::Yield;
 use crate::error::{Error, Result};
@@ -26,7 +27,7 @@ use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
 use crate::scheduler::window::Window;
 
 /// Passes numbers through; its hooks are not called here.
-struct Pass;
+pub(super) struct Pass;
 
 impl Runner for Pass {
     type Input = u64;
@@ -53,7 +54,7 @@ impl Runner for Pass {
 }
 
 /// Starts the producers of one stage. The item `fails_at` fails.
-fn stage_producers(
+pub(super) fn stage_producers(
     run: &Arc<Run<Pass>>,
     count: usize,
     fails_at: Option<u64>,
@@ -65,6 +66,7 @@ fn stage_producers(
             let mut next = item_queue.next();
             while let Some(NextItem::Untracked(seq, item)) = next {
                 let outcome = match fails_at == Some(item) {
+                    _ if run.is_withdrawn(seq) => Some(Err(withdrawn())),
                     true => run.fail_untracked(seq, Error::Closed {}, lane, None).map(Err),
                     false => Some(Ok(item)),
                 };
@@ -116,7 +118,8 @@ fn run_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let mut threads = stage_producers(&first, 2, fails(0));
     threads.extend(stage_producers(&second, 1, fails(1)));
     let window = Window::fixed(windows[0]);
-    let relay = StageLink::new(first.clone(), order, window, second.clone());
+    let earlier = Earlier { run: first.clone(), order, window, stage: 0 };
+    let relay = StageLink::new(earlier, second.clone());
     let relay = thread::spawn(move || relay.run());
     let given = Arc::new(AtomicU64::new(0));
     let consumer = {
@@ -193,7 +196,8 @@ fn stream_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let mut threads = stage_producers(&first, 2, None);
     threads.extend(stage_producers(&second, 1, None));
     let window = Window::fixed(windows[0]);
-    let relay = StageLink::new(first.clone(), order, window, second.clone());
+    let earlier = Earlier { run: first.clone(), order, window, stage: 0 };
+    let relay = StageLink::new(earlier, second.clone());
     let relay = thread::spawn(move || relay.run());
     let runs = (first.clone(), second.clone());
     let mut stream =

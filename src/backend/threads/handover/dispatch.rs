@@ -14,6 +14,7 @@ use crate::concurrency::event_count::EventCount;
 use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::runner::AbandonFlag;
 use crate::scheduler::batch::{Ceiling, Size};
+use crate::scheduler::expansion;
 use crate::scheduler::{
     Activity, Bypass, Config, Event, Expired, Lease, LeaseId, Meta, Next, ProducerId, Readiness,
     RunTime, Scheduler, Until,
@@ -340,6 +341,13 @@ impl<I> Dispatch<I> {
     pub(super) fn note_input_end(&self) {
         if self.tracking == Tracking::All {
             self.schedule_quietly(|state, now| state.scheduler.input_ended(now));
+        }
+    }
+
+    /// Tells the scheduler that items before this index are not to wait for later ones.
+    pub(crate) fn hurry(&self, below: u64) {
+        if self.tracking == Tracking::All {
+            self.schedule_quietly(|state, now| expansion::hurry(&mut state.scheduler, below, now));
         }
     }
 

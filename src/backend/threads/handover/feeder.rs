@@ -102,6 +102,12 @@ impl<I, T> Feeder<I, T> {
         true
     }
 
+    /// Takes back a permit that was not used.
+    #[inline]
+    pub(crate) fn keep(&mut self) {
+        self.permits += 1;
+    }
+
     /// Gives out the next item. Indices count from 0 in the order of pushing.
     #[inline]
     pub(crate) fn push(&mut self, handover: &Handover<I, T>, item: I) {
@@ -218,7 +224,7 @@ impl<I, T> Feeder<I, T> {
 }
 
 impl<I, T> Handover<I, T> {
-    /// Waits for permits and takes all that are free. Returns 0 if the feeder is to stop.
+    /// Waits for permits and takes whole lots of them. Returns 0 if the feeder is to stop.
     fn wait_for_permits(&self) -> usize {
         let least = self.lot();
         if !self.wait_for(Want::Permits { least }) {
@@ -348,10 +354,12 @@ impl<I, T> Handover<I, T> {
         self.dispatch.note_feeder(Activity::Working);
     }
 
-    /// Takes all free permits if there are at least `least`, else none.
-    fn free_permits(&self, least: usize) -> usize {
+    /// Takes as many whole lots of permits as are free. With the rest of a lot, a batch would not fill.
+    fn free_permits(&self, lot: usize) -> usize {
         let mut permits = lock(&self.permits);
-        if permits.free < least { 0 } else { std::mem::take(&mut permits.free) }
+        let taken = permits.free - permits.free % lot;
+        permits.free -= taken;
+        taken
     }
 
     /// The number of permits that the feeder waits for: those of one full batch. If it took single permits as

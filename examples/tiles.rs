@@ -1,0 +1,173 @@
+//! Whole images through a filter that sees tiles: `cargo run --release --example tiles`
+//!
+//! Each image is cut into tiles that overlap. Two producers sharpen them, 32 at a time, from whichever images
+//! they are. The tiles of an image are blended where they overlap, and the image is written when it is whole.
+//! A loop on one thread makes the same files, to the byte.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gangline::{Batch, OrderedRunner, Result, map, map_batches, sink};
+
+const IMAGES: u64 = 7;
+const SIDE: usize = 96;
+const OVERLAP: usize = 16;
+
+/// Grey values, row by row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Image {
+    number: u64,
+    width: usize,
+    height: usize,
+    pixels: Vec<u8>,
+}
+
+/// A square of an image, or less at its edges, with its upper left corner there.
+#[derive(Debug, Clone)]
+struct Tile {
+    x: usize,
+    y: usize,
+    width: usize,
+    height: usize,
+    pixels: Vec<u8>,
+}
+
+/// Sums of weighted pixels, and of the weights. Whole numbers, so the order of the sums does not matter.
+struct Canvas {
+    width: usize,
+    values: Vec<u32>,
+    weights: Vec<u32>,
+}
+
+/// Makes an image in place of decoding one.
+fn open(number: u64) -> Image {
+    let (width, height) = (400 + 37 * number as usize, 300 + 53 * number as usize);
+    let pixel = |i: usize| {
+        let (x, y) = (i % width, i / width);
+        let wave = (x * x / 97 + y * (number as usize + 3)) % 256;
+        (wave ^ (x * y / 61 % 64)) as u8
+    };
+    Image { number, width, height, pixels: (0..width * height).map(pixel).collect() }
+}
+
+/// The tiles of an image, cut one by one as they are asked for.
+fn tiles(image: Arc<Image>) -> impl Iterator<Item = Tile> + Send {
+    let starts = |length: usize| (0..length.saturating_sub(OVERLAP).max(1)).step_by(SIDE - OVERLAP);
+    let corners: Vec<_> =
+        starts(image.height).flat_map(|y| starts(image.width).map(move |x| (x, y))).collect();
+    corners.into_iter().map(move |(x, y)| {
+        let (width, height) = (SIDE.min(image.width - x), SIDE.min(image.height - y));
+        let row = |y: usize| &image.pixels[y * image.width + x..][..width];
+        let pixels = (y..y + height).flat_map(row).copied().collect();
+        Tile { x, y, width, height, pixels }
+    })
+}
+
+/// Stands for a network: makes each pixel differ more from the mean of those around it.
+fn sharpen(tile: &Tile) -> Tile {
+    let at = |x: isize, y: isize| {
+        let x = x.clamp(0, tile.width as isize - 1) as usize;
+        let y = y.clamp(0, tile.height as isize - 1) as usize;
+        i32::from(tile.pixels[y * tile.width + x])
+    };
+    let pixel = |i: usize| {
+        let (x, y) = ((i % tile.width) as isize, (i / tile.width) as isize);
+        let around = (-2..=2).flat_map(|dy| (-2..=2).map(move |dx| (dx, dy)));
+        let sum: i32 = around.map(|(dx, dy)| at(x + dx, y + dy)).sum();
+        (2 * at(x, y) - sum / 25).clamp(0, 255) as u8
+    };
+    Tile { pixels: (0..tile.pixels.len()).map(pixel).collect(), ..tile.clone() }
+}
+
+impl Canvas {
+    fn new(image: &Image) -> Self {
+        let zeros = vec![0; image.width * image.height];
+        Canvas { width: image.width, values: zeros.clone(), weights: zeros }
+    }
+
+    /// Adds a tile. Its weight falls towards its edges, so that no seam shows.
+    fn add(&mut self, tile: &Tile) {
+        let weight = |at: usize, length: usize| (at + 1).min(length - at).min(OVERLAP) as u32;
+        for (i, &pixel) in tile.pixels.iter().enumerate() {
+            let (x, y) = (i % tile.width, i / tile.width);
+            let weight = weight(x, tile.width) * weight(y, tile.height);
+            let place = (tile.y + y) * self.width + tile.x + x;
+            self.values[place] += weight * u32::from(pixel);
+            self.weights[place] += weight;
+        }
+    }
+
+    fn finish(&self, image: &Image) -> Image {
+        let pixels = self.values.iter().zip(&self.weights);
+        let pixels = pixels.map(|(value, weight)| (value / weight) as u8).collect();
+        Image { pixels, ..image.clone() }
+    }
+}
+
+/// Writes an image, whole or not at all.
+fn write(image: &Image, folder: &Path) -> Result<PathBuf> {
+    let path = folder.join(format!("{}.pgm", image.number));
+    let mut file = sink::atomic_file(&path)?;
+    writeln!(file, "P5 {} {} 255", image.width, image.height)?;
+    file.write_all(&image.pixels)?;
+    file.commit()?;
+    Ok(path)
+}
+
+/// All images through the pipeline. Returns the paths of the files, in the order of the images.
+fn in_parallel(folder: &Path) -> Result<Vec<PathBuf>> {
+    let sharpener = map_batches(
+        |_| Ok(()),
+        |_, (), tiles: &mut Vec<Tile>| Ok(tiles.iter().map(|tile| Ok(sharpen(tile))).collect()),
+    );
+    let folder = folder.to_owned();
+    let writer = map(
+        |_| Ok(()),
+        move |_, (), (image, canvas): (Arc<Image>, Canvas)| write(&canvas.finish(&image), &folder),
+    );
+
+    let mut open = OrderedRunner::new(map(|_| Ok(()), |_, (), number| Ok(open(number))), 1)?;
+    let mut sharpen = OrderedRunner::builder(sharpener).devices(2).batch(Batch::of(32)).build()?;
+    let mut write = OrderedRunner::new(writer, 2)?;
+    let paths = open
+        .expand(|image| tiles(image.clone()))
+        .then(&mut sharpen)
+        .gather(Canvas::new, |canvas, _, tile| canvas.add(&tile))
+        .then(&mut write)
+        .run(0..IMAGES)?;
+    Ok(paths)
+}
+
+/// The same, one image after the other.
+fn in_sequence(folder: &Path) -> Result<Vec<PathBuf>> {
+    let each = |number| {
+        let image = Arc::new(open(number));
+        let mut canvas = Canvas::new(&image);
+        tiles(image.clone()).for_each(|tile| canvas.add(&sharpen(&tile)));
+        write(&canvas.finish(&image), folder)
+    };
+    (0..IMAGES).map(each).collect()
+}
+
+/// Makes the files both ways, and returns how many there are.
+pub fn run(folder: &Path) -> Result<usize> {
+    let folders = ["pipeline", "loop"].map(|name| folder.join(name));
+    for folder in &folders {
+        std::fs::create_dir_all(folder)?;
+    }
+    let (fast, slow) = (in_parallel(&folders[0])?, in_sequence(&folders[1])?);
+    for (fast, slow) in fast.iter().zip(&slow) {
+        assert_eq!(std::fs::read(fast)?, std::fs::read(slow)?, "{}", fast.display());
+    }
+    assert_eq!(fast.len(), slow.len());
+    Ok(fast.len())
+}
+
+#[expect(clippy::print_stdout, reason = "an example talks to its user")]
+fn main() -> Result<()> {
+    let folder = std::env::temp_dir().join("gangline-tiles");
+    let images = run(&folder)?;
+    println!("{images} images in {}, the same as from a loop", folder.display());
+    Ok(())
+}

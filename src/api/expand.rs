@@ -1,0 +1,486 @@
+//! Pipelines in which one item becomes many, and many become one.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::pipeline::Pipeline;
+use super::pool::{Pool, fallible, sound};
+use crate::engine::expand::{Expanding, Expansion, Unfold};
+use crate::engine::gather::{AddOrder, Fold, Gathering};
+use crate::engine::stages::{Stages, UpTo};
+use crate::error::{BoxError, Error, Result};
+use crate::runner::Runner;
+
+/// A pipeline whose last outputs are expanded into parts, made by [`Pool::expand`] and [`Pipeline::expand`].
+///
+/// [`then`](Expand::then) adds the runner of the parts.
+#[must_use = "an expansion needs a stage for its parts: `.then(&mut pool)`"]
+pub struct Expand<'h, R: Runner, S: Runner, U, P = ()> {
+    stages: Box<dyn UpTo<R, S> + 'h>,
+    unfold: U,
+    most: Option<usize>,
+    outer: P,
+}
+
+/// An expansion of items of the type `T` that is not gathered yet, within those in `P`.
+pub struct Open<T, P> {
+    expansion: Arc<Expansion<T>>,
+    outer: P,
+}
+
+/// A pipeline whose parts are gathered, made by [`Pipeline::gather`].
+///
+/// [`then`](Gather::then) adds the runner of the gathered items. So a gathering is never the last element of a
+/// pipeline: what a run returns is the summary of a runner's consumer.
+#[must_use = "gathered items need a stage: `.then(&mut pool)`"]
+pub struct Gather<'h, R: Runner, S: Runner, T, F, P = ()> {
+    line: Stages<'h, R, S>,
+    fold: F,
+    expansion: Arc<Expansion<T>>,
+    order: AddOrder,
+    outer: P,
+}
+
+impl<'h, R, S, U, P> Expand<'h, R, S, U, P>
+where
+    R: Runner + 'static,
+    S: Runner + 'static,
+    S::Output: Sync,
+    U: Unfold<S::Output>,
+{
+    pub(super) fn new(stages: impl UpTo<R, S> + 'h, unfold: U, outer: P) -> Self {
+        Expand { stages: Box::new(stages), unfold, most: None, outer }
+    }
+
+    /// Sets how many parents may be open at once: expanded, and not yet handed on by the gathering.
+    ///
+    /// The default is twice the producers of the stage whose outputs are expanded. Each open parent stays in
+    /// memory, and its parts can fill a batch. So let the open parents have more parts than a batch has items.
+    ///
+    /// # Panics
+    ///
+    /// If `most` is 0.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let seen = counts
+    ///     .expand(|&n| 0..*n)
+    ///     .open_parents(16)
+    ///     .then(&mut squares)
+    ///     .gather(|_: &u64| 0, |sum, _, square| *sum += square)
+    ///     .then(&mut sums)
+    ///     .run([3, 0, 2])?;
+    /// assert_eq!(seen, [5, 0, 1]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn open_parents(self, most: usize) -> Self {
+        assert!(most > 0, "open_parents must be at least 1, got 0");
+        Expand { most: Some(most), ..self }
+    }
+
+    /// Adds the runner whose inputs are the parts.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let open = counts.expand(|n| 0..**n).then(&mut squares);
+    /// # drop(open);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn then<T, Q>(self, next: &'h mut Pool<T, Q>) -> Pipeline<'h, R, T, Open<S::Output, P>>
+    where
+        T: Runner<Input = U::Part> + 'static,
+    {
+        let Expand { stages, unfold, most, outer } = self;
+        let expansion = Arc::new(Expansion::new(most));
+        let joint = Expanding { unfold: Arc::new(unfold), expansion: expansion.clone() };
+        let line = Stages::linked(stages, joint, next.engine_mut());
+        Pipeline::with_open(line, Open { expansion, outer })
+    }
+}
+
+impl<'h, R: Runner + 'static, S: Runner + 'static, P> Pipeline<'h, R, S, P> {
+    /// Expands each output of the stage that was last so far into *parts*: see [`Pool::expand`].
+    ///
+    /// Outputs for parts can be expanded too. The innermost expansion is gathered first.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let pass = || map(|_| Ok(()), |_, _, text: String| Ok(text));
+    /// let (mut pages, mut lines) = (OrderedRunner::new(pass(), 1)?, OrderedRunner::new(pass(), 1)?);
+    /// let mut words = OrderedRunner::new(map(|_| Ok(()), |_, _, word: String| Ok(word.len())), 2)?;
+    /// type Counted = (std::sync::Arc<String>, usize);
+    /// let mut of_lines = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, n): Counted| Ok(n)), 1)?;
+    /// let mut of_pages = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, n): Counted| Ok(n)), 1)?;
+    /// let split = |by: char| move |text: &std::sync::Arc<String>| {
+    ///     text.split(by).map(str::to_owned).collect::<Vec<_>>()
+    /// };
+    /// let letters = pages
+    ///     .expand(split('\n'))
+    ///     .then(&mut lines)
+    ///     .expand(split(' '))
+    ///     .then(&mut words)
+    ///     .gather(|_| 0, |letters, _, n| *letters += n)
+    ///     .then(&mut of_lines)
+    ///     .gather(|_| 0, |letters, _, n| *letters += n)
+    ///     .then(&mut of_pages)
+    ///     .run(["ab c\nd".to_owned(), "efg".to_owned()])?;
+    /// assert_eq!(letters, [4, 3]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn expand<F, I>(self, expand: F) -> Expand<'h, R, S, Sound<F, I>, P>
+    where
+        S::Output: Sync,
+        F: Fn(&Arc<S::Output>) -> I + Send + Sync + 'static,
+        I: IntoIterator<Item: Send> + 'static,
+        I::IntoIter: Send + 'static,
+    {
+        let (line, outer) = self.into_parts();
+        Expand::new(line, Sound::new(expand), outer)
+    }
+
+    /// As [`expand`](Pipeline::expand), for parts that can fail: see [`Pool::try_expand`].
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let pass = || map(|_| Ok(()), |_, _, list: &'static str| Ok(list));
+    /// let (mut a, mut b) = (OrderedRunner::new(pass(), 1)?, OrderedRunner::new(pass(), 1)?);
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 1)?;
+    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let seen = a
+    ///     .then(&mut b)
+    ///     .try_expand(|list| list.split(',').map(str::parse::<u64>))
+    ///     .then(&mut squares)
+    ///     .gather(|_: &&str| 0, |sum, _, square| *sum += square)
+    ///     .then(&mut sums)
+    ///     .run(["1,2", "3"])?;
+    /// assert_eq!(seen, [5, 9]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn try_expand<F, I, T, E>(self, expand: F) -> Expand<'h, R, S, Fallible<F, I>, P>
+    where
+        S::Output: Sync,
+        F: Fn(&Arc<S::Output>) -> I + Send + Sync + 'static,
+        I: IntoIterator<Item = Result<T, E>> + 'static,
+        I::IntoIter: Send + 'static,
+        T: Send,
+        E: Into<BoxError>,
+    {
+        let (line, outer) = self.into_parts();
+        Expand::new(line, Fallible::new(expand), outer)
+    }
+}
+
+impl<'h, R, S, T, P> Pipeline<'h, R, S, Open<T, P>>
+where
+    R: Runner + 'static,
+    S: Runner + 'static,
+    T: Send + Sync + 'static,
+{
+    /// Folds the outputs for the parts of one parent together, in the order of the last stage.
+    ///
+    /// `init` begins a parent, and `add` adds the output for the part with this index. The inputs of the runner
+    /// given to [`then`](Gather::then) are the parents, each with what was gathered. Both functions are called on
+    /// a thread of the pipeline, one parent at a time, so leave long work to that runner.
+    ///
+    /// If all stages of the expansion are [ordered](crate::OrderedRunner), parts are added in their order, and
+    /// parents leave in theirs. Behind an unordered stage, parts are added and parents leave as they are done.
+    ///
+    /// # Errors
+    ///
+    /// If the run goes on after a part failed, because the [policy](crate::Builder::on_error) of its runner is to
+    /// skip, its parent fails with it: the other parts of that parent are withdrawn, and the parent is a skipped
+    /// item of the next stage. [`gather_results`](Pipeline::gather_results) gathers the failure instead. If
+    /// `init` or `add` panics, the parent fails as an item of the next runner, by that runner's policy.
+    ///
+    /// ```
+    /// use gangline::{OnError, OrderedRunner, map};
+    ///
+    /// let mut lists = OrderedRunner::new(map(|_| Ok(()), |_, _, list: &'static str| Ok(list)), 1)?;
+    /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<u64>()?));
+    /// let mut parse = OrderedRunner::builder(parse).devices(2).on_error(OnError::Skip).build()?;
+    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let seen = lists
+    ///     .expand(|list| list.split(','))
+    ///     .then(&mut parse)
+    ///     .gather(|_| 0, |sum, _, x| *sum += x)
+    ///     .then(&mut sums)
+    ///     .run(["1,2", "3,x,5", "6"])?;
+    /// assert_eq!(seen, [3, 6]);
+    /// assert_eq!(sums.failures()[0].to_string(), "item 1, part 1 failed");
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn gather<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Whole<I, A>, P>
+    where
+        G: Send + 'static,
+        I: Fn(&T) -> G + Send + Sync + 'static,
+        A: Fn(&mut G, u64, S::Output) + Send + Sync + 'static,
+    {
+        self.gathered(Whole { init, add }, AddOrder::OfStage)
+    }
+
+    /// As [`gather`](Pipeline::gather), but adds parts as they come, even behind ordered stages.
+    ///
+    /// No part waits for an earlier one of its parent. Parents still leave in their order.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let seen = counts
+    ///     .expand(|n| 0..**n)
+    ///     .then(&mut squares)
+    ///     .gather_unordered(|_: &u64| 0, |sum, _, square| *sum += square)
+    ///     .then(&mut sums)
+    ///     .run([3, 4])?;
+    /// assert_eq!(seen, [5, 14]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn gather_unordered<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Whole<I, A>, P>
+    where
+        G: Send + 'static,
+        I: Fn(&T) -> G + Send + Sync + 'static,
+        A: Fn(&mut G, u64, S::Output) + Send + Sync + 'static,
+    {
+        self.gathered(Whole { init, add }, AddOrder::Completion)
+    }
+
+    /// As [`gather`](Pipeline::gather), but gathers the failure of a part in the part's place.
+    ///
+    /// `add` gets an `Err` for a part that its runner [skips](crate::Builder::on_error). The part counts as
+    /// failed, and the parent goes on. If the iterator of a parent's parts panics, parts are missing, so the
+    /// parent fails all the same.
+    ///
+    /// ```
+    /// use gangline::{OnError, OrderedRunner, map};
+    ///
+    /// let mut lists = OrderedRunner::new(map(|_| Ok(()), |_, _, list: &'static str| Ok(list)), 1)?;
+    /// let parse = map(|_| Ok(()), |_, _, text: &str| Ok(text.parse::<u64>()?));
+    /// let mut parse = OrderedRunner::builder(parse).devices(2).on_error(OnError::Skip).build()?;
+    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let seen = lists
+    ///     .expand(|list| list.split(','))
+    ///     .then(&mut parse)
+    ///     .gather_results(|_| 0, |sum, _, x| *sum += x.unwrap_or(100))
+    ///     .then(&mut sums)
+    ///     .run(["1,2", "3,x,5"])?;
+    /// assert_eq!(seen, [3, 108]);
+    /// assert_eq!(parse.account().failed, 1);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn gather_results<G, I, A>(self, init: I, add: A) -> Gather<'h, R, S, T, Results<I, A>, P>
+    where
+        G: Send + 'static,
+        I: Fn(&T) -> G + Send + Sync + 'static,
+        A: Fn(&mut G, u64, Result<S::Output, Error>) + Send + Sync + 'static,
+    {
+        let gather = self.gathered(Results { init, add }, AddOrder::OfStage);
+        gather.expansion.gather_holes();
+        gather
+    }
+
+    fn gathered<F>(self, fold: F, order: AddOrder) -> Gather<'h, R, S, T, F, P> {
+        let (line, Open { expansion, outer }) = self.into_parts();
+        Gather { line, fold, expansion, order, outer }
+    }
+}
+
+impl<'h, R, S, T, F, P> Gather<'h, R, S, T, F, P>
+where
+    R: Runner + 'static,
+    S: Runner + 'static,
+    T: Send + Sync + 'static,
+    F: Fold<T, S::Output>,
+{
+    /// Adds parts as they come, even behind ordered stages.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
+    /// let seen = counts
+    ///     .expand(|n| 0..**n)
+    ///     .then(&mut squares)
+    ///     .gather_results(|_: &u64| 0, |sum, _, square| *sum += square.unwrap_or(0))
+    ///     .unordered()
+    ///     .then(&mut sums)
+    ///     .run([3, 4])?;
+    /// assert_eq!(seen, [5, 14]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn unordered(self) -> Self {
+        Gather { order: AddOrder::Completion, ..self }
+    }
+
+    /// Adds the runner whose inputs are the gathered parents, each with what was gathered.
+    ///
+    /// ```
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// let mut counts = OrderedRunner::new(map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1)?;
+    /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let show = map(|_| Ok(()), |_, _, (n, all): (std::sync::Arc<u64>, Vec<u64>)| Ok(format!("{n}: {all:?}")));
+    /// let mut show = OrderedRunner::new(show, 1)?;
+    /// let seen = counts
+    ///     .expand(|n| 0..**n)
+    ///     .then(&mut squares)
+    ///     .gather(|_| vec![], |all, _, square| all.push(square))
+    ///     .then(&mut show)
+    ///     .run([3])?;
+    /// assert_eq!(seen, ["3: [0, 1, 4]"]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    pub fn then<N, Q>(self, next: &'h mut Pool<N, Q>) -> Pipeline<'h, R, N, P>
+    where
+        N: Runner<Input = (Arc<T>, F::Gathered)> + 'static,
+    {
+        let Gather { line, fold, expansion, order, outer } = self;
+        let joint = Gathering { fold: Arc::new(fold), expansion, order };
+        Pipeline::with_open(Stages::linked(Box::new(line), joint, next.engine_mut()), outer)
+    }
+}
+
+/// Expands by a closure that returns an iterator of parts.
+pub struct Sound<F, I> {
+    expand: F,
+    parts: PhantomData<fn() -> I>,
+}
+
+impl<F, I> Sound<F, I> {
+    pub(super) fn new(expand: F) -> Self {
+        Sound { expand, parts: PhantomData }
+    }
+}
+
+impl<P, F, I> Unfold<P> for Sound<F, I>
+where
+    F: Fn(&Arc<P>) -> I + Send + Sync + 'static,
+    I: IntoIterator<Item: Send> + 'static,
+    I::IntoIter: Send + 'static,
+{
+    type Part = I::Item;
+    type Parts = I::IntoIter;
+
+    fn parts(&self, parent: &Arc<P>) -> I::IntoIter {
+        (self.expand)(parent).into_iter()
+    }
+
+    #[inline]
+    fn next(parts: &mut I::IntoIter) -> Option<Result<I::Item, BoxError>> {
+        sound(parts)
+    }
+}
+
+/// Expands by a closure that returns an iterator of parts that can fail.
+pub struct Fallible<F, I> {
+    expand: F,
+    parts: PhantomData<fn() -> I>,
+}
+
+impl<F, I> Fallible<F, I> {
+    pub(super) fn new(expand: F) -> Self {
+        Fallible { expand, parts: PhantomData }
+    }
+}
+
+impl<P, F, I, T, E> Unfold<P> for Fallible<F, I>
+where
+    F: Fn(&Arc<P>) -> I + Send + Sync + 'static,
+    I: IntoIterator<Item = Result<T, E>> + 'static,
+    I::IntoIter: Send + 'static,
+    T: Send,
+    E: Into<BoxError>,
+{
+    type Part = T;
+    type Parts = I::IntoIter;
+
+    fn parts(&self, parent: &Arc<P>) -> I::IntoIter {
+        (self.expand)(parent).into_iter()
+    }
+
+    #[inline]
+    fn next(parts: &mut I::IntoIter) -> Option<Result<T, BoxError>> {
+        fallible(parts)
+    }
+}
+
+/// Gathers parents all of whose parts are there.
+pub struct Whole<I, A> {
+    init: I,
+    add: A,
+}
+
+impl<P, X, G, I, A> Fold<P, X> for Whole<I, A>
+where
+    G: Send + 'static,
+    I: Fn(&P) -> G + Send + Sync + 'static,
+    A: Fn(&mut G, u64, X) + Send + Sync + 'static,
+{
+    type Gathered = G;
+
+    fn init(&self, parent: &P) -> G {
+        (self.init)(parent)
+    }
+
+    #[inline]
+    fn add(&self, gathered: &mut G, part: u64, output: Result<X, Error>) {
+        if let Ok(output) = output {
+            (self.add)(gathered, part, output);
+        }
+    }
+}
+
+/// Gathers parts that may have failed.
+pub struct Results<I, A> {
+    init: I,
+    add: A,
+}
+
+impl<P, X, G, I, A> Fold<P, X> for Results<I, A>
+where
+    G: Send + 'static,
+    I: Fn(&P) -> G + Send + Sync + 'static,
+    A: Fn(&mut G, u64, Result<X, Error>) + Send + Sync + 'static,
+{
+    type Gathered = G;
+
+    fn init(&self, parent: &P) -> G {
+        (self.init)(parent)
+    }
+
+    #[inline]
+    fn add(&self, gathered: &mut G, part: u64, output: Result<X, Error>) {
+        (self.add)(gathered, part, output);
+    }
+}
+
+impl<R: Runner, S: Runner, U, P> fmt::Debug for Expand<'_, R, S, U, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Expand").finish_non_exhaustive()
+    }
+}
+
+impl<R: Runner, S: Runner, T, F, P> fmt::Debug for Gather<'_, R, S, T, F, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gather").field("stages", &self.line.stages()).finish_non_exhaustive()
+    }
+}
+
+impl<T, P> fmt::Debug for Open<T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Open").finish_non_exhaustive()
+    }
+}

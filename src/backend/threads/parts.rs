@@ -1,0 +1,340 @@
+//! The parents that are open in an expansion: a permit for each, and which parts are whose.
+//!
+//! It holds indices and names, and no value of the user's.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::base::Order;
+use crate::concurrency::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::concurrency::{Condvar, Mutex, lock, wait};
+use crate::error::Error;
+use crate::runner::OpenItems;
+
+/// The open parents of one expansion in one run.
+///
+/// Parts are counted from 0 over all parents. The index after the last part of a parent is that of its end.
+#[derive(Debug)]
+pub(crate) struct OpenParents {
+    state: Mutex<Open>,
+    returned: Condvar,
+    /// The number of open parents that have failed. While it is 0, producers take no lock.
+    failed: AtomicUsize,
+    /// What a failed part means for its parent.
+    holes: Holes,
+    /// Whether a stage gives out parts in another order than that of their indices.
+    is_mixed: AtomicBool,
+    /// The stage of the parents, if they are parts themselves.
+    outer: Option<Arc<PartStage>>,
+}
+
+/// What a failed part means for its parent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Holes {
+    /// The parent fails with it, and its other parts are withdrawn.
+    #[default]
+    Fail,
+    /// The failure is gathered in the part's place.
+    Gathered,
+}
+
+#[derive(Debug)]
+struct Open {
+    free: usize,
+    is_closed: bool,
+    /// In the order of their parts.
+    spans: VecDeque<Span>,
+}
+
+/// One open parent.
+#[derive(Debug)]
+struct Span {
+    /// The index of its first part.
+    first: u64,
+    /// Its index in its own stage; for a part, in the first stage of its expansion.
+    parent: u64,
+    name: ItemPath,
+    /// Parts behind this index are withdrawn.
+    failed_at: u64,
+}
+
+/// An item, named by the one that it is a part of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct ItemPath {
+    pub(crate) item: u64,
+    pub(crate) key: Option<Arc<str>>,
+    /// The part's index in that item; then that of its own part, and so on.
+    pub(crate) parts: Vec<u64>,
+}
+
+/// A stage whose items are parts.
+#[derive(Debug)]
+pub(crate) struct PartStage {
+    open: Arc<OpenParents>,
+    /// The index of a part in the first stage of the expansion. `None` where it is its index in this stage.
+    origins: Option<Mutex<HashMap<u64, u64>>>,
+    /// Whether its results are gathered.
+    is_last: AtomicBool,
+}
+
+impl ItemPath {
+    /// The error of this item.
+    pub(crate) fn failed(self, source: Error) -> Error {
+        let ItemPath { item, key, parts } = self;
+        Error::PartFailed { item, key, parts, source: Box::new(source) }
+    }
+}
+
+impl OpenParents {
+    /// For at most `most` open parents.
+    pub(crate) fn new(most: usize, holes: Holes, outer: Option<Arc<PartStage>>) -> Self {
+        OpenParents {
+            state: Mutex::new(Open { free: most, is_closed: false, spans: VecDeque::new() }),
+            returned: Condvar::new(),
+            failed: AtomicUsize::new(0),
+            holes,
+            is_mixed: AtomicBool::new(false),
+            outer,
+        }
+    }
+
+    pub(crate) fn holes(&self) -> Holes {
+        self.holes
+    }
+
+    /// The stage of the parents, if they are parts themselves.
+    pub(crate) fn outer(&self) -> Option<&Arc<PartStage>> {
+        self.outer.as_ref()
+    }
+
+    /// Takes a permit for one parent, if there is one.
+    pub(crate) fn try_take(&self) -> bool {
+        let mut state = lock(&self.state);
+        let is_free = state.free > 0 && !state.is_closed;
+        state.free -= usize::from(is_free);
+        is_free
+    }
+
+    /// Waits for a permit for one parent. Returns `false` if no more parents are wanted.
+    pub(crate) fn take(&self) -> bool {
+        let mut state = lock(&self.state);
+        while state.free == 0 && !state.is_closed {
+            state = wait(&self.returned, state);
+        }
+        if state.is_closed {
+            return false;
+        }
+        state.free -= 1;
+        true
+    }
+
+    /// Wakes the thread that waits for a permit: no more parents are wanted.
+    pub(crate) fn close(&self) {
+        lock(&self.state).is_closed = true;
+        self.returned.notify_all();
+    }
+
+    /// Opens a parent whose first part has the index `first`.
+    pub(crate) fn open(&self, first: u64, parent: u64, name: ItemPath) {
+        let span = Span { first, parent, name, failed_at: u64::MAX };
+        lock(&self.state).spans.push_back(span);
+    }
+
+    /// Forgets a parent that is gathered, and returns its permit.
+    pub(crate) fn end(&self, first: u64) {
+        let mut state = lock(&self.state);
+        let place = state.spans.binary_search_by_key(&first, |span| span.first);
+        let span = place.ok().and_then(|place| state.spans.remove(place));
+        if span.is_some_and(|span| span.failed_at != u64::MAX) {
+            self.failed.fetch_sub(1, Ordering::Relaxed);
+        }
+        state.free += 1;
+        drop(state);
+        self.returned.notify_one();
+    }
+
+    /// Withdraws the parts of a parent behind this one.
+    pub(crate) fn fail_behind(&self, part: u64) {
+        let mut state = lock(&self.state);
+        let Some(span) = state.span_of(part) else { return };
+        if span.failed_at == u64::MAX {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        }
+        span.failed_at = span.failed_at.min(part);
+    }
+
+    /// Whether the parent of this part, or one around it, has failed at an earlier part.
+    pub(crate) fn is_withdrawn(&self, part: u64) -> bool {
+        if !self.has_failed() {
+            return false;
+        }
+        let mut state = lock(&self.state);
+        let Some(span) = state.span_of(part) else { return false };
+        let (is_failed, parent) = (span.failed_at < part, span.parent);
+        drop(state);
+        is_failed || self.outer.as_ref().is_some_and(|outer| outer.open.is_withdrawn(parent))
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed) > 0
+            || self.outer.as_ref().is_some_and(|outer| outer.open.has_failed())
+    }
+
+    /// The parts before this index are those that the oldest open parent waits for. `all` is the number of
+    /// indices used.
+    pub(crate) fn oldest_end(&self, all: u64) -> u64 {
+        if self.is_mixed.load(Ordering::Relaxed) {
+            return all;
+        }
+        lock(&self.state).spans.get(1).map_or(all, |span| span.first)
+    }
+
+    fn name_of(&self, part: u64) -> Option<ItemPath> {
+        let mut state = lock(&self.state);
+        let span = state.span_of(part)?;
+        let mut name = span.name.clone();
+        name.parts.push(part - span.first);
+        Some(name)
+    }
+}
+
+impl Open {
+    fn span_of(&mut self, part: u64) -> Option<&mut Span> {
+        let place = self.spans.partition_point(|span| span.first <= part);
+        self.spans.get_mut(place.checked_sub(1)?)
+    }
+}
+
+impl PartStage {
+    /// The first stage of an expansion.
+    pub(crate) fn new(open: Arc<OpenParents>) -> Self {
+        PartStage { open, origins: None, is_last: AtomicBool::new(false) }
+    }
+
+    /// The stage behind this one, which gives out its results in this order.
+    pub(crate) fn next(&self, order: Order) -> Self {
+        let is_mixed = self.origins.is_some() || order == Order::Completion;
+        if is_mixed {
+            self.open.is_mixed.store(true, Ordering::Relaxed);
+        }
+        let (open, origins) = (self.open.clone(), is_mixed.then(Mutex::default));
+        PartStage { open, origins, is_last: AtomicBool::new(false) }
+    }
+
+    /// Notes that the results of this stage are gathered.
+    pub(crate) fn be_last(&self) {
+        self.is_last.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the results of this stage are gathered. If not, marks must pass it.
+    pub(crate) fn is_last(&self) -> bool {
+        self.is_last.load(Ordering::Relaxed)
+    }
+
+    /// Whether indices of this stage are those of the first stage of the expansion.
+    pub(crate) fn keeps_indices(&self) -> bool {
+        self.origins.is_none()
+    }
+
+    /// The index of a part in the first stage of the expansion; `None` once it is forgotten.
+    pub(crate) fn origin(&self, seq: u64) -> Option<u64> {
+        match &self.origins {
+            None => Some(seq),
+            Some(origins) => lock(origins).get(&seq).copied(),
+        }
+    }
+
+    /// Records the index that an item of this stage had in the first stage of the expansion.
+    pub(crate) fn enter(&self, seq: u64, origin: Option<u64>) {
+        if let (Some(origins), Some(origin)) = (&self.origins, origin) {
+            lock(origins).insert(seq, origin);
+        }
+    }
+
+    /// Forgets an item that the next stage has taken.
+    pub(crate) fn forget(&self, seq: u64) {
+        if let Some(origins) = &self.origins {
+            lock(origins).remove(&seq);
+        }
+    }
+
+    /// Withdraws the other parts of the parent of a part that failed, unless its failure is gathered.
+    pub(crate) fn fail(&self, seq: u64) {
+        if self.open.holes == Holes::Fail
+            && let Some(origin) = self.origin(seq)
+        {
+            self.open.fail_behind(origin);
+        }
+    }
+
+    pub(crate) fn is_withdrawn(&self, seq: u64) -> bool {
+        self.open.has_failed()
+            && self.origin(seq).is_some_and(|origin| self.open.is_withdrawn(origin))
+    }
+
+    /// The name of a part.
+    pub(crate) fn name_of(&self, seq: u64) -> Option<ItemPath> {
+        self.open.name_of(self.origin(seq)?)
+    }
+}
+
+impl OpenItems for PartStage {
+    fn is_open(&self, item: u64) -> bool {
+        !self.is_withdrawn(item)
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(shuttle))]
+mod tests {
+    use super::*;
+
+    fn path(item: u64, parts: &[u64]) -> ItemPath {
+        ItemPath { item, key: None, parts: parts.to_vec() }
+    }
+
+    #[test]
+    fn a_part_is_named_by_its_parent_and_withdrawn_with_it() {
+        let open = Arc::new(OpenParents::new(2, Holes::Fail, None));
+        assert!(open.try_take() && open.try_take() && !open.try_take());
+        open.open(0, 7, path(7, &[]));
+        open.open(4, 8, path(8, &[]));
+        let stage = PartStage::new(open.clone());
+        assert_eq!(stage.name_of(6), Some(path(8, &[2])));
+        stage.fail(1);
+        let withdrawn: Vec<_> = (0..8).filter(|&part| stage.is_withdrawn(part)).collect();
+        assert_eq!(withdrawn, [2, 3]);
+        assert_eq!(open.oldest_end(9), 4);
+        open.end(0);
+        assert!(!open.has_failed() && open.try_take());
+        assert_eq!(open.oldest_end(9), 9);
+    }
+
+    #[test]
+    fn parts_of_parts_are_withdrawn_with_the_outermost_parent() {
+        let outer = Arc::new(OpenParents::new(1, Holes::Fail, None));
+        outer.open(0, 3, path(3, &[]));
+        let regions = Arc::new(PartStage::new(outer));
+        let inner = Arc::new(OpenParents::new(2, Holes::Gathered, Some(regions.clone())));
+        inner.open(0, 0, path(3, &[0]));
+        inner.open(10, 1, path(3, &[1]));
+        let tiles = PartStage::new(inner);
+        assert_eq!(tiles.name_of(12), Some(path(3, &[1, 2])));
+        tiles.fail(2);
+        assert!(!tiles.is_withdrawn(3), "its failure is gathered");
+        regions.fail(0);
+        assert!(!tiles.is_withdrawn(9) && tiles.is_withdrawn(10));
+    }
+
+    #[test]
+    fn behind_an_unordered_stage_parts_keep_their_names() {
+        let open = Arc::new(OpenParents::new(1, Holes::Fail, None));
+        open.open(0, 5, path(5, &[]));
+        let later = PartStage::new(open.clone()).next(Order::Completion).next(Order::Input);
+        later.enter(0, Some(2));
+        assert_eq!(later.name_of(0), Some(path(5, &[2])));
+        assert_eq!(open.oldest_end(3), 3);
+        later.forget(0);
+        assert_eq!(later.origin(0), None);
+    }
+}

@@ -1,0 +1,484 @@
+//! The link that makes many items of one: it expands each result of a stage, a *parent*, into *parts*.
+//!
+//! # Why it cannot deadlock
+//!
+//! The link waits for four things, in this order: a permit for one more open parent, a result of the earlier
+//! run, a permit of the later run for each part, and the user's iterator. A parent's permit comes back when
+//! the [gathering link](super::gather) has handed the parent on.
+//!
+//! - All parts of an open parent are given out before the link waits for the permit of the next parent. So
+//!   only the newest open parent has parts that are not given out. No permit of the later run goes to a younger
+//!   parent while an older one still needs some.
+//! - A permit of the later run comes back when the next link takes the part's result. The gathering link adds
+//!   a part without any permit. It waits for one only to hand a whole parent on; meanwhile it has returned all
+//!   permits of the parts. The stage behind it frees permits without anything from the stages before it.
+//! - Parts of the oldest open parent may wait for a batch to fill, which only parts of further parents could do.
+//!   So before it waits for the permit of a further parent, the link leaves a *pause*: a mark that travels
+//!   through the stages behind all parts so far. In the last stage of the expansion, the parts of the oldest
+//!   open parent then wait no longer. In those before it no part does, so that the mark passes.
+//! - The end of a parent is a mark too. It wakes the gathering link although no part comes.
+//!
+//! Marks hold no permit. There are at most two for each open parent.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::backend::threads::failed_item::{Disposition, FailedItem};
+use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::item_names::Entry;
+use crate::backend::threads::parts::{Holes, ItemPath, OpenParents, PartStage};
+use crate::backend::threads::rejected::Rejected;
+use crate::backend::threads::run::Run;
+use crate::base::Order;
+use crate::base::panic::{catch_theirs, drop_quietly};
+use crate::concurrency::atomic::{AtomicU64, Ordering};
+use crate::concurrency::{Mutex, lock};
+use crate::engine::collector::Collector;
+use crate::engine::feed::look_and_push;
+use crate::engine::joint::{Joint, Prepared, Work, be_parts};
+use crate::engine::link::{
+    Earlier, Ended, LinkKind, Progress, Relayed, between, hurry, reject, wait_for_permit,
+};
+use crate::error::{BoxError, Error, PanicMessage, Result};
+use crate::runner::{RunControl, Runner};
+
+/// Expands a parent.
+pub trait Unfold<P>: Send + Sync + 'static {
+    /// One part.
+    type Part: Send;
+    /// An iterator of parts.
+    type Parts: Send + 'static;
+
+    /// Begins a parent.
+    fn parts(&self, parent: &Arc<P>) -> Self::Parts;
+
+    /// Returns the next part.
+    fn next(parts: &mut Self::Parts) -> Option<Result<Self::Part, BoxError>>;
+}
+
+/// An expansion of a pipeline, shared by the links at both its ends.
+pub(crate) struct Expansion<P> {
+    /// `None`: twice the producers of the stage before.
+    most: Option<usize>,
+    holes: Mutex<Holes>,
+    /// Of the run in progress.
+    parents: Mutex<Option<Arc<Parents<P>>>>,
+}
+
+/// The open parents of one run.
+pub(super) struct Parents<P> {
+    pub(super) open: Arc<OpenParents>,
+    /// The order in which parents are opened.
+    pub(super) order: Order,
+    /// The number of the stage whose results are parents.
+    pub(super) stage: usize,
+    /// Opened, and not yet seen by the gathering link.
+    opened: Mutex<VecDeque<Opened<P>>>,
+    /// One more than the index of the first part of the newest parent, so that the gathering link takes no
+    /// lock for each part.
+    newest: AtomicU64,
+}
+
+/// A parent whose parts begin at the index `first`.
+pub(super) struct Opened<P> {
+    pub(super) first: u64,
+    /// Its index in its own stage; for parts, in the first stage of their expansion.
+    pub(super) origin: Option<u64>,
+    pub(super) name: ItemPath,
+    /// Its name and journal key, which the gathered item gets. Parts have none.
+    pub(super) entry: Option<Entry>,
+    pub(super) parent: Parent<P>,
+}
+
+/// What is expanded.
+pub(super) enum Parent<P> {
+    Value(Arc<P>),
+    /// A parent that failed before, or a mark of an expansion around this one. It has no parts.
+    Gap(Box<FailedItem>),
+}
+
+impl<P> Expansion<P> {
+    pub(crate) fn new(most: Option<usize>) -> Self {
+        Expansion { most, holes: Mutex::default(), parents: Mutex::new(None) }
+    }
+
+    /// Makes failures of parts be gathered in their places.
+    pub(crate) fn gather_holes(&self) {
+        *lock(&self.holes) = Holes::Gathered;
+    }
+
+    /// The open parents of the run that is being prepared.
+    pub(super) fn parents(&self) -> Arc<Parents<P>> {
+        lock(&self.parents).take().expect("the expanding link is prepared before the gathering one")
+    }
+}
+
+impl<P> Parents<P> {
+    pub(super) fn new(open: Arc<OpenParents>, order: Order, stage: usize) -> Self {
+        Parents { open, order, stage, opened: Mutex::default(), newest: AtomicU64::new(0) }
+    }
+
+    /// Opens a parent, before its first part is given out.
+    fn open(&self, opened: Opened<P>, index: u64) {
+        let (first, name) = (opened.first, opened.name.clone());
+        self.open.open(first, index, name);
+        lock(&self.opened).push_back(opened);
+        self.newest.store(first + 1, Ordering::Release);
+    }
+
+    /// Takes the parents opened since; `seen` is the index of the first part of the last one taken.
+    pub(super) fn take_opened(&self, seen: Option<u64>) -> VecDeque<Opened<P>> {
+        if self.newest.load(Ordering::Acquire) == seen.map_or(0, |first| first + 1) {
+            return VecDeque::new();
+        }
+        std::mem::take(&mut *lock(&self.opened))
+    }
+}
+
+impl<P> Parent<P> {
+    /// `None` for a value.
+    pub(super) fn disposition(&self) -> Option<Disposition> {
+        match self {
+            Parent::Value(_) => None,
+            Parent::Gap(fault) => Some(fault.disposition),
+        }
+    }
+}
+
+impl<P> Drop for Parents<P> {
+    fn drop(&mut self) {
+        let opened = self.opened.get_mut().map(std::mem::take).unwrap_or_default();
+        opened.into_iter().for_each(|opened| drop_quietly(opened.parent));
+    }
+}
+
+/// Expands the results of one stage to the items of the next.
+pub(crate) struct Expanding<P, U> {
+    pub(crate) unfold: Arc<U>,
+    pub(crate) expansion: Arc<Expansion<P>>,
+}
+
+impl<S, T, U> Joint<S, T> for Expanding<S::Output, U>
+where
+    S: Runner + 'static,
+    S::Output: Sync,
+    T: Runner<Input = U::Part> + 'static,
+    U: Unfold<S::Output>,
+{
+    fn kind(&self) -> LinkKind {
+        LinkKind::Expands
+    }
+
+    fn prepare(&self, from: Earlier<S>, producers: usize) -> Prepared<T> {
+        let most = self.expansion.most.unwrap_or(2 * producers);
+        let outer = from.run.parts.get().cloned();
+        let open = Arc::new(OpenParents::new(most, *lock(&self.expansion.holes), outer));
+        let parents = Arc::new(Parents::new(open.clone(), from.order, from.stage));
+        *lock(&self.expansion.parents) = Some(parents.clone());
+        let upstream = closing(from.run.clone(), open.clone());
+        let unfold = self.unfold.clone();
+        let join = move |to: Arc<Run<T>>| -> Work {
+            be_parts(&to, PartStage::new(open));
+            Box::new(move || ExpandLink { from, to, unfold, parents }.run())
+        };
+        Prepared { upstream, join: Box::new(join) }
+    }
+}
+
+/// What a run behind an expansion stops.
+pub(super) fn closing<S: Runner + 'static>(
+    upstream: Arc<Run<S>>,
+    open: Arc<OpenParents>,
+) -> Arc<dyn RunControl> {
+    Arc::new(Closing { upstream, open })
+}
+
+/// Stops the stages before an expansion, and the link that waits for an open parent.
+struct Closing<S: Runner> {
+    upstream: Arc<Run<S>>,
+    open: Arc<OpenParents>,
+}
+
+impl<S: Runner> RunControl for Closing<S> {
+    fn stop(&self) {
+        self.open.close();
+        self.upstream.stop();
+    }
+
+    fn gave_up_on(&self, item: Option<u64>) -> bool {
+        self.upstream.gave_up_on(item)
+    }
+
+    fn name_of(&self, item: u64) -> Option<Arc<str>> {
+        self.upstream.name_of(item)
+    }
+
+    fn has_journal(&self) -> bool {
+        RunControl::has_journal(&*self.upstream)
+    }
+
+    fn note(&self, note: Vec<u8>) -> Result<()> {
+        self.upstream.note(note)
+    }
+
+    fn last_note(&self) -> Option<&[u8]> {
+        self.upstream.last_note()
+    }
+}
+
+/// Takes the results of one run as parents, and gives out their parts as items of the next.
+pub(super) struct ExpandLink<A: Runner, B: Runner, U> {
+    pub(super) from: Earlier<A>,
+    pub(super) to: Arc<Run<B>>,
+    pub(super) unfold: Arc<U>,
+    pub(super) parents: Arc<Parents<A::Output>>,
+}
+
+/// Why giving out parts paused or ended.
+enum Pause {
+    /// All permits are used.
+    Permits,
+    /// There are no more parts, or they are withdrawn.
+    End,
+    Failed(BoxError),
+    Panicked(PanicMessage),
+    Rejected(Rejected),
+}
+
+impl<A, B, U> ExpandLink<A, B, U>
+where
+    A: Runner,
+    B: Runner<Input = U::Part>,
+    U: Unfold<A::Output>,
+{
+    /// Expands everything. Then ends the first run, and the input of the second.
+    pub(super) fn run(self) -> Relayed {
+        between(&self.from, &self.to, |collector, feeder| {
+            // Wakes a guarded input inside an iterator of parts.
+            let _pulling = self.to.pulling();
+            let mut progress = Progress::default();
+            let ended = self.expand_all(collector, feeder, &mut progress);
+            (progress, ended)
+        })
+    }
+
+    fn expand_all(
+        &self,
+        collector: &mut Collector<A::Output>,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        progress: &mut Progress,
+    ) -> Ended {
+        let from = &*self.from.run;
+        let mut total = None;
+        // A pause of an expansion around this one holds for its first parents, also behind the mark.
+        let mut paused_until = 0;
+        while self.take_open_permit(collector, feeder, progress) {
+            let Some((seq, outcome)) = collector.next_result(from, &mut total) else {
+                return progress.end_of(from, collector.consumed(), total);
+            };
+            let parent = match outcome {
+                Ok(value) => Ok(Parent::Value(Arc::new(value))),
+                Err(fault) => self.gap(seq, fault, progress),
+            };
+            let parent = match parent {
+                Ok(parent) => parent,
+                Err(ended) => return ended,
+            };
+            let disposition = parent.disposition();
+            if let Some(Disposition::PartsPause { all, .. }) = disposition {
+                paused_until = paused_until.max(all);
+            }
+            let value = self.open(seq, parent, progress);
+            match disposition {
+                Some(disposition) if disposition.is_mark() => collector.done_with_mark(),
+                Some(disposition) if disposition.is_already_done() => {
+                    collector.done_without_work(&from.handover);
+                }
+                _ => collector.done(&from.handover),
+            }
+            if let Some(parent) = value {
+                progress.handed += 1;
+                from.event_log.consumed(progress.handed);
+                // The parts may take any time.
+                collector.repay(&from.handover);
+                let expanded = self.expand(&parent, feeder, progress);
+                drop_quietly(parent);
+                if let Err(ended) = expanded {
+                    return ended;
+                }
+            }
+            self.leave_mark(feeder, Disposition::PartsEnd, progress);
+            if collector.consumed() <= paused_until {
+                // The mark has to pass all parts before it.
+                let all = progress.places + 1;
+                self.to.handover.dispatch.hurry(all);
+                self.pause(feeder, all, progress);
+            }
+        }
+        Ended::Unwanted
+    }
+
+    /// Takes a result that is no value as a parent without parts, unless it ends the run.
+    fn gap(
+        &self,
+        seq: u64,
+        fault: Box<FailedItem>,
+        progress: &mut Progress,
+    ) -> Result<Parent<A::Output>, Ended> {
+        let from = &*self.from.run;
+        match fault.disposition {
+            disposition if disposition.ends_run() => Err(Progress::fail(from, seq, fault)),
+            disposition if disposition.is_mark() => Ok(Parent::Gap(fault)),
+            disposition if disposition.is_already_done() => {
+                progress.already_done += fault.done_items();
+                Ok(Parent::Gap(fault.in_next_stage()))
+            }
+            _ => progress.skip(from, seq, *fault).map(Parent::Gap),
+        }
+    }
+
+    /// Opens a parent whose first part is the next one. Returns it, unless it is a gap.
+    fn open(
+        &self,
+        seq: u64,
+        parent: Parent<A::Output>,
+        progress: &Progress,
+    ) -> Option<Arc<A::Output>> {
+        let from = &*self.from.run;
+        let is_done = parent.disposition().is_some_and(Disposition::is_already_done);
+        let entry = from.take_entry(seq).filter(|_| !is_done);
+        let (origin, name, entry) = match from.parts.get() {
+            Some(parts) => (parts.origin(seq), parts.name_of(seq).unwrap_or_default(), None),
+            None => {
+                let key = entry.as_ref().and_then(|entry| entry.shown.clone());
+                (Some(seq), ItemPath { item: seq, key, parts: vec![] }, entry)
+            }
+        };
+        if let Some(parts) = from.parts.get() {
+            parts.forget(seq);
+        }
+        let value = match &parent {
+            Parent::Value(value) => Some(value.clone()),
+            Parent::Gap(_) => None,
+        };
+        let opened = Opened { first: progress.places, origin, name, entry, parent };
+        self.parents.open(opened, origin.unwrap_or(seq));
+        value
+    }
+
+    /// Waits for the permit of one more open parent. First returns all permits of the first run, and leaves a
+    /// pause.
+    fn take_open_permit(
+        &self,
+        collector: &mut Collector<A::Output>,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        progress: &mut Progress,
+    ) -> bool {
+        let open = &self.parents.open;
+        if self.to.handover.is_halted() {
+            return false;
+        }
+        if open.try_take() {
+            return true;
+        }
+        collector.repay(&self.from.run.handover);
+        self.pause(feeder, open.oldest_end(progress.places), progress);
+        open.take() && !self.to.handover.is_halted()
+    }
+
+    /// Parts before `below` are not to wait for later ones.
+    fn pause(&self, feeder: &mut Feeder<B::Input, B::Output>, below: u64, progress: &mut Progress) {
+        let all = progress.places + 1;
+        hurry(&self.to, below, all);
+        self.leave_mark(feeder, Disposition::PartsPause { below, all }, progress);
+    }
+
+    fn leave_mark(
+        &self,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        disposition: Disposition,
+        progress: &mut Progress,
+    ) {
+        let mark = Err(FailedItem::without_error(disposition));
+        feeder.leave_gap(&self.to.handover, progress.places, mark);
+        progress.places += 1;
+    }
+
+    /// Gives out all parts of a parent, unless they are withdrawn.
+    fn expand(
+        &self,
+        parent: &Arc<A::Output>,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        progress: &mut Progress,
+    ) -> Result<(), Ended> {
+        let to = &*self.to;
+        let mut parts = None;
+        let expanded = loop {
+            let pause = self.give_while_permitted(parent, &mut parts, feeder, progress);
+            let item = progress.places;
+            let (error, is_over) = match pause {
+                Pause::End => break Ok(()),
+                Pause::Permits if wait_for_permit(to, feeder) && !to.handover.is_halted() => {
+                    continue;
+                }
+                Pause::Permits => break Err(Ended::Unwanted),
+                Pause::Failed(source) => (Error::InputFailed { item, source }, false),
+                Pause::Panicked(source) => (Error::InputPanicked { item, source }, true),
+                Pause::Rejected(rejected) => (rejected.into_error(item), false),
+            };
+            if let Err(ended) = reject(to, feeder, error, progress) {
+                break Err(ended);
+            }
+            progress.given += 1;
+            progress.places += 1;
+            if is_over {
+                break Ok(());
+            }
+        };
+        drop_quietly(parts);
+        expanded
+    }
+
+    /// The loop that every part goes through. Panics are caught around the whole loop, not per part.
+    fn give_while_permitted(
+        &self,
+        parent: &Arc<A::Output>,
+        parts: &mut Option<U::Parts>,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        progress: &mut Progress,
+    ) -> Pause {
+        let to = &*self.to;
+        let is_plain = to.run_settings.measures.is_none() && !to.asks_for_names();
+        let in_iterator = Cell::new(false);
+        let Progress { given, places, .. } = progress;
+        let give = || {
+            while feeder.spend(&to.handover) {
+                if self.parents.open.is_withdrawn(*places) {
+                    feeder.keep();
+                    return Pause::End;
+                }
+                in_iterator.set(true);
+                let parts = parts.get_or_insert_with(|| self.unfold.parts(parent));
+                let pulled = U::next(parts);
+                in_iterator.set(false);
+                match pulled {
+                    Some(Ok(part)) if is_plain => feeder.push(&to.handover, part),
+                    Some(Ok(part)) => match look_and_push(to, feeder, *places, part) {
+                        Ok(()) => {}
+                        Err(rejected) => return Pause::Rejected(rejected),
+                    },
+                    Some(Err(source)) => return Pause::Failed(source),
+                    None => {
+                        feeder.keep();
+                        return Pause::End;
+                    }
+                }
+                *given += 1;
+                *places += 1;
+            }
+            Pause::Permits
+        };
+        catch_theirs(&in_iterator, give).unwrap_or_else(Pause::Panicked)
+    }
+}

@@ -1,0 +1,434 @@
+//! The link that makes one item of many: it folds the parts of a parent, and hands the parent on.
+//!
+//! Parts arrive in the order of the last stage of the expansion. In input order, they are those of the oldest
+//! open parent. In completion order, a part's index says whose it is. See [`expand`](super::expand) for how
+//! the end of a parent arrives, and why this link cannot deadlock with that one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::backend::threads::failed_item::{Disposition, FailedItem};
+use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::parts::{Holes, ItemPath, PartStage};
+use crate::backend::threads::run::Run;
+use crate::base::Order;
+use crate::base::panic::{catch, drop_quietly};
+use crate::engine::collector::Collector;
+use crate::engine::expand::{Expansion, Opened, Parent, Parents};
+use crate::engine::joint::{Joint, Prepared, Work, be_parts};
+use crate::engine::link::{
+    Earlier, Ended, LinkKind, Progress, Relayed, between, give, hurry, reject, take_permit,
+};
+use crate::error::{Error, PanicMessage, Result};
+use crate::runner::Runner;
+
+/// Folds the parts of a parent.
+pub trait Fold<P, X>: Send + Sync + 'static {
+    /// What the parts are folded into.
+    type Gathered: Send + 'static;
+
+    /// Begins a parent.
+    fn init(&self, parent: &P) -> Self::Gathered;
+
+    /// Adds a part. It is an `Err` only if failures are gathered.
+    fn add(&self, gathered: &mut Self::Gathered, part: u64, output: Result<X, Error>);
+}
+
+/// Gathers the results of one stage to the items of the next.
+pub(crate) struct Gathering<P, F> {
+    pub(crate) fold: Arc<F>,
+    pub(crate) expansion: Arc<Expansion<P>>,
+    /// The order in which parts are added: that of the stage, or as they come.
+    pub(crate) order: AddOrder,
+}
+
+/// The order in which parts are added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AddOrder {
+    OfStage,
+    Completion,
+}
+
+impl<S, T, P, F> Joint<S, T> for Gathering<P, F>
+where
+    S: Runner + 'static,
+    P: Send + Sync + 'static,
+    F: Fold<P, S::Output>,
+    T: Runner<Input = (Arc<P>, F::Gathered)> + 'static,
+{
+    fn kind(&self) -> LinkKind {
+        LinkKind::Gathers
+    }
+
+    fn prepare(&self, from: Earlier<S>, _: usize) -> Prepared<T> {
+        let upstream = from.run.clone();
+        let (fold, parents) = (self.fold.clone(), self.expansion.parents());
+        let stage = from.run.parts.get().expect("parts are gathered behind an expansion").clone();
+        stage.be_last();
+        // Parts that are added as they come still leave the order of the parents alone.
+        let leaving = match stage.keeps_indices() {
+            true => from.order,
+            false => Order::Completion,
+        };
+        let from = match self.order {
+            AddOrder::OfStage => from,
+            AddOrder::Completion => Earlier { order: Order::Completion, ..from },
+        };
+        let join = move |to: Arc<Run<T>>| -> Work {
+            if let Some(outer) = parents.open.outer() {
+                let is_mixed = [parents.order, leaving].contains(&Order::Completion);
+                let order = if is_mixed { Order::Completion } else { Order::Input };
+                be_parts(&to, outer.next(order));
+            }
+            Box::new(move || GatherLink { from, to, fold, parents, stage, leaving }.run())
+        };
+        Prepared { upstream, join: Box::new(join) }
+    }
+}
+
+/// Takes the results of one run as parts, and gives out their parents as items of the next.
+pub(super) struct GatherLink<A: Runner, B: Runner, P, F> {
+    pub(super) from: Earlier<A>,
+    pub(super) to: Arc<Run<B>>,
+    pub(super) fold: Arc<F>,
+    pub(super) parents: Arc<Parents<P>>,
+    /// The stage of the parts.
+    pub(super) stage: Arc<PartStage>,
+    /// The order in which parents leave.
+    pub(super) leaving: Order,
+}
+
+/// The parents that are not yet handed on, in the order in which they were opened.
+struct Gathered<P, G> {
+    open: VecDeque<OpenParent<P, G>>,
+    /// The index of the first part of the newest.
+    newest: Option<u64>,
+}
+
+struct OpenParent<P, G> {
+    opened: Opened<P>,
+    state: State<G>,
+    /// The number of parts that have arrived, failed or not.
+    settled: u64,
+    /// The number of parts, once it is known.
+    parts: Option<u64>,
+}
+
+/// How far a parent is gathered.
+enum State<G> {
+    New,
+    Folded(G),
+    /// A part failed.
+    Failed(Box<FailedItem>),
+    /// It cannot be made of its parts.
+    Unusable(Error),
+}
+
+impl<P, G> Gathered<P, G> {
+    /// Adds the parents that were opened meanwhile.
+    fn fetch(&mut self, parents: &Parents<P>) {
+        for opened in parents.take_opened(self.newest) {
+            self.newest = Some(opened.first);
+            let parent = OpenParent { opened, state: State::New, settled: 0, parts: None };
+            self.open.push_back(parent);
+        }
+    }
+
+    /// The place of the parent of this part, or of the end at this index.
+    fn place_of(&self, index: u64) -> usize {
+        let after = self.open.partition_point(|parent| parent.opened.first <= index);
+        after.checked_sub(1).expect("a parent is opened before its parts")
+    }
+}
+
+impl<P, G> OpenParent<P, G> {
+    fn is_complete(&self) -> bool {
+        self.parts == Some(self.settled)
+    }
+
+    fn discard(self) {
+        drop_quietly((self.state, self.opened.parent));
+    }
+}
+
+impl<A, B, P, F> GatherLink<A, B, P, F>
+where
+    A: Runner,
+    B: Runner<Input = (Arc<P>, F::Gathered)>,
+    P: Send + Sync,
+    F: Fold<P, A::Output>,
+{
+    /// Gathers everything. Then ends the first run, and the input of the second.
+    pub(super) fn run(self) -> Relayed {
+        between(&self.from, &self.to, |collector, feeder| {
+            let mut gathered = Gathered { open: VecDeque::new(), newest: None };
+            let mut progress = Progress::default();
+            let ended = self.gather_all(collector, feeder, &mut gathered, &mut progress);
+            gathered.open.into_iter().for_each(OpenParent::discard);
+            (progress, ended)
+        })
+    }
+
+    fn gather_all(
+        &self,
+        collector: &mut Collector<A::Output>,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        gathered: &mut Gathered<P, F::Gathered>,
+        progress: &mut Progress,
+    ) -> Ended {
+        let from = &*self.from.run;
+        let mut total = None;
+        while let Some((seq, outcome)) = collector.next_result(from, &mut total) {
+            gathered.fetch(&self.parents);
+            let index = self.stage.origin(seq).expect("it is forgotten only here");
+            let settled = match outcome {
+                Ok(output) => self.add(gathered, index, output, progress),
+                Err(fault) => self.meet(gathered, (seq, index), fault, progress),
+            };
+            let arrived = match settled {
+                Ok(arrived) => arrived,
+                Err(ended) => return ended,
+            };
+            self.stage.forget(seq);
+            match arrived {
+                Arrived::Pause => {
+                    collector.done_with_mark();
+                    continue;
+                }
+                Arrived::End => collector.done_with_mark(),
+                Arrived::Part => {
+                    from.remove_name(seq);
+                    collector.done(&from.handover);
+                }
+            }
+            let place = gathered.place_of(index);
+            if gathered.open[place].is_complete()
+                && let Err(ended) = self.hand_on(collector, feeder, gathered, (place, progress))
+            {
+                return ended;
+            }
+        }
+        progress.end_of(from, collector.consumed(), total)
+    }
+
+    /// Adds a part to its parent.
+    #[inline]
+    fn add(
+        &self,
+        gathered: &mut Gathered<P, F::Gathered>,
+        index: u64,
+        output: A::Output,
+        progress: &mut Progress,
+    ) -> Result<Arrived, Ended> {
+        let place = gathered.place_of(index);
+        let parent = &mut gathered.open[place];
+        parent.settled += 1;
+        if self.fold_into(parent, index, Ok(output)) {
+            progress.handed += 1;
+            self.from.run.event_log.consumed(progress.handed);
+        }
+        Ok(Arrived::Part)
+    }
+
+    /// Folds a part into its parent. Returns whether it counts.
+    #[inline]
+    fn fold_into(
+        &self,
+        parent: &mut OpenParent<P, F::Gathered>,
+        index: u64,
+        output: Result<A::Output, Error>,
+    ) -> bool {
+        if let State::New = parent.state {
+            self.init(parent);
+        }
+        let State::Folded(folded) = &mut parent.state else {
+            drop_quietly(output);
+            return false;
+        };
+        let part = index - parent.opened.first;
+        match catch(|| self.fold.add(folded, part, output)) {
+            Ok(()) => true,
+            Err(source) => {
+                let mut name = parent.opened.name.clone();
+                name.parts.push(part);
+                self.spoil(parent, name, source);
+                false
+            }
+        }
+    }
+
+    #[cold]
+    fn init(&self, parent: &mut OpenParent<P, F::Gathered>) {
+        let Parent::Value(value) = &parent.opened.parent else { return };
+        match catch(|| self.fold.init(value)) {
+            Ok(folded) => parent.state = State::Folded(folded),
+            Err(source) => {
+                let name = parent.opened.name.clone();
+                self.spoil(parent, name, source);
+            }
+        }
+    }
+
+    /// Gives a parent up because a function that gathers it panicked.
+    #[cold]
+    fn spoil(&self, parent: &mut OpenParent<P, F::Gathered>, name: ItemPath, source: PanicMessage) {
+        let error = name.failed(Error::GatherPanicked { source });
+        drop_quietly(std::mem::replace(&mut parent.state, State::Unusable(error)));
+        self.withdraw(parent);
+    }
+
+    /// Withdraws the parts that are still to come.
+    fn withdraw(&self, parent: &OpenParent<P, F::Gathered>) {
+        self.parents.open.fail_behind(parent.opened.first);
+    }
+
+    /// Handles a part that failed or was withdrawn, and the marks among parts.
+    #[cold]
+    fn meet(
+        &self,
+        gathered: &mut Gathered<P, F::Gathered>,
+        (seq, index): (u64, u64),
+        fault: Box<FailedItem>,
+        progress: &mut Progress,
+    ) -> Result<Arrived, Ended> {
+        if fault.disposition.ends_run() {
+            return Err(Progress::fail(&self.from.run, seq, fault));
+        }
+        if let Disposition::PartsPause { .. } = fault.disposition {
+            return Ok(Arrived::Pause);
+        }
+        let place = gathered.place_of(index);
+        let parent = &mut gathered.open[place];
+        match fault.disposition {
+            Disposition::PartsEnd => {
+                parent.parts = Some(index - parent.opened.first);
+                Ok(Arrived::End)
+            }
+            Disposition::Withdrawn => {
+                parent.settled += 1;
+                Ok(Arrived::Part)
+            }
+            _ => {
+                parent.settled += 1;
+                let fault = progress.skip(&self.from.run, seq, *fault)?;
+                let is_gathered = self.parents.open.holes() == Holes::Gathered;
+                if is_gathered && !is_cut_short(&fault.error, &parent.opened.name) {
+                    self.fold_into(parent, index, Err(fault.error));
+                } else if let State::New | State::Folded(_) = parent.state {
+                    drop_quietly(std::mem::replace(&mut parent.state, State::Failed(fault)));
+                    self.withdraw(parent);
+                } else {
+                    drop_quietly(fault);
+                }
+                Ok(Arrived::Part)
+            }
+        }
+    }
+
+    /// Hands on the parents whose turn it is, after the one at `place` was completed.
+    #[cold]
+    fn hand_on(
+        &self,
+        collector: &mut Collector<A::Output>,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        gathered: &mut Gathered<P, F::Gathered>,
+        (place, progress): (usize, &mut Progress),
+    ) -> Result<(), Ended> {
+        if self.leaving == Order::Completion {
+            let parent = gathered.open.remove(place).expect("it is there");
+            return self.hand_on_one(collector, feeder, parent, progress);
+        }
+        while gathered.open.front().is_some_and(OpenParent::is_complete) {
+            let parent = gathered.open.pop_front().expect("it is there");
+            self.hand_on_one(collector, feeder, parent, progress)?;
+        }
+        Ok(())
+    }
+
+    fn hand_on_one(
+        &self,
+        collector: &mut Collector<A::Output>,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        mut parent: OpenParent<P, F::Gathered>,
+        progress: &mut Progress,
+    ) -> Result<(), Ended> {
+        let to = &*self.to;
+        let is_mark = parent.opened.parent.disposition().is_some_and(Disposition::is_mark);
+        if !is_mark && !take_permit(&self.from.run, to, collector, feeder) {
+            parent.discard();
+            return Err(Ended::Unwanted);
+        }
+        if let State::New = parent.state {
+            self.init(&mut parent);
+        }
+        let first = parent.opened.first;
+        if let Some(parts) = to.parts.get() {
+            parts.enter(progress.places, parent.opened.origin);
+        }
+        if to.recording.inherits_names {
+            to.enter_name(progress.places, parent.opened.entry.take());
+        }
+        let OpenParent { opened: Opened { parent, .. }, state, .. } = parent;
+        let handed = match (parent, state) {
+            (Parent::Value(value), State::Folded(folded)) => {
+                give(to, feeder, (value, folded), progress)
+            }
+            (parent, State::Unusable(error)) => {
+                drop_quietly(parent);
+                reject(to, feeder, error, progress).map(|()| {
+                    progress.given += 1;
+                    progress.places += 1;
+                })
+            }
+            (parent, State::Failed(fault)) => {
+                drop_quietly(parent);
+                progress.parents_failed += 1;
+                self.leave_gap(feeder, fault, progress);
+                Ok(())
+            }
+            (Parent::Gap(mut fault), _) => {
+                // It passed by the stages of the parts.
+                fault.passed_on += self.from.stage - self.parents.stage;
+                self.leave_gap(feeder, fault, progress);
+                Ok(())
+            }
+            (Parent::Value(_), State::New) => unreachable!("it was just begun"),
+        };
+        // Even if the run ends: the order of both does not matter then.
+        self.parents.open.end(first);
+        handed
+    }
+
+    /// Leaves a gap for a parent that failed, or passes a mark of the expansion around this one on.
+    fn leave_gap(
+        &self,
+        feeder: &mut Feeder<B::Input, B::Output>,
+        fault: Box<FailedItem>,
+        progress: &mut Progress,
+    ) {
+        let to = &*self.to;
+        if let Disposition::PartsPause { below, all } = fault.disposition {
+            hurry(to, below, all);
+        }
+        if let (Disposition::SkipEarlier, Some(parts)) = (fault.disposition, to.parts.get()) {
+            parts.fail(progress.places);
+        }
+        feeder.leave_gap(&to.handover, progress.places, Err(fault));
+        progress.places += 1;
+    }
+}
+
+/// Whether the iterator of a parent's parts panicked, so that parts are missing.
+fn is_cut_short(error: &Error, parent: &ItemPath) -> bool {
+    let Error::PartFailed { parts, source, .. } = error else { return false };
+    parts.len() == parent.parts.len() + 1 && matches!(**source, Error::InputPanicked { .. })
+}
+
+/// What a result of the last stage is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrived {
+    Part,
+    /// All parts of a parent are before it.
+    End,
+    Pause,
+}

@@ -1,0 +1,303 @@
+//! Models of an expansion: parents are expanded into parts, and gathered.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use shuttle::thread::{self, JoinHandle};
+
+use super::check;
+use super::stages::{Pass, stage_producers};
+use crate::backend::threads::handover::feeder::Feeder;
+use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::handover::item_queue::NextItem;
+use crate::backend::threads::parts::{Holes, OpenParents, PartStage};
+use crate::backend::threads::recording::Recording;
+use crate::backend::threads::run::Run;
+use crate::backend::threads::run_settings::RunSettings;
+use crate::backend::threads::run_shape::{CarriedOver, Shape};
+use crate::backend::threads::settle;
+use crate::base::Order;
+use crate::concurrency::cancel::Interrupt;
+use crate::concurrency::now;
+use crate::engine::collector::Collector;
+use crate::engine::expand::{ExpandLink, Parents, Unfold, closing};
+use crate::engine::gather::{Fold, GatherLink};
+use crate::engine::joint::be_parts;
+use crate::engine::link::Earlier;
+use crate::error::{BoxError, Error, Result};
+use crate::observe::event_log::{Detail, EventLog};
+use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
+use crate::scheduler::batch::{Batch, Batching};
+use crate::scheduler::policy::{OnError, Policy};
+use crate::scheduler::window::Window;
+
+/// The stage behind the gathering; its hooks are not called here.
+struct Last;
+
+impl Runner for Last {
+    type Input = (Arc<u64>, Vec<u64>);
+    type Output = (u64, Vec<u64>);
+    type ProducerState = ();
+    type ConsumerState = ();
+    type Summary = ();
+
+    fn producer_init(&self, _: &ProducerContext<'_>) -> Result<()> {
+        unreachable!("the model has producers of its own")
+    }
+    fn producer_work(
+        &self,
+        _: &ProducerContext<'_>,
+        (): &mut (),
+        _: Self::Input,
+    ) -> Result<Self::Output> {
+        unreachable!("the model has producers of its own")
+    }
+    fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<()> {
+        unreachable!("the model has a consumer of its own")
+    }
+    fn consumer_work(&self, _: &ConsumerContext<'_>, (): &mut (), _: Self::Output) -> Result<()> {
+        unreachable!("the model has a consumer of its own")
+    }
+    fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
+        unreachable!("the model has a consumer of its own")
+    }
+}
+
+/// Parent `n` has (n + 1) % 3 parts.
+struct Split;
+
+impl Unfold<u64> for Split {
+    type Part = u64;
+    type Parts = Range<u64>;
+
+    fn parts(&self, parent: &Arc<u64>) -> Range<u64> {
+        10 * **parent..10 * **parent + (**parent + 1) % 3
+    }
+
+    fn next(parts: &mut Range<u64>) -> Option<Result<u64, BoxError>> {
+        Iterator::next(parts).map(Ok)
+    }
+}
+
+struct Collect;
+
+impl Fold<u64, u64> for Collect {
+    type Gathered = Vec<u64>;
+
+    fn init(&self, _: &u64) -> Vec<u64> {
+        vec![]
+    }
+
+    fn add(&self, gathered: &mut Vec<u64>, part: u64, output: Result<u64, Error>) {
+        let output = output.expect("failures are not gathered");
+        assert_eq!(output % 10, part);
+        gathered.push(output);
+    }
+}
+
+/// How a run ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Complete,
+    /// This part fails, and is skipped.
+    Skips(u64),
+    StopsAfter(usize),
+    Cancel,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Model {
+    order: Order,
+    windows: [usize; 3],
+    parents: u64,
+    open: usize,
+    batch: Option<usize>,
+    end: End,
+}
+
+fn new_run<R: Runner>(
+    model: Model,
+    (producers, stage): (usize, usize),
+    batching: Option<Batching>,
+    upstream: Option<Arc<dyn RunControl>>,
+) -> Arc<Run<R>> {
+    let order = if stage == 1 { model.order } else { Order::Input };
+    let window = model.windows[stage];
+    let shape = Shape { order, producers, spares: 0, window, batching, kind: Default::default() };
+    let policy = Policy { on_error: OnError::Skip, ..Policy::default() };
+    let settings = Arc::new(RunSettings { policy, ..RunSettings::default() });
+    let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
+    let earlier = CarriedOver::nothing(producers);
+    Arc::new(Run::new(shape, settings, earlier, upstream, event_log, Recording::default()))
+}
+
+/// Works on batches of parts.
+fn batch_producer(run: Arc<Run<Pass>>, lane: usize) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut desk = ItemQueue::new(&run.handover, lane);
+        while let Some(lease) = desk.next_lease() {
+            match run.handover.dispatch.take_inputs(&lease) {
+                Some(inputs) => {
+                    let worked = inputs.into_iter().map(Ok).collect();
+                    settle::each(&run, lane, &lease, worked, &mut desk);
+                }
+                None => run.handover.dispatch.release(lease.id),
+            }
+        }
+    })
+}
+
+fn last_producer(run: Arc<Run<Last>>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        let mut item_queue = ItemQueue::new(&run.handover, 0);
+        let mut next = item_queue.next();
+        while let Some(NextItem::Untracked(seq, (parent, parts))) = next {
+            next = item_queue.deliver_and_next(seq, Ok((*parent, parts)));
+        }
+    })
+}
+
+fn run_parts(model: Model) {
+    let Model { order, windows, parents: items, open: most, batch, end } = model;
+    let batching = batch.map(|size| Batching::new(Batch::of(size)));
+    let first = new_run::<Pass>(model, (1, 0), None, None);
+    let open = Arc::new(OpenParents::new(most, Holes::Fail, None));
+    let upstream = closing(first.clone(), open.clone());
+    let second = new_run::<Pass>(model, (2, 1), batching, Some(upstream));
+    let stage = PartStage::new(open.clone());
+    stage.be_last();
+    be_parts(&second, stage);
+    let third = new_run::<Last>(model, (1, 2), None, Some(second.clone()));
+
+    let parents = Arc::new(Parents::new(open.clone(), Order::Input, 0));
+    let fixed = |run: &Arc<Run<Pass>>, order, window, stage| Earlier {
+        run: run.clone(),
+        order,
+        window: Window::fixed(window),
+        stage,
+    };
+    let expanding = ExpandLink {
+        from: fixed(&first, Order::Input, windows[0], 0),
+        to: second.clone(),
+        unfold: Arc::new(Split),
+        parents: parents.clone(),
+    };
+    let gathering = GatherLink {
+        from: fixed(&second, order, windows[1], 1),
+        to: third.clone(),
+        fold: Arc::new(Collect),
+        parents,
+        stage: second.parts.get().expect("it was just set").clone(),
+        leaving: order,
+    };
+    let mut threads = stage_producers(&first, 1, None);
+    threads.extend(match batch {
+        Some(_) => (0..2).map(|lane| batch_producer(second.clone(), lane)).collect(),
+        None => stage_producers(&second, 2, if let End::Skips(at) = end { Some(at) } else { None }),
+    });
+    threads.push(last_producer(third.clone()));
+    let links =
+        [thread::spawn(move || _ = expanding.run()), thread::spawn(move || _ = gathering.run())];
+    let consumer = {
+        let third = third.clone();
+        thread::spawn(move || consume(&third, windows[2], end))
+    };
+    let ender = {
+        let runs: [Arc<dyn Interrupt>; 3] = [third.clone(), second.clone(), first.clone()];
+        thread::spawn(move || {
+            if end == End::Cancel {
+                runs.iter().for_each(|run| run.cancel());
+            }
+        })
+    };
+    feed(&first, items);
+    let seen = consumer.join().unwrap();
+    links.into_iter().for_each(|link| link.join().unwrap());
+    ender.join().unwrap();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    check_seen(seen, model);
+}
+
+fn feed(run: &Run<Pass>, items: u64) {
+    let mut feeder = Feeder::new(&run.handover);
+    let mut pulled = 0;
+    while pulled < items && feeder.wait_for_permit(&run.handover) && feeder.spend(&run.handover) {
+        feeder.push(&run.handover, pulled);
+        pulled += 1;
+    }
+    run.handover.end(pulled);
+}
+
+fn consume(run: &Run<Last>, window: usize, end: End) -> Vec<(u64, Vec<u64>)> {
+    let window = Window::fixed(window);
+    let mut collector = Collector::new(&run.handover, Order::Input, window, now());
+    let (mut seen, mut total) = (vec![], None);
+    while let Some((_, outcome)) = collector.next_result(run, &mut total) {
+        seen.extend(outcome.ok());
+        if end == End::StopsAfter(seen.len()) {
+            run.stop();
+        }
+        collector.done(&run.handover);
+    }
+    run.abort();
+    seen
+}
+
+fn check_seen(mut seen: Vec<(u64, Vec<u64>)>, model: Model) {
+    if model.order == Order::Completion {
+        seen.sort_unstable();
+        seen.iter_mut().for_each(|(_, parts)| parts.sort_unstable());
+    }
+    let is_whole = |n: u64| !matches!(model.end, End::Skips(part) if part / 10 == n);
+    let parts = |n: u64| Split.parts(&Arc::new(n)).collect::<Vec<_>>();
+    let all: Vec<_> = (0..model.parents).filter(|n| is_whole(*n)).map(|n| (n, parts(n))).collect();
+    match model.end {
+        End::Complete | End::Skips(_) => assert_eq!(seen, all),
+        End::StopsAfter(count) => assert_eq!(seen.len(), count),
+        End::Cancel => {}
+    }
+    if model.order == Order::Input {
+        assert_eq!(seen, all[..seen.len()]);
+    }
+}
+
+const MODEL: Model = Model {
+    order: Order::Input,
+    windows: [1, 2, 1],
+    parents: 3,
+    open: 2,
+    batch: None,
+    end: End::Complete,
+};
+
+#[test]
+fn parts_are_handed_over_and_gathered() {
+    check(|| run_parts(MODEL));
+    check(|| run_parts(Model { order: Order::Completion, ..MODEL }));
+}
+
+#[test]
+fn one_open_parent_at_a_time() {
+    check(|| run_parts(Model { open: 1, windows: [2, 1, 2], ..MODEL }));
+}
+
+/// Without the pause before a parent waits, the batch would wait for parts that never come.
+#[test]
+fn batches_of_the_parts_of_few_open_parents() {
+    check(|| run_parts(Model { open: 1, windows: [1, 3, 1], batch: Some(3), ..MODEL }));
+    check(|| run_parts(Model { open: 2, windows: [1, 4, 1], batch: Some(4), ..MODEL }));
+}
+
+#[test]
+fn a_part_that_fails_withdraws_those_behind_it() {
+    check(|| run_parts(Model { end: End::Skips(10), ..MODEL }));
+    check(|| run_parts(Model { end: End::Skips(11), order: Order::Completion, ..MODEL }));
+}
+
+#[test]
+fn expansions_that_end_early() {
+    for end in [End::StopsAfter(1), End::Cancel] {
+        check(move || run_parts(Model { end, ..MODEL }));
+        check(move || run_parts(Model { end, open: 1, ..MODEL }));
+    }
+}

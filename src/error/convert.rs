@@ -1,0 +1,34 @@
+//! What the errors of other modules are as an [`Error`].
+
+use super::{BuildError, DeviceError, Error, JournalError, WorkerError};
+use crate::concurrency::spawn::SpawnError;
+
+impl From<SpawnError> for Error {
+    fn from(SpawnError { name, source }: SpawnError) -> Self {
+        Error::Thread { name, source }
+    }
+}
+
+impl From<WorkerError> for Error {
+    fn from(source: WorkerError) -> Self {
+        Error::Worker { source: Box::new(source) }
+    }
+}
+
+impl From<BuildError> for Error {
+    fn from(source: BuildError) -> Self {
+        Error::Build(source)
+    }
+}
+
+impl From<JournalError> for Error {
+    fn from(source: JournalError) -> Self {
+        Error::Journal { source }
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(source: DeviceError) -> Self {
+        Error::Devices { source }
+    }
+}
