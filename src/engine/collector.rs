@@ -320,6 +320,8 @@ impl<T> Collector<T> {
 
     /// Leaves the run, and returns the results that were held back. More may remain in the hand-over.
     pub(crate) fn leave<I>(mut self, handover: &Handover<I, T>) -> Vec<Outcome<T>> {
+        // Other stages may wait for the weight of the last items.
+        self.repay(handover);
         self.time.window = self.window.size() as u64;
         self.time.present = now() - self.came;
         handover.stats.collector_left(self.time, self.merge.seen());

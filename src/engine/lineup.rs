@@ -10,6 +10,7 @@ use super::joint::Work;
 use super::link::{LinkKind, Relayed};
 use super::run_session::Session;
 use super::session::Engine;
+use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
 use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
@@ -48,6 +49,9 @@ pub(crate) struct Lineup<'a> {
     pub(super) journal: Option<Arc<JournalWriter>>,
     pub(super) stages: Vec<Box<dyn Enlisted + 'a>>,
     runs: Vec<Arc<dyn Interrupt>>,
+    /// The limit for the weights of all stages.
+    most_weight: Option<u64>,
+    weighed: Vec<Arc<dyn Weighed>>,
     pub(super) relays: Vec<Between>,
 }
 
@@ -121,11 +125,22 @@ impl<'a> Lineup<'a> {
     pub(super) fn add<R: Runner + 'static>(&mut self, engine: &'a mut Engine<R>, run: Arc<Run<R>>) {
         self.next.has_names |= run.run_settings.has_names();
         self.runs.push(run.clone());
+        self.weighed.push(run.clone());
         self.stages.push(Box::new(Waiting { engine, run }));
+    }
+
+    /// Limits the weights of all stages together, if there is a limit.
+    pub(super) fn limit(&mut self, most_weight: Option<u64>) {
+        self.most_weight = most_weight.into_iter().chain(self.most_weight).min();
     }
 
     /// Makes every token end all stages. A token used before does so at once.
     pub(super) fn watch(self) -> Result<Watched<'a>, Error> {
+        if let Some(most) = self.most_weight {
+            let ceiling = Arc::new(Ceiling::new(most));
+            ceiling.is_for(self.weighed.iter().map(Arc::downgrade).collect());
+            self.weighed.iter().for_each(|run| run.share(ceiling.clone()));
+        }
         let all = Arc::new(AllRuns(self.runs));
         let stages = self.stages.into_iter().map(|stage| stage.watch(&all));
         let stages = stages.collect::<Result<_, Error>>()?;

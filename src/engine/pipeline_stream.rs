@@ -256,6 +256,7 @@ impl<R: Runner + 'static, S: Runner + 'static> Stages<'_, R, S> {
         lineup.relays.push(join(last.clone()));
         let (order, window) = (self.last.settings().order, self.last.window());
         lineup.add(self.last, last.clone());
+        lineup.limit(self.most_weight);
 
         let Watched { mut stages, relays, all } = lineup.watch()?;
         let mut links = Vec::with_capacity(relays.len());

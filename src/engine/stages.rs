@@ -30,6 +30,8 @@ pub(crate) struct Stages<'h, R: Runner, S: Runner> {
     pub(super) before: Box<dyn Before<R, S> + 'h>,
     pub(super) last: &'h mut Engine<S>,
     pub(super) last_run: PipelineRun,
+    /// The limit for the weights of these stages.
+    pub(super) most_weight: Option<u64>,
 }
 
 /// The stages before that of `S`, starting with that of `R`.
@@ -96,7 +98,12 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
         last: &'h mut Engine<S>,
     ) -> Self {
         let before = Box::new(Linked { stages, joint });
-        Stages { before, last, last_run: PipelineRun::default() }
+        Stages { before, last, last_run: PipelineRun::default(), most_weight: None }
+    }
+
+    /// Limits the weights of these stages together.
+    pub(crate) fn limit(&mut self, most_weight: u64) {
+        self.most_weight = Some(most_weight);
     }
 
     /// Feeds all of `source` to the first stage, and consumes the results of the last. `next` is the function
@@ -132,6 +139,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
         let consumer = self.last.consumer(run.clone());
         let stack_size = self.last.settings().stack_size;
         lineup.add(self.last, run.clone());
+        lineup.limit(self.most_weight);
 
         let Watched { mut stages, relays, .. } = lineup.watch()?;
         let flowed = begin(&first, &run, &mut stages)
@@ -262,6 +270,7 @@ impl<R: Runner + 'static, S: Runner + 'static> UpTo<R, S> for Stages<'_, R, S> {
         lineup.relays.push(join(run.clone()));
         let reached = Reached::new(first, self.last, run.clone(), lineup.stages.len());
         lineup.add(self.last, run);
+        lineup.limit(self.most_weight);
         Ok(reached)
     }
 }

@@ -12,3 +12,4 @@ mod random;
 mod reports;
 mod support;
 mod tiles;
+mod weights;

@@ -51,6 +51,7 @@
 
 mod across;
 pub(crate) mod answers;
+pub(crate) mod ceiling;
 pub(crate) mod claims;
 pub(crate) mod dispatch;
 pub(crate) mod feeder;
@@ -202,6 +203,7 @@ impl<I, T> Handover<I, T> {
             permits: CachePadded::new(Mutex::new(Permits {
                 free: window,
                 weight: 0,
+                ceiling: None,
                 awaited: None,
                 halted: false,
                 aborted: false,
@@ -269,7 +271,9 @@ impl<I, T> Handover<I, T> {
 
     /// The maximum weight of the items in flight.
     pub(crate) fn most_weight(&self) -> Option<u64> {
-        self.most_weight
+        let most = self.most_weight?;
+        let ceiling = lock(&self.permits).ceiling.as_ref().map(|ceiling| ceiling.most());
+        Some(ceiling.map_or(most, |ceiling| ceiling.min(most)))
     }
 
     pub(super) fn lane_with_items(&self, but: usize) -> Option<usize> {
@@ -352,14 +356,9 @@ impl<I, T> Handover<I, T> {
         }
         let mut pot = lock(&self.permits);
         pot.free += permits;
-        pot.weight = pot.weight.saturating_sub(weight);
-        let is_awaited = pot.awaited.is_some_and(|want| pot.has(want));
-        let task = if is_awaited { pot.task.take() } else { None };
-        drop(pot);
-        if is_awaited {
-            self.wake_feeder();
-        }
-        task.into_iter().for_each(Waker::wake);
+        let ceiling = pot.unload(weight);
+        self.wake_if_awaited(pot);
+        ceiling.into_iter().for_each(|ceiling| ceiling.tell_stages());
     }
 
     /// Wakes the task of the run, if it has one.

@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 #[cfg(all(feature = "processes", target_os = "linux"))]
 use crate::backend::threads::crashes::Crashes;
 use crate::backend::threads::handover::answers::End;
+use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
 use crate::backend::threads::handover::undelivered::Undelivered;
 use crate::backend::threads::handover::{Handover, WakeReason};
 use crate::backend::threads::item_names::{Entry, ItemNames};
@@ -427,6 +428,16 @@ impl<R: Runner> Interrupt for Run<R> {
     /// Called only on the first stage of a pipeline.
     fn drain(&self) {
         self.halt();
+    }
+}
+
+impl<R: Runner> Weighed for Run<R> {
+    fn share(&self, ceiling: Arc<Ceiling>) {
+        self.handover.share(ceiling);
+    }
+
+    fn look_for_room(&self) {
+        self.handover.look_for_room();
     }
 }
 

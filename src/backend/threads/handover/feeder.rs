@@ -1,17 +1,18 @@
 //! The feeder's end of the hand-over: permits in, items out.
 
-#[cfg(feature = "futures")]
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use super::Handover;
 use super::intake::{FeederEnds, Gap};
+use crate::backend::threads::handover::ceiling::Ceiling;
 use crate::backend::threads::handover::dispatch::Tracking;
-use crate::backend::threads::handover::permits::Want;
+use crate::backend::threads::handover::permits::{Permits, Want};
 use crate::backend::threads::measures::Measured;
 use crate::backend::threads::outbox::Outcome;
 use crate::concurrency::atomic::Ordering;
-use crate::concurrency::{lock, now, wait};
+use crate::concurrency::{MutexGuard, lock, now, wait};
 use crate::scheduler::Activity;
 use crate::scheduler::batch::Size;
 
@@ -47,7 +48,7 @@ impl<I, T> Feeder<I, T> {
             if !has_room {
                 return false;
             }
-            self.give_out_held(handover);
+            self.give_out_held_now(handover);
         }
         if self.permits == 0 {
             self.permits = handover.free_permits(handover.lot());
@@ -83,7 +84,7 @@ impl<I, T> Feeder<I, T> {
         if self.wanted_room(handover).is_some_and(|want| !handover.has_or_awaits(want)) {
             return false;
         }
-        self.give_out_held(handover);
+        self.give_out_held_now(handover);
         let least = handover.lot();
         if self.permits == 0 && handover.has_or_awaits(Want::Permits { least }) {
             self.permits = handover.free_permits(least);
@@ -125,16 +126,21 @@ impl<I, T> Feeder<I, T> {
         if self.wanted_room(handover).is_some_and(|want| !handover.has(want)) {
             return false;
         }
+        self.give_out_held_now(handover);
+        true
+    }
+
+    /// Gives out the held item, for which there was room a moment ago. Another stage may have taken it since.
+    fn give_out_held_now(&mut self, handover: &Handover<I, T>) {
         if let Some((item, measured)) = self.held.take() {
             self.give_out(handover, item, measured);
         }
-        true
     }
 
     fn give_out(&mut self, handover: &Handover<I, T>, item: I, measured: Measured) {
         let Measured { size, weight } = measured;
         if let Some(weights) = &mut self.ends.weights {
-            handover.weigh(weight);
+            lock(&handover.permits).weigh(weight);
             weights.push(weight);
         }
         self.push_noted(handover, item, size);
@@ -369,9 +375,24 @@ impl<I, T> Handover<I, T> {
         self.batching.map_or(1, |batching| batching.rule.most())
     }
 
-    /// Adds the weight of an item that is given out.
-    fn weigh(&self, weight: u64) {
-        let mut permits = lock(&self.permits);
-        permits.weight = permits.weight.saturating_add(weight);
+    /// Wakes the feeder if it waits for something that is there now.
+    pub(super) fn wake_if_awaited(&self, mut permits: MutexGuard<'_, Permits>) {
+        let is_awaited = permits.has_awaited();
+        let task = if is_awaited { permits.task.take() } else { None };
+        drop(permits);
+        if is_awaited {
+            self.wake_feeder();
+        }
+        task.into_iter().for_each(Waker::wake);
+    }
+
+    /// Has the weight of its items count under a limit that it shares, before it has items.
+    pub(crate) fn share(&self, ceiling: Arc<Ceiling>) {
+        lock(&self.permits).ceiling = Some(ceiling);
+    }
+
+    /// Wakes the feeder if it waits for room that there is now.
+    pub(crate) fn look_for_room(&self) {
+        self.wake_if_awaited(lock(&self.permits));
     }
 }

@@ -1,12 +1,17 @@
 //! The free permits of a run, and the weight of its items in flight.
 
+use std::sync::Arc;
 use std::task::Waker;
+
+use super::ceiling::Ceiling;
 
 #[derive(Debug)]
 pub(super) struct Permits {
     pub(super) free: usize,
     /// The weight of the items in flight.
     pub(super) weight: u64,
+    /// The limit that it shares with other stages of a pipeline.
+    pub(super) ceiling: Option<Arc<Ceiling>>,
     /// What the sleeping feeder waits for.
     pub(super) awaited: Option<Want>,
     /// The feeder pulls no more items.
@@ -36,8 +41,33 @@ impl Permits {
         match want {
             Want::Permits { least } => self.free >= least,
             Want::Room { weight, most } => {
-                self.weight == 0 || self.weight.checked_add(weight).is_some_and(|sum| sum <= most)
+                self.weight == 0
+                    || self.weight.checked_add(weight).is_some_and(|sum| sum <= most)
+                        && self.ceiling.as_ref().is_none_or(|ceiling| ceiling.has_room(weight))
             }
         }
+    }
+
+    /// Whether the feeder waits for something that is there now.
+    pub(super) fn has_awaited(&self) -> bool {
+        self.awaited.is_some_and(|want| self.has(want))
+    }
+
+    /// Adds the weight of an item that is given out.
+    pub(super) fn weigh(&mut self, weight: u64) {
+        self.weight = self.weight.saturating_add(weight);
+        if let Some(ceiling) = &self.ceiling {
+            ceiling.add(weight);
+        }
+    }
+
+    /// Takes the weight of consumed items away. The caller then tells the stages that share the limit, if any.
+    pub(super) fn unload(&mut self, weight: u64) -> Option<Arc<Ceiling>> {
+        self.weight = self.weight.saturating_sub(weight);
+        let ceiling = self.ceiling.clone().filter(|_| weight > 0);
+        if let Some(ceiling) = &ceiling {
+            ceiling.subtract(weight);
+        }
+        ceiling
     }
 }
