@@ -10,8 +10,6 @@ mod batch_limits;
 mod batch_memory;
 mod batches;
 mod boxed;
-#[cfg(feature = "candle")]
-mod candle;
 mod cfg;
 mod cfg_env;
 mod cfg_files;
@@ -20,8 +18,6 @@ mod cfg_hostile;
 mod cfg_in_runs;
 mod cfg_laws;
 mod compile;
-#[cfg(feature = "rayon")]
-mod cpu_threads;
 mod destructors;
 mod devices;
 mod echo;
