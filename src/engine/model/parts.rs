@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use shuttle::thread::{self, JoinHandle};
 
-use super::check;
 use super::stages::{Pass, stage_producers};
 use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::handover::item_queue::ItemQueue;
@@ -30,6 +29,14 @@ use crate::runner::{ConsumerContext, ProducerContext, RunControl, Runner};
 use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::policy::{OnError, Policy};
 use crate::scheduler::window::Window;
+
+/// A run has three stages and two links, and takes five times as long as that of other models.
+const SCHEDULES: usize = 2_000;
+
+fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), SCHEDULES);
+    shuttle::check_pct(model, SCHEDULES, 3);
+}
 
 /// The stage behind the gathering; its hooks are not called here.
 struct Last;
