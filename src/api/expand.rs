@@ -12,7 +12,7 @@ use crate::engine::stages::{Stages, UpTo};
 use crate::error::{BoxError, Error, Result};
 use crate::runner::Runner;
 
-/// A pipeline whose last outputs are expanded into parts, made by [`Pool::expand`] and [`Pipeline::expand`].
+/// A pipeline that ends with an expansion into parts, made by [`Pool::expand`] and [`Pipeline::expand`].
 ///
 /// [`then`](Expand::then) adds the runner of the parts.
 #[must_use = "an expansion needs a stage for its parts: `.then(&mut pool)`"]
@@ -29,7 +29,7 @@ pub struct Open<T, P> {
     outer: P,
 }
 
-/// A pipeline whose parts are gathered, made by [`Pipeline::gather`].
+/// A pipeline that ends with a gathering of parts, made by [`Pipeline::gather`].
 ///
 /// [`then`](Gather::then) adds the runner of the gathered items. So a gathering is never the last element of a
 /// pipeline: what a run returns is the summary of a runner's consumer.
@@ -55,7 +55,7 @@ where
 
     /// Sets how many parents may be open at once: expanded, and not yet handed on by the gathering.
     ///
-    /// The default is twice the producers of the stage whose outputs are expanded. Each open parent stays in
+    /// The default is twice the producers of the stage before the expansion. Each open parent stays in
     /// memory, and its parts can fill a batch. So let the open parents have more parts than a batch has items.
     ///
     /// # Panics
@@ -83,7 +83,7 @@ where
         Expand { most: Some(most), ..self }
     }
 
-    /// Adds the runner whose inputs are the parts.
+    /// Adds the runner of the parts: they are its inputs.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -325,7 +325,7 @@ where
         Gather { order: AddOrder::Completion, ..self }
     }
 
-    /// Adds the runner whose inputs are the gathered parents, each with what was gathered.
+    /// Adds the runner of the gathered parents. Its inputs are the parents, each with what was gathered.
     ///
     /// ```
     /// use gangline::{OrderedRunner, map};
@@ -417,7 +417,7 @@ where
     }
 }
 
-/// Gathers parents all of whose parts are there.
+/// Gathers parents that have all their parts.
 pub struct Whole<I, A> {
     init: I,
     add: A,

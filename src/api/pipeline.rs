@@ -100,7 +100,7 @@ use crate::runner::Runner;
 #[must_use = "a pipeline does nothing until it is run"]
 pub struct Pipeline<'h, R: Runner, S: Runner, P = ()> {
     line: Stages<'h, R, S>,
-    /// The expansions whose parts are not gathered yet.
+    /// The expansions that are not gathered yet.
     open: P,
 }
 

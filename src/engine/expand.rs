@@ -71,7 +71,7 @@ pub(super) struct Parents<P> {
     pub(super) open: Arc<OpenParents>,
     /// The order in which parents are opened.
     pub(super) order: Order,
-    /// The number of the stage whose results are parents.
+    /// The number of the stage that makes the parents.
     pub(super) stage: usize,
     /// Opened, and not yet seen by the gathering link.
     opened: Mutex<VecDeque<Opened<P>>>,
@@ -80,7 +80,7 @@ pub(super) struct Parents<P> {
     newest: AtomicU64,
 }
 
-/// A parent whose parts begin at the index `first`.
+/// A parent. Its parts begin at the index `first`.
 pub(super) struct Opened<P> {
     pub(super) first: u64,
     /// Its index in its own stage; for parts, in the first stage of their expansion.
@@ -338,7 +338,7 @@ where
         }
     }
 
-    /// Opens a parent whose first part is the next one. Returns it, unless it is a gap.
+    /// Opens a parent; its first part is the next one. Returns it, unless it is a gap.
     fn open(
         &self,
         seq: u64,

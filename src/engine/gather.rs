@@ -1,7 +1,7 @@
 //! The link that makes one item of many: it folds the parts of a parent, and hands the parent on.
 //!
 //! Parts arrive in the order of the last stage of the expansion. In input order, they are those of the oldest
-//! open parent. In completion order, a part's index says whose it is. See [`expand`](super::expand) for how
+//! open parent. In completion order, a part's index tells its parent. See [`expand`](super::expand) for how
 //! the end of a parent arrives, and why this link cannot deadlock with that one.
 
 use std::collections::VecDeque;
@@ -325,7 +325,7 @@ where
         }
     }
 
-    /// Hands on the parents whose turn it is, after the one at `place` was completed.
+    /// Hands on the parents that have their turn, after the one at `place` was completed.
     #[cold]
     fn hand_on(
         &self,

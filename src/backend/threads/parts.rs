@@ -1,4 +1,4 @@
-//! The parents that are open in an expansion: a permit for each, and which parts are whose.
+//! The parents that are open in an expansion: a permit for each, and the parent of each part.
 //!
 //! It holds indices and names, and no value of the user's.
 
@@ -67,7 +67,7 @@ pub(crate) struct ItemPath {
     pub(crate) parts: Vec<u64>,
 }
 
-/// A stage whose items are parts.
+/// A stage of parts.
 #[derive(Debug)]
 pub(crate) struct PartStage {
     open: Arc<OpenParents>,
@@ -134,7 +134,7 @@ impl OpenParents {
         self.returned.notify_all();
     }
 
-    /// Opens a parent whose first part has the index `first`.
+    /// Opens a parent. Its first part has the index `first`.
     pub(crate) fn open(&self, first: u64, parent: u64, name: ItemPath) {
         let span = Span { first, parent, name, failed_at: u64::MAX };
         lock(&self.state).spans.push_back(span);

@@ -15,7 +15,7 @@ pub(crate) struct Ceiling {
     stages: OnceLock<Vec<Weak<dyn Weighed>>>,
 }
 
-/// A run whose items are weighed.
+/// A run of weighed items.
 pub(crate) trait Weighed: Send + Sync {
     /// Has the weight of its items count under this limit. Called before it has items.
     fn share(&self, ceiling: Arc<Ceiling>);
