@@ -150,7 +150,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
     ///
     /// A stage without items may always take one. So the weights may exceed `most` by one item of each stage.
     /// Parents of open expansions, and what is gathered of their parts, are bounded by
-    /// [`open_parents`](crate::Expand::open_parents) instead.
+    /// [`open_parents`](crate::expansion::Expand::open_parents) instead.
     ///
     /// # Panics
     ///
