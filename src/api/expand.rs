@@ -69,7 +69,7 @@ where
     /// let mut squares = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
     /// let mut sums = OrderedRunner::new(map(|_| Ok(()), |_, _, (_, sum): (_, u64)| Ok(sum)), 1)?;
     /// let seen = counts
-    ///     .expand(|&n| 0..*n)
+    ///     .expand(|n| 0..**n)
     ///     .open_parents(16)
     ///     .then(&mut squares)
     ///     .gather(|_: &u64| 0, |sum, _, square| *sum += square)
