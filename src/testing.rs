@@ -26,8 +26,6 @@
 //! # }
 //! ```
 
-pub mod conformance;
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};

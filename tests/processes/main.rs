@@ -19,8 +19,6 @@ mod errors;
 #[cfg(target_os = "linux")]
 mod impostors;
 #[cfg(target_os = "linux")]
-mod laws;
-#[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
 mod orphans;
@@ -35,14 +33,13 @@ fn main() {}
 #[cfg(target_os = "linux")]
 fn main() {
     impostors::serve_if_asked();
-    gangline::worker_main(&[&chores::CHORES, &chores::TOLD, &laws::PROBE, &laws::WRAPPED]);
+    gangline::worker_main(&[&chores::CHORES, &chores::TOLD]);
     orphans::coordinate_if_asked();
     let mut arguments = libtest_mimic::Arguments::from_args();
     // One at a time: a test kills whatever children this process has.
     arguments.test_threads = Some(1);
     let all = [
         runs::TESTS,
-        laws::TESTS,
         crashes::TESTS,
         errors::TESTS,
         batches::TESTS,
