@@ -372,6 +372,7 @@ where
         let handed = match (parent, state) {
             (Parent::Value(value), State::Folded(folded)) => {
                 give(to, feeder, (value, folded), progress)
+                    .and_then(|()| self.wait_for_room(collector, feeder))
             }
             (parent, State::Unusable(error)) => {
                 drop_quietly(parent);
@@ -397,6 +398,22 @@ where
         // Even if the run ends: the order of both does not matter then.
         self.parents.open.end(first);
         handed
+    }
+
+    /// Waits until a heavy parent is given out. What comes next may be a mark, which waits for no permit, or the end
+    /// of the input; both are behind it.
+    fn wait_for_room(
+        &self,
+        collector: &mut Collector<A::Output>,
+        feeder: &mut Feeder<B::Input, B::Output>,
+    ) -> Result<(), Ended> {
+        if feeder.holds_item() {
+            collector.repay(&self.from.run.handover);
+        }
+        match feeder.wait_for_room(&self.to.handover) {
+            true => Ok(()),
+            false => Err(Ended::Unwanted),
+        }
     }
 
     /// Leaves a gap for a parent that failed, or passes a mark of the expansion around this one on.

@@ -41,14 +41,8 @@ impl<I, T> Feeder<I, T> {
 
     /// Waits for a permit, and for room for the held item. Returns `false` if the feeder is to stop.
     pub(crate) fn wait_for_permit(&mut self, handover: &Handover<I, T>) -> bool {
-        if let Some(want) = self.wanted_room(handover) {
-            let since = now();
-            let has_room = handover.wait_for(want);
-            self.waited += now() - since;
-            if !has_room {
-                return false;
-            }
-            self.give_out_held_now(handover);
+        if !self.wait_for_room(handover) {
+            return false;
         }
         if self.permits == 0 {
             self.permits = handover.free_permits(handover.lot());
@@ -59,6 +53,22 @@ impl<I, T> Feeder<I, T> {
             self.waited += now() - since;
         }
         self.permits > 0
+    }
+
+    /// Waits until the held item, if any, is given out. Returns `false` if the feeder is to stop.
+    pub(crate) fn wait_for_room(&mut self, handover: &Handover<I, T>) -> bool {
+        let Some(want) = self.wanted_room(handover) else { return true };
+        let since = now();
+        let has_room = handover.wait_for(want);
+        self.waited += now() - since;
+        if has_room {
+            self.give_out_held_now(handover);
+        }
+        has_room
+    }
+
+    pub(crate) fn holds_item(&self) -> bool {
+        self.held.is_some()
     }
 
     /// The total time that it has waited.
@@ -202,6 +212,7 @@ impl<I, T> Feeder<I, T> {
 
     /// Leaves the index of the next item as a gap and delivers its result, which no producer sees.
     pub(crate) fn leave_gap(&mut self, handover: &Handover<I, T>, seq: u64, result: Outcome<T>) {
+        debug_assert!(self.held.is_none(), "the held item would get an index behind the gap");
         if let Some(weights) = &mut self.ends.weights {
             weights.push(0);
         }
