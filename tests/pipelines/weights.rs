@@ -88,6 +88,41 @@ fn a_slow_last_stage_holds_the_first_back() {
     });
 }
 
+/// The first stage waits for room that only the second can return: its own item ends after the next has begun.
+#[test]
+fn room_that_a_later_stage_returns_is_used_at_once() {
+    no_hang(|| {
+        for _ in 0..20 {
+            let (pulled, begun) = (Gate::default(), Gate::default());
+            let next = begun.clone();
+            let first = working(move |_, x: u64| {
+                match x {
+                    1 => next.pass(),
+                    2 => next.open(),
+                    _ => {}
+                }
+                Ok(x)
+            });
+            let first = builder(first, Order::Input, 2);
+            let mut first = first.window_weight(u64::MAX, |_: &u64| 1_u64).build().unwrap();
+            let is_pulled = pulled.clone();
+            let second = working(move |_, x: u64| {
+                is_pulled.pass();
+                Ok(x)
+            });
+            let second = builder(second, Order::Input, 1);
+            let mut second = second.window_weight(u64::MAX, |_: &u64| 1_u64).build().unwrap();
+            let input = (0..4).inspect(|&x| {
+                if x == 2 {
+                    pulled.open()
+                }
+            });
+            let mut both = first.then(&mut second).window_weight(2);
+            assert_eq!(both.run(input).unwrap(), [0, 1, 2, 3]);
+        }
+    });
+}
+
 #[test]
 fn a_pipeline_without_weights_has_no_limit() {
     let mut first = builder(pass::<u64>(), Order::Input, 2).build().unwrap();

@@ -17,6 +17,8 @@ mod ends;
 #[cfg(target_os = "linux")]
 mod errors;
 #[cfg(target_os = "linux")]
+mod expansions;
+#[cfg(target_os = "linux")]
 mod impostors;
 #[cfg(target_os = "linux")]
 mod limits;
@@ -43,6 +45,7 @@ fn main() {
         crashes::TESTS,
         errors::TESTS,
         batches::TESTS,
+        expansions::TESTS,
         limits::TESTS,
         ends::TESTS,
         impostors::TESTS,
