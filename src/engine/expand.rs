@@ -28,19 +28,18 @@ use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::item_names::Entry;
 use crate::backend::threads::parts::{Holes, ItemPath, OpenParents, PartStage};
-use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run::Run;
 use crate::base::Order;
 use crate::base::panic::{catch_theirs, drop_quietly};
 use crate::concurrency::atomic::{AtomicU64, Ordering};
 use crate::concurrency::{Mutex, lock};
 use crate::engine::collector::Collector;
-use crate::engine::feed::look_and_push;
+use crate::engine::feed::{Pause, look_and_push};
 use crate::engine::joint::{Joint, Prepared, Work, be_parts};
 use crate::engine::link::{
     Earlier, Ended, LinkKind, Progress, Relayed, between, hurry, reject, wait_for_permit,
 };
-use crate::error::{BoxError, Error, PanicMessage, Result};
+use crate::error::{BoxError, Error, Result};
 use crate::runner::{RunControl, Runner};
 
 /// Expands a parent.
@@ -233,17 +232,6 @@ pub(super) struct ExpandLink<A: Runner, B: Runner, U> {
     pub(super) to: Arc<Run<B>>,
     pub(super) unfold: Arc<U>,
     pub(super) parents: Arc<Parents<A::Output>>,
-}
-
-/// Why giving out parts paused or ended.
-enum Pause {
-    /// All permits are used.
-    Permits,
-    /// There are no more parts, or they are withdrawn.
-    End,
-    Failed(BoxError),
-    Panicked(PanicMessage),
-    Rejected(Rejected),
 }
 
 impl<A, B, U> ExpandLink<A, B, U>

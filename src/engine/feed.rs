@@ -40,10 +40,10 @@ pub(crate) enum Pulled {
 }
 
 /// Why pulling paused or ended.
-enum Pause {
+pub(super) enum Pause {
     /// All permits are used, or the requested number of items was given out.
     Permits,
-    /// There are no more items.
+    /// There are no more items, or no more are wanted.
     End,
     Failed(BoxError),
     Panicked(PanicMessage),

@@ -114,7 +114,7 @@ fn room_that_a_later_stage_returns_is_used_at_once() {
             let mut second = second.window_weight(u64::MAX, |_: &u64| 1_u64).build().unwrap();
             let input = (0..4).inspect(|&x| {
                 if x == 2 {
-                    pulled.open()
+                    pulled.open();
                 }
             });
             let mut both = first.then(&mut second).window_weight(2);
