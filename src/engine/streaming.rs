@@ -216,8 +216,9 @@ impl<R: Runner> Streaming<R> {
     ) -> Poll<Option<Yield<R::Output>>> {
         let waker = quiet(cx.waker());
         self.resume(&waker);
-        if self.take_back() {
-            // A stream does not block, so the window is filled.
+        if self.take_back() || self.pulled == 0 {
+            // A stream does not block, so the window is filled, before the first result too: the producers are to
+            // have items while the caller has it.
             while self.poll_pull(source, cx) {}
         }
         let next = loop {
