@@ -6,6 +6,7 @@
 mod bounds;
 mod cancel;
 mod faults;
+mod limits;
 mod nesting;
 mod order;
 mod random;
