@@ -26,6 +26,8 @@
 //! # }
 //! ```
 
+pub mod conformance;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};

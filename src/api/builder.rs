@@ -16,6 +16,8 @@ mod telling;
 
 use std::fmt;
 use std::marker::PhantomData;
+#[cfg(test)]
+use std::sync::Arc;
 use std::sync::Mutex;
 
 use super::pool::{OrderKind, Pool};
@@ -23,11 +25,13 @@ use super::pool::{OrderKind, Pool};
 use crate::backend::process::{processes::Processes, recipe::Recipe};
 use crate::backend::threads::limits::Limits as TimeLimits;
 use crate::backend::threads::measures::Measures;
+#[cfg(test)]
+use crate::backend::threads::producer_factory::Make;
 use crate::backend::threads::producer_factory::ProducerFactory;
 use crate::backend::threads::run_settings::{CopyFn, HashFn, NameFn, Overdue, RunSettings};
 use crate::base::Measure;
 use crate::base::Order;
-use crate::cfg::CfgNode;
+use crate::cfg::{CfgError, CfgNode};
 use crate::concurrency::cancel::CancelToken;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
@@ -90,6 +94,9 @@ pub struct Builder<R: Runner, O> {
     token: CancelToken,
     #[cfg(all(feature = "processes", target_os = "linux"))]
     workers: Option<(Recipe<R>, Processes)>,
+    /// A backend of a test.
+    #[cfg(test)]
+    make: Option<Arc<Make<R>>>,
     kind: PhantomData<fn() -> O>,
 }
 
@@ -120,6 +127,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             token: CancelToken::new(),
             #[cfg(all(feature = "processes", target_os = "linux"))]
             workers: None,
+            #[cfg(test)]
+            make: None,
             kind: PhantomData,
         }
     }
@@ -146,7 +155,25 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         if self.workers.is_some() {
             return self.build_in_processes();
         }
+        #[cfg(test)]
+        if let Some(make) = self.make.clone() {
+            return self
+                .build_with(|runner| ProducerFactory::leasing(runner, make, Overdue::Abandoned));
+        }
         self.build_with(ProducerFactory::threads)
+    }
+
+    /// Puts producers into the backend that `make` makes.
+    #[cfg(all(test, not(shuttle)))]
+    pub(crate) fn backend(mut self, make: Arc<Make<R>>) -> Self {
+        self.make = Some(make);
+        self
+    }
+
+    /// Adds a value to the configuration.
+    pub(crate) fn add_to_cfg(mut self, path: &str, value: &str) -> Result<Self, CfgError> {
+        self.cfg = self.cfg.thawed().with(path, value)?;
+        Ok(self)
     }
 
     /// Like [`build`](Builder::build), with the producers that `factory` makes.

@@ -4,11 +4,15 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::backend::threads::call::call;
 use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::leasing;
+use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::settle::{self, FailedBatch};
 use crate::backend::threads::shared::Shared;
 use crate::backend::{Backend, NextStep};
+use crate::base::BoxError;
 use crate::error::{Error, Hook, Site};
 use crate::runner::{ProducerContext, ProducerSetup, Runner, Wanted};
 use crate::scheduler::{Begin, Copies, Inputs, Lease, LeaseId, Next, Readiness};
@@ -132,16 +136,77 @@ impl<R: Runner> Scripted<R> {
         if begin == Begin::Stale {
             return run.handover.dispatch.release(lease.id);
         }
-        let mut worked = Vec::new();
-        for (&item, input) in lease.items.iter().zip(inputs) {
-            let items = [item];
-            let cx = ProducerContext::new(&self.setup, &run.wanted, &items);
-            let cx = cx.with_attempt(lease.attempt);
-            let state = self.state.as_mut().expect("it is built before the first lease");
-            let output = self.runner.producer_work(&cx, state, input);
-            worked.push(output.map_err(|source| self.failure(item, source)));
+        if self.state.is_none() {
+            let shared = self.shared.clone();
+            let (runner, lane) = (run, self.lane);
+            if leasing::prepare_for(self, lane, &shared, runner, &lease, desk).is_err() {
+                return;
+            }
         }
-        settle::each(run, self.lane, &lease, worked, desk);
+        match run.handover.batching() {
+            None => self.answer_one(run, &lease, inputs, desk),
+            Some(_) => self.answer_batch(run, &lease, inputs, desk),
+        }
+    }
+
+    fn answer_one(
+        &mut self,
+        run: &Run<R>,
+        lease: &Lease,
+        mut inputs: Vec<R::Input>,
+        desk: &mut Desk<'_, R>,
+    ) {
+        let input = inputs.pop().expect("without batches, a lease has one item");
+        let worked = self.call(run, lease, Hook::ProducerWork, |runner, cx, state| {
+            runner.producer_work(cx, state, input)
+        });
+        settle::each(run, self.lane, lease, vec![worked], desk);
+    }
+
+    fn answer_batch(
+        &mut self,
+        run: &Run<R>,
+        lease: &Lease,
+        mut inputs: Vec<R::Input>,
+        desk: &mut Desk<'_, R>,
+    ) {
+        let worked = self.call(run, lease, Hook::ProducerWorkBatch, |runner, cx, state| {
+            runner.producer_work_batch(cx, state, &mut inputs)
+        });
+        match worked {
+            Ok(outputs) => {
+                let each = lease.items.iter().zip(outputs);
+                let each = each.map(|(&item, it)| it.map_err(|source| self.failure(item, source)));
+                settle::each(run, self.lane, lease, each.collect(), desk);
+            }
+            Err(error) => {
+                let failed = FailedBatch { error, kept: Inputs::Gone, inputs: vec![] };
+                for (item, fault) in settle::together(run, self.lane, lease, failed) {
+                    desk.deliver_tracked(item, Err(fault));
+                }
+            }
+        }
+    }
+
+    /// Calls a hook. A state that sees a panic is dropped.
+    fn call<T>(
+        &mut self,
+        run: &Run<R>,
+        lease: &Lease,
+        hook: Hook,
+        work: impl FnOnce(&R, &ProducerContext<'_>, &mut R::ProducerState) -> Result<T, BoxError>,
+    ) -> Result<T, Error> {
+        let cx = ProducerContext::new(&self.setup, &run.wanted, &lease.items);
+        let cx = cx.with_attempt(lease.attempt);
+        let state = self.state.as_mut().expect("it is built before the first lease");
+        let site = || site(&self.setup, &lease.items, Some(lease.attempt));
+        call(hook, site, || work(&self.runner, &cx, state)).map_err(|error| {
+            if error.is_panic() {
+                self.state = None;
+                self.shared.note_loss();
+            }
+            *error
+        })
     }
 
     /// The oldest lease failed as a whole, with its inputs still here.
@@ -245,8 +310,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::backend::threads::producer_factory::{Make, ProducerFactory};
-    use crate::backend::threads::run_settings::Overdue;
+    use crate::backend::threads::producer_factory::Make;
+    use crate::testing::conformance::{Law, Laws, Probe};
     use crate::{AnyOrderRunner, Batch, Builder, ConsumerContext, OnError, Order, Result};
 
     /// Squares numbers; some it fails whenever they are tried. Counts calls of hooks.
@@ -295,15 +360,16 @@ mod tests {
             Builder<Squares, crate::order::RuntimeOrder>,
         ) -> Builder<Squares, crate::order::RuntimeOrder>,
     ) -> AnyOrderRunner<Squares> {
-        let scripts = scripts.to_vec();
         let builder = set(AnyOrderRunner::builder(squares).devices(scripts.len()));
-        let make: Arc<Make<Squares>> = Arc::new(move |runner, setup, shared| {
+        builder.backend(backend(scripts)).build().unwrap()
+    }
+
+    fn backend<R: Runner + 'static>(scripts: &[Script]) -> Arc<Make<R>> {
+        let scripts = scripts.to_vec();
+        Arc::new(move |runner, setup, shared| {
             let script = scripts[setup.producer].clone();
             Box::new(Scripted::new(runner, setup, shared, script))
-        });
-        builder
-            .build_with(|runner| ProducerFactory::leasing(runner, make, Overdue::Abandoned))
-            .unwrap()
+        })
     }
 
     fn script(ahead: usize, steps: impl Into<Vec<Step>>) -> Script {
@@ -346,6 +412,43 @@ mod tests {
         assert_eq!(pool.run(0..20).unwrap(), squares_of(0..20));
         pool.close().unwrap();
         drop(pool);
+    }
+
+    fn laws(scripts: Vec<Script>) -> Laws<Probe> {
+        Laws::new(move |probe| {
+            AnyOrderRunner::builder(probe).devices(scripts.len()).backend(backend(&scripts))
+        })
+    }
+
+    #[test]
+    fn answers_that_do_not_count_break_no_law() {
+        let steps =
+            [Step::Answer(0), Step::AnswerTwice(0), Step::HandBack(0), Step::AnswerTooLate(0)];
+        let scripts = vec![script(1, steps), script(1, [Step::Answer(0)]), script(1, steps)];
+        laws(scripts).check_all().unwrap();
+    }
+
+    /// All laws but that a slow item keeps none back: the script hands nothing back while a hook runs.
+    #[test]
+    fn several_leases_at_a_time_break_no_law() {
+        let steps = [Step::Answer(2), Step::AnswerTwice(1), Step::HandBack(0), Step::Answer(3)];
+        let laws = laws(vec![script(4, steps), script(2, [Step::Answer(1)])]);
+        laws.no_hang().unwrap();
+        laws.accounted().unwrap();
+        laws.named().unwrap();
+        laws.bounded().unwrap();
+        laws.ordered().unwrap();
+        laws.paired().unwrap();
+        laws.clean().unwrap();
+        laws.panics().unwrap();
+        laws.batched().unwrap();
+    }
+
+    #[test]
+    fn a_backend_that_keeps_items_back_breaks_a_law() {
+        let laws = laws(vec![script(4, [Step::Answer(0)]), script(1, [Step::Answer(0)])]);
+        let error = laws.limit(Duration::from_secs(1)).prompt().unwrap_err();
+        assert_eq!(error.law, Law::Prompt);
     }
 
     fn steps() -> impl Strategy<Value = Step> {

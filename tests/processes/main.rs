@@ -21,6 +21,8 @@ mod expansions;
 #[cfg(target_os = "linux")]
 mod impostors;
 #[cfg(target_os = "linux")]
+mod laws;
+#[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
 mod orphans;
@@ -35,13 +37,14 @@ fn main() {}
 #[cfg(target_os = "linux")]
 fn main() {
     impostors::serve_if_asked();
-    gangline::worker_main(&[&chores::CHORES, &chores::TOLD]);
+    gangline::worker_main(&[&chores::CHORES, &chores::TOLD, &laws::PROBE, &laws::WRAPPED]);
     orphans::coordinate_if_asked();
     let mut arguments = libtest_mimic::Arguments::from_args();
     // One at a time: a test kills whatever children this process has.
     arguments.test_threads = Some(1);
     let all = [
         runs::TESTS,
+        laws::TESTS,
         crashes::TESTS,
         errors::TESTS,
         batches::TESTS,
