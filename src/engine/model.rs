@@ -34,13 +34,23 @@ use crate::scheduler::policy::{Backoff, Policy};
 use crate::scheduler::window::Window;
 use crate::scheduler::{Failure, Inputs, Lease, Outcome, Verdict};
 
-const SCHEDULES: usize = 10_000;
+/// The schedules of each kind that most models are run under.
+const SCHEDULES: usize = 2_500;
 
 type Hub = Handover<u64, u64>;
 
 pub(super) fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(model.clone(), SCHEDULES);
-    shuttle::check_pct(model, SCHEDULES, 3);
+    explore(SCHEDULES, model);
+}
+
+/// Runs a model under random schedules, and under as many that change threads seldom. `MODEL_TIMES` multiplies
+/// their number, for a machine that has a night.
+pub(crate) fn explore(schedules: usize, model: impl Fn() + Send + Sync + Clone + 'static) {
+    let times = std::env::var("MODEL_TIMES").map_or(1, |times| {
+        times.parse().expect("MODEL_TIMES is the number by which schedules are multiplied")
+    });
+    shuttle::check_random(model.clone(), schedules * times);
+    shuttle::check_pct(model, schedules * times, 3);
 }
 
 fn hub(producers: usize, window: usize, batching: Option<Batching>, weight: Option<u64>) -> Hub {

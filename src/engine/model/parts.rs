@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use shuttle::thread::{self, JoinHandle};
 
+use super::explore;
 use super::stages::{Pass, stage_producers};
 use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::handover::item_queue::ItemQueue;
@@ -31,11 +32,10 @@ use crate::scheduler::policy::{OnError, Policy};
 use crate::scheduler::window::Window;
 
 /// A run has three stages and two links, and takes five times as long as that of other models.
-const SCHEDULES: usize = 2_000;
+const SCHEDULES: usize = 500;
 
 fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(model.clone(), SCHEDULES);
-    shuttle::check_pct(model, SCHEDULES, 3);
+    explore(SCHEDULES, model);
 }
 
 /// The stage behind the gathering; its hooks are not called here.

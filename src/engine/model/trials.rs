@@ -7,7 +7,7 @@ use std::time::Duration;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
 
-use super::feed;
+use super::{explore, feed};
 use crate::backend::Backend;
 use crate::backend::threads::deadline_thread::Watch;
 use crate::backend::threads::limits::Limits;
@@ -34,11 +34,10 @@ use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::policy::{Backoff, OnError, Policy, Stragglers};
 use crate::scheduler::window::Window;
 
-const SCHEDULES: usize = 3_000;
+const SCHEDULES: usize = 1_000;
 
 pub(super) fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(model.clone(), SCHEDULES);
-    shuttle::check_pct(model, SCHEDULES, 3);
+    explore(SCHEDULES, model);
 }
 
 /// Decides whether a producer fails an item.
