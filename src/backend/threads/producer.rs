@@ -163,14 +163,16 @@ impl<R: Runner> Producer<R> {
             });
         self.worked += 1;
         let device = self.setup.place.devices().first();
-        let span = run.spans.attempt(&items, attempt, device, || run.name_of(seq));
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
-        let outcome = call(
-            Hook::ProducerWork,
-            || site(&self.setup, &items, Some(attempt)),
-            || self.runner.producer_work(&cx, state, input),
-        );
-        drop(span);
+        let outcome = {
+            // Ends with the block: `drop` would move it, and the move of a value just written stalls.
+            let _span = run.spans.attempt(&items, attempt, device, || run.name_of(seq));
+            call(
+                Hook::ProducerWork,
+                || site(&self.setup, &items, Some(attempt)),
+                || self.runner.producer_work(&cx, state, input),
+            )
+        };
         if outcome.as_ref().is_err_and(|error| error.is_panic()) {
             run.handover.stats.state_lost(self.lane);
             self.lose_state();
