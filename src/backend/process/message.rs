@@ -31,6 +31,10 @@ pub(super) struct Hello {
 
 /// The fingerprint of a recipe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
+)]
 pub struct Terms {
     pub(super) version: String,
     pub(super) codec: String,
@@ -90,6 +94,10 @@ pub(super) struct Failed {
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
+)]
 pub enum CallFailure {
     Error(RemoteFailure),
     /// The hook panicked, and the state is gone.
@@ -107,6 +115,10 @@ pub enum CallFailure {
 
 /// An error of a hook, as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
+)]
 pub struct RemoteFailure {
     /// The text of the error and those of its causes.
     pub(crate) texts: Vec<String>,
