@@ -1,5 +1,6 @@
 //! A broker and its workers, which end with their values.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -138,8 +139,16 @@ impl Drop for Worker {
     }
 }
 
+/// Below those that the system gives to clients: one of them could take that of a broker that is restarted.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    for n in 0..1000 {
+        let drawn = RandomState::new().hash_one((std::process::id(), n));
+        let port = 10_000 + (drawn % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free")
 }
 
 fn serve(port: u16, monitor: u16, folder: &tempfile::TempDir, options: &[String]) -> Child {

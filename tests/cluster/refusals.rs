@@ -26,13 +26,13 @@ fn text_of(builder: ChoresBuilder) -> String {
 }
 
 fn in_cluster(nats: Nats) -> ChoresBuilder {
-    OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats.wait_for(Duration::from_secs(2)))
+    OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats.wait_for(Duration::from_secs(3)))
 }
 
 fn no_worker_within_the_time_is_an_error() {
     let broker = Broker::start();
     let text = text_of(in_cluster(broker.nats()));
-    assert!(text.contains("0 of at least 1 workers have joined within 2 s"), "{text}");
+    assert!(text.contains("0 of at least 1 workers have joined within 3 s"), "{text}");
     assert!(text.contains("GANGLINE_NATS"), "{text}");
 }
 
