@@ -12,6 +12,7 @@ use gangline::{Builder, OrderedRunner};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::chores::{CHORES, Chores};
+use crate::proxy::Proxy;
 
 /// Of the tests: short, so that losses are noticed soon, and long enough for a machine with more to do.
 pub const LEASE: Duration = Duration::from_millis(1500);
@@ -60,6 +61,11 @@ impl Broker {
     /// Starts a worker with this number of producers.
     pub fn worker(&self, producers: usize) -> Worker {
         self.worker_with(producers, &[])
+    }
+
+    /// A connection to it that can be cut.
+    pub fn proxy(&self) -> Proxy {
+        Proxy::to(self.port)
     }
 
     /// With variables in its environment.

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use gangline::error::ClusterError;
-use gangline::{Error, OnError};
+use gangline::{Error, OnError, OrderedRunner};
 use rustix::process::Signal;
 
 use crate::broker::{Broker, LEASE};
-use crate::chores::{CHORES, Chore, squared, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
 
 tests![
     a_killed_worker_costs_its_item_one_attempt,
@@ -15,6 +15,8 @@ tests![
     an_item_that_loses_three_workers_fails,
     a_worker_killed_at_random_loses_nothing,
     a_stopped_worker_is_lost_and_comes_back,
+    a_worker_that_is_cut_off_is_lost_and_comes_back,
+    a_worker_that_is_cut_off_at_the_end_of_a_run_does_not_delay_it_for_ever,
 ];
 
 fn is_lost(error: &Error) -> bool {
@@ -99,16 +101,70 @@ fn a_stopped_worker_is_lost_and_comes_back() {
     assert_ne!(outputs[0], stopped);
     let stopped = workers.iter().find(|it| it.pid().to_string() == stopped).unwrap();
     stopped.signal(Signal::CONT);
-    // It shows itself within a lease, and joins again. Both are needed, but an item that it has begun before it has
-    // joined does not count, and may be done again by the other.
+    // It shows itself within a lease, and joins again.
+    run_until_both_work(&mut pool);
+    assert!(LEASE < Duration::from_secs(5), "the test waits for its end");
+}
+
+fn a_worker_that_is_cut_off_is_lost_and_comes_back() {
+    let broker = Broker::start();
+    let proxy = broker.proxy();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name| folder.path().join(name);
+    let url = proxy.url();
+    let first = broker.worker_with(1, &[("GANGLINE_NATS", url.as_str())]);
+    let builder = broker.builder().retries(1).backoff(Duration::ZERO, Duration::ZERO);
+    let mut pool = builder.build().unwrap();
+    let mut second = None;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            text_in(&file("begun"));
+            proxy.cut();
+            second = Some(broker.worker(1));
+        });
+        let outputs = pool.run([Chore::AwaitOnce(file("begun"), file("go"))]).unwrap();
+        assert_ne!(outputs[0], first.pid().to_string());
+    });
+    std::fs::write(file("go"), "").unwrap();
+    proxy.mend();
+    run_until_both_work(&mut pool);
+    assert!(second.is_some());
+}
+
+/// What the coordinator says while the connection is cut is lost.
+fn a_worker_that_is_cut_off_at_the_end_of_a_run_does_not_delay_it_for_ever() {
+    let broker = Broker::start();
+    let proxy = broker.proxy();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name| folder.path().join(name);
+    let url = proxy.url();
+    let _worker = broker.worker_with(1, &[("GANGLINE_NATS", url.as_str())]);
+    let token = gangline::CancelToken::new();
+    let mut pool = broker.builder().cancel_token(token.clone()).build().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            text_in(&file("begun"));
+            proxy.cut();
+            token.cancel();
+            // The orders are sent meanwhile. It is connected again before its lease ends.
+            std::thread::sleep(LEASE / 5);
+            proxy.mend();
+        });
+        assert!(pool.run([Chore::Hang(file("begun"))]).unwrap_err().is_cancelled());
+    });
+    assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+}
+
+/// Both of two workers are needed for two items. But an item that one has begun before it has joined does not count,
+/// and may be done again by the other.
+fn run_until_both_work(pool: &mut OrderedRunner<Chores>) {
     loop {
         let folder = tempfile::tempdir().unwrap();
         let file = |name| folder.path().join(name);
         let items = [Chore::Await(file("a"), file("b")), Chore::Await(file("b"), file("a"))];
         let outputs = pool.run(items).unwrap();
         if outputs[0] != outputs[1] {
-            break;
+            return;
         }
     }
-    assert!(LEASE < Duration::from_secs(5), "the test waits for its end");
 }

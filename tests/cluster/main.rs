@@ -21,6 +21,8 @@ mod lost_workers;
 #[cfg(target_os = "linux")]
 mod policies;
 #[cfg(target_os = "linux")]
+mod proxy;
+#[cfg(target_os = "linux")]
 mod refusals;
 #[cfg(target_os = "linux")]
 mod runs;
