@@ -22,6 +22,9 @@ use super::wire::{
 };
 use crate::error::ClusterError;
 
+/// How often a coordinator tries to take the key of a run that another one refreshes.
+const MOST_TRIES: usize = 10;
+
 pub(super) struct Coordinator {
     connection: Connection,
     keys: kv::Store,
@@ -126,16 +129,22 @@ impl Coordinator {
 
     /// Takes the run's key by compare-and-set: of two coordinators, one has the last revision.
     async fn take_key(&mut self) -> Result<(), ClusterError> {
-        let value = wire::encode(&self.key);
-        let entry =
-            self.keys.entry(&self.key.run).await.map_err(|it| refused("the run's key", it))?;
-        let put = match entry.filter(|entry| entry.operation == kv::Operation::Put) {
-            Some(entry) => self.keys.update(&self.key.run, value.into(), entry.revision).await.ok(),
-            None => self.keys.create(&self.key.run, value.into()).await.ok(),
-        };
-        let lost = || ClusterError::Superseded { run: self.key.run.clone() };
-        self.revision = put.ok_or_else(lost)?;
-        Ok(())
+        let (run, value) = (&self.key.run, wire::encode(&self.key));
+        for _ in 0..MOST_TRIES {
+            let entry = self.keys.entry(run).await.map_err(|it| refused("the run's key", it))?;
+            let put = match entry.filter(|entry| entry.operation == kv::Operation::Put) {
+                Some(entry) => {
+                    self.keys.update(run, value.clone().into(), entry.revision).await.ok()
+                }
+                None => self.keys.create(run, value.clone().into()).await.ok(),
+            };
+            // The coordinator before may have refreshed its key meanwhile.
+            if let Some(revision) = put {
+                self.revision = revision;
+                return Ok(());
+            }
+        }
+        Err(ClusterError::Superseded { run: run.clone() })
     }
 
     /// Says in the stream of runs that this one wants workers.
