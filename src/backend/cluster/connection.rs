@@ -19,6 +19,7 @@ use crate::error::ClusterError;
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The wait before something at the broker is tried again.
 pub(super) const AGAIN: Duration = Duration::from_millis(200);
+const MOST_TRIES: u32 = 4;
 /// What a dead coordinator has left is removed after this time.
 const ITEM_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 const CARD_AGE: Duration = Duration::from_secs(60);
@@ -113,8 +114,7 @@ impl Connection {
             (results, "the stream of results"),
             (runs, "the stream of runs"),
         ] {
-            let made = self.context.get_or_create_stream(config).await;
-            made.map_err(|source| refused(request, source))?;
+            self.stream(config, request).await?;
         }
         let fixed = pull::Config {
             durable_name: Some("waiting".to_owned()),
@@ -127,6 +127,24 @@ impl Connection {
         made.map_err(|source| refused("the consumer of the stream of runs", source))?;
         self.bucket(names.workers(), CARD_AGE).await?;
         self.bucket(names.keys(), KEY_AGE).await?;
+        Ok(())
+    }
+
+    /// Makes a stream if it is not there. Another process may do so at the same time: the broker then refuses one of
+    /// the two, which finds it when it looks again.
+    async fn stream(
+        &self,
+        config: stream::Config,
+        request: &'static str,
+    ) -> Result<(), ClusterError> {
+        let mut tries = 0;
+        while let Err(error) = self.context.get_or_create_stream(config.clone()).await {
+            tries += 1;
+            if tries == MOST_TRIES {
+                return Err(refused(request, error));
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
         Ok(())
     }
 
@@ -147,8 +165,7 @@ impl Connection {
             discard: DiscardPolicy::New,
             ..stream::Config::default()
         };
-        let made = self.context.get_or_create_stream(config).await;
-        made.map_err(|source| refused("a bucket", source))?;
+        self.stream(config, "a bucket").await?;
         let store = self.context.get_key_value(&bucket).await;
         store.map_err(|source| refused("a bucket", source))
     }
