@@ -4,6 +4,8 @@ pub(crate) mod batches;
 pub(crate) mod boxed;
 pub(crate) mod builder;
 pub(crate) mod expand;
+#[cfg(all(feature = "nats", target_os = "linux"))]
+pub(crate) mod host;
 pub(crate) mod into_outputs;
 pub(crate) mod map;
 pub(crate) mod map_batches;
@@ -17,3 +19,5 @@ pub(crate) mod stage_failure;
 #[cfg(feature = "futures")]
 pub(crate) mod streams;
 pub(crate) mod task_results;
+#[cfg(all(feature = "processes", target_os = "linux"))]
+pub(crate) mod worker;

@@ -1,5 +1,7 @@
 //! Where producers live: on threads of this process, or in child processes.
 
+#[cfg(all(feature = "nats", target_os = "linux"))]
+pub(crate) mod cluster;
 #[cfg_attr(not(feature = "rayon"), path = "backend/no_cpu_pool.rs")]
 pub(crate) mod cpu_pool;
 #[cfg(all(feature = "processes", target_os = "linux"))]

@@ -1,6 +1,8 @@
 //! The errors of building and running a runner.
 
 mod build;
+#[cfg(all(feature = "nats", target_os = "linux"))]
+mod cluster;
 mod convert;
 mod out_of_memory;
 mod output_count;
@@ -12,6 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::build::BuildError;
+#[cfg(all(feature = "nats", target_os = "linux"))]
+pub use self::cluster::ClusterError;
 pub use self::out_of_memory::OutOfMemory;
 pub(crate) use self::out_of_memory::is_out_of_memory;
 pub use self::output_count::OutputCount;

@@ -27,7 +27,7 @@ pub use crate::api::service::Service;
 pub use crate::api::sink;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
-pub use crate::backend::process::worker::worker_main;
+pub use crate::api::worker::worker_main;
 pub use crate::base::{BoxError, Hook, Order, Result};
 pub use crate::cfg::CfgNode;
 pub use crate::concurrency::cancel::CancelToken;
@@ -96,14 +96,21 @@ pub mod service {
     pub use crate::api::service::{Call, Full, Service, Ticket};
 }
 
+/// Producers on many machines: see [`Builder::cluster`].
+#[cfg(all(feature = "nats", target_os = "linux"))]
+#[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
+pub mod cluster {
+    pub use crate::backend::cluster::nats::Nats;
+}
+
 /// Producers in child processes: see [`Builder::processes`].
 #[cfg(all(feature = "processes", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
 pub mod process {
+    pub use crate::api::worker::{AnyRecipe, worker_main};
     pub use crate::backend::process::codec::{Codec, MessagePack, Postcard};
     pub use crate::backend::process::processes::Processes;
-    pub use crate::backend::process::recipe::{AnyRecipe, Recipe};
-    pub use crate::backend::process::worker::worker_main;
+    pub use crate::backend::process::recipe::Recipe;
 }
 
 /// Outputs as iterators, and inputs and outputs as streams of async code.

@@ -33,6 +33,8 @@ mod config;
 mod deadlines;
 mod events;
 pub(crate) mod expansion;
+#[cfg(all(feature = "nats", target_os = "linux"))]
+pub(crate) mod hand_over;
 mod health;
 mod items;
 mod lanes;

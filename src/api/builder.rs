@@ -8,6 +8,9 @@ mod batching;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 mod processes;
 
+#[cfg(all(feature = "nats", target_os = "linux"))]
+mod cluster;
+
 mod survival;
 
 mod lifespan;
@@ -21,6 +24,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 
 use super::pool::{OrderKind, Pool};
+#[cfg(all(feature = "nats", target_os = "linux"))]
+use crate::backend::cluster::nats::Nats;
 #[cfg(all(feature = "processes", target_os = "linux"))]
 use crate::backend::process::{processes::Processes, recipe::Recipe};
 use crate::backend::threads::limits::Limits as TimeLimits;
@@ -94,6 +99,8 @@ pub struct Builder<R: Runner, O> {
     token: CancelToken,
     #[cfg(all(feature = "processes", target_os = "linux"))]
     workers: Option<(Recipe<R>, Processes)>,
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    cluster: Option<(Recipe<R>, Nats)>,
     /// A backend of a test.
     #[cfg(test)]
     make: Option<Arc<Make<R>>>,
@@ -127,6 +134,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             token: CancelToken::new(),
             #[cfg(all(feature = "processes", target_os = "linux"))]
             workers: None,
+            #[cfg(all(feature = "nats", target_os = "linux"))]
+            cluster: None,
             #[cfg(test)]
             make: None,
             kind: PhantomData,
@@ -151,6 +160,10 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
     pub fn build(self) -> Result<Pool<R, O>, Error> {
+        #[cfg(all(feature = "nats", target_os = "linux"))]
+        if self.cluster.is_some() {
+            return self.build_in_cluster();
+        }
         #[cfg(all(feature = "processes", target_os = "linux"))]
         if self.workers.is_some() {
             return self.build_in_processes();

@@ -75,6 +75,28 @@ pub enum BuildError {
     /// their states.
     #[non_exhaustive]
     RecycledProcesses {},
+    /// A setting that a [cluster](crate::Builder::cluster) has not, or not yet.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
+    #[non_exhaustive]
+    NotInCluster {
+        /// The method of the builder.
+        setting: &'static str,
+        /// What to write instead.
+        instead: &'static str,
+    },
+    /// An option of [`Nats`](crate::cluster::Nats) is out of its bounds.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
+    #[non_exhaustive]
+    ClusterOption {
+        /// The method of `Nats`.
+        option: &'static str,
+        /// What is allowed.
+        allowed: String,
+        /// What was given.
+        given: String,
+    },
     /// A timeout is zero.
     #[non_exhaustive]
     ZeroTimeout {
@@ -134,6 +156,14 @@ impl fmt::Display for BuildError {
                 "recycle_after recycles the states of threads only, and the producers are child \
                  processes; leave `recycle_after` or `processes` out",
             ),
+            #[cfg(all(feature = "nats", target_os = "linux"))]
+            BuildError::NotInCluster { setting, instead } => {
+                write!(f, "{setting} is not available with `cluster`; {instead}")
+            }
+            #[cfg(all(feature = "nats", target_os = "linux"))]
+            BuildError::ClusterOption { option, allowed, given } => {
+                write!(f, "{option} must be {allowed}, got {given}")
+            }
             BuildError::ZeroTimeout { limit } => {
                 write!(f, "{limit} must be more than 0 s, got 0 s; leave it out for no limit")
             }

@@ -19,6 +19,8 @@ pub struct Site {
     pub attempt: Option<u32>,
     /// The key of the item, if there is exactly one and [keys](crate::Builder::key) are in use.
     pub key: Option<Arc<str>>,
+    /// The host of the worker, in a cluster.
+    pub host: Option<Arc<str>>,
 }
 
 impl fmt::Display for Site {
@@ -32,6 +34,9 @@ impl fmt::Display for Site {
         }
         if let Some(device) = self.device {
             write!(f, " on {device}")?;
+        }
+        if let Some(host) = &self.host {
+            write!(f, " of {host}")?;
         }
         match (self.producer, self.attempt) {
             (Some(producer), Some(attempt)) => {

@@ -104,6 +104,14 @@ pub enum WorkerError {
     /// `gangline::worker_main`. It may not start others: each would do the same.
     #[non_exhaustive]
     Nested {},
+    /// The [cluster](crate::Builder::cluster) cannot serve. The text is that of the cause.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    #[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
+    #[non_exhaustive]
+    Cluster {
+        /// What is wrong with it.
+        source: super::ClusterError,
+    },
 }
 
 impl fmt::Display for WorkerError {
@@ -140,6 +148,8 @@ impl fmt::Display for WorkerError {
                 "a worker cannot start workers; build with `processes` only in a program whose \
                  `main` begins with `gangline::worker_main(&[&RECIPE])`"
             ),
+            #[cfg(all(feature = "nats", target_os = "linux"))]
+            WorkerError::Cluster { source } => source.fmt(f),
         }
     }
 }
@@ -152,6 +162,8 @@ impl std::error::Error for WorkerError {
             WorkerError::Start { source, .. } => Some(source),
             WorkerError::Make { source } | WorkerError::Cfg { source } => Some(source.as_ref()),
             WorkerError::Frame { source } => Some(source),
+            #[cfg(all(feature = "nats", target_os = "linux"))]
+            WorkerError::Cluster { source } => std::error::Error::source(source),
             WorkerError::NoWorker { .. }
             | WorkerError::Silent { .. }
             | WorkerError::Refused { .. }

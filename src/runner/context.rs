@@ -38,6 +38,8 @@ pub(crate) trait OpenItems: std::fmt::Debug + Send + Sync {
 pub struct ProducerContext<'a> {
     setup: &'a ProducerSetup,
     items: &'a [u64],
+    /// The indices that the hook sees, if they are not those of this process's run.
+    shown: Option<&'a [u64]>,
     attempt: u32,
     wanted: &'a Wanted,
     /// Whether anything waits for this call. `None` where that is certain.
@@ -48,12 +50,19 @@ pub struct ProducerContext<'a> {
 
 impl<'a> ProducerContext<'a> {
     pub(crate) fn new(setup: &'a ProducerSetup, wanted: &'a Wanted, items: &'a [u64]) -> Self {
-        ProducerContext { setup, items, attempt: 1, wanted, flag: None, open: None }
+        ProducerContext { setup, items, shown: None, attempt: 1, wanted, flag: None, open: None }
     }
 
     /// Returns the same context for another attempt.
     pub(crate) fn with_attempt(self, attempt: u32) -> Self {
         ProducerContext { attempt, ..self }
+    }
+
+    /// The same, with the indices that these items have in the run of another process.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    pub(crate) fn shown_as(self, items: &'a [u64]) -> Self {
+        debug_assert_eq!(items.len(), self.items.len(), "each item has an index");
+        ProducerContext { shown: Some(items), ..self }
     }
 
     /// The same, for a producer that may be abandoned.
@@ -112,12 +121,12 @@ impl<'a> ProducerContext<'a> {
     /// Empty in [`producer_init`](crate::Runner::producer_init) and
     /// [`producer_end`](crate::Runner::producer_end).
     pub fn items(&self) -> &'a [u64] {
-        self.items
+        self.shown.unwrap_or(self.items)
     }
 
     /// Returns the index in the run of this call's input, if there is exactly one.
     pub fn item(&self) -> Option<u64> {
-        match self.items {
+        match self.items() {
             [item] => Some(*item),
             _ => None,
         }
@@ -129,7 +138,8 @@ impl<'a> ProducerContext<'a> {
     ///
     /// If there is no `i`-th input.
     pub fn at(&self, i: usize) -> ProducerContext<'a> {
-        ProducerContext { items: &self.items[i..=i], ..*self }
+        let shown = self.shown.map(|shown| &shown[i..=i]);
+        ProducerContext { items: &self.items[i..=i], shown, ..*self }
     }
 
     /// Returns the number of this attempt at the items, from 1; see [`retries`](crate::Builder::retries).

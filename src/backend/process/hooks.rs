@@ -12,8 +12,8 @@ use super::frame::{Frame, Kind, frame};
 use super::message::{
     self, Bye, Call, CallFailure, Done, Failed, Init, ItemOutcome, Items, WorkHook,
 };
+use super::recipe::Recipe;
 use super::recipe::serving::Serve;
-use super::recipe::{AnyRecipe, Recipe};
 use super::remote;
 use crate::backend::cpu_pool::CpuPool;
 use crate::backend::threads::call::call;
@@ -24,8 +24,6 @@ use crate::concurrency::spawn::spawn;
 use crate::device::{self, Place};
 use crate::error::{Error, FrameError, Site};
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
-
-impl<R: Runner + 'static> AnyRecipe for Recipe<R> {}
 
 impl<R: Runner + 'static> Serve for Recipe<R> {
     fn name(&self) -> &'static str {

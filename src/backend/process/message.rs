@@ -31,7 +31,11 @@ pub(super) struct Hello {
 
 /// The fingerprint of a recipe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Terms {
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
+)]
+pub struct Terms {
     pub(super) version: String,
     pub(super) codec: String,
     pub(super) input: String,
@@ -90,7 +94,11 @@ pub(super) struct Failed {
 
 /// Why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum CallFailure {
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
+)]
+pub enum CallFailure {
     Error(RemoteFailure),
     /// The hook panicked, and the state is gone.
     Panic(String),
@@ -107,12 +115,16 @@ pub(super) enum CallFailure {
 
 /// An error of a hook, as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct RemoteFailure {
+#[cfg_attr(
+    not(feature = "nats"),
+    expect(unreachable_pub, reason = "a trait of a cluster's workers returns it")
+)]
+pub struct RemoteFailure {
     /// The text of the error and those of its causes.
-    pub(super) texts: Vec<String>,
+    pub(crate) texts: Vec<String>,
     /// The error itself, in the codec, with the number of its type in the recipe.
-    pub(super) typed: Option<(u32, Vec<u8>)>,
-    pub(super) is_out_of_memory: bool,
+    pub(crate) typed: Option<(u32, Vec<u8>)>,
+    pub(crate) is_out_of_memory: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -219,7 +231,7 @@ pub(super) fn nonce_of(start: &[u8]) -> Option<Nonce> {
 
 impl Terms {
     /// What differs, for a person.
-    pub(super) fn difference(&self, coordinator: &Terms) -> Option<String> {
+    pub(crate) fn difference(&self, coordinator: &Terms) -> Option<String> {
         let each = [
             ("version", &self.version, &coordinator.version),
             ("codec", &self.codec, &coordinator.codec),

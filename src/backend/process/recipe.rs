@@ -83,10 +83,7 @@ pub struct Recipe<R: Runner> {
 /// The largest number of error types that a recipe can name.
 const MOST_ERRORS: usize = 8;
 
-/// A recipe for a runner of any type: what [`worker_main`](super::worker::worker_main) takes.
-pub trait AnyRecipe: serving::Serve {}
-
-pub(super) mod serving {
+pub(crate) mod serving {
     use super::super::connection::Connection;
 
     pub trait Serve: Sync {
@@ -198,11 +195,11 @@ where
 }
 
 impl<R: Runner> Recipe<R> {
-    pub(super) fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
-    pub(super) fn terms(&self) -> Terms {
+    pub(crate) fn terms(&self) -> Terms {
         Terms {
             version: self.version.to_owned(),
             codec: self.format().name().to_owned(),
@@ -211,7 +208,7 @@ impl<R: Runner> Recipe<R> {
         }
     }
 
-    pub(super) fn make(&self, cfg: &CfgNode) -> Result<R> {
+    pub(crate) fn make(&self, cfg: &CfgNode) -> Result<R> {
         (self.make)(cfg)
     }
 
@@ -219,27 +216,27 @@ impl<R: Runner> Recipe<R> {
         self.codec.format()
     }
 
-    pub(super) fn encode_input(&self, input: &R::Input, bytes: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn encode_input(&self, input: &R::Input, bytes: &mut Vec<u8>) -> Result<()> {
         (self.input.encode)(self.format(), input, bytes)
     }
 
-    pub(super) fn decode_input(&self, bytes: &[u8]) -> Result<R::Input> {
+    pub(crate) fn decode_input(&self, bytes: &[u8]) -> Result<R::Input> {
         (self.input.decode)(self.format(), bytes)
     }
 
-    pub(super) fn encode_output(&self, output: &R::Output, bytes: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn encode_output(&self, output: &R::Output, bytes: &mut Vec<u8>) -> Result<()> {
         (self.output.encode)(self.format(), output, bytes)
     }
 
-    pub(super) fn decode_output(&self, bytes: &[u8]) -> Result<R::Output> {
+    pub(crate) fn decode_output(&self, bytes: &[u8]) -> Result<R::Output> {
         (self.output.decode)(self.format(), bytes)
     }
 
-    pub(super) fn check_input(&self, input: &R::Input) -> Result<()> {
+    pub(crate) fn check_input(&self, input: &R::Input) -> Result<()> {
         self.input.check(self.format(), input)
     }
 
-    pub(super) fn check_output(&self, output: &R::Output) -> Result<()> {
+    pub(crate) fn check_output(&self, output: &R::Output) -> Result<()> {
         self.output.check(self.format(), output)
     }
 

@@ -12,7 +12,7 @@ use crate::error::{
 use crate::runner::Runner;
 
 /// The failure of a hook, as it is sent.
-pub(super) fn failure<R: Runner>(recipe: &Recipe<R>, error: Error) -> CallFailure {
+pub(crate) fn failure<R: Runner>(recipe: &Recipe<R>, error: Error) -> CallFailure {
     match error {
         Error::HookPanicked { source, .. } => CallFailure::Panic(source.to_string()),
         Error::HookFailed { source, .. } => CallFailure::Error(describe(recipe, source)),
@@ -21,7 +21,7 @@ pub(super) fn failure<R: Runner>(recipe: &Recipe<R>, error: Error) -> CallFailur
 }
 
 /// An error, as it is sent. Its texts come from the user's code, which may panic.
-pub(super) fn describe<R: Runner>(recipe: &Recipe<R>, error: BoxError) -> RemoteFailure {
+pub(crate) fn describe<R: Runner>(recipe: &Recipe<R>, error: BoxError) -> RemoteFailure {
     let described = catch(|| {
         let error: &(dyn StdError + 'static) = error.as_ref();
         let chain = std::iter::successors(Some(error), |&error| error.source());
@@ -40,7 +40,7 @@ pub(super) fn describe<R: Runner>(recipe: &Recipe<R>, error: BoxError) -> Remote
 }
 
 /// The error of a call that failed in a worker.
-pub(super) fn error_of<R: Runner>(
+pub(crate) fn error_of<R: Runner>(
     recipe: &Recipe<R>,
     (hook, site): (Hook, Site),
     failure: CallFailure,

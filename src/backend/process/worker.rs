@@ -5,23 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::connection::{Connection, VARIABLE, refuse};
 use super::message::Nonce;
-use super::recipe::AnyRecipe;
+use super::recipe::serving::Serve;
 
-/// Whether this process has passed [`worker_main`], and so is no worker.
+/// Whether this process has passed `worker_main`, and so is no worker.
 static PASSED: AtomicBool = AtomicBool::new(false);
 
-/// Makes this process a worker if a coordinator has started it as one; it then never returns.
-///
-/// It belongs on the first line of `main`, before anything that a worker should not do too. In an ordinary
-/// process it returns at once. `recipes` are all those that the program builds pools with.
-///
-/// ```no_run
-/// # use gangline::process::Recipe;
-/// # fn example<R: gangline::Runner>(squares: &'static Recipe<R>) where Recipe<R>: gangline::process::AnyRecipe {
-/// gangline::worker_main(&[squares]);
-/// # }
-/// ```
-pub fn worker_main(recipes: &[&dyn AnyRecipe]) {
+/// Serves the coordinator that has started this process as a worker, and then never returns. In an ordinary
+/// process it returns at once.
+pub(crate) fn serve_if_started(recipes: &[&dyn Serve]) {
     if let Some(nonce) = nonce()
         && let Some(connection) = Connection::accept(nonce)
     {
@@ -30,7 +21,7 @@ pub fn worker_main(recipes: &[&dyn AnyRecipe]) {
     PASSED.store(true, Ordering::Relaxed);
 }
 
-/// Whether this process may start workers. One that was started as a worker and has not passed [`worker_main`]
+/// Whether this process may start workers. One that was started as a worker and has not passed `worker_main`
 /// would start workers that do the same.
 pub(crate) fn may_start_workers() -> bool {
     PASSED.load(Ordering::Relaxed) || env::var_os(VARIABLE).is_none()
@@ -40,7 +31,7 @@ fn nonce() -> Option<Nonce> {
     u128::from_str_radix(&env::var(VARIABLE).ok()?, 16).ok().map(Nonce)
 }
 
-fn serve(connection: Connection, recipes: &[&dyn AnyRecipe]) -> ! {
+fn serve(connection: Connection, recipes: &[&dyn Serve]) -> ! {
     let wanted = connection.recipe();
     let Some(recipe) = recipes.iter().find(|recipe| recipe.name() == wanted) else {
         let names: Vec<_> = recipes.iter().map(|recipe| recipe.name()).collect();

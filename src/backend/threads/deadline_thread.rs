@@ -207,7 +207,7 @@ impl<R: Runner> Watch<R> {
             device: devices.and_then(|place| place.devices().first().copied()),
             producer: Some(place),
             attempt: (!items.is_empty()).then_some(*attempt),
-            key: None,
+            ..Site::default()
         }
     }
 }

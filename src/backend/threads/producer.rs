@@ -289,7 +289,7 @@ pub(crate) fn site(setup: &ProducerSetup, items: &[u64], attempt: Option<u32>) -
         device: setup.place.devices().first().copied(),
         producer: Some(setup.producer),
         attempt,
-        key: None,
+        ..Site::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The run's scheduler behind a lock, with the inputs of tracked items.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -9,7 +10,7 @@ use crate::backend::threads::handover::inputs::Inputs;
 use crate::backend::threads::run_clock::RunClock;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::concurrency::bell::Bells;
+use crate::concurrency::bell::{Bell, Bells};
 use crate::concurrency::event_count::EventCount;
 use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::runner::AbandonFlag;
@@ -35,7 +36,7 @@ pub(crate) struct Dispatch<I> {
     pub(super) tracking: Tracking,
     state: Mutex<Tracked<I>>,
     /// One per producer.
-    sleepers: Box<[CachePadded<Sleeper>]>,
+    sleepers: Box<[CachePadded<Arc<Sleeper>>]>,
     /// The number of producers that sleep here.
     sleeping: AtomicUsize,
     /// For each producer, the number of the last revoked call; [`ALL`] once the producer is abandoned.
@@ -78,6 +79,14 @@ struct Sleeper {
     woken: Condvar,
 }
 
+/// It takes the lock of the sleeper, under which nothing waits.
+impl Bell for Sleeper {
+    fn ring(&self) {
+        *lock(&self.is_woken) = true;
+        self.woken.notify_one();
+    }
+}
+
 /// Revokes every call of a producer.
 const ALL: u64 = u64::MAX;
 /// The number of a `producer_init` call that belongs to no lease.
@@ -103,7 +112,7 @@ impl<I> Dispatch<I> {
         lost.into_iter().for_each(|producer| scheduler.exclude(producer, Until::RunEnds));
         away.into_iter().for_each(|producer| scheduler.exclude(producer, Until::Joined));
         starting.into_iter().for_each(|producer| scheduler.exclude(producer, Until::Ready));
-        let sleeper = || Sleeper { is_woken: Mutex::new(false), woken: Condvar::new() };
+        let sleeper = || Arc::new(Sleeper { is_woken: Mutex::new(false), woken: Condvar::new() });
         Dispatch {
             tracking,
             state: Mutex::new(Tracked { scheduler, inputs: Inputs::default() }),
@@ -151,8 +160,8 @@ impl<I> Dispatch<I> {
     }
 
     /// Sleeps until the producer is woken, at most until `until`.
-    pub(super) fn sleep(&self, producer: ProducerId, until: Option<RunTime>) {
-        let Sleeper { is_woken, woken } = &*self.sleepers[producer];
+    pub(crate) fn sleep(&self, producer: ProducerId, until: Option<RunTime>) {
+        let Sleeper { is_woken, woken } = &**self.sleepers[producer];
         self.sleeping.fetch_add(1, Ordering::Relaxed);
         let mut guard = lock(is_woken);
         match until {
@@ -175,9 +184,13 @@ impl<I> Dispatch<I> {
     }
 
     fn wake(&self, producer: ProducerId) {
-        let Sleeper { is_woken, woken } = &*self.sleepers[producer];
-        *lock(is_woken) = true;
-        woken.notify_one();
+        self.sleepers[producer].ring();
+    }
+
+    /// Wakes a producer that sleeps here, from outside of the run.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    pub(crate) fn bell(&self, producer: ProducerId) -> Arc<dyn Bell> {
+        (*self.sleepers[producer]).clone()
     }
 
     /// Whether the producer was abandoned in a hook.
@@ -286,7 +299,7 @@ impl<I> Dispatch<I> {
     }
 
     /// Withdraws the producer's request for a lease: it has found an item by itself.
-    pub(super) fn stop_waiting(&self, producer: ProducerId) {
+    pub(crate) fn stop_waiting(&self, producer: ProducerId) {
         self.schedule_quietly(|state, now| state.scheduler.stop_waiting(producer, now));
     }
 
@@ -335,6 +348,8 @@ impl<I> Dispatch<I> {
 
     pub(super) fn abort_schedule(&self) {
         self.schedule_quietly(|state, _| state.scheduler.abort());
+        // A producer without a worker has asked for nothing, so the scheduler does not wake it.
+        self.bells.ring();
     }
 
     /// Tells the scheduler that the input has ended.

@@ -1,0 +1,469 @@
+//! What the lanes of a pool and its coordinator share: the seats, and the items that are at the broker.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::wire::{JoinReply, Outcome};
+use crate::concurrency::bell::Bell;
+use crate::concurrency::{Condvar, Mutex, lock};
+use crate::scheduler::{Lease, LeaseId};
+
+/// The seats of a pool, and its publications: messages of items that have no verdict.
+#[derive(Debug)]
+pub(super) struct Board {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    seats: Vec<Seat>,
+    publications: BTreeMap<u64, Publication>,
+    /// The number of the last publication.
+    last: u64,
+    /// Counts the runs.
+    run: u64,
+    fatal: Option<Fatal>,
+    /// The coordinator has ended.
+    is_closed: bool,
+    /// Why workers that are there do not serve.
+    refusals: BTreeMap<String, String>,
+}
+
+/// One lane, with the worker that works for it.
+#[derive(Debug, Default)]
+struct Seat {
+    worker: Option<Arc<SeatedWorker>>,
+    /// Wakes the lane; `None` outside of runs.
+    bell: Option<Arc<dyn Bell>>,
+    news: Vec<News>,
+    /// The number of publications of this lane.
+    held: usize,
+    /// The last run that the lane has left.
+    left: Option<u64>,
+    /// No worker takes it any more: its producer was quarantined.
+    is_lost: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct SeatedWorker {
+    pub(super) id: String,
+    /// Which of its parts in runs this is.
+    pub(super) part: u64,
+    pub(super) host: Arc<str>,
+    pub(super) capacity: usize,
+}
+
+/// A message with an item, as long as its lease has no outcome.
+#[derive(Debug, Clone)]
+pub(super) struct Publication {
+    pub(super) lease: Lease,
+    /// The lane that holds the lease.
+    pub(super) lane: usize,
+    pub(super) address: Address,
+    pub(super) is_begun: bool,
+    /// Whether the worker was told that nothing waits for it.
+    pub(super) is_cancelled: bool,
+    /// Its place in the stream, once the broker has confirmed it.
+    pub(super) sequence: Option<u64>,
+    /// When it was last looked at.
+    pub(super) seen: Instant,
+}
+
+/// Which workers may take an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Address {
+    Any,
+    /// That of the lane that has leased it.
+    Own,
+}
+
+/// What a lane hears of its publications.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The worker of this lane begins the item.
+    Begun(u64),
+    Answer(u64, Box<Reply>),
+    /// The worker that had begun it is gone.
+    Lost(u64, Arc<str>),
+    /// No worker has it, nor the broker.
+    Vanished(u64),
+    /// No hook of this lane's worker has an item up to this publication.
+    Drained(u64),
+    /// The connection was restored: what was sent may be lost.
+    Restored,
+}
+
+/// What a worker says of an item.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) outcome: Outcome,
+    /// The encoded output.
+    pub(super) output: Vec<u8>,
+    /// The host of the worker, if it is still known.
+    pub(super) host: Option<Arc<str>>,
+}
+
+/// Why no run can go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fatal {
+    NoWorkers,
+    Superseded,
+    BrokerGone,
+}
+
+/// What a lane finds when it looks.
+pub(super) struct Mail {
+    pub(super) news: Vec<News>,
+    pub(super) worker: Option<Arc<SeatedWorker>>,
+    pub(super) fatal: Option<Fatal>,
+    /// The coordinator has ended, and answers no lane.
+    pub(super) is_closed: bool,
+}
+
+impl Board {
+    pub(super) fn new(seats: usize) -> Arc<Self> {
+        let state = State {
+            seats: (0..seats).map(|_| Seat::default()).collect(),
+            publications: BTreeMap::new(),
+            last: 0,
+            run: 0,
+            fatal: None,
+            is_closed: false,
+            refusals: BTreeMap::new(),
+        };
+        Arc::new(Board { state: Mutex::new(state), changed: Condvar::new() })
+    }
+
+    /// Waits until this number of workers is seated. Returns the number that is.
+    pub(super) fn wait_for(
+        &self,
+        least: usize,
+        most: Duration,
+        is_over: &dyn Fn() -> bool,
+    ) -> usize {
+        let until = Instant::now().checked_add(most);
+        let mut state = lock(&self.state);
+        loop {
+            let (here, now) = (state.seated(), Instant::now());
+            let left = until.map_or(most, |until| until.saturating_duration_since(now));
+            if here >= least || left.is_zero() || state.fatal.is_some() || is_over() {
+                return here;
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            state = waited.expect("nothing panics under a lock of ours").0;
+        }
+    }
+
+    pub(super) fn refusals(&self) -> Vec<String> {
+        lock(&self.state).refusals.values().cloned().collect()
+    }
+}
+
+/// For the lanes.
+impl Board {
+    /// From now on the lane is woken for news.
+    pub(super) fn enter(&self, lane: usize, bell: Arc<dyn Bell>) {
+        let mut state = lock(&self.state);
+        // It was about the last run.
+        if state.fatal == Some(Fatal::NoWorkers) {
+            state.fatal = None;
+        }
+        if state.seats.iter().all(|seat| seat.bell.is_none()) {
+            state.run += 1;
+        }
+        // News of this run may have come before: the worker of this lane may begin items of other lanes. Those of an
+        // earlier run are about publications that are gone.
+        state.seats[lane].bell = Some(bell);
+    }
+
+    /// The lane takes part no more. Returns its publications.
+    pub(super) fn leave(&self, lane: usize) -> Vec<Publication> {
+        let mut state = lock(&self.state);
+        let run = state.run;
+        let seat = &mut state.seats[lane];
+        (seat.bell, seat.held, seat.left) = (None, 0, Some(run));
+        let all = std::mem::take(&mut state.publications);
+        let (own, others) = all.into_iter().partition(|(_, it)| it.lane == lane);
+        state.publications = others;
+        let own: BTreeMap<_, _> = own;
+        own.into_values().collect()
+    }
+
+    pub(super) fn mail(&self, lane: usize) -> Mail {
+        let mut state = lock(&self.state);
+        let State { fatal, is_closed, .. } = *state;
+        let seat = &mut state.seats[lane];
+        let (news, worker) = (std::mem::take(&mut seat.news), seat.worker.clone());
+        Mail { news, worker, fatal, is_closed }
+    }
+
+    /// The number of publications of a lane.
+    pub(super) fn held(&self, lane: usize) -> usize {
+        lock(&self.state).seats[lane].held
+    }
+
+    /// Adds a publication, and returns its number.
+    pub(super) fn publish(&self, lane: usize, lease: Lease, address: Address) -> u64 {
+        let mut state = lock(&self.state);
+        state.last += 1;
+        let (number, seen) = (state.last, Instant::now());
+        let publication = Publication {
+            lease,
+            lane,
+            address,
+            is_begun: false,
+            is_cancelled: false,
+            sequence: None,
+            seen,
+        };
+        state.publications.insert(number, publication);
+        state.seats[lane].held += 1;
+        number
+    }
+
+    pub(super) fn lease_of(&self, publication: u64) -> Option<LeaseId> {
+        Some(lock(&self.state).publications.get(&publication)?.lease.id)
+    }
+
+    pub(super) fn remove(&self, publication: u64) -> Option<Publication> {
+        let mut state = lock(&self.state);
+        let removed = state.publications.remove(&publication)?;
+        state.seats[removed.lane].held -= 1;
+        Some(removed)
+    }
+
+    pub(super) fn note_cancel(&self, publication: u64) {
+        if let Some(it) = lock(&self.state).publications.get_mut(&publication) {
+            it.is_cancelled = true;
+        }
+    }
+
+    /// The publications of a lane that are not cancelled, with their leases, and whether a worker has begun them.
+    pub(super) fn held_by(&self, lane: usize) -> Vec<(u64, LeaseId, bool)> {
+        let state = lock(&self.state);
+        let own = state.publications.iter().filter(|(_, it)| it.lane == lane && !it.is_cancelled);
+        own.map(|(&number, it)| (number, it.lease.id, it.is_begun)).collect()
+    }
+
+    /// The number of the last publication.
+    pub(super) fn last(&self) -> u64 {
+        lock(&self.state).last
+    }
+}
+
+/// For the coordinator.
+impl Board {
+    /// Gives a worker a free seat, or finds that it has one.
+    pub(super) fn seat(&self, worker: SeatedWorker) -> JoinReply {
+        let mut state = lock(&self.state);
+        state.refusals.remove(&worker.id);
+        if state.lane_of(&worker.id).is_some() {
+            return JoinReply::Seated;
+        }
+        let free = |seat: &&mut Seat| seat.worker.is_none() && !seat.is_lost;
+        let Some(seat) = state.seats.iter_mut().find(free) else { return JoinReply::Full };
+        seat.worker = Some(Arc::new(worker));
+        seat.ring();
+        self.changed.notify_all();
+        JoinReply::Seated
+    }
+
+    /// Ends the part of a worker. What it had begun is lost. Returns its lane, and the places in the stream of
+    /// messages that no worker must get. `None` if it has no seat.
+    pub(super) fn unseat(&self, worker: &str) -> Option<(usize, Vec<u64>)> {
+        let mut state = lock(&self.state);
+        let lane = state.lane_of(worker)?;
+        let gone = state.seats[lane].worker.take().expect("it was just found there");
+        let mut sequences = vec![];
+        let mut news = vec![];
+        for (&number, it) in state.publications.iter().filter(|(_, it)| it.lane == lane) {
+            match (it.is_begun, it.address) {
+                (true, _) => news.push(News::Lost(number, gone.host.clone())),
+                (false, Address::Own) => news.push(News::Vanished(number)),
+                (false, Address::Any) => continue,
+            }
+            sequences.extend(it.sequence);
+        }
+        state.seats[lane].news.extend(news);
+        state.seats[lane].ring();
+        Some((lane, sequences))
+    }
+
+    /// Takes a seat, and its worker, out of use.
+    pub(super) fn ban(&self, lane: usize) -> Option<Arc<SeatedWorker>> {
+        let mut state = lock(&self.state);
+        state.seats[lane].is_lost = true;
+        state.seats[lane].worker.clone()
+    }
+
+    pub(super) fn worker_of(&self, lane: usize) -> Option<Arc<SeatedWorker>> {
+        lock(&self.state).seats[lane].worker.clone()
+    }
+
+    /// The part of a worker that has a seat.
+    pub(super) fn part_of(&self, worker: &str) -> Option<u64> {
+        let state = lock(&self.state);
+        let lane = state.lane_of(worker)?;
+        state.seats[lane].worker.as_ref().map(|it| it.part)
+    }
+
+    /// The workers that have seats.
+    pub(super) fn seated(&self) -> Vec<String> {
+        let state = lock(&self.state);
+        state.seats.iter().filter_map(|seat| Some(seat.worker.as_ref()?.id.clone())).collect()
+    }
+
+    /// Notes that a worker begins an item. Returns whether it is wanted.
+    pub(super) fn begin(&self, publication: u64, worker: &str) -> bool {
+        let mut state = lock(&self.state);
+        let Some(from) = state.publications.get(&publication).map(|it| it.lane) else {
+            return false;
+        };
+        // A worker that was lost or quarantined gives it up, and another takes it.
+        let Some(to) = state.lane_of(worker) else { return false };
+        // Also a lane that has not entered the run yet: else the lease would be blamed on another worker. One that
+        // has left it would keep the lease for the next run.
+        if state.seats[to].left == Some(state.run) {
+            return false;
+        }
+        let it = state.publications.get_mut(&publication).expect("it was just found");
+        (it.is_begun, it.lane) = (true, to);
+        state.seats[from].held -= 1;
+        state.seats[to].held += 1;
+        state.seats[to].news.push(News::Begun(publication));
+        // The other has room for one more.
+        [from, to].into_iter().for_each(|lane| state.seats[lane].ring());
+        true
+    }
+
+    /// Whether a worker has begun an item; `None` if it has its outcome.
+    pub(super) fn is_begun(&self, publication: u64) -> Option<bool> {
+        lock(&self.state).publications.get(&publication).map(|it| it.is_begun)
+    }
+
+    /// Hands news on to the lane that holds the lease. Returns whether there is one.
+    pub(super) fn tell(&self, publication: u64, news: News) -> bool {
+        let mut state = lock(&self.state);
+        let Some(it) = state.publications.get(&publication) else { return false };
+        let lane = it.lane;
+        state.seats[lane].news.push(news);
+        state.seats[lane].ring();
+        true
+    }
+
+    /// Tells the lane of a worker that no hook has an item up to this publication. Returns the lane.
+    pub(super) fn drained(&self, worker: &str, upto: u64) -> Option<usize> {
+        let mut state = lock(&self.state);
+        let lane = state.lane_of(worker)?;
+        state.seats[lane].news.push(News::Drained(upto));
+        state.seats[lane].ring();
+        Some(lane)
+    }
+
+    /// The host of a worker that has a seat.
+    pub(super) fn host_of(&self, worker: &str) -> Option<Arc<str>> {
+        let state = lock(&self.state);
+        let lane = state.lane_of(worker)?;
+        Some(state.seats[lane].worker.as_ref()?.host.clone())
+    }
+
+    /// Notes where a publication is. Returns whether it is still wanted.
+    pub(super) fn confirm(&self, publication: u64, sequence: u64) -> bool {
+        let mut state = lock(&self.state);
+        let Some(it) = state.publications.get_mut(&publication) else { return false };
+        (it.sequence, it.seen) = (Some(sequence), Instant::now());
+        true
+    }
+
+    pub(super) fn has(&self, publication: u64) -> bool {
+        lock(&self.state).publications.contains_key(&publication)
+    }
+
+    /// Publications that were not looked at for `age`, at most `most`, with their places in the stream. From now
+    /// on, they were.
+    pub(super) fn unseen(&self, age: Duration, most: usize) -> Vec<(u64, u64)> {
+        let mut state = lock(&self.state);
+        let now = Instant::now();
+        let old = state.publications.iter_mut().filter_map(|(&number, it)| {
+            let sequence = it.sequence.filter(|_| now.duration_since(it.seen) >= age)?;
+            it.seen = now;
+            Some((number, sequence))
+        });
+        old.take(most).collect()
+    }
+
+    /// The number of the run in progress.
+    pub(super) fn run(&self) -> Option<u64> {
+        let state = lock(&self.state);
+        let has_run = state.seats.iter().any(|seat| seat.bell.is_some());
+        has_run.then_some(state.run)
+    }
+
+    /// From now on no lane waits for an answer.
+    pub(super) fn close(&self) {
+        let mut state = lock(&self.state);
+        state.is_closed = true;
+        state.seats.iter().for_each(Seat::ring);
+    }
+
+    /// No run can go on.
+    pub(super) fn fail(&self, fatal: Fatal) {
+        let mut state = lock(&self.state);
+        state.fatal.get_or_insert(fatal);
+        state.seats.iter().for_each(Seat::ring);
+        self.changed.notify_all();
+    }
+
+    /// Notes that the broker is back.
+    pub(super) fn revive(&self) {
+        let mut state = lock(&self.state);
+        state.publications.values_mut().for_each(|it| it.is_cancelled = false);
+        for seat in &mut state.seats {
+            seat.news.extend(seat.bell.is_some().then_some(News::Restored));
+            seat.ring();
+        }
+        if state.fatal == Some(Fatal::BrokerGone) {
+            state.fatal = None;
+        }
+    }
+
+    pub(super) fn fatal(&self) -> Option<Fatal> {
+        lock(&self.state).fatal
+    }
+
+    /// Notes why a worker does not serve.
+    pub(super) fn refuse(&self, worker: &str, reason: String) {
+        lock(&self.state).refusals.insert(worker.to_owned(), reason);
+    }
+
+    /// Forgets what workers that are gone have said.
+    pub(super) fn retain_refusals(&self, is_here: impl Fn(&str) -> bool) {
+        lock(&self.state).refusals.retain(|worker, _| is_here(worker));
+    }
+}
+
+impl State {
+    fn seated(&self) -> usize {
+        self.seats.iter().filter(|seat| seat.worker.is_some()).count()
+    }
+
+    fn lane_of(&self, worker: &str) -> Option<usize> {
+        self.seats.iter().position(|seat| seat.worker.as_ref().is_some_and(|it| it.id == worker))
+    }
+}
+
+impl Seat {
+    fn ring(&self) {
+        self.bell.iter().for_each(|bell| bell.ring());
+    }
+}
+
+/// Wakes the thread that waits for workers.
+impl Bell for Board {
+    fn ring(&self) {
+        drop(lock(&self.state));
+        self.changed.notify_all();
+    }
+}

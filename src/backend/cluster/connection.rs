@@ -1,0 +1,268 @@
+//! The connection to the broker, and what there has to be at it.
+
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::{AckPolicy, pull};
+use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
+use async_nats::jetstream::{self, kv};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use tokio::sync::watch;
+
+use super::names::Names;
+use super::nats::{Access, Security};
+use crate::base::BoxError;
+use crate::error::ClusterError;
+
+/// How long one request to the broker may take.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// The wait before something at the broker is tried again.
+pub(super) const AGAIN: Duration = Duration::from_millis(200);
+const MOST_TRIES: u32 = 4;
+/// What a dead coordinator has left is removed after this time.
+const ITEM_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+const CARD_AGE: Duration = Duration::from_secs(60);
+const KEY_AGE: Duration = Duration::from_secs(60 * 60);
+const RESULT_BYTES: i64 = 256 << 20;
+/// A consumer that no worker has used for this time is removed.
+const CONSUMER_AGE: Duration = Duration::from_secs(10 * 60);
+/// More workers than any broker holds can wait for an item. The default of 512 turns others away.
+const MOST_WAITING: i64 = 100_000;
+
+/// A connection that is restored by itself.
+#[derive(Debug, Clone)]
+pub(super) struct Connection {
+    pub(super) client: Client,
+    pub(super) context: jetstream::Context,
+    /// Counts the connections, so that requests that an earlier one has lost can be repeated.
+    pub(super) restored: watch::Receiver<u64>,
+    pub(super) names: Names,
+}
+
+impl Connection {
+    pub(super) async fn open(access: &Access, names: Names) -> Result<Self, ClusterError> {
+        let addresses = addresses(access)?;
+        let (sender, restored) = watch::channel(0);
+        let options = ConnectOptions::new()
+            .name("gangline")
+            .connection_timeout(REQUEST_TIMEOUT)
+            .request_timeout(Some(REQUEST_TIMEOUT))
+            .ping_interval(Duration::from_secs(10))
+            .reconnect_delay_callback(|tries| {
+                Duration::from_millis(100).saturating_mul(tries.min(10) as u32)
+            })
+            .event_callback(move |event| {
+                match &event {
+                    Event::Connected => sender.send_modify(|count| *count += 1),
+                    event => tracing::debug!("NATS: {event}"),
+                }
+                std::future::ready(())
+            });
+        let failed = |source: BoxError| ClusterError::Connect { url: access.shown(), source };
+        let options = match &access.credentials {
+            Some(path) => options.credentials_file(path).await.map_err(|it| failed(it.into()))?,
+            None => options,
+        };
+        let options = match &access.certificates {
+            Some(path) => options.add_root_certificates(path.clone()),
+            None => options,
+        };
+        // The client takes none from the address.
+        let named = addresses.iter().find(|address| address.has_user_pass());
+        let options = match named.map(|it| (it.username(), it.password())) {
+            Some((Some(user), Some(password))) => {
+                options.user_and_password(user.to_owned(), password.to_owned())
+            }
+            Some((Some(token), None)) => options.token(token.to_owned()),
+            _ => options,
+        };
+        let client = options.connect(addresses).await.map_err(|it| failed(it.into()))?;
+        if !client.is_server_compatible(2, 9, 0) {
+            return Err(ClusterError::Version { version: client.server_info().version });
+        }
+        let context = jetstream::new(client.clone());
+        Ok(Connection { client, context, restored, names })
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.client.connection_state() == async_nats::connection::State::Connected
+    }
+
+    /// Makes the streams and buckets that are not there.
+    pub(super) async fn furnish(&self) -> Result<(), ClusterError> {
+        let names = &self.names;
+        let queue = |name: String, kind: &str| stream::Config {
+            name,
+            subjects: vec![names.all(kind)],
+            retention: RetentionPolicy::WorkQueue,
+            max_age: ITEM_AGE,
+            discard: DiscardPolicy::New,
+            ..stream::Config::default()
+        };
+        let items = queue(names.items(), "items");
+        let results =
+            stream::Config { max_bytes: RESULT_BYTES, ..queue(names.results(), "results") };
+        let runs = stream::Config {
+            retention: RetentionPolicy::Limits,
+            max_messages_per_subject: 1,
+            ..queue(names.runs(), "runs")
+        };
+        let runs = stream::Config { discard: DiscardPolicy::Old, ..runs };
+        for (config, request) in [
+            (items, "the stream of items"),
+            (results, "the stream of results"),
+            (runs, "the stream of runs"),
+        ] {
+            self.stream(config, request).await?;
+        }
+        let fixed = pull::Config {
+            durable_name: Some("waiting".to_owned()),
+            ack_policy: AckPolicy::Explicit,
+            ..pull::Config::default()
+        };
+        let runs = self.context.get_stream(names.runs()).await;
+        let runs = runs.map_err(|source| refused("the stream of runs", source))?;
+        let made = runs.get_or_create_consumer("waiting", fixed).await;
+        made.map_err(|source| refused("the consumer of the stream of runs", source))?;
+        self.bucket(names.workers(), CARD_AGE).await?;
+        self.bucket(names.keys(), KEY_AGE).await?;
+        Ok(())
+    }
+
+    /// Makes a stream if it is not there. Another process may do so at the same time: the broker then refuses one of
+    /// the two, which finds it when it looks again.
+    async fn stream(
+        &self,
+        config: stream::Config,
+        request: &'static str,
+    ) -> Result<(), ClusterError> {
+        let mut tries = 0;
+        while let Err(error) = self.context.get_or_create_stream(config.clone()).await {
+            tries += 1;
+            if tries == MOST_TRIES {
+                return Err(refused(request, error));
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        Ok(())
+    }
+
+    /// A bucket, which is made if it is not there.
+    async fn bucket(&self, bucket: String, max_age: Duration) -> Result<kv::Store, ClusterError> {
+        if let Ok(store) = self.context.get_key_value(&bucket).await {
+            return Ok(store);
+        }
+        // The client's own way of making one asks first what a server before 2.10 does not answer.
+        let config = stream::Config {
+            name: format!("KV_{bucket}"),
+            subjects: vec![format!("$KV.{bucket}.>")],
+            max_messages_per_subject: 1,
+            max_age,
+            allow_rollup: true,
+            deny_delete: true,
+            allow_direct: true,
+            discard: DiscardPolicy::New,
+            ..stream::Config::default()
+        };
+        self.stream(config, "a bucket").await?;
+        let store = self.context.get_key_value(&bucket).await;
+        store.map_err(|source| refused("a bucket", source))
+    }
+
+    /// Calls `take` for each entry of a bucket and whenever one changes, until the connection is restored or fails. A
+    /// broker that has lost its streams counts their messages anew, so an earlier watch would miss them.
+    pub(super) async fn watch(&self, bucket: &kv::Store, take: &impl Fn(kv::Entry)) {
+        let mut restored = self.restored.clone();
+        restored.mark_unchanged();
+        let Ok(mut entries) = bucket.watch_with_history(">").await else { return };
+        loop {
+            let changed = std::pin::pin!(restored.changed());
+            match select(entries.next(), changed).await {
+                Either::Left((Some(Ok(entry)), _)) => take(entry),
+                Either::Left((Some(Err(_)) | None, _)) | Either::Right(_) => return,
+            }
+        }
+    }
+
+    pub(super) async fn workers(&self) -> Result<kv::Store, ClusterError> {
+        self.bucket(self.names.workers(), CARD_AGE).await
+    }
+
+    pub(super) async fn keys(&self) -> Result<kv::Store, ClusterError> {
+        self.bucket(self.names.keys(), KEY_AGE).await
+    }
+}
+
+/// The consumer of items with a subject. A message that no worker keeps alive for `lease` goes to another.
+pub(super) fn item_consumer(name: String, subject: String, lease: Duration) -> pull::Config {
+    pull::Config {
+        durable_name: Some(name),
+        filter_subject: subject,
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: lease,
+        max_deliver: -1,
+        max_ack_pending: -1,
+        max_waiting: MOST_WAITING,
+        inactive_threshold: CONSUMER_AGE.max(lease * 4),
+        ..pull::Config::default()
+    }
+}
+
+pub(super) fn refused(request: &'static str, source: impl Into<BoxError>) -> ClusterError {
+    ClusterError::Refused { request, source: source.into() }
+}
+
+/// The addresses, if a connection to each is secure.
+fn addresses(access: &Access) -> Result<Vec<ServerAddr>, ClusterError> {
+    let parse = |url: &str| {
+        let parsed = url.trim().parse::<ServerAddr>();
+        let address = parsed.map_err(|source| ClusterError::Connect {
+            url: url.to_owned(),
+            source: source.into(),
+        })?;
+        let is_secure = is_loopback(address.host())
+            || address.tls_required() && (access.credentials.is_some() || address.has_user_pass());
+        match access.security {
+            _ if is_secure => {}
+            Security::Required => return Err(ClusterError::Insecure { url: access.shown() }),
+            Security::Waived => {
+                tracing::warn!(
+                    "the connection to {} lacks encryption or credentials",
+                    access.shown()
+                );
+            }
+        }
+        Ok(address)
+    };
+    access.url.split(',').map(parse).collect()
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(url: &str, security: Security, credentials: bool) -> Result<usize, String> {
+        let credentials = credentials.then(|| "a.creds".into());
+        let access = Access { url: url.to_owned(), credentials, certificates: None, security };
+        addresses(&access).map(|it| it.len()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_connection_to_another_machine_needs_encryption_and_credentials() {
+        let required = Security::Required;
+        for url in ["nats://127.0.0.1:4222", "localhost", "nats://[::1]:4222"] {
+            assert_eq!(checked(url, required, false), Ok(1), "{url}");
+        }
+        assert!(checked("nats://broker:4222", required, true).unwrap_err().contains("insecure()"));
+        assert!(checked("tls://broker:4222", required, false).is_err());
+        assert_eq!(checked("tls://a:4222,tls://b:4222", required, true), Ok(2));
+        assert!(checked("tls://a:4222,nats://b:4222", required, true).is_err());
+        assert_eq!(checked("nats://broker:4222", Security::Waived, false), Ok(1));
+    }
+}

@@ -1,0 +1,394 @@
+//! The coordinator's side of the broker: publishes items, seats workers, and hands their answers to the lanes.
+
+mod upkeep;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_nats::jetstream::{self, kv};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use super::board::{Address, Board, Fatal, News, Reply, SeatedWorker};
+use super::connection::{Connection, REQUEST_TIMEOUT, item_consumer, refused};
+use super::input::{Input, ToPublish};
+use super::names::{consumer_of, consumer_of_any};
+use super::nats::Nats;
+use super::publisher::publish;
+use super::reconciler;
+use super::wire::{
+    self, Card, ClaimReply, Command, ItemHeader, JoinReply, Notice, Order, ResultHeader, RunKey,
+    WorkerNews,
+};
+use crate::error::ClusterError;
+
+/// How often a coordinator tries to take the key of a run that another one refreshes.
+const MOST_TRIES: usize = 10;
+
+pub(super) struct Coordinator {
+    connection: Connection,
+    keys: kv::Store,
+    board: Arc<Board>,
+    nats: Nats,
+    key: RunKey,
+    /// That of the run's key, which another coordinator changes.
+    revision: u64,
+    inputs: UnboundedSender<Input>,
+    /// When each worker was last heard of.
+    seen: HashMap<String, Instant>,
+    banned: HashSet<String>,
+    /// The lanes that wait until their workers have nothing of the run, with the last publication.
+    draining: HashMap<usize, u64>,
+    /// Held while a worker's consumer is made or removed, so that this happens in the order of its reasons.
+    consumers: Arc<tokio::sync::Mutex<()>>,
+    clock: Clock,
+    /// The place of the message that says that the run is live.
+    announced: Option<u64>,
+}
+
+/// Times by this process's own clock.
+struct Clock {
+    ticked: Instant,
+    /// When there was last a worker, or no run, or another.
+    staffed: Instant,
+    /// The run at the last tick.
+    run: Option<u64>,
+    connected: Instant,
+}
+
+impl Coordinator {
+    /// Takes the run's key, and asks workers to join.
+    pub(super) async fn begin(
+        connection: Connection,
+        board: Arc<Board>,
+        nats: Nats,
+        key: RunKey,
+        inputs: UnboundedSender<Input>,
+    ) -> Result<Self, ClusterError> {
+        connection.furnish().await?;
+        let now = Instant::now();
+        let keys = connection.keys().await?;
+        let clock = Clock { ticked: now, staffed: now, run: None, connected: now };
+        let (seen, banned, draining) = (HashMap::new(), HashSet::new(), HashMap::new());
+        let (consumers, revision, announced) = (Arc::default(), 0, None);
+        let mut coordinator = Coordinator {
+            connection,
+            keys,
+            board,
+            nats,
+            key,
+            revision,
+            inputs,
+            seen,
+            banned,
+            draining,
+            consumers,
+            clock,
+            announced,
+        };
+        coordinator.purge().await;
+        coordinator.make_consumer().await?;
+        coordinator.listen().await?;
+        coordinator.take_key().await?;
+        coordinator.announce().await;
+        Ok(coordinator)
+    }
+
+    /// Serves until it is closed and no lane is in a run: the end of a run does not wait for the loser of a race.
+    pub(super) async fn serve(mut self, mut receiver: UnboundedReceiver<Input>) {
+        let mut is_closing = false;
+        while !is_closing || self.board.run().is_some() {
+            let Some(input) = receiver.recv().await else { break };
+            match input {
+                Input::Publish(item) => self.publish(item),
+                Input::Cancel(publication) => self.order(Command::Cancel(publication)).await,
+                Input::Delete(sequence) => self.delete(sequence),
+                Input::Drain { lane, upto } => self.drain(lane, upto).await,
+                Input::Ban { lane } => self.ban(lane).await,
+                Input::Left => {}
+                Input::Close => is_closing = true,
+                Input::Confirmed { publication, sequence } => {
+                    if !self.board.confirm(publication, sequence) {
+                        self.delete(Some(sequence));
+                    }
+                }
+                Input::Result(message) => self.take_result(*message).await,
+                Input::Notice(message) => self.take_notice(message).await,
+                Input::Card(worker, card) => self.take_card(worker, card).await,
+                Input::Seat(worker, reply) => self.seat(worker, reply).await,
+                Input::KeyPut(Ok(revision)) => self.revision = revision,
+                Input::KeyPut(Err(())) => self.board.fail(Fatal::Superseded),
+                Input::Restored => self.restore(),
+                Input::Tick => self.tick().await,
+            }
+        }
+        self.board.close();
+        // Without a broker there is nothing to remove it from.
+        _ = tokio::time::timeout(REQUEST_TIMEOUT, self.end()).await;
+    }
+
+    /// Takes the run's key by compare-and-set: of two coordinators, one has the last revision.
+    async fn take_key(&mut self) -> Result<(), ClusterError> {
+        let (run, value) = (&self.key.run, wire::encode(&self.key));
+        for _ in 0..MOST_TRIES {
+            let entry = self.keys.entry(run).await.map_err(|it| refused("the run's key", it))?;
+            let put = match entry.filter(|entry| entry.operation == kv::Operation::Put) {
+                Some(entry) => {
+                    self.keys.update(run, value.clone().into(), entry.revision).await.ok()
+                }
+                None => self.keys.create(run, value.clone().into()).await.ok(),
+            };
+            // The coordinator before may have refreshed its key meanwhile.
+            if let Some(revision) = put {
+                self.revision = revision;
+                return Ok(());
+            }
+        }
+        Err(ClusterError::Superseded { run: run.clone() })
+    }
+
+    /// Says in the stream of runs that this one wants workers.
+    async fn announce(&mut self) {
+        let subject = self.connection.names.run(&self.key.run);
+        let sent = self.connection.context.publish(subject, self.key.recipe.clone().into()).await;
+        if let Ok(confirmed) = sent {
+            self.announced = confirmed.await.ok().map(|ack| ack.sequence);
+        }
+    }
+
+    async fn make_consumer(&self) -> Result<(), ClusterError> {
+        let run = &self.key.run;
+        let any = self.connection.names.any(run);
+        let config = item_consumer(consumer_of_any(run), any, self.nats.lease_time);
+        let made = self
+            .connection
+            .context
+            .create_consumer_on_stream(config, self.connection.names.items());
+        made.await.map_err(|source| refused("the consumer of items", source))?;
+        Ok(())
+    }
+
+    /// Starts to read what workers send.
+    async fn listen(&self) -> Result<(), ClusterError> {
+        let subject = self.connection.names.notices(&self.key.run);
+        let notices = self.connection.client.subscribe(subject).await;
+        let notices = notices.map_err(|source| refused("the notices of workers", source))?;
+        let (connection, inputs) = (&self.connection, &self.inputs);
+        let workers = connection.workers().await?;
+        tokio::spawn(reconciler::read_notices(notices, inputs.clone()));
+        tokio::spawn(reconciler::read_results(
+            connection.clone(),
+            self.key.run.clone(),
+            inputs.clone(),
+        ));
+        tokio::spawn(reconciler::read_cards(connection.clone(), workers, inputs.clone()));
+        tokio::spawn(reconciler::tick(
+            connection.clone(),
+            self.nats.lease_time / 4,
+            inputs.clone(),
+        ));
+        Ok(())
+    }
+
+    fn publish(&self, item: ToPublish) {
+        let ToPublish { lane, publication, item, attempt, address, input } = item;
+        let (names, run) = (&self.connection.names, &self.key.run);
+        let subject = match (address, self.board.worker_of(lane)) {
+            (Address::Own, Some(worker)) => names.to(run, &worker.id),
+            (Address::Own, None) => {
+                self.board.tell(publication, News::Vanished(publication));
+                return;
+            }
+            (Address::Any, _) => names.any(run),
+        };
+        let epoch = self.key.epoch;
+        let header = ItemHeader { epoch, publication, item, attempt };
+        let id = format!("{run}/{epoch:x}/{item}/{publication}");
+        let payload = wire::with_body(&header, &input);
+        let (connection, board, inputs) =
+            (self.connection.clone(), self.board.clone(), self.inputs.clone());
+        tokio::spawn(async move {
+            let is_wanted = || board.has(publication);
+            let published = publish(&connection, subject, &id, payload, is_wanted).await;
+            if let Some(sequence) = published {
+                _ = inputs.send(Input::Confirmed { publication, sequence });
+            }
+        });
+    }
+
+    fn delete(&self, sequence: Option<u64>) {
+        let Some(sequence) = sequence else { return };
+        let (context, items) = (self.connection.context.clone(), self.connection.names.items());
+        tokio::spawn(async move {
+            // It may be gone already.
+            if let Ok(stream) = context.get_stream_no_info(items).await {
+                _ = stream.delete_message(sequence).await;
+            }
+        });
+    }
+
+    async fn order(&self, command: Command) {
+        let order = wire::encode(&Order { epoch: self.key.epoch, command });
+        let subject = self.connection.names.orders(&self.key.run);
+        if let Err(error) = self.connection.client.publish(subject, order.into()).await {
+            tracing::debug!("not sent: {error}");
+        }
+    }
+
+    async fn drain(&mut self, lane: usize, upto: u64) {
+        // First: a worker that has nothing to do takes no item after it has said so.
+        self.purge_items().await;
+        self.draining.insert(lane, upto);
+        self.order_drain(lane, upto).await;
+    }
+
+    async fn order_drain(&self, lane: usize, upto: u64) {
+        let Some(worker) = self.board.worker_of(lane) else { return };
+        self.order(Command::Drain { worker: worker.id.clone(), upto }).await;
+    }
+
+    async fn ban(&mut self, lane: usize) {
+        let Some(worker) = self.board.ban(lane) else { return };
+        self.banned.insert(worker.id.clone());
+        self.order(Command::Leave { worker: worker.id.clone() }).await;
+        self.lose(&worker.id);
+    }
+
+    async fn take_result(&self, message: jetstream::Message) {
+        match wire::split::<ResultHeader>(&message.payload) {
+            Ok((header, output)) if header.epoch == self.key.epoch => {
+                let ResultHeader { publication, worker, outcome, .. } = header;
+                let host = self.board.host_of(&worker);
+                let reply = Box::new(Reply { outcome, output: output.to_vec(), host });
+                if !self.board.tell(publication, News::Answer(publication, reply)) {
+                    tracing::debug!("a result of publication {publication} is not wanted any more");
+                }
+            }
+            Ok(_) => tracing::debug!("a result of an earlier coordinator"),
+            Err(error) => tracing::warn!("a result does not decode: {error}"),
+        }
+        if let Err(error) = message.ack().await {
+            tracing::debug!("a result was not acknowledged: {error}");
+        }
+    }
+
+    async fn take_notice(&mut self, message: async_nats::Message) {
+        let notice = match wire::decode::<Notice>(&message.payload) {
+            Ok(notice) if notice.epoch == self.key.epoch => notice,
+            Ok(_) => return,
+            Err(error) => return tracing::warn!("a notice does not decode: {error}"),
+        };
+        let Notice { worker, news, .. } = notice;
+        self.seen.insert(worker.clone(), Instant::now());
+        match news {
+            WorkerNews::Join { part, host, capacity } => {
+                if let Some(reply) = message.reply {
+                    let (host, capacity) = (host.into(), capacity.max(1) as usize);
+                    self.join(SeatedWorker { id: worker, part, host, capacity }, reply).await;
+                }
+            }
+            WorkerNews::Begun(publication) => {
+                if !self.board.begin(publication, &worker) {
+                    self.order(Command::Cancel(publication)).await;
+                }
+            }
+            WorkerNews::Claim(publication) => {
+                let answer = match self.board.is_begun(publication) {
+                    Some(false) => ClaimReply::Begin,
+                    Some(true) => ClaimReply::Later,
+                    None => ClaimReply::Never,
+                };
+                self.answer(message.reply, wire::encode(&answer)).await;
+            }
+            WorkerNews::Drained(upto) => {
+                if let Some(lane) = self.board.drained(&worker, upto) {
+                    self.draining.retain(|&it, wanted| it != lane || *wanted > upto);
+                }
+            }
+            WorkerNews::Leaving => self.lose(&worker),
+            WorkerNews::Unable { host, reason } => {
+                tracing::warn!(%host, "a worker cannot serve: {reason}");
+                self.board.refuse(&worker, format!("{host}: {reason}"));
+            }
+        }
+    }
+
+    async fn answer(&self, reply: Option<async_nats::Subject>, answer: Vec<u8>) {
+        let Some(reply) = reply else { return };
+        if let Err(error) = self.connection.client.publish(reply, answer.into()).await {
+            tracing::debug!("not answered: {error}");
+        }
+    }
+
+    /// Prepares a seat for a worker.
+    async fn join(&self, worker: SeatedWorker, reply: async_nats::Subject) {
+        if self.banned.contains(&worker.id) {
+            return self.answer(Some(reply), wire::encode(&JoinReply::Banned)).await;
+        }
+        let config = self.consumer_for(&worker.id);
+        let (context, items) = (self.connection.context.clone(), self.connection.names.items());
+        let (inputs, consumers) = (self.inputs.clone(), self.consumers.clone());
+        tokio::spawn(async move {
+            let _alone = consumers.lock().await;
+            match context.create_consumer_on_stream(config, items).await {
+                Ok(_) => _ = inputs.send(Input::Seat(worker, reply)),
+                // It asks again.
+                Err(error) => tracing::debug!("no consumer for {}: {error}", worker.id),
+            }
+        });
+    }
+
+    fn consumer_for(&self, worker: &str) -> async_nats::jetstream::consumer::pull::Config {
+        let (run, names) = (&self.key.run, &self.connection.names);
+        item_consumer(consumer_of(run, worker), names.to(run, worker), self.nats.lease_time)
+    }
+
+    async fn seat(&mut self, worker: SeatedWorker, reply: async_nats::Subject) {
+        let (id, host) = (worker.id.clone(), worker.host.clone());
+        if let Some(earlier) = self.board.part_of(&id)
+            && earlier != worker.part
+        {
+            // The part in the seat has ended, and the notice of that was lost.
+            self.unseat(&id);
+        }
+        let seated = self.board.seat(worker);
+        if seated == JoinReply::Seated {
+            tracing::info!(worker = %id, %host, "a worker takes part");
+        }
+        self.answer(Some(reply), wire::encode(&seated)).await;
+    }
+
+    async fn take_card(&mut self, worker: String, card: Result<Card, String>) {
+        self.seen.insert(worker.clone(), Instant::now());
+        match card.and_then(|card| self.check(&card).map(|()| card)) {
+            Ok(card) => {
+                let part = card.runs.iter().find(|it| it.0 == self.key.run).map(|it| it.1);
+                match (part, self.board.part_of(&worker)) {
+                    (Some(_), None) if !self.banned.contains(&worker) => {
+                        self.order(Command::Rejoin { worker }).await;
+                    }
+                    // The part in the seat has ended, and the notice of that was lost.
+                    (Some(part), Some(seated)) if part > seated => self.lose(&worker),
+                    (None, Some(seated)) if card.parts >= seated => self.lose(&worker),
+                    _ => {}
+                }
+            }
+            Err(reason) => {
+                tracing::debug!("worker {worker} does not serve: {reason}");
+                self.board.refuse(&worker, reason);
+            }
+        }
+    }
+
+    /// Whether a worker can serve this run.
+    fn check(&self, card: &Card) -> Result<(), String> {
+        let Card { host, recipes, .. } = card;
+        let wanted = &self.key.recipe;
+        let Some((_, terms)) = recipes.iter().find(|(name, _)| name == wanted) else {
+            let names: Vec<_> = recipes.iter().map(|(name, _)| name).collect();
+            return Err(format!("{host} has the recipes {names:?}, and not {wanted:?}"));
+        };
+        let difference = terms.difference(&self.key.terms);
+        difference.map_or(Ok(()), |it| Err(format!("{host}, recipe {wanted:?}: {it}")))
+    }
+}

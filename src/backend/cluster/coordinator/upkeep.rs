@@ -1,0 +1,205 @@
+//! What time brings to a coordinator: workers and brokers that are gone, its key, and its end.
+
+use std::time::{Duration, Instant};
+
+use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::kv;
+
+use super::Coordinator;
+use crate::backend::cluster::board::Fatal;
+use crate::backend::cluster::connection::{AGAIN, Connection, item_consumer, refused};
+use crate::backend::cluster::input::Input;
+use crate::backend::cluster::names::{consumer_of, consumer_of_any, consumer_of_results};
+use crate::backend::cluster::reconciler;
+use crate::backend::cluster::wire::{self, RunKey};
+use crate::error::ClusterError;
+
+impl Coordinator {
+    pub(super) async fn tick(&mut self) {
+        let now = Instant::now();
+        let lease = self.nats.lease_time;
+        // A process that was stopped has heard nothing, and its workers may be well.
+        let was_stopped = now.duration_since(self.clock.ticked) > lease / 2;
+        self.clock.ticked = now;
+        if self.connection.is_connected() && !was_stopped {
+            self.clock.connected = now;
+        } else {
+            self.seen.values_mut().for_each(|seen| *seen = now);
+            let gone = now.duration_since(self.clock.connected);
+            if !self.connection.is_connected() && gone > self.nats.wait_for {
+                self.board.fail(Fatal::BrokerGone);
+            }
+            return;
+        }
+        let seated = self.board.seated();
+        for worker in &seated {
+            let seen = *self.seen.entry(worker.clone()).or_insert(now);
+            if now.duration_since(seen) > lease {
+                tracing::warn!("worker {worker} gave no sign of life for {lease:?}");
+                self.lose(worker);
+            }
+        }
+        self.seen.retain(|_, seen| now.duration_since(*seen) < lease * 10);
+        self.board.retain_refusals(|worker| self.seen.contains_key(worker));
+        let run = self.board.run();
+        let is_new = std::mem::replace(&mut self.clock.run, run) != run;
+        if !seated.is_empty() || run.is_none() || is_new {
+            self.clock.staffed = now;
+        } else if now.duration_since(self.clock.staffed) > self.nats.wait_for {
+            self.board.fail(Fatal::NoWorkers);
+        }
+        self.refresh_key();
+        // An order is lost if the connection of its worker was cut.
+        for (lane, upto) in self.draining.clone() {
+            self.order_drain(lane, upto).await;
+        }
+        reconciler::look(&self.connection, &self.key.run, &self.board, lease * 2);
+    }
+
+    /// Shows workers that this coordinator lives, unless another has taken the run.
+    fn refresh_key(&self) {
+        let (keys, key, revision) = (self.keys.clone(), self.key.clone(), self.revision);
+        let inputs = self.inputs.clone();
+        tokio::spawn(async move {
+            if let Some(outcome) = refreshed(&keys, &key, revision).await {
+                _ = inputs.send(Input::KeyPut(outcome));
+            }
+        });
+    }
+
+    /// Ends the part of a worker: what it had begun has failed, and the rest goes to others. Returns whether it had
+    /// a seat.
+    pub(super) fn unseat(&mut self, worker: &str) -> bool {
+        let Some((lane, sequences)) = self.board.unseat(worker) else { return false };
+        tracing::info!("worker {worker} takes part no more");
+        self.clock.staffed = Instant::now();
+        self.draining.remove(&lane);
+        sequences.into_iter().for_each(|sequence| self.delete(Some(sequence)));
+        true
+    }
+
+    /// Ends the part of a worker, and removes what is addressed to it.
+    pub(super) fn lose(&mut self, worker: &str) {
+        if !self.unseat(worker) {
+            return;
+        }
+        let names = &self.connection.names;
+        let (subject, consumer) =
+            (names.to(&self.key.run, worker), consumer_of(&self.key.run, worker));
+        let (context, items) = (self.connection.context.clone(), names.items());
+        let consumers = self.consumers.clone();
+        tokio::spawn(async move {
+            let _alone = consumers.lock().await;
+            if let Ok(stream) = context.get_stream_no_info(items).await {
+                _ = stream.purge().filter(subject).await;
+                _ = stream.delete_consumer(&consumer).await;
+            }
+        });
+    }
+
+    /// The broker is back, perhaps without what it had.
+    pub(super) fn restore(&mut self) {
+        let now = Instant::now();
+        self.seen.values_mut().for_each(|seen| *seen = now);
+        self.board.revive();
+        let (run, connection) = (&self.key.run, self.connection.clone());
+        let any = connection.names.any(run);
+        let mut configs = vec![item_consumer(consumer_of_any(run), any, self.nats.lease_time)];
+        configs.extend(self.board.seated().iter().map(|worker| self.consumer_for(worker)));
+        let consumers = self.consumers.clone();
+        tokio::spawn(async move {
+            let _alone = consumers.lock().await;
+            furnish_again(connection, configs).await;
+        });
+    }
+
+    pub(super) async fn purge_items(&self) {
+        let subject = self.connection.names.items_of(&self.key.run);
+        if let Ok(stream) =
+            self.connection.context.get_stream_no_info(self.connection.names.items()).await
+        {
+            _ = stream.purge().filter(subject).await;
+        }
+    }
+
+    /// Removes what an earlier coordinator of this run has left, or this one.
+    pub(super) async fn purge(&self) {
+        self.purge_items().await;
+        let (context, names) = (&self.connection.context, &self.connection.names);
+        if let Ok(stream) = context.get_stream_no_info(names.results()).await {
+            _ = stream.purge().filter(names.results_of(&self.key.run)).await;
+        }
+    }
+
+    /// Leaves nothing behind.
+    pub(super) async fn end(mut self) {
+        // The last answer to a refresh may not have come yet.
+        if let Some(Ok(revision)) = refreshed(&self.keys, &self.key, self.revision).await {
+            _ = self.keys.purge_expect_revision(&self.key.run, Some(revision)).await;
+        }
+        let (context, names) = (self.connection.context.clone(), self.connection.names.clone());
+        if let (Some(sequence), Ok(runs)) =
+            (self.announced.take(), context.get_stream_no_info(names.runs()).await)
+        {
+            _ = runs.delete_message(sequence).await;
+        }
+        if self.board.fatal() == Some(Fatal::Superseded) {
+            return;
+        }
+        self.purge().await;
+        let run = &self.key.run;
+        let mut consumers: Vec<_> =
+            self.board.seated().iter().map(|worker| consumer_of(run, worker)).collect();
+        consumers.push(consumer_of_any(run));
+        if let Ok(items) = context.get_stream_no_info(names.items()).await {
+            for consumer in consumers {
+                _ = items.delete_consumer(&consumer).await;
+            }
+        }
+        _ = context.delete_consumer_from_stream(consumer_of_results(run), names.results()).await;
+        _ = tokio::time::timeout(Duration::from_secs(1), self.connection.client.flush()).await;
+    }
+}
+
+/// Makes the streams, buckets and consumers that a broker has lost. A broker that has just started may not be ready
+/// for that, so it is tried until it succeeds or the next connection is there.
+async fn furnish_again(mut connection: Connection, consumers: Vec<pull::Config>) {
+    connection.restored.mark_unchanged();
+    while !connection.restored.has_changed().unwrap_or(true) {
+        match furnished(&connection, &consumers).await {
+            Ok(()) => return,
+            Err(error) => tracing::debug!("{error:#}"),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn furnished(
+    connection: &Connection,
+    consumers: &[pull::Config],
+) -> Result<(), ClusterError> {
+    connection.furnish().await?;
+    for config in consumers {
+        let items = connection.names.items();
+        let made = connection.context.create_consumer_on_stream(config.clone(), items).await;
+        made.map_err(|source| refused("a consumer of items", source))?;
+    }
+    Ok(())
+}
+
+/// Puts the key once more. `None` if the broker has not answered; `Err` if it is another coordinator's.
+async fn refreshed(keys: &kv::Store, key: &RunKey, revision: u64) -> Option<Result<u64, ()>> {
+    let value = wire::encode(key);
+    if let Ok(revision) = keys.update(&key.run, value.clone().into(), revision).await {
+        return Some(Ok(revision));
+    }
+    // The answer to the last update may be lost, or the broker has lost the key.
+    let entry = keys.entry(&key.run).await.ok()?;
+    match entry.filter(|entry| entry.operation == kv::Operation::Put) {
+        None => Some(Ok(keys.create(&key.run, value.into()).await.ok()?)),
+        Some(entry) => match wire::decode::<RunKey>(&entry.value) {
+            Ok(other) if other.epoch == key.epoch => Some(Ok(entry.revision)),
+            _ => Some(Err(())),
+        },
+    }
+}

@@ -1,0 +1,73 @@
+//! The process of a worker: its environment, its start and its end.
+
+use std::env;
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{self, Command};
+
+use super::nats::{Access, NAMESPACE, Security};
+use crate::device::{DeviceError, Devices};
+
+/// The address of the broker: makes any program that calls `worker_main` a worker.
+const BROKER: &str = "GANGLINE_NATS";
+/// Says in the re-executed process that it is the worker: its process id and the address. Programs that it starts
+/// have other ids.
+const MARKER: &str = "GANGLINE_NATS_WORKER";
+const DEVICES: &str = "GANGLINE_DEVICES";
+const CREDENTIALS: &str = "GANGLINE_NATS_CREDENTIALS";
+const CERTIFICATES: &str = "GANGLINE_NATS_ROOT_CERTIFICATES";
+const SPACE: &str = "GANGLINE_NATS_NAMESPACE";
+const INSECURE: &str = "GANGLINE_NATS_INSECURE";
+
+/// The address of the broker, if this process is to become a worker.
+pub(super) fn broker() -> Option<String> {
+    set(BROKER)
+}
+
+/// The address of the broker, if this process is a worker.
+pub(super) fn own_marker() -> Option<String> {
+    let marker = env::var(MARKER).ok()?;
+    let (pid, url) = marker.split_once(' ')?;
+    (pid.parse() == Ok(process::id())).then(|| url.to_owned())
+}
+
+/// Becomes the worker. The variable that has made it one is removed, so that programs that it starts are ordinary.
+pub(super) fn execute_again(url: &str) -> ! {
+    let mut arguments = env::args_os();
+    let mut command = Command::new("/proc/self/exe");
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    command.args(arguments).env_remove(BROKER).env(MARKER, format!("{} {url}", process::id()));
+    give_up(&format!("this program cannot be executed again: {}", command.exec()));
+}
+
+pub(super) fn devices() -> Result<Devices, DeviceError> {
+    set(DEVICES).map_or_else(|| Ok(Devices::available()), |devices| devices.parse())
+}
+
+pub(super) fn access(url: &str) -> Access {
+    Access {
+        url: url.to_owned(),
+        credentials: set(CREDENTIALS).map(Into::into),
+        certificates: set(CERTIFICATES).map(Into::into),
+        security: match set(INSECURE).as_deref() {
+            Some("1" | "true") => Security::Waived,
+            _ => Security::Required,
+        },
+    }
+}
+
+pub(super) fn namespace() -> String {
+    set(SPACE).unwrap_or_else(|| NAMESPACE.to_owned())
+}
+
+/// Ends this process. Nothing but this line could say why, since the program's `main` has not begun.
+pub(super) fn give_up(reason: &str) -> ! {
+    _ = writeln!(std::io::stderr(), "gangline worker: {reason}");
+    process::exit(1)
+}
+
+fn set(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}

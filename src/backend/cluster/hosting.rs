@@ -1,0 +1,74 @@
+//! What a worker needs of a runner: a service over its devices, with encoded items.
+//!
+//! The layers above implement it, since they hold services. So the client of the broker stays here.
+
+use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::backend::process::message::{CallFailure, Terms};
+use crate::base::Hook;
+use crate::device::Devices;
+
+/// A recipe, as a worker of a cluster uses it.
+pub trait Host: Sync {
+    /// The name by which coordinators ask for it.
+    fn recipe(&self) -> &'static str;
+    /// What both sides must agree on.
+    fn terms(&self) -> Terms;
+    /// Makes the runner and its producers.
+    fn load(&self, cfg: &str, settings: &LoadSettings) -> Result<Arc<dyn Loaded>, CallFailure>;
+    /// A copy that another thread can have.
+    fn share(&self) -> Arc<dyn Host + Send>;
+}
+
+/// How the producers of a worker are made.
+#[derive(Debug, Clone)]
+pub struct LoadSettings {
+    pub(crate) devices: Devices,
+    pub(crate) item_timeout: Option<Duration>,
+    pub(crate) init_timeout: Option<Duration>,
+    pub(crate) stack_size: Option<usize>,
+}
+
+/// A service over the devices of a worker.
+pub trait Loaded: Send + Sync {
+    /// The number of items that its producers can work on at the same time.
+    fn capacity(&self) -> usize;
+    /// Works on one item. Dropping the future gives the item up.
+    fn submit(&self, task: Task) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
+    /// Ends the producers. It waits for their hooks.
+    fn close(&self);
+}
+
+/// One item for a service.
+pub struct Task {
+    /// Its index in the coordinator's run.
+    pub(crate) item: u64,
+    pub(crate) attempt: u32,
+    /// The encoded input.
+    pub(crate) input: Vec<u8>,
+    /// Dropped when no hook has the item any more.
+    pub(crate) over: Box<dyn Any + Send>,
+}
+
+/// What a service says of an item.
+#[derive(Debug)]
+pub enum Answer {
+    /// The encoded output.
+    Output(Vec<u8>),
+    Failed {
+        failure: CallFailure,
+        /// The device of the hook.
+        device: Option<String>,
+    },
+    TimedOut {
+        hook: Hook,
+        limit: Duration,
+        device: Option<String>,
+    },
+    /// The service has ended: no hook has answered for the item.
+    Ended(String),
+}

@@ -1,0 +1,52 @@
+//! What the coordinator's thread reacts to.
+
+use async_nats::jetstream;
+
+use super::board::{Address, SeatedWorker};
+use super::wire::Card;
+
+/// What the coordinator's thread reacts to.
+#[derive(Debug)]
+pub(super) enum Input {
+    // From the lanes.
+    Publish(ToPublish),
+    Cancel(u64),
+    /// Deletes a message that no worker must get.
+    Delete(Option<u64>),
+    /// The run of a lane is over.
+    Drain {
+        lane: usize,
+        upto: u64,
+    },
+    /// The producer of a lane was quarantined.
+    Ban {
+        lane: usize,
+    },
+    /// A lane has left its run.
+    Left,
+    /// No run begins any more.
+    Close,
+    // From the broker.
+    Confirmed {
+        publication: u64,
+        sequence: u64,
+    },
+    Result(Box<jetstream::Message>),
+    Notice(async_nats::Message),
+    Card(String, Result<Card, String>),
+    Seat(SeatedWorker, async_nats::Subject),
+    KeyPut(Result<u64, ()>),
+    Restored,
+    Tick,
+}
+
+/// An encoded item.
+#[derive(Debug)]
+pub(super) struct ToPublish {
+    pub(super) lane: usize,
+    pub(super) publication: u64,
+    pub(super) item: u64,
+    pub(super) attempt: u32,
+    pub(super) address: Address,
+    pub(super) input: Vec<u8>,
+}

@@ -1,0 +1,460 @@
+//! A lane of the coordinator: the producer that leases items for the worker in its seat.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::board::{Address, Mail, News, Reply, SeatedWorker};
+use super::input::{Input, ToPublish};
+use super::nats::Nats;
+use super::session::{Session, cluster};
+use super::wire::{Load, Outcome};
+use crate::backend::process::recipe::Recipe;
+use crate::backend::process::remote;
+use crate::backend::threads::crashes::POISON;
+use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::leasing;
+use crate::backend::threads::limits::Limits;
+use crate::backend::threads::producer::site;
+use crate::backend::threads::run::Run;
+use crate::backend::threads::settle;
+use crate::backend::threads::shared::Shared;
+use crate::backend::{Backend, NextStep};
+use crate::base::panic::{catch, drop_quietly};
+use crate::base::{BoxError, Hook};
+use crate::concurrency::bell::Bell;
+use crate::concurrency::{Mutex, lock, now};
+use crate::error::{ClusterError, Error, Site, WorkerError};
+use crate::runner::{ProducerSetup, Runner, Wanted};
+use crate::scheduler::{Begin, Lease, LeaseId, Next, Readiness, RunTime, hand_over};
+
+/// What all lanes of a pool have in common.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    nats: Nats,
+    limits: Limits,
+    stack_size: Option<usize>,
+    /// Opened and closed by the first lane.
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+/// One lane, with a seat for a worker.
+pub(crate) struct Lane<R: Runner> {
+    cluster: Arc<Cluster>,
+    recipe: Recipe<R>,
+    setup: ProducerSetup,
+    lane: usize,
+    shared: Shared,
+}
+
+impl Cluster {
+    pub(crate) fn new(nats: Nats, limits: Limits, stack_size: Option<usize>) -> Self {
+        Cluster { nats, limits, stack_size, session: Mutex::new(None) }
+    }
+
+    fn load(&self, setup: &ProducerSetup) -> Result<Load, Error> {
+        let cfg = setup.cfg.to_yaml();
+        let cfg = cfg.map_err(|error| WorkerError::Cfg { source: error.into() })?;
+        let nanos = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        Ok(Load {
+            cfg,
+            item_nanos: self.limits.item.map(nanos),
+            init_nanos: self.limits.init.map(nanos),
+            stack_size: self.stack_size.map(|bytes| bytes as u64),
+        })
+    }
+}
+
+impl<R: Runner> Lane<R> {
+    pub(crate) fn new(
+        cluster: Arc<Cluster>,
+        recipe: Recipe<R>,
+        setup: ProducerSetup,
+        shared: Shared,
+    ) -> Self {
+        let lane = setup.producer;
+        Lane { cluster, recipe, setup, lane, shared }
+    }
+
+    /// Connects, and waits until enough workers have joined.
+    fn open(&self, wanted: &Wanted) -> Result<(), Error> {
+        let load = self.cluster.load(&self.setup)?;
+        let recipe = (self.recipe.name(), self.recipe.terms());
+        let session = Session::open(&self.cluster.nats, recipe, load)?;
+        let bell: Arc<dyn Bell> = session.board.clone();
+        wanted.bells.add(&bell);
+        let Nats { min_workers, wait_for, .. } = self.cluster.nats;
+        let is_over = || wanted.gave_up_on(None);
+        let here = session.board.wait_for(min_workers, wait_for, &is_over);
+        if here < min_workers {
+            let error = match session.board.fatal() {
+                Some(fatal) => session.error(fatal),
+                None => cluster(session.too_few(here, min_workers)),
+            };
+            session.close();
+            return Err(error);
+        }
+        *lock(&self.cluster.session) = Some(Arc::new(session));
+        Ok(())
+    }
+}
+
+impl<R: Runner> Backend<R> for Lane<R> {
+    fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        let since = now();
+        let opened = if self.lane == 0 { self.open(wanted) } else { Ok(()) };
+        self.shared.note_init(now() - since);
+        opened?;
+        self.shared.note_ready();
+        Ok(())
+    }
+
+    fn take_lane(&mut self, lane: usize) {
+        self.lane = lane;
+    }
+
+    fn is_ready(&self) -> bool {
+        true
+    }
+
+    fn prepare(&mut self, _: &Run<R>, _: Option<LeaseId>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn work_on(&mut self, run: &Run<R>) -> NextStep {
+        let session = lock(&self.cluster.session).clone();
+        let session = session.expect("the first lane has opened it when the pool was built");
+        let mut desk = ItemQueue::new(&run.handover, self.lane);
+        // No hook has an item before its worker says so.
+        desk.set_readiness(Readiness::NeedsInit);
+        let mut shift = Shift {
+            run,
+            session: &session,
+            recipe: &self.recipe,
+            setup: &self.setup,
+            lane: self.lane,
+            desk,
+            worker: None,
+            drained: 0,
+            asked: None,
+        };
+        shift.work();
+        shift.desk.leave();
+        leasing::leave(run, self.lane)
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.shared.note_end();
+        if self.setup.producer == 0
+            && let Some(session) = lock(&self.cluster.session).take()
+        {
+            session.close();
+        }
+        Ok(())
+    }
+
+    fn end_in(&mut self, _: &Run<R>) -> Result<(), Error> {
+        unreachable!("in a cluster, `build` refuses to recycle states")
+    }
+}
+
+/// A lane in one run.
+struct Shift<'a, R: Runner> {
+    run: &'a Run<R>,
+    session: &'a Session,
+    recipe: &'a Recipe<R>,
+    setup: &'a ProducerSetup,
+    lane: usize,
+    desk: ItemQueue<'a, R::Input, R::Output>,
+    /// The worker that the scheduler knows of.
+    worker: Option<Arc<SeatedWorker>>,
+    /// The worker has no item up to this publication.
+    drained: u64,
+    /// The worker that was asked for that.
+    asked: Option<String>,
+}
+
+/// What a lane does next.
+enum Step {
+    Sleep(Option<RunTime>),
+    Leave,
+}
+
+impl<R: Runner> Shift<'_, R> {
+    fn work(&mut self) {
+        let dispatch = &self.run.handover.dispatch;
+        let bell = dispatch.bell(self.lane);
+        dispatch.bells.add(&bell);
+        self.run.wanted.bells.add(&bell);
+        self.session.board.enter(self.lane, bell);
+        // A lane with a worker takes part from the start: retries wait for it.
+        self.worker = self.session.board.worker_of(self.lane);
+        if self.worker.is_none() {
+            self.leave_seat();
+        }
+        loop {
+            self.look();
+            match self.lease() {
+                Step::Leave => break,
+                Step::Sleep(until) => self.sleep(until),
+            }
+        }
+        self.drain();
+        for publication in self.session.board.leave(self.lane) {
+            dispatch.release(publication.lease.id);
+        }
+        self.session.send(Input::Left);
+    }
+
+    /// Heeds the news.
+    fn look(&mut self) {
+        let Mail { news, worker, fatal, .. } = self.session.board.mail(self.lane);
+        let has_news = !news.is_empty();
+        news.into_iter().for_each(|news| self.heed(news));
+        match (&self.worker, worker) {
+            // Also after the end of a lease, by which the scheduler takes the producer for one that is back.
+            (Some(_), None) => self.leave_seat(),
+            (None, None) if has_news => self.leave_seat(),
+            (None, Some(worker)) => {
+                self.worker = Some(worker);
+                let dispatch = &self.run.handover.dispatch;
+                dispatch.schedule(|state, _| state.scheduler.producer_joined(self.lane));
+            }
+            (_, worker) => self.worker = worker,
+        }
+        if let Some(fatal) = fatal
+            && !self.run.is_over()
+        {
+            self.run.abort_with(self.session.error(fatal));
+        }
+        self.cancel_stale();
+    }
+
+    /// Tells the scheduler that no worker is in the seat.
+    fn leave_seat(&mut self) {
+        self.worker = None;
+        let dispatch = &self.run.handover.dispatch;
+        dispatch.schedule(|state, _| hand_over::worker_left(&mut state.scheduler, self.lane));
+    }
+
+    /// Leases items as long as the worker has room: as many again as it has producers, so that a producer that
+    /// becomes idle finds one at the broker.
+    fn lease(&mut self) -> Step {
+        let dispatch = &self.run.handover.dispatch;
+        let capacity = self.worker.as_ref().map_or(0, |worker| worker.capacity);
+        // A copy of a slow item is for a worker that is idle.
+        let room = if dispatch.speculates() { capacity } else { 2 * capacity };
+        let mut held = self.session.board.held(self.lane);
+        while held < room {
+            match self.desk.try_lease() {
+                Next::Work(lease) => held += self.publish(lease),
+                Next::Leave => return Step::Leave,
+                Next::Wait => return Step::Sleep(None),
+                Next::WaitUntil(time) => return Step::Sleep(Some(time)),
+            }
+        }
+        // Another lane takes what this one was woken for.
+        dispatch.stop_waiting(self.lane);
+        let must_leave = |scheduler: &_| hand_over::must_leave(scheduler, self.lane);
+        match dispatch.schedule(|state, _| must_leave(&state.scheduler)).0 {
+            true => Step::Leave,
+            false => Step::Sleep(None),
+        }
+    }
+
+    fn sleep(&mut self, until: Option<RunTime>) {
+        match self.worker {
+            Some(_) => self.desk.sleep_for_lease(until),
+            // It does not run dry.
+            None => self.run.handover.dispatch.sleep(self.lane, until),
+        }
+    }
+
+    /// Sends the item of a lease. Returns the number of publications.
+    fn publish(&mut self, lease: Lease) -> usize {
+        let dispatch = &self.run.handover.dispatch;
+        let item = lease.items[0];
+        let input = dispatch.take_inputs(&lease).and_then(|mut inputs| inputs.pop());
+        let Some(input) = input else {
+            dispatch.release(lease.id);
+            return 0;
+        };
+        let encoded = self.encode(item, &input);
+        let input = match encoded {
+            Ok(encoded) => {
+                dispatch.keep_inputs(vec![(item, input)]).into_iter().for_each(drop_quietly);
+                encoded
+            }
+            Err(source) => {
+                drop_quietly(input);
+                let site = Box::new(self.site(&lease, None));
+                let error = Error::HookFailed { hook: Hook::ProducerWork, site, source };
+                settle::one(self.run, self.lane, &lease, Err(error), &mut self.desk);
+                return 0;
+            }
+        };
+        let is_plain = |scheduler: &_| hand_over::is_plain(scheduler, item);
+        let address = match dispatch.schedule(|state, _| is_plain(&state.scheduler)).0 {
+            true => Address::Any,
+            false => Address::Own,
+        };
+        let (lane, attempt) = (self.lane, lease.attempt);
+        let publication = self.session.board.publish(lane, lease, address);
+        let item = ToPublish { lane, publication, item, attempt, address, input };
+        self.session.send(Input::Publish(item));
+        1
+    }
+
+    fn encode(&self, item: u64, input: &R::Input) -> Result<Vec<u8>, BoxError> {
+        let written = catch(|| -> Result<Vec<u8>, BoxError> {
+            // Shows an attribute that the codec cannot handle before results are wrong.
+            if cfg!(debug_assertions) && item == 0 {
+                self.recipe.check_input(input)?;
+            }
+            let mut bytes = vec![];
+            self.recipe.encode_input(input, &mut bytes)?;
+            Ok(bytes)
+        });
+        let written = written.unwrap_or_else(|message| Err(message.into()));
+        let written = written.map_err(|error| format!("the input cannot be sent: {error}"))?;
+        // What precedes it is shorter than this.
+        let most = self.session.max_payload.saturating_sub(HEADERS);
+        match written.len() <= most {
+            true => Ok(written),
+            false => Err(ClusterError::TooLarge { bytes: written.len(), most }.into()),
+        }
+    }
+
+    fn heed(&mut self, news: News) {
+        match news {
+            News::Begun(publication) => self.begin(publication),
+            News::Answer(publication, reply) => self.settle(publication, *reply),
+            News::Lost(publication, host) => self.fail_lost(publication, host),
+            News::Vanished(publication) => {
+                if let Some(publication) = self.session.board.remove(publication) {
+                    self.run.handover.dispatch.release(publication.lease.id);
+                }
+            }
+            News::Drained(upto) => self.drained = self.drained.max(upto),
+            News::Restored => self.asked = None,
+        }
+    }
+
+    fn begin(&self, publication: u64) {
+        let Some(lease) = self.session.board.lease_of(publication) else { return };
+        let (begin, events) = self.run.handover.dispatch.schedule(|state, now| {
+            hand_over::hand_over(&mut state.scheduler, lease, self.lane, now)
+        });
+        self.run.heed(events);
+        if begin == Begin::Stale {
+            self.session.send(Input::Cancel(publication));
+        }
+    }
+
+    fn settle(&mut self, publication: u64, reply: Reply) {
+        let Some(publication) = self.session.board.remove(publication) else { return };
+        let lease = publication.lease;
+        let Reply { outcome, output, host } = reply;
+        let hook = Hook::ProducerWork;
+        let worked = match outcome {
+            Outcome::Output => {
+                let decoded = catch(|| self.recipe.decode_output(&output));
+                decoded.unwrap_or_else(|message| Err(message.into())).map_err(|error| {
+                    let source = format!("the output does not decode: {error}").into();
+                    Error::HookFailed { hook, site: Box::new(self.site(&lease, host)), source }
+                })
+            }
+            Outcome::Failed { failure, device } => {
+                let site = on(device, self.site(&lease, host));
+                Err(remote::error_of(self.recipe, (hook, site), failure))
+            }
+            Outcome::TimedOut { is_init, nanos, device } => {
+                let hook = if is_init { Hook::ProducerInit } else { hook };
+                let site = Box::new(on(device, self.site(&lease, host)));
+                Err(Error::TimedOut { hook, site, limit: Duration::from_nanos(nanos) })
+            }
+            Outcome::Dropped => return self.run.handover.dispatch.release(lease.id),
+        };
+        if lease.attempt > 1 && worked.is_ok() {
+            self.run.crashes.forget(lease.items[0]);
+        }
+        settle::one(self.run, self.lane, &lease, worked, &mut self.desk);
+    }
+
+    /// The attempt has failed with its worker. An item that has lost too many is not tried again.
+    fn fail_lost(&mut self, publication: u64, host: Arc<str>) {
+        let Some(publication) = self.session.board.remove(publication) else { return };
+        let lease = publication.lease;
+        let item = lease.items[0];
+        let run = self.run;
+        if run.crashes.note(item) >= POISON {
+            run.crashes.forget(item);
+            let (spare, _) = run.handover.dispatch.schedule(|state, _| state.inputs.remove(item));
+            spare.into_iter().for_each(drop_quietly);
+        }
+        let source = ClusterError::WorkerLost { host: host.clone() }.into();
+        let site = Box::new(self.site(&lease, Some(host)));
+        let error = Error::HookFailed { hook: Hook::ProducerWork, site, source };
+        settle::one(run, self.lane, &lease, Err(error), &mut self.desk);
+    }
+
+    /// Gives up publications with stale leases.
+    fn cancel_stale(&self) {
+        let (board, dispatch) = (&self.session.board, &self.run.handover.dispatch);
+        let held = board.held_by(self.lane);
+        if held.is_empty() {
+            return;
+        }
+        let is_stale = |scheduler: &_, lease| hand_over::is_stale(scheduler, lease);
+        let (stale, _) = dispatch.schedule(|state, _| {
+            let stale = held.into_iter().filter(|it| is_stale(&state.scheduler, it.1));
+            stale.collect::<Vec<_>>()
+        });
+        for (publication, _, is_begun) in stale {
+            board.note_cancel(publication);
+            self.session.send(Input::Cancel(publication));
+            // The worker of a hook answers when the hook has returned.
+            if !is_begun && let Some(publication) = board.remove(publication) {
+                self.session.send(Input::Delete(publication.sequence));
+                dispatch.release(publication.lease.id);
+            }
+        }
+    }
+
+    /// Waits until the worker has no item of this run. One that was quarantined leaves.
+    fn drain(&mut self) {
+        let dispatch = &self.run.handover.dispatch;
+        let upto = self.session.board.last();
+        let (is_over, _) = dispatch.schedule(|state, _| hand_over::is_over(&state.scheduler));
+        let lane = self.lane;
+        self.asked = None;
+        loop {
+            let Mail { news, worker, fatal, is_closed } = self.session.board.mail(lane);
+            news.into_iter().for_each(|news| self.heed(news));
+            let Some(worker) = worker.filter(|_| fatal.is_none() && !is_closed) else { return };
+            if self.drained >= upto && is_over || dispatch.is_abandoned(lane) {
+                return;
+            }
+            if self.asked.as_ref() != Some(&worker.id) {
+                self.asked = Some(worker.id.clone());
+                self.session.send(match is_over {
+                    true => Input::Drain { lane, upto },
+                    false => Input::Ban { lane },
+                });
+            }
+            dispatch.sleep(lane, None);
+        }
+    }
+
+    fn site(&self, lease: &Lease, host: Option<Arc<str>>) -> Site {
+        Site { host, ..site(self.setup, &lease.items, Some(lease.attempt)) }
+    }
+}
+
+/// A bound for what precedes an input in its message.
+const HEADERS: usize = 1024;
+
+/// The site, on a device of the worker.
+fn on(device: Option<String>, site: Site) -> Site {
+    let device = device.and_then(|device| device.parse().ok());
+    Site { device: device.or(site.device), ..site }
+}

@@ -1,0 +1,128 @@
+//! The names that coordinators and workers of a namespace have in common.
+
+use crate::error::ClusterError;
+
+/// A namespace: the prefix of all names.
+#[derive(Debug, Clone)]
+pub(super) struct Names {
+    namespace: String,
+}
+
+impl Names {
+    /// # Errors
+    ///
+    /// If a character has a meaning in names of subjects or streams.
+    pub(super) fn new(namespace: &str) -> Result<Self, ClusterError> {
+        check(namespace)?;
+        Ok(Names { namespace: namespace.to_owned() })
+    }
+
+    /// The stream of items.
+    pub(super) fn items(&self) -> String {
+        format!("{}-items", self.namespace)
+    }
+
+    /// The stream of results.
+    pub(super) fn results(&self) -> String {
+        format!("{}-results", self.namespace)
+    }
+
+    /// The stream with a message for each live run, for tools that start workers.
+    pub(super) fn runs(&self) -> String {
+        format!("{}-runs", self.namespace)
+    }
+
+    /// The bucket of the workers' cards.
+    pub(super) fn workers(&self) -> String {
+        format!("{}-workers", self.namespace)
+    }
+
+    /// The bucket of the runs' keys.
+    pub(super) fn keys(&self) -> String {
+        format!("{}-keys", self.namespace)
+    }
+
+    /// The subjects of a kind, of all runs.
+    pub(super) fn all(&self, kind: &str) -> String {
+        format!("{}.{kind}.>", self.namespace)
+    }
+
+    /// The subjects of the items of a run.
+    pub(super) fn items_of(&self, run: &str) -> String {
+        format!("{}.items.{run}.>", self.namespace)
+    }
+
+    /// The items of a run that any worker may take.
+    pub(super) fn any(&self, run: &str) -> String {
+        format!("{}.items.{run}.any", self.namespace)
+    }
+
+    /// The items of a run for one worker.
+    pub(super) fn to(&self, run: &str, worker: &str) -> String {
+        format!("{}.items.{run}.to.{worker}", self.namespace)
+    }
+
+    /// The results of a run.
+    pub(super) fn results_of(&self, run: &str) -> String {
+        format!("{}.results.{run}", self.namespace)
+    }
+
+    /// The message of a live run.
+    pub(super) fn run(&self, run: &str) -> String {
+        format!("{}.runs.{run}", self.namespace)
+    }
+
+    /// What workers tell the coordinator of a run.
+    pub(super) fn notices(&self, run: &str) -> String {
+        format!("{}.notices.{run}", self.namespace)
+    }
+
+    /// What the coordinator of a run tells its workers.
+    pub(super) fn orders(&self, run: &str) -> String {
+        format!("{}.orders.{run}", self.namespace)
+    }
+}
+
+/// The consumer of the items of a run that any worker may take.
+pub(super) fn consumer_of_any(run: &str) -> String {
+    format!("any-{run}")
+}
+
+/// The consumer of the items of a run for one worker.
+pub(super) fn consumer_of(run: &str, worker: &str) -> String {
+    format!("to-{run}-{worker}")
+}
+
+/// The consumer of the results of a run.
+pub(super) fn consumer_of_results(run: &str) -> String {
+    format!("of-{run}")
+}
+
+/// Checks that a name can be part of a subject and of a stream's name.
+pub(super) fn check(name: &str) -> Result<(), ClusterError> {
+    let is_good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    match !name.is_empty() && name.bytes().all(is_good) {
+        true => Ok(()),
+        false => Err(ClusterError::Name { name: name.to_owned() }),
+    }
+}
+
+/// Replaces the characters that a name may not have.
+pub(super) fn cleaned(text: &str) -> String {
+    let clean = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
+    text.chars().map(clean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_a_meaning_in_subjects_is_refused() {
+        for name in ["", "a.b", "a b", "a>", "*", "ä"] {
+            assert!(Names::new(name).is_err(), "{name:?}");
+        }
+        assert_eq!(Names::new("a-1_B").unwrap().any("r"), "a-1_B.items.r.any");
+        assert_eq!(cleaned("node 7.example"), "node-7-example");
+    }
+}

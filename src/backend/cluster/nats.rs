@@ -1,0 +1,178 @@
+//! The options of a cluster.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::names;
+use crate::error::ClusterError;
+
+/// How a pool reaches its workers through NATS JetStream: see [`Builder::cluster`](crate::Builder::cluster).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gangline::cluster::Nats;
+///
+/// let nats = Nats::connect("nats://127.0.0.1:4222").min_workers(2).wait_for(Duration::from_secs(120));
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "they have no effect until they are given to a builder"]
+pub struct Nats {
+    pub(super) access: Access,
+    pub(super) namespace: String,
+    pub(super) run: Option<String>,
+    pub(super) min_workers: usize,
+    pub(super) max_workers: usize,
+    pub(super) wait_for: Duration,
+    pub(super) lease_time: Duration,
+}
+
+/// How to reach a broker.
+#[derive(Debug, Clone)]
+pub(super) struct Access {
+    pub(super) url: String,
+    pub(super) credentials: Option<PathBuf>,
+    pub(super) certificates: Option<PathBuf>,
+    pub(super) security: Security,
+}
+
+impl Access {
+    /// The addresses without what only the broker may know.
+    pub(super) fn shown(&self) -> String {
+        let shown = |url: &str| match (url.split_once("://"), url.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),
+            (None, Some((_, host))) => host.to_owned(),
+            (_, None) => url.to_owned(),
+        };
+        self.url.split(',').map(shown).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Whether a connection to another machine may lack encryption or credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Security {
+    Required,
+    Waived,
+}
+
+/// The namespace of coordinators and workers that name none.
+pub(super) const NAMESPACE: &str = "gangline";
+
+/// Shorter leases end while a busy machine does not get to renew them.
+const LEAST_LEASE: Duration = Duration::from_millis(500);
+
+impl Nats {
+    /// Reaches the broker at `url`: `nats://host:4222`, or `tls://host:4222` with encryption. Several addresses of
+    /// one cluster of brokers are separated by commas.
+    pub fn connect(url: impl Into<String>) -> Self {
+        let (credentials, certificates, security) = (None, None, Security::Required);
+        Nats {
+            access: Access { url: url.into(), credentials, certificates, security },
+            namespace: NAMESPACE.to_owned(),
+            run: None,
+            min_workers: 1,
+            max_workers: 64,
+            wait_for: Duration::from_secs(60),
+            lease_time: Duration::from_secs(10),
+        }
+    }
+
+    /// Sets the file with the credentials, as `nsc` writes it.
+    pub fn credentials(mut self, path: impl Into<PathBuf>) -> Self {
+        self.access.credentials = Some(path.into());
+        self
+    }
+
+    /// Sets the file with the certificates to trust, in PEM. The default are those of the operating system.
+    pub fn root_certificates(mut self, path: impl Into<PathBuf>) -> Self {
+        self.access.certificates = Some(path.into());
+        self
+    }
+
+    /// Allows a connection to another machine without encryption or credentials. It is logged as a warning.
+    ///
+    /// Inputs, results and the configuration can then be read and changed on the network.
+    pub fn insecure(mut self) -> Self {
+        self.access.security = Security::Waived;
+        self
+    }
+
+    /// Sets the prefix of all names at the broker. The default is `gangline`.
+    ///
+    /// Coordinators and workers of one namespace work together. A name has letters, digits, `-` and `_`.
+    pub fn namespace(mut self, name: impl Into<String>) -> Self {
+        self.namespace = name.into();
+        self
+    }
+
+    /// Names the run. A coordinator that starts with the name of a live one takes over: the older one fails with
+    /// [`Superseded`](crate::error::ClusterError::Superseded). By default each pool has a name of its own.
+    pub fn run_name(mut self, name: impl Into<String>) -> Self {
+        self.run = Some(name.into());
+        self
+    }
+
+    /// Sets the number of workers that [`build`](crate::Builder::build) waits for. The default is 1.
+    pub fn min_workers(mut self, workers: usize) -> Self {
+        self.min_workers = workers;
+        self
+    }
+
+    /// Sets the largest number of workers that take part at the same time; others wait. The default is 64.
+    ///
+    /// Each has a thread in this process, which mostly sleeps.
+    pub fn max_workers(mut self, workers: usize) -> Self {
+        self.max_workers = workers;
+        self
+    }
+
+    /// Sets how long to wait for workers, when the pool is built and whenever a run has none; and for a broker
+    /// that is gone. Then the run fails. The default is 60 s.
+    pub fn wait_for(mut self, time: Duration) -> Self {
+        self.wait_for = time;
+        self
+    }
+
+    /// Sets the time without a sign of life after which a worker is lost. The default is 10 s, the least 0.5 s.
+    pub fn lease_time(mut self, time: Duration) -> Self {
+        self.lease_time = time;
+        self
+    }
+
+    /// Checks the options that can be checked without a connection.
+    pub(crate) fn check(&self) -> Result<(), ClusterError> {
+        names::check(&self.namespace)?;
+        self.run.as_deref().map_or(Ok(()), names::check)
+    }
+
+    /// The options that are out of their bounds: the name, what is allowed, and what was given.
+    pub(crate) fn out_of_bounds(&self) -> Option<(&'static str, String, String)> {
+        let Nats { min_workers, max_workers, lease_time, .. } = self;
+        if !(1..=4096).contains(max_workers) {
+            return Some(("max_workers", "1 to 4096".to_owned(), max_workers.to_string()));
+        }
+        if !(1..=*max_workers).contains(min_workers) {
+            let allowed = format!("1 to {max_workers} (`max_workers`)");
+            return Some(("min_workers", allowed, min_workers.to_string()));
+        }
+        let is_short = *lease_time < LEAST_LEASE;
+        is_short.then(|| ("lease_time", "0.5 s or more".to_owned(), format!("{lease_time:?}")))
+    }
+
+    pub(crate) fn seats(&self) -> usize {
+        self.max_workers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        let shown = |url: &str| Nats::connect(url).access.shown();
+        assert_eq!(shown("tls://a:secret@host:4222,nats://token@b"), "tls://host:4222,nats://b");
+        assert_eq!(shown("user:secret@host"), "host");
+        assert_eq!(shown("nats://host:4222"), "nats://host:4222");
+    }
+}

@@ -1,0 +1,169 @@
+//! A pool's part at the broker, from its build to its close.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, bounded};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::board::{Board, Fatal};
+use super::connection::Connection;
+use super::coordinator::Coordinator;
+use super::input::Input;
+use super::names::Names;
+use super::nats::Nats;
+use super::wire::{Load, RunKey};
+use crate::backend::process::message::Terms;
+use crate::concurrency::spawn::spawn;
+use crate::concurrency::{Mutex, lock};
+use crate::error::{ClusterError, Error, WorkerError};
+
+/// The connection of a pool to its workers. Closing it removes what it has left at the broker.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) board: Arc<Board>,
+    pub(super) nats: Nats,
+    pub(super) run: String,
+    /// The largest message, in bytes.
+    pub(super) max_payload: usize,
+    inputs: UnboundedSender<Input>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the coordinator's thread says once it is connected.
+struct Opened {
+    max_payload: usize,
+}
+
+impl Session {
+    /// Connects, and asks workers to join.
+    pub(super) fn open(
+        nats: &Nats,
+        (recipe, terms): (&str, Terms),
+        load: Load,
+    ) -> Result<Self, Error> {
+        let run = nats.run.clone().unwrap_or_else(|| format!("{:016x}", random("run")));
+        let names = Names::new(&nats.namespace).map_err(cluster)?;
+        let key = RunKey {
+            run: run.clone(),
+            epoch: random("epoch"),
+            lease_millis: u64::try_from(nats.lease_time.as_millis()).unwrap_or(u64::MAX),
+            recipe: recipe.to_owned(),
+            terms,
+            load,
+        };
+        let board = Board::new(nats.max_workers);
+        let (inputs, receiver) = unbounded_channel();
+        let (opened, outcome) = bounded(1);
+        let thread = {
+            let (board, nats, inputs) = (board.clone(), nats.clone(), inputs.clone());
+            let work = move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                match runtime {
+                    Ok(runtime) => {
+                        let start = Start { board, nats, names, key, inputs, receiver };
+                        runtime.block_on(start.serve(&opened));
+                        runtime.shutdown_timeout(Duration::ZERO);
+                    }
+                    Err(error) => _ = opened.send(Err(refused_by_system(error))),
+                }
+            };
+            spawn("gangline-n".to_owned(), None, work)
+        };
+        let thread = thread.map_err(|error| cluster(refused_by_system(error.source)))?;
+        let session = |max_payload| Session {
+            board,
+            nats: nats.clone(),
+            run,
+            max_payload,
+            inputs,
+            thread: Mutex::new(Some(thread)),
+        };
+        match outcome.recv().expect("the thread answers before it ends") {
+            Ok(Opened { max_payload }) => Ok(session(max_payload)),
+            Err(error) => {
+                session(0).close();
+                Err(cluster(error))
+            }
+        }
+    }
+
+    pub(super) fn send(&self, input: Input) {
+        // The thread ends only when the session is closed.
+        _ = self.inputs.send(input);
+    }
+
+    /// Removes the run from the broker. It waits no longer than one request may take.
+    pub(super) fn close(&self) {
+        self.send(Input::Close);
+        if let Some(thread) = lock(&self.thread).take()
+            && let Err(payload) = thread.join()
+            && !std::thread::panicking()
+        {
+            std::panic::resume_unwind(payload);
+        }
+    }
+
+    /// The error of a run that cannot go on.
+    pub(super) fn error(&self, fatal: Fatal) -> Error {
+        let Nats { access, wait_for, .. } = &self.nats;
+        cluster(match fatal {
+            Fatal::NoWorkers => self.too_few(0, 1),
+            Fatal::Superseded => ClusterError::Superseded { run: self.run.clone() },
+            Fatal::BrokerGone => {
+                ClusterError::BrokerGone { url: access.shown(), waited: *wait_for }
+            }
+        })
+    }
+
+    pub(super) fn too_few(&self, here: usize, least: usize) -> ClusterError {
+        let (waited, refusals) = (self.nats.wait_for, self.board.refusals());
+        ClusterError::NoWorkers { here, least, waited, refusals }
+    }
+}
+
+/// What the coordinator's thread begins with.
+struct Start {
+    board: Arc<Board>,
+    nats: Nats,
+    names: Names,
+    key: RunKey,
+    inputs: UnboundedSender<Input>,
+    receiver: UnboundedReceiver<Input>,
+}
+
+impl Start {
+    async fn serve(self, opened: &Sender<Result<Opened, ClusterError>>) {
+        let Start { board, nats, names, key, inputs, receiver } = self;
+        let connection = match Connection::open(&nats.access, names).await {
+            Ok(connection) => connection,
+            Err(error) => {
+                _ = opened.send(Err(error));
+                return;
+            }
+        };
+        let max_payload = connection.client.max_payload();
+        match Coordinator::begin(connection, board, nats, key, inputs).await {
+            Ok(coordinator) => {
+                _ = opened.send(Ok(Opened { max_payload }));
+                coordinator.serve(receiver).await;
+            }
+            Err(error) => _ = opened.send(Err(error)),
+        }
+    }
+}
+
+pub(super) fn cluster(source: ClusterError) -> Error {
+    WorkerError::Cluster { source }.into()
+}
+
+fn refused_by_system(error: std::io::Error) -> ClusterError {
+    super::connection::refused("the start of the client's thread", error)
+}
+
+/// A number that no other process draws.
+pub(super) fn random(purpose: &str) -> u64 {
+    RandomState::new().hash_one((purpose, std::process::id()))
+}

@@ -1,0 +1,375 @@
+//! The items that a worker has of one run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::{self, AckKind};
+use async_nats::{Request, StatusCode, Subject};
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::MissedTickBehavior;
+
+use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
+use super::environment::give_up;
+use super::hosting::{Answer, Loaded, Task};
+use super::publisher::publish;
+use super::wire::{
+    self, ClaimReply, ItemHeader, JoinReply, Notice, Outcome, ResultHeader, RunKey, WorkerNews,
+};
+use crate::backend::process::message::{CallFailure, RemoteFailure};
+use crate::base::Hook;
+use crate::concurrency::{Mutex, lock};
+
+/// How long the broker keeps a request for an item.
+const PULL: Duration = Duration::from_secs(5);
+
+/// The items of one run, and what is done with them.
+pub(super) struct Slots {
+    connection: Connection,
+    pub(super) key: RunKey,
+    pub(super) worker: String,
+    pub(super) service: Arc<dyn Loaded>,
+    state: Mutex<State>,
+    /// Something has ended, or must.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// By publication.
+    held: BTreeMap<u64, Held>,
+    /// The number of items that the service has.
+    begun: usize,
+    /// Publications up to this one are given up.
+    floor: u64,
+    /// No more items are begun.
+    is_closed: bool,
+}
+
+struct Held {
+    /// Where the broker hears that this worker still has it.
+    reply: Subject,
+    is_begun: bool,
+    /// Gives the item up; `None` once it is.
+    cancel: Option<oneshot::Sender<()>>,
+}
+
+/// The next step with an item that was taken.
+enum Admission {
+    Begin,
+    /// The coordinator does not want it.
+    Unwanted,
+    /// Another worker may have it.
+    NotHere,
+}
+
+impl Slots {
+    pub(super) fn new(
+        connection: Connection,
+        key: RunKey,
+        worker: String,
+        service: Arc<dyn Loaded>,
+    ) -> Self {
+        let (state, changed) = (Mutex::default(), Notify::new());
+        Slots { connection, key, worker, service, state, changed }
+    }
+
+    /// Takes items from a consumer, one after the other.
+    pub(super) async fn pull(self: Arc<Self>, consumer: String) {
+        while !lock(&self.state).is_closed {
+            self.pull_while_connected(&consumer).await;
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// Asks for items, each once the last was worked on, until an answer is missing.
+    async fn pull_while_connected(self: &Arc<Self>, consumer: &str) {
+        let client = &self.connection.client;
+        let items = self.connection.names.items();
+        let subject = format!("$JS.API.CONSUMER.MSG.NEXT.{items}.{consumer}");
+        let pull = format!("{{\"batch\":1,\"expires\":{}}}", PULL.as_nanos());
+        let mut restored = self.connection.restored.clone();
+        restored.mark_unchanged();
+        let inbox = client.new_inbox();
+        let Ok(mut answers) = client.subscribe(inbox.clone()).await else { return };
+        while !lock(&self.state).is_closed {
+            let (subject, pull) = (subject.clone(), pull.clone().into());
+            if client.publish_with_reply(subject, inbox.clone(), pull).await.is_err() {
+                return;
+            }
+            let asked =
+                std::pin::pin!(tokio::time::timeout(PULL + REQUEST_TIMEOUT, answers.next()));
+            let changed = std::pin::pin!(restored.changed());
+            // The last connection has lost the request.
+            let Either::Left((Ok(Some(message)), _)) = select(asked, changed).await else { return };
+            match message.status {
+                None => {
+                    let context = self.connection.context.clone();
+                    self.take(jetstream::Message { message, context }).await;
+                }
+                // There was none.
+                Some(StatusCode::TIMEOUT | StatusCode::REQUEST_TERMINATED) => {}
+                Some(status) => return tracing::debug!("{consumer}: {status}"),
+            }
+        }
+    }
+
+    /// Works on an item, and returns once its hook has.
+    async fn take(self: &Arc<Self>, message: jetstream::Message) {
+        let header = match wire::split::<ItemHeader>(&message.payload) {
+            Ok((header, _)) if header.epoch == self.key.epoch => header,
+            // Of a coordinator that is gone; or damaged, which no worker can mend.
+            _ => return self.acknowledge(&message, AckKind::Ack).await,
+        };
+        let (cancel, cancelled) = oneshot::channel();
+        let (over, is_over) = oneshot::channel::<()>();
+        match self.admit(header.publication, &message, cancel).await {
+            Admission::Begin => {}
+            Admission::Unwanted => {
+                self.acknowledge(&message, AckKind::Ack).await;
+                return self.forget(header.publication);
+            }
+            Admission::NotHere => {
+                let lease = Duration::from_millis(self.key.lease_millis);
+                self.acknowledge(&message, AckKind::Nak(Some(lease))).await;
+                return self.forget(header.publication);
+            }
+        }
+        // In the kernel before the hook begins: the hook may end this process.
+        self.notify(WorkerNews::Begun(header.publication)).await;
+        let flushed = self.connection.client.flush();
+        _ = tokio::time::timeout(REQUEST_TIMEOUT, flushed).await;
+        let (_, input) = wire::split::<ItemHeader>(&message.payload).expect("it was just decoded");
+        let ItemHeader { item, attempt, .. } = header;
+        let task = Task { item, attempt, input: input.to_vec(), over: Box::new(over) };
+        let answer = match select(self.service.submit(task), cancelled).await {
+            Either::Left((answer, _)) => Some(answer),
+            Either::Right((_, call)) => {
+                drop(call);
+                None
+            }
+        };
+        // Also an item that is given up may be in its hook.
+        _ = is_over.await;
+        lock(&self.state).begun -= 1;
+        self.changed.notify_waiters();
+        // The next item need not wait for the broker.
+        tokio::spawn(self.clone().answer(header, message, answer));
+    }
+
+    /// Waits until a producer is idle, and asks the coordinator if another worker had the item.
+    async fn admit(
+        &self,
+        publication: u64,
+        message: &jetstream::Message,
+        cancel: oneshot::Sender<()>,
+    ) -> Admission {
+        let Some(reply) = message.reply.clone() else { return Admission::Unwanted };
+        {
+            let mut state = lock(&self.state);
+            if publication <= state.floor {
+                return Admission::Unwanted;
+            }
+            state.held.insert(publication, Held { reply, is_begun: false, cancel: Some(cancel) });
+        }
+        if message.info().is_ok_and(|info| info.delivered > 1) {
+            match self.claim(publication).await {
+                ClaimReply::Begin => {}
+                ClaimReply::Later => return Admission::NotHere,
+                ClaimReply::Never => return Admission::Unwanted,
+            }
+        }
+        loop {
+            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut state = lock(&self.state);
+                let is_closed = state.is_closed;
+                let has_room = state.begun < self.service.capacity();
+                match state.held.get_mut(&publication) {
+                    Some(Held { cancel: None, .. }) | None => return Admission::Unwanted,
+                    Some(_) if is_closed => return Admission::NotHere,
+                    Some(held) if has_room => {
+                        held.is_begun = true;
+                        state.begun += 1;
+                        return Admission::Begin;
+                    }
+                    Some(_) => {}
+                }
+            }
+            changed.await;
+        }
+    }
+
+    async fn claim(&self, publication: u64) -> ClaimReply {
+        let subject = self.connection.names.notices(&self.key.run);
+        let request = Request::new().payload(self.notice(WorkerNews::Claim(publication)).into());
+        let request = request.timeout(Some(Duration::from_millis(self.key.lease_millis)));
+        let answer = self.connection.client.send_request(subject, request).await;
+        let reply = answer.ok().and_then(|message| wire::decode(&message.payload).ok());
+        reply.unwrap_or(ClaimReply::Later)
+    }
+
+    /// Publishes the answer of an item, then acknowledges the item.
+    async fn answer(
+        self: Arc<Self>,
+        header: ItemHeader,
+        message: jetstream::Message,
+        answer: Option<Answer>,
+    ) {
+        let ItemHeader { epoch, publication, item, attempt } = header;
+        let (outcome, output) = match answer.map(outcome_of) {
+            Some(Ok(outcome)) => outcome,
+            // Another worker tries. One that starts anew has producers again.
+            Some(Err(reason)) => {
+                self.acknowledge(&message, AckKind::Nak(None)).await;
+                self.notify(WorkerNews::Leaving).await;
+                _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
+                give_up(&format!("its producers are gone: {reason}"))
+            }
+            None => (Outcome::Dropped, vec![]),
+        };
+        let worker = self.worker.clone();
+        let most = self.connection.client.max_payload();
+        let (run, delivery) = (&self.key.run, message.info().map_or(0, |info| info.delivered));
+        let id = format!("{run}/{epoch:x}/{item}/{attempt}/{worker}/{publication}-{delivery}");
+        let result = ResultHeader { epoch, publication, worker, outcome };
+        let mut bytes = wire::with_body(&result, &output);
+        if bytes.len() > most {
+            let text = format!(
+                "the output has {} bytes, and the broker takes {most} with its header",
+                output.len()
+            );
+            let outcome = Outcome::Failed { failure: failure_of(text), device: None };
+            bytes = wire::encode(&ResultHeader { outcome, ..result });
+        }
+        let subject = self.connection.names.results_of(run);
+        let is_wanted = || publication > lock(&self.state).floor;
+        publish(&self.connection, subject, &id, bytes, is_wanted).await;
+        // Without the confirmation the item may come again, and is then not wanted. What this worker has dropped by
+        // itself may be wanted.
+        let has_dropped = lock(&self.state).floor == u64::MAX;
+        _ = match has_dropped {
+            true => message.ack_with(AckKind::Nak(None)).await,
+            false => message.double_ack().await,
+        };
+        self.forget(publication);
+    }
+
+    async fn acknowledge(&self, message: &jetstream::Message, kind: AckKind) {
+        if let Err(error) = message.ack_with(kind).await {
+            tracing::debug!("not acknowledged: {error}");
+        }
+    }
+
+    fn forget(&self, publication: u64) {
+        lock(&self.state).held.remove(&publication);
+        self.changed.notify_waiters();
+    }
+
+    /// Keeps the items of this worker from others, for as long as this runs.
+    pub(super) async fn extend(self: Arc<Self>, period: Duration) {
+        let mut ticks = tokio::time::interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let replies: Vec<_> =
+                lock(&self.state).held.values().map(|it| it.reply.clone()).collect();
+            for reply in replies {
+                _ = self.connection.client.publish(reply, "+WPI".into()).await;
+            }
+        }
+    }
+
+    pub(super) fn cancel(&self, publication: u64) {
+        if let Some(held) = lock(&self.state).held.get_mut(&publication) {
+            held.cancel.take().into_iter().for_each(|cancel| _ = cancel.send(()));
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Gives up all items up to a publication, and tells the coordinator when no hook has one.
+    pub(super) async fn drain(self: Arc<Self>, upto: u64) {
+        self.give_up(upto).await;
+        self.notify(WorkerNews::Drained(upto)).await;
+    }
+
+    /// Gives up all items, and waits for their hooks.
+    pub(super) async fn give_up_all(&self) {
+        lock(&self.state).is_closed = true;
+        self.give_up(u64::MAX).await;
+    }
+
+    async fn give_up(&self, upto: u64) {
+        {
+            let mut state = lock(&self.state);
+            state.floor = state.floor.max(upto);
+            for (_, held) in state.held.range_mut(..=upto) {
+                held.cancel.take().into_iter().for_each(|cancel| _ = cancel.send(()));
+            }
+        }
+        self.changed.notify_waiters();
+        self.wait_until(|state| state.held.range(..=upto).next().is_none()).await;
+    }
+
+    /// Finishes the items that have begun, and hands the others back.
+    pub(super) async fn finish(&self) {
+        lock(&self.state).is_closed = true;
+        self.changed.notify_waiters();
+        self.wait_until(|state| state.held.is_empty()).await;
+        _ = self.connection.client.flush().await;
+    }
+
+    async fn wait_until(&self, is_so: impl Fn(&State) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if is_so(&lock(&self.state)) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Asks for a seat again, since the coordinator has forgotten this worker.
+    pub(super) async fn rejoin(&self, join: WorkerNews) {
+        let subject = self.connection.names.notices(&self.key.run);
+        let answer = self.connection.client.request(subject, self.notice(join).into()).await;
+        let reply = answer.ok().and_then(|it| wire::decode::<JoinReply>(&it.payload).ok());
+        // Otherwise the next card reminds the coordinator.
+        tracing::debug!("joined again: {reply:?}");
+    }
+
+    fn notice(&self, news: WorkerNews) -> Vec<u8> {
+        wire::encode(&Notice { epoch: self.key.epoch, worker: self.worker.clone(), news })
+    }
+
+    async fn notify(&self, news: WorkerNews) {
+        let subject = self.connection.names.notices(&self.key.run);
+        if let Err(error) = self.connection.client.publish(subject, self.notice(news).into()).await
+        {
+            tracing::debug!("not sent: {error}");
+        }
+    }
+}
+
+/// What is sent of an answer; the reason if there is none.
+fn outcome_of(answer: Answer) -> Result<(Outcome, Vec<u8>), String> {
+    Ok(match answer {
+        Answer::Output(bytes) => (Outcome::Output, bytes),
+        Answer::Failed { failure, device } => (Outcome::Failed { failure, device }, vec![]),
+        Answer::TimedOut { hook, limit, device } => {
+            let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+            (Outcome::TimedOut { is_init: hook == Hook::ProducerInit, nanos, device }, vec![])
+        }
+        Answer::Ended(reason) => return Err(reason),
+    })
+}
+
+fn failure_of(text: String) -> CallFailure {
+    CallFailure::Error(RemoteFailure { texts: vec![text], typed: None, is_out_of_memory: false })
+}

@@ -1,0 +1,193 @@
+//! The messages between a coordinator and its workers, in postcard.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::backend::process::message::{CallFailure, Terms};
+use crate::base::BoxError;
+
+/// The version of what this file describes.
+pub(super) const PROTOCOL: u32 = 1;
+
+/// What a worker says of itself: its entry in the bucket of workers.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Card {
+    pub(super) worker: String,
+    pub(super) host: String,
+    pub(super) pid: u32,
+    pub(super) devices: String,
+    pub(super) recipes: Vec<(String, Terms)>,
+    /// In seconds since 1970.
+    pub(super) started: u64,
+    /// The runs that it takes part in, with the numbers of its parts.
+    pub(super) runs: Vec<(String, u64)>,
+    /// The number of its last part, of all runs.
+    pub(super) parts: u64,
+}
+
+/// What a coordinator says of its run: its entry in the bucket of keys.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RunKey {
+    pub(super) run: String,
+    pub(super) epoch: u64,
+    pub(super) lease_millis: u64,
+    pub(super) recipe: String,
+    pub(super) terms: Terms,
+    pub(super) load: Load,
+}
+
+/// What the loaded state of a worker depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Load {
+    /// The configuration in YAML.
+    pub(super) cfg: String,
+    pub(super) item_nanos: Option<u64>,
+    pub(super) init_nanos: Option<u64>,
+    pub(super) stack_size: Option<u64>,
+}
+
+/// What precedes the encoded input of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ItemHeader {
+    pub(super) epoch: u64,
+    /// Counts the messages of items of this epoch.
+    pub(super) publication: u64,
+    pub(super) item: u64,
+    pub(super) attempt: u32,
+}
+
+/// What precedes the encoded output of an item.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct ResultHeader {
+    pub(super) epoch: u64,
+    pub(super) publication: u64,
+    pub(super) worker: String,
+    pub(super) outcome: Outcome,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Outcome {
+    Output,
+    Failed {
+        failure: CallFailure,
+        device: Option<String>,
+    },
+    TimedOut {
+        is_init: bool,
+        nanos: u64,
+        device: Option<String>,
+    },
+    /// No hook has the item any more, and it has no result.
+    Dropped,
+}
+
+/// What a worker tells the coordinator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Notice {
+    pub(super) epoch: u64,
+    pub(super) worker: String,
+    pub(super) news: WorkerNews,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum WorkerNews {
+    /// It asks for a seat, and is answered with a [`JoinReply`].
+    Join { part: u64, host: String, capacity: u32 },
+    /// A hook is about to get the item.
+    Begun(u64),
+    /// It has an item that another worker had before, and is answered with a [`ClaimReply`].
+    Claim(u64),
+    /// No hook of it has an item of these publications, from the first to this one.
+    Drained(u64),
+    /// It takes no more items.
+    Leaving,
+    /// It could not make the runner or its producers.
+    Unable { host: String, reason: String },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum JoinReply {
+    Seated,
+    /// It asks again later.
+    Full,
+    /// It was quarantined.
+    Banned,
+}
+
+/// Whether a worker begins an item that another worker had before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum ClaimReply {
+    Begin,
+    /// Another has it, and may yet be lost.
+    Later,
+    /// It has its outcome.
+    Never,
+}
+
+/// What a coordinator tells its workers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Order {
+    pub(super) epoch: u64,
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Command {
+    /// Nothing waits for this publication any more.
+    Cancel(u64),
+    /// This worker gives up all publications up to this one, and says when no hook has one.
+    Drain { worker: String, upto: u64 },
+    /// This worker takes no more part.
+    Leave { worker: String },
+    /// This worker is not known any more, and joins again.
+    Rejoin { worker: String },
+}
+
+/// A message behind the version of the protocol.
+pub(super) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    postcard::to_allocvec(&(PROTOCOL, message))
+        .expect("our messages are of types that can be encoded")
+}
+
+/// Appends the encoded value of a user to a header.
+pub(super) fn with_body<T: Serialize>(header: &T, body: &[u8]) -> Vec<u8> {
+    let mut bytes = encode(header);
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// Decodes a message without a body.
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BoxError> {
+    Ok(split::<T>(bytes)?.0)
+}
+
+/// Decodes a header, and returns it with the body behind it.
+pub(super) fn split<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), BoxError> {
+    let (protocol, rest): (u32, _) = postcard::take_from_bytes(bytes)?;
+    if protocol != PROTOCOL {
+        let text =
+            format!("it speaks version {protocol} of the protocol, and this process {PROTOCOL}");
+        return Err(text.into());
+    }
+    Ok(postcard::take_from_bytes(rest)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_protocol_is_named_before_the_rest_is_read() {
+        let bytes = postcard::to_allocvec(&(7_u32, "whatever that means")).unwrap();
+        let error = decode::<Card>(&bytes).unwrap_err();
+        assert_eq!(error.to_string(), "it speaks version 7 of the protocol, and this process 1");
+        assert!(decode::<Card>(b"").is_err());
+    }
+
+    #[test]
+    fn a_body_stays_behind_its_header() {
+        let header = ItemHeader { epoch: 1, publication: 2, item: 3, attempt: 4 };
+        let bytes = with_body(&header, b"input");
+        assert_eq!(split::<ItemHeader>(&bytes).unwrap(), (header, &b"input"[..]));
+    }
+}

@@ -1,0 +1,288 @@
+//! A worker process: says that it is there, and takes part in the runs that want it.
+
+use std::collections::HashMap;
+use std::process;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use async_nats::jetstream::kv;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+
+use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
+use super::ending::Ending;
+use super::environment::{self, execute_again, give_up};
+use super::hosting::Host;
+use super::names::{Names, cleaned};
+use super::serving::{Services, Serving};
+use super::session::random;
+use super::wire::{self, Card, RunKey};
+use crate::base::BoxError;
+
+/// How often a worker shows that it lives, if no run asks for more.
+const SLOWEST_BEAT: Duration = Duration::from_secs(3);
+
+/// Serves as a worker of a cluster, if this process was asked to, and then never returns.
+pub(crate) fn serve_if_asked(hosts: &[&dyn Host]) {
+    if let Some(url) = environment::own_marker() {
+        serve(&url, hosts);
+    }
+    if let Some(url) = environment::broker() {
+        execute_again(&url);
+    }
+}
+
+fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let served = match runtime {
+        Ok(runtime) => {
+            let served = runtime.block_on(async { Worker::new(url, hosts).await?.serve().await });
+            runtime.shutdown_timeout(Duration::ZERO);
+            served
+        }
+        Err(error) => Err(error.into()),
+    };
+    match served {
+        Ok(()) => process::exit(0),
+        Err(error) => {
+            let causes = std::iter::successors(error.source(), |error| error.source());
+            let causes: String = causes.map(|cause| format!(": {cause}")).collect();
+            give_up(&format!("{error}{causes}"))
+        }
+    }
+}
+
+/// What the main task of a worker reacts to.
+enum Input {
+    Key(RunKey),
+    /// The run is over.
+    Gone(String),
+    /// Its part in the run has ended: of this epoch.
+    Left(String, u64),
+    Tick,
+    Terminate,
+}
+
+struct Worker {
+    connection: Connection,
+    card: Card,
+    cards: kv::Store,
+    hosts: Vec<Arc<dyn Host + Send>>,
+    services: Arc<Services>,
+    runs: HashMap<String, Part>,
+    /// When it last showed that it lives.
+    beaten: Instant,
+}
+
+/// The part in one run.
+struct Part {
+    /// Counts the parts of this worker.
+    number: u64,
+    key: RunKey,
+    /// When the coordinator was last heard of.
+    seen: Instant,
+    /// Ends it.
+    ending: watch::Sender<Ending>,
+}
+
+impl Worker {
+    async fn new(url: &str, hosts: &[&dyn Host]) -> Result<Self, BoxError> {
+        let devices = environment::devices()?;
+        let access = environment::access(url);
+        let names = Names::new(&environment::namespace())?;
+        let connection = Connection::open(&access, names).await?;
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let (host, pid) = (host.trim().to_owned(), process::id());
+        let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let card = Card {
+            worker: format!("{}-{pid}-{:08x}", cleaned(&host), random("worker") as u32),
+            host,
+            pid,
+            devices: devices.to_string(),
+            recipes: hosts.iter().map(|it| (it.recipe().to_owned(), it.terms())).collect(),
+            started: started.map_or(0, |since| since.as_secs()),
+            runs: vec![],
+            parts: 0,
+        };
+        let cards = connection.workers().await?;
+        let hosts = hosts.iter().map(|host| host.share()).collect();
+        let services = Arc::new(Services::new(devices));
+        Ok(Worker {
+            connection,
+            card,
+            cards,
+            hosts,
+            services,
+            runs: HashMap::new(),
+            beaten: Instant::now(),
+        })
+    }
+
+    async fn serve(mut self) -> Result<(), BoxError> {
+        let (inputs, mut receiver) = unbounded_channel();
+        let keys = self.connection.keys().await?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::spawn(read_keys(self.connection.clone(), keys, inputs.clone()));
+        let ticks = inputs.clone();
+        let beat = tokio::spawn(async move {
+            _ = terminate.recv().await;
+            _ = ticks.send(Input::Terminate);
+        });
+        self.put_card().await;
+        let mut beats = tokio::spawn(tick(SLOWEST_BEAT, inputs.clone()));
+        let mut period = SLOWEST_BEAT;
+        while let Some(input) = receiver.recv().await {
+            match input {
+                Input::Key(key) => self.take_key(key, &inputs).await,
+                Input::Gone(run) => self.end(&run, Ending::Over),
+                Input::Left(run, epoch) => self.leave(&run, epoch),
+                Input::Tick => self.beat().await,
+                Input::Terminate => break,
+            }
+            // It shows that it lives three times within the shortest lease.
+            let shortest = self.runs.values().map(|part| part.lease() / 3).min();
+            let wanted = shortest.unwrap_or(SLOWEST_BEAT).min(SLOWEST_BEAT);
+            if wanted != period {
+                beats.abort();
+                (period, beats) = (wanted, tokio::spawn(tick(wanted, inputs.clone())));
+                self.put_card().await;
+            }
+        }
+        beat.abort();
+        self.drain(receiver).await;
+        if self.connection.is_connected() {
+            _ = self.cards.delete(&self.card.worker).await;
+            _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
+        }
+        self.services.close().await;
+        Ok(())
+    }
+
+    /// Finishes begun items. Without a broker for longer than a lease, others have them, or there is no run.
+    async fn drain(&mut self, mut receiver: UnboundedReceiver<Input>) {
+        for part in self.runs.values() {
+            part.ending.send_replace(Ending::Drain);
+        }
+        let longest = self.runs.values().map(Part::lease).max().unwrap_or_default();
+        let mut connected = Instant::now();
+        while !self.runs.is_empty() {
+            match receiver.recv().await {
+                Some(Input::Left(run, epoch)) => self.leave(&run, epoch),
+                Some(Input::Tick) if self.connection.is_connected() => {
+                    connected = Instant::now();
+                    self.beat().await;
+                }
+                Some(Input::Tick) if connected.elapsed() > longest => break,
+                Some(_) => {}
+                None => break,
+            }
+        }
+    }
+
+    fn leave(&mut self, run: &str, epoch: u64) {
+        self.runs.retain(|name, part| name != run || part.key.epoch != epoch);
+    }
+
+    async fn take_key(&mut self, key: RunKey, inputs: &UnboundedSender<Input>) {
+        let now = Instant::now();
+        if let Some(part) = self.runs.get_mut(&key.run) {
+            if part.key.epoch == key.epoch {
+                part.seen = now;
+                return;
+            }
+            // Another coordinator has taken over.
+            part.ending.send_replace(Ending::Over);
+        }
+        let host = self.hosts.iter().find(|host| host.recipe() == key.recipe);
+        let Some(host) = host.filter(|host| host.terms() == key.terms).cloned() else { return };
+        let (ending, ends) = watch::channel(Ending::NotYet);
+        self.card.parts += 1;
+        let number = self.card.parts;
+        let serving = Serving {
+            part: number,
+            connection: self.connection.clone(),
+            key: key.clone(),
+            worker: self.card.worker.clone(),
+            host_name: self.card.host.clone(),
+            services: self.services.clone(),
+            ends,
+        };
+        let (run, epoch, inputs) = (key.run.clone(), key.epoch, inputs.clone());
+        self.runs.insert(run.clone(), Part { number, key, seen: now, ending });
+        tokio::spawn(async move {
+            serving.serve(host).await;
+            _ = inputs.send(Input::Left(run, epoch));
+        });
+    }
+
+    fn end(&self, run: &str, ending: Ending) {
+        if let Some(part) = self.runs.get(run) {
+            part.ending.send_replace(ending);
+        }
+    }
+
+    /// Shows that this worker lives, and drops the runs of silent coordinators.
+    async fn beat(&mut self) {
+        let now = Instant::now();
+        let is_connected = self.connection.is_connected();
+        let pause = now.duration_since(std::mem::replace(&mut self.beaten, now));
+        let has_restored = self.connection.restored.has_changed().unwrap_or(false);
+        self.connection.restored.mark_unchanged();
+        for part in self.runs.values_mut() {
+            // A process that was stopped has heard nothing, and its coordinators may be well.
+            if !is_connected || has_restored || pause > part.lease() / 2 {
+                part.seen = now;
+            } else if now.duration_since(part.seen) > part.lease() {
+                tracing::warn!("the coordinator of run {} is silent", part.key.run);
+                part.ending.send_replace(Ending::Over);
+            }
+        }
+        self.put_card().await;
+    }
+
+    async fn put_card(&mut self) {
+        let runs = self.runs.iter().map(|(run, part)| (run.clone(), part.number));
+        self.card.runs = runs.collect();
+        let (cards, card) = (self.cards.clone(), self.card.clone());
+        // Not waited for: without a broker it would take seconds.
+        tokio::spawn(async move {
+            if let Err(error) = cards.put(&card.worker, wire::encode(&card).into()).await {
+                tracing::debug!("the card was not put: {error}");
+            }
+        });
+    }
+}
+
+impl Part {
+    fn lease(&self) -> Duration {
+        Duration::from_millis(self.key.lease_millis)
+    }
+}
+
+async fn tick(period: Duration, inputs: UnboundedSender<Input>) {
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while inputs.send(Input::Tick).is_ok() {
+        ticks.tick().await;
+    }
+}
+
+/// Reads the keys of runs, now and whenever one changes.
+async fn read_keys(connection: Connection, keys: kv::Store, inputs: UnboundedSender<Input>) {
+    let take = |entry: kv::Entry| {
+        let input = match entry.operation {
+            kv::Operation::Put => match wire::decode::<RunKey>(&entry.value) {
+                Ok(key) => Input::Key(key),
+                Err(error) => return tracing::warn!("run {}: {error}", entry.key),
+            },
+            kv::Operation::Delete | kv::Operation::Purge => Input::Gone(entry.key),
+        };
+        _ = inputs.send(input);
+    };
+    while !inputs.is_closed() {
+        connection.watch(&keys, &take).await;
+        tokio::time::sleep(AGAIN).await;
+    }
+}

@@ -1,0 +1,166 @@
+//! Errors of a cluster.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::BoxError;
+use crate::base::{HumanDuration, debug_with_causes};
+
+/// What is wrong with a cluster: the cause of [`WorkerError::Cluster`](super::WorkerError::Cluster), and of the
+/// failure of an item that has lost its worker.
+#[non_exhaustive]
+pub enum ClusterError {
+    /// A name of the namespace or of the run has other characters than letters, digits, `-` and `_`.
+    #[non_exhaustive]
+    Name {
+        /// The given name.
+        name: String,
+    },
+    /// The address is neither on this machine nor encrypted, or there are no credentials for it.
+    #[non_exhaustive]
+    Insecure {
+        /// The given address.
+        url: String,
+    },
+    /// The broker cannot be reached, or refuses the connection.
+    #[non_exhaustive]
+    Connect {
+        /// The given address.
+        url: String,
+        /// What the client says.
+        source: BoxError,
+    },
+    /// The broker is too old.
+    #[non_exhaustive]
+    Version {
+        /// Its version.
+        version: String,
+    },
+    /// The broker refuses a request: it has no JetStream, no room, or the account may not do it.
+    #[non_exhaustive]
+    Refused {
+        /// What was asked for.
+        request: &'static str,
+        /// What the broker says.
+        source: BoxError,
+    },
+    /// Too few workers have joined within [`wait_for`](crate::cluster::Nats::wait_for).
+    #[non_exhaustive]
+    NoWorkers {
+        /// The number of workers that have joined.
+        here: usize,
+        /// The [minimum](crate::cluster::Nats::min_workers).
+        least: usize,
+        /// The time that was waited.
+        waited: Duration,
+        /// Why workers that are there do not serve.
+        refusals: Vec<String>,
+    },
+    /// The worker that had the item is gone: its lease has ended without a sign of life.
+    #[non_exhaustive]
+    WorkerLost {
+        /// The host of the worker.
+        host: Arc<str>,
+    },
+    /// An input has more bytes than the broker takes in one message (its `max_payload`).
+    #[non_exhaustive]
+    TooLarge {
+        /// The number of bytes.
+        bytes: usize,
+        /// The largest number of bytes.
+        most: usize,
+    },
+    /// Another coordinator has taken over the run of this name.
+    #[non_exhaustive]
+    Superseded {
+        /// The name of the run.
+        run: String,
+    },
+    /// The broker was gone for longer than [`wait_for`](crate::cluster::Nats::wait_for).
+    #[non_exhaustive]
+    BrokerGone {
+        /// The given address.
+        url: String,
+        /// The time that was waited.
+        waited: Duration,
+    },
+}
+
+impl fmt::Display for ClusterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClusterError::Name { name } => write!(
+                f,
+                "{name:?} cannot be a name; write letters, digits, `-` and `_`, such as \"gangline\""
+            ),
+            ClusterError::Insecure { url } => write!(
+                f,
+                "{url} is on another machine, and lacks encryption or credentials; use `tls://` with \
+                 `credentials`, or call `insecure()`"
+            ),
+            ClusterError::Connect { url, .. } => write!(f, "no connection to the broker at {url}"),
+            ClusterError::Version { version } => {
+                write!(f, "the broker has version {version}; nats-server 2.9 or later is needed")
+            }
+            ClusterError::Refused { request, .. } => write!(f, "the broker refuses {request}"),
+            ClusterError::NoWorkers { here, least, waited, refusals } => {
+                let waited = HumanDuration(*waited);
+                write!(f, "{here} of at least {least} workers have joined within {waited:#}")?;
+                match refusals.as_slice() {
+                    [] => {
+                        f.write_str("; start them with `GANGLINE_NATS` set to the broker's address")
+                    }
+                    refusals => write!(f, "; {}", refusals.join("; ")),
+                }
+            }
+            ClusterError::WorkerLost { host } => {
+                write!(f, "the worker on {host} is gone: its lease has ended")
+            }
+            ClusterError::TooLarge { bytes, most } => write!(
+                f,
+                "the input has {bytes} bytes, and the broker takes at most {most} (`max_payload`); send a \
+                 path or an address instead"
+            ),
+            ClusterError::Superseded { run } => {
+                write!(f, "another coordinator has taken over the run {run:?}")
+            }
+            ClusterError::BrokerGone { url, waited } => {
+                let waited = HumanDuration(*waited);
+                write!(f, "the broker at {url} has been gone for {waited:#}")
+            }
+        }
+    }
+}
+
+debug_with_causes!(ClusterError);
+
+impl std::error::Error for ClusterError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ClusterError::Connect { source, .. } | ClusterError::Refused { source, .. } => {
+                Some(source.as_ref())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_few_workers_are_explained() {
+        let error = |refusals| ClusterError::NoWorkers {
+            here: 0,
+            least: 1,
+            waited: Duration::from_secs(60),
+            refusals,
+        };
+        let text =
+            error(vec!["host a: no recipe".to_owned(), "host b: full".to_owned()]).to_string();
+        assert!(text.ends_with("; host a: no recipe; host b: full"), "{text}");
+        assert!(error(vec![]).to_string().contains("GANGLINE_NATS"));
+    }
+}

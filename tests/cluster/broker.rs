@@ -1,0 +1,186 @@
+//! A broker and its workers, which end with their values.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use gangline::cluster::Nats;
+use gangline::order::InputOrder;
+use gangline::{Builder, OrderedRunner};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::chores::{CHORES, Chores};
+use crate::proxy::Proxy;
+
+/// Of the tests: short, so that losses are noticed soon, and long enough for a machine with more to do.
+pub const LEASE: Duration = Duration::from_millis(1500);
+
+/// A `nats-server` with a folder of its own.
+pub struct Broker {
+    server: Child,
+    port: u16,
+    monitor: u16,
+    folder: tempfile::TempDir,
+    options: Vec<String>,
+}
+
+/// A worker process.
+pub struct Worker(Child);
+
+pub type ChoresBuilder = Builder<Chores, InputOrder>;
+
+impl Broker {
+    pub fn start() -> Self {
+        Broker::with_options(&[])
+    }
+
+    /// With more options of `nats-server`.
+    pub fn with_options(options: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (port, monitor) = (free_port(), free_port());
+        let options: Vec<_> = options.iter().map(ToString::to_string).collect();
+        let server = serve(port, monitor, &folder, &options);
+        Broker { server, port, monitor, folder, options }
+    }
+
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    pub fn nats(&self) -> Nats {
+        Nats::connect(self.url()).lease_time(LEASE).wait_for(Duration::from_secs(30))
+    }
+
+    /// A builder for this broker.
+    pub fn builder(&self) -> ChoresBuilder {
+        OrderedRunner::builder(Chores::new()).cluster(&CHORES, self.nats())
+    }
+
+    /// Starts a worker with this number of producers.
+    pub fn worker(&self, producers: usize) -> Worker {
+        self.worker_with(producers, &[])
+    }
+
+    /// A connection to it that can be cut.
+    pub fn proxy(&self) -> Proxy {
+        Proxy::to(self.port)
+    }
+
+    /// With variables in its environment.
+    pub fn worker_with(&self, producers: usize, env: &[(&str, &str)]) -> Worker {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.env("GANGLINE_NATS", self.url());
+        command.env("GANGLINE_DEVICES", format!("cpu*{producers}"));
+        command.envs(env.iter().copied()).stdin(Stdio::null());
+        Worker(command.spawn().unwrap())
+    }
+
+    pub fn kill(&mut self) {
+        self.server.kill().unwrap();
+        self.server.wait().unwrap();
+    }
+
+    /// At the same address, with what it had stored.
+    pub fn restart(&mut self) {
+        self.server = serve(self.port, self.monitor, &self.folder, &self.options);
+    }
+
+    /// Removes what it has stored.
+    pub fn forget(&mut self) {
+        std::fs::remove_dir_all(self.folder.path().join("jetstream")).unwrap();
+    }
+
+    /// The number of messages and of consumers of each stream, by its name.
+    pub fn streams(&self) -> Vec<(String, u64, u64)> {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.monitor)).unwrap();
+        let request = "GET /jsz?streams=true HTTP/1.0\r\n\r\n";
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        socket.read_to_string(&mut text).unwrap();
+        let body = text.split_once("\r\n\r\n").unwrap().1;
+        let status: serde_json::Value = serde_json::from_str(body).unwrap();
+        let streams = status["account_details"][0]["stream_detail"].as_array().unwrap();
+        let number = |it: &serde_json::Value, name| it["state"][name].as_u64().unwrap();
+        let name = |it: &serde_json::Value| it["name"].as_str().unwrap().to_owned();
+        streams
+            .iter()
+            .map(|it| (name(it), number(it, "messages"), number(it, "consumer_count")))
+            .collect()
+    }
+
+    /// The number of messages in a stream.
+    pub fn messages(&self, stream: &str) -> u64 {
+        self.streams().into_iter().find(|it| it.0 == stream).unwrap().1
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        _ = self.server.kill();
+        _ = self.server.wait();
+    }
+}
+
+impl Worker {
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// Below those that the system gives to clients: one of them could take that of a broker that is restarted.
+pub fn free_port() -> u16 {
+    for n in 0..1000 {
+        let drawn = RandomState::new().hash_one((std::process::id(), n));
+        let port = 10_000 + (drawn % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free")
+}
+
+fn serve(port: u16, monitor: u16, folder: &tempfile::TempDir, options: &[String]) -> Child {
+    let program = if cfg!(unix) && std::path::Path::new("/usr/sbin/nats-server").exists() {
+        "/usr/sbin/nats-server"
+    } else {
+        "nats-server"
+    };
+    let mut command = Command::new(program);
+    command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-m", &monitor.to_string()]);
+    command.arg("-sd").arg(folder.path()).arg("-l").arg(folder.path().join("log")).args(options);
+    let server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut server =
+        server.expect("nats-server can be started: it is a package of the distribution");
+    for _ in 0..10_000 {
+        // It serves once it has said so.
+        let mut greeting = [0; 4];
+        if let Ok(mut socket) = TcpStream::connect(("127.0.0.1", port))
+            && socket.read_exact(&mut greeting).is_ok()
+            && greeting == *b"INFO"
+        {
+            return server;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    panic!("nats-server does not answer")
+}

@@ -1,0 +1,76 @@
+//! A broker that goes away.
+
+use std::time::Duration;
+
+use gangline::error::{ClusterError, WorkerError};
+use gangline::{Error, OrderedRunner};
+
+use crate::broker::Broker;
+use crate::chores::{CHORES, Chore, Chores, squared, squares, tests};
+
+tests![
+    a_broker_that_is_killed_and_restarted_loses_nothing,
+    a_broker_that_has_lost_what_it_stored_loses_nothing,
+    a_broker_that_is_gone_for_good_ends_the_run,
+];
+
+fn a_broker_that_is_killed_and_restarted_loses_nothing() {
+    let mut broker = Broker::start();
+    let _workers = [broker.worker(2), broker.worker(2)];
+    let mut pool = broker.builder().retries(5).build().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..2 {
+                std::thread::sleep(Duration::from_millis(300));
+                broker.kill();
+                std::thread::sleep(Duration::from_millis(300));
+                broker.restart();
+            }
+        });
+        let items = (0..600).map(|x| if x % 4 == 0 { Chore::Sleep(8) } else { Chore::Square(x) });
+        let outputs = pool.run(items).unwrap();
+        for (x, output) in (0..600_u64).zip(&outputs).filter(|(x, _)| x % 4 != 0) {
+            assert_eq!(*output, (x * x).to_string());
+        }
+        assert_eq!(outputs.len(), 600);
+    });
+    assert_eq!((pool.account().ok, pool.account().failed), (600, 0));
+    assert_eq!(pool.run(squares(0..50)).unwrap(), squared(0..50));
+}
+
+/// Another broker at the same address.
+fn a_broker_that_has_lost_what_it_stored_loses_nothing() {
+    let mut broker = Broker::start();
+    let _workers = [broker.worker(1)];
+    let mut pool = broker.builder().retries(5).build().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(300));
+            broker.kill();
+            broker.forget();
+            broker.restart();
+        });
+        let items = (0..200).map(|x| if x % 2 == 0 { Chore::Sleep(8) } else { Chore::Square(x) });
+        assert_eq!(pool.run(items).unwrap().len(), 200);
+    });
+    assert_eq!((pool.account().ok, pool.account().failed), (200, 0));
+}
+
+fn a_broker_that_is_gone_for_good_ends_the_run() {
+    let mut broker = Broker::start();
+    let _worker = broker.worker(1);
+    let nats = broker.nats().wait_for(Duration::from_secs(2));
+    let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
+    let mut pool = builder.build().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(200));
+            broker.kill();
+        });
+        let error = pool.run((0..1_000_000).map(Chore::Square)).unwrap_err();
+        let Error::Worker { source, .. } = &error else { panic!("{error:#}") };
+        let WorkerError::Cluster { source, .. } = &**source else { panic!("{error:#}") };
+        assert!(matches!(source, ClusterError::BrokerGone { .. }), "{error:#}");
+    });
+    pool.close().unwrap();
+}

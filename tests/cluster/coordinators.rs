@@ -1,0 +1,88 @@
+//! Coordinators that die, and two of one run.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use gangline::cluster::Nats;
+use gangline::error::{ClusterError, WorkerError};
+use gangline::{Error, OrderedRunner};
+
+use crate::broker::{Broker, LEASE};
+use crate::chores::{CHORES, Chore, Chores, given_up, squared, squares, tests, text_in};
+
+tests![
+    workers_drop_the_run_of_a_killed_coordinator,
+    of_two_coordinators_the_later_has_the_run,
+    a_coordinator_finds_nothing_of_the_one_before,
+];
+
+const URL: &str = "TEST_COORDINATOR";
+const FILE: &str = "TEST_FILE";
+
+/// In a process that is to be killed: works on an item that hangs.
+pub fn coordinate_if_asked() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let path = PathBuf::from(std::env::var_os(FILE).unwrap());
+    let nats = Nats::connect(url).lease_time(LEASE).run_name("same");
+    let mut pool = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build().unwrap();
+    let mut items = vec![Chore::Hang(path)];
+    items.extend(squares(0..30));
+    _ = pool.run(items);
+    std::process::exit(0)
+}
+
+fn start_coordinator(broker: &Broker, path: &std::path::Path) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env(URL, broker.url()).env(FILE, path);
+    let child = command.spawn().unwrap();
+    text_in(path);
+    child
+}
+
+fn workers_drop_the_run_of_a_killed_coordinator() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hangs");
+    let worker = broker.worker(1);
+    let mut coordinator = start_coordinator(&broker, &path);
+    coordinator.kill().unwrap();
+    coordinator.wait().unwrap();
+    assert_eq!(text_in(&given_up(&path)), worker.pid().to_string());
+    // It serves the next.
+    let mut pool = broker.builder().build().unwrap();
+    assert_eq!(pool.run(squares(0..10)).unwrap(), squared(0..10));
+}
+
+fn of_two_coordinators_the_later_has_the_run() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let in_run = || {
+        let nats = broker.nats().run_name("one");
+        OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build()
+    };
+    let mut first = in_run().unwrap();
+    assert_eq!(first.run(squares(0..5)).unwrap(), squared(0..5));
+    let mut second = in_run().unwrap();
+    let error = first.run((0..1_000_000).map(Chore::Square)).unwrap_err();
+    let Error::Worker { source, .. } = &error else { panic!("{error:#}") };
+    let WorkerError::Cluster { source, .. } = &**source else { panic!("{error:#}") };
+    assert!(matches!(source, ClusterError::Superseded { .. }), "{error:#}");
+    first.close().unwrap();
+    assert_eq!(second.run(squares(0..5)).unwrap(), squared(0..5), "the first has not removed it");
+}
+
+fn a_coordinator_finds_nothing_of_the_one_before() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hangs");
+    let _worker = broker.worker(1);
+    let mut coordinator = start_coordinator(&broker, &path);
+    coordinator.kill().unwrap();
+    coordinator.wait().unwrap();
+    assert!(broker.messages("gangline-items") > 0);
+    let nats = broker.nats().run_name("same");
+    let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
+    let mut pool = builder.build().unwrap();
+    assert_eq!(pool.run(squares(0..10)).unwrap(), squared(0..10));
+    assert_eq!(broker.messages("gangline-items"), 0);
+}

@@ -1,0 +1,123 @@
+//! Workers that come and go.
+
+use std::time::Duration;
+
+use gangline::error::{ClusterError, WorkerError};
+use gangline::{Error, OrderedRunner};
+use rustix::process::Signal;
+
+use crate::broker::Broker;
+use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
+
+tests![
+    a_worker_joins_in_the_middle_of_a_run,
+    a_worker_that_is_terminated_finishes_what_it_has,
+    a_worker_that_is_terminated_without_a_broker_ends,
+    a_run_without_workers_fails_in_time,
+    a_worker_that_waits_for_a_seat_gets_one,
+    a_worker_starts_ordinary_programs,
+];
+
+fn a_worker_joins_in_the_middle_of_a_run() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    let _first = broker.worker(1);
+    let mut pool = broker.builder().build().unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            text_in(&path("begun"));
+            broker.worker(1)
+        });
+        // Only another worker can let the first go on.
+        let outputs =
+            pool.run([Chore::Await(path("begun"), path("joined")), Chore::Touch(path("joined"))]);
+        assert_eq!(outputs.unwrap()[1], second.join().unwrap().pid().to_string());
+    });
+}
+
+fn a_worker_that_is_terminated_finishes_what_it_has() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    let mut first = broker.worker(1);
+    let mut pool = broker.builder().build().unwrap();
+    let mut second = None;
+    let pid = first.pid().to_string();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            text_in(&path("begun"));
+            first.signal(Signal::TERM);
+            second = Some(broker.worker(1));
+            std::fs::write(path("go"), "").unwrap();
+            assert!(first.wait().success());
+        });
+        let mut items = vec![Chore::Await(path("begun"), path("go"))];
+        items.extend(squares(0..50));
+        let outputs = pool.run(items).unwrap();
+        assert_eq!(outputs[0], pid, "no attempt was lost, since there was but one");
+        assert_eq!(outputs[1..], squared(0..50));
+    });
+}
+
+fn a_worker_that_is_terminated_without_a_broker_ends() {
+    let mut broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    let mut worker = broker.worker(1);
+    let nats = broker.nats().wait_for(Duration::from_secs(2));
+    let mut pool = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            text_in(&path("begun"));
+            broker.kill();
+            worker.signal(Signal::TERM);
+            std::fs::write(path("go"), "").unwrap();
+            assert!(worker.wait().success());
+        });
+        pool.run([Chore::Await(path("begun"), path("go"))]).unwrap_err();
+    });
+}
+
+fn a_run_without_workers_fails_in_time() {
+    let broker = Broker::start();
+    let mut worker = broker.worker(1);
+    let nats = broker.nats().wait_for(Duration::from_secs(4));
+    let mut pool = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build().unwrap();
+    assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+    worker.signal(Signal::TERM);
+    assert!(worker.wait().success());
+    let error = pool.run(squares(0..5)).unwrap_err();
+    let Error::Worker { source, .. } = &error else { panic!("{error:#}") };
+    let WorkerError::Cluster { source, .. } = &**source else { panic!("{error:#}") };
+    assert!(matches!(source, ClusterError::NoWorkers { here: 0, .. }), "{error:#}");
+    // It serves again with another worker.
+    let _worker = broker.worker(1);
+    assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+}
+
+fn a_worker_that_waits_for_a_seat_gets_one() {
+    let broker = Broker::start();
+    let workers = [broker.worker(1), broker.worker(1)];
+    let mut pool = broker.builder().cluster(&CHORES, broker.nats().max_workers(1)).build().unwrap();
+    let seated = pool.run([Chore::Pid]).unwrap().remove(0);
+    let first = workers.iter().find(|it| it.pid().to_string() == seated).unwrap();
+    first.signal(Signal::TERM);
+    let second = workers.iter().find(|it| it.pid() != first.pid()).unwrap();
+    loop {
+        if pool.run([Chore::Pid]).unwrap()[0] == second.pid().to_string() {
+            break;
+        }
+    }
+}
+
+/// A program that a hook starts inherits the environment.
+fn a_worker_starts_ordinary_programs() {
+    let broker = Broker::start();
+    let worker = broker.worker(1);
+    let _pool = broker.builder().build().unwrap();
+    let environment = std::fs::read(format!("/proc/{}/environ", worker.pid())).unwrap();
+    let text = String::from_utf8_lossy(&environment);
+    assert!(!text.contains("GANGLINE_NATS="), "it would make each of them a worker: {text}");
+    assert!(text.contains(&format!("GANGLINE_NATS_WORKER={} ", worker.pid())));
+}

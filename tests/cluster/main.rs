@@ -1,0 +1,57 @@
+//! Producers on other machines, by behaviour: with real workers and a real broker.
+//!
+//! The program has a `main` of its own: the workers run it too, and it has to begin with `worker_main`.
+//! `nats-server` has to be installed.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
+#![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
+
+#[cfg(target_os = "linux")]
+mod broker;
+#[cfg(target_os = "linux")]
+mod broker_faults;
+#[cfg(target_os = "linux")]
+mod chores;
+#[cfg(target_os = "linux")]
+mod coordinators;
+#[cfg(target_os = "linux")]
+mod fleet;
+#[cfg(target_os = "linux")]
+mod lost_workers;
+#[cfg(target_os = "linux")]
+mod policies;
+#[cfg(target_os = "linux")]
+mod proxy;
+#[cfg(target_os = "linux")]
+mod refusals;
+#[cfg(target_os = "linux")]
+mod runs;
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}
+
+#[cfg(target_os = "linux")]
+fn main() {
+    gangline::worker_main(&chores::recipes());
+    coordinators::coordinate_if_asked();
+    let mut arguments = libtest_mimic::Arguments::from_args();
+    // Leases are short, and a machine with more to do than it can would let them end.
+    arguments.test_threads = Some(1);
+    let all = [
+        runs::TESTS,
+        policies::TESTS,
+        lost_workers::TESTS,
+        fleet::TESTS,
+        refusals::TESTS,
+        broker_faults::TESTS,
+        coordinators::TESTS,
+    ];
+    let trial = |&(name, test): &(&str, fn())| {
+        libtest_mimic::Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    let trials = all.concat().iter().map(trial).collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}

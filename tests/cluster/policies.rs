@@ -1,0 +1,180 @@
+//! What the coordinator decides about items that fail.
+
+use std::time::Duration;
+
+use gangline::{CancelToken, Error, OnError};
+
+use crate::broker::Broker;
+use crate::chores::{CHORES, Chore, RareError, given_up, squared, squares, tests, text_in};
+
+tests![
+    an_error_names_its_item_and_host,
+    an_error_keeps_its_type,
+    a_panic_fails_its_item_only,
+    an_item_that_failed_is_tried_on_another_worker,
+    an_ill_worker_is_quarantined,
+    a_slow_item_is_copied_to_an_idle_worker,
+    a_pool_that_is_closed_waits_for_the_loser_of_a_race,
+    a_hook_that_takes_too_long_fails_its_item,
+    a_cancelled_run_has_no_hook_left,
+    an_input_that_is_too_large_fails_before_a_hook,
+    an_output_that_is_too_large_fails_its_item,
+];
+
+fn an_error_names_its_item_and_host() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().build().unwrap();
+    let mut items = squares(0..20);
+    items[7] = Chore::Fail("no luck".to_owned());
+    let error = pool.run(items).unwrap_err();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let text = format!("{error:#}");
+    let expected = format!(
+        "producer_work failed for item 7 on cpu of {} (producer {}, attempt 1): no luck",
+        host.trim(),
+        error.producer().unwrap()
+    );
+    assert_eq!(text, expected);
+    assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5), "the pool can be used again");
+}
+
+fn an_error_keeps_its_type() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().build().unwrap();
+    let Error::HookFailed { source, .. } = pool.run([Chore::Rare(7)]).unwrap_err() else {
+        panic!()
+    };
+    assert_eq!(source.downcast_ref::<RareError>(), Some(&RareError { code: 7 }));
+}
+
+fn a_panic_fails_its_item_only() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().on_error(OnError::Skip).build().unwrap();
+    let items = [Chore::Square(2), Chore::Panic("oh".to_owned()), Chore::Square(3)];
+    assert_eq!(pool.run(items).unwrap(), ["4", "9"]);
+    assert!(pool.failures()[0].is_panic());
+    assert_eq!((pool.account().ok, pool.account().failed), (2, 1));
+}
+
+fn an_item_that_failed_is_tried_on_another_worker() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let _workers = [broker.worker(1), broker.worker(1)];
+    let builder = broker.builder().retries(1).backoff(Duration::ZERO, Duration::ZERO);
+    let mut pool = builder.cluster(&CHORES, broker.nats().min_workers(2)).build().unwrap();
+    for n in 0..4 {
+        let path = folder.path().join(n.to_string());
+        let second = &pool.run([Chore::FailOnce(path.clone())]).unwrap()[0];
+        assert_ne!(*second, text_in(&path), "it was tried where it had failed");
+    }
+}
+
+fn an_ill_worker_is_quarantined() {
+    let broker = Broker::start();
+    let _workers = [broker.worker(1), broker.worker_with(1, &[("TEST_ILL", "1")])];
+    let builder = broker.builder().retries(3).backoff(Duration::ZERO, Duration::ZERO);
+    let builder = builder.quarantine_after(2);
+    let mut pool = builder.cluster(&CHORES, broker.nats().min_workers(2)).build().unwrap();
+    for _ in 0..2 {
+        assert_eq!(pool.run(squares(0..100)).unwrap(), squared(0..100));
+    }
+}
+
+fn a_slow_item_is_copied_to_an_idle_worker() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("slow");
+    let _workers = [broker.worker(1), broker.worker(1)];
+    let builder = broker.builder().speculate();
+    let mut pool = builder.cluster(&CHORES, broker.nats().min_workers(2)).build().unwrap();
+    let outputs = pool.run([Chore::Square(1), Chore::HangOnce(path.clone())]).unwrap();
+    assert_ne!(outputs[1], text_in(&path), "another worker has done it");
+    assert_eq!(text_in(&given_up(&path)), text_in(&path), "the slow one has given up");
+}
+
+fn a_pool_that_is_closed_waits_for_the_loser_of_a_race() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name| folder.path().join(name);
+    let _workers = [broker.worker(1), broker.worker(1)];
+    let builder = broker.builder().speculate();
+    let mut pool = builder.cluster(&CHORES, broker.nats().min_workers(2)).build().unwrap();
+    let items = [Chore::Square(1), Chore::AwaitOnce(file("slow"), file("go"))];
+    let outputs = pool.run(items).unwrap();
+    assert_ne!(outputs[1], text_in(&file("slow")), "the run has not waited for it");
+    std::thread::scope(|scope| {
+        scope.spawn(|| pool.close().unwrap());
+        // The lanes without workers end at once.
+        while has_thread("gangline-p63") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::fs::write(file("go"), "").unwrap();
+    });
+}
+
+fn a_hook_that_takes_too_long_fails_its_item() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let _worker = broker.worker(2);
+    let builder = broker.builder().on_error(OnError::Skip).item_timeout(Duration::from_millis(200));
+    let mut pool = builder.build().unwrap();
+    let items = [Chore::Hang(folder.path().join("late")), Chore::Square(3)];
+    assert_eq!(pool.run(items).unwrap(), ["9"]);
+    let Error::TimedOut { limit, .. } = &pool.failures()[0] else {
+        panic!("{:?}", pool.failures())
+    };
+    assert_eq!(*limit, Duration::from_millis(200));
+}
+
+fn a_cancelled_run_has_no_hook_left() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let paths: Vec<_> = ["a", "b"].iter().map(|name| folder.path().join(name)).collect();
+    let _worker = broker.worker(2);
+    let token = CancelToken::new();
+    let mut pool = broker.builder().cancel_token(token.clone()).build().unwrap();
+    let mut items: Vec<_> = paths.iter().cloned().map(Chore::Hang).collect();
+    items.extend(squares(0..100));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            paths.iter().for_each(|path| _ = text_in(path));
+            token.cancel();
+        });
+        assert!(pool.run(items).unwrap_err().is_cancelled());
+    });
+    for path in &paths {
+        assert!(given_up(path).exists(), "its hook runs on");
+    }
+    assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+}
+
+fn an_input_that_is_too_large_fails_before_a_hook() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().on_error(OnError::Skip).build().unwrap();
+    let items = [Chore::Text("x".repeat(2 << 20)), Chore::Square(2)];
+    assert_eq!(pool.run(items).unwrap(), ["4"]);
+    let text = format!("{:#}", pool.failures()[0]);
+    assert!(text.contains("`max_payload`"), "{text}");
+}
+
+fn an_output_that_is_too_large_fails_its_item() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().on_error(OnError::Skip).build().unwrap();
+    assert_eq!(pool.run([Chore::Large(2 << 20), Chore::Square(2)]).unwrap(), ["4"]);
+    let text = format!("{:#}", pool.failures()[0]);
+    assert!(text.contains("the output has 2097"), "{text}");
+}
+
+/// Whether this process has a thread of this name.
+fn has_thread(name: &str) -> bool {
+    let mut tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    tasks.any(|task| {
+        let comm = std::fs::read_to_string(task.unwrap().path().join("comm"));
+        comm.is_ok_and(|comm| comm.trim() == name)
+    })
+}

@@ -1,0 +1,74 @@
+//! A connection to a broker that can be cut.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use crate::broker::free_port;
+
+/// Passes on what clients and a broker send, until it is cut.
+pub struct Proxy {
+    port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    is_cut: bool,
+    sockets: Vec<TcpStream>,
+}
+
+impl Proxy {
+    /// To a broker at this port.
+    pub fn to(broker: u16) -> Self {
+        let port = free_port();
+        let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        let state = Arc::<Mutex<State>>::default();
+        let shared = state.clone();
+        // It ends with the process.
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let mut state = shared.lock().unwrap();
+                let server = TcpStream::connect(("127.0.0.1", broker));
+                if let (false, Ok(client), Ok(server)) = (state.is_cut, client, server) {
+                    let copy = |socket: &TcpStream| socket.try_clone().unwrap();
+                    state.sockets.extend([copy(&client), copy(&server)]);
+                    pass_on(copy(&client), copy(&server));
+                    pass_on(server, client);
+                }
+            }
+        });
+        Proxy { port, state }
+    }
+
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Drops all connections, and every new one.
+    pub fn cut(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.is_cut = true;
+        for socket in state.sockets.drain(..) {
+            // It may have been closed by its other end.
+            _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub fn mend(&self) {
+        self.state.lock().unwrap().is_cut = false;
+    }
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream) {
+    std::thread::spawn(move || {
+        let mut bytes = [0; 16 << 10];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            if to.write_all(&bytes[..count]).is_err() {
+                break;
+            }
+        }
+        _ = to.shutdown(Shutdown::Both);
+        _ = from.shutdown(Shutdown::Both);
+    });
+}

@@ -1,0 +1,125 @@
+//! Runs in which nothing goes wrong.
+
+use gangline::CfgNode;
+
+use crate::broker::Broker;
+use crate::chores::{Chore, squared, squares, tests, text_in};
+
+tests![
+    results_come_in_the_order_of_the_input,
+    a_hook_sees_the_items_of_the_coordinator,
+    the_configuration_reaches_the_worker,
+    an_idle_worker_takes_what_a_busy_one_cannot,
+    states_stay_loaded_between_pools_with_one_configuration,
+    a_service_answers_its_callers,
+    nothing_is_left_at_the_broker,
+    two_pools_share_one_worker,
+];
+
+fn results_come_in_the_order_of_the_input() {
+    let broker = Broker::start();
+    let _workers = [broker.worker(2), broker.worker(1)];
+    let mut pool = broker.builder().build().unwrap();
+    for _ in 0..2 {
+        assert_eq!(pool.run(squares(0..300)).unwrap(), squared(0..300));
+        assert_eq!((pool.account().ok, pool.account().failed), (300, 0));
+    }
+    assert_eq!(pool.run(squares(0..0)).unwrap(), squared(0..0));
+    pool.close().unwrap();
+}
+
+fn a_hook_sees_the_items_of_the_coordinator() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().build().unwrap();
+    for _ in 0..2 {
+        let sites = pool.run(vec![Chore::Site; 3]).unwrap();
+        assert_eq!(sites, ["Some(0) [0] 1 0 cpu", "Some(1) [1] 1 0 cpu", "Some(2) [2] 1 0 cpu"]);
+    }
+}
+
+fn the_configuration_reaches_the_worker() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let cfg = CfgNode::new().with("exponent", 3).unwrap();
+    let mut pool = broker.builder().cfg(cfg).build().unwrap();
+    assert_eq!(pool.run(squares(2..4)).unwrap(), ["8", "27"]);
+}
+
+fn an_idle_worker_takes_what_a_busy_one_cannot() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    let workers = [broker.worker(1), broker.worker(1)];
+    let nats = broker.nats().min_workers(2);
+    let mut pool = broker.builder().cluster(&crate::chores::CHORES, nats).build().unwrap();
+    // The first can go on only after the second was done elsewhere, and all others too.
+    let mut items = vec![Chore::Await(path("busy"), path("done"))];
+    items.extend(squares(0..20));
+    items.push(Chore::Touch(path("done")));
+    let outputs = pool.run(items).unwrap();
+    let busy = text_in(&path("busy"));
+    assert_eq!(outputs[0], busy);
+    let others: Vec<_> = workers.iter().map(|it| it.pid().to_string()).collect();
+    assert!(others.contains(&busy) && outputs[21] != busy && others.contains(&outputs[21]));
+}
+
+fn states_stay_loaded_between_pools_with_one_configuration() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let starts = folder.path().join("starts");
+    let _worker = broker.worker(1);
+    let cfg = CfgNode::new().with("starts", &starts).unwrap();
+    for _ in 0..3 {
+        let mut pool = broker.builder().cfg(cfg.clone()).build().unwrap();
+        assert_eq!(pool.run(squares(0..3)).unwrap(), squared(0..3));
+    }
+    assert_eq!(text_in(&starts), "x");
+    let other = cfg.with("exponent", 3).unwrap();
+    let mut pool = broker.builder().cfg(other).build().unwrap();
+    assert_eq!(pool.run(squares(2..3)).unwrap(), ["8"]);
+    assert_eq!(text_in(&starts), "xx");
+}
+
+fn a_service_answers_its_callers() {
+    let broker = Broker::start();
+    let _worker = broker.worker(2);
+    let service = broker.builder().build().unwrap().into_service();
+    assert_eq!(service.call(Chore::Square(9)).unwrap(), "81");
+    let error = service.call(Chore::Fail("no".to_owned())).unwrap_err();
+    assert!(format!("{error:#}").ends_with(": no"), "{error:#}");
+    assert_eq!(service.call(Chore::Square(3)).unwrap(), "9");
+    assert!(service.drain(std::time::Duration::from_secs(30)));
+    service.close().unwrap();
+}
+
+fn nothing_is_left_at_the_broker() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().build().unwrap();
+    assert_eq!(broker.messages("gangline-runs"), 1, "a tool can see that workers are wanted");
+    assert_eq!(pool.run(squares(0..50)).unwrap(), squared(0..50));
+    pool.close().unwrap();
+    for (name, messages, consumers) in broker.streams() {
+        match name.as_str() {
+            "gangline-items" | "gangline-results" => {
+                assert_eq!((messages, consumers), (0, 0), "{name}");
+            }
+            "gangline-runs" => assert_eq!((messages, consumers), (0, 1)),
+            "KV_gangline-workers" => assert_eq!(messages, 1),
+            // What a purged key leaves.
+            _ => assert!(messages <= 1, "{name}: {messages}"),
+        }
+    }
+}
+
+fn two_pools_share_one_worker() {
+    let broker = Broker::start();
+    let _worker = broker.worker(2);
+    let mut pools = [broker.builder().build().unwrap(), broker.builder().build().unwrap()];
+    std::thread::scope(|scope| {
+        for pool in &mut pools {
+            scope.spawn(|| assert_eq!(pool.run(squares(0..100)).unwrap(), squared(0..100)));
+        }
+    });
+}
