@@ -179,6 +179,13 @@ where
         let from = &*self.from.run;
         let mut total = None;
         while let Some((seq, outcome)) = collector.next_result(from, &mut total) {
+            let outcome = match outcome {
+                // It has no place among the parts.
+                Err(fault) if fault.disposition.ends_run() => {
+                    return Progress::fail(from, seq, fault);
+                }
+                outcome => outcome,
+            };
             gathered.fetch(&self.parents);
             let index = self.stage.origin(seq).expect("it is forgotten only here");
             let settled = match outcome {
@@ -291,9 +298,6 @@ where
         fault: Box<FailedItem>,
         progress: &mut Progress,
     ) -> Result<Arrived, Ended> {
-        if fault.disposition.ends_run() {
-            return Err(Progress::fail(&self.from.run, seq, fault));
-        }
         if let Disposition::PartsPause { .. } = fault.disposition {
             return Ok(Arrived::Pause);
         }
