@@ -190,7 +190,7 @@ where
             let index = self.stage.origin(seq).expect("it is forgotten only here");
             let settled = match outcome {
                 Ok(output) => self.add(gathered, index, output, progress),
-                Err(fault) => self.meet(gathered, (seq, index), fault, progress),
+                Err(fault) => self.meet(gathered, (seq, index), *fault, progress),
             };
             let arrived = match settled {
                 Ok(arrived) => arrived,
@@ -295,7 +295,7 @@ where
         &self,
         gathered: &mut Gathered<P, F::Gathered>,
         (seq, index): (u64, u64),
-        fault: Box<FailedItem>,
+        fault: FailedItem,
         progress: &mut Progress,
     ) -> Result<Arrived, Ended> {
         if let Disposition::PartsPause { .. } = fault.disposition {
@@ -314,7 +314,7 @@ where
             }
             _ => {
                 parent.settled += 1;
-                let fault = progress.skip(&self.from.run, seq, *fault)?;
+                let fault = progress.skip(&self.from.run, seq, fault)?;
                 let is_gathered = self.parents.open.holes() == Holes::Gathered;
                 if is_gathered && !is_cut_short(&fault.error, &parent.opened.name) {
                     self.fold_into(parent, index, Err(fault.error));
