@@ -179,11 +179,18 @@ where
         let from = &*self.from.run;
         let mut total = None;
         while let Some((seq, outcome)) = collector.next_result(from, &mut total) {
+            let outcome = match outcome {
+                // It has no place among the parts.
+                Err(fault) if fault.disposition.ends_run() => {
+                    return Progress::fail(from, seq, fault);
+                }
+                outcome => outcome,
+            };
             gathered.fetch(&self.parents);
             let index = self.stage.origin(seq).expect("it is forgotten only here");
             let settled = match outcome {
                 Ok(output) => self.add(gathered, index, output, progress),
-                Err(fault) => self.meet(gathered, (seq, index), fault, progress),
+                Err(fault) => self.meet(gathered, (seq, index), *fault, progress),
             };
             let arrived = match settled {
                 Ok(arrived) => arrived,
@@ -288,12 +295,9 @@ where
         &self,
         gathered: &mut Gathered<P, F::Gathered>,
         (seq, index): (u64, u64),
-        fault: Box<FailedItem>,
+        fault: FailedItem,
         progress: &mut Progress,
     ) -> Result<Arrived, Ended> {
-        if fault.disposition.ends_run() {
-            return Err(Progress::fail(&self.from.run, seq, fault));
-        }
         if let Disposition::PartsPause { .. } = fault.disposition {
             return Ok(Arrived::Pause);
         }
@@ -310,7 +314,7 @@ where
             }
             _ => {
                 parent.settled += 1;
-                let fault = progress.skip(&self.from.run, seq, *fault)?;
+                let fault = progress.skip(&self.from.run, seq, fault)?;
                 let is_gathered = self.parents.open.holes() == Holes::Gathered;
                 if is_gathered && !is_cut_short(&fault.error, &parent.opened.name) {
                     self.fold_into(parent, index, Err(fault.error));

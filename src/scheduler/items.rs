@@ -193,7 +193,8 @@ impl Items {
         if is_last && is_settled {
             self.records.remove(&index);
         }
-        let has_losers = !is_last && is_settled;
+        // Those of an item that was settled before have been revoked.
+        let has_losers = !is_last && is_settled && standing == Standing::Counts;
         Settlement { standing, has_losers, was_special: true }
     }
 
@@ -266,6 +267,18 @@ mod tests {
             assert!(items.is_settled(7));
             assert_eq!(settle(&mut items, late, 1), Standing::Stale);
             assert!(items.get(7).is_none(), "nothing is kept of it");
+        }
+    }
+
+    /// Its leases were revoked then. Revoked once more, the other copy's batch would lose an item that is wanted.
+    #[test]
+    fn copies_of_an_item_that_was_withdrawn_are_revoked_once() {
+        for outcome in [Outcome::Succeeded, Outcome::Failed] {
+            let mut items = covered_twice();
+            items.open(7, Size::ONE, 2).state = State::Settled;
+            let settlement = items.settle(7, Size::ONE, outcome, 0);
+            assert_eq!(settlement.standing, Standing::Stale);
+            assert!(!settlement.has_losers, "they are known already");
         }
     }
 

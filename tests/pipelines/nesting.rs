@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-use gangline::{Batch, OnError, Order, map_batches};
+use gangline::{Batch, OnError, Order, ProducerContext, map_batches};
 
 use crate::support::{Gathered, ORDERS, builder, no_hang, pass, pool, skipping, sorted, working};
 
@@ -139,5 +139,40 @@ fn a_failed_tile_fails_its_region_and_its_slide() {
         assert!(error.to_string().starts_with("item 3 (\"s3\"), part 0"), "{error}");
         assert!(format!("{error:#}").contains("part 0, part 1 failed"), "{error:#}");
         assert!(begun.load(SeqCst) <= 6, "{begun:?}");
+    });
+}
+
+/// The failure that ends a run comes behind all parts, and is none itself.
+#[test]
+fn a_failure_that_ends_the_run_passes_stages_that_mix_their_parts() {
+    no_hang(|| {
+        for ends in [true, false] {
+            let fails_at = move |n: u64| {
+                move |_: &ProducerContext<'_>, x: u64| match x == n {
+                    true => Err("it ends the run".into()),
+                    false => Ok(x),
+                }
+            };
+            let mut slides = pool(working(fails_at(if ends { 7 } else { 1000 })), Order::Input, 2);
+            let mut split = pool(working(fails_at(71)), Order::Completion, 2);
+            let mut work = pool(pass::<u64>(), Order::Completion, 3);
+            let join = working(|_, (_, all): Gathered<Vec<u64>>| Ok(all.len() as u64));
+            let mut join = pool(join, Order::Completion, 2);
+            let write = working(|_, (slide, _): Gathered<u64>| Ok(*slide));
+            let mut write = pool(write, Order::Input, 1);
+            let error = slides
+                .expand(regions)
+                .then(&mut split)
+                .expand(tiles)
+                .then(&mut work)
+                .gather(|_| vec![], |all: &mut Vec<_>, _, x| all.push(x))
+                .then(&mut join)
+                .gather(|_| 0, |sum: &mut u64, _, x| *sum += x)
+                .then(&mut write)
+                .run(0..20)
+                .unwrap_err();
+            assert!(format!("{error:#}").ends_with("it ends the run"), "{error:#}");
+            assert_eq!(error.item(), Some(7));
+        }
     });
 }

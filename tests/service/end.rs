@@ -1,7 +1,10 @@
 //! How a service ends.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -223,5 +226,39 @@ fn a_waker_may_close_the_service_and_panic() {
         gate.open();
         woken.reach(1);
         assert_eq!(crate::runtimes::block_on(call).unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_call_at_the_moment_at_which_the_service_ends_by_itself_says_why() {
+    no_hang(|| {
+        for _ in 0..100 {
+            let hooks = Hooks::new().work(|cx, x: u64| {
+                while x == 0 && !cx.is_cancelled() {
+                    thread::yield_now();
+                }
+                Ok(x)
+            });
+            let builder = OrderedRunner::builder(hooks).devices(1);
+            let pool = builder.item_timeout(Duration::from_millis(2)).build().unwrap();
+            let service = pool.into_service();
+            let hanging = service.call_async(0);
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        let error = loop {
+                            // Those that are not answered at once are given up.
+                            let mut call = service.call_async(1);
+                            let mut cx = Context::from_waker(Waker::noop());
+                            if let Poll::Ready(answer) = Pin::new(&mut call).poll(&mut cx) {
+                                break answer.unwrap_err();
+                            }
+                        };
+                        assert!(matches!(error, Error::ServiceEnded { .. }), "{error:?}");
+                    });
+                }
+            });
+            drop(hanging);
+        }
     });
 }

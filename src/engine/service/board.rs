@@ -38,6 +38,8 @@ struct State<T> {
     deadlines: BTreeSet<(Instant, Late)>,
     account: Account,
     end: Option<End>,
+    /// It was halted before it was aborted.
+    is_drained: bool,
     is_closed: bool,
     /// What every call is answered with, once the service has ended by itself.
     reason: Option<Arc<Error>>,
@@ -102,6 +104,7 @@ impl<T> Board<T> {
             deadlines: BTreeSet::new(),
             account: Account::default(),
             end: None,
+            is_drained: false,
             is_closed: false,
             reason: None,
         };
@@ -356,9 +359,10 @@ impl<T> Board<T> {
 }
 
 impl<T> State<T> {
-    /// Whether calls are accepted.
+    /// Whether calls are accepted. From the abort of the run until its reason is known they are: the service's own
+    /// thread answers them with the others.
     fn check(&self) -> Result<(), Error> {
-        if self.is_closed || self.end.is_some() { Err(self.why()) } else { Ok(()) }
+        if self.is_closed || self.is_drained { Err(self.why()) } else { Ok(()) }
     }
 
     /// Why calls are not accepted.
@@ -383,6 +387,7 @@ impl<T: Send> Answers<T> for Board<T> {
 
     fn note_end(&self, end: End) {
         let mut state = lock(&self.state);
+        state.is_drained |= end == End::Halted && state.end.is_none();
         state.end = state.end.max(Some(end));
         drop(state);
         self.changed.notify_all();
@@ -398,5 +403,35 @@ impl<T: Send> OpenItems for Board<T> {
 impl<T> fmt::Debug for Board<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Board").field("account", &self.account()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::event_log::Detail;
+
+    #[test]
+    fn a_call_between_the_abort_and_its_reason_is_answered_with_the_reason() {
+        let board = Board::<u64>::new(1, Arc::new(EventLog::new(0, None, Detail::Run)));
+        board.note_end(End::Aborted);
+        board.note_end(End::Halted);
+        assert!(board.try_take(1).expect("the reason is not known yet"));
+        let slot = Arc::new(Slot::new());
+        board.open(&slot, None).expect("the same");
+        board.end(Ended::Failed(Error::Active {}));
+        let Poll::Ready(Err(error)) = slot.poll(Waker::noop()) else { panic!("it is answered") };
+        assert!(matches!(error, Error::ServiceEnded { .. }), "{error:?}");
+        assert!(matches!(board.try_take(1), Err(Error::ServiceEnded { .. })));
+        assert_eq!(board.account().cancelled, 1);
+    }
+
+    #[test]
+    fn a_board_that_drains_accepts_no_call_when_it_is_aborted() {
+        let board = Board::<u64>::new(1, Arc::new(EventLog::new(0, None, Detail::Run)));
+        for end in [End::Halted, End::Aborted] {
+            board.note_end(end);
+            assert!(board.try_take(1).is_err_and(|error| error.is_closed()));
+        }
     }
 }
