@@ -2,17 +2,33 @@
 //!
 //! Each image is cut into tiles that overlap. Two producers sharpen them, 32 at a time, from whichever images
 //! they are. The tiles of an image are blended where they overlap, and the image is written when it is whole.
-//! A loop on one thread makes the same files, to the byte.
+//! Kill it at any moment, and start it again with the same options: it goes on with the images that are not
+//! written yet. A loop on one thread makes the same files, to the byte.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
+
+#[path = "common/args.rs"]
+mod args;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 
-use gangline::{Batch, OrderedRunner, Result, map, map_batches, sink};
+use gangline::{Account, Batch, Journal, OrderedRunner, Result, map, map_batches, sink};
 
-const IMAGES: u64 = 7;
+use self::args::{Args, Flag};
+
 const SIDE: usize = 96;
 const OVERLAP: usize = 16;
+
+const FLAGS: &[Flag] = &[
+    Flag { name: "--images", value: "N", help: "how many images (7)" },
+    Flag {
+        name: "--output",
+        value: "FOLDER",
+        help: "the images; their journal is in it (in the folder for temporary files)",
+    },
+];
 
 /// Grey values, row by row.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +58,8 @@ struct Canvas {
 
 /// Makes an image in place of decoding one.
 fn open(number: u64) -> Image {
-    let (width, height) = (400 + 37 * number as usize, 300 + 53 * number as usize);
+    let size = number as usize % 7;
+    let (width, height) = (200 + 37 * size, 150 + 53 * size);
     let pixel = |i: usize| {
         let (x, y) = (i % width, i / width);
         let wave = (x * x / 97 + y * (number as usize + 3)) % 256;
@@ -73,9 +90,9 @@ fn sharpen(tile: &Tile) -> Tile {
     };
     let pixel = |i: usize| {
         let (x, y) = ((i % tile.width) as isize, (i / tile.width) as isize);
-        let around = (-2..=2).flat_map(|dy| (-2..=2).map(move |dx| (dx, dy)));
+        let around = (-1..=1).flat_map(|dy| (-1..=1).map(move |dx| (dx, dy)));
         let sum: i32 = around.map(|(dx, dy)| at(x + dx, y + dy)).sum();
-        (2 * at(x, y) - sum / 25).clamp(0, 255) as u8
+        (2 * at(x, y) - sum / 9).clamp(0, 255) as u8
     };
     Tile { pixels: (0..tile.pixels.len()).map(pixel).collect(), ..tile.clone() }
 }
@@ -105,9 +122,13 @@ impl Canvas {
     }
 }
 
+pub(crate) fn path_of(number: u64, folder: &Path) -> PathBuf {
+    folder.join(format!("{number}.pgm"))
+}
+
 /// Writes an image, whole or not at all.
 fn write(image: &Image, folder: &Path) -> Result<PathBuf> {
-    let path = folder.join(format!("{}.pgm", image.number));
+    let path = path_of(image.number, folder);
     let mut file = sink::atomic_file(&path)?;
     writeln!(file, "P5 {} {} 255", image.width, image.height)?;
     file.write_all(&image.pixels)?;
@@ -115,59 +136,75 @@ fn write(image: &Image, folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// All images through the pipeline. Returns the paths of the files, in the order of the images.
-fn in_parallel(folder: &Path) -> Result<Vec<PathBuf>> {
+/// All images through the pipeline, but for those that an earlier run has written. An image is done once its line
+/// is printed; the journal says so on the disk before the next image is.
+pub(crate) fn in_parallel(folder: &Path, images: u64) -> Result<Account> {
     let sharpener = map_batches(
         |_| Ok(()),
         |_, (), tiles: &mut Vec<Tile>| Ok(tiles.iter().map(|tile| Ok(sharpen(tile))).collect()),
     );
-    let folder = folder.to_owned();
+    let place = folder.to_owned();
     let writer = map(
         |_| Ok(()),
-        move |_, (), (image, canvas): (Arc<Image>, Canvas)| write(&canvas.finish(&image), &folder),
+        move |_, (), (image, canvas): (Arc<Image>, Canvas)| write(&canvas.finish(&image), &place),
+    );
+    let writer = writer.fold(
+        |_| Ok(()),
+        |_, (), path: PathBuf| {
+            println!("wrote {}", path.display());
+            Ok(())
+        },
     );
 
-    let mut open = OrderedRunner::new(map(|_| Ok(()), |_, (), number| Ok(open(number))), 1)?;
+    let journal = Journal::at(folder.join("journal")).runner("tiles", "1").resume().commit_items(1);
+    let open = map(|_| Ok(()), |_, (), number| Ok(open(number)));
+    let mut open = OrderedRunner::builder(open).devices(1).journal(journal).build()?;
     let mut sharpen = OrderedRunner::builder(sharpener).devices(2).batch(Batch::of(32)).build()?;
     let mut write = OrderedRunner::new(writer, 2)?;
-    let paths = open
+    let mut pipeline = open
         .expand(|image| tiles(image.clone()))
         .then(&mut sharpen)
         .gather(Canvas::new, |canvas, _, tile| canvas.add(&tile))
-        .then(&mut write)
-        .run(0..IMAGES)?;
-    Ok(paths)
+        .then(&mut write);
+    pipeline.run(0..images)?;
+    Ok(pipeline.account())
 }
 
 /// The same, one image after the other.
-fn in_sequence(folder: &Path) -> Result<Vec<PathBuf>> {
-    let each = |number| {
+pub(crate) fn in_sequence(folder: &Path, images: u64) -> Result<()> {
+    (0..images).try_for_each(|number| {
         let image = Arc::new(open(number));
         let mut canvas = Canvas::new(&image);
         tiles(image.clone()).for_each(|tile| canvas.add(&sharpen(&tile)));
-        write(&canvas.finish(&image), folder)
-    };
-    (0..IMAGES).map(each).collect()
+        write(&canvas.finish(&image), folder).map(|_| ())
+    })
 }
 
-/// Makes the files both ways, and returns how many there are.
-pub fn run(folder: &Path) -> Result<usize> {
+/// Makes the files both ways. Returns how many images the pipeline has written, and how many earlier runs have.
+pub(crate) fn run(folder: &Path, images: u64) -> Result<(u64, u64)> {
     let folders = ["pipeline", "loop"].map(|name| folder.join(name));
     for folder in &folders {
         std::fs::create_dir_all(folder)?;
     }
-    let (fast, slow) = (in_parallel(&folders[0])?, in_sequence(&folders[1])?);
-    for (fast, slow) in fast.iter().zip(&slow) {
-        assert_eq!(std::fs::read(fast)?, std::fs::read(slow)?, "{}", fast.display());
+    let account = in_parallel(&folders[0], images)?;
+    in_sequence(&folders[1], images)?;
+    for number in 0..images {
+        let [fast, slow] = [0, 1].map(|way| std::fs::read(path_of(number, &folders[way])));
+        if fast? != slow? {
+            return Err(format!("image {number} is not that of the loop").into());
+        }
     }
-    assert_eq!(fast.len(), slow.len());
-    Ok(fast.len())
+    Ok((account.ok, account.already_done))
 }
 
-#[expect(clippy::print_stdout, reason = "an example talks to its user")]
-fn main() -> Result<()> {
-    let folder = std::env::temp_dir().join("gangline-tiles");
-    let images = run(&folder)?;
-    println!("{images} images in {}, the same as from a loop", folder.display());
-    Ok(())
+fn main() -> ExitCode {
+    args::main("Sharpens images tile by tile, and goes on after a kill.", FLAGS, |args: &Args| {
+        let images = args.get("--images")?.unwrap_or(7);
+        let in_temp = || std::env::temp_dir().join("gangline-tiles");
+        let folder: PathBuf = args.get("--output")?.unwrap_or_else(in_temp);
+        let (written, earlier) = run(&folder, images)?;
+        println!("{written} images written and {earlier} written earlier, the same as from a loop");
+        println!("delete {} to begin again", folder.display());
+        Ok(())
+    })
 }

@@ -19,6 +19,8 @@ pub(crate) mod outputs;
 pub(crate) mod own_feeder;
 pub(crate) mod pace;
 pub(crate) mod pipeline_stream;
+#[cfg(feature = "futures")]
+pub(crate) mod pipeline_task;
 pub(crate) mod pipeline_totals;
 #[cfg(feature = "futures")]
 pub(crate) mod polled;
@@ -34,6 +36,8 @@ pub(crate) mod stream_run;
 pub(crate) mod streaming;
 #[cfg(feature = "futures")]
 pub(crate) mod task;
+#[cfg(feature = "futures")]
+mod task_feeding;
 
 #[cfg(all(test, shuttle))]
 mod model;

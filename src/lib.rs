@@ -88,6 +88,9 @@ pub mod order {
 pub mod pipeline {
     pub use crate::api::pipeline::Pipeline;
     pub use crate::api::pipeline_outputs::PipelineOutputs;
+    #[cfg(feature = "futures")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+    pub use crate::api::pipeline_streams::PipelineRunStream;
     pub use crate::api::stage_failure::StageFailure;
 }
 

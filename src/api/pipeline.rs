@@ -2,11 +2,18 @@
 
 use std::fmt;
 
+#[cfg(feature = "futures")]
+use futures_core::Stream;
+
 use super::pipeline_outputs::PipelineOutputs;
+#[cfg(feature = "futures")]
+use super::pipeline_streams::PipelineRunStream;
 use super::pool::{Pool, fallible, sound};
 use super::stage_failure::StageFailure;
 use crate::engine::feed::Source;
 use crate::engine::joint::Direct;
+#[cfg(feature = "futures")]
+use crate::engine::polled::Polled;
 use crate::engine::session::Engine;
 use crate::engine::stages::Stages;
 use crate::error::{BoxError, Error};
@@ -268,6 +275,68 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         E: Into<BoxError>,
     {
         PipelineOutputs::new(&mut self.line, Source::new(items, fallible))
+    }
+
+    /// As [`run`](Pipeline::run), for a stream of async code.
+    ///
+    /// As [`Pool::run_stream`]: no runtime is needed, the task that awaits the future polls the stream, and only while
+    /// the window of the first stage has room. See [`PipelineRunStream`] for what dropping it does.
+    ///
+    /// ```
+    /// use futures_lite::stream;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # smol::block_on(async {
+    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(&mut show);
+    /// assert_eq!(both.run_stream(stream::iter([3, 4])).await?, ["9", "16"]);
+    /// # Ok::<(), gangline::BoxError>(())
+    /// # })?;
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`run`](Pipeline::run). A panic of the stream is [`Error::InputPanicked`].
+    #[cfg(feature = "futures")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+    pub fn run_stream<T>(&mut self, stream: T) -> PipelineRunStream<'_, 'h, R, S, T>
+    where
+        T: Stream<Item = R::Input>,
+    {
+        PipelineRunStream::new(&mut self.line, Source::new(Polled::new(stream), sound))
+    }
+
+    /// As [`run_stream`](Pipeline::run_stream), for an input that can fail: an `Err` of the stream takes an item's
+    /// place, as for [`try_run`](Pipeline::try_run).
+    ///
+    /// ```
+    /// use futures_lite::stream;
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # smol::block_on(async {
+    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let numbers = ["3", "x"].map(str::parse::<u64>);
+    /// let mut both = square.then(&mut show);
+    /// assert!(both.try_run_stream(stream::iter(numbers)).await.unwrap_err().is_input());
+    /// # Ok::<(), gangline::BoxError>(())
+    /// # })?;
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_run`](Pipeline::try_run).
+    #[cfg(feature = "futures")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+    pub fn try_run_stream<T, E>(&mut self, stream: T) -> PipelineRunStream<'_, 'h, R, S, T>
+    where
+        T: Stream<Item = Result<R::Input, E>>,
+        E: Into<BoxError>,
+    {
+        PipelineRunStream::new(&mut self.line, Source::new(Polled::new(stream), fallible))
     }
 
     /// Counts the items of the input of the last run by outcome, also if it failed.

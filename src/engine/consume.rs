@@ -102,7 +102,7 @@ impl<R: Runner> Consumer<R> {
             let _ = started.send(());
         }
         drop(started);
-        self.run.handover.wake_task();
+        self.run.wake_task();
         match self.consume_all(&mut state) {
             Ok(Ended::Complete) => self.end(state),
             Ok(Ended::Cancelled) => {

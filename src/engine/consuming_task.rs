@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, TryRecvError, bounded};
 
 use super::consume::{Consumer, NAME};
 use super::consuming::Consumed;
+use crate::backend::threads::participants::Receiving;
 use crate::backend::threads::run::Run;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
@@ -41,11 +42,12 @@ pub(super) enum Start {
 }
 
 impl<S: Send + 'static> ConsumingTask<S> {
-    /// Starts a thread that consumes the whole run.
+    /// Starts a thread that consumes the whole run. In a pipeline it takes part in the session as `receiving`.
     pub(super) fn start<R>(
         consumer: Consumer<R>,
         run: &Arc<Run<R>>,
         stack_size: Option<usize>,
+        receiving: Option<Receiving>,
     ) -> Result<Self, Error>
     where
         R: Runner<Summary = S> + 'static,
@@ -54,29 +56,32 @@ impl<S: Send + 'static> ConsumingTask<S> {
         let delivery = Arc::new(Mutex::new(Delivery::Awaited));
         let (post, run) = (delivery.clone(), run.clone());
         let thread = spawn(NAME.to_owned(), stack_size, move || {
+            let _receiving = receiving;
             let bug = DiesOnUnwind { delivery: &post, run: &run };
             let consumed = consumer.consume(sender);
             std::mem::forget(bug);
             deliver(&post, consumed);
-            run.handover.wake_task();
+            run.wake_task();
         })?;
         Ok(ConsumingTask { started, delivery, thread })
     }
 }
 
 impl<S> ConsumingTask<S> {
-    /// Whether input may be pulled.
-    pub(super) fn may_start(&self) -> Start {
+    /// Whether input of `run` may be pulled.
+    pub(super) fn may_start<R: Runner>(&self, run: &Run<R>) -> Start {
         match self.started.try_recv() {
             Ok(()) => Start::Go,
-            Err(TryRecvError::Empty) => Start::Awaited,
+            Err(TryRecvError::Empty) if !run.has_left_consumer() => Start::Awaited,
+            Err(TryRecvError::Empty) => Start::Never,
             Err(TryRecvError::Disconnected) => Start::Never,
         }
     }
 
-    /// Whether the consumer is done.
-    pub(super) fn is_done(&self) -> bool {
-        matches!(*lock(&self.delivery), Delivery::Here(_) | Delivery::Died)
+    /// Whether the consumer of `run` is done, or was abandoned in a hook.
+    pub(super) fn is_left_or_done<R: Runner>(&self, run: &Run<R>) -> bool {
+        run.has_left_consumer()
+            || matches!(*lock(&self.delivery), Delivery::Here(_) | Delivery::Died)
     }
 
     /// Takes the result of a consumer that is done. `None` if it is still in a hook, and has to be abandoned.
@@ -120,6 +125,6 @@ struct DiesOnUnwind<'a, R: Runner> {
 impl<R: Runner> Drop for DiesOnUnwind<'_, R> {
     fn drop(&mut self) {
         *lock(self.delivery) = Delivery::Died;
-        self.run.handover.wake_task();
+        self.run.wake_task();
     }
 }

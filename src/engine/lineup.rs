@@ -12,6 +12,7 @@ use super::run_session::Session;
 use super::session::Engine;
 use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
 use crate::backend::threads::journal_writer::JournalWriter;
+use crate::backend::threads::participants::{Participants, Receiver};
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::run_shape::Rebuilt;
@@ -66,7 +67,9 @@ pub(super) trait Enlisted {
 /// A stage of a run in progress.
 pub(super) trait Stage {
     /// Makes its producers take part.
-    fn join(&mut self) -> Result<(), Error>;
+    fn join(&mut self, rebuilt: Rebuilt) -> Result<(), Error>;
+
+    fn participants(&self) -> &Arc<Participants>;
 
     /// Waits until the producers have left, and drops what is left.
     fn wind_up(&self);
@@ -95,6 +98,16 @@ impl Interrupt for AllRuns {
 }
 
 impl Between {
+    /// Takes part in the session of the stage before it, since it calls functions of the user.
+    fn receiving(self, participants: &Arc<Participants>) -> Self {
+        let (receiving, work) = (participants.receive(Receiver::Link), self.work);
+        let work = Box::new(move || {
+            let _receiving = receiving;
+            work()
+        });
+        Between { work, ..self }
+    }
+
     pub(super) fn start(self) -> Result<JoinHandle<Relayed>, Error> {
         Ok(spawn(NAME.to_owned(), self.stack_size, self.work)?)
     }
@@ -143,8 +156,10 @@ impl<'a> Lineup<'a> {
         }
         let all = Arc::new(AllRuns(self.runs));
         let stages = self.stages.into_iter().map(|stage| stage.watch(&all));
-        let stages = stages.collect::<Result<_, Error>>()?;
-        Ok(Watched { stages, relays: self.relays, all })
+        let stages = stages.collect::<Result<Vec<_>, Error>>()?;
+        let relays = self.relays.into_iter().zip(&stages);
+        let relays = relays.map(|(relay, stage)| relay.receiving(stage.participants())).collect();
+        Ok(Watched { stages, relays, all })
     }
 }
 
@@ -179,8 +194,12 @@ struct Working<'e, R: Runner> {
 }
 
 impl<R: Runner + 'static> Stage for Working<'_, R> {
-    fn join(&mut self) -> Result<(), Error> {
-        self.engine.join(&self.session, Rebuilt::Before)
+    fn join(&mut self, rebuilt: Rebuilt) -> Result<(), Error> {
+        self.engine.join(&self.session, rebuilt)
+    }
+
+    fn participants(&self) -> &Arc<Participants> {
+        &self.session.participants
     }
 
     fn wind_up(&self) {
@@ -194,6 +213,7 @@ impl<R: Runner + 'static> Stage for Working<'_, R> {
     }
 
     fn lend(self: Box<Self>) {
-        self.engine.lent = Some(self.session);
+        let Working { engine, session, all } = *self;
+        engine.lent = Some(Session { all: Some(all), ..session });
     }
 }

@@ -8,6 +8,7 @@ mod parts;
 mod races;
 mod stages;
 mod trials;
+mod weights;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -5,6 +5,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::collector::Collector;
+use super::consuming::SkippedItem;
 use super::feed::{Pulled, Source};
 use super::lineup::{Lineup, Watched};
 use super::link::{NextItem, Relayed};
@@ -16,7 +17,7 @@ use crate::backend::threads::failed_item::{Disposition, FailedItem};
 use crate::backend::threads::handover::WakeReason;
 use crate::backend::threads::handover::feeder::Feeder;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::RunKind;
+use crate::backend::threads::run_shape::{Rebuilt, RunKind};
 use crate::backend::threads::taken::{Failure, Taken};
 use crate::base::Order;
 use crate::base::panic::drop_quietly;
@@ -260,7 +261,7 @@ impl<R: Runner + 'static, S: Runner + 'static> Stages<'_, R, S> {
 
         let Watched { mut stages, relays, all } = lineup.watch()?;
         let mut links = Vec::with_capacity(relays.len());
-        let begun = begin(&first, &last, &mut stages).and_then(|()| {
+        let begun = begin(&first, &last, &mut stages, Rebuilt::Before).and_then(|()| {
             relays.into_iter().try_for_each(|relay| relay.start().map(|link| links.push(link)))
         });
         stages.into_iter().for_each(|stage| stage.lend());
@@ -282,7 +283,18 @@ impl<R: Runner + 'static, S: Runner + 'static> Stages<'_, R, S> {
         given: NextItem,
         error: Option<&Error>,
     ) {
-        let Streamed { mut relayed, taken } = stream.leave();
+        let Streamed { relayed, taken } = stream.leave();
+        self.settle_lent(given, relayed, (taken, vec![]), error);
+    }
+
+    /// Settles the sessions that were lent to the engines, after all threads have left them.
+    pub(super) fn settle_lent(
+        &mut self,
+        given: NextItem,
+        mut relayed: Vec<Relayed>,
+        (taken, failures): (Taken, Vec<SkippedItem>),
+        error: Option<&Error>,
+    ) {
         let mut engines = self.engines_mut();
         engines.iter().for_each(|engine| engine.wind_up_lent());
         // Links that could not be started have passed nothing on.
@@ -293,7 +305,8 @@ impl<R: Runner + 'static, S: Runner + 'static> Stages<'_, R, S> {
             let pipeline = Some(whole).filter(|_| stage == last);
             engine.settle_lent(*account, pipeline, error);
         }
-        self.last_run = PipelineRun::new(whole, &[]);
+        self.last_run = PipelineRun::new(whole, &failures);
+        self.last.keep(failures);
     }
 }
 

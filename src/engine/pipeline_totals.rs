@@ -1,5 +1,8 @@
 //! What a pipeline reports of its stages.
 
+#[cfg(feature = "futures")]
+use std::task::{Poll, Waker};
+
 use serde_json::Value;
 
 use super::consuming::SkippedItem;
@@ -28,6 +31,15 @@ pub(crate) trait StageEngine {
     fn check_no_journal(&self) -> Result<(), Error>;
     /// Ends the run of a session that was lent to it, and waits until no producer takes part.
     fn wind_up_lent(&self);
+    /// Ends the run in progress, which an earlier task has given up.
+    #[cfg(feature = "futures")]
+    fn poll_idle(&mut self, waker: &Waker) -> Poll<()>;
+    /// Whether no thread takes part in that session any more. If some do, keeps `waker` until they have left.
+    #[cfg(feature = "futures")]
+    fn have_left_lent(&self, waker: &Waker) -> bool;
+    /// Drops what is left in that session, without waiting for threads.
+    #[cfg(feature = "futures")]
+    fn discard_lent(&self);
     /// Settles that session.
     fn settle_lent(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>);
 }
@@ -94,6 +106,21 @@ impl<R: Runner + 'static> StageEngine for Engine<R> {
 
     fn wind_up_lent(&self) {
         self.lent.iter().for_each(Session::wind_up);
+    }
+
+    #[cfg(feature = "futures")]
+    fn poll_idle(&mut self, waker: &Waker) -> Poll<()> {
+        super::task::poll_idle(self, waker)
+    }
+
+    #[cfg(feature = "futures")]
+    fn have_left_lent(&self, waker: &Waker) -> bool {
+        self.lent.as_ref().is_none_or(|session| session.have_left(waker))
+    }
+
+    #[cfg(feature = "futures")]
+    fn discard_lent(&self) {
+        self.lent.iter().for_each(|session| session.run.discard());
     }
 
     fn settle_lent(&mut self, account: Account, pipeline: Option<Account>, error: Option<&Error>) {

@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
 
 use crate::backend::threads::deadline_thread::DeadlineThread;
-#[cfg(feature = "futures")]
 use crate::backend::threads::handover::WakeReason;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::run::Run;
-use crate::concurrency::cancel::{Seen, Watch};
+use crate::concurrency::cancel::{Interrupt, Seen, Watch};
 use crate::engine::consuming::SkippedItem;
 use crate::observe::account::Account;
 use crate::observe::event_log::Observing;
@@ -23,6 +22,8 @@ pub(super) struct Session<R: Runner> {
     pub(super) deadline_thread: Mutex<Option<DeadlineThread>>,
     pub(super) observing: Option<Observing>,
     pub(super) watch: Watch,
+    /// All stages of the pipeline that this is lent for.
+    pub(super) all: Option<Arc<dyn Interrupt>>,
 }
 
 /// The remains of a session that is over.
@@ -46,9 +47,22 @@ impl<R: Runner> Session<R> {
         self.over()
     }
 
-    /// Aborts the run, waits until no producer takes part, and drops what is left.
+    /// Aborts the run. Where a pipeline was leaked or given up, that ends all stages, with a reason for the links
+    /// and the consumer, which take an abort without one for a bug.
+    pub(super) fn abort(&self) {
+        match &self.all {
+            Some(all) if !self.is_aborted() => all.cancel(),
+            _ => self.run.abort(),
+        }
+    }
+
+    fn is_aborted(&self) -> bool {
+        self.run.handover.wake_reason() == WakeReason::Aborted
+    }
+
+    /// Aborts the run, waits until no thread takes part, and drops what is left.
     pub(super) fn wind_up(&self) {
-        self.run.abort();
+        self.abort();
         self.participants.end(|producer| self.run.handover.dispatch.is_detached(producer));
         self.stop_deadline_thread();
         self.run.discard();
@@ -59,8 +73,8 @@ impl<R: Runner> Session<R> {
     #[cfg(feature = "futures")]
     pub(super) fn have_left(&self, waker: &Waker) -> bool {
         // Not again: it wakes the task.
-        if self.run.handover.wake_reason() != WakeReason::Aborted {
-            self.run.abort();
+        if !self.is_aborted() {
+            self.abort();
         }
         let is_detached = |producer| self.run.handover.dispatch.is_detached(producer);
         self.participants.have_ended(is_detached, waker)
@@ -72,7 +86,7 @@ impl<R: Runner> Session<R> {
     }
 
     pub(super) fn discard(self) -> Over<R> {
-        self.run.abort();
+        self.abort();
         self.stop_deadline_thread();
         self.run.discard();
         self.over()

@@ -289,7 +289,14 @@ impl<R: Runner + 'static> Engine<R> {
         let observing = Observing::start(&run.event_log, std::mem::take(observers))?;
         let watch = self.settings.token.watch(self.seen, target);
         let participants = Participants::new(run.handover.lanes());
-        Ok(Session { run, participants, deadline_thread: Mutex::new(None), observing, watch })
+        Ok(Session {
+            run,
+            participants,
+            deadline_thread: Mutex::new(None),
+            observing,
+            watch,
+            all: None,
+        })
     }
 
     /// Makes every producer take part, once it has a state.
@@ -419,7 +426,7 @@ impl<R: Runner> Engine<R> {
         let in_progress = self.in_progress.take();
         in_progress.iter().for_each(InProgress::abort);
         let lent = self.lent.take();
-        lent.iter().for_each(|session| session.run.abort());
+        lent.iter().for_each(Session::abort);
         let outcome = producers.shut_down(self.run_settings.limits.for_loser());
         if let Some(session) = lent {
             self.part(session.discard(), None);

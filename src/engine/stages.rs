@@ -8,7 +8,7 @@ use super::session::Engine;
 use crate::backend::threads::producers::cancelled_or;
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::run::Run;
-use crate::backend::threads::run_shape::RunKind;
+use crate::backend::threads::run_shape::{Rebuilt, RunKind};
 use crate::backend::threads::taken::Taken;
 use crate::base::Order;
 use crate::engine::consume::{AbortAtEnd, Consumer};
@@ -142,7 +142,7 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Stages<'h, R, S> {
         lineup.limit(self.most_weight);
 
         let Watched { mut stages, relays, .. } = lineup.watch()?;
-        let flowed = begin(&first, &run, &mut stages)
+        let flowed = begin(&first, &run, &mut stages, Rebuilt::Before)
             .and_then(|()| flow(&run, relays, consumer, stack_size, || source.feed(&first, next)));
         run.abort();
         stages.iter().for_each(|stage| stage.wind_up());
@@ -326,10 +326,11 @@ pub(super) fn begin<R: Runner, S: Runner>(
     first: &Run<R>,
     last: &Run<S>,
     stages: &mut [Box<dyn Stage + '_>],
+    rebuilt: Rebuilt,
 ) -> Result<(), Error> {
     let joined = match first.handover.is_halted() {
         true => Ok(()),
-        false => stages.iter_mut().try_for_each(|stage| stage.join()),
+        false => stages.iter_mut().try_for_each(|stage| stage.join(rebuilt)),
     };
     match last.is_cancelled() {
         true => cancelled_or(true, joined),
@@ -366,6 +367,6 @@ fn flow<S: Runner + 'static>(
     Ok((or_resume(consumed?), relayed))
 }
 
-fn or_resume<T>(joined: thread::Result<T>) -> T {
+pub(super) fn or_resume<T>(joined: thread::Result<T>) -> T {
     joined.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
 }

@@ -140,7 +140,7 @@ impl<R: Runner> OutputsTask<R> {
 }
 
 /// Ends the run in progress, which an earlier task has given up.
-fn poll_idle<R: Runner + 'static>(engine: &mut Engine<R>, waker: &Waker) -> Poll<()> {
+pub(super) fn poll_idle<R: Runner + 'static>(engine: &mut Engine<R>, waker: &Waker) -> Poll<()> {
     if let Some(lent) = &engine.lent
         && !engine.is_own_thread()
         && !lent.have_left(waker)
@@ -206,7 +206,7 @@ fn begin_run<R: Runner + 'static>(
         return Err(end(engine, session, Error::Cancelled {}));
     }
     let consumer = engine.consumer(run.clone());
-    match ConsumingTask::start(consumer, &run, engine.settings.stack_size) {
+    match ConsumingTask::start(consumer, &run, engine.settings.stack_size, None) {
         Ok(consumer) => {
             let run = StreamRun::new(session, consumer, unread);
             engine.in_progress = Some(InProgress::Run(Box::new(run)));

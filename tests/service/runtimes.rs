@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-use gangline::OrderedRunner;
+use gangline::closures::BoxRunner;
+use gangline::{OrderedRunner, map};
 
 use crate::hooks::Hooks;
 use crate::support::no_hang;
@@ -67,6 +68,19 @@ fn it_is_ready_under_tokio() {
             sum
         });
         assert_eq!(sum, (0..200).map(|x| x * x).sum::<u64>());
+    });
+}
+
+/// Without the box, the compiler does not see that the task is `Send`.
+#[test]
+fn a_spawned_task_holds_a_service_of_boxed_closures() {
+    no_hang(|| {
+        let squares = BoxRunner::new(map(|_| Ok(()), |_, (), x: u64| Ok(x * x)));
+        let service = OrderedRunner::new(squares, 2).unwrap().into_service();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        let task = runtime.spawn(async move { service.call_async(3).await });
+        assert_eq!(runtime.block_on(task).unwrap().unwrap(), 9);
     });
 }
 

@@ -9,6 +9,8 @@ mod hooks;
 #[cfg(feature = "futures")]
 mod outputs_stream;
 mod owned;
+#[cfg(feature = "futures")]
+mod pipelines;
 mod refill;
 #[cfg(feature = "futures")]
 mod run_stream;

@@ -122,6 +122,7 @@ impl<R: Runner> Watch<R> {
                 self.abandon(producer, self.run_timed_out());
             }
             self.run.leave_consumer();
+            self.participants.excuse_consumer();
         }
     }
 

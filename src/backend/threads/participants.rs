@@ -1,4 +1,4 @@
-//! Tracks which producers take part in a run.
+//! Tracks which threads take part in a run.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -23,6 +23,9 @@ struct State {
     task: Option<Waker>,
     /// By lane, with the flags of their threads.
     producers: Vec<(Presence, Option<Away>)>,
+    consumer: Presence,
+    /// The number of links that take results of the run.
+    links: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +39,25 @@ enum Presence {
 /// Whether a producer's thread is in a hook of a run that does not wait for it.
 pub(crate) type Away = Arc<AtomicBool>;
 
+/// A thread of a run beside its producers, which calls functions of the user too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receiver {
+    #[cfg_attr(
+        not(feature = "futures"),
+        expect(dead_code, reason = "threads wait for the consumer itself")
+    )]
+    Consumer,
+    /// Takes the results to the next stage.
+    Link,
+}
+
+/// The participation of a receiver in a run, which ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    participants: Arc<Participants>,
+    receiver: Receiver,
+}
+
 /// A producer's participation in a run, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Participation {
@@ -46,7 +68,8 @@ pub(crate) struct Participation {
 impl Participants {
     pub(crate) fn new(producers: usize) -> Arc<Self> {
         let producers = vec![(Presence::Out, None); producers];
-        let state = State { is_over: false, task: None, producers };
+        let consumer = Presence::Out;
+        let state = State { is_over: false, task: None, producers, consumer, links: 0 };
         Arc::new(Participants { state: Mutex::new(state), left: Condvar::new() })
     }
 
@@ -58,6 +81,23 @@ impl Participants {
         }
         state.producers[producer] = (Presence::In, Some(away.clone()));
         Some(Participation { participants: self.clone(), producer })
+    }
+
+    /// Registers a thread that takes results. Call it before the run can be over.
+    pub(crate) fn receive(self: &Arc<Self>, receiver: Receiver) -> Receiving {
+        let mut state = lock(&self.state);
+        match receiver {
+            Receiver::Consumer => state.consumer = Presence::In,
+            Receiver::Link => state.links += 1,
+        }
+        Receiving { participants: self.clone(), receiver }
+    }
+
+    /// Lets the run end without waiting for the consumer.
+    pub(crate) fn excuse_consumer(&self) {
+        let mut state = lock(&self.state);
+        state.consumer = Presence::Excused;
+        self.notify(state);
     }
 
     /// Lets the run end without waiting for this producer, unless it has come back.
@@ -92,8 +132,8 @@ impl Participants {
         lock(&self.state).present()
     }
 
-    /// Waits until every producer has left, except those for which `has_lost` is true. No producer can enter
-    /// afterwards.
+    /// Waits until every thread has left, except producers for which `has_lost` is true. No producer
+    /// can enter afterwards.
     pub(crate) fn end(&self, has_lost: impl Fn(usize) -> bool) {
         let mut state = lock(&self.state);
         state.is_over = true;
@@ -128,13 +168,13 @@ impl State {
         producers.filter(|&producer| self.producers[producer].0 == Presence::In).collect()
     }
 
-    /// Whether every producer has left but those that have lost.
+    /// Whether every thread has left but the producers that have lost.
     fn have_left(&mut self, has_lost: impl Fn(usize) -> bool) -> bool {
         // Checked in each round: a producer stays in the run until it has settled the items that make others
         // lose.
         let losers = self.present().into_iter().filter(|&producer| has_lost(producer));
         losers.for_each(|producer| self.excuse(producer));
-        self.present().is_empty()
+        self.present().is_empty() && self.consumer != Presence::In && self.links == 0
     }
 
     fn excuse(&mut self, producer: usize) {
@@ -149,6 +189,17 @@ impl State {
         *own = presence;
         let is_away = presence == Presence::Excused;
         away.iter().for_each(|away| away.store(is_away, Ordering::Relaxed));
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        let mut state = lock(&self.participants.state);
+        match self.receiver {
+            Receiver::Consumer => state.consumer = Presence::Out,
+            Receiver::Link => state.links -= 1,
+        }
+        self.participants.notify(state);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -80,6 +81,8 @@ pub(crate) struct Run<R: Runner> {
     /// Dropped when the caller no longer waits for the consumer.
     awaiting: Mutex<Option<Sender<()>>>,
     pub(crate) consumer_left: Receiver<()>,
+    /// Wakes the task that waits for the consumer of a pipeline's last stage. Its waker must not panic.
+    watcher: Mutex<Option<Waker>>,
 }
 
 impl<R: Runner> Run<R> {
@@ -130,6 +133,7 @@ impl<R: Runner> Run<R> {
             recording,
             awaiting: Mutex::new(Some(awaiting)),
             consumer_left,
+            watcher: Mutex::default(),
         }
     }
 
@@ -312,7 +316,21 @@ impl<R: Runner> Run<R> {
     /// Stops waiting for the consumer.
     pub(crate) fn leave_consumer(&self) {
         drop(lock(&self.awaiting).take());
+        self.wake_task();
+    }
+
+    /// Wakes the task that feeds this run, or waits for its consumer.
+    pub(crate) fn wake_task(&self) {
         self.handover.wake_task();
+        let watcher = lock(&self.watcher).take();
+        watcher.into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes a task with `waker` when the consumer begins, ends or is abandoned. The feeder is another thread.
+    #[cfg(feature = "futures")]
+    pub(crate) fn keep_watcher(&self, waker: &Waker) {
+        let old = lock(&self.watcher).replace(waker.clone());
+        drop(old);
     }
 
     /// Whether the caller no longer waits for the consumer.

@@ -20,6 +20,7 @@ use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::{Outcome, Standing};
 
 const PRODUCERS: usize = 2;
+const TASK_SCHEDULES: usize = 2_000;
 
 /// A service in progress.
 struct Model<R: Runner> {
@@ -51,6 +52,12 @@ impl Answer {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+/// With fewer schedules than other models: two more threads, for the tasks that take calls over.
+fn check_tasks(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), TASK_SCHEDULES);
+    shuttle::check_pct(model, TASK_SCHEDULES, 3);
 }
 
 /// Starts a service with this number of places.
@@ -133,6 +140,21 @@ impl<R: Runner<Input = u64, Output = u64> + 'static> Model<R> {
         })
     }
 
+    /// A call that one task polls and hands to another, which waits for its answer.
+    fn mover(&self, x: u64) -> JoinHandle<Answer> {
+        let calls = self.calls.clone();
+        thread::spawn(move || {
+            let mut call = PendingCall::begin(&calls, x, None);
+            match call.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(answer) => Answer::of(x, answer),
+                Poll::Pending => {
+                    let wait = move || Answer::of(x, block_on(|cx| call.poll(cx)));
+                    thread::spawn(wait).join().unwrap()
+                }
+            }
+        })
+    }
+
     /// Ends the service, and returns its account.
     fn end(self) -> Account {
         self.run.abort();
@@ -178,6 +200,40 @@ fn a_full_queue_lets_everyone_in() {
         let account = model.end();
         assert!((2 + seen..=4).contains(&account.ok), "{account:?}");
         assert!(account.ok + account.cancelled <= 4 && account.failed == 0, "{account:?}");
+    });
+}
+
+/// The answer wakes the task that has polled last, also if it comes while the other polls. A dropped call is cancelled,
+/// unless its answer was there first.
+#[test]
+fn a_call_that_moves_to_another_task_wakes_that_one() {
+    check_tasks(|| {
+        let model = start(4, None);
+        let movers: Vec<_> = (0..2).map(|x| model.mover(x)).collect();
+        let deserter = model.deserter(2);
+        let answers: Vec<_> = movers.into_iter().map(|it| it.join().unwrap()).collect();
+        assert_eq!(answers, [Answer::Ok; 2]);
+        let seen = u64::from(deserter.join().unwrap().is_some());
+        let account = model.calls.board.account();
+        assert_eq!(account.ok + account.cancelled, 3, "each call is answered once: {account:?}");
+        assert!(account.ok >= 2 + seen, "{account:?}");
+        assert_eq!(model.end(), account, "a dropped call is over at once");
+    });
+}
+
+/// The place that a caller waits for wakes the task that has polled last, and so does the answer.
+#[test]
+fn a_caller_that_moves_to_another_task_gets_its_place_there() {
+    check_tasks(|| {
+        let model = start(1, None);
+        let movers: Vec<_> = (0..2).map(|x| model.mover(x)).collect();
+        let deserter = model.deserter(2);
+        let answers: Vec<_> = movers.into_iter().map(|it| it.join().unwrap()).collect();
+        assert_eq!(answers, [Answer::Ok; 2]);
+        let seen = u64::from(deserter.join().unwrap().is_some());
+        let account = model.end();
+        assert!((2 + seen..=3).contains(&account.ok), "{account:?}");
+        assert!(account.ok + account.cancelled <= 3 && account.failed == 0, "{account:?}");
     });
 }
 

@@ -1,0 +1,165 @@
+//! Models of two stages that share one limit for the weights of their items.
+
+use std::sync::Arc;
+
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+use shuttle::sync::{Condvar, Mutex};
+use shuttle::thread::{self, JoinHandle};
+
+use super::stages::Pass;
+use crate::backend::threads::handover::ceiling::{Ceiling, Weighed};
+use crate::backend::threads::handover::item_queue::{ItemQueue, NextItem};
+use crate::backend::threads::measures::Measures;
+use crate::backend::threads::recording::Recording;
+use crate::backend::threads::run::Run;
+use crate::backend::threads::run_settings::RunSettings;
+use crate::backend::threads::run_shape::{CarriedOver, Shape};
+use crate::base::{Measure, Order};
+use crate::concurrency::now;
+use crate::engine::collector::Collector;
+use crate::engine::feed::Source;
+use crate::engine::link::{Earlier, StageLink};
+use crate::observe::event_log::{Detail, EventLog};
+use crate::runner::RunControl;
+use crate::scheduler::window::Window;
+
+/// A run has two stages and a link, and takes longer than that of other models.
+const SCHEDULES: usize = 500;
+const WINDOW: usize = 4;
+
+fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
+    shuttle::check_random(model.clone(), SCHEDULES);
+    shuttle::check_pct(model, SCHEDULES, 3);
+}
+
+/// Two stages with one limit.
+struct Model {
+    weights: &'static [u64],
+    most: u64,
+    /// The weight of the items of both stages, at least as long as they count.
+    out: Arc<AtomicU64>,
+    /// The item that the first stage holds until it has the next one.
+    held: Option<u64>,
+    /// The number of items that the first stage has had.
+    begun: Arc<(Mutex<u64>, Condvar)>,
+}
+
+impl Model {
+    fn new(weights: &'static [u64], most: u64, held: Option<u64>) -> Self {
+        Model { weights, most, out: Arc::default(), held, begun: Arc::default() }
+    }
+
+    /// A run of items that weigh as much as `weights` says. `measured` is called when an item is weighed.
+    fn stage(
+        &self,
+        producers: usize,
+        upstream: Option<Arc<dyn RunControl>>,
+        measured: impl Fn(u64) + Send + Sync + 'static,
+    ) -> Arc<Run<Pass>> {
+        let weights = self.weights;
+        let mut measures = Measures::default();
+        measures.set(Measure::Weight, u64::MAX, move |&item: &u64| {
+            measured(weights[item as usize]);
+            weights[item as usize]
+        });
+        let run_settings = RunSettings { measures: Some(measures), ..RunSettings::default() };
+        let (order, window) = (Order::Input, WINDOW);
+        let (batching, kind) = (None, Default::default());
+        let shape = Shape { order, producers, spares: 0, window, batching, kind };
+        let event_log = Arc::new(EventLog::new(producers, None, Detail::Run));
+        let (earlier, recording) = (CarriedOver::nothing(producers), Recording::default());
+        Arc::new(Run::new(shape, Arc::new(run_settings), earlier, upstream, event_log, recording))
+    }
+
+    /// Counts an item that counts in a stage by now. The sum exceeds the limit by at most one item of each stage.
+    fn enter(out: &AtomicU64, weight: u64, most: u64) {
+        let out = out.fetch_add(weight, Ordering::SeqCst) + weight;
+        assert!(out <= most, "{out} of {most} are out");
+    }
+
+    fn producers(&self, run: &Arc<Run<Pass>>, count: usize, is_first: bool) -> Vec<JoinHandle<()>> {
+        let heaviest = self.weights.iter().max().expect("there are items");
+        let (weights, most) = (self.weights, self.most + 2 * heaviest);
+        let held = self.held.filter(|_| is_first);
+        let produce = |lane| {
+            let (run, out, begun) = (run.clone(), self.out.clone(), self.begun.clone());
+            thread::spawn(move || {
+                let mut item_queue = ItemQueue::new(&run.handover, lane);
+                let mut next = item_queue.next();
+                while let Some(NextItem::Untracked(seq, item)) = next {
+                    Self::enter(&out, weights[item as usize], most);
+                    if is_first {
+                        *begun.0.lock().unwrap() += 1;
+                        begun.1.notify_all();
+                    }
+                    if held == Some(item) {
+                        let count = begun.0.lock().unwrap();
+                        drop(begun.1.wait_while(count, |count| *count < item + 2).unwrap());
+                    }
+                    next = item_queue.deliver_and_next(seq, Ok(item));
+                }
+            })
+        };
+        (0..count).map(produce).collect()
+    }
+
+    /// Feeds all items through both stages.
+    fn run(&self) {
+        let items = self.weights.len() as u64;
+        let first = self.stage(2, None, |_| {});
+        let upstream: Arc<dyn RunControl> = first.clone();
+        let out = self.out.clone();
+        // The second stage weighs an item before the first gives its room back.
+        let second = self.stage(1, Some(upstream), move |weight| {
+            out.fetch_sub(weight, Ordering::SeqCst);
+        });
+        let ceiling = Arc::new(Ceiling::new(self.most));
+        let stages: [Arc<dyn Weighed>; 2] = [first.clone(), second.clone()];
+        ceiling.is_for(stages.iter().map(Arc::downgrade).collect());
+        stages.iter().for_each(|stage| stage.share(ceiling.clone()));
+
+        let mut threads = self.producers(&first, 2, true);
+        threads.extend(self.producers(&second, 1, false));
+        let window = Window::fixed(WINDOW);
+        let earlier = Earlier { run: first.clone(), order: Order::Input, window, stage: 0 };
+        let link = StageLink::new(earlier, second.clone());
+        let link = thread::spawn(move || link.run());
+        let consumer = {
+            let (weights, out) = (self.weights, self.out.clone());
+            thread::spawn(move || consume(&second, weights, &out))
+        };
+        Source::new(0..items, |items| items.next().map(Ok))
+            .feed(&first, |items| items.next().map(Ok));
+        assert_eq!(consumer.join().unwrap(), (0..items).collect::<Vec<_>>());
+        assert_eq!(link.join().unwrap().given.items, items);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+fn consume(run: &Run<Pass>, weights: &[u64], out: &AtomicU64) -> Vec<u64> {
+    let window = Window::fixed(WINDOW);
+    let mut collector = Collector::new(&run.handover, Order::Input, window, now());
+    let (mut consumed, mut total) = (Vec::new(), None);
+    while let Some((_, outcome)) = collector.next_result(run, &mut total) {
+        let item = outcome.unwrap();
+        out.fetch_sub(weights[item as usize], Ordering::SeqCst);
+        consumed.push(item);
+        collector.done(&run.handover);
+    }
+    run.abort();
+    consumed
+}
+
+/// The windows of both stages together have room for four times the limit.
+#[test]
+fn the_weights_of_both_stages_are_bounded() {
+    check(|| Model::new(&[1; 6], 2, None).run());
+    check(|| Model::new(&[1, 3, 2, 1, 3], 3, None).run());
+}
+
+/// The first stage holds an item until it has the next one, and there is room for that only once the second stage has
+/// consumed the item before both. So only the second stage can wake the feeder of the first.
+#[test]
+fn room_that_one_stage_returns_wakes_the_feeder_of_another() {
+    check(|| Model::new(&[2, 1, 2], 3, Some(1)).run());
+}
