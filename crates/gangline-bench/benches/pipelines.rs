@@ -1,5 +1,6 @@
 //! Measures pipelines against their bounds: `cargo bench -p gangline-bench --bench pipelines`.
 //!
+//! - The peak memory of a million parents, and of a million parts.
 //! - Two stages of one producer, 1 us of work per item each, against the slower of the two alone.
 //! - A million parts of one parent, expanded and gathered, against a million items through one stage and
 //!   through two. A part should take at most 1.2 times as long as an item of one stage, and 100 ns for the gathering.
@@ -29,6 +30,8 @@ fn main() -> Result<()> {
         true => Effort { rounds: 9, items: 1_000_000 },
         false => Effort { rounds: 1, items: 1_000 },
     };
+    // First, since the peak is that of the whole process.
+    memory(effort)?;
     two_stages(effort)?;
     expansion(effort)
 }
@@ -52,6 +55,45 @@ fn sum(work: fn(u64) -> Result<u64>) -> impl Runner<Input = u64, Output = u64, S
     )
 }
 
+fn pass() -> impl Runner<Input = u64, Output = u64, Summary = Vec<u64>> {
+    map(|_| Ok(()), |_, (), x: u64| Ok(x))
+}
+
+/// Sums what is gathered.
+fn last() -> impl Runner<Input = (Arc<u64>, u64), Output = u64, Summary = u64> {
+    map(|_| Ok(()), |_, (), (_, sum): (Arc<u64>, u64)| Ok(sum)).fold(
+        |_| Ok(0_u64),
+        |_, sum, y| {
+            *sum = sum.wrapping_add(y);
+            Ok(())
+        },
+    )
+}
+
+fn memory(Effort { items, .. }: Effort) -> Result<()> {
+    let mut open = OrderedRunner::new(pass(), 1)?;
+    let mut parts = OrderedRunner::new(pass(), 1)?;
+    let mut write = OrderedRunner::new(last(), 1)?;
+    let mut peak = |parents: u64, each: u64| -> Result<String> {
+        let pipeline = open.expand(move |_| 0..each).then(&mut parts);
+        let pipeline = pipeline.gather(|_| 0, |sum: &mut u64, _, x| *sum = sum.wrapping_add(x));
+        pipeline.then(&mut write).run(0..parents)?;
+        Ok(own_peak())
+    };
+    let few = peak(items / 100, 1)?;
+    let (parents, parts) = (peak(items, 1)?, peak(1, items)?);
+    println!("peak memory of {} parents of one part: {few}", items / 100);
+    println!("  then of {items}: {parents}; then of {items} parts of one parent: {parts}");
+    Ok(())
+}
+
+/// What Linux says about the peak of this process.
+fn own_peak() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.map_or_else(|| "unknown".to_owned(), |line| line.trim().to_owned())
+}
+
 fn two_stages(Effort { rounds, items }: Effort) -> Result<()> {
     let mut alone = OrderedRunner::new(sum(spin), 1)?;
     let mut first = OrderedRunner::new(sum(spin), 1)?;
@@ -72,19 +114,8 @@ fn two_stages(Effort { rounds, items }: Effort) -> Result<()> {
 }
 
 fn expansion(Effort { rounds, items: count }: Effort) -> Result<()> {
-    let pass = || map(|_| Ok(()), |_, (), x: u64| Ok(x));
     let mut open = OrderedRunner::new(pass(), 1)?;
     let mut parts = OrderedRunner::new(pass(), 1)?;
-    let last = || {
-        let of_parent = map(|_| Ok(()), |_, (), (_, sum): (Arc<u64>, u64)| Ok(sum));
-        of_parent.fold(
-            |_| Ok(0_u64),
-            |_, sum, y| {
-                *sum = sum.wrapping_add(y);
-                Ok(())
-            },
-        )
-    };
     let mut write = OrderedRunner::new(last(), 1)?;
     let mut end = OrderedRunner::new(sum(Ok), 1)?;
     let (mut items, mut expanded) = (vec![], vec![]);
