@@ -88,9 +88,13 @@ struct Closing<R: Runner + 'static>(ServiceHost<R>);
 #[must_use = "dropping it gives the call up"]
 pub struct Call<R: Runner>(PendingCall<R>);
 
-/// A call that was accepted, to be waited for later.
+/// A call that was accepted: [`wait`](Ticket::wait) for its answer, or await it in async code.
 ///
 /// [`Service::try_submit`] makes it. Dropping it gives the call up.
+///
+/// # Panics
+///
+/// If it is polled again after it was ready.
 #[must_use = "dropping it gives the call up"]
 pub struct Ticket<R: Runner>(PendingCall<R>);
 
@@ -377,7 +381,7 @@ impl<R: Runner + 'static> Service<R> {
 }
 
 impl<R: Runner> Ticket<R> {
-    /// Waits for the result.
+    /// Waits for the result. In async code, await the ticket instead: this blocks the thread.
     ///
     /// # Errors
     ///
@@ -405,6 +409,14 @@ fn wait_for<R: Runner>(mut call: PendingCall<R>) -> Result<R::Output, Error> {
 }
 
 impl<R: Runner> Future for Call<R> {
+    type Output = Result<R::Output, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(cx)
+    }
+}
+
+impl<R: Runner> Future for Ticket<R> {
     type Output = Result<R::Output, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
