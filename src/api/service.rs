@@ -344,11 +344,14 @@ impl<R: Runner + 'static> Service<R> {
     /// Reports on the service since its start, in a size that does not depend on the number of calls. Empty
     /// once the service is closed.
     ///
+    /// What limited it is known at the end: call [`into_pool`](Service::into_pool), then [`Pool::report`].
+    ///
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
     /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 1)?.into_service();
     /// service.call(1)?;
+    /// assert_eq!(service.report().producers[0].items, 1);
     /// println!("{}", service.report());
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
