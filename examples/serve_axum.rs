@@ -12,12 +12,15 @@ use tokio::{net::TcpListener, task::spawn_blocking};
 
 type Squares = Service<BoxRunner<u64, u64, Vec<u64>>>;
 
-/// One request, and one call. If the client disconnects, axum drops this future, which gives the call up.
+/// One request, and one call, unless too many are open. If the client disconnects, axum drops this future,
+/// which gives the call up.
 async fn square(
     State(service): State<Squares>,
     Json(x): Json<u64>,
 ) -> Result<Json<u64>, (StatusCode, String)> {
-    service.call_async(x).await.map(Json).map_err(|error| match error.is_closed() {
+    let ticket =
+        service.try_submit(x).map_err(|full| (StatusCode::TOO_MANY_REQUESTS, full.to_string()))?;
+    ticket.await.map(Json).map_err(|error| match error.is_closed() {
         true => (StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
         false => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")),
     })

@@ -88,9 +88,13 @@ struct Closing<R: Runner + 'static>(ServiceHost<R>);
 #[must_use = "dropping it gives the call up"]
 pub struct Call<R: Runner>(PendingCall<R>);
 
-/// A call that was accepted, to be waited for later.
+/// A call that was accepted: [`wait`](Ticket::wait) for its answer, or await it in async code.
 ///
 /// [`Service::try_submit`] makes it. Dropping it gives the call up.
+///
+/// # Panics
+///
+/// If it is polled again after it was ready.
 #[must_use = "dropping it gives the call up"]
 pub struct Ticket<R: Runner>(PendingCall<R>);
 
@@ -340,11 +344,14 @@ impl<R: Runner + 'static> Service<R> {
     /// Reports on the service since its start, in a size that does not depend on the number of calls. Empty
     /// once the service is closed.
     ///
+    /// What limited it is known at the end: call [`into_pool`](Service::into_pool), then [`Pool::report`].
+    ///
     /// ```
     /// use gangline::{OrderedRunner, map};
     ///
     /// let service = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x)), 1)?.into_service();
     /// service.call(1)?;
+    /// assert_eq!(service.report().producers[0].items, 1);
     /// println!("{}", service.report());
     /// # Ok::<(), gangline::BoxError>(())
     /// ```
@@ -377,7 +384,7 @@ impl<R: Runner + 'static> Service<R> {
 }
 
 impl<R: Runner> Ticket<R> {
-    /// Waits for the result.
+    /// Waits for the result. In async code, await the ticket instead: this blocks the thread.
     ///
     /// # Errors
     ///
@@ -405,6 +412,14 @@ fn wait_for<R: Runner>(mut call: PendingCall<R>) -> Result<R::Output, Error> {
 }
 
 impl<R: Runner> Future for Call<R> {
+    type Output = Result<R::Output, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll(cx)
+    }
+}
+
+impl<R: Runner> Future for Ticket<R> {
     type Output = Result<R::Output, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -163,6 +163,11 @@ pub fn jsonl(path: impl Into<PathBuf>) -> Sink<JsonLines> {
 /// let table = sink::csv(&path, ["text", "length"]);
 /// OrderedRunner::new(lengths.sink(table), 2)?.run(["one", "two, three"])?;
 /// assert_eq!(std::fs::read_to_string(&path)?, "text,length\none,3\n\"two, three\",10\n");
+///
+/// let lengths = map(|_| Ok(()), |_, (), text: &str| Ok(text.len()));
+/// let table = sink::csv(&path, ["text", "length"]);
+/// let error = OrderedRunner::new(lengths.sink(table), 2)?.run(["one"]).unwrap_err();
+/// assert!(format!("{error:#}").ends_with("fields of the output: 1, columns of the header: 2"));
 /// # std::fs::remove_file(&path)?;
 /// # Ok(())
 /// # }

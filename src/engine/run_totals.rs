@@ -13,7 +13,7 @@ use crate::device::models;
 use crate::error::Error;
 use crate::observe::event::{Destination, Event, Origin, ProducerTotals, Totals};
 use crate::observe::event_log::EventLog;
-use crate::observe::report::RunReport;
+use crate::observe::report::{ProducerReport, RunReport};
 use crate::observe::run_stats::{CollectorTime, ProducerTime};
 use crate::runner::Runner;
 
@@ -132,6 +132,24 @@ impl<R: Runner> Engine<R> {
     pub(crate) fn report(&self) -> RunReport {
         let mut report = lock(self.event_log.recorder()).report();
         report.provenance.devices = models(&self.settings.devices);
+        report
+    }
+
+    /// The report of a service, up to now: its producers leave at its end only.
+    pub(super) fn report_up_to_now(&self, run: &Run<R>) -> RunReport {
+        let mut report = self.report();
+        let totals: Vec<_> =
+            (0..report.producers.len()).map(|it| self.producer_totals(run, it)).collect();
+        report.lasted = run.event_log.elapsed();
+        for (it, totals) in report.producers.iter_mut().zip(&totals) {
+            *it = ProducerReport {
+                latency: it.latency.take(),
+                // The engine learns of losses at the end.
+                quarantined: it.quarantined.take(),
+                abandoned: it.abandoned,
+                ..ProducerReport::new(totals, report.lasted)
+            };
+        }
         report
     }
 

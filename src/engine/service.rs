@@ -154,7 +154,13 @@ impl<R: Runner + 'static> ServiceHost<R> {
     /// The report of the service since its start; empty once it is closed.
     pub(crate) fn report(&self) -> RunReport {
         let serving = lock(&self.serving);
-        let mut report = serving.as_ref().map_or_else(RunReport::default, |it| it.engine.report());
+        let mut report = match serving.as_ref() {
+            None => RunReport::default(),
+            Some(Serving { engine, session: None }) => engine.report(),
+            Some(Serving { engine, session: Some((session, _)) }) => {
+                engine.report_up_to_now(&session.run)
+            }
+        };
         report.account = self.calls.board.account();
         report
     }

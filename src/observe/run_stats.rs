@@ -30,6 +30,8 @@ pub(crate) struct ProducerTime {
     pub(crate) failed: u64,
     pub(crate) present: Duration,
     pub(crate) waited: Waits,
+    /// When the present wait for a lease began. It is not yet part of `waited`.
+    pub(crate) waits_since: Option<Instant>,
     pub(crate) rebuilds: Rebuilds,
     pub(crate) recycling: Recycling,
     /// How many producers were started in the place of this one, or of one that took its place.
@@ -259,9 +261,15 @@ impl RunStats {
         (noted.waited, noted.items)
     }
 
+    /// Notes that the producer begins to wait, for reports before it leaves.
+    pub(crate) fn producer_waits(&self, producer: usize, since: Instant) {
+        lock(&self.producers[producer]).waits_since = Some(since);
+    }
+
     /// Sets the total waits up to now. An abandoned producer may never leave, and so reports them at each wait.
     pub(crate) fn producer_waited(&self, producer: usize, waited: Waits) {
-        lock(&self.producers[producer]).waited = waited;
+        let mut noted = lock(&self.producers[producer]);
+        (noted.waited, noted.waits_since) = (waited, None);
     }
 
     pub(crate) fn producer_left(&self, producer: usize, time: ProducerTime) {
@@ -333,6 +341,7 @@ impl RunStats {
     pub(crate) fn producer(&self, producer: usize) -> ProducerTime {
         let mut time = *lock(&self.producers[producer]);
         time.present += time.came.map_or(Duration::ZERO, |came| now() - came);
+        time.waited.all += time.waits_since.take().map_or(Duration::ZERO, |since| now() - since);
         time.rebuilds.end(time.came.is_some());
         time.recycling.end();
         time

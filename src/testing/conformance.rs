@@ -18,6 +18,9 @@
 //! For producers in child processes, a recipe in the worker makes the probe by [`Probe::from_cfg`], and the
 //! function adds `.processes(&RECIPE, Processes::new())`.
 //!
+//! [`BrokenLaw`] names the law, and its source says what was seen: print both, as `?` in a test does. Panics are
+//! part of the suite, so standard error has lines such as `task 0 panics on purpose` although all laws hold.
+//!
 //! Producers may live in other processes of this machine: hooks of the suite meet it at ports of the loopback
 //! address, and leave notes in the folder of temporary files.
 

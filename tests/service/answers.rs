@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use gangline::{Batch, BoxError, CfgNode, OrderedRunner, Service};
+use gangline::{Batch, BoxError, CfgNode, OrderedRunner, RunReport, Service};
 
 use crate::batches::{batches, passed};
 use crate::hooks::Hooks;
@@ -36,6 +36,35 @@ fn every_caller_gets_its_own_answer() {
         assert_eq!(service.account().ok, 1_600);
         let report = service.report();
         assert_eq!(report.account.ok, 1_600);
+        assert_eq!(report.producers.iter().map(|it| it.items).sum::<u64>(), 1_600);
+    });
+}
+
+/// The producer has neither left the service nor ended a wait.
+#[test]
+fn a_report_of_a_service_covers_the_time_up_to_now() {
+    no_hang(|| {
+        let service =
+            OrderedRunner::new(Hooks::new().work(|_, x| Ok(x)), 1).unwrap().into_service();
+        assert_eq!(service.call(1).unwrap(), 1);
+        let first = service.report();
+        let shown = |report: &RunReport| {
+            let it = &report.producers[0];
+            (it.items, report.lasted >= it.working + it.waiting)
+        };
+        assert_eq!(shown(&first), (1, true));
+        // Only time passes.
+        let later = loop {
+            let later = service.report();
+            if later.producers[0].waiting > first.producers[0].waiting {
+                break later;
+            }
+        };
+        assert_eq!(shown(&later), (1, true));
+        assert!(later.lasted > first.lasted);
+        let pool = service.into_pool().unwrap();
+        assert_eq!((pool.report().producers[0].items, pool.report().account.ok), (1, 1));
+        assert!(!pool.report().conclusion.contains("in progress"));
     });
 }
 

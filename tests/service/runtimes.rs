@@ -84,6 +84,50 @@ fn a_spawned_task_holds_a_service_of_boxed_closures() {
     });
 }
 
+/// Waiting for a ticket blocks a thread, and a task must not.
+#[test]
+fn a_ticket_is_awaited_by_a_task_of_its_own() {
+    no_hang(|| {
+        let service = service();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let sum = runtime.block_on(async {
+            let tickets = service.try_submit_all((0..4).collect()).unwrap();
+            let tasks: Vec<_> = tickets.into_iter().map(tokio::spawn).collect();
+            let mut sum = 0;
+            for task in tasks {
+                sum += task.await.unwrap().unwrap();
+            }
+            sum
+        });
+        assert_eq!(sum, 1 + 4 + 9);
+    });
+}
+
+/// The ticket is the only reason for the bare executor to wake up.
+#[test]
+fn a_pending_ticket_wakes_its_task_and_may_be_dropped_instead() {
+    no_hang(|| {
+        let (gate, opened) = std::sync::mpsc::channel::<()>();
+        let opened = std::sync::Mutex::new(opened);
+        let hooks = Hooks::new().work(move |_, x| {
+            opened.lock().unwrap().recv()?;
+            Ok(x + 1)
+        });
+        let service = OrderedRunner::builder(hooks).devices(1).build().unwrap().into_service();
+        let mut ticket = service.try_submit(1).unwrap();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(std::pin::Pin::new(&mut ticket).poll(&mut cx).is_pending());
+        gate.send(()).unwrap();
+        assert_eq!(block_on(ticket).unwrap(), 2);
+
+        drop(service.try_submit(2).unwrap());
+        gate.send(()).unwrap();
+        assert!(service.drain(std::time::Duration::from_secs(60)));
+        assert_eq!((service.account().ok, service.account().cancelled), (1, 1));
+    });
+}
+
 #[test]
 fn it_is_ready_under_smol() {
     no_hang(|| {

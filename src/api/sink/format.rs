@@ -6,6 +6,8 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::error::{SinkError, clip};
+#[cfg(feature = "csv")]
+use crate::error::BoxError;
 use crate::error::Result;
 
 /// How a [`Sink`](crate::sink::Sink) writes outputs of the type `O`.
@@ -115,8 +117,19 @@ impl<O: Serialize + ?Sized> Format<O> for Csv {
     fn encode(&self, output: &O, to: &mut Vec<u8>) -> Result<()> {
         let rows = self
             .rows(Some(output))
-            .map_err(|error| SinkError::Encode { format: "CSV", source: error.into() })?;
+            .map_err(|error| SinkError::Encode { format: "CSV", source: cause(error) })?;
         to.extend_from_slice(&rows[self.header.len()..]);
         Ok(())
+    }
+}
+
+/// The writer calls the header "the previous record".
+#[cfg(feature = "csv")]
+fn cause(error: csv::Error) -> BoxError {
+    match *error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            format!("fields of the output: {len}, columns of the header: {expected_len}").into()
+        }
+        _ => error.into(),
     }
 }

@@ -70,7 +70,7 @@ impl ProducerReport {
         self.quarantined.is_some() || self.abandoned
     }
 
-    pub(super) fn new(totals: &ProducerTotals, lasted: Duration) -> Self {
+    pub(crate) fn new(totals: &ProducerTotals, lasted: Duration) -> Self {
         ProducerReport {
             stage: None,
             place: totals.place.clone(),

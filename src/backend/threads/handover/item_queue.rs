@@ -198,6 +198,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Sleeps until the producer is woken, at most until `until`.
     pub(crate) fn sleep_for_lease(&mut self, until: Option<RunTime>) {
         let since = now();
+        self.handover.stats.producer_waits(self.lane, since);
         self.handover.run_dry();
         self.flush();
         let dispatch = &self.handover.dispatch;
