@@ -446,9 +446,12 @@ mod tests {
 
     #[test]
     fn a_backend_that_keeps_items_back_breaks_a_law() {
-        let laws = laws(vec![script(4, [Step::Answer(0)]), script(1, [Step::Answer(0)])]);
-        let error = laws.limit(Duration::from_secs(1)).prompt().unwrap_err();
-        assert_eq!(error.law, Law::Prompt);
+        // Now and then the other one is so quick that the one with the slow item gets no second.
+        let broken = (0..10).find_map(|_| {
+            let laws = laws(vec![script(4, [Step::Answer(0)]), script(4, [Step::Answer(0)])]);
+            laws.limit(Duration::from_secs(1)).prompt().err()
+        });
+        assert_eq!(broken.map(|error| error.law), Some(Law::Prompt));
     }
 
     fn steps() -> impl Strategy<Value = Step> {
