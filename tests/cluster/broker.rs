@@ -24,6 +24,7 @@ pub struct Broker {
     monitor: u16,
     folder: tempfile::TempDir,
     options: Vec<String>,
+    variables: Vec<(String, String)>,
 }
 
 /// A worker process.
@@ -38,11 +39,18 @@ impl Broker {
 
     /// With more options of `nats-server`.
     pub fn with_options(options: &[&str]) -> Self {
+        Broker::with_variables(options, &[])
+    }
+
+    /// With variables in its environment too.
+    pub fn with_variables(options: &[&str], variables: &[(&str, &str)]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (port, monitor) = (free_port(), free_port());
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
-        let server = serve(port, monitor, &folder, &options);
-        Broker { server, port, monitor, folder, options }
+        let owned = |&(name, value): &(&str, &str)| (name.to_owned(), value.to_owned());
+        let variables: Vec<_> = variables.iter().map(owned).collect();
+        let server = serve(port, monitor, &folder, &options, &variables);
+        Broker { server, port, monitor, folder, options, variables }
     }
 
     pub fn url(&self) -> String {
@@ -74,7 +82,7 @@ impl Broker {
         command.env("GANGLINE_NATS", self.url());
         command.env("GANGLINE_DEVICES", format!("cpu*{producers}"));
         command.envs(env.iter().copied()).stdin(Stdio::null());
-        Worker(command.spawn().unwrap())
+        Worker::start(command)
     }
 
     pub fn kill(&mut self) {
@@ -84,7 +92,8 @@ impl Broker {
 
     /// At the same address, with what it had stored.
     pub fn restart(&mut self) {
-        self.server = serve(self.port, self.monitor, &self.folder, &self.options);
+        let Broker { port, monitor, folder, options, variables, .. } = self;
+        self.server = serve(*port, *monitor, folder, options, variables);
     }
 
     /// Removes what it has stored.
@@ -94,13 +103,7 @@ impl Broker {
 
     /// The number of messages and of consumers of each stream, by its name.
     pub fn streams(&self) -> Vec<(String, u64, u64)> {
-        let mut socket = TcpStream::connect(("127.0.0.1", self.monitor)).unwrap();
-        let request = "GET /jsz?streams=true HTTP/1.0\r\n\r\n";
-        socket.write_all(request.as_bytes()).unwrap();
-        let mut text = String::new();
-        socket.read_to_string(&mut text).unwrap();
-        let body = text.split_once("\r\n\r\n").unwrap().1;
-        let status: serde_json::Value = serde_json::from_str(body).unwrap();
+        let status = self.status("/jsz?streams=true");
         let streams = status["account_details"][0]["stream_detail"].as_array().unwrap();
         let number = |it: &serde_json::Value, name| it["state"][name].as_u64().unwrap();
         let name = |it: &serde_json::Value| it["name"].as_str().unwrap().to_owned();
@@ -108,6 +111,20 @@ impl Broker {
             .iter()
             .map(|it| (name(it), number(it, "messages"), number(it, "consumer_count")))
             .collect()
+    }
+
+    /// What it says of itself to those that watch it.
+    pub fn status(&self, path: &str) -> serde_json::Value {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.monitor)).unwrap();
+        let request = format!("GET {path} HTTP/1.0\r\n\r\n");
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        socket.read_to_string(&mut text).unwrap();
+        serde_json::from_str(text.split_once("\r\n\r\n").unwrap().1).unwrap()
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
     /// The number of messages in a stream.
@@ -124,6 +141,10 @@ impl Drop for Broker {
 }
 
 impl Worker {
+    pub fn start(mut command: Command) -> Self {
+        Worker(command.spawn().unwrap())
+    }
+
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
@@ -157,7 +178,13 @@ pub fn free_port() -> u16 {
     panic!("no port is free")
 }
 
-fn serve(port: u16, monitor: u16, folder: &tempfile::TempDir, options: &[String]) -> Child {
+fn serve(
+    port: u16,
+    monitor: u16,
+    folder: &tempfile::TempDir,
+    options: &[String],
+    variables: &[(String, String)],
+) -> Child {
     let program = if cfg!(unix) && std::path::Path::new("/usr/sbin/nats-server").exists() {
         "/usr/sbin/nats-server"
     } else {
@@ -166,6 +193,7 @@ fn serve(port: u16, monitor: u16, folder: &tempfile::TempDir, options: &[String]
     let mut command = Command::new(program);
     command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-m", &monitor.to_string()]);
     command.arg("-sd").arg(folder.path()).arg("-l").arg(folder.path().join("log")).args(options);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
     let server = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let mut server =
         server.expect("nats-server can be started: it is a package of the distribution");

@@ -15,6 +15,8 @@ mod chores;
 #[cfg(target_os = "linux")]
 mod coordinators;
 #[cfg(target_os = "linux")]
+mod deployment;
+#[cfg(target_os = "linux")]
 mod fleet;
 #[cfg(target_os = "linux")]
 mod lost_workers;
@@ -26,6 +28,8 @@ mod proxy;
 mod refusals;
 #[cfg(target_os = "linux")]
 mod runs;
+#[cfg(target_os = "linux")]
+mod security;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {}
@@ -45,6 +49,8 @@ fn main() {
         refusals::TESTS,
         broker_faults::TESTS,
         coordinators::TESTS,
+        security::TESTS,
+        deployment::TESTS,
     ];
     let trial = |&(name, test): &(&str, fn())| {
         libtest_mimic::Trial::test(name, move || {

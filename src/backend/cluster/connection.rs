@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
 
-use super::names::Names;
+use super::names::{Names, Role};
 use super::nats::{Access, Security};
 use crate::base::BoxError;
 use crate::error::ClusterError;
@@ -41,11 +41,16 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) async fn open(access: &Access, names: Names) -> Result<Self, ClusterError> {
+    pub(super) async fn open(
+        access: &Access,
+        names: Names,
+        role: Role,
+    ) -> Result<Self, ClusterError> {
         let addresses = addresses(access)?;
         let (sender, restored) = watch::channel(0);
         let options = ConnectOptions::new()
             .name("gangline")
+            .custom_inbox_prefix(names.inbox(role))
             .connection_timeout(REQUEST_TIMEOUT)
             .request_timeout(Some(REQUEST_TIMEOUT))
             .ping_interval(Duration::from_secs(10))

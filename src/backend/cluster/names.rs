@@ -81,6 +81,23 @@ impl Names {
     pub(super) fn orders(&self, run: &str) -> String {
         format!("{}.orders.{run}", self.namespace)
     }
+
+    /// The prefix of the subjects on which a process gets its answers. Coordinators and workers have their own, so that
+    /// a broker can keep one from reading those of the other.
+    pub(super) fn inbox(&self, role: Role) -> String {
+        let role = match role {
+            Role::Coordinator => "coordinator",
+            Role::Worker => "worker",
+        };
+        format!("_INBOX.{}.{role}", self.namespace)
+    }
+}
+
+/// What a process is to the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Coordinator,
+    Worker,
 }
 
 /// The consumer of the items of a run that any worker may take.

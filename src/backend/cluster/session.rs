@@ -12,7 +12,7 @@ use super::board::{Board, Fatal};
 use super::connection::Connection;
 use super::coordinator::Coordinator;
 use super::input::Input;
-use super::names::Names;
+use super::names::{Names, Role};
 use super::nats::Nats;
 use super::wire::{Load, RunKey};
 use crate::backend::process::message::Terms;
@@ -137,7 +137,7 @@ struct Start {
 impl Start {
     async fn serve(self, opened: &Sender<Result<Opened, ClusterError>>) {
         let Start { board, nats, names, key, inputs, receiver } = self;
-        let connection = match Connection::open(&nats.access, names).await {
+        let connection = match Connection::open(&nats.access, names, Role::Coordinator).await {
             Ok(connection) => connection,
             Err(error) => {
                 _ = opened.send(Err(error));

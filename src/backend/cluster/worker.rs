@@ -15,7 +15,7 @@ use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
 use super::ending::Ending;
 use super::environment::{self, execute_again, give_up};
 use super::hosting::Host;
-use super::names::{Names, cleaned};
+use super::names::{Names, Role, cleaned};
 use super::serving::{Services, Serving};
 use super::session::random;
 use super::wire::{self, Card, RunKey};
@@ -92,7 +92,7 @@ impl Worker {
         let devices = environment::devices()?;
         let access = environment::access(url);
         let names = Names::new(&environment::namespace())?;
-        let connection = Connection::open(&access, names).await?;
+        let connection = Connection::open(&access, names, Role::Worker).await?;
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let (host, pid) = (host.trim().to_owned(), process::id());
         let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
