@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use gangline::{Batch, Error, Hook, OnError, OrderedRunner, UnorderedRunner};
+use gangline::{Batch, CancelToken, Error, Hook, OnError, OrderedRunner, UnorderedRunner};
 
 use crate::hooks::Hooks;
 use crate::support::{Counter, Gate, map, no_hang, one_by_one};
@@ -217,4 +217,25 @@ fn a_life_of_no_items_is_refused() {
     let error = OrderedRunner::builder(Hooks::new()).devices(1).recycle_after(0).build();
     let text = error.err().unwrap().to_string();
     assert!(text.starts_with("recycle_after must be at least 1 item, got 0"), "{text}");
+}
+
+/// The producer has to pass over the items that it has taken, and no state is recycled for them.
+#[test]
+fn a_producer_whose_state_is_due_leaves_a_run_that_is_cancelled() {
+    no_hang(|| {
+        let (token, pulled) = (CancelToken::new(), Arc::new(Counter::new()));
+        let (cancel, seen) = (token.clone(), pulled.clone());
+        let hooks = Hooks::new().work(move |_, x| {
+            // Those behind the first are taken together.
+            seen.reach(7);
+            if x == 1 {
+                cancel.cancel();
+            }
+            Ok(x)
+        });
+        let builder = OrderedRunner::builder(hooks).devices(1).window(8).recycle_after(2);
+        let mut pool = builder.cancel_token(token).build().unwrap();
+        let items = (0..10).inspect(|_| _ = pulled.add(1));
+        assert!(pool.run(items).unwrap_err().is_cancelled());
+    });
 }

@@ -81,11 +81,12 @@ impl<R: Runner> Producer<R> {
         let flag = claim.map(|_| dispatch.flag(producer, None));
         observer.pause();
         loop {
-            if self.worked >= lifespan {
-                return Some(NextItem::Untracked(seq, input));
-            }
+            // First: a state is not recycled for a run that is over, so an item returned here would come back.
             if run.wanted.gave_up_on(Some(seq)) || run.is_withdrawn(seq) {
                 return pass_over(run, seq, input, item_queue);
+            }
+            if self.worked >= lifespan {
+                return Some(NextItem::Untracked(seq, input));
             }
             let copy = run.run_settings.copy_of(&input);
             observer.started(run, seq);
