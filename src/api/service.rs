@@ -324,7 +324,8 @@ impl<R: Runner + 'static> Service<R> {
         }
     }
 
-    /// Counts the calls since the start of the service by outcome. Open calls are not counted yet.
+    /// Counts the accepted calls since the start of the service by outcome. Open calls are not counted yet; calls that
+    /// are refused, or that are late or given up while they wait for a place, are never.
     ///
     /// A call that was given up, or that the end of the service answered, counts as cancelled; one that missed
     /// its deadline counts as failed. A caller that has its answer finds it counted.
