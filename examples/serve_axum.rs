@@ -8,16 +8,14 @@ use std::time::Duration;
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use gangline::closures::BoxRunner;
 use gangline::{Batch, OrderedRunner, Result, RunReport, Service, map_batches};
-use tokio::{net::TcpListener, task::spawn_blocking};
+use tokio::{net::TcpListener, signal::ctrl_c, task::spawn_blocking};
 
 type Squares = Service<BoxRunner<u64, u64, Vec<u64>>>;
+type Answer = Result<Json<u64>, (StatusCode, String)>;
 
 /// One request, and one call, unless too many are open. If the client disconnects, axum drops this future,
 /// which gives the call up.
-async fn square(
-    State(service): State<Squares>,
-    Json(x): Json<u64>,
-) -> Result<Json<u64>, (StatusCode, String)> {
+async fn square(State(service): State<Squares>, Json(x): Json<u64>) -> Answer {
     let ticket =
         service.try_submit(x).map_err(|full| (StatusCode::TOO_MANY_REQUESTS, full.to_string()))?;
     ticket.await.map(Json).map_err(|error| match error.is_closed() {
@@ -56,7 +54,6 @@ pub async fn serve(
 async fn main() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
     println!("listening on http://{}", listener.local_addr()?);
-    let ctrl_c = async { tokio::signal::ctrl_c().await.unwrap_or(()) };
-    println!("{}", serve(listener, ctrl_c).await?);
+    println!("{}", serve(listener, async { ctrl_c().await.unwrap_or(()) }).await?);
     Ok(())
 }
