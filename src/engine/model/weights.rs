@@ -28,8 +28,7 @@ const SCHEDULES: usize = 500;
 const WINDOW: usize = 4;
 
 fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(model.clone(), SCHEDULES);
-    shuttle::check_pct(model, SCHEDULES, 3);
+    super::explore(SCHEDULES, model);
 }
 
 /// Two stages with one limit.

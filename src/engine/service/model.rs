@@ -15,7 +15,7 @@ use crate::backend::threads::run_shape::{CarriedOver, Shape};
 use crate::base::Order;
 use crate::concurrency::now;
 use crate::concurrency::parker::block_on;
-use crate::engine::model::check;
+use crate::engine::model::{check, explore};
 use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::{Outcome, Standing};
 
@@ -56,8 +56,7 @@ impl Answer {
 
 /// With fewer schedules than other models: two more threads, for the tasks that take calls over.
 fn check_tasks(model: impl Fn() + Send + Sync + Clone + 'static) {
-    shuttle::check_random(model.clone(), TASK_SCHEDULES);
-    shuttle::check_pct(model, TASK_SCHEDULES, 3);
+    explore(TASK_SCHEDULES, model);
 }
 
 /// Starts a service with this number of places.
