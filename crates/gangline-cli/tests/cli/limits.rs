@@ -97,6 +97,12 @@ fn a_continue_during_a_stop_is_not_lost() {
         running.send(Signal::TSTP);
         thread::sleep(Duration::from_micros(100 * millis));
         running.send(Signal::CONT);
+        // Of a stop and a continue the kernel keeps the later one. If the program stopped itself after the continue, a
+        // shell sees it stopped and continues it. Otherwise it goes on, and must not wait for its stopped jobs.
+        wait_until("it has stopped or ended", || {
+            matches!(state(running.pid()), Some('T' | 'Z') | None)
+        });
+        running.send(Signal::CONT);
         running.ran().check(0, "1\n2\n3\n");
         place.check_no_process_is_left();
     }
