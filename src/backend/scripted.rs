@@ -272,7 +272,7 @@ impl<R: Runner> Backend<R> for Scripted<R> {
         }
         held.into_iter().for_each(|one| hand_back(run, one));
         desk.leave();
-        match run.handover.dispatch.is_abandoned(self.lane) {
+        match run.handover.dispatch.signals.is_abandoned(self.lane) {
             true => NextStep::Return,
             false => NextStep::On,
         }

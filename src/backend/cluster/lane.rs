@@ -182,8 +182,8 @@ enum Step {
 impl<R: Runner> Shift<'_, R> {
     fn work(&mut self) {
         let dispatch = &self.run.handover.dispatch;
-        let bell = dispatch.bell(self.lane);
-        dispatch.bells.add(&bell);
+        let bell = dispatch.signals.bell(self.lane);
+        dispatch.signals.bells.add(&bell);
         self.run.wanted.bells.add(&bell);
         self.session.board.enter(self.lane, bell);
         // A lane with a worker takes part from the start: retries wait for it.
@@ -431,7 +431,7 @@ impl<R: Runner> Shift<'_, R> {
             let Mail { news, worker, fatal, is_closed } = self.session.board.mail(lane);
             news.into_iter().for_each(|news| self.heed(news));
             let Some(worker) = worker.filter(|_| fatal.is_none() && !is_closed) else { return };
-            if self.drained >= upto && is_over || dispatch.is_abandoned(lane) {
+            if self.drained >= upto && is_over || dispatch.signals.is_abandoned(lane) {
                 return;
             }
             if self.asked.as_ref() != Some(&worker.id) {

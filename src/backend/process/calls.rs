@@ -50,12 +50,12 @@ impl<R: Runner> WorkerProcess<R> {
         });
         let (setup, settings, bell) = (&self.setup, &self.settings, self.bell().clone());
         let interest = || {
-            let flag = run.handover.dispatch.flag(lane, Some(lease.id));
+            let flag = run.handover.dispatch.signals.flag(lane, Some(lease.id));
             let cx = ProducerContext::new(setup, &run.wanted, &lease.items)
                 .with_abandon_flag(Some(flag))
                 .with_open_items(run.open_items());
             match () {
-                () if run.handover.dispatch.is_abandoned(lane) => Interest::Abandoned,
+                () if run.handover.dispatch.signals.is_abandoned(lane) => Interest::Abandoned,
                 () if run.wanted.gave_up_on(lease.items.first().copied()) => {
                     settings.cancelled(run)
                 }

@@ -69,7 +69,7 @@ impl<R: Runner> Keeper<R> {
     /// Has the end of the run, and the end of each lease, ring the bell.
     fn listen_to(&self, run: &Run<R>) {
         self.worker.listen_to(&run.wanted.bells);
-        self.worker.listen_to(&run.handover.dispatch.bells);
+        self.worker.listen_to(&run.handover.dispatch.signals.bells);
     }
 
     fn readiness(&self) -> Readiness {
@@ -222,9 +222,11 @@ impl<R: Runner> Backend<R> for Keeper<R> {
         let prepared = self.make_state(&|| {
             let dispatch = &run.handover.dispatch;
             match () {
-                () if dispatch.is_abandoned(producer) => Interest::Abandoned,
+                () if dispatch.signals.is_abandoned(producer) => Interest::Abandoned,
                 () if run.wanted.gave_up_on(None) => settings.cancelled(run),
-                () if lease.is_some_and(|id| dispatch.flag(producer, Some(id)).is_set()) => {
+                () if lease
+                    .is_some_and(|id| dispatch.signals.flag(producer, Some(id)).is_set()) =>
+                {
                     Interest::Revoked
                 }
                 () => Interest::Wanted,

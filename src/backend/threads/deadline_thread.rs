@@ -138,7 +138,7 @@ impl<R: Runner> Watch<R> {
     }
 
     fn abandon(&self, producer: usize, error: Error) {
-        self.run.handover.dispatch.abandon(producer);
+        self.run.handover.dispatch.signals.abandon(producer);
         if !self.run.losses().iter().any(|loss| loss.lane == producer) {
             self.run.note_loss(producer, text_of(&error), Abandoned::Yes);
         }
@@ -181,7 +181,7 @@ impl<R: Runner> Watch<R> {
 
     fn excuse(&self, producer: usize) {
         let dispatch = &self.run.handover.dispatch;
-        self.participants.excuse(producer, || dispatch.is_abandoned(producer));
+        self.participants.excuse(producer, || dispatch.signals.is_abandoned(producer));
     }
 
     fn timed_out(&self, expired: &Expired) -> Error {

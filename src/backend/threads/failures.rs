@@ -308,7 +308,7 @@ impl<R: Runner> Run<R> {
         });
         let mut losses = lock(&self.losses);
         // It may have come back meanwhile, which removes its entry.
-        if abandoned == Abandoned::No || dispatch.is_abandoned(lane) {
+        if abandoned == Abandoned::No || dispatch.signals.is_abandoned(lane) {
             losses.push(LostProducer { lane, producer, reason, abandoned });
         }
     }
@@ -340,7 +340,7 @@ impl<R: Runner> Run<R> {
         let dispatch = &self.handover.dispatch;
         let (takes_part, _) = dispatch.schedule(|state, _| {
             // Under the lock, as it is abandoned.
-            dispatch.readmit(producer);
+            dispatch.signals.readmit(producer);
             state.scheduler.producer_joined(producer)
         });
         lock(&self.losses).retain(|loss| loss.lane != producer || loss.abandoned == Abandoned::No);

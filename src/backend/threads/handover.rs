@@ -60,6 +60,7 @@ mod intake;
 pub(crate) mod item_queue;
 mod lane;
 mod permits;
+pub(crate) mod signals;
 pub(crate) mod undelivered;
 
 use std::collections::VecDeque;
@@ -316,7 +317,7 @@ impl<I, T> Handover<I, T> {
         lock(&self.permits).aborted = true;
         self.returned.notify_one();
         self.dispatch.abort_schedule();
-        self.dispatch.idle.notify_all();
+        self.dispatch.signals.idle.notify_all();
         self.waiting.notify_all();
         self.note_end(End::Aborted);
     }

@@ -25,7 +25,7 @@ pub(crate) enum Clones {
 
 /// The next step of a producer that leaves the run.
 pub(crate) fn leave<R: Runner>(run: &Run<R>, producer: usize) -> NextStep {
-    match run.handover.dispatch.is_abandoned(producer) {
+    match run.handover.dispatch.signals.is_abandoned(producer) {
         true => NextStep::Return,
         false => NextStep::On,
     }
@@ -97,7 +97,7 @@ pub(crate) fn prepare_for<R: Runner>(
 ) -> Result<(), NextStep> {
     let first = lease.items[0];
     let outcome = backend.prepare(run, Some(lease.id));
-    if run.handover.dispatch.is_abandoned(producer) {
+    if run.handover.dispatch.signals.is_abandoned(producer) {
         drop_quietly(outcome);
         return Err(NextStep::Return);
     }

@@ -78,7 +78,7 @@ impl<R: Runner> Producer<R> {
         let (producer, lifespan) = (self.lane, self.lifespan(run));
         let dispatch = &run.handover.dispatch;
         let claim = dispatch.claim(producer);
-        let flag = claim.map(|_| dispatch.flag(producer, None));
+        let flag = claim.map(|_| dispatch.signals.flag(producer, None));
         observer.pause();
         loop {
             // First: a state is not recycled for a run that is over, so an item returned here would come back.
@@ -230,7 +230,7 @@ impl<R: Runner> Backend<R> for Producer<R> {
         if self.state.is_some() {
             return Ok(());
         }
-        let flag = run.handover.dispatch.flag(self.lane, lease);
+        let flag = run.handover.dispatch.signals.flag(self.lane, lease);
         let is_rebuilt = self.life != Life::Recycled && !self.shared.is_new();
         if is_rebuilt {
             run.handover.stats.rebuild_begins(self.lane);
@@ -263,7 +263,7 @@ impl<R: Runner> Backend<R> for Producer<R> {
     fn end_in(&mut self, run: &Run<R>) -> Result<(), Error> {
         self.life = Life::Recycled;
         run.handover.stats.recycling_begins(self.lane);
-        let flag = run.handover.dispatch.flag(self.lane, None);
+        let flag = run.handover.dispatch.signals.flag(self.lane, None);
         self.end_state(Some(flag))
     }
 

@@ -66,13 +66,13 @@ impl<R: Runner> ProducerLoop<R> {
                     NextStep::Return => {}
                     NextStep::Recycle => {
                         self.end_in(&run);
-                        if !dispatch.is_abandoned(lane) {
+                        if !dispatch.signals.is_abandoned(lane) {
                             continue;
                         }
                     }
                 }
                 // Nothing waited for its hook. Now that the hook has returned, the end of the run waits again.
-                if !participants.readmit(lane, || dispatch.readmit(lane)) {
+                if !participants.readmit(lane, || dispatch.signals.readmit(lane)) {
                     break;
                 }
             }
@@ -144,7 +144,7 @@ impl<R: Runner> ProducerLoop<R> {
         let lane = self.lane;
         run.expect(lane, Absence::Init);
         let outcome = self.backend.prepare(run, None);
-        if run.handover.dispatch.is_abandoned(lane) || !run.rejoin(lane) {
+        if run.handover.dispatch.signals.is_abandoned(lane) || !run.rejoin(lane) {
             drop_quietly(outcome);
             return None;
         }

@@ -149,7 +149,8 @@ impl<R: Runner + 'static> ProducerThreads<R> {
         let mut next = Some(replacement);
         while let Some(Replacement { run, participants, lost, lane }) = next {
             let dispatch = &run.handover.dispatch;
-            let (place, was_abandoned) = (dispatch.place(lane), dispatch.is_abandoned(lost));
+            let (place, was_abandoned) =
+                (dispatch.place(lane), dispatch.signals.is_abandoned(lost));
             run.event_log.replace(lost, lane);
             run.handover.stats.replaced(lost);
             run.event_log.tell(Event::ProducerReplaced { producer: place });

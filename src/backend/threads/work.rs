@@ -92,7 +92,7 @@ impl<R: Runner> Producer<R> {
     ) {
         let (producer, seq) = (self.lane, lease.items[0]);
         let input = inputs.into_iter().next().expect("each item has its input");
-        let flag = run.handover.dispatch.flag(producer, Some(lease.id));
+        let flag = run.handover.dispatch.signals.flag(producer, Some(lease.id));
         let came = self.work(run, seq, input, lease.attempt, Some(flag));
         if let Some(event_writer) = event_writer {
             event_writer.finished(seq);
@@ -143,7 +143,7 @@ impl<R: Runner> Producer<R> {
         let hook = Hook::ProducerWorkBatch;
         let Lease { id, items, attempt } = lease;
         let site = || site(&self.setup, items, Some(*attempt));
-        let flag = run.handover.dispatch.flag(self.lane, Some(*id));
+        let flag = run.handover.dispatch.signals.flag(self.lane, Some(*id));
         let cx = ProducerContext::new(&self.setup, &run.wanted, items)
             .with_attempt(*attempt)
             .with_abandon_flag(Some(flag))
@@ -222,7 +222,7 @@ impl<R: Runner> Producer<R> {
         handover.dispatch.schedule(|state, now| state.scheduler.rebuild(lease.id, now));
         let rebuild_error = self.prepare(run, Some(lease.id)).err();
         let is_ready = rebuild_error.is_none();
-        let is_abandoned = handover.dispatch.is_abandoned(self.lane);
+        let is_abandoned = handover.dispatch.signals.is_abandoned(self.lane);
         if is_ready {
             self.shared.tell_ready(run, self.setup.producer);
         } else if !is_abandoned && run.run_settings.copy.is_none() {

@@ -1,24 +1,16 @@
 //! The run's scheduler behind a lock, with the inputs of tracked items.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use crossbeam_utils::CachePadded;
-
 use crate::backend::threads::handover::claims::{Claim, Claims};
 use crate::backend::threads::handover::inputs::Inputs;
+use crate::backend::threads::handover::signals::{Pending, Signals};
 use crate::backend::threads::run_clock::RunClock;
 use crate::backend::threads::run_shape::CarriedOver;
-use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use crate::concurrency::bell::{Bell, Bells};
-use crate::concurrency::event_count::EventCount;
-use crate::concurrency::{Condvar, Mutex, lock, wait};
-use crate::runner::AbandonFlag;
+use crate::concurrency::{Mutex, lock};
 use crate::scheduler::batch::{Ceiling, Size};
 use crate::scheduler::expansion;
 use crate::scheduler::{
-    Activity, Bypass, Config, Event, Expired, Lease, LeaseId, Meta, Next, ProducerId, Readiness,
-    RunTime, Scheduler, Until,
+    Activity, Bypass, Config, Event, Lease, LeaseId, Meta, Next, ProducerId, Readiness, RunTime,
+    Scheduler, Until,
 };
 
 /// Which items are tracked.
@@ -33,23 +25,12 @@ pub(crate) enum Tracking {
 /// The scheduler, and the state that its backend needs beside it.
 #[derive(Debug)]
 pub(crate) struct Dispatch<I> {
-    pub(super) tracking: Tracking,
     state: Mutex<Tracked<I>>,
-    /// One per producer.
-    sleepers: Box<[CachePadded<Arc<Sleeper>>]>,
-    /// The number of producers that sleep here.
-    sleeping: AtomicUsize,
-    /// For each producer, the number of the last revoked call; [`ALL`] once the producer is abandoned.
-    revoked: Box<[AtomicU64]>,
-    /// Rung when a call is revoked or a producer is abandoned.
-    pub(crate) bells: Bells,
-    /// Whether failed items wait for a producer. Read once per untracked item, without the lock.
-    has_waiting: CachePadded<AtomicBool>,
+    /// How producers learn what the scheduler has decided.
+    pub(crate) signals: Signals,
     /// With an item timeout, the untracked items that are in hooks.
     claims: Option<Claims>,
     speculates: bool,
-    /// Producers without untracked items sleep here.
-    pub(super) idle: CachePadded<EventCount>,
     pub(crate) clock: RunClock,
 }
 
@@ -72,26 +53,6 @@ impl<I> Tracked<I> {
     }
 }
 
-/// One producer sleeps here until it is woken.
-#[derive(Debug)]
-struct Sleeper {
-    is_woken: Mutex<bool>,
-    woken: Condvar,
-}
-
-/// It takes the lock of the sleeper, under which nothing waits.
-impl Bell for Sleeper {
-    fn ring(&self) {
-        *lock(&self.is_woken) = true;
-        self.woken.notify_one();
-    }
-}
-
-/// Revokes every call of a producer.
-const ALL: u64 = u64::MAX;
-/// The number of a `producer_init` call that belongs to no lease.
-const INIT: u64 = u64::MAX - 1;
-
 impl<I> Dispatch<I> {
     pub(super) fn new(config: Config, earlier: CarriedOver) -> Self {
         let CarriedOver { learned, lost, away, starting } = earlier;
@@ -112,24 +73,17 @@ impl<I> Dispatch<I> {
         lost.into_iter().for_each(|producer| scheduler.exclude(producer, Until::RunEnds));
         away.into_iter().for_each(|producer| scheduler.exclude(producer, Until::Joined));
         starting.into_iter().for_each(|producer| scheduler.exclude(producer, Until::Ready));
-        let sleeper = || Arc::new(Sleeper { is_woken: Mutex::new(false), woken: Condvar::new() });
         Dispatch {
-            tracking,
             state: Mutex::new(Tracked { scheduler, inputs: Inputs::default() }),
-            sleepers: (0..producers).map(|_| CachePadded::new(sleeper())).collect(),
-            sleeping: AtomicUsize::new(0),
-            revoked: (0..producers).map(|_| AtomicU64::new(INIT - 1)).collect(),
-            bells: Bells::default(),
-            has_waiting: CachePadded::new(AtomicBool::new(false)),
+            signals: Signals::new(producers, tracking),
             claims: has_claims.then(|| Claims::new(producers)),
             speculates,
-            idle: CachePadded::new(EventCount::new()),
             clock,
         }
     }
 
     pub(crate) fn tracking(&self) -> Tracking {
-        self.tracking
+        self.signals.tracking
     }
 
     /// The claim of a producer, with an item timeout.
@@ -142,78 +96,9 @@ impl<I> Dispatch<I> {
         self.claims.as_ref()
     }
 
-    pub(super) fn has_waiting(&self) -> bool {
-        self.has_waiting.load(Ordering::Acquire)
-    }
-
-    pub(super) fn has_sleeper(&self) -> bool {
-        self.sleeping.load(Ordering::Relaxed) > 0
-    }
-
-    /// Clears the producer's wake-up, and returns whether there was one.
-    pub(super) fn take_wake_up(&self, producer: ProducerId) -> bool {
-        std::mem::take(&mut *lock(&self.sleepers[producer].is_woken))
-    }
-
-    pub(super) fn is_woken(&self, producer: ProducerId) -> bool {
-        *lock(&self.sleepers[producer].is_woken)
-    }
-
     /// Sleeps until the producer is woken, at most until `until`.
     pub(crate) fn sleep(&self, producer: ProducerId, until: Option<RunTime>) {
-        let Sleeper { is_woken, woken } = &**self.sleepers[producer];
-        self.sleeping.fetch_add(1, Ordering::Relaxed);
-        let mut guard = lock(is_woken);
-        match until {
-            None => {
-                while !*guard {
-                    guard = wait(woken, guard);
-                }
-            }
-            Some(until) => {
-                let most = until.since(self.clock.now());
-                if !*guard && most > Duration::ZERO {
-                    let waited = woken.wait_timeout(guard, most);
-                    guard = waited.expect("nothing panics under a lock of ours").0;
-                }
-            }
-        }
-        *guard = false;
-        drop(guard);
-        self.sleeping.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    fn wake(&self, producer: ProducerId) {
-        self.sleepers[producer].ring();
-    }
-
-    /// Wakes a producer that sleeps here, from outside of the run.
-    #[cfg(all(feature = "nats", target_os = "linux"))]
-    pub(crate) fn bell(&self, producer: ProducerId) -> Arc<dyn Bell> {
-        (*self.sleepers[producer]).clone()
-    }
-
-    /// Whether the producer was abandoned in a hook.
-    pub(crate) fn is_abandoned(&self, producer: ProducerId) -> bool {
-        self.revoked[producer].load(Ordering::Relaxed) == ALL
-    }
-
-    /// Tells every hook of the producer that it may give up.
-    pub(crate) fn abandon(&self, producer: ProducerId) {
-        self.revoked[producer].store(ALL, Ordering::Relaxed);
-        self.bells.ring();
-    }
-
-    /// Withdraws what [`abandon`](Dispatch::abandon) told the producer, which has returned from its hook.
-    pub(crate) fn readmit(&self, producer: ProducerId) {
-        self.revoked[producer].store(INIT - 1, Ordering::Relaxed);
-    }
-
-    /// The flag by which a hook learns that its lease was revoked. Without a lease, the hook is
-    /// `producer_init`.
-    pub(crate) fn flag(&self, producer: ProducerId, lease: Option<LeaseId>) -> AbandonFlag<'_> {
-        let call = lease.map_or(INIT, LeaseId::number);
-        AbandonFlag::Call { revoked: &self.revoked[producer], call }
+        self.signals.sleep(producer, until, &self.clock);
     }
 
     /// Waits until a thread that has taken a claim away has also abandoned its producer, which it does under the lock.
@@ -242,41 +127,11 @@ impl<I> Dispatch<I> {
         now: RunTime,
         call: impl FnOnce(&mut Tracked<I>, RunTime) -> V,
     ) -> (V, Vec<Event>) {
-        let (mut wakes, mut events) = (vec![], vec![]);
         let mut state = lock(&self.state);
         let value = call(&mut state, now);
-        while let Some(event) = state.scheduler.poll_event() {
-            match event {
-                Event::Wake(producer) => wakes.push(producer),
-                Event::Revoke { lease, producer } => {
-                    // An abandoned producer stays abandoned.
-                    if !self.is_abandoned(producer) {
-                        self.revoked[producer].store(lease.number(), Ordering::Relaxed);
-                        self.bells.ring();
-                    }
-                }
-                event => {
-                    // Under the lock: the producer may return at once, and has to see that it was abandoned.
-                    if let Event::Expired(Expired { producer, .. }) = &event {
-                        self.abandon(*producer);
-                    }
-                    events.push(event);
-                }
-            }
-        }
-        if self.tracking == Tracking::Failed {
-            let has_waiting = state.scheduler.has_waiting_items();
-            if has_waiting != self.has_waiting.load(Ordering::Relaxed) {
-                self.has_waiting.store(has_waiting, Ordering::Release);
-            }
-        }
+        let Pending { wakes, events } = self.signals.pass_on(&mut state.scheduler);
         drop(state);
-        if !wakes.is_empty() {
-            wakes.into_iter().for_each(|producer| self.wake(producer));
-            if self.tracking == Tracking::Failed {
-                self.idle.notify_all();
-            }
-        }
+        self.signals.wake_all(&wakes);
         (value, events)
     }
 
@@ -349,25 +204,25 @@ impl<I> Dispatch<I> {
     pub(super) fn abort_schedule(&self) {
         self.schedule_quietly(|state, _| state.scheduler.abort());
         // A producer without a worker has asked for nothing, so the scheduler does not wake it.
-        self.bells.ring();
+        self.signals.bells.ring();
     }
 
     /// Tells the scheduler that the input has ended.
     pub(super) fn note_input_end(&self) {
-        if self.tracking == Tracking::All {
+        if self.signals.tracking == Tracking::All {
             self.schedule_quietly(|state, now| state.scheduler.input_ended(now));
         }
     }
 
     /// Tells the scheduler that items before this index are not to wait for later ones.
     pub(crate) fn hurry(&self, below: u64) {
-        if self.tracking == Tracking::All {
+        if self.signals.tracking == Tracking::All {
             self.schedule_quietly(|state, now| expansion::hurry(&mut state.scheduler, below, now));
         }
     }
 
     pub(super) fn note_feeder(&self, activity: Activity) {
-        if self.tracking == Tracking::All {
+        if self.signals.tracking == Tracking::All {
             self.schedule_quietly(|state, now| state.scheduler.feeder(activity, now));
         }
     }
@@ -437,6 +292,8 @@ impl<I> Dispatch<I> {
 #[cfg(test)]
 #[cfg(not(shuttle))]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::backend::threads::run_settings::RunSettings;
     use crate::backend::threads::run_shape::{RunKind, Shape};

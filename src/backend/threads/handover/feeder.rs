@@ -199,7 +199,7 @@ impl<I, T> Feeder<I, T> {
     fn push_noted(&mut self, handover: &Handover<I, T>, item: I, size: Size) {
         let index = self.next;
         self.next += 1;
-        if handover.dispatch.tracking == Tracking::All {
+        if handover.dispatch.signals.tracking == Tracking::All {
             handover.dispatch.offer(index, item, size);
             return;
         }
@@ -207,7 +207,7 @@ impl<I, T> Feeder<I, T> {
             self.tell_of(handover, gap);
         }
         self.ends.inlet.push(item);
-        handover.dispatch.idle.notify();
+        handover.dispatch.signals.idle.notify();
     }
 
     /// Leaves the index of the next item as a gap and delivers its result, which no producer sees.
@@ -319,9 +319,11 @@ impl<I, T> Handover<I, T> {
     /// Notes producers that already sleep while the feeder waits for permits. They do not look again, so they
     /// cannot note it themselves.
     fn note_idleness(&self) {
-        let is_idle = match self.dispatch.tracking {
-            Tracking::All => self.dispatch.has_sleeper(),
-            Tracking::Failed => self.dispatch.idle.has_sleeper() && lock(&self.intake).is_empty(),
+        let is_idle = match self.dispatch.signals.tracking {
+            Tracking::All => self.dispatch.signals.has_sleeper(),
+            Tracking::Failed => {
+                self.dispatch.signals.idle.has_sleeper() && lock(&self.intake).is_empty()
+            }
         };
         if is_idle {
             self.hints.dry.store(true, Ordering::Relaxed);

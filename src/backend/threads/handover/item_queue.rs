@@ -133,7 +133,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     /// Whether the producer must ask the scheduler before it takes the next item.
     #[inline]
     pub(crate) fn must_ask(&self) -> bool {
-        self.handover.dispatch.has_waiting() || self.is_careful
+        self.handover.dispatch.signals.has_waiting() || self.is_careful
     }
 
     /// Delivers a result, and takes the next item if one is in the inbox.
@@ -251,7 +251,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
                 return Asked::Free;
             }
             // Others may steal the items in the inbox meanwhile.
-            self.handover.dispatch.idle.notify();
+            self.handover.dispatch.signals.idle.notify();
             self.sleep_for_lease(until);
         }
     }
@@ -274,7 +274,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             let now = now();
             self.waited.add(lack, now - *since.get_or_insert(now));
             since = Some(now);
-            if self.handover.dispatch.has_waiting() {
+            if self.handover.dispatch.signals.has_waiting() {
                 match self.ask() {
                     Asked::Leased(lease) => return Some(NextItem::Leased(lease)),
                     Asked::Free => {}
@@ -348,7 +348,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         // A sleeper may have looked while these items were in neither inbox. The victim's remaining items may
         // come from a steal of its own, after which it woke only this producer.
         if !self.inbox.is_empty() || !victim.is_empty() {
-            self.handover.dispatch.idle.notify();
+            self.handover.dispatch.signals.idle.notify();
         }
         self.own().advance();
         Some(first)
@@ -362,7 +362,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         }
         if let Some((first, is_more_here)) = self.take_share() {
             if is_more_here {
-                handover.dispatch.idle.notify();
+                handover.dispatch.signals.idle.notify();
             }
             return Taken::Item(first);
         }
@@ -385,14 +385,14 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         };
         let lack = self.lack(until);
         let dispatch = &handover.dispatch;
-        let is_ready = || has_news() || dispatch.is_woken(self.lane);
+        let is_ready = || has_news() || dispatch.signals.is_woken(self.lane);
         match until.map(|until| until.since(dispatch.clock.now())) {
             Some(Duration::ZERO) => {}
-            Some(most) => handover.dispatch.idle.wait_at_most(most, is_ready),
-            None => handover.dispatch.idle.wait_unless(is_ready),
+            Some(most) => handover.dispatch.signals.idle.wait_at_most(most, is_ready),
+            None => handover.dispatch.signals.idle.wait_unless(is_ready),
         }
         // A woken producer must ask again: the scheduler woke no other for this work.
-        match dispatch.take_wake_up(self.lane) {
+        match dispatch.signals.take_wake_up(self.lane) {
             true => match handover.dispatch.lease(self.lane, self.readiness) {
                 Next::Work(lease) => return Taken::Leased(lease),
                 Next::Leave => return Taken::Over,

@@ -1,0 +1,191 @@
+//! How producers learn what the scheduler has decided.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+
+use crate::backend::threads::handover::dispatch::Tracking;
+use crate::backend::threads::run_clock::RunClock;
+use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::concurrency::bell::{Bell, Bells};
+use crate::concurrency::event_count::EventCount;
+use crate::concurrency::{Condvar, Mutex, lock, wait};
+use crate::runner::AbandonFlag;
+use crate::scheduler::{Event, Expired, LeaseId, ProducerId, RunTime, Scheduler};
+
+/// How producers learn what the scheduler has decided.
+///
+/// It knows no type of the user, so it is compiled once, and not for each runner.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    pub(super) tracking: Tracking,
+    /// One per producer.
+    sleepers: Box<[CachePadded<Arc<Sleeper>>]>,
+    /// The number of producers that sleep here.
+    sleeping: AtomicUsize,
+    /// For each producer, the number of the last revoked call; [`ALL`] once the producer is abandoned.
+    revoked: Box<[AtomicU64]>,
+    /// Rung when a call is revoked or a producer is abandoned.
+    pub(crate) bells: Bells,
+    /// Whether failed items wait for a producer. Read once per untracked item, without the lock.
+    has_waiting: CachePadded<AtomicBool>,
+    /// Producers without untracked items sleep here.
+    pub(super) idle: CachePadded<EventCount>,
+}
+
+/// What is left to do once the lock of the scheduler is released.
+pub(super) struct Pending {
+    pub(super) wakes: Vec<ProducerId>,
+    /// All other events, for the caller.
+    pub(super) events: Vec<Event>,
+}
+
+/// One producer sleeps here until it is woken.
+#[derive(Debug)]
+struct Sleeper {
+    is_woken: Mutex<bool>,
+    woken: Condvar,
+}
+
+/// It takes the lock of the sleeper, under which nothing waits.
+impl Bell for Sleeper {
+    fn ring(&self) {
+        *lock(&self.is_woken) = true;
+        self.woken.notify_one();
+    }
+}
+
+/// Revokes every call of a producer.
+const ALL: u64 = u64::MAX;
+/// The number of a `producer_init` call that belongs to no lease.
+const INIT: u64 = u64::MAX - 1;
+
+impl Signals {
+    pub(super) fn new(producers: usize, tracking: Tracking) -> Self {
+        let sleeper = || Arc::new(Sleeper { is_woken: Mutex::new(false), woken: Condvar::new() });
+        Signals {
+            tracking,
+            sleepers: (0..producers).map(|_| CachePadded::new(sleeper())).collect(),
+            sleeping: AtomicUsize::new(0),
+            revoked: (0..producers).map(|_| AtomicU64::new(INIT - 1)).collect(),
+            bells: Bells::default(),
+            has_waiting: CachePadded::new(AtomicBool::new(false)),
+            idle: CachePadded::new(EventCount::new()),
+        }
+    }
+
+    /// Takes the events of the scheduler, under whose lock it is called. Revokes and abandons at once.
+    pub(super) fn pass_on(&self, scheduler: &mut Scheduler) -> Pending {
+        let mut pending = Pending { wakes: vec![], events: vec![] };
+        while let Some(event) = scheduler.poll_event() {
+            match event {
+                Event::Wake(producer) => pending.wakes.push(producer),
+                Event::Revoke { lease, producer } => {
+                    // An abandoned producer stays abandoned.
+                    if !self.is_abandoned(producer) {
+                        self.revoked[producer].store(lease.number(), Ordering::Relaxed);
+                        self.bells.ring();
+                    }
+                }
+                event => {
+                    // Under the lock: the producer may return at once, and has to see that it was abandoned.
+                    if let Event::Expired(Expired { producer, .. }) = &event {
+                        self.abandon(*producer);
+                    }
+                    pending.events.push(event);
+                }
+            }
+        }
+        if self.tracking == Tracking::Failed {
+            let has_waiting = scheduler.has_waiting_items();
+            if has_waiting != self.has_waiting.load(Ordering::Relaxed) {
+                self.has_waiting.store(has_waiting, Ordering::Release);
+            }
+        }
+        pending
+    }
+
+    /// Wakes these producers, without the lock of the scheduler.
+    pub(super) fn wake_all(&self, producers: &[ProducerId]) {
+        if producers.is_empty() {
+            return;
+        }
+        producers.iter().for_each(|&producer| self.sleepers[producer].ring());
+        if self.tracking == Tracking::Failed {
+            self.idle.notify_all();
+        }
+    }
+
+    #[inline]
+    pub(super) fn has_waiting(&self) -> bool {
+        self.has_waiting.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn has_sleeper(&self) -> bool {
+        self.sleeping.load(Ordering::Relaxed) > 0
+    }
+
+    /// Clears the producer's wake-up, and returns whether there was one.
+    pub(super) fn take_wake_up(&self, producer: ProducerId) -> bool {
+        std::mem::take(&mut *lock(&self.sleepers[producer].is_woken))
+    }
+
+    pub(super) fn is_woken(&self, producer: ProducerId) -> bool {
+        *lock(&self.sleepers[producer].is_woken)
+    }
+
+    /// Sleeps until the producer is woken, at most until `until`.
+    pub(super) fn sleep(&self, producer: ProducerId, until: Option<RunTime>, clock: &RunClock) {
+        let Sleeper { is_woken, woken } = &**self.sleepers[producer];
+        self.sleeping.fetch_add(1, Ordering::Relaxed);
+        let mut guard = lock(is_woken);
+        match until {
+            None => {
+                while !*guard {
+                    guard = wait(woken, guard);
+                }
+            }
+            Some(until) => {
+                let most = until.since(clock.now());
+                if !*guard && most > Duration::ZERO {
+                    let waited = woken.wait_timeout(guard, most);
+                    guard = waited.expect("nothing panics under a lock of ours").0;
+                }
+            }
+        }
+        *guard = false;
+        drop(guard);
+        self.sleeping.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Wakes a producer that sleeps here, from outside of the run.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    pub(crate) fn bell(&self, producer: ProducerId) -> Arc<dyn Bell> {
+        (*self.sleepers[producer]).clone()
+    }
+
+    /// Whether the producer was abandoned in a hook.
+    pub(crate) fn is_abandoned(&self, producer: ProducerId) -> bool {
+        self.revoked[producer].load(Ordering::Relaxed) == ALL
+    }
+
+    /// Tells every hook of the producer that it may give up.
+    pub(crate) fn abandon(&self, producer: ProducerId) {
+        self.revoked[producer].store(ALL, Ordering::Relaxed);
+        self.bells.ring();
+    }
+
+    /// Withdraws what [`abandon`](Signals::abandon) told the producer, which has returned from its hook.
+    pub(crate) fn readmit(&self, producer: ProducerId) {
+        self.revoked[producer].store(INIT - 1, Ordering::Relaxed);
+    }
+
+    /// The flag by which a hook learns that its lease was revoked. Without a lease, the hook is
+    /// `producer_init`.
+    pub(crate) fn flag(&self, producer: ProducerId, lease: Option<LeaseId>) -> AbandonFlag<'_> {
+        let call = lease.map_or(INIT, LeaseId::number);
+        AbandonFlag::Call { revoked: &self.revoked[producer], call }
+    }
+}
