@@ -30,7 +30,7 @@ impl<R: Runner> Engine<R> {
         });
         let Some(producers) = &self.producers else { return };
         for (producer, took) in producers.inits().into_iter().enumerate() {
-            event_log.tell(match self.gone.get(&producer) {
+            event_log.tell(match self.gone.get(producer) {
                 None if producers.is_ready(producer) => {
                     Event::ProducerReady { producer, took, is_rebuilt: false }
                 }
@@ -105,7 +105,7 @@ impl<R: Runner> Engine<R> {
         };
         let init =
             self.producers.as_ref().map_or(Duration::ZERO, |producers| producers.inits()[producer]);
-        let loss = self.gone.get(&producer).or_else(|| self.abandoned.get(&producer));
+        let loss = self.gone.get(producer).or_else(|| self.abandoned.get(producer));
         let place = self.settings.devices.place(producer);
         ProducerTotals {
             place: place.map_or_else(String::new, ToString::to_string),
@@ -154,14 +154,16 @@ impl<R: Runner> Engine<R> {
     }
 
     pub(super) fn take_leave(&mut self, losses: &[LostProducer]) {
-        let by_producer = || losses.iter().map(|loss| (loss.producer, loss.clone()));
-        self.gone.extend(by_producer().filter(|(_, loss)| loss.abandoned == Abandoned::No));
+        let (abandoned, gone): (Vec<_>, Vec<_>) =
+            losses.iter().cloned().partition(|loss| loss.abandoned == Abandoned::Yes);
+        self.gone.extend(&gone);
         if let Some(producers) = &mut self.producers {
             // One of an earlier run may still be in its hook.
-            self.abandoned.retain(|&producer, _| producers.is_away(producer));
-            let abandoned = by_producer().filter(|(_, loss)| loss.abandoned == Abandoned::Yes);
-            self.abandoned.extend(abandoned);
-            self.abandoned.keys().for_each(|&producer| producers.note_abandoned(producer));
+            let mut returned = self.abandoned.places();
+            returned.retain(|&producer| !producers.is_away(producer));
+            self.abandoned.remove_all(&returned);
+            self.abandoned.extend(&abandoned);
+            self.abandoned.places().into_iter().for_each(|it| producers.note_abandoned(it));
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The engine of one pool: its producers, and the run or stream in progress.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
@@ -11,7 +10,7 @@ use super::run_session::{Left, Over, Session};
 use super::settings::Settings;
 use crate::backend::threads::deadline_thread::DeadlineThread;
 use crate::backend::threads::journal_writer::JournalWriter;
-use crate::backend::threads::lost_producer::LostProducer;
+use crate::backend::threads::lost_producer::LostProducers;
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer_factory::ProducerFactory;
 use crate::backend::threads::producers::{Building, Producers, cancelled_or};
@@ -56,9 +55,9 @@ pub(crate) struct Engine<R: Runner> {
     /// The errors of items skipped in the last run: the first of them.
     failures: Vec<Error>,
     /// The producers that no longer take part in runs, with the reasons.
-    pub(super) gone: BTreeMap<usize, LostProducer>,
+    pub(super) gone: LostProducers,
     /// The producers that the last run abandoned, and that had not returned when it ended.
-    pub(super) abandoned: BTreeMap<usize, LostProducer>,
+    pub(super) abandoned: LostProducers,
     /// Never locked, since access is always `&mut`. The mutex makes the pool `Sync` although observers are
     /// not.
     observers: Mutex<Observers>,
@@ -94,8 +93,8 @@ impl<R: Runner + 'static> Engine<R> {
             account: Account::default(),
             pipeline: None,
             failures: vec![],
-            gone: BTreeMap::new(),
-            abandoned: BTreeMap::new(),
+            gone: LostProducers::default(),
+            abandoned: LostProducers::default(),
             observers,
             told,
             event_log,
@@ -122,9 +121,8 @@ impl<R: Runner + 'static> Engine<R> {
             Ok(producers) => {
                 self.gone.clear();
                 self.abandoned.clear();
-                let losses = producers.losses().to_vec();
+                self.gone.extend(producers.losses());
                 self.producers = Some(producers);
-                self.gone.extend(losses.into_iter().map(|loss| (loss.producer, loss)));
                 Ok(())
             }
             Err(error) => {
@@ -252,8 +250,8 @@ impl<R: Runner + 'static> Engine<R> {
         let (gone, abandoned) = (&mut self.gone, &mut self.abandoned);
         let producers = self.producers.as_ref().ok_or(Error::Closed {})?;
         let replaced = producers.replace_all(gone, abandoned);
-        let (lost, away) = (gone.keys().copied().collect(), producers.away(gone, abandoned));
-        let here = producers.len() - self.gone.len() - away.len();
+        let (lost, away) = (gone.places(), producers.away(gone, abandoned));
+        let here = producers.len() - self.gone.all().len() - away.len();
         let least = self.least_producers();
         if here < least {
             return Err(Error::TooFewProducers { here, least, source: None });
@@ -310,7 +308,7 @@ impl<R: Runner + 'static> Engine<R> {
             let keeper = DeadlineThread::start(run, participants, devices, tick, replace)?;
             *deadline_thread.lock().expect("nothing panics under this lock") = Some(keeper);
         }
-        producers.join(run, participants, rebuilt, |producer| self.gone.contains_key(&producer))?;
+        producers.join(run, participants, rebuilt, |producer| self.gone.has(producer))?;
         // The run may have timed out before it began.
         run.take_fatal_error().map_or(Ok(()), Err)
     }

@@ -1,11 +1,11 @@
 //! How a run handles items that fail and producers that are lost.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::failed_item::{Disposition, FailedItem};
 use super::lost_producer::{Abandoned, LostProducer};
 use super::run::{Run, text_of};
+use super::timeouts::Timeouts;
 use crate::base::panic::{catch, drop_quietly};
 use crate::concurrency::lock;
 use crate::error::Error;
@@ -251,10 +251,9 @@ impl<R: Runner> Run<R> {
         self.forget_settled(&mut timeouts);
     }
 
-    /// Drops the timeouts of settled items, which hold no values of the user.
-    fn forget_settled(&self, timeouts: &mut BTreeMap<u64, Error>) {
+    fn forget_settled(&self, timeouts: &mut Timeouts) {
         self.handover.dispatch.schedule(|state, _| {
-            timeouts.retain(|&item, _| state.scheduler.items().is_unsettled(item));
+            timeouts.forget_settled(&|item| state.scheduler.items().is_unsettled(item));
         });
     }
 
@@ -266,11 +265,11 @@ impl<R: Runner> Run<R> {
         let mut of_init = None;
         for error in errors {
             match error.items().first() {
-                Some(&item) => _ = timeouts.insert(item, error),
+                Some(&item) => timeouts.insert(item, error),
                 None => of_init = of_init.or(Some(error)),
             }
         }
-        let error = timeouts.pop_first().map(|(_, error)| error).or(of_init);
+        let error = timeouts.take_first().or(of_init);
         // Such a failure of an item does not end a run by itself, so it is only the source.
         let goes_on = |error: &Error| {
             self.policy().on_error == OnError::Skip

@@ -14,6 +14,47 @@ pub(crate) struct LostProducer {
     pub(crate) abandoned: Abandoned,
 }
 
+/// Lost producers in the order of their places, at most one for each.
+#[derive(Debug, Default)]
+pub(crate) struct LostProducers(Vec<LostProducer>);
+
+impl LostProducers {
+    pub(crate) fn all(&self) -> &[LostProducer] {
+        &self.0
+    }
+
+    /// That of a place.
+    pub(crate) fn get(&self, producer: usize) -> Option<&LostProducer> {
+        self.0.iter().find(|loss| loss.producer == producer)
+    }
+
+    pub(crate) fn has(&self, producer: usize) -> bool {
+        self.get(producer).is_some()
+    }
+
+    pub(crate) fn places(&self) -> Vec<usize> {
+        self.0.iter().map(|loss| loss.producer).collect()
+    }
+
+    /// Adds these, in place of earlier ones of the same places.
+    pub(crate) fn extend(&mut self, losses: &[LostProducer]) {
+        for loss in losses {
+            self.0.retain(|earlier| earlier.producer != loss.producer);
+            self.0.push(loss.clone());
+        }
+        self.0.sort_by_key(|loss| loss.producer);
+    }
+
+    /// Removes those of these places.
+    pub(crate) fn remove_all(&mut self, places: &[usize]) {
+        self.0.retain(|loss| !places.contains(&loss.producer));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// Whether the producer's thread is still in a hook that the pool no longer waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Abandoned {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, SendError, Sender};
+use crossbeam_channel::Receiver;
 
 use crate::backend::threads::participants::Participants;
+use crate::backend::threads::ready::ReadySender;
 use crate::backend::threads::replacement::Replacement;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
@@ -21,12 +22,12 @@ pub(crate) struct Join<R: Runner> {
     pub(crate) lane: usize,
     /// Where the producer reports whether it rebuilt its state, before it takes an item. `None` if it is not
     /// asked.
-    pub(crate) ready: Option<Sender<Result<(), Error>>>,
+    pub(crate) ready: Option<ReadySender>,
     pub(crate) participants: Arc<Participants>,
 }
 
 /// Where a producer reports that it is ready; once.
-struct Ready(Option<Sender<Result<(), Error>>>);
+struct Ready(Option<ReadySender>);
 
 /// The loop of a producer's thread.
 pub(crate) struct ProducerLoop<R: Runner> {
@@ -125,7 +126,7 @@ impl<R: Runner> ProducerLoop<R> {
     fn report(
         &self,
         run: &Run<R>,
-        ready: Option<Sender<Result<(), Error>>>,
+        ready: Option<ReadySender>,
         outcome: Result<(), Error>,
     ) -> Result<(), Error> {
         let Some(ready) = ready else { return outcome };
@@ -133,7 +134,7 @@ impl<R: Runner> ProducerLoop<R> {
             Err(error) if run.policy().min_producers.is_some() => run.lose(self.lane, error),
             outcome => outcome,
         };
-        ready.send(outcome).or_else(|SendError(outcome)| outcome)
+        ready.report(self.producer, outcome).or_else(|unsent| unsent)
     }
 
     /// Rebuilds a lost state, under the init timeout. `None` if the producer was abandoned meanwhile.

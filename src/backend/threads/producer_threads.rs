@@ -12,6 +12,7 @@ use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer::site;
 use crate::backend::threads::producer_factory::ProducerFactory;
 use crate::backend::threads::producer_loop::{Join, ProducerLoop};
+use crate::backend::threads::ready::ReadySender;
 use crate::backend::threads::replacement::{Replace, Replacement};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
@@ -99,9 +100,6 @@ enum Beginning {
     /// It waits until the thread before it on its place has ended, and builds its state in a run.
     Replacing { before: Option<Receiver<()>> },
 }
-
-/// Where the producer of a place reports that it is ready.
-pub(super) type ReadySender = Sender<(usize, Result<(), Error>)>;
 
 impl<R: Runner + 'static> ProducerThreads<R> {
     pub(super) fn new(factory: ProducerFactory<R>, settings: ThreadSettings) -> Arc<Self> {
@@ -243,8 +241,7 @@ impl<R: Runner + 'static> ProducerThreads<R> {
                     Err(error) => (None, Err(error)),
                 };
                 // The receiver is gone if this producer exceeded the limit.
-                let unheard = ready.send((place, outcome)).err();
-                unheard.into_iter().for_each(|unsent| drop_quietly(unsent.into_inner()));
+                ready.report(place, outcome).unwrap_or_else(drop_quietly);
                 backend
             }
             Beginning::Replacing { before } => {
@@ -310,7 +307,7 @@ impl<R: Runner> ProducerThreads<R> {
         place: usize,
         run: &Arc<Run<R>>,
         participants: &Arc<Participants>,
-        ready: Option<Sender<Result<(), Error>>>,
+        ready: Option<ReadySender>,
     ) {
         let kept = lock(&self.kept);
         let Some(runs) = &kept.current[place].runs else { return };

@@ -1,21 +1,20 @@
 //! The producers' threads, from start to shutdown.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::backend::cpu_pool::producer_thread;
 use crate::backend::threads::limits::{tick_of, ticks_in};
-use crate::backend::threads::lost_producer::Abandoned;
-use crate::backend::threads::lost_producer::LostProducer;
+use crate::backend::threads::lost_producer::{Abandoned, LostProducer, LostProducers};
 use crate::backend::threads::participants::Participants;
 use crate::backend::threads::producer_factory::ProducerFactory;
 use crate::backend::threads::producer_threads::{
     Ended, ProducerThread, ProducerThreads, ThreadIds, ThreadSettings,
 };
+use crate::backend::threads::ready::{NoReport, ReadyReceiver, ready_channel};
 use crate::backend::threads::replacement::Replace;
 use crate::backend::threads::run::{Run, text_of};
 use crate::backend::threads::run_shape::Rebuilt;
@@ -97,7 +96,7 @@ fn wait_within(
 
 /// The producers that have not reported yet.
 struct Startup {
-    outcomes: Receiver<(usize, Result<(), Error>)>,
+    outcomes: ReadyReceiver,
     /// The sites of those producers.
     waiting: Vec<Site>,
     limit: Option<Duration>,
@@ -109,7 +108,7 @@ impl Startup {
     fn next(&mut self) -> Option<(usize, Result<(), Error>, Abandoned)> {
         loop {
             let Some(limit) = self.limit else {
-                let (producer, outcome) = self.outcomes.recv().ok()?;
+                let (producer, outcome) = self.outcomes.next()?;
                 return Some((producer, outcome, Abandoned::No));
             };
             if let Some(late) = self.late(limit) {
@@ -120,13 +119,13 @@ impl Startup {
                 return None;
             }
             // Counts ticks instead of reading a clock, since no ticks pass while the process is stopped.
-            match self.outcomes.recv_timeout(tick_of(limit)) {
+            match self.outcomes.next_within(tick_of(limit)) {
                 Ok((producer, outcome)) => {
                     self.waiting.retain(|site| site.producer != Some(producer));
                     return Some((producer, outcome, Abandoned::No));
                 }
-                Err(RecvTimeoutError::Timeout) => self.ticks += 1,
-                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(NoReport::Yet) => self.ticks += 1,
+                Err(NoReport::Ever) => return None,
             }
         }
     }
@@ -216,8 +215,7 @@ impl<R: Runner + 'static> Producers<R> {
         building: &Building,
         limit: Option<Duration>,
     ) -> (Startup, Option<Error>) {
-        // Capacity 0: a value that arrives too late must be dropped by its sender, not by the channel.
-        let (ready, outcomes) = bounded(0);
+        let (ready, outcomes) = ready_channel();
         let mut startup = Startup { outcomes, waiting: vec![], limit, ticks: 0 };
         for _ in 0..places {
             match self.threads.start_next(building.wanted.clone(), ready.clone()) {
@@ -275,11 +273,11 @@ impl<R: Runner + 'static> Producers<R> {
     /// exceeded its timeout. Removes those from the lists, and returns their places.
     pub(crate) fn replace_all(
         &self,
-        gone: &mut BTreeMap<usize, LostProducer>,
-        abandoned: &mut BTreeMap<usize, LostProducer>,
+        gone: &mut LostProducers,
+        abandoned: &mut LostProducers,
     ) -> Vec<usize> {
-        let stuck = abandoned.values().filter(|loss| self.is_away(loss.producer));
-        let lost: Vec<_> = gone.values().chain(stuck).cloned().collect();
+        let stuck = abandoned.all().iter().filter(|loss| self.is_away(loss.producer));
+        let lost: Vec<_> = gone.all().iter().chain(stuck).cloned().collect();
         let mut replaced = Vec::new();
         for LostProducer { producer, abandoned, .. } in lost {
             match self.threads.replace_before_run(producer, abandoned == Abandoned::Yes) {
@@ -289,8 +287,8 @@ impl<R: Runner + 'static> Producers<R> {
                 Err(error) => tracing::warn!("a lost producer could not be replaced: {error:#}"),
             }
         }
-        gone.retain(|producer, _| !replaced.contains(producer));
-        abandoned.retain(|producer, _| !replaced.contains(producer));
+        gone.remove_all(&replaced);
+        abandoned.remove_all(&replaced);
         replaced
     }
 
@@ -308,8 +306,7 @@ impl<R: Runner + 'static> Producers<R> {
         is_gone: impl Fn(usize) -> bool,
     ) -> Result<(), Error> {
         let lost = rebuilt.awaits(self.threads.stateless.swap(0, Ordering::Relaxed));
-        // Capacity 0: a value that arrives too late must be dropped by its sender, not by the channel.
-        let (ready, outcomes) = bounded(0);
+        let (ready, outcomes) = ready_channel();
         for producer in (0..self.len()).filter(|&producer| !is_gone(producer)) {
             let shared = self.threads.shared(producer);
             // Unless the run begins without it: then it joins when its hook returns.
@@ -331,16 +328,15 @@ impl<R: Runner + 'static> Producers<R> {
 }
 
 /// Waits for the next producer to report. `None` once all have, or once the run has lost a producer.
-fn next_outcome<R: Runner>(
-    run: &Run<R>,
-    outcomes: &Receiver<Result<(), Error>>,
-) -> Option<Result<(), Error>> {
-    let Some(tick) = run.run_settings.limits.tick() else { return outcomes.recv().ok() };
+fn next_outcome<R: Runner>(run: &Run<R>, outcomes: &ReadyReceiver) -> Option<Result<(), Error>> {
+    let Some(tick) = run.run_settings.limits.tick() else {
+        return outcomes.next().map(|(_, outcome)| outcome);
+    };
     loop {
-        match outcomes.recv_timeout(tick) {
-            Ok(outcome) => return Some(outcome),
+        match outcomes.next_within(tick) {
+            Ok((_, outcome)) => return Some(outcome),
             // An abandoned producer never reports.
-            Err(RecvTimeoutError::Timeout) if run.losses().is_empty() => {}
+            Err(NoReport::Yet) if run.losses().is_empty() => {}
             Err(_) => return None,
         }
     }
@@ -360,15 +356,11 @@ impl<R: Runner> Producers<R> {
 
     /// The producers that the next run begins without, since they are still in a hook of the last. If there are no
     /// others, it waits for those that were not abandoned.
-    pub(crate) fn away(
-        &self,
-        gone: &BTreeMap<usize, LostProducer>,
-        abandoned: &BTreeMap<usize, LostProducer>,
-    ) -> Vec<usize> {
-        let here = (0..self.len()).filter(|producer| !gone.contains_key(producer));
+    pub(crate) fn away(&self, gone: &LostProducers, abandoned: &LostProducers) -> Vec<usize> {
+        let here = (0..self.len()).filter(|&producer| !gone.has(producer));
         let mut away: Vec<usize> = here.filter(|&producer| self.is_away(producer)).collect();
-        if away.len() + gone.len() == self.len() {
-            away.retain(|producer| abandoned.contains_key(producer));
+        if away.len() + gone.all().len() == self.len() {
+            away.retain(|&producer| abandoned.has(producer));
         }
         away
     }

@@ -1,6 +1,5 @@
 //! The state that the threads of one run share.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use crate::backend::threads::run_settings::RunSettings;
 use crate::backend::threads::run_shape::{CarriedOver, RunKind, Shape};
 use crate::backend::threads::spans::Spans;
 use crate::backend::threads::taken::Tally;
+use crate::backend::threads::timeouts::Timeouts;
 use crate::base::Measure;
 use crate::base::Order;
 use crate::base::panic::{catch, drop_quietly};
@@ -65,8 +65,7 @@ pub(crate) struct Run<R: Runner> {
     pub(crate) crashes: Crashes,
     /// The producers that no longer take part.
     pub(super) losses: Mutex<Vec<LostProducer>>,
-    /// The timeouts of items that are tried again. One of them ends the run if too few producers are left.
-    pub(super) timeouts: Mutex<BTreeMap<u64, Error>>,
+    pub(super) timeouts: Mutex<Timeouts>,
     /// The error that ends the run, if it is not the failure of an item.
     fatal_error: Mutex<Option<Error>>,
     has_fatal_error: AtomicBool,
