@@ -182,16 +182,16 @@ fn a_torn_journal_skips_nothing() {
     let place = Place::new();
     echo(&place, "", "a b").check(0, "a\nb\n");
     let first = place.read("j").len();
-    echo(&place, "--resume", "a b c d").check(0, "c\nd\n");
+    echo(&place, "--resume", "a b c").check(0, "c\n");
     let whole = place.read("j");
     assert!(whole.len() > first && whole[first..].lines().count() == 1, "{whole}");
     for length in first..whole.len() {
         place.write("j", &whole[..length]);
-        let ran = echo(&place, "--resume", "a b c d");
+        let ran = echo(&place, "--resume", "a b c");
         // Without its line end, the record may be used or dropped: its job was done.
         let is_whole = length == whole.len() - 1 && ran.stdout.is_empty();
-        assert!(ran.code == Some(0) && (ran.stdout == "c\nd\n" || is_whole), "{length}: {ran:?}");
-        echo(&place, "--resume", "a b c d").check(0, "");
+        assert!(ran.code == Some(0) && (ran.stdout == "c\n" || is_whole), "{length}: {ran:?}");
+        echo(&place, "--resume", "a b c").check(0, "");
     }
 }
 
