@@ -13,11 +13,14 @@ pub(crate) mod feed;
 pub(crate) mod gather;
 mod in_progress;
 pub(crate) mod joint;
+mod last_stage;
 pub(crate) mod lineup;
 pub(crate) mod link;
 pub(crate) mod outputs;
 pub(crate) mod own_feeder;
 pub(crate) mod pace;
+#[cfg(feature = "futures")]
+pub(crate) mod pipeline_outputs_task;
 pub(crate) mod pipeline_stream;
 #[cfg(feature = "futures")]
 pub(crate) mod pipeline_task;

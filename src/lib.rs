@@ -90,7 +90,7 @@ pub mod pipeline {
     pub use crate::api::pipeline_outputs::PipelineOutputs;
     #[cfg(feature = "futures")]
     #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
-    pub use crate::api::pipeline_streams::PipelineRunStream;
+    pub use crate::api::pipeline_streams::{PipelineOutputsStream, PipelineRunStream};
     pub use crate::api::stage_failure::StageFailure;
 }
 

@@ -7,7 +7,7 @@ use futures_core::Stream;
 
 use super::pipeline_outputs::PipelineOutputs;
 #[cfg(feature = "futures")]
-use super::pipeline_streams::PipelineRunStream;
+use super::pipeline_streams::{PipelineOutputsStream, PipelineRunStream};
 use super::pool::{Pool, fallible, sound};
 use super::stage_failure::StageFailure;
 use crate::engine::feed::Source;
@@ -337,6 +337,63 @@ impl<'h, R: Runner + 'static, S: Runner + 'static> Pipeline<'h, R, S> {
         E: Into<BoxError>,
     {
         PipelineRunStream::new(&mut self.line, Source::new(Polled::new(stream), fallible))
+    }
+
+    /// As [`outputs`](Pipeline::outputs), from a stream of async code to another.
+    ///
+    /// As [`Pool::outputs_stream`]: no runtime is needed, the task that polls it polls the input too, and only while the
+    /// window of the first stage has room. See [`PipelineOutputsStream`] for what dropping it does.
+    ///
+    /// ```
+    /// use futures_lite::{StreamExt, stream};
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # smol::block_on(async {
+    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(&mut show);
+    /// let mut outputs = both.outputs_stream(stream::iter(3..));
+    /// assert_eq!(outputs.next().await.transpose()?.as_deref(), Some("9"));
+    /// assert_eq!(outputs.next().await.transpose()?.as_deref(), Some("16"));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// # })?;
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    #[cfg(feature = "futures")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+    pub fn outputs_stream<T>(&mut self, stream: T) -> PipelineOutputsStream<'_, 'h, R, S, T>
+    where
+        T: Stream<Item = R::Input>,
+    {
+        PipelineOutputsStream::new(&mut self.line, Source::new(Polled::new(stream), sound))
+    }
+
+    /// As [`outputs_stream`](Pipeline::outputs_stream), for an input that can fail: an `Err` of the stream takes an
+    /// item's place.
+    ///
+    /// ```
+    /// use futures_lite::{StreamExt, stream};
+    /// use gangline::{OrderedRunner, map};
+    ///
+    /// # smol::block_on(async {
+    /// let mut square = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x * x)), 2)?;
+    /// let mut show = OrderedRunner::new(map(|_| Ok(()), |_, _, x: u64| Ok(x.to_string())), 1)?;
+    /// let mut both = square.then(&mut show);
+    /// let mut outputs = both.try_outputs_stream(stream::iter(["3", "x"].map(str::parse::<u64>)));
+    /// assert_eq!(outputs.next().await.transpose()?.as_deref(), Some("9"));
+    /// assert!(outputs.next().await.is_some_and(|second| second.unwrap_err().is_input()));
+    /// # Ok::<(), gangline::BoxError>(())
+    /// # })?;
+    /// # Ok::<(), gangline::BoxError>(())
+    /// ```
+    #[cfg(feature = "futures")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "futures")))]
+    pub fn try_outputs_stream<T, E>(&mut self, stream: T) -> PipelineOutputsStream<'_, 'h, R, S, T>
+    where
+        T: Stream<Item = Result<R::Input, E>>,
+        E: Into<BoxError>,
+    {
+        PipelineOutputsStream::new(&mut self.line, Source::new(Polled::new(stream), fallible))
     }
 
     /// Counts the items of the input of the last run by outcome, also if it failed.

@@ -117,7 +117,7 @@ impl<R: Runner, S: Runner> TaskRun<R, S> {
 }
 
 /// Ends the runs in progress, which earlier tasks have given up.
-fn poll_idle<R: Runner + 'static, S: Runner + 'static>(
+pub(super) fn poll_idle<R: Runner + 'static, S: Runner + 'static>(
     stages: &mut Stages<'_, R, S>,
     waker: &Waker,
 ) -> Poll<()> {
@@ -128,7 +128,7 @@ fn poll_idle<R: Runner + 'static, S: Runner + 'static>(
 }
 
 /// Aborts all runs. Ready once no thread takes part in them.
-fn poll_left<R: Runner + 'static, S: Runner + 'static>(
+pub(super) fn poll_left<R: Runner + 'static, S: Runner + 'static>(
     stages: &Stages<'_, R, S>,
     waker: &Waker,
 ) -> Poll<()> {

@@ -78,8 +78,8 @@ pub(crate) trait UpTo<R: Runner, S: Runner>: Send + Sync {
 
 /// The runs of the first and of the last stage enlisted.
 pub(crate) struct Reached<R: Runner, S: Runner> {
-    first: Arc<Run<R>>,
-    last: Earlier<S>,
+    pub(super) first: Arc<Run<R>>,
+    pub(super) last: Earlier<S>,
     producers: usize,
     stack_size: Option<usize>,
 }

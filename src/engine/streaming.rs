@@ -132,7 +132,7 @@ pub(super) fn last_error<T>(step: &Option<Yield<T>>) -> Option<&Error> {
 }
 
 /// What a look for the next step finds.
-enum Look<T> {
+pub(super) enum Look<T> {
     Ready(Yield<T>),
     /// No result is there yet.
     Missing,

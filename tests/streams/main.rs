@@ -10,6 +10,8 @@ mod hooks;
 mod outputs_stream;
 mod owned;
 #[cfg(feature = "futures")]
+mod pipeline_outputs;
+#[cfg(feature = "futures")]
 mod pipelines;
 mod refill;
 #[cfg(feature = "futures")]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::backend::threads::call::call;
 use crate::backend::threads::failures::withdrawn;
-use crate::backend::threads::handover::dispatch::Tracking;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::handover::item_queue::NextItem;
+use crate::backend::threads::handover::signals::Tracking;
 use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;

@@ -2,7 +2,7 @@
 
 use crate::backend::threads::handover::claims::{Claim, Claims};
 use crate::backend::threads::handover::inputs::Inputs;
-use crate::backend::threads::handover::signals::{Pending, Signals};
+use crate::backend::threads::handover::signals::{Pending, Signals, Tracking};
 use crate::backend::threads::run_clock::RunClock;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::concurrency::{Mutex, lock};
@@ -12,15 +12,6 @@ use crate::scheduler::{
     Activity, Bypass, Config, Event, Lease, LeaseId, Meta, Next, ProducerId, Readiness, RunTime,
     Scheduler, Until,
 };
-
-/// Which items are tracked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tracking {
-    /// All items, from the moment they are pulled.
-    All,
-    /// Items that have failed, and items of a producer without a state or under suspicion.
-    Failed,
-}
 
 /// The scheduler, and the state that its backend needs beside it.
 #[derive(Debug)]

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
-use crate::backend::threads::handover::dispatch::Tracking;
 use crate::backend::threads::run_clock::RunClock;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::bell::{Bell, Bells};
@@ -13,6 +12,15 @@ use crate::concurrency::event_count::EventCount;
 use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::runner::AbandonFlag;
 use crate::scheduler::{Event, Expired, LeaseId, ProducerId, RunTime, Scheduler};
+
+/// Which items are tracked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tracking {
+    /// All items, from the moment they are pulled.
+    All,
+    /// Items that have failed, and items of a producer without a state or under suspicion.
+    Failed,
+}
 
 /// How producers learn what the scheduler has decided.
 ///

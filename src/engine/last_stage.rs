@@ -1,0 +1,111 @@
+//! The last stage of a pipeline whose caller takes the outputs.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::collector::Collector;
+use super::streaming::{Look, Yield};
+use crate::backend::threads::failed_item::{Disposition, FailedItem};
+use crate::backend::threads::run::Run;
+use crate::backend::threads::taken::{Failure, Taken};
+use crate::base::Order;
+use crate::base::panic::drop_quietly;
+use crate::error::Error;
+use crate::observe::event::Destination;
+use crate::runner::Runner;
+use crate::scheduler::window::Window;
+
+/// The last stage of a pipeline whose caller takes the outputs, and the counts of what it has taken.
+pub(super) struct LastStage<S: Runner> {
+    pub(super) run: Arc<Run<S>>,
+    pub(super) collector: Collector<S::Output>,
+    /// The number of its items, once it is known.
+    pub(super) total: Option<u64>,
+    pub(super) taken: Taken,
+}
+
+impl<S: Runner> LastStage<S> {
+    pub(super) fn new(
+        run: Arc<Run<S>>,
+        order: Order,
+        window: Window,
+        destination: Destination,
+    ) -> Self {
+        run.handover.stats.goes_to(destination);
+        let collector = Collector::new(&run.handover, order, window, Instant::now());
+        LastStage { run, collector, total: None, taken: Taken::default() }
+    }
+
+    /// Looks for the next step, without waiting.
+    pub(super) fn look(&mut self) -> Look<S::Output> {
+        if self.run.is_cancelled() {
+            return Look::Ready(Yield::Last(Error::Cancelled {}));
+        }
+        if let Some(error) = self.run.take_fatal_error() {
+            return Look::Ready(Yield::Last(self.fail_with(error)));
+        }
+        while let Some((seq, outcome)) = self.collector.pop() {
+            let is_pointless = self.run.is_pointless(seq, &outcome);
+            if !is_pointless {
+                self.run.remove_name(seq);
+            }
+            self.collector.done(&self.run.handover);
+            match outcome {
+                outcome if is_pointless => drop_quietly(outcome),
+                Ok(output) => {
+                    self.taken.ok += 1;
+                    self.run.event_log.consumed(self.taken.ok);
+                    return Look::Ready(Yield::Output(output));
+                }
+                Err(fault) => return Look::Ready(self.meet(seq, *fault)),
+            }
+        }
+        self.total = self.total.or_else(|| self.run.handover.total());
+        if self.total == Some(self.collector.consumed()) {
+            // Looked at again: a cancel of all stages ends the input of the last after its own cancel.
+            return match self.run.is_cancelled() {
+                true => Look::Ready(Yield::Last(Error::Cancelled {})),
+                false => self.give_up_at_end().map_or(Look::Over, Look::Ready),
+            };
+        }
+        self.collector.settle(&self.run.handover);
+        Look::Missing
+    }
+
+    /// Handles a failed item in its turn.
+    fn meet(&mut self, seq: u64, fault: FailedItem) -> Yield<S::Output> {
+        if matches!(fault.disposition, Disposition::End | Disposition::Skip) {
+            self.run.report_failure(&fault.error);
+        }
+        if fault.disposition.ends_run() {
+            self.taken.failure = Some(Failure { seq, items: fault.items() });
+            return Yield::Last(fault.error);
+        }
+        self.taken.skipped += fault.items();
+        let (skipped, items) = (self.taken.skipped, self.taken.items());
+        let policy = self.run.policy();
+        match policy.gives_up_at(skipped, items) {
+            true => Yield::Last(policy.too_many(skipped, items, Some(fault.error))),
+            false => Yield::Skipped(fault.error),
+        }
+    }
+
+    /// Ends with an error that was not met in its turn.
+    fn fail_with(&mut self, error: Error) -> Error {
+        let failure = Failure::ending(&self.taken, &error);
+        if failure.items > 0 {
+            self.run.report_failure(&error);
+        }
+        self.taken.failure = Some(failure);
+        error
+    }
+
+    /// At most once: the error of too many failures ends the stream.
+    fn give_up_at_end(&self) -> Option<Yield<S::Output>> {
+        let (skipped, items) = (self.taken.skipped, self.taken.items());
+        let policy = self.run.policy();
+        policy
+            .gives_up_at_end(skipped, items)
+            .then(|| Yield::Last(policy.too_many(skipped, items, None)))
+    }
+}
