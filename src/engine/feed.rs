@@ -99,6 +99,20 @@ impl<I, T> Source<I, T> {
         self.pull(run, feeder, self.next, 1)
     }
 
+    /// Pulls the item that was polled, for which there is a permit, and gives it out, also if the run was told to stop
+    /// while the stream was polled.
+    #[cfg(feature = "futures")]
+    pub(super) fn pull_polled<R: Runner<Input = T>>(
+        &mut self,
+        run: &Run<R>,
+        feeder: &mut Feeder<T, R::Output>,
+    ) -> Pulled {
+        feeder.has_polled(true);
+        let pulled = self.pull_one(run, feeder);
+        feeder.has_polled(false);
+        pulled
+    }
+
     fn pull<R: Runner<Input = T>>(
         &mut self,
         run: &Run<R>,

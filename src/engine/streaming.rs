@@ -266,6 +266,9 @@ impl<R: Runner> Streaming<R> {
             if source.poll_item(cx).is_pending() {
                 return false;
             }
+            let pulled = source.pull_polled(run, feeder);
+            self.note(pulled, source);
+            return true;
         }
         self.pull(source)
     }
@@ -393,12 +396,17 @@ impl<R: Runner> Streaming<R> {
         } else {
             return false;
         };
+        self.note(pulled, source);
+        true
+    }
+
+    /// Takes over the counts of the source.
+    fn note<I>(&mut self, pulled: Pulled, source: &Source<I, R::Input>) {
         self.pulled = source.pulled();
         if let Pulled::End = pulled {
             self.total = Some(self.pulled);
         }
         self.account.unread = source.unread();
-        true
     }
 
     fn wait(&mut self) {

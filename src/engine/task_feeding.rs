@@ -118,7 +118,7 @@ fn feed<R: Runner, S: Stream>(
         }
         let _pulling = run.pulling();
         ready!(source.poll_item(cx));
-        if let Pulled::End = source.pull_one(run, feeder) {
+        if let Pulled::End = source.pull_polled(run, feeder) {
             return Poll::Ready(());
         }
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 
-use futures_lite::stream;
-use gangline::{AnyOrderRunner, Batch, CancelToken, Error, Journal, OnError, Order};
+use futures_lite::{StreamExt, stream};
+use gangline::{Account, AnyOrderRunner, Batch, CancelToken, Error, Journal, OnError, Order};
 
 use crate::hooks::{Gauge, Hooks, both_orders, sorted};
 use crate::runtimes::{block_on, pausing, poll_once};
@@ -29,6 +29,8 @@ both_orders!(
     a_run_waits_for_leaked_outputs_of_a_pipeline,
     batches_form_in_a_narrow_window,
     everything_is_accounted_for,
+    an_item_that_comes_as_the_run_is_drained_is_not_lost,
+    an_item_that_comes_as_the_run_is_cancelled_is_accounted_for,
     a_run_timeout_abandons_the_consumer,
 );
 
@@ -275,4 +277,52 @@ fn a_journal_resumes_it() {
     };
     assert_eq!(run(5), (Ok(vec![0, 1, 2, 3, 4]), 0));
     assert_eq!(run(7), (Ok(vec![5, 6]), 5));
+}
+
+/// Items from 0 on. At the third, `act` is called before the stream returns it.
+fn acting(act: impl Fn()) -> impl stream::Stream<Item = u64> {
+    stream::iter((0..).inspect(move |&x| {
+        if x == 2 {
+            act();
+        }
+    }))
+}
+
+fn with_token(order: Order) -> (AnyOrderRunner<Hooks>, CancelToken) {
+    let token = CancelToken::new();
+    let builder = AnyOrderRunner::builder(Hooks::new()).order(order).devices(1);
+    (builder.cancel_token(token.clone()).build().unwrap(), token)
+}
+
+fn an_item_that_comes_as_the_run_is_drained_is_not_lost(order: Order) {
+    let (mut pool, token) = with_token(order);
+    let mut second = Hooks::new().pool(order, 1);
+    let items = || acting(|| token.drain());
+    assert_eq!(sorted(block_on(pool.run_stream(items())).unwrap()), [0, 1, 2]);
+    let outputs = pool.outputs_stream(items()).map(Result::unwrap);
+    assert_eq!(sorted(block_on(outputs.collect())), [0, 1, 2]);
+    assert_eq!(pool.account().ok, 3);
+    let mut both = pool.then(&mut second);
+    assert_eq!(sorted(block_on(both.run_stream(items())).unwrap()), [0, 1, 2]);
+    let outputs = both.outputs_stream(items()).map(Result::unwrap);
+    assert_eq!(sorted(block_on(outputs.collect())), [0, 1, 2]);
+    assert_eq!(both.account().ok, 3);
+}
+
+fn pulled(Account { ok, failed, already_done, cancelled, .. }: Account) -> u64 {
+    ok + failed + already_done + cancelled
+}
+
+fn an_item_that_comes_as_the_run_is_cancelled_is_accounted_for(order: Order) {
+    let (mut pool, token) = with_token(order);
+    let mut second = Hooks::new().pool(order, 1);
+    let items = || acting(|| token.cancel());
+    assert!(block_on(pool.run_stream(items())).unwrap_err().is_cancelled());
+    assert_eq!(pulled(pool.account()), 3);
+    let results: Vec<_> = block_on(pool.outputs_stream(items()).collect());
+    assert!(results.last().unwrap().as_ref().unwrap_err().is_cancelled());
+    assert_eq!(pulled(pool.account()), 3);
+    let mut both = pool.then(&mut second);
+    assert!(block_on(both.run_stream(items())).unwrap_err().is_cancelled());
+    assert_eq!(pulled(both.account()), 3);
 }

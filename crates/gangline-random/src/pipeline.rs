@@ -6,8 +6,11 @@ mod stage;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
+use futures_lite::future::block_on;
+use futures_lite::stream::{self, Stream};
 use gangline::expansion::Open;
 use gangline::order::Order;
 use gangline::{
@@ -73,6 +76,22 @@ enum Folds {
     ResultsUnordered,
 }
 
+/// How the pipeline is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Run,
+    Outputs,
+    /// With a stream of async code as the input.
+    RunStream,
+    OutputsStream,
+}
+
+impl Way {
+    fn gives_outputs(self) -> bool {
+        matches!(self, Way::Outputs | Way::OutputsStream)
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Plan {
     shape: Shape,
@@ -82,7 +101,7 @@ struct Plan {
     open: [usize; 2],
     folds: Folds,
     weight: Option<u64>,
-    outputs: bool,
+    way: Way,
     take: Option<usize>,
     cancels_at: Option<u64>,
     /// The stage whose token cancels and drains.
@@ -335,9 +354,14 @@ impl Run<'_> {
         self.record.pulled.store(0, Ordering::Release);
         let (record, token) = (self.record.clone(), self.token.clone());
         let inputs = Inputs { plan, next: 0, record, token };
-        let result = match plan.outputs {
-            false => Some(pipeline.try_run(inputs)),
-            true => self.take(plan, &mut pipeline.try_outputs(inputs)),
+        let result = match plan.way {
+            Way::Run => Some(pipeline.try_run(inputs)),
+            Way::RunStream => Some(block_on(pipeline.try_run_stream(pausing(inputs)))),
+            Way::Outputs => self.take(plan, &mut pipeline.try_outputs(inputs)),
+            Way::OutputsStream => {
+                let outputs = pipeline.try_outputs_stream(pausing(inputs));
+                self.take(plan, &mut stream::block_on(outputs))
+            }
         };
         let consumed = self.record.take_consumed();
         let pulled = self.record.pulled.load(Ordering::Acquire);
@@ -370,6 +394,19 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// A stream of these items that is pending before every fourth.
+fn pausing<I: Iterator>(mut items: I) -> impl Stream<Item = I::Item> {
+    let mut polls = 0_u64;
+    stream::poll_fn(move |cx| {
+        polls += 1;
+        if polls.is_multiple_of(5) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(items.next())
+    })
 }
 
 /// Whether outputs go on after this error.

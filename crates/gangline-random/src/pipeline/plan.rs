@@ -29,7 +29,12 @@ impl Plan {
             folds: [Folds::Whole, Folds::WholeUnordered, Folds::Results, Folds::ResultsUnordered]
                 [random.usize(0..4)],
             weight: weighs.then(|| random.u64(1..60)),
-            outputs: random.u8(0..4) == 0,
+            way: match random.u8(0..8) {
+                0 => Way::Outputs,
+                1 => Way::OutputsStream,
+                2 => Way::RunStream,
+                _ => Way::Run,
+            },
             take: (random.u8(0..3) == 0).then(|| random.usize(0..parents as usize + 1)),
             cancels_at: None,
             token_of: random.usize(0..2),
@@ -48,7 +53,9 @@ impl Plan {
             4 => plan.input_panics_at = at,
             _ => {}
         }
-        plan.outputs &= !plan.journal;
+        if plan.journal && plan.way.gives_outputs() {
+            plan.way = Way::Run;
+        }
         plan
     }
 

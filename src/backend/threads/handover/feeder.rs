@@ -29,6 +29,8 @@ pub(crate) struct Feeder<I, T> {
     gap: Option<Gap>,
     /// The index of the next item.
     next: u64,
+    /// Whether the next item has left its stream, and so is given out although the feeder is to stop.
+    has_polled: bool,
     waited: Duration,
 }
 
@@ -36,7 +38,8 @@ impl<I, T> Feeder<I, T> {
     /// Takes the feeder's end of `handover`; a run has one feeder.
     pub(crate) fn new(handover: &Handover<I, T>) -> Self {
         let ends = lock(&handover.feeding).take().expect("a run has one feeder");
-        Feeder { permits: 0, ends, held: None, gap: None, next: 0, waited: Duration::ZERO }
+        let waited = Duration::ZERO;
+        Feeder { permits: 0, ends, held: None, gap: None, next: 0, has_polled: false, waited }
     }
 
     /// Waits for a permit, and for room for the held item. Returns `false` if the feeder is to stop.
@@ -102,11 +105,18 @@ impl<I, T> Feeder<I, T> {
         self.permits > 0
     }
 
+    /// Whether the next item has left its stream. Then a permit for it is [spent](Feeder::spend) although the feeder is
+    /// to stop: the item would be lost.
+    #[cfg(feature = "futures")]
+    pub(crate) fn has_polled(&mut self, has_polled: bool) {
+        self.has_polled = has_polled;
+    }
+
     /// Uses a permit for the next item. Returns `false` without a permit at hand, while an item is held, or
     /// if the feeder is to stop.
     #[inline]
     pub(crate) fn spend(&mut self, handover: &Handover<I, T>) -> bool {
-        if self.permits == 0 || self.held.is_some() || handover.is_halted() {
+        if self.permits == 0 || self.held.is_some() || handover.is_halted() && !self.has_polled {
             return false;
         }
         self.permits -= 1;
