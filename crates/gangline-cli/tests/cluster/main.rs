@@ -20,6 +20,8 @@ mod broker;
 #[path = "../../../../tests/cluster/chores.rs"]
 mod chores;
 #[cfg(target_os = "linux")]
+mod credentials;
+#[cfg(target_os = "linux")]
 mod deployment;
 #[cfg(target_os = "linux")]
 mod listing;
@@ -43,7 +45,7 @@ fn main() {
     let mut arguments = libtest_mimic::Arguments::from_args();
     // Leases are short, and a machine with more to do than it can would let them end.
     arguments.test_threads = Some(1);
-    let all = [supervision::TESTS, listing::TESTS, deployment::TESTS];
+    let all = [supervision::TESTS, listing::TESTS, deployment::TESTS, credentials::TESTS];
     let trial = |&(name, test): &(&str, fn())| {
         libtest_mimic::Trial::test(name, move || {
             test();
