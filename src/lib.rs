@@ -103,6 +103,7 @@ pub mod service {
 #[cfg(all(feature = "nats", target_os = "linux"))]
 #[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
 pub mod cluster {
+    pub use crate::backend::cluster::listing::{RecipeInfo, WorkerInfo, workers};
     pub use crate::backend::cluster::nats::Nats;
 }
 

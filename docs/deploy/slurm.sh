@@ -14,5 +14,5 @@ set -a
 source "${WORKER_ENV:-$HOME/.config/gangline/worker.env}"
 set +a
 
-# A worker that is lost leaves the others alone. It sees the GPUs that Slurm has given to its task.
-exec srun --kill-on-bad-exit=0 "${APP:-$HOME/app}"
+# A worker that crashes is started again, and leaves the others alone. It sees the GPUs that Slurm has given to its task.
+exec srun --kill-on-bad-exit=0 gangline worker -- "${APP:-$HOME/app}"

@@ -30,6 +30,7 @@ mod environment;
 pub(crate) mod hosting;
 mod input;
 pub(crate) mod lane;
+pub(crate) mod listing;
 mod names;
 pub(crate) mod nats;
 mod publisher;

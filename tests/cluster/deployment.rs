@@ -1,21 +1,19 @@
 //! The files in docs/deploy, as far as they can be tried without what reads them.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::broker::{Broker, Worker};
-use crate::chores::{squared, squares, tests};
+use crate::chores::tests;
 use crate::security::Secured;
 
 const UNIT: &str = include_str!("../../docs/deploy/gangline-worker.service");
 const BATCH: &str = include_str!("../../docs/deploy/slurm.sh");
+const SSH: &str = include_str!("../../docs/deploy/ssh.sh");
 const KUBERNETES: &str = include_str!("../../docs/deploy/kubernetes.yaml");
 
 tests![
     systemd_accepts_the_unit,
-    the_batch_script_starts_a_worker_that_a_signal_ends,
     keda_finds_the_number_of_runs,
     the_files_name_variables_that_workers_read,
 ];
@@ -33,31 +31,6 @@ fn systemd_accepts_the_unit() {
     let said = String::from_utf8_lossy(&verified.stderr);
     let about_it = said.lines().filter(|line| line.contains("gangline-worker"));
     assert_eq!(about_it.collect::<Vec<_>>(), [""; 0]);
-}
-
-/// `srun` is a program here that starts one task.
-fn the_batch_script_starts_a_worker_that_a_signal_ends() {
-    use std::os::unix::fs::PermissionsExt;
-
-    let broker = Broker::start();
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name| folder.path().join(name);
-    std::fs::write(file("slurm.sh"), BATCH).unwrap();
-    std::fs::write(file("srun"), "#!/bin/sh\nshift\nexec \"$@\"\n").unwrap();
-    std::fs::set_permissions(file("srun"), PermissionsExt::from_mode(0o755)).unwrap();
-    let variables = format!("GANGLINE_NATS={}\nGANGLINE_DEVICES=cpu*2\n", broker.url());
-    std::fs::write(file("worker.env"), variables).unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let mut command = Command::new("bash");
-    command.arg(file("slurm.sh")).stdin(Stdio::null());
-    command.env("PATH", format!("{}:{path}", folder.path().display()));
-    command.env("WORKER_ENV", file("worker.env"));
-    command.env("APP", std::env::current_exe().unwrap());
-    let mut worker = Worker::start(command);
-    let mut pool = broker.builder().build().unwrap();
-    assert_eq!(pool.run(squares(0..20)).unwrap(), squared(0..20));
-    worker.signal(Signal::TERM);
-    assert!(worker.wait().success());
 }
 
 /// As its scaler for JetStream looks for it.
@@ -91,7 +64,7 @@ fn keda_finds_the_number_of_runs() {
 
 fn the_files_name_variables_that_workers_read() {
     let page = include_str!("../../docs/cluster.md");
-    for text in [UNIT, BATCH, KUBERNETES] {
+    for text in [UNIT, BATCH, SSH, KUBERNETES] {
         let is_part = |c: char| c.is_ascii_uppercase() || c == '_';
         let words = text.split(|c| !is_part(c)).filter(|word| word.starts_with("GANGLINE_"));
         let words: Vec<_> = words.collect();

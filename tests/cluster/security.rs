@@ -155,7 +155,7 @@ fn a_wrong_password_is_an_error() {
         let text = format!("{error:#}");
         assert!(text.starts_with("no connection to the broker at tls://127.0.0.1"), "{text}");
         assert!(text.contains("authorization") && !text.contains(user), "{text}");
-        assert_eq!(secured.worker(user).wait().code(), Some(1));
+        assert_eq!(secured.worker(user).wait().code(), Some(78));
     }
 }
 

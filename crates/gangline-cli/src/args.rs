@@ -1,5 +1,6 @@
 //! The arguments of the command line.
 
+pub(crate) mod cluster;
 pub(crate) mod foreign;
 pub(crate) mod halt;
 pub(crate) mod inputs;
@@ -23,6 +24,7 @@ use clap::{
     ArgAction, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
 };
 
+use crate::args::cluster::{WorkerArgs, WorkersArgs};
 use crate::args::halt::Halt;
 use crate::args::inputs::Inputs;
 use crate::args::limit::{Timeout, duration};
@@ -53,6 +55,8 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Subcommands {
     Run(Box<Run>),
+    Worker(WorkerArgs),
+    Workers(WorkersArgs),
     Devices(DevicesArgs),
     Config(ConfigArgs),
     Report(ReportArgs),
@@ -352,12 +356,16 @@ pub(crate) struct ReportArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
     /// Write the page of this command [default: the page of gangline]
-    #[arg(value_name = "COMMAND", value_parser = ["run", "devices", "config", "report", "completions", "man"])]
+    #[arg(value_name = "COMMAND", value_parser = PAGES)]
     pub(crate) command: Option<String>,
     /// Write the pages of all commands into DIR
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
     pub(crate) all: Option<PathBuf>,
 }
+
+/// The commands with a page of their own.
+const PAGES: [&str; 8] =
+    ["run", "worker", "workers", "devices", "config", "report", "completions", "man"];
 
 /// Write a shell completion script
 #[derive(Debug, Args)]

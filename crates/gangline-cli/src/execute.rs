@@ -22,4 +22,5 @@ pub(crate) mod shared;
 pub(crate) mod signals;
 pub(crate) mod supervisor;
 pub(crate) mod warm;
+pub(crate) mod worker;
 mod worker_slots;

@@ -16,6 +16,12 @@ pub(crate) const JOURNAL: u8 = 105;
 pub(crate) const OUTPUT: u8 = 106;
 /// A bug in the program.
 pub(crate) const INTERNAL: u8 = 107;
+/// A worker of a cluster has found that its setup is wrong, such as its devices or its password.
+pub(crate) const SETUP: u8 = 78;
+/// The program of a worker cannot be started.
+pub(crate) const CANNOT_START: u8 = 126;
+/// The program of a worker is not there.
+pub(crate) const NOT_FOUND: u8 = 127;
 /// SIGHUP: no further job was started.
 pub(crate) const HANGUP: u8 = 129;
 /// SIGINT, as Ctrl-C sends it.

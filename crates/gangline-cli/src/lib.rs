@@ -12,6 +12,7 @@
 //!   execute    a lane is one run of an `AnyOrderRunner`: job_runner, and behind it
 //!              commands, process             a command for each job, in a process group of its own
 //!              warm, conversation, protocol  one process for each slot, a line of JSON for each job
+//!              worker                        `gangline worker`: a worker of a cluster, started again when it crashes
 //!              brake, held                   when a job may start; what has ended and is not in the journal yet
 //!              groups, signals, supervisor   no process outlives the run, whichever process is killed
 //!   output     what jobs print, results, the job log, reports
@@ -26,6 +27,7 @@ mod devices;
 mod error;
 mod execute;
 mod exit;
+mod fleet;
 mod manual;
 mod output;
 mod plain;

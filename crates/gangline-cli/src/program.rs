@@ -12,10 +12,10 @@ use crate::error::{CliError, Context};
 use crate::execute::failure::internal;
 use crate::execute::limits::{allow_files, survive_full_files};
 use crate::execute::supervisor::Inputs;
-use crate::execute::{run, supervisor};
+use crate::execute::{run, supervisor, worker};
 use crate::output::report;
 use crate::output::stdio::check_stdout;
-use crate::{config, devices, exit, manual, reports};
+use crate::{config, devices, exit, fleet, manual, reports};
 
 /// Runs the program with the arguments of this process, and returns its exit status. `--help` explains each
 /// status.
@@ -41,6 +41,8 @@ fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
     };
     match cli.command {
         Subcommands::Run(run) => start_run(&run, cli.supervisor, arguments),
+        Subcommands::Worker(args) => worker::supervise(&args),
+        Subcommands::Workers(args) => written(fleet::show(&args)?),
         Subcommands::Devices(args) => written(devices::show(args.json)?),
         Subcommands::Config(args) => written(config::show(&args)?),
         Subcommands::Report(args) => written(reports::show(&args)?),

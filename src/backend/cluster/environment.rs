@@ -2,17 +2,25 @@
 
 use std::env;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Command};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 use super::nats::{Access, NAMESPACE, Security};
+use crate::base::BoxError;
 use crate::device::{DeviceError, Devices};
+use crate::error::ClusterError;
 
 /// The address of the broker: makes any program that calls `worker_main` a worker.
 const BROKER: &str = "GANGLINE_NATS";
 /// Says in the re-executed process that it is the worker: its process id and the address. Programs that it starts
 /// have other ids.
 const MARKER: &str = "GANGLINE_NATS_WORKER";
+/// The process id of `gangline worker`, with which the worker ends.
+const SUPERVISOR: &str = "GANGLINE_SUPERVISOR";
 const DEVICES: &str = "GANGLINE_DEVICES";
 const CREDENTIALS: &str = "GANGLINE_NATS_CREDENTIALS";
 const CERTIFICATES: &str = "GANGLINE_NATS_ROOT_CERTIFICATES";
@@ -62,10 +70,52 @@ pub(super) fn namespace() -> String {
     set(SPACE).unwrap_or_else(|| NAMESPACE.to_owned())
 }
 
+/// A descriptor that is readable when the supervisor of this worker has ended; `None` if it has none.
+///
+/// It need not be the parent: a script may be between them.
+///
+/// # Errors
+///
+/// If the supervisor has ended already.
+pub(super) fn supervisor() -> Result<Option<OwnedFd>, BoxError> {
+    let pid = set(SUPERVISOR).and_then(|pid| Pid::from_raw(pid.parse().ok()?));
+    match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+        Some(Err(Errno::SRCH)) => Err("its supervisor is gone".into()),
+        // A kernel before Linux 5.3 cannot watch it.
+        Some(Err(_)) | None => Ok(None),
+        Some(Ok(descriptor)) => Ok(Some(descriptor)),
+    }
+}
+
+/// The exit status of a worker that cannot serve. One whose setup is wrong need not be started again.
+pub(super) fn status_of(error: &BoxError) -> i32 {
+    const OTHER: i32 = 1;
+    // EX_CONFIG of sysexits.h.
+    const SETUP: i32 = 78;
+    let is_denied = |source: &BoxError| {
+        use async_nats::ConnectErrorKind::{Authentication, AuthorizationViolation, ServerParse};
+        let kind = source.downcast_ref::<async_nats::ConnectError>().map(|error| error.kind());
+        // A file of credentials is read before the client connects.
+        matches!(kind, Some(Authentication | AuthorizationViolation | ServerParse))
+            || source.is::<std::io::Error>()
+    };
+    match error.downcast_ref::<ClusterError>() {
+        Some(ClusterError::Name { .. } | ClusterError::Insecure { .. }) => SETUP,
+        Some(ClusterError::Connect { source, .. }) if is_denied(source) => SETUP,
+        _ if error.is::<DeviceError>() => SETUP,
+        _ => OTHER,
+    }
+}
+
 /// Ends this process. Nothing but this line could say why, since the program's `main` has not begun.
 pub(super) fn give_up(reason: &str) -> ! {
+    end_with(1, reason)
+}
+
+/// The same with another exit status.
+pub(super) fn end_with(status: i32, reason: &str) -> ! {
     _ = writeln!(std::io::stderr(), "gangline worker: {reason}");
-    process::exit(1)
+    process::exit(status)
 }
 
 fn set(name: &str) -> Option<String> {

@@ -1,11 +1,14 @@
 //! A worker process: says that it is there, and takes part in the runs that want it.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::process;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::jetstream::kv;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
@@ -13,13 +16,14 @@ use tokio::time::MissedTickBehavior;
 
 use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
 use super::ending::Ending;
-use super::environment::{self, execute_again, give_up};
+use super::environment::{self, end_with, execute_again, status_of};
 use super::hosting::Host;
 use super::names::{Names, Role, cleaned};
 use super::serving::{Services, Serving};
 use super::session::random;
 use super::wire::{self, Card, RunKey};
 use crate::base::BoxError;
+use crate::concurrency::spawn::spawn;
 
 /// How often a worker shows that it lives, if no run asks for more.
 const SLOWEST_BEAT: Duration = Duration::from_secs(3);
@@ -49,7 +53,7 @@ fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
         Err(error) => {
             let causes = std::iter::successors(error.source(), |error| error.source());
             let causes: String = causes.map(|cause| format!(": {cause}")).collect();
-            give_up(&format!("{error}{causes}"))
+            end_with(status_of(&error), &format!("{error}{causes}"))
         }
     }
 }
@@ -125,6 +129,9 @@ impl Worker {
         let keys = self.connection.keys().await?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::spawn(read_keys(self.connection.clone(), keys, inputs.clone()));
+        if let Some(supervisor) = environment::supervisor()? {
+            end_with_supervisor(supervisor, inputs.clone())?;
+        }
         let ticks = inputs.clone();
         let beat = tokio::spawn(async move {
             _ = terminate.recv().await;
@@ -259,6 +266,21 @@ impl Part {
     fn lease(&self) -> Duration {
         Duration::from_millis(self.key.lease_millis)
     }
+}
+
+/// Has the worker finish what it has begun once its supervisor has ended.
+fn end_with_supervisor(
+    supervisor: OwnedFd,
+    inputs: UnboundedSender<Input>,
+) -> Result<(), BoxError> {
+    let watch = move || {
+        let mut fds = [PollFd::new(&supervisor, PollFlags::IN)];
+        while let Err(Errno::INTR) = poll(&mut fds, None) {}
+        _ = inputs.send(Input::Terminate);
+    };
+    // It is not joined: it ends with this process.
+    spawn("gangline-p".to_owned(), None, watch).map_err(|error| error.source)?;
+    Ok(())
 }
 
 async fn tick(period: Duration, inputs: UnboundedSender<Input>) {

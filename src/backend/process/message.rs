@@ -230,6 +230,11 @@ pub(super) fn nonce_of(start: &[u8]) -> Option<Nonce> {
 }
 
 impl Terms {
+    #[cfg(feature = "nats")]
+    pub(crate) fn version(&self) -> &str {
+        &self.version
+    }
+
     /// What differs, for a person.
     pub(crate) fn difference(&self, coordinator: &Terms) -> Option<String> {
         let each = [

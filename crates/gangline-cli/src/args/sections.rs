@@ -22,6 +22,9 @@ pub(crate) const RUN: &[Section] = &[EXAMPLES, SOURCES, MARKS, NO_SHELL, STATUSE
 /// The sections of `gangline`.
 pub(crate) const MAIN: &[Section] = &[EXAMPLES, STATUSES];
 
+/// The sections of `gangline worker`.
+pub(crate) const WORKER: &[Section] = &[SUPERVISION, WORKER_STATUSES];
+
 /// What `-h` says after the options.
 pub(crate) const SHORT: &str = "\
 Example: ls *.raw | gangline run -j 4 -- convert {} {.}.png
@@ -130,6 +133,39 @@ const STATUSES: Section = Section {
     ])],
 };
 
+const SUPERVISION: Section = Section {
+    title: "Start and end",
+    blocks: &[
+        Block::Example(
+            "Work on all GPUs of this machine:",
+            "gangline worker --nats nats://broker:4222 --devices cuda:all -- ./app",
+        ),
+        Block::Text(
+            "The program reads its other variables from the environment, such as GANGLINE_NATS_CREDENTIALS: see \
+             docs/cluster.md. An address with a password is visible to all users of the machine as an option; set \
+             GANGLINE_NATS instead.",
+        ),
+        Block::Text(
+            "SIGTERM, SIGINT or SIGHUP lets the worker finish what it has begun and hand back the rest. A second \
+             signal kills it. Programs that a crashed worker leaves behind are killed. If this process is killed, \
+             the worker ends as by SIGTERM.",
+        ),
+    ],
+};
+
+const WORKER_STATUSES: Section = Section {
+    title: "Exit status",
+    blocks: &[Block::Terms(&[
+        ("0", "the worker has ended in order, or a signal came while none was running"),
+        ("78", "the worker has said that its setup is wrong; the reason is above"),
+        ("102", "an option is invalid, or no broker is named"),
+        ("126", "the program cannot be started"),
+        ("127", "the program is not there"),
+        ("137", "a second signal has killed the worker"),
+        ("other", "the worker has ended with this status after a signal"),
+    ])],
+};
+
 /// The sections as text, for a terminal.
 pub(crate) fn text(sections: &[Section]) -> String {
     let mut text = String::new();
@@ -160,7 +196,8 @@ mod tests {
     #[test]
     fn no_line_is_wrapped_in_a_terminal_of_usual_width() {
         let is_paragraph = |line: &&str| !line.starts_with(' ');
-        for line in text(RUN).lines().filter(|line| !is_paragraph(line)) {
+        let all = format!("{}\n{}", text(RUN), text(WORKER));
+        for line in all.lines().filter(|line| !is_paragraph(line)) {
             assert!(line.len() <= 80, "{line}");
         }
     }

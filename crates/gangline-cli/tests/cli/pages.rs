@@ -38,6 +38,8 @@ fn help_matches_its_snapshot() {
     check_page("help", "--help");
     check_page("run", "run --help");
     check_page("run-short", "run -h");
+    check_page("worker", "worker --help");
+    check_page("workers", "workers --help");
     check_page("devices", "devices --help");
     check_page("config", "config --help");
     check_page("report", "report --help");
@@ -97,10 +99,11 @@ fn each_command_has_a_page_of_its_own() {
     let place = Place::new();
     printed(&place, "man --all pages/man1");
     let names = place.names("pages/man1");
-    let expected = ["completions", "config", "devices", "man", "report", "run"];
+    let expected =
+        ["completions", "config", "devices", "man", "report", "run", "worker", "workers"];
     let expected = expected.map(|name| format!("gangline-{name}.1"));
-    assert_eq!(names[..6], expected);
-    assert_eq!(names[6..], ["gangline.1"]);
+    assert_eq!(names[..8], expected);
+    assert_eq!(names[8..], ["gangline.1"]);
     for name in names {
         let page = place.read(&format!("pages/man1/{name}"));
         let title = name.trim_end_matches(".1");

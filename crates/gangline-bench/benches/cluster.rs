@@ -1,0 +1,222 @@
+//! Measures a cluster on one machine, with a broker of its own: `cargo bench -p gangline-bench --bench cluster`.
+//!
+//! - Items of 10 ms on two workers, beside the ideal.
+//! - Items of 100 bytes without work, beside a bare loop over JetStream with as many items in flight.
+//! - Items of 100 ms on 1,000 workers, beside the ideal: workers with several producers, and workers with one.
+//!
+//! Each figure is the median of the rounds, each with a pool of its own. `nats-server` has to be installed.
+#![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
+
+#[cfg(target_os = "linux")]
+#[path = "cluster/bare.rs"]
+mod bare;
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}
+
+#[cfg(target_os = "linux")]
+fn main() -> gangline::Result<()> {
+    linux::measure()
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::net::{TcpListener, TcpStream};
+    use std::process::{Child, Command, Stdio};
+    use std::time::{Duration, Instant};
+
+    use gangline::closures::FnMap;
+    use gangline::cluster::Nats;
+    use gangline::process::Recipe;
+    use gangline::{CfgNode, OrderedRunner, ProducerContext, Result, map, worker_main};
+    use serde::{Deserialize, Serialize};
+    use serde_bytes::ByteBuf;
+
+    use crate::bare;
+
+    static RECIPE: Recipe<Work> = Recipe::new("cluster", make);
+
+    type Work = FnMap<(), Item, ByteBuf>;
+
+    #[derive(Serialize, Deserialize)]
+    enum Item {
+        Return(ByteBuf),
+        Sleep(Duration),
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the form that a recipe asks for")]
+    fn make(_: &CfgNode) -> Result<Work> {
+        Ok(map(init, work))
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the form of a hook")]
+    fn init(_: &ProducerContext<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "the form of a hook")]
+    fn work(_: &ProducerContext<'_>, (): &mut (), item: Item) -> Result<ByteBuf> {
+        Ok(match item {
+            Item::Return(bytes) => bytes,
+            Item::Sleep(time) => {
+                std::thread::sleep(time);
+                ByteBuf::new()
+            }
+        })
+    }
+
+    /// How much is measured.
+    #[derive(Clone, Copy)]
+    struct Effort {
+        rounds: usize,
+        slow: usize,
+        small: usize,
+        /// Workers and their producers, of which there are 1,000.
+        fleets: &'static [(usize, usize)],
+        each: usize,
+    }
+
+    pub(super) fn measure() -> Result<()> {
+        worker_main(&[&RECIPE]);
+        if bare::serve_if_asked()? {
+            return Ok(());
+        }
+        // Without it `cargo test` asks only whether the program works.
+        let effort = match std::env::args().any(|argument| argument == "--bench") {
+            true => Effort {
+                rounds: 3,
+                slow: 400,
+                small: 20_000,
+                fleets: &[(10, 100), (100, 10), (1000, 1)],
+                each: 40,
+            },
+            false => Effort { rounds: 1, slow: 4, small: 20, fleets: &[(2, 2)], each: 2 },
+        };
+        let broker = Broker::start()?;
+        items_of_ten_milliseconds(&broker, effort)?;
+        small_items(&broker, effort)?;
+        many_workers(&broker, effort)
+    }
+
+    fn items_of_ten_milliseconds(
+        broker: &Broker,
+        Effort { rounds, slow, .. }: Effort,
+    ) -> Result<()> {
+        let item = Duration::from_millis(10);
+        let _workers = [broker.worker(1)?, broker.worker(1)?];
+        let mut ratios = vec![];
+        for _ in 0..rounds {
+            let mut pool = broker.pool(2)?;
+            let time = time(|| Ok(pool.run((0..slow).map(|_| Item::Sleep(item)))?))?;
+            ratios.push(item.as_secs_f64() * slow as f64 / 2.0 / time);
+        }
+        println!("items of 10 ms, two workers: {:.3} of the ideal; the aim is 0.9", median(ratios));
+        Ok(())
+    }
+
+    fn small_items(broker: &Broker, Effort { rounds, small, .. }: Effort) -> Result<()> {
+        const PRODUCERS: usize = 16;
+        let (mut ours, mut bare) = (vec![], vec![]);
+        for _ in 0..rounds {
+            let workers = [broker.worker(PRODUCERS)?, broker.worker(PRODUCERS)?];
+            let mut pool = broker.pool(2)?;
+            let items = (0..small).map(|_| Item::Return(ByteBuf::from([7; 100])));
+            ours.push(small as f64 / time(|| Ok(pool.run(items)?))?);
+            pool.close()?;
+            drop(workers);
+            bare.push(small as f64 / bare::run(&broker.url, 2, PRODUCERS, small)?);
+        }
+        let (ours, bare) = (median(ours), median(bare));
+        println!(
+            "items of 100 B, two workers of {PRODUCERS}: {ours:.0}/s, {:.2} of a bare loop with {bare:.0}/s; the \
+             aim is 0.4",
+            ours / bare
+        );
+        Ok(())
+    }
+
+    fn many_workers(broker: &Broker, Effort { fleets, each, .. }: Effort) -> Result<()> {
+        let item = Duration::from_millis(100);
+        for &(count, producers) in fleets {
+            let workers: Vec<_> =
+                (0..count).map(|_| broker.worker(producers)).collect::<Result<_>>()?;
+            let total = count * producers;
+            let mut pool = broker.pool(count)?;
+            let items = || (0..total * each).map(|_| Item::Sleep(item));
+            let time = time(|| Ok(pool.run(items())?))?;
+            let ideal = item.as_secs_f64() * each as f64;
+            println!(
+                "items of 100 ms, {count} workers of {producers}: {:.0}/s, {:.2} of the ideal; the aim is 0.7",
+                (total * each) as f64 / time,
+                ideal / time
+            );
+            pool.close()?;
+            drop(workers);
+        }
+        Ok(())
+    }
+
+    struct Broker {
+        url: String,
+        _server: Running,
+        _folder: tempfile::TempDir,
+    }
+
+    /// A process that ends with its value.
+    struct Running(Child);
+
+    impl Broker {
+        fn start() -> Result<Self> {
+            let folder = tempfile::tempdir()?;
+            let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+            let mut command = Command::new("nats-server");
+            command.args(["-js", "-a", "127.0.0.1", "-p", &port.to_string(), "-sd"]);
+            // Where Debian installs it, few have a path to.
+            let path = std::env::var("PATH").unwrap_or_default();
+            command.env("PATH", format!("{path}:/usr/sbin"));
+            let server = Running::start(command.arg(folder.path()).stderr(Stdio::null()))?;
+            while TcpStream::connect(("127.0.0.1", port)).is_err() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Ok(Broker { url: format!("nats://127.0.0.1:{port}"), _server: server, _folder: folder })
+        }
+
+        fn worker(&self, producers: usize) -> Result<Running> {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.env("GANGLINE_NATS", &self.url);
+            Running::start(command.env("GANGLINE_DEVICES", format!("cpu*{producers}")))
+        }
+
+        /// A pool that all these workers have joined.
+        fn pool(&self, workers: usize) -> Result<OrderedRunner<Work>> {
+            let nats = Nats::connect(&self.url).max_workers(workers.max(64)).min_workers(workers);
+            let nats = nats.wait_for(Duration::from_secs(300));
+            Ok(OrderedRunner::builder(make(&CfgNode::new())?).cluster(&RECIPE, nats).build()?)
+        }
+    }
+
+    impl Running {
+        fn start(command: &mut Command) -> Result<Self> {
+            Ok(Running(command.stdin(Stdio::null()).spawn()?))
+        }
+    }
+
+    impl Drop for Running {
+        fn drop(&mut self) {
+            // It may have ended by itself.
+            _ = self.0.kill();
+            _ = self.0.wait();
+        }
+    }
+
+    fn time<T>(work: impl FnOnce() -> Result<T>) -> Result<f64> {
+        let since = Instant::now();
+        std::hint::black_box(work()?);
+        Ok(since.elapsed().as_secs_f64())
+    }
+
+    fn median(mut values: Vec<f64>) -> f64 {
+        values.sort_unstable_by(f64::total_cmp);
+        values[values.len() / 2]
+    }
+}

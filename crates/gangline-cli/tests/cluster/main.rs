@@ -1,0 +1,57 @@
+//! `gangline worker` and `gangline workers`, with a real broker.
+//!
+//! The program has a `main` of its own: the workers run it too, and it has to begin with `worker_main`.
+//! `nats-server` has to be installed.
+
+#![cfg_attr(
+    target_os = "linux",
+    expect(clippy::unwrap_used, reason = "a panic is how a test fails")
+)]
+#![cfg_attr(
+    target_os = "linux",
+    expect(unreachable_pub, reason = "`pub` is for the library's tests")
+)]
+
+#[cfg(target_os = "linux")]
+#[path = "../../../../tests/cluster/broker.rs"]
+#[expect(dead_code, reason = "the library's tests use the rest")]
+mod broker;
+#[cfg(target_os = "linux")]
+#[path = "../../../../tests/cluster/chores.rs"]
+mod chores;
+#[cfg(target_os = "linux")]
+mod credentials;
+#[cfg(target_os = "linux")]
+mod deployment;
+#[cfg(target_os = "linux")]
+mod listing;
+#[cfg(target_os = "linux")]
+#[path = "../../../../tests/cluster/proxy.rs"]
+#[expect(dead_code, reason = "the library's tests use it")]
+mod proxy;
+#[cfg(target_os = "linux")]
+mod supervision;
+#[cfg(target_os = "linux")]
+#[path = "../cli/support.rs"]
+#[expect(dead_code, reason = "the tests of `gangline run` use the rest")]
+mod support;
+
+#[cfg(not(target_os = "linux"))]
+fn main() {}
+
+#[cfg(target_os = "linux")]
+fn main() {
+    gangline::worker_main(&chores::recipes());
+    let mut arguments = libtest_mimic::Arguments::from_args();
+    // Leases are short, and a machine with more to do than it can would let them end.
+    arguments.test_threads = Some(1);
+    let all = [supervision::TESTS, listing::TESTS, deployment::TESTS, credentials::TESTS];
+    let trial = |&(name, test): &(&str, fn())| {
+        libtest_mimic::Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    let trials = all.concat().iter().map(trial).collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}
