@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{self, Command};
 
+use super::hosting::HookPlace;
 use super::nats::{Access, NAMESPACE, Security};
 use crate::device::{DeviceError, Devices};
 
@@ -18,6 +19,7 @@ const CREDENTIALS: &str = "GANGLINE_NATS_CREDENTIALS";
 const CERTIFICATES: &str = "GANGLINE_NATS_ROOT_CERTIFICATES";
 const SPACE: &str = "GANGLINE_NATS_NAMESPACE";
 const INSECURE: &str = "GANGLINE_NATS_INSECURE";
+const PROCESSES: &str = "GANGLINE_PROCESSES";
 
 /// The address of the broker, if this process is to become a worker.
 pub(super) fn broker() -> Option<String> {
@@ -51,12 +53,23 @@ pub(super) fn access(url: &str) -> Access {
         url: url.to_owned(),
         credentials: set(CREDENTIALS).map(Into::into),
         certificates: set(CERTIFICATES).map(Into::into),
-        security: match set(INSECURE).as_deref() {
-            Some("1" | "true") => Security::Waived,
-            _ => Security::Required,
+        security: match is_on(INSECURE) {
+            true => Security::Waived,
+            false => Security::Required,
         },
     }
 }
+
+/// Where the hooks of this worker run.
+pub(super) fn hook_place() -> HookPlace {
+    match is_on(PROCESSES) {
+        true => HookPlace::Processes,
+        false => HookPlace::Threads,
+    }
+}
+
+/// The variables that concern this worker, and not its children.
+pub(crate) const OWN_VARIABLES: [&str; 3] = [BROKER, MARKER, PROCESSES];
 
 pub(super) fn namespace() -> String {
     set(SPACE).unwrap_or_else(|| NAMESPACE.to_owned())
@@ -66,6 +79,10 @@ pub(super) fn namespace() -> String {
 pub(super) fn give_up(reason: &str) -> ! {
     _ = writeln!(std::io::stderr(), "gangline worker: {reason}");
     process::exit(1)
+}
+
+fn is_on(name: &str) -> bool {
+    matches!(set(name).as_deref(), Some("1" | "true"))
 }
 
 fn set(name: &str) -> Option<String> {

@@ -20,7 +20,9 @@ use super::wire::{
 };
 use crate::backend::process::message::{CallFailure, RemoteFailure};
 use crate::base::Hook;
+use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::{Mutex, lock};
+use crate::error::Crash;
 
 /// How long the broker keeps a request for an item.
 const PULL: Duration = Duration::from_secs(5);
@@ -137,13 +139,10 @@ impl Slots {
                 return self.forget(header.publication);
             }
         }
-        // In the kernel before the hook begins: the hook may end this process.
-        self.notify(WorkerNews::Begun(header.publication)).await;
-        let flushed = self.connection.client.flush();
-        _ = tokio::time::timeout(REQUEST_TIMEOUT, flushed).await;
         let (_, input) = wire::split::<ItemHeader>(&message.payload).expect("it was just decoded");
         let ItemHeader { item, attempt, .. } = header;
-        let task = Task { item, attempt, input: input.to_vec(), over: Box::new(over) };
+        let (begin, over) = (self.beginning(header.publication), Box::new(over));
+        let task = Task { item, attempt, input: input.to_vec(), begin, over };
         let answer = match select(self.service.submit(task), cancelled).await {
             Either::Left((answer, _)) => Some(answer),
             Either::Right((_, call)) => {
@@ -157,6 +156,29 @@ impl Slots {
         self.changed.notify_waiters();
         // The next item need not wait for the broker.
         tokio::spawn(self.clone().answer(header, message, answer));
+    }
+
+    /// What a hook calls before it begins an item. What it returns ends when the notice is in the kernel: the hook may
+    /// end this process. The second call, for a part of a batch, says nothing.
+    fn beginning(
+        self: &Arc<Self>,
+        publication: u64,
+    ) -> Box<dyn Fn() -> crossbeam_channel::Receiver<()> + Send + Sync> {
+        let (slots, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        let has_begun = AtomicBool::new(false);
+        Box::new(move || {
+            let (sent, confirmed) = crossbeam_channel::bounded(0);
+            if !has_begun.swap(true, Ordering::Relaxed) {
+                let slots = slots.clone();
+                runtime.spawn(async move {
+                    slots.notify(WorkerNews::Begun(publication)).await;
+                    let flushed = slots.connection.client.flush();
+                    _ = tokio::time::timeout(REQUEST_TIMEOUT, flushed).await;
+                    drop(sent);
+                });
+            }
+            confirmed
+        })
     }
 
     /// Waits until a producer is idle, and asks the coordinator if another worker had the item.
@@ -365,6 +387,10 @@ fn outcome_of(answer: Answer) -> Result<(Outcome, Vec<u8>), String> {
         Answer::TimedOut { hook, limit, device } => {
             let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
             (Outcome::TimedOut { is_init: hook == Hook::ProducerInit, nanos, device }, vec![])
+        }
+        Answer::Crashed { crash, device } => {
+            let Crash { signal, status, stderr } = crash;
+            (Outcome::Crashed { signal, status, stderr, device }, vec![])
         }
         Answer::Ended(reason) => return Err(reason),
     })

@@ -44,6 +44,16 @@ pub(super) struct Load {
     pub(super) item_nanos: Option<u64>,
     pub(super) init_nanos: Option<u64>,
     pub(super) stack_size: Option<u64>,
+    pub(super) batch: Option<BatchRule>,
+}
+
+/// How the producers of a worker form batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BatchRule {
+    /// The largest number of items.
+    pub(super) most: u64,
+    /// How long an incomplete batch waits for more.
+    pub(super) wait_nanos: u64,
 }
 
 /// What precedes the encoded input of an item.
@@ -75,6 +85,13 @@ pub(super) enum Outcome {
     TimedOut {
         is_init: bool,
         nanos: u64,
+        device: Option<String>,
+    },
+    /// The child process with the hook has ended.
+    Crashed {
+        signal: Option<i32>,
+        status: Option<i32>,
+        stderr: String,
         device: Option<String>,
     },
     /// No hook has the item any more, and it has no result.

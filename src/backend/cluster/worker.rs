@@ -108,7 +108,7 @@ impl Worker {
         };
         let cards = connection.workers().await?;
         let hosts = hosts.iter().map(|host| host.share()).collect();
-        let services = Arc::new(Services::new(devices));
+        let services = Arc::new(Services::new(devices, environment::hook_place()));
         Ok(Worker {
             connection,
             card,
