@@ -106,7 +106,7 @@ impl Worker {
             runs: vec![],
             parts: 0,
         };
-        let cards = connection.workers().await?;
+        let cards = connection.unless_denied(connection.workers()).await?;
         let hosts = hosts.iter().map(|host| host.share()).collect();
         let services = Arc::new(Services::new(devices, environment::hook_place()));
         Ok(Worker {
@@ -122,7 +122,7 @@ impl Worker {
 
     async fn serve(mut self) -> Result<(), BoxError> {
         let (inputs, mut receiver) = unbounded_channel();
-        let keys = self.connection.keys().await?;
+        let keys = self.connection.unless_denied(self.connection.keys()).await?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::spawn(read_keys(self.connection.clone(), keys, inputs.clone()));
         let ticks = inputs.clone();
