@@ -1,5 +1,6 @@
 //! A runner that does as each item says, and what its tests have in common.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -60,6 +61,8 @@ pub enum Chore {
     Batch,
     /// Runs out of memory in a batch of more items than this, else as `Batch`.
     ShortAbove(usize),
+    /// Adds a line to the file.
+    Append(PathBuf),
     /// Fails as a batch.
     FailBatch,
 }
@@ -217,6 +220,10 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
             }
         }
         Chore::Touch(path) => std::fs::write(path, "")?,
+        Chore::Append(path) => {
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            writeln!(file?, "{}", std::process::id())?;
+        }
         Chore::Hang(path) => hang(cx, &path)?,
         Chore::HangOnce(path) => {
             if !path.exists() {

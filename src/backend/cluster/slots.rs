@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, AckKind};
 use async_nats::{Request, StatusCode, Subject};
@@ -48,6 +48,10 @@ struct State {
     floor: u64,
     /// No more items are begun.
     is_closed: bool,
+    /// When the broker last heard that this worker has its items.
+    extended: Option<Instant>,
+    /// This process was stopped, and its lease may have ended.
+    is_doubtful: bool,
 }
 
 struct Held {
@@ -65,6 +69,8 @@ enum Admission {
     Unwanted,
     /// Another worker may have it.
     NotHere,
+    /// This worker has to join again first.
+    NotYet,
 }
 
 impl Slots {
@@ -133,9 +139,10 @@ impl Slots {
                 self.acknowledge(&message, AckKind::Ack).await;
                 return self.forget(header.publication);
             }
-            Admission::NotHere => {
+            admission @ (Admission::NotHere | Admission::NotYet) => {
                 let lease = Duration::from_millis(self.key.lease_millis);
-                self.acknowledge(&message, AckKind::Nak(Some(lease))).await;
+                let pause = if matches!(admission, Admission::NotYet) { lease / 4 } else { lease };
+                self.acknowledge(&message, AckKind::Nak(Some(pause))).await;
                 return self.forget(header.publication);
             }
         }
@@ -196,9 +203,11 @@ impl Slots {
             }
             state.held.insert(publication, Held { reply, is_begun: false, cancel: Some(cancel) });
         }
-        if message.info().is_ok_and(|info| info.delivered > 1) {
+        let is_doubtful = self.note_pause();
+        if is_doubtful || message.info().is_ok_and(|info| info.delivered > 1) {
             match self.claim(publication).await {
-                ClaimReply::Begin => {}
+                ClaimReply::Begin => lock(&self.state).is_doubtful = false,
+                ClaimReply::Unknown => return Admission::NotYet,
                 ClaimReply::Later => return Admission::NotHere,
                 ClaimReply::Never => return Admission::Unwanted,
             }
@@ -224,6 +233,15 @@ impl Slots {
             }
             changed.await;
         }
+    }
+
+    /// Whether this process was stopped for so long that its lease may have ended. What it has received before then may
+    /// be with others.
+    fn note_pause(&self) -> bool {
+        let mut state = lock(&self.state);
+        let most = Duration::from_millis(self.key.lease_millis) / 2;
+        state.is_doubtful |= state.extended.is_some_and(|since| since.elapsed() > most);
+        state.is_doubtful
     }
 
     async fn claim(&self, publication: u64) -> ClaimReply {
@@ -298,6 +316,8 @@ impl Slots {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            self.note_pause();
+            lock(&self.state).extended = Some(Instant::now());
             let replies: Vec<_> =
                 lock(&self.state).held.values().map(|it| it.reply.clone()).collect();
             for reply in replies {

@@ -112,7 +112,7 @@ pub(super) enum WorkerNews {
     Join { part: u64, host: String, capacity: u32 },
     /// A hook is about to get the item.
     Begun(u64),
-    /// It has an item that another worker had before, and is answered with a [`ClaimReply`].
+    /// It has an item that another worker had before, or its lease may have ended. It is answered with a [`ClaimReply`].
     Claim(u64),
     /// No hook of it has an item of these publications, from the first to this one.
     Drained(u64),
@@ -139,6 +139,8 @@ pub(super) enum ClaimReply {
     Later,
     /// It has its outcome.
     Never,
+    /// The worker has no seat: its lease has ended.
+    Unknown,
 }
 
 /// What a coordinator tells its workers.
