@@ -1,4 +1,4 @@
-//! Workers whose hooks run in child processes.
+//! Workers that have their hooks run in child processes.
 
 use gangline::Error;
 
