@@ -56,7 +56,7 @@ fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
 
 /// What the main task of a worker reacts to.
 enum Input {
-    Key(RunKey),
+    Key(Box<RunKey>),
     /// The run is over.
     Gone(String),
     /// Its part in the run has ended: of this epoch.
@@ -135,7 +135,7 @@ impl Worker {
         let mut period = SLOWEST_BEAT;
         while let Some(input) = receiver.recv().await {
             match input {
-                Input::Key(key) => self.take_key(key, &inputs).await,
+                Input::Key(key) => self.take_key(*key, &inputs).await,
                 Input::Gone(run) => self.end(&run, Ending::Over),
                 Input::Left(run, epoch) => self.leave(&run, epoch),
                 Input::Tick => self.beat().await,
@@ -274,7 +274,7 @@ async fn read_keys(connection: Connection, keys: kv::Store, inputs: UnboundedSen
     let take = |entry: kv::Entry| {
         let input = match entry.operation {
             kv::Operation::Put => match wire::decode::<RunKey>(&entry.value) {
-                Ok(key) => Input::Key(key),
+                Ok(key) => Input::Key(Box::new(key)),
                 Err(error) => return tracing::warn!("run {}: {error}", entry.key),
             },
             kv::Operation::Delete | kv::Operation::Purge => Input::Gone(entry.key),

@@ -79,7 +79,7 @@ pub struct Recipe<R: Runner> {
     output: Wire<R::Output>,
     errors: [Option<ErrorType>; MOST_ERRORS],
     /// The index and attempt of an item that comes from a coordinator elsewhere.
-    origin: Option<fn(&R::Input) -> (u64, u32)>,
+    origin: Option<Origin<R::Input>>,
 }
 
 /// The largest number of error types that a recipe can name.
@@ -103,13 +103,16 @@ struct Wire<T> {
     decode: fn(Format, &[u8]) -> Result<T>,
 }
 
+/// Returns the index and the attempt of an item, as its hook sees them.
+type Origin<T> = fn(&T) -> (u64, u32);
+
 /// How a runner hands on the encoded values of another.
 #[cfg(feature = "nats")]
 pub(crate) struct Relay<H: Runner> {
     pub(crate) encode_input: fn(Format, &H::Input, &mut Vec<u8>) -> Result<()>,
     pub(crate) decode_output: fn(Format, &[u8]) -> Result<H::Output>,
     /// The index and attempt that the hook sees.
-    pub(crate) origin: fn(&H::Input) -> (u64, u32),
+    pub(crate) origin: Origin<H::Input>,
 }
 
 /// Returns `None` if the error is of another type.
