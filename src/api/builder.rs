@@ -46,7 +46,7 @@ use crate::engine::settings::Settings;
 use crate::error::{BuildError, Error};
 use crate::journal::Journal;
 use crate::observe::event_log::{ObserveOptions, Observers};
-use crate::runner::{BatchHook, Runner};
+use crate::runner::Runner;
 use crate::scheduler::batch::{Batch, Batching};
 use crate::scheduler::policy::Policy;
 
@@ -195,19 +195,10 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         factory: impl FnOnce(R) -> ProducerFactory<R>,
     ) -> Result<Pool<R, O>, Error> {
         let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
-        let most = self.batch.map_or(1, |batch| batch.most());
-        if most == 0 {
-            return Err(BuildError::Batch {}.into());
-        }
-        if self.batch.is_some() && self.runner.batch_hook() == BatchHook::Missing {
-            return Err(BuildError::SingleItems {}.into());
-        }
+        self.check_batch()?;
         let batching = batching(self.batch, &self.measures)?;
         self.check_survival(devices.len())?;
         self.check_lifespan()?;
-        if let Some(window) = self.window.filter(|&window| window < most) {
-            return Err(BuildError::Window { window, least: most }.into());
-        }
         #[cfg(feature = "rayon")]
         if self.cpu_threads == CpuThreads::Exactly(0) {
             return Err(BuildError::CpuThreads {}.into());

@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use crate::api::pool::AnyOrderRunner;
 use crate::api::service::Service;
-use crate::backend::cluster::hosting::{Answer, Host, LoadSettings, Loaded, Task};
+use crate::backend::cluster::environment::OWN_VARIABLES;
+use crate::backend::cluster::hosting::{Answer, HookPlace, Host, LoadSettings, Loaded, Task};
+use crate::backend::process::codec::Format;
 use crate::backend::process::message::{CallFailure, Terms};
-use crate::backend::process::recipe::Recipe;
+use crate::backend::process::processes::Processes;
+use crate::backend::process::recipe::{Recipe, Relay};
 use crate::backend::process::remote;
 use crate::base::panic::catch;
 use crate::base::{BoxError, Result};
 use crate::cfg::CfgNode;
 use crate::error::Error;
-use crate::runner::{ConsumerContext, ProducerContext, Runner};
+use crate::runner::{BatchHook, ConsumerContext, ProducerContext, Runner};
 
 impl<R: Runner + 'static> Host for Recipe<R> {
     fn recipe(&self) -> &'static str {
@@ -31,7 +34,8 @@ impl<R: Runner + 'static> Host for Recipe<R> {
         cfg.freeze();
         let made = catch(|| self.make(&cfg)).unwrap_or_else(|message| Err(message.into()));
         let runner = made.map_err(|error| CallFailure::Make(remote::describe(self, error)))?;
-        let capacity = settings.devices.len();
+        let largest = settings.batch.map_or(1, |batch| batch.most());
+        let capacity = settings.devices.len().saturating_mul(largest);
         let mut builder = AnyOrderRunner::builder(Hosted { runner, recipe: *self }).cfg(cfg);
         builder = builder.devices(settings.devices.clone()).window(capacity);
         if let Some(limit) = settings.item_timeout {
@@ -42,6 +46,17 @@ impl<R: Runner + 'static> Host for Recipe<R> {
         }
         if let Some(bytes) = settings.stack_size {
             builder = builder.stack_size(bytes);
+        }
+        if let Some(batch) = settings.batch {
+            builder = builder.batch(batch);
+        }
+        if settings.place == HookPlace::Processes {
+            let none = |_: &CfgNode| Err("only a child makes the runner".into());
+            let (encode_input, decode_output, origin) = (relay_input, relay_output, origin_of);
+            let relay = Relay { encode_input, decode_output, origin };
+            let own = OWN_VARIABLES.into_iter();
+            let processes = own.fold(Processes::new(), Processes::env_remove);
+            builder = builder.in_processes(self.relayed(none, relay), processes);
         }
         let pool = builder
             .build()
@@ -77,19 +92,37 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
         state: &mut R::ProducerState,
         task: Task,
     ) -> Result<Vec<u8>> {
-        let Task { item, attempt, input, over: _over } = task;
-        let items = [item];
-        let cx = cx.shown_as(&items).with_attempt(attempt);
-        let input = self.recipe.decode_input(&input);
-        let input = input.map_err(|error| format!("the input does not decode: {error}"))?;
+        begin(std::slice::from_ref(&task));
+        let items = [task.item];
+        let cx = cx.shown_as(&items).with_attempt(task.attempt);
+        let input = self.decode(&task)?;
         let output = self.runner.producer_work(&cx, state, input)?;
-        if cfg!(debug_assertions) && item == 0 {
-            self.recipe.check_output(&output)?;
-        }
-        let mut bytes = vec![];
-        let encoded = self.recipe.encode_output(&output, &mut bytes);
-        encoded.map_err(|error| format!("the output cannot be sent: {error}"))?;
-        Ok(bytes)
+        self.encode(task.item, &output)
+    }
+
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        state: &mut R::ProducerState,
+        tasks: &mut Vec<Task>,
+    ) -> Result<Vec<Result<Vec<u8>>>> {
+        begin(tasks);
+        let decoded: Result<Vec<_>> = tasks.iter().map(|task| self.decode(task)).collect();
+        // The tasks stay if the batch fails, so that it can be divided: one alone shows its own error.
+        let mut inputs = decoded?;
+        let items: Vec<_> = tasks.iter().map(|task| task.item).collect();
+        let attempt = tasks.iter().map(|task| task.attempt).max().unwrap_or(1);
+        let cx = cx.shown_as(&items).with_attempt(attempt);
+        let outputs = self.runner.producer_work_batch(&cx, state, &mut inputs)?;
+        tasks.clear();
+        // The service counts the outputs.
+        let numbers = items.iter().copied().chain(std::iter::repeat(u64::MAX));
+        let outputs = outputs.into_iter().zip(numbers);
+        Ok(outputs.map(|(output, item)| self.encode(item, &output?)).collect())
+    }
+
+    fn batch_hook(&self) -> BatchHook {
+        self.runner.batch_hook()
     }
 
     fn producer_end(&self, cx: &ProducerContext<'_>, state: R::ProducerState) -> Result<()> {
@@ -107,6 +140,45 @@ impl<R: Runner + 'static> Runner for Hosted<R> {
     fn consumer_end(&self, _: &ConsumerContext<'_>, (): ()) -> Result<()> {
         Ok(())
     }
+}
+
+impl<R: Runner> Hosted<R> {
+    fn decode(&self, task: &Task) -> Result<R::Input> {
+        let input = self.recipe.decode_input(&task.input);
+        input.map_err(|error| format!("the input does not decode: {error}").into())
+    }
+
+    fn encode(&self, item: u64, output: &R::Output) -> Result<Vec<u8>> {
+        if cfg!(debug_assertions) && item == 0 {
+            self.recipe.check_output(output)?;
+        }
+        let mut bytes = vec![];
+        let encoded = self.recipe.encode_output(output, &mut bytes);
+        encoded.map_err(|error| format!("the output cannot be sent: {error}"))?;
+        Ok(bytes)
+    }
+}
+
+/// Tells the coordinator that a hook of this process begins these items, and waits until it can know.
+fn begin(tasks: &[Task]) {
+    let confirmed: Vec<_> = tasks.iter().map(|task| (task.begin)()).collect();
+    // They end without a message.
+    confirmed.iter().for_each(|it| _ = it.recv());
+}
+
+/// Sends a task to a child process. Its end does not end this process, so nothing waits for the coordinator.
+fn relay_input(_: Format, task: &Task, bytes: &mut Vec<u8>) -> Result<()> {
+    drop((task.begin)());
+    bytes.extend_from_slice(&task.input);
+    Ok(())
+}
+
+fn relay_output(_: Format, bytes: &[u8]) -> Result<Vec<u8>> {
+    Ok(bytes.to_vec())
+}
+
+fn origin_of(task: &Task) -> (u64, u32) {
+    (task.item, task.attempt)
 }
 
 /// A service, and how its failures are sent.
@@ -138,10 +210,25 @@ impl<R: Runner + 'static> Loaded for HostService<R> {
     }
 }
 
+/// The items of a batch that failed as a whole share its error.
+fn of_batch<R: Runner>(recipe: &Recipe<R>, error: &Error) -> Answer {
+    let device = error.device().map(ToString::to_string);
+    match error {
+        Error::TimedOut { hook, limit, .. } => {
+            Answer::TimedOut { hook: *hook, limit: *limit, device }
+        }
+        Error::HookCrashed { source, .. } => Answer::Crashed { crash: source.clone(), device },
+        error => Answer::Failed { failure: remote::shared_failure(recipe, error), device },
+    }
+}
+
 fn failed<R: Runner>(recipe: &Recipe<R>, error: Error) -> Answer {
     let device = error.device().map(ToString::to_string);
     match error {
         Error::ServiceEnded { .. } | Error::Closed { .. } => Answer::Ended(format!("{error:#}")),
+        Error::HookCrashed { source, .. } => Answer::Crashed { crash: source, device },
+        // The error of the batch: each of its items has failed by itself.
+        Error::BatchFailed { source: Some(source), .. } => of_batch(recipe, &source),
         Error::TimedOut { hook, limit, .. } => Answer::TimedOut { hook, limit, device },
         error => Answer::Failed { failure: remote::failure(recipe, error), device },
     }

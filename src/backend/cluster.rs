@@ -26,7 +26,7 @@ pub(crate) mod board;
 mod connection;
 mod coordinator;
 mod ending;
-mod environment;
+pub(crate) mod environment;
 pub(crate) mod hosting;
 mod input;
 pub(crate) mod lane;

@@ -45,6 +45,12 @@ pub enum ClusterError {
         /// What the broker says.
         source: BoxError,
     },
+    /// The broker does not allow this user to use a subject.
+    #[non_exhaustive]
+    Denied {
+        /// What the broker says; it names the subject.
+        violation: String,
+    },
     /// Too few workers have joined within [`wait_for`](crate::cluster::Nats::wait_for).
     #[non_exhaustive]
     NoWorkers {
@@ -104,6 +110,10 @@ impl fmt::Display for ClusterError {
                 write!(f, "the broker has version {version}; nats-server 2.9 or later is needed")
             }
             ClusterError::Refused { request, .. } => write!(f, "the broker refuses {request}"),
+            ClusterError::Denied { violation } => write!(
+                f,
+                "the broker denies this user a right: {violation}; docs/cluster.md lists those that are needed"
+            ),
             ClusterError::NoWorkers { here, least, waited, refusals } => {
                 let waited = HumanDuration(*waited);
                 write!(f, "{here} of at least {least} workers have joined within {waited:#}")?;

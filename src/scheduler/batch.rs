@@ -127,6 +127,16 @@ impl Batch {
         self.most
     }
 
+    /// How long an incomplete batch waits for more; `None` without limit.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    pub(crate) fn wait(&self) -> Option<Duration> {
+        match self.patience {
+            Patience::None => Some(Duration::ZERO),
+            Patience::For(time) => Some(time),
+            Patience::Endless => None,
+        }
+    }
+
     /// Whether an incomplete batch waits for a limited time.
     pub(crate) fn is_timed(&self) -> bool {
         matches!(self.patience, Patience::For(_))

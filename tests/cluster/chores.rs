@@ -1,12 +1,16 @@
 //! A runner that does as each item says, and what its tests have in common.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use gangline::error::OutOfMemory;
 use gangline::process::{AnyRecipe, Recipe};
 use gangline::{CfgNode, ConsumerContext, ProducerContext, Result, Runner};
 use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
+
+use crate::laws::PROBE;
 
 /// A list of names and bodies of tests.
 pub type Tests = &'static [(&'static str, fn())];
@@ -53,6 +57,14 @@ pub enum Chore {
     /// Returns this number of bytes.
     Large(usize),
     Text(String),
+    /// Returns the number of items of its batch, and its attempt.
+    Batch,
+    /// Runs out of memory in a batch of more items than this, else as `Batch`.
+    ShortAbove(usize),
+    /// Adds a line to the file.
+    Append(PathBuf),
+    /// Fails as a batch.
+    FailBatch,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
@@ -74,10 +86,10 @@ static LATER: Recipe<Chores> =
     Recipe::new("chores", Chores::from_cfg).version("2").error::<RareError>();
 
 /// Those of this process.
-pub fn recipes() -> [&'static dyn AnyRecipe; 1] {
+pub fn recipes() -> [&'static dyn AnyRecipe; 2] {
     match std::env::var_os("TEST_LATER_VERSION") {
-        Some(_) => [&LATER],
-        None => [&CHORES],
+        Some(_) => [&LATER, &PROBE],
+        None => [&CHORES, &PROBE],
     }
 }
 
@@ -121,6 +133,29 @@ impl Runner for Chores {
             return Err("this worker is ill".into());
         }
         do_chore(cx, self.exponent, chore)
+    }
+
+    fn producer_work_batch(
+        &self,
+        cx: &ProducerContext<'_>,
+        _: &mut Self::ProducerState,
+        chores: &mut Vec<Chore>,
+    ) -> Result<Vec<Result<String>>> {
+        let count = chores.len();
+        let is_short = |chore: &Chore| matches!(chore, Chore::ShortAbove(most) if count > *most);
+        if chores.iter().any(is_short) {
+            return Err(OutOfMemory::new("no room for this batch").into());
+        }
+        if chores.contains(&Chore::FailBatch) {
+            return Err("a batch fails on purpose".into());
+        }
+        let each = chores.drain(..).enumerate();
+        Ok(each
+            .map(|(i, chore)| match chore {
+                Chore::Batch | Chore::ShortAbove(_) => Ok(format!("{count} {}", cx.attempt())),
+                chore => do_chore(&cx.at(i), self.exponent, chore),
+            })
+            .collect())
     }
 
     fn consumer_init(&self, _: &ConsumerContext<'_>) -> Result<Vec<String>> {
@@ -185,6 +220,10 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
             }
         }
         Chore::Touch(path) => std::fs::write(path, "")?,
+        Chore::Append(path) => {
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            writeln!(file?, "{}", std::process::id())?;
+        }
         Chore::Hang(path) => hang(cx, &path)?,
         Chore::HangOnce(path) => {
             if !path.exists() {
@@ -194,6 +233,9 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
         Chore::Sleep(millis) => std::thread::sleep(Duration::from_millis(millis)),
         Chore::Large(bytes) => return Ok("x".repeat(bytes)),
         Chore::Text(text) => return Ok(text),
+        Chore::Batch | Chore::ShortAbove(_) | Chore::FailBatch => {
+            return Err("it came without a batch".into());
+        }
     }
     Ok(std::process::id().to_string())
 }

@@ -15,6 +15,7 @@ tests![
     an_item_that_loses_three_workers_fails,
     a_worker_killed_at_random_loses_nothing,
     a_stopped_worker_is_lost_and_comes_back,
+    a_worker_that_was_stopped_begins_nothing_before_it_has_joined_again,
     a_worker_that_is_cut_off_is_lost_and_comes_back,
     a_worker_that_is_cut_off_at_the_end_of_a_run_does_not_delay_it_for_ever,
 ];
@@ -104,6 +105,24 @@ fn a_stopped_worker_is_lost_and_comes_back() {
     // It shows itself within a lease, and joins again.
     run_until_both_work(&mut pool);
     assert!(LEASE < Duration::from_secs(5), "the test waits for its end");
+}
+
+/// The broker has sent it items while it was stopped.
+fn a_worker_that_was_stopped_begins_nothing_before_it_has_joined_again() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |n: usize| folder.path().join(n.to_string());
+    let (stopped, _other) = (broker.worker(4), broker.worker(1));
+    let mut pool = broker.builder().cluster(&CHORES, broker.nats().min_workers(2)).build().unwrap();
+    run_until_both_work(&mut pool);
+    stopped.signal(Signal::STOP);
+    pool.run((0..12).map(|n| Chore::Append(path(n)))).unwrap();
+    stopped.signal(Signal::CONT);
+    run_until_both_work(&mut pool);
+    for n in 0..12 {
+        let lines = text_in(&path(n));
+        assert_eq!(lines.lines().count(), 1, "item {n} was done twice: {lines}");
+    }
 }
 
 fn a_worker_that_is_cut_off_is_lost_and_comes_back() {

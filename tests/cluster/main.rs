@@ -7,6 +7,8 @@
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
 #[cfg(target_os = "linux")]
+mod batches;
+#[cfg(target_os = "linux")]
 mod broker;
 #[cfg(target_os = "linux")]
 mod broker_faults;
@@ -19,9 +21,13 @@ mod deployment;
 #[cfg(target_os = "linux")]
 mod fleet;
 #[cfg(target_os = "linux")]
+mod laws;
+#[cfg(target_os = "linux")]
 mod lost_workers;
 #[cfg(target_os = "linux")]
 mod policies;
+#[cfg(target_os = "linux")]
+mod processes;
 #[cfg(target_os = "linux")]
 mod proxy;
 #[cfg(target_os = "linux")]
@@ -43,6 +49,9 @@ fn main() {
     arguments.test_threads = Some(1);
     let all = [
         runs::TESTS,
+        batches::TESTS,
+        processes::TESTS,
+        laws::TESTS,
         policies::TESTS,
         lost_workers::TESTS,
         fleet::TESTS,

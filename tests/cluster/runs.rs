@@ -14,6 +14,7 @@ tests![
     a_service_answers_its_callers,
     nothing_is_left_at_the_broker,
     two_pools_share_one_worker,
+    a_pool_with_another_configuration_waits_for_its_turn,
 ];
 
 fn results_come_in_the_order_of_the_input() {
@@ -121,5 +122,26 @@ fn two_pools_share_one_worker() {
         for pool in &mut pools {
             scope.spawn(|| assert_eq!(pool.run(squares(0..100)).unwrap(), squared(0..100)));
         }
+    });
+}
+
+fn a_pool_with_another_configuration_waits_for_its_turn() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let _worker = broker.worker(1);
+    let path = |name| folder.path().join(name);
+    let cfg = CfgNode::new().with("exponent", 3).unwrap();
+    let mut first = broker.builder().build().unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            let mut pool = broker.builder().cfg(cfg).build().unwrap();
+            (path("done").exists(), pool.run(squares(2..4)).unwrap())
+        });
+        for _ in 0..3 {
+            assert_eq!(first.run(squares(0..20)).unwrap(), squared(0..20));
+        }
+        std::fs::write(path("done"), "").unwrap();
+        first.close().unwrap();
+        assert_eq!(second.join().unwrap(), (true, vec!["8".to_owned(), "27".to_owned()]));
     });
 }

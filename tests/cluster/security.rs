@@ -13,6 +13,7 @@ use crate::chores::{CHORES, Chore, Chores, squared, squares, tests};
 tests![
     a_worker_needs_no_more_than_its_permissions,
     a_worker_may_not_act_as_a_coordinator,
+    a_right_that_is_missing_is_named_at_once,
     a_wrong_password_is_an_error,
     a_certificate_that_is_not_trusted_is_an_error,
     the_page_shows_the_configuration,
@@ -146,6 +147,18 @@ fn a_worker_may_not_act_as_a_coordinator() {
             assert!(log.contains(&line), "{line} is missing in\n{log}");
         }
     }
+}
+
+/// The broker answers no request that a user may not make.
+fn a_right_that_is_missing_is_named_at_once() {
+    let secured = Secured::start();
+    let started = std::time::Instant::now();
+    let error = secured.builder_for("worker:obeys").build().map(|_| ()).unwrap_err();
+    let text = format!("{error:#}");
+    assert!(text.starts_with("the broker denies this user a right: "), "{text}");
+    assert!(text.contains("$JS.API.STREAM.INFO.gangline-items"), "{text}");
+    // A request alone would wait for 5 s, and is made four times.
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
 }
 
 fn a_wrong_password_is_an_error() {

@@ -4,7 +4,8 @@ use super::Builder;
 use crate::api::pool::OrderKind;
 use crate::backend::threads::measures::Amount;
 use crate::base::Measure;
-use crate::runner::Runner;
+use crate::error::BuildError;
+use crate::runner::{BatchHook, Runner};
 use crate::scheduler::batch::Batch;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
@@ -141,5 +142,20 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ) -> Self {
         self.measures.set(Measure::Weight, most, weight);
         self
+    }
+
+    /// Checks the rule of batches against the runner and the window.
+    pub(super) fn check_batch(&self) -> Result<(), BuildError> {
+        let most = self.batch.map_or(1, |batch| batch.most());
+        if most == 0 {
+            return Err(BuildError::Batch {});
+        }
+        if self.batch.is_some() && self.runner.batch_hook() == BatchHook::Missing {
+            return Err(BuildError::SingleItems {});
+        }
+        match self.window.filter(|&window| window < most) {
+            Some(window) => Err(BuildError::Window { window, least: most }),
+            None => Ok(()),
+        }
     }
 }

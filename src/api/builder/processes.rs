@@ -42,6 +42,13 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         self
     }
 
+    /// For the worker of a cluster.
+    #[cfg(feature = "nats")]
+    pub(crate) fn in_processes(mut self, recipe: Recipe<R>, processes: Processes) -> Self {
+        self.workers = Some((recipe, processes));
+        self
+    }
+
     pub(super) fn build_in_processes(mut self) -> Result<Pool<R, O>, Error> {
         let (recipe, processes) = self.workers.take().expect("the caller has looked");
         if !may_start_workers() {

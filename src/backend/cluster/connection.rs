@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::{AckPolicy, pull};
 use async_nats::jetstream::stream::{self, DiscardPolicy, RetentionPolicy};
 use async_nats::jetstream::{self, kv};
-use async_nats::{Client, ConnectOptions, Event, ServerAddr};
+use async_nats::{Client, ConnectOptions, Event, ServerAddr, ServerError};
 use futures_util::StreamExt;
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
@@ -38,6 +38,8 @@ pub(super) struct Connection {
     /// Counts the connections, so that requests that an earlier one has lost can be repeated.
     pub(super) restored: watch::Receiver<u64>,
     pub(super) names: Names,
+    /// What the broker last said about a right that this user lacks.
+    denied: watch::Receiver<Option<String>>,
 }
 
 impl Connection {
@@ -48,6 +50,7 @@ impl Connection {
     ) -> Result<Self, ClusterError> {
         let addresses = addresses(access)?;
         let (sender, restored) = watch::channel(0);
+        let (deny, denied) = watch::channel(None);
         let options = ConnectOptions::new()
             .name("gangline")
             .custom_inbox_prefix(names.inbox(role))
@@ -60,6 +63,10 @@ impl Connection {
             .event_callback(move |event| {
                 match &event {
                     Event::Connected => sender.send_modify(|count| *count += 1),
+                    Event::ServerError(ServerError::Other(text)) if is_violation(text) => {
+                        tracing::warn!("NATS: {text}");
+                        deny.send_replace(Some(text.clone()));
+                    }
                     event => tracing::debug!("NATS: {event}"),
                 }
                 std::future::ready(())
@@ -87,7 +94,27 @@ impl Connection {
             return Err(ClusterError::Version { version: client.server_info().version });
         }
         let context = jetstream::new(client.clone());
-        Ok(Connection { client, context, restored, names })
+        Ok(Connection { client, context, restored, names, denied })
+    }
+
+    /// Waits for the first of requests and the broker's word that this user may not make one of them: such a request
+    /// has no answer.
+    pub(super) async fn unless_denied<T, E: From<ClusterError>>(
+        &self,
+        requests: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let mut denied = self.denied.clone();
+        let requests = std::pin::pin!(requests);
+        let said = std::pin::pin!(denied.wait_for(Option::is_some));
+        match select(requests, said).await {
+            Either::Right((Ok(text), _)) => {
+                let violation = text.clone().unwrap_or_default();
+                Err(ClusterError::Denied { violation }.into())
+            }
+            // The client, which has the sender, has ended.
+            Either::Right((Err(_), requests)) => requests.await,
+            Either::Left((outcome, _)) => outcome,
+        }
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -216,6 +243,10 @@ pub(super) fn item_consumer(name: String, subject: String, lease: Duration) -> p
 
 pub(super) fn refused(request: &'static str, source: impl Into<BoxError>) -> ClusterError {
     ClusterError::Refused { request, source: source.into() }
+}
+
+fn is_violation(text: &str) -> bool {
+    text.to_ascii_lowercase().contains("permissions violation")
 }
 
 /// The addresses, if a connection to each is secure.

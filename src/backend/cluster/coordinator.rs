@@ -293,7 +293,9 @@ impl Coordinator {
                 }
             }
             WorkerNews::Claim(publication) => {
+                let is_seated = self.board.part_of(&worker).is_some();
                 let answer = match self.board.is_begun(publication) {
+                    Some(_) if !is_seated => ClaimReply::Unknown,
                     Some(false) => ClaimReply::Begin,
                     Some(true) => ClaimReply::Later,
                     None => ClaimReply::Never,

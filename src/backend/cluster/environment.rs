@@ -9,6 +9,7 @@ use std::process::{self, Command};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::hosting::HookPlace;
 use super::nats::{Access, NAMESPACE, Security};
 use crate::base::BoxError;
 use crate::device::{DeviceError, Devices};
@@ -26,6 +27,7 @@ const CREDENTIALS: &str = "GANGLINE_NATS_CREDENTIALS";
 const CERTIFICATES: &str = "GANGLINE_NATS_ROOT_CERTIFICATES";
 const SPACE: &str = "GANGLINE_NATS_NAMESPACE";
 const INSECURE: &str = "GANGLINE_NATS_INSECURE";
+const PROCESSES: &str = "GANGLINE_PROCESSES";
 
 /// The address of the broker, if this process is to become a worker.
 pub(super) fn broker() -> Option<String> {
@@ -59,12 +61,23 @@ pub(super) fn access(url: &str) -> Access {
         url: url.to_owned(),
         credentials: set(CREDENTIALS).map(Into::into),
         certificates: set(CERTIFICATES).map(Into::into),
-        security: match set(INSECURE).as_deref() {
-            Some("1" | "true") => Security::Waived,
-            _ => Security::Required,
+        security: match is_on(INSECURE) {
+            true => Security::Waived,
+            false => Security::Required,
         },
     }
 }
+
+/// Where the hooks of this worker run.
+pub(super) fn hook_place() -> HookPlace {
+    match is_on(PROCESSES) {
+        true => HookPlace::Processes,
+        false => HookPlace::Threads,
+    }
+}
+
+/// The variables that concern this worker, and not its children.
+pub(crate) const OWN_VARIABLES: [&str; 3] = [BROKER, MARKER, PROCESSES];
 
 pub(super) fn namespace() -> String {
     set(SPACE).unwrap_or_else(|| NAMESPACE.to_owned())
@@ -100,7 +113,9 @@ pub(super) fn status_of(error: &BoxError) -> i32 {
             || source.is::<std::io::Error>()
     };
     match error.downcast_ref::<ClusterError>() {
-        Some(ClusterError::Name { .. } | ClusterError::Insecure { .. }) => SETUP,
+        Some(
+            ClusterError::Name { .. } | ClusterError::Insecure { .. } | ClusterError::Denied { .. },
+        ) => SETUP,
         Some(ClusterError::Connect { source, .. }) if is_denied(source) => SETUP,
         _ if error.is::<DeviceError>() => SETUP,
         _ => OTHER,
@@ -116,6 +131,10 @@ pub(super) fn give_up(reason: &str) -> ! {
 pub(super) fn end_with(status: i32, reason: &str) -> ! {
     _ = writeln!(std::io::stderr(), "gangline worker: {reason}");
     process::exit(status)
+}
+
+fn is_on(name: &str) -> bool {
+    matches!(set(name).as_deref(), Some("1" | "true"))
 }
 
 fn set(name: &str) -> Option<String> {

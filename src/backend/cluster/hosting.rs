@@ -8,9 +8,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam_channel::Receiver;
+
 use crate::backend::process::message::{CallFailure, Terms};
 use crate::base::Hook;
 use crate::device::Devices;
+use crate::error::Crash;
+use crate::scheduler::batch::Batch;
 
 /// A recipe, as a worker of a cluster uses it.
 pub trait Host: Sync {
@@ -31,11 +35,21 @@ pub struct LoadSettings {
     pub(crate) item_timeout: Option<Duration>,
     pub(crate) init_timeout: Option<Duration>,
     pub(crate) stack_size: Option<usize>,
+    pub(crate) batch: Option<Batch>,
+    pub(crate) place: HookPlace,
+}
+
+/// Where the hooks of a worker run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HookPlace {
+    Threads,
+    /// A child process for each producer.
+    Processes,
 }
 
 /// A service over the devices of a worker.
 pub trait Loaded: Send + Sync {
-    /// The number of items that its producers can work on at the same time.
+    /// The number of items that its producers can work on at the same time, in their largest batches.
     fn capacity(&self) -> usize;
     /// Works on one item. Dropping the future gives the item up.
     fn submit(&self, task: Task) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
@@ -50,7 +64,10 @@ pub struct Task {
     pub(crate) attempt: u32,
     /// The encoded input.
     pub(crate) input: Vec<u8>,
+    /// Says that a hook is about to get the item. What it returns ends when the coordinator can know.
+    pub(crate) begin: Box<dyn Fn() -> Receiver<()> + Send + Sync>,
     /// Dropped when no hook has the item any more.
+    #[expect(dead_code, reason = "its drop says it")]
     pub(crate) over: Box<dyn Any + Send>,
 }
 
@@ -67,6 +84,10 @@ pub enum Answer {
     TimedOut {
         hook: Hook,
         limit: Duration,
+        device: Option<String>,
+    },
+    Crashed {
+        crash: Crash,
         device: Option<String>,
     },
     /// The service has ended: no hook has answered for the item.

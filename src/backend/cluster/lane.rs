@@ -7,7 +7,7 @@ use super::board::{Address, Mail, News, Reply, SeatedWorker};
 use super::input::{Input, ToPublish};
 use super::nats::Nats;
 use super::session::{Session, cluster};
-use super::wire::{Load, Outcome};
+use super::wire::{BatchRule, Load, Outcome};
 use crate::backend::process::recipe::Recipe;
 use crate::backend::process::remote;
 use crate::backend::threads::crashes::POISON;
@@ -23,8 +23,9 @@ use crate::base::panic::{catch, drop_quietly};
 use crate::base::{BoxError, Hook};
 use crate::concurrency::bell::Bell;
 use crate::concurrency::{Mutex, lock, now};
-use crate::error::{ClusterError, Error, Site, WorkerError};
+use crate::error::{ClusterError, Crash, Error, Site, WorkerError};
 use crate::runner::{ProducerSetup, Runner, Wanted};
+use crate::scheduler::batch::Batch;
 use crate::scheduler::{Begin, Lease, LeaseId, Next, Readiness, RunTime, hand_over};
 
 /// What all lanes of a pool have in common.
@@ -33,6 +34,7 @@ pub(crate) struct Cluster {
     nats: Nats,
     limits: Limits,
     stack_size: Option<usize>,
+    batch: Option<Batch>,
     /// Opened and closed by the first lane.
     session: Mutex<Option<Arc<Session>>>,
 }
@@ -47,8 +49,13 @@ pub(crate) struct Lane<R: Runner> {
 }
 
 impl Cluster {
-    pub(crate) fn new(nats: Nats, limits: Limits, stack_size: Option<usize>) -> Self {
-        Cluster { nats, limits, stack_size, session: Mutex::new(None) }
+    pub(crate) fn new(
+        nats: Nats,
+        limits: Limits,
+        stack_size: Option<usize>,
+        batch: Option<Batch>,
+    ) -> Self {
+        Cluster { nats, limits, stack_size, batch, session: Mutex::new(None) }
     }
 
     fn load(&self, setup: &ProducerSetup) -> Result<Load, Error> {
@@ -60,7 +67,17 @@ impl Cluster {
             item_nanos: self.limits.item.map(nanos),
             init_nanos: self.limits.init.map(nanos),
             stack_size: self.stack_size.map(|bytes| bytes as u64),
+            batch: self.batch.map(|batch| BatchRule {
+                most: batch.most() as u64,
+                // No worker sees the end of the input, so none waits without limit.
+                wait_nanos: nanos(batch.wait().unwrap_or(self.nats.lease_time / 4)),
+            }),
         })
+    }
+
+    /// The hook that workers call.
+    fn hook(&self) -> Hook {
+        self.batch.map_or(Hook::ProducerWork, |_| Hook::ProducerWorkBatch)
     }
 }
 
@@ -129,6 +146,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
         let mut shift = Shift {
             run,
             session: &session,
+            hook: self.cluster.hook(),
             recipe: &self.recipe,
             setup: &self.setup,
             lane: self.lane,
@@ -161,6 +179,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
 struct Shift<'a, R: Runner> {
     run: &'a Run<R>,
     session: &'a Session,
+    hook: Hook,
     recipe: &'a Recipe<R>,
     setup: &'a ProducerSetup,
     lane: usize,
@@ -287,7 +306,7 @@ impl<R: Runner> Shift<'_, R> {
             Err(source) => {
                 drop_quietly(input);
                 let site = Box::new(self.site(&lease, None));
-                let error = Error::HookFailed { hook: Hook::ProducerWork, site, source };
+                let error = Error::HookFailed { hook: self.hook, site, source };
                 settle::one(self.run, self.lane, &lease, Err(error), &mut self.desk);
                 return 0;
             }
@@ -354,7 +373,7 @@ impl<R: Runner> Shift<'_, R> {
         let Some(publication) = self.session.board.remove(publication) else { return };
         let lease = publication.lease;
         let Reply { outcome, output, host } = reply;
-        let hook = Hook::ProducerWork;
+        let hook = self.hook;
         let worked = match outcome {
             Outcome::Output => {
                 let decoded = catch(|| self.recipe.decode_output(&output));
@@ -372,6 +391,12 @@ impl<R: Runner> Shift<'_, R> {
                 let site = Box::new(on(device, self.site(&lease, host)));
                 Err(Error::TimedOut { hook, site, limit: Duration::from_nanos(nanos) })
             }
+            Outcome::Crashed { signal, status, stderr, device } => {
+                self.note_crash(lease.items[0]);
+                let site = Box::new(on(device, self.site(&lease, host)));
+                let source = Crash::new(signal, status, stderr);
+                Err(Error::HookCrashed { hook, site, source })
+            }
             Outcome::Dropped => return self.run.handover.dispatch.release(lease.id),
         };
         if lease.attempt > 1 && worked.is_ok() {
@@ -384,17 +409,22 @@ impl<R: Runner> Shift<'_, R> {
     fn fail_lost(&mut self, publication: u64, host: Arc<str>) {
         let Some(publication) = self.session.board.remove(publication) else { return };
         let lease = publication.lease;
-        let item = lease.items[0];
+        let run = self.run;
+        self.note_crash(lease.items[0]);
+        let source = ClusterError::WorkerLost { host: host.clone() }.into();
+        let site = Box::new(self.site(&lease, Some(host)));
+        let error = Error::HookFailed { hook: self.hook, site, source };
+        settle::one(run, self.lane, &lease, Err(error), &mut self.desk);
+    }
+
+    /// An item that has ended too many processes is not tried again.
+    fn note_crash(&self, item: u64) {
         let run = self.run;
         if run.crashes.note(item) >= POISON {
             run.crashes.forget(item);
             let (spare, _) = run.handover.dispatch.schedule(|state, _| state.inputs.remove(item));
             spare.into_iter().for_each(drop_quietly);
         }
-        let source = ClusterError::WorkerLost { host: host.clone() }.into();
-        let site = Box::new(self.site(&lease, Some(host)));
-        let error = Error::HookFailed { hook: Hook::ProducerWork, site, source };
-        settle::one(run, self.lane, &lease, Err(error), &mut self.desk);
     }
 
     /// Gives up publications with stale leases.

@@ -9,14 +9,15 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use super::connection::{Connection, REQUEST_TIMEOUT};
 use super::ending::{Ending, unless_over};
-use super::hosting::{Host, LoadSettings, Loaded};
+use super::hosting::{HookPlace, Host, LoadSettings, Loaded};
 use super::names::{consumer_of, consumer_of_any};
 use super::slots::Slots;
-use super::wire::{self, Command, JoinReply, Notice, Order, RunKey, WorkerNews};
+use super::wire::{self, BatchRule, Command, JoinReply, Notice, Order, RunKey, WorkerNews};
 use crate::backend::process::message::CallFailure;
 use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::device::Devices;
+use crate::scheduler::batch::Batch;
 
 /// What a part in a run needs.
 pub(super) struct Serving {
@@ -159,6 +160,7 @@ async fn obey(
 /// it.
 pub(super) struct Services {
     devices: Devices,
+    place: HookPlace,
     current: Mutex<Option<Current>>,
     freed: Notify,
 }
@@ -173,8 +175,8 @@ struct Current {
 pub(super) struct InUse(pub(super) Arc<dyn Loaded>, Arc<Services>);
 
 impl Services {
-    pub(super) fn new(devices: Devices) -> Self {
-        Services { devices, current: Mutex::new(None), freed: Notify::new() }
+    pub(super) fn new(devices: Devices, place: HookPlace) -> Self {
+        Services { devices, place, current: Mutex::new(None), freed: Notify::new() }
     }
 
     /// Returns the service for a run; the reason if it cannot be made.
@@ -223,6 +225,8 @@ impl Services {
             item_timeout: key.load.item_nanos.map(Duration::from_nanos),
             init_timeout: key.load.init_nanos.map(Duration::from_nanos),
             stack_size: key.load.stack_size.and_then(size),
+            batch: key.load.batch.map(batch_of),
+            place: self.place,
         };
         off_the_runtime(move || {
             old.iter().for_each(|old| old.service.close());
@@ -270,6 +274,11 @@ async fn off_the_runtime<T: Send + 'static>(
     receiver
         .await
         .unwrap_or_else(|_| Err("the thread that loads the runner has panicked".to_owned()))
+}
+
+fn batch_of(rule: BatchRule) -> Batch {
+    let most = usize::try_from(rule.most).unwrap_or(usize::MAX);
+    Batch::up_to(most).within(Duration::from_nanos(rule.wait_nanos))
 }
 
 fn reason_of(failure: &CallFailure) -> String {

@@ -145,7 +145,8 @@ impl Start {
             }
         };
         let max_payload = connection.client.max_payload();
-        match Coordinator::begin(connection, board, nats, key, inputs).await {
+        let begun = Coordinator::begin(connection.clone(), board, nats, key, inputs);
+        match connection.unless_denied(begun).await {
             Ok(coordinator) => {
                 _ = opened.send(Ok(Opened { max_payload }));
                 coordinator.serve(receiver).await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, AckKind};
 use async_nats::{Request, StatusCode, Subject};
@@ -20,7 +20,9 @@ use super::wire::{
 };
 use crate::backend::process::message::{CallFailure, RemoteFailure};
 use crate::base::Hook;
+use crate::concurrency::atomic::{AtomicBool, Ordering};
 use crate::concurrency::{Mutex, lock};
+use crate::error::Crash;
 
 /// How long the broker keeps a request for an item.
 const PULL: Duration = Duration::from_secs(5);
@@ -46,6 +48,10 @@ struct State {
     floor: u64,
     /// No more items are begun.
     is_closed: bool,
+    /// When the broker last heard that this worker has its items.
+    extended: Option<Instant>,
+    /// This process was stopped, and its lease may have ended.
+    is_doubtful: bool,
 }
 
 struct Held {
@@ -63,6 +69,8 @@ enum Admission {
     Unwanted,
     /// Another worker may have it.
     NotHere,
+    /// This worker has to join again first.
+    NotYet,
 }
 
 impl Slots {
@@ -131,19 +139,17 @@ impl Slots {
                 self.acknowledge(&message, AckKind::Ack).await;
                 return self.forget(header.publication);
             }
-            Admission::NotHere => {
+            admission @ (Admission::NotHere | Admission::NotYet) => {
                 let lease = Duration::from_millis(self.key.lease_millis);
-                self.acknowledge(&message, AckKind::Nak(Some(lease))).await;
+                let pause = if matches!(admission, Admission::NotYet) { lease / 4 } else { lease };
+                self.acknowledge(&message, AckKind::Nak(Some(pause))).await;
                 return self.forget(header.publication);
             }
         }
-        // In the kernel before the hook begins: the hook may end this process.
-        self.notify(WorkerNews::Begun(header.publication)).await;
-        let flushed = self.connection.client.flush();
-        _ = tokio::time::timeout(REQUEST_TIMEOUT, flushed).await;
         let (_, input) = wire::split::<ItemHeader>(&message.payload).expect("it was just decoded");
         let ItemHeader { item, attempt, .. } = header;
-        let task = Task { item, attempt, input: input.to_vec(), over: Box::new(over) };
+        let (begin, over) = (self.beginning(header.publication), Box::new(over));
+        let task = Task { item, attempt, input: input.to_vec(), begin, over };
         let answer = match select(self.service.submit(task), cancelled).await {
             Either::Left((answer, _)) => Some(answer),
             Either::Right((_, call)) => {
@@ -157,6 +163,29 @@ impl Slots {
         self.changed.notify_waiters();
         // The next item need not wait for the broker.
         tokio::spawn(self.clone().answer(header, message, answer));
+    }
+
+    /// What a hook calls before it begins an item. What it returns ends when the notice is in the kernel: the hook may
+    /// end this process. The second call, for a part of a batch, says nothing.
+    fn beginning(
+        self: &Arc<Self>,
+        publication: u64,
+    ) -> Box<dyn Fn() -> crossbeam_channel::Receiver<()> + Send + Sync> {
+        let (slots, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        let has_begun = AtomicBool::new(false);
+        Box::new(move || {
+            let (sent, confirmed) = crossbeam_channel::bounded(0);
+            if !has_begun.swap(true, Ordering::Relaxed) {
+                let slots = slots.clone();
+                runtime.spawn(async move {
+                    slots.notify(WorkerNews::Begun(publication)).await;
+                    let flushed = slots.connection.client.flush();
+                    _ = tokio::time::timeout(REQUEST_TIMEOUT, flushed).await;
+                    drop(sent);
+                });
+            }
+            confirmed
+        })
     }
 
     /// Waits until a producer is idle, and asks the coordinator if another worker had the item.
@@ -174,9 +203,11 @@ impl Slots {
             }
             state.held.insert(publication, Held { reply, is_begun: false, cancel: Some(cancel) });
         }
-        if message.info().is_ok_and(|info| info.delivered > 1) {
+        let is_doubtful = self.note_pause();
+        if is_doubtful || message.info().is_ok_and(|info| info.delivered > 1) {
             match self.claim(publication).await {
-                ClaimReply::Begin => {}
+                ClaimReply::Begin => lock(&self.state).is_doubtful = false,
+                ClaimReply::Unknown => return Admission::NotYet,
                 ClaimReply::Later => return Admission::NotHere,
                 ClaimReply::Never => return Admission::Unwanted,
             }
@@ -202,6 +233,15 @@ impl Slots {
             }
             changed.await;
         }
+    }
+
+    /// Whether this process was stopped for so long that its lease may have ended. What it has received before then may
+    /// be with others.
+    fn note_pause(&self) -> bool {
+        let mut state = lock(&self.state);
+        let most = Duration::from_millis(self.key.lease_millis) / 2;
+        state.is_doubtful |= state.extended.is_some_and(|since| since.elapsed() > most);
+        state.is_doubtful
     }
 
     async fn claim(&self, publication: u64) -> ClaimReply {
@@ -276,6 +316,8 @@ impl Slots {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            self.note_pause();
+            lock(&self.state).extended = Some(Instant::now());
             let replies: Vec<_> =
                 lock(&self.state).held.values().map(|it| it.reply.clone()).collect();
             for reply in replies {
@@ -365,6 +407,10 @@ fn outcome_of(answer: Answer) -> Result<(Outcome, Vec<u8>), String> {
         Answer::TimedOut { hook, limit, device } => {
             let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
             (Outcome::TimedOut { is_init: hook == Hook::ProducerInit, nanos, device }, vec![])
+        }
+        Answer::Crashed { crash, device } => {
+            let Crash { signal, status, stderr } = crash;
+            (Outcome::Crashed { signal, status, stderr, device }, vec![])
         }
         Answer::Ended(reason) => return Err(reason),
     })

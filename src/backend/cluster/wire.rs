@@ -44,6 +44,16 @@ pub(super) struct Load {
     pub(super) item_nanos: Option<u64>,
     pub(super) init_nanos: Option<u64>,
     pub(super) stack_size: Option<u64>,
+    pub(super) batch: Option<BatchRule>,
+}
+
+/// How the producers of a worker form batches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct BatchRule {
+    /// The largest number of items.
+    pub(super) most: u64,
+    /// How long an incomplete batch waits for more.
+    pub(super) wait_nanos: u64,
 }
 
 /// What precedes the encoded input of an item.
@@ -77,6 +87,13 @@ pub(super) enum Outcome {
         nanos: u64,
         device: Option<String>,
     },
+    /// The child process with the hook has ended.
+    Crashed {
+        signal: Option<i32>,
+        status: Option<i32>,
+        stderr: String,
+        device: Option<String>,
+    },
     /// No hook has the item any more, and it has no result.
     Dropped,
 }
@@ -95,7 +112,7 @@ pub(super) enum WorkerNews {
     Join { part: u64, host: String, capacity: u32 },
     /// A hook is about to get the item.
     Begun(u64),
-    /// It has an item that another worker had before, and is answered with a [`ClaimReply`].
+    /// It has an item that another worker had before, or its lease may have ended. It is answered with a [`ClaimReply`].
     Claim(u64),
     /// No hook of it has an item of these publications, from the first to this one.
     Drained(u64),
@@ -122,6 +139,8 @@ pub(super) enum ClaimReply {
     Later,
     /// It has its outcome.
     Never,
+    /// The worker has no seat: its lease has ended.
+    Unknown,
 }
 
 /// What a coordinator tells its workers.

@@ -60,7 +60,7 @@ fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
 
 /// What the main task of a worker reacts to.
 enum Input {
-    Key(RunKey),
+    Key(Box<RunKey>),
     /// The run is over.
     Gone(String),
     /// Its part in the run has ended: of this epoch.
@@ -110,9 +110,9 @@ impl Worker {
             runs: vec![],
             parts: 0,
         };
-        let cards = connection.workers().await?;
+        let cards = connection.unless_denied(connection.workers()).await?;
         let hosts = hosts.iter().map(|host| host.share()).collect();
-        let services = Arc::new(Services::new(devices));
+        let services = Arc::new(Services::new(devices, environment::hook_place()));
         Ok(Worker {
             connection,
             card,
@@ -126,7 +126,7 @@ impl Worker {
 
     async fn serve(mut self) -> Result<(), BoxError> {
         let (inputs, mut receiver) = unbounded_channel();
-        let keys = self.connection.keys().await?;
+        let keys = self.connection.unless_denied(self.connection.keys()).await?;
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::spawn(read_keys(self.connection.clone(), keys, inputs.clone()));
         if let Some(supervisor) = environment::supervisor()? {
@@ -142,7 +142,7 @@ impl Worker {
         let mut period = SLOWEST_BEAT;
         while let Some(input) = receiver.recv().await {
             match input {
-                Input::Key(key) => self.take_key(key, &inputs).await,
+                Input::Key(key) => self.take_key(*key, &inputs).await,
                 Input::Gone(run) => self.end(&run, Ending::Over),
                 Input::Left(run, epoch) => self.leave(&run, epoch),
                 Input::Tick => self.beat().await,
@@ -296,7 +296,7 @@ async fn read_keys(connection: Connection, keys: kv::Store, inputs: UnboundedSen
     let take = |entry: kv::Entry| {
         let input = match entry.operation {
             kv::Operation::Put => match wire::decode::<RunKey>(&entry.value) {
-                Ok(key) => Input::Key(key),
+                Ok(key) => Input::Key(Box::new(key)),
                 Err(error) => return tracing::warn!("run {}: {error}", entry.key),
             },
             kv::Operation::Delete | kv::Operation::Purge => Input::Gone(entry.key),

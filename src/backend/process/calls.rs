@@ -80,15 +80,16 @@ impl<R: Runner> WorkerProcess<R> {
             None => WorkHook::Single,
             Some(_) => WorkHook::Batch,
         };
-        let Lease { items, attempt, .. } = lease;
-        let header = Items { call, attempt: *attempt, hook, items: items.clone() };
+        let items = &lease.items;
+        let (shown, attempt) = self.recipe.origins(inputs, items, lease.attempt);
+        let header = Items { call, attempt, hook, items: shown };
         let most = self.settings.processes.max_frame as usize;
         let written = catch(|| {
             frame(Kind::Items, most, |bytes| -> Result<(), BoxError> {
                 message::put(bytes, &header)?;
                 for (item, input) in items.iter().zip(inputs) {
                     // Shows an attribute that the codec cannot handle before results are wrong.
-                    if cfg!(debug_assertions) && *item == 0 {
+                    if self.recipe.is_checked() && *item == 0 {
                         self.recipe.check_input(input)?;
                     }
                     message::put_part(bytes, |bytes| self.recipe.encode_input(input, bytes))?;

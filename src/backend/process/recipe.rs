@@ -78,6 +78,8 @@ pub struct Recipe<R: Runner> {
     input: Wire<R::Input>,
     output: Wire<R::Output>,
     errors: [Option<ErrorType>; MOST_ERRORS],
+    /// The index and attempt of an item that comes from a coordinator elsewhere.
+    origin: Option<Origin<R::Input>>,
 }
 
 /// The largest number of error types that a recipe can name.
@@ -99,6 +101,18 @@ struct Wire<T> {
     name: fn() -> &'static str,
     encode: fn(Format, &T, &mut Vec<u8>) -> Result<()>,
     decode: fn(Format, &[u8]) -> Result<T>,
+}
+
+/// Returns the index and the attempt of an item, as its hook sees them.
+type Origin<T> = fn(&T) -> (u64, u32);
+
+/// How a runner hands on the encoded values of another.
+#[cfg(feature = "nats")]
+pub(crate) struct Relay<H: Runner> {
+    pub(crate) encode_input: fn(Format, &H::Input, &mut Vec<u8>) -> Result<()>,
+    pub(crate) decode_output: fn(Format, &[u8]) -> Result<H::Output>,
+    /// The index and attempt that the hook sees.
+    pub(crate) origin: Origin<H::Input>,
 }
 
 /// Returns `None` if the error is of another type.
@@ -154,7 +168,7 @@ where
         let input = Wire { name: type_name::<R::Input>, encode, decode };
         let output = Wire { name: type_name::<R::Output>, encode, decode };
         let errors = [None; MOST_ERRORS];
-        Recipe { name, version: "", make, codec: &Postcard, input, output, errors }
+        Recipe { name, version: "", make, codec: &Postcard, input, output, errors, origin: None }
     }
 
     /// Sets a version. A worker with a recipe of another version refuses to serve, and the error names both.
@@ -206,6 +220,45 @@ impl<R: Runner> Recipe<R> {
             input: (self.input.name)().to_owned(),
             output: (self.output.name)().to_owned(),
         }
+    }
+
+    /// The recipe of a runner that hands on encoded values of this one: its child processes have this recipe.
+    #[cfg(feature = "nats")]
+    pub(crate) fn relayed<H: Runner>(
+        &self,
+        make: fn(&CfgNode) -> Result<H>,
+        relay: Relay<H>,
+    ) -> Recipe<H> {
+        let Recipe { name, version, codec, errors, .. } = *self;
+        let input = Wire {
+            name: self.input.name,
+            encode: relay.encode_input,
+            decode: |_, _| Err("a relay decodes no input".into()),
+        };
+        let output = Wire {
+            name: self.output.name,
+            encode: |_, _, _| Err("a relay encodes no output".into()),
+            decode: relay.decode_output,
+        };
+        let origin = Some(relay.origin);
+        Recipe { name, version, make, codec, input, output, errors, origin }
+    }
+
+    /// The indices and the attempt of inputs, as the hook sees them.
+    pub(super) fn origins(
+        &self,
+        inputs: &[R::Input],
+        items: &[u64],
+        attempt: u32,
+    ) -> (Vec<u64>, u32) {
+        let Some(origin) = self.origin else { return (items.to_vec(), attempt) };
+        let (items, attempts): (_, Vec<_>) = inputs.iter().map(origin).unzip();
+        (items, attempts.into_iter().max().unwrap_or(attempt))
+    }
+
+    /// Whether its values are checked for attributes that the codec cannot handle.
+    pub(super) fn is_checked(&self) -> bool {
+        cfg!(debug_assertions) && self.origin.is_none()
     }
 
     pub(crate) fn make(&self, cfg: &CfgNode) -> Result<R> {

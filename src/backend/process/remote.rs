@@ -20,10 +20,27 @@ pub(crate) fn failure<R: Runner>(recipe: &Recipe<R>, error: Error) -> CallFailur
     }
 }
 
+/// The failure of a hook for several items, as it is sent for one of them.
+#[cfg(feature = "nats")]
+pub(crate) fn shared_failure<R: Runner>(recipe: &Recipe<R>, error: &Error) -> CallFailure {
+    match error {
+        Error::HookPanicked { source, .. } => CallFailure::Panic(source.to_string()),
+        Error::HookFailed { source, .. } => {
+            CallFailure::Error(describe_ref(recipe, source.as_ref()))
+        }
+        other => CallFailure::Error(describe_ref(recipe, other)),
+    }
+}
+
 /// An error, as it is sent. Its texts come from the user's code, which may panic.
 pub(crate) fn describe<R: Runner>(recipe: &Recipe<R>, error: BoxError) -> RemoteFailure {
+    let described = describe_ref(recipe, error.as_ref());
+    drop_quietly(error);
+    described
+}
+
+fn describe_ref<R: Runner>(recipe: &Recipe<R>, error: &(dyn StdError + 'static)) -> RemoteFailure {
     let described = catch(|| {
-        let error: &(dyn StdError + 'static) = error.as_ref();
         let chain = std::iter::successors(Some(error), |&error| error.source());
         RemoteFailure {
             texts: chain.map(ToString::to_string).collect(),
@@ -31,7 +48,6 @@ pub(crate) fn describe<R: Runner>(recipe: &Recipe<R>, error: BoxError) -> Remote
             is_out_of_memory: is_out_of_memory(error),
         }
     });
-    drop_quietly(error);
     described.unwrap_or_else(|message| RemoteFailure {
         texts: vec![format!("an error whose text panics: {message}")],
         typed: None,

@@ -1,0 +1,80 @@
+//! Batches, which a worker forms of the items that it has taken.
+
+use std::time::Duration;
+
+use gangline::{Batch, OnError};
+
+use crate::broker::Broker;
+use crate::chores::{Chore, squared, squares, tests};
+
+tests![
+    a_worker_forms_whole_batches,
+    a_batch_that_no_item_can_fill_is_worked_on,
+    a_batch_that_runs_out_of_memory_is_split_without_an_attempt,
+    an_item_that_fails_its_batch_fails_alone,
+    a_batch_in_child_processes_has_the_items_of_the_coordinator,
+    a_rule_that_no_batch_can_keep_is_refused,
+];
+
+/// Longer than a busy machine takes to fill a batch.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+fn a_worker_forms_whole_batches() {
+    let broker = Broker::start();
+    let _worker = broker.worker(2);
+    let rule = Batch::up_to(4).within(PATIENCE);
+    let mut pool = broker.builder().batch(rule).build().unwrap();
+    for _ in 0..2 {
+        assert_eq!(pool.run(vec![Chore::Batch; 16]).unwrap(), vec!["4 1"; 16]);
+    }
+}
+
+/// A worker does not see the end of the input.
+fn a_batch_that_no_item_can_fill_is_worked_on() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().batch(Batch::of(4)).build().unwrap();
+    assert_eq!(pool.run(squares(0..6)).unwrap(), squared(0..6));
+}
+
+fn a_batch_that_runs_out_of_memory_is_split_without_an_attempt() {
+    let broker = Broker::start();
+    for variable in ["GANGLINE_UNUSED", "GANGLINE_PROCESSES"] {
+        let _worker = broker.worker_with(1, &[(variable, "1")]);
+        let rule = Batch::up_to(4).within(PATIENCE);
+        let mut pool = broker.builder().batch(rule).build().unwrap();
+        let outputs = pool.run(vec![Chore::ShortAbove(2); 4]).unwrap();
+        assert!(outputs.iter().all(|it| it == "2 1" || it == "1 1"), "{variable}: {outputs:?}");
+    }
+}
+
+fn an_item_that_fails_its_batch_fails_alone() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let rule = Batch::up_to(4).within(PATIENCE);
+    let mut pool = broker.builder().batch(rule).on_error(OnError::Skip).build().unwrap();
+    let mut items = squares(0..8);
+    items[5] = Chore::FailBatch;
+    let outputs = pool.run(items).unwrap();
+    assert_eq!(outputs, [0, 1, 4, 9, 16, 36, 49].map(|x: u32| x.to_string()));
+    assert_eq!((pool.account().ok, pool.account().failed), (7, 1));
+}
+
+fn a_batch_in_child_processes_has_the_items_of_the_coordinator() {
+    let broker = Broker::start();
+    let _worker = broker.worker_with(1, &[("GANGLINE_PROCESSES", "1")]);
+    let rule = Batch::up_to(3).within(PATIENCE);
+    let mut pool = broker.builder().batch(rule).build().unwrap();
+    for _ in 0..2 {
+        let sites = pool.run(vec![Chore::Site; 3]).unwrap();
+        assert_eq!(sites, ["Some(0) [0] 1 0 cpu", "Some(1) [1] 1 0 cpu", "Some(2) [2] 1 0 cpu"]);
+    }
+}
+
+fn a_rule_that_no_batch_can_keep_is_refused() {
+    let broker = Broker::start();
+    let text = |builder: crate::broker::ChoresBuilder| builder.build().unwrap_err().to_string();
+    let window = text(broker.builder().batch(Batch::up_to(4)).window(3));
+    assert!(window.starts_with("window must be at least 4 items"), "{window}");
+    assert!(text(broker.builder().batch(Batch::of(0))).contains("batch"));
+}
