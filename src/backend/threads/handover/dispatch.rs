@@ -7,6 +7,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::backend::threads::handover::claims::{Claim, Claims};
 use crate::backend::threads::handover::inputs::Inputs;
+use crate::backend::threads::handover::recalls::Recalls;
 use crate::backend::threads::run_clock::RunClock;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,6 +15,7 @@ use crate::concurrency::bell::{Bell, Bells};
 use crate::concurrency::event_count::EventCount;
 use crate::concurrency::{Condvar, Mutex, lock, wait};
 use crate::runner::AbandonFlag;
+use crate::scheduler::ahead;
 use crate::scheduler::batch::{Ceiling, Size};
 use crate::scheduler::expansion;
 use crate::scheduler::{
@@ -43,6 +45,8 @@ pub(crate) struct Dispatch<I> {
     revoked: Box<[AtomicU64]>,
     /// Rung when a call is revoked or a producer is abandoned.
     pub(crate) bells: Bells,
+    /// Which producers are to give back what they have not begun.
+    pub(crate) recalls: Recalls,
     /// Whether failed items wait for a producer. Read once per untracked item, without the lock.
     has_waiting: CachePadded<AtomicBool>,
     /// With an item timeout, the untracked items that are in hooks.
@@ -120,6 +124,7 @@ impl<I> Dispatch<I> {
             sleeping: AtomicUsize::new(0),
             revoked: (0..producers).map(|_| AtomicU64::new(INIT - 1)).collect(),
             bells: Bells::default(),
+            recalls: Recalls::new(producers),
             has_waiting: CachePadded::new(AtomicBool::new(false)),
             claims: has_claims.then(|| Claims::new(producers)),
             speculates,
@@ -248,6 +253,7 @@ impl<I> Dispatch<I> {
         while let Some(event) = state.scheduler.poll_event() {
             match event {
                 Event::Wake(producer) => wakes.push(producer),
+                Event::Recall(producer) => self.recalls.ask(producer),
                 Event::Revoke { lease, producer } => {
                     // An abandoned producer stays abandoned.
                     if !self.is_abandoned(producer) {
@@ -296,6 +302,21 @@ impl<I> Dispatch<I> {
 
     pub(super) fn lease(&self, producer: ProducerId, readiness: Readiness) -> Next {
         self.schedule_quietly(|state, now| state.scheduler.lease(producer, readiness, now))
+    }
+
+    pub(super) fn lease_ahead(&self, producer: ProducerId, most: usize) -> Vec<(Lease, I)> {
+        self.schedule_quietly(|state, now| {
+            let leases = ahead::lease_ahead(&mut state.scheduler, producer, most, now);
+            let mut leased = Vec::with_capacity(leases.len());
+            for lease in leases {
+                match state.inputs.take(lease.items[0]) {
+                    Some(input) => leased.push((lease, input)),
+                    // As in `take_inputs`.
+                    None => state.scheduler.release(lease.id, now),
+                }
+            }
+            leased
+        })
     }
 
     /// Withdraws the producer's request for a lease: it has found an item by itself.
