@@ -11,6 +11,7 @@ mod event_bell;
 mod frame;
 mod hooks;
 pub(crate) mod keeper;
+mod keeping;
 pub(crate) mod message;
 mod outlet;
 mod printed;
