@@ -1,5 +1,7 @@
 //! The keeper of one child process.
 
+use std::sync::Arc;
+
 use super::child::Child;
 use super::recipe::Recipe;
 use super::waiting::Interest;
@@ -10,7 +12,6 @@ use crate::concurrency::now;
 use crate::error::Error;
 use crate::runner::{ProducerSetup, Runner};
 use crate::scheduler::Readiness;
-use std::sync::Arc;
 
 /// Keeps one child process, in which the hooks of one producer run.
 pub(crate) struct Keeper<R: Runner> {
