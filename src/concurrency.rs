@@ -10,6 +10,12 @@ pub(crate) mod event_count;
 pub(crate) mod guard;
 pub(crate) mod parker;
 pub(crate) mod queue;
+#[cfg(any(test, all(feature = "processes", target_os = "linux")))]
+#[cfg_attr(
+    not(any(shuttle, all(feature = "processes", target_os = "linux"))),
+    expect(dead_code, reason = "a worker process uses it, and a model")
+)]
+pub(crate) mod recallable;
 #[cfg_attr(shuttle, path = "concurrency/model_ring.rs")]
 mod ring;
 pub(crate) mod spawn;

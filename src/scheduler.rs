@@ -26,6 +26,7 @@
 //! *untracked*. Only the last two polls decide about expiry. So a thread that reads the clock just after the process
 //! was stopped cannot expire a hook.
 
+pub(crate) mod ahead;
 mod answers;
 mod assign;
 pub(crate) mod batch;

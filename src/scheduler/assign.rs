@@ -1,8 +1,9 @@
 //! Which items a producer is leased next, and which producers are woken for them.
 
+use super::ahead;
 use super::events::{Event, Expired};
 use super::items::{Dropped, Items, Outcome, Standing, State};
-use super::lease::{Copies, Held, Lease, LeaseId, Phase, ProducerId, Sized};
+use super::lease::{Chosen, Copies, Held, Lease, LeaseId, Phase, ProducerId, Sized};
 use super::pending::Pick;
 use super::speculation::Chance;
 use super::split::{Cut, Part};
@@ -10,12 +11,6 @@ use super::time::RunTime;
 use super::waiters::Takes;
 use super::{Activity, Input, Next, Readiness, Scheduler};
 use crate::scheduler::batch::{Limits, More, Size};
-
-/// The items of one lease.
-struct Chosen {
-    items: Vec<Sized>,
-    attempt: u32,
-}
 
 impl Scheduler {
     /// Leases items to a producer without work. A producer that has to wait asks again when it is woken.
@@ -31,13 +26,14 @@ impl Scheduler {
             return Next::Leave;
         }
         if let Some(chosen) = self.choose(producer, now) {
-            let lease = self.grant(chosen, producer, readiness, now);
+            let lease = self.grant(chosen, producer, readiness.into(), now);
             self.wake_for_work(now);
             self.wake_helpers();
             return Next::Work(lease);
         }
         let until = self.next_look(producer, now);
         self.waiters.add(producer, until, self.takes(producer));
+        ahead::recall_for(self, producer);
         // This producer may have been the one woken for work that it may not take.
         self.wake_for_work(now);
         until.map_or(Next::Wait, Next::WaitUntil)
@@ -63,11 +59,8 @@ impl Scheduler {
             }
         }
         // Before new items, since the consumer may wait for it.
-        if let Some(index) = self.retries.take(producer, &self.health, now) {
-            let record = self.items.get_mut(index).expect("an item that waits has a record");
-            record.carriers += 1;
-            let (size, attempt) = (record.size, record.history.attempt);
-            return Some(Chosen { items: vec![Sized { index, size }], attempt });
+        if let Some(chosen) = ahead::choose_retry(self, producer, now) {
+            return Some(chosen);
         }
         if self.takes(producer) == Takes::All
             && let Some(chosen) = self.choose_new(producer, now)
@@ -131,17 +124,16 @@ impl Scheduler {
         now: RunTime,
     ) -> Lease {
         let items = vec![Sized { index, size: Size::ONE }];
-        self.grant(Chosen { items, attempt: 1 }, producer, readiness, now)
+        self.grant(Chosen { items, attempt: 1 }, producer, readiness.into(), now)
     }
 
-    fn grant(
+    pub(super) fn grant(
         &mut self,
         Chosen { items, attempt }: Chosen,
         producer: ProducerId,
-        readiness: Readiness,
+        phase: Phase,
         now: RunTime,
     ) -> Lease {
-        let phase = Phase::from(readiness);
         let indices = items.iter().map(|item| item.index).collect();
         let held = Held {
             producer,
@@ -357,7 +349,7 @@ impl Scheduler {
         let leased = held.items.len();
         let mut items = Vec::new();
         match phase {
-            Phase::Preparing | Phase::Ending => self.put_back(held, now),
+            Phase::Ahead | Phase::Preparing | Phase::Ending => self.put_back(held, now),
             Phase::Working => {
                 let failed = held.items.into_iter().filter(|&item| {
                     self.settle(item, Outcome::Failed, producer, now) == Standing::Counts

@@ -84,6 +84,7 @@ impl Deadlines {
         match phase {
             Phase::Preparing => self.end(self.timeouts.init, 1, now),
             Phase::Working => self.end(self.timeouts.item, items, now),
+            Phase::Ahead => None,
             Phase::Ending => unreachable!("a state ends without a lease"),
         }
     }

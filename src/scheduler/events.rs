@@ -11,6 +11,8 @@ pub(crate) enum Event {
     Wake(ProducerId),
     /// No result of this lease counts any more. The hook that works on it may give up.
     Revoke { lease: LeaseId, producer: ProducerId },
+    /// Another producer has nothing to do: this one gives back the leases that it has not begun.
+    Recall(ProducerId),
     /// A hook took too long. Its producer is lost.
     Expired(Expired),
     /// The producer failed consecutive items that others succeeded with, and is lost.

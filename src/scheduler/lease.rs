@@ -51,6 +51,13 @@ pub(super) struct Held {
     pub(super) open: usize,
 }
 
+/// The items that a lease is granted for.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) items: Vec<Sized>,
+    pub(super) attempt: u32,
+}
+
 /// Whether a producer that asks for work has its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Readiness {
@@ -65,6 +72,8 @@ pub(crate) enum Phase {
     /// It builds its state. No hook has seen the items.
     Preparing,
     Working,
+    /// It works on an earlier lease. No hook has seen the items.
+    Ahead,
     /// It ends its state, between two items.
     Ending,
 }
@@ -117,7 +126,8 @@ impl Leases {
     pub(super) fn insert(&mut self, held: Held) -> LeaseId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: 0, held: None });
-            u32::try_from(self.slots.len() - 1).expect("there are fewer leases than threads")
+            u32::try_from(self.slots.len() - 1)
+                .expect("there are fewer leases than items in flight")
         });
         let place = &mut self.slots[slot as usize];
         place.held = Some(held);

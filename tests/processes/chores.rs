@@ -53,6 +53,10 @@ pub enum Chore {
     Text(String),
     Site,
     Large(usize),
+    /// Waits until the file is there.
+    Await(PathBuf),
+    /// Makes the file.
+    Open(PathBuf),
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, thiserror::Error)]
@@ -225,6 +229,12 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
                 cx.attempt(),
             ));
         }
+        Chore::Await(path) => {
+            while !path.exists() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        Chore::Open(path) => std::fs::write(path, "")?,
         Chore::Large(bytes) => return Ok("x".repeat(bytes)),
     }
     Ok(format!("{:?} is over", getpid().as_raw_nonzero()))

@@ -7,6 +7,8 @@
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
 #[cfg(target_os = "linux")]
+mod ahead;
+#[cfg(target_os = "linux")]
 mod batches;
 #[cfg(target_os = "linux")]
 mod chores;
@@ -45,6 +47,7 @@ fn main() {
     let all = [
         runs::TESTS,
         laws::TESTS,
+        ahead::TESTS,
         crashes::TESTS,
         errors::TESTS,
         batches::TESTS,

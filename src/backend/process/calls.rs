@@ -7,7 +7,8 @@ use super::message::{
     self, CallFailure, Done, Failed, ItemOutcome, Items, RemoteFailure, WorkHook,
 };
 use super::remote;
-use super::waiting::{Answer, Interest, wait_for_answer};
+use super::sent::Sent;
+use super::waiting::{Answer, Interest};
 use super::worker_process::{WorkerProcess, out_of_turn, refusal};
 use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
@@ -15,7 +16,7 @@ use crate::base::panic::catch;
 use crate::base::{BoxError, Hook};
 use crate::error::{Error, FrameError, Site, WorkerError};
 use crate::runner::{ProducerContext, Runner};
-use crate::scheduler::Lease;
+use crate::scheduler::{Copies, Lease};
 
 /// What came of a call for the items of a lease.
 pub(super) enum Worked<R: Runner> {
@@ -28,45 +29,44 @@ pub(super) enum Worked<R: Runner> {
 }
 
 impl<R: Runner> WorkerProcess<R> {
-    /// Has the child call the hook for the items of a lease of this lane.
-    pub(super) fn call(
+    /// A call of the hook for the items of a lease, with the bytes to send.
+    pub(super) fn prepare_call(
         &mut self,
         run: &Run<R>,
-        lane: usize,
-        lease: &Lease,
-        inputs: &[R::Input],
-    ) -> Worked<R> {
+        lease: Lease,
+        inputs: Vec<R::Input>,
+    ) -> (Sent<R>, Result<Vec<u8>, Box<Error>>) {
         let call = self.next_call();
-        let frame = match self.encode(run, call, lease, inputs) {
-            Ok(frame) => frame,
-            Err(source) => {
-                let (hook, site) = self.hook(run, lease);
-                return Worked::Failed(Error::HookFailed { hook, site: Box::new(site), source });
-            }
-        };
-        let limit = self.settings.limits.item;
-        let limit = limit.map(|limit| {
-            limit.saturating_mul(u32::try_from(lease.items.len()).unwrap_or(u32::MAX))
+        let sent = Sent { call, lease, inputs, copies: Copies::Missing, is_stale: false };
+        let bytes = self.encode(run, call, &sent.lease, &sent.inputs).map_err(|source| {
+            let (hook, site) = self.hook(run, &sent.lease);
+            Box::new(Error::HookFailed { hook, site: Box::new(site), source })
         });
-        let (setup, settings, bell) = (&self.setup, &self.settings, self.bell().clone());
-        let interest = || {
-            let flag = run.handover.dispatch.signals.flag(lane, Some(lease.id));
-            let cx = ProducerContext::new(setup, &run.wanted, &lease.items)
-                .with_abandon_flag(Some(flag))
-                .with_open_items(run.open_items());
-            match () {
-                () if run.handover.dispatch.signals.is_abandoned(lane) => Interest::Abandoned,
-                () if run.wanted.gave_up_on(lease.items.first().copied()) => {
-                    settings.cancelled(run)
-                }
-                () if cx.is_cancelled() => Interest::Revoked,
-                () => Interest::Wanted,
+        (sent, bytes)
+    }
+
+    /// How long a call may take.
+    pub(super) fn limit_of(&self, lease: &Lease) -> Option<Duration> {
+        let items = u32::try_from(lease.items.len()).unwrap_or(u32::MAX);
+        Some(self.settings.limits.item?.saturating_mul(items))
+    }
+
+    /// Whether anything waits for the call that the child works on.
+    pub(super) fn interest_in(&self, run: &Run<R>, lane: usize, sent: &Sent<R>) -> Interest {
+        let dispatch = &run.handover.dispatch;
+        let Sent { lease, is_stale, .. } = sent;
+        let flag = dispatch.signals.flag(lane, Some(lease.id));
+        let cx = ProducerContext::new(&self.setup, &run.wanted, &lease.items)
+            .with_abandon_flag(Some(flag))
+            .with_open_items(run.open_items());
+        match () {
+            () if dispatch.signals.is_abandoned(lane) => Interest::Abandoned,
+            () if run.wanted.gave_up_on(lease.items.first().copied()) => {
+                self.settings.cancelled(run)
             }
-        };
-        let child = self.child.as_mut().expect("a keeper has a child when it sends items");
-        child.send(frame);
-        let answer = wait_for_answer(child, &bell, call, limit, &interest);
-        self.worked(run, call, lease, limit, answer)
+            () if *is_stale || cx.is_cancelled() => Interest::Revoked,
+            () => Interest::Wanted,
+        }
     }
 
     fn encode(
@@ -109,14 +109,9 @@ impl<R: Runner> WorkerProcess<R> {
         (hook, site(&self.setup, &lease.items, Some(lease.attempt)))
     }
 
-    fn worked(
-        &self,
-        run: &Run<R>,
-        call: u64,
-        lease: &Lease,
-        limit: Option<Duration>,
-        answer: Answer,
-    ) -> Worked<R> {
+    /// What an answer says of a call.
+    pub(super) fn worked(&self, run: &Run<R>, sent: &Sent<R>, answer: Answer) -> Worked<R> {
+        let (call, lease) = (sent.call, &sent.lease);
         let (hook, site) = self.hook(run, lease);
         match answer {
             Answer::Frame(frame) => {
@@ -135,7 +130,7 @@ impl<R: Runner> WorkerProcess<R> {
                 Worked::Crashed(Error::HookCrashed { hook, site: Box::new(site), source })
             }
             Answer::TimedOut => {
-                let limit = limit.expect("only a limit is exceeded");
+                let limit = self.limit_of(lease).expect("only a limit is exceeded");
                 Worked::Crashed(Error::TimedOut { hook, site: Box::new(site), limit })
             }
             Answer::Damaged(source) => {
@@ -152,7 +147,7 @@ impl<R: Runner> WorkerProcess<R> {
         lease: &Lease,
         hook: Hook,
     ) -> Result<Worked<R>, FrameError> {
-        let (Done { call: of, outcomes }, mut parts) = message::split(frame)?;
+        let (Done { call: of, outcomes, .. }, mut parts) = message::split(frame)?;
         if of != call || outcomes.len() != lease.items.len() {
             return Err(out_of_turn(frame));
         }

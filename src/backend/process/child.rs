@@ -152,6 +152,11 @@ impl Child {
         self.process.id()
     }
 
+    /// Whether bytes wait for room in the socket.
+    pub(super) fn has_unwritten(&self) -> bool {
+        !self.unwritten.is_empty()
+    }
+
     /// Has the next waits write these bytes.
     pub(super) fn send(&mut self, bytes: Vec<u8>) {
         match self.unwritten.is_empty() {
@@ -276,6 +281,10 @@ impl Child {
                                 break;
                             }
                         }
+                    }
+                    // That was all: another read would only say so.
+                    if length < self.scratch.len() {
+                        return;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -20,6 +20,7 @@ pub(super) enum Kind {
     Items = 3,
     GiveUp = 4,
     End = 5,
+    Recall = 6,
     // To the coordinator.
     Ready = 65,
     Refused = 66,
@@ -28,14 +29,16 @@ pub(super) enum Kind {
     Done = 69,
     Failed = 70,
     Bye = 71,
+    HandedBack = 72,
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 14] = [
     Kind::Hello,
     Kind::Init,
     Kind::Items,
     Kind::GiveUp,
     Kind::End,
+    Kind::Recall,
     Kind::Ready,
     Kind::Refused,
     Kind::InitDone,
@@ -43,6 +46,7 @@ const KINDS: [Kind; 12] = [
     Kind::Done,
     Kind::Failed,
     Kind::Bye,
+    Kind::HandedBack,
 ];
 
 /// One message, as it was cut out of the stream.

@@ -1,17 +1,16 @@
 //! The worker's side of a recipe: calls the producer's hooks and answers.
 
-use std::os::unix::net::UnixStream;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use crossbeam_channel::{Receiver, Sender, unbounded};
-
-use super::connection::{Commands, Connection, refuse, send};
+use super::connection::{Commands, Connection, refuse};
 use super::frame::{Frame, Kind, frame};
 use super::message::{
-    self, Bye, Call, CallFailure, Done, Failed, Init, ItemOutcome, Items, WorkHook,
+    self, Bye, Call, CallFailure, Done, Failed, HandedBack, Init, ItemOutcome, Items, WorkHook,
 };
+use super::outlet::Outlet;
 use super::recipe::Recipe;
 use super::recipe::serving::Serve;
 use super::remote;
@@ -20,6 +19,8 @@ use crate::backend::threads::call::call;
 use crate::base::panic::{catch, drop_quietly};
 use crate::base::{BoxError, Hook, Result};
 use crate::cfg::CfgNode;
+use crate::concurrency::now;
+use crate::concurrency::recallable::Recallable;
 use crate::concurrency::spawn::spawn;
 use crate::device::{self, Place};
 use crate::error::{Error, FrameError, Site};
@@ -41,21 +42,25 @@ impl<R: Runner + 'static> Serve for Recipe<R> {
 
 /// Serves a coordinator until the process ends. The hooks run on a thread of their own; this one reads.
 fn serve<R: Runner + 'static>(recipe: Recipe<R>, connection: Connection) -> ! {
-    let (sender, frames) = unbounded();
     let revoked = Arc::new(AtomicU64::new(0));
     let most = connection.max_frame();
     let socket = connection.socket.try_clone();
     let socket = socket.unwrap_or_else(|error| refuse(&connection.socket, error.to_string()));
-    let side = Side { recipe, most, socket, revoked: revoked.clone() };
-    let mut reader = Reader { side: Some((side, frames)), sender, revoked };
+    let outlet = Arc::new(Outlet::new(socket));
+    let side = Side { recipe, most, outlet: outlet.clone(), revoked: revoked.clone() };
+    let mut reader = Reader { side: Some(side), calls: Arc::default(), outlet, revoked };
     connection.read(&mut reader)
 }
+
+/// Frames for the thread of the hooks, with the numbers of their calls; `None` if they are not recalled.
+type Calls = Recallable<(Option<u64>, Frame)>;
 
 /// Hands frames on to the thread of the hooks.
 struct Reader<R: Runner> {
     /// `None` once the thread has started, with the first `Init`.
-    side: Option<(Side<R>, Receiver<Frame>)>,
-    sender: Sender<Frame>,
+    side: Option<Side<R>>,
+    calls: Arc<Calls>,
+    outlet: Arc<Outlet>,
     revoked: Arc<AtomicU64>,
 }
 
@@ -67,12 +72,23 @@ impl<R: Runner + 'static> Commands for Reader<R> {
                 self.revoked.store(call, Ordering::Relaxed);
                 Ok(())
             }
+            Kind::Recall => {
+                let Call { call: last } = message::decode(&frame)?;
+                let back = self.calls.take_back(|(call, _)| call.is_some_and(|call| call > last));
+                let calls = back.into_iter().filter_map(|(call, _)| call).collect();
+                let frame = message::encode(Kind::HandedBack, usize::MAX, &HandedBack { calls })?;
+                self.outlet.send_aside(&frame);
+                Ok(())
+            }
             Kind::Init | Kind::Items | Kind::End => {
-                if let Some((side, frames)) = self.side.take() {
-                    start(side, frames, &frame)?;
+                if let Some(side) = self.side.take() {
+                    start(side, self.calls.clone(), &frame)?;
                 }
-                // The receiver ends only with the process.
-                _ = self.sender.send(frame);
+                let call = match frame.kind {
+                    Kind::Items => Some(message::call_of(&frame)?),
+                    _ => None,
+                };
+                self.calls.push((call, frame));
                 Ok(())
             }
             other => {
@@ -86,7 +102,7 @@ impl<R: Runner + 'static> Commands for Reader<R> {
 /// Starts the thread of the hooks, named and sized like that of a producer.
 fn start<R: Runner + 'static>(
     side: Side<R>,
-    frames: Receiver<Frame>,
+    calls: Arc<Calls>,
     first: &Frame,
 ) -> Result<(), FrameError> {
     let init: Init = message::decode(first)?;
@@ -95,8 +111,8 @@ fn start<R: Runner + 'static>(
     let setup = setup(&init, Arc::default()).map_err(|error| damaged(&error))?;
     let pool = CpuPool::of(&setup, &name, stack_size);
     let work = move |pooled: Result<(), Error>| match pooled {
-        Ok(()) => Hooks { side, made: None }.work(&frames),
-        Err(error) => refuse(&side.socket, format!("{error:#}")),
+        Ok(()) => Hooks { side, made: None }.work(&calls),
+        Err(error) => side.outlet.refuse(format!("{error:#}")),
     };
     // It is not joined: it ends the process.
     let started = spawn(name, stack_size, move || pool.run(work));
@@ -111,7 +127,7 @@ fn damaged(error: &BoxError) -> FrameError {
 struct Side<R: Runner> {
     recipe: Recipe<R>,
     most: usize,
-    socket: UnixStream,
+    outlet: Arc<Outlet>,
     /// The number of the last call that the coordinator gave up.
     revoked: Arc<AtomicU64>,
 }
@@ -131,14 +147,17 @@ struct Made<R: Runner> {
 }
 
 impl<R: Runner> Hooks<R> {
-    fn work(mut self, frames: &Receiver<Frame>) {
-        let failed = frames.iter().find_map(|frame| match frame.kind {
-            Kind::Init => self.init(&frame).err(),
-            Kind::Items => self.work_on(&frame).err(),
-            _ => self.end(),
-        });
-        if let Some(error) = failed {
-            refuse(&self.side.socket, error.to_string());
+    fn work(mut self, calls: &Calls) {
+        loop {
+            let (_, frame) = calls.receive();
+            let failed = match frame.kind {
+                Kind::Init => self.init(&frame).err(),
+                Kind::Items => self.work_on(&frame).err(),
+                _ => self.end(),
+            };
+            if let Some(error) = failed {
+                self.side.outlet.refuse(error.to_string());
+            }
         }
     }
 
@@ -151,7 +170,7 @@ impl<R: Runner> Hooks<R> {
                 message::encode(Kind::InitFailed, self.side.most, &Failed { call, failure })?
             }
         };
-        send(&self.side.socket, &answer);
+        self.side.outlet.send(&answer);
         Ok(())
     }
 
@@ -175,11 +194,19 @@ impl<R: Runner> Hooks<R> {
         let (header, mut parts): (Items, _) = message::split(frame)?;
         let each = header.items.iter().map(|_| message::take_part(&mut parts));
         let parts = each.collect::<Result<Vec<_>, _>>()?;
+        if self.made.as_ref().is_none_or(|made| made.state.is_none()) {
+            // Sent before the coordinator knew of the panic that has cost the state.
+            let calls = vec![header.call];
+            let back = message::encode(Kind::HandedBack, self.side.most, &HandedBack { calls })?;
+            self.side.outlet.send(&back);
+            return Ok(());
+        }
+        let since = now();
         let answer = match self.inputs(&parts).and_then(|inputs| self.call(&header, inputs)) {
-            Ok(outputs) => self.done(&header, outputs),
+            Ok(outputs) => self.done(&header, outputs, since),
             Err(failure) => self.failed(header.call, failure),
         };
-        send(&self.side.socket, &answer?);
+        self.side.outlet.send(&answer?);
         Ok(())
     }
 
@@ -242,13 +269,19 @@ impl<R: Runner> Hooks<R> {
         }
     }
 
-    fn done(&self, items: &Items, outputs: Vec<Result<R::Output>>) -> Result<Vec<u8>, FrameError> {
+    fn done(
+        &self,
+        items: &Items,
+        outputs: Vec<Result<R::Output>>,
+        since: Instant,
+    ) -> Result<Vec<u8>, FrameError> {
         let outcome = |output: &Result<R::Output>| match output {
             Ok(_) => ItemOutcome::Output,
             Err(_) => ItemOutcome::Failure,
         };
         let call = items.call;
-        let header = Done { call, outcomes: outputs.iter().map(outcome).collect() };
+        let took = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let header = Done { call, took, outcomes: outputs.iter().map(outcome).collect() };
         let written = frame(Kind::Done, self.side.most, |bytes| -> Result<()> {
             message::put(bytes, &header)?;
             for (item, output) in items.items.iter().zip(outputs) {
@@ -295,7 +328,7 @@ impl<R: Runner> Hooks<R> {
         }
         match message::encode(Kind::Bye, self.side.most, &Bye { failure }) {
             Ok(bye) => {
-                send(&self.side.socket, &bye);
+                self.side.outlet.send(&bye);
                 process::exit(0)
             }
             Err(error) => Some(error),

@@ -10,7 +10,7 @@ use super::frame::{Frame, Kind, frame};
 use crate::error::FrameError;
 
 /// The version of what this file describes. Both sides must have the same.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 
 /// The length of what a `Hello` begins with in every version: the nonce and the version.
 const FIXED: usize = 20;
@@ -76,6 +76,8 @@ pub(super) enum WorkHook {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) call: u64,
+    /// How long the worker was busy with it, in microseconds.
+    pub(super) took: u64,
     pub(super) outcomes: Vec<ItemOutcome>,
 }
 
@@ -130,6 +132,12 @@ pub struct RemoteFailure {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Call {
     pub(super) call: u64,
+}
+
+/// The calls that the worker has not begun, and does not begin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HandedBack {
+    pub(super) calls: Vec<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,6 +196,11 @@ pub(super) fn decode<T: DeserializeOwned>(frame: &Frame) -> Result<T, FrameError
             reason: format!("a message {:?} has {} bytes too many", frame.kind, rest.len()),
         }),
     }
+}
+
+/// The number of the call of a message `Items`, with which its header begins.
+pub(super) fn call_of(frame: &Frame) -> Result<u64, FrameError> {
+    split(frame).map(|(call, _)| call)
 }
 
 /// Takes the next part.

@@ -1,6 +1,7 @@
 //! The options of producers in child processes.
 
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,10 +24,12 @@ pub struct Processes {
     pub(super) env: Vec<(OsString, Option<OsString>)>,
     pub(super) max_frame: u32,
     pub(super) kill_after: Option<Duration>,
+    pub(super) ahead: NonZeroUsize,
 }
 
 /// 256 MiB.
 const MAX_FRAME: u32 = 256 << 20;
+const MOST_AHEAD: NonZeroUsize = NonZeroUsize::new(64).expect("it is not 0");
 const KILL_AFTER: Duration = Duration::from_secs(5);
 
 impl Default for Processes {
@@ -37,6 +40,7 @@ impl Default for Processes {
             env: vec![],
             max_frame: MAX_FRAME,
             kill_after: Some(KILL_AFTER),
+            ahead: MOST_AHEAD,
         }
     }
 }
@@ -86,6 +90,18 @@ impl Processes {
     /// The hook sees [`is_cancelled`](crate::ProducerContext::is_cancelled) at once.
     pub fn kill_after(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.kill_after = time.into();
+        self
+    }
+
+    /// Sets how many items a worker has at most: the one that its hook works on, and those sent ahead, which the hook
+    /// takes without waiting for this process. The default is 64; 0 counts as 1, with which each item waits for the
+    /// answer to the one before.
+    ///
+    /// The number adapts up to that: it grows while an item takes less than 50 us, about the time of a message there
+    /// and back, and shrinks with longer ones. Items sent ahead come back if another producer has nothing to do, or if
+    /// the worker dies; that costs them no attempt. With [`batch`](crate::Builder::batch), a worker has one batch.
+    pub fn ahead(mut self, items: usize) -> Self {
+        self.ahead = NonZeroUsize::new(items).unwrap_or(NonZeroUsize::MIN);
         self
     }
 }

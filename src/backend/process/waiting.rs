@@ -63,6 +63,49 @@ impl Timer {
     }
 }
 
+/// The call that a child works on, and how long it may go on.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    limit: Option<Timer>,
+    kill: Option<Timer>,
+    is_given_up: bool,
+}
+
+impl Watch {
+    /// Watches a call that begins now. `limit`: how long it may take.
+    pub(super) fn begin(&mut self, limit: Option<Duration>) {
+        self.limit = limit.map(Timer::new);
+        self.is_given_up = false;
+    }
+
+    /// Tells the child if nothing waits for the call any more.
+    pub(super) fn heed(&mut self, child: &mut Child, call: u64, interest: Interest) {
+        if interest != Interest::Wanted && !std::mem::replace(&mut self.is_given_up, true) {
+            let give_up = message::encode(Kind::GiveUp, usize::MAX, &Call { call });
+            child.send(give_up.expect("a number can be encoded"));
+        }
+        match interest {
+            Interest::Cancelled { kill_after } if self.kill.is_none() => {
+                self.kill = kill_after.map(Timer::new);
+            }
+            Interest::Cancelled { .. } | Interest::Abandoned => {}
+            Interest::Wanted | Interest::Revoked => self.kill = None,
+        }
+    }
+
+    /// Waits for the next thing to happen.
+    pub(super) fn wait(&mut self, child: &mut Child, bell: &EventBell) -> Waited {
+        let Watch { limit, kill, .. } = self;
+        match wait(child, bell, limit, kill) {
+            Waited::Bell => {
+                bell.silence();
+                Waited::Bell
+            }
+            waited => waited,
+        }
+    }
+}
+
 /// Waits for the answer to a call, and tells the child if nothing waits for it any more. `limit`: how long the
 /// call may take.
 ///
@@ -74,49 +117,55 @@ pub(super) fn wait_for_answer(
     limit: Option<Duration>,
     interest: &dyn Fn() -> Interest,
 ) -> Answer {
-    let mut limit = limit.map(Timer::new);
-    let mut kill: Option<Timer> = None;
-    let mut told = Interest::Wanted;
+    let mut watch = Watch::default();
+    watch.begin(limit);
     loop {
         let now = interest();
-        if now != Interest::Wanted && told == Interest::Wanted {
-            let give_up = message::encode(Kind::GiveUp, usize::MAX, &Call { call });
-            child.send(give_up.expect("a number can be encoded"));
-        }
+        watch.heed(child, call, now);
         if now == Interest::Abandoned {
             return Answer::Died(child.reap(Duration::ZERO));
         }
-        if let Interest::Cancelled { kill_after } = now
-            && kill.is_none()
-        {
-            kill = kill_after.map(Timer::new);
-        }
-        told = now;
-        match wait(child, bell, &mut limit, &mut kill) {
+        match watch.wait(child, bell) {
+            // All calls were answered while the worker was told to hand them back.
+            Waited::Frame(frame) if frame.kind == Kind::HandedBack => {}
             Waited::Frame(frame) => return Answer::Frame(frame),
-            Waited::Bell => bell.silence(),
-            // Half a message is how a process ends that dies while it answers.
-            Waited::Gone => return Answer::Died(child.reap_gone()),
-            Waited::Damaged(error) => {
-                child.reap(Duration::ZERO);
-                return Answer::Damaged(error);
-            }
-            Waited::Limit => {
-                child.reap(Duration::ZERO);
-                return Answer::TimedOut;
-            }
-            Waited::Kill => return Answer::Died(child.reap(Duration::ZERO)),
+            Waited::Bell => {}
+            Waited::Ended(end) => return end.answer(child),
         }
     }
 }
 
-enum Waited {
+/// What a wait for a child has ended with.
+pub(super) enum Waited {
     Frame(Frame),
     Bell,
+    Ended(Ended),
+}
+
+/// Why no further frame comes.
+pub(super) enum Ended {
     Gone,
     Damaged(FrameError),
     Limit,
     Kill,
+}
+
+impl Ended {
+    /// Ends the process. What that says of the call that it had.
+    pub(super) fn answer(self, child: &mut Child) -> Answer {
+        match self {
+            Ended::Gone => Answer::Died(child.reap_gone()),
+            Ended::Damaged(error) => {
+                child.reap(Duration::ZERO);
+                Answer::Damaged(error)
+            }
+            Ended::Limit => {
+                child.reap(Duration::ZERO);
+                Answer::TimedOut
+            }
+            Ended::Kill => Answer::Died(child.reap(Duration::ZERO)),
+        }
+    }
 }
 
 fn wait(
@@ -130,15 +179,18 @@ fn wait(
         match child.wait(Some(bell), until) {
             Wake::Frame(frame) => return Waited::Frame(frame),
             Wake::Bell => return Waited::Bell,
-            Wake::Gone | Wake::Damaged(FrameError::Half { .. }) => return Waited::Gone,
-            Wake::Damaged(error) => return Waited::Damaged(error),
+            // Half a message is how a process ends that dies while it answers.
+            Wake::Gone | Wake::Damaged(FrameError::Half { .. }) => {
+                return Waited::Ended(Ended::Gone);
+            }
+            Wake::Damaged(error) => return Waited::Ended(Ended::Damaged(error)),
             Wake::Time => {
                 let now = Instant::now();
                 if limit.as_mut().is_some_and(|timer| timer.pass(now)) {
-                    return Waited::Limit;
+                    return Waited::Ended(Ended::Limit);
                 }
                 if kill.as_mut().is_some_and(|timer| timer.pass(now)) {
-                    return Waited::Kill;
+                    return Waited::Ended(Ended::Kill);
                 }
             }
         }

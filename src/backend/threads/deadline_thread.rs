@@ -189,11 +189,11 @@ impl<R: Runner> Watch<R> {
         let (hook, limit) = match (expired.phase, self.run.handover.batching()) {
             (Phase::Preparing, _) => (Hook::ProducerInit, limits.init),
             (Phase::Ending, _) => (Hook::ProducerEnd, limits.end),
-            (Phase::Working, None) => (Hook::ProducerWork, limits.item),
-            (Phase::Working, Some(_)) => (Hook::ProducerWorkBatch, limits.item),
+            (Phase::Ahead | Phase::Working, None) => (Hook::ProducerWork, limits.item),
+            (Phase::Ahead | Phase::Working, Some(_)) => (Hook::ProducerWorkBatch, limits.item),
         };
         let calls = match expired.phase {
-            Phase::Preparing | Phase::Ending => 1,
+            Phase::Ahead | Phase::Preparing | Phase::Ending => 1,
             Phase::Working => expired.leased.max(1) as u32,
         };
         let site = Box::new(self.site(expired));

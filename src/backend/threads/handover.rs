@@ -60,6 +60,7 @@ mod intake;
 pub(crate) mod item_queue;
 mod lane;
 mod permits;
+pub(crate) mod recalls;
 pub(crate) mod signals;
 pub(crate) mod undelivered;
 

@@ -6,6 +6,7 @@ use crate::backend::threads::handover::signals::{Pending, Signals, Tracking};
 use crate::backend::threads::run_clock::RunClock;
 use crate::backend::threads::run_shape::CarriedOver;
 use crate::concurrency::{Mutex, lock};
+use crate::scheduler::ahead;
 use crate::scheduler::batch::{Ceiling, Size};
 use crate::scheduler::expansion;
 use crate::scheduler::{
@@ -142,6 +143,21 @@ impl<I> Dispatch<I> {
 
     pub(super) fn lease(&self, producer: ProducerId, readiness: Readiness) -> Next {
         self.schedule_quietly(|state, now| state.scheduler.lease(producer, readiness, now))
+    }
+
+    pub(super) fn lease_ahead(&self, producer: ProducerId, most: usize) -> Vec<(Lease, I)> {
+        self.schedule_quietly(|state, now| {
+            let leases = ahead::lease_ahead(&mut state.scheduler, producer, most, now);
+            let mut leased = Vec::with_capacity(leases.len());
+            for lease in leases {
+                match state.inputs.take(lease.items[0]) {
+                    Some(input) => leased.push((lease, input)),
+                    // As in `take_inputs`.
+                    None => state.scheduler.release(lease.id, now),
+                }
+            }
+            leased
+        })
     }
 
     /// Withdraws the producer's request for a lease: it has found an item by itself.

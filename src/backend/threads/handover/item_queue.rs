@@ -195,6 +195,19 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         self.handover.dispatch.lease(self.lane, self.readiness)
     }
 
+    /// Leases up to `most` items, with their inputs, that wait behind those that this producer works on.
+    #[cfg_attr(
+        not(all(feature = "processes", target_os = "linux")),
+        expect(dead_code, reason = "only a child process has items ahead")
+    )]
+    pub(crate) fn lease_ahead(&self, most: usize) -> Vec<(Lease, I)> {
+        let leased = self.handover.dispatch.lease_ahead(self.lane, most);
+        if leased.len() < most {
+            self.handover.run_dry();
+        }
+        leased
+    }
+
     /// Sleeps until the producer is woken, at most until `until`.
     pub(crate) fn sleep_for_lease(&mut self, until: Option<RunTime>) {
         let since = now();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 
+use crate::backend::threads::handover::recalls::Recalls;
 use crate::backend::threads::run_clock::RunClock;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::concurrency::bell::{Bell, Bells};
@@ -36,6 +37,8 @@ pub(crate) struct Signals {
     revoked: Box<[AtomicU64]>,
     /// Rung when a call is revoked or a producer is abandoned.
     pub(crate) bells: Bells,
+    /// Which producers are to give back what they have not begun.
+    pub(crate) recalls: Recalls,
     /// Whether failed items wait for a producer. Read once per untracked item, without the lock.
     has_waiting: CachePadded<AtomicBool>,
     /// Producers without untracked items sleep here.
@@ -78,6 +81,7 @@ impl Signals {
             sleeping: AtomicUsize::new(0),
             revoked: (0..producers).map(|_| AtomicU64::new(INIT - 1)).collect(),
             bells: Bells::default(),
+            recalls: Recalls::new(producers),
             has_waiting: CachePadded::new(AtomicBool::new(false)),
             idle: CachePadded::new(EventCount::new()),
         }
@@ -89,6 +93,7 @@ impl Signals {
         while let Some(event) = scheduler.poll_event() {
             match event {
                 Event::Wake(producer) => pending.wakes.push(producer),
+                Event::Recall(producer) => self.recalls.ask(producer),
                 Event::Revoke { lease, producer } => {
                     // An abandoned producer stays abandoned.
                     if !self.is_abandoned(producer) {

@@ -1,0 +1,121 @@
+//! The keeper as the backend of its child.
+
+use std::time::Duration;
+
+use super::frame::Kind;
+use super::keeper::Keeper;
+use super::message::{self, Bye};
+use super::remote;
+use super::shift::Shift;
+use super::waiting::{Answer, Interest, wait_for_answer};
+use super::worker_process::{out_of_turn, refusal};
+use crate::backend::threads::producer::site;
+use crate::backend::threads::run::Run;
+use crate::backend::{Backend, NextStep};
+use crate::base::Hook;
+use crate::error::{Error, WorkerError};
+use crate::runner::{Runner, Wanted};
+use crate::scheduler::LeaseId;
+
+/// How long a process that has said goodbye may take to end.
+const EXIT_WITHIN: Duration = Duration::from_secs(2);
+
+impl<R: Runner> Backend<R> for Keeper<R> {
+    fn start(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        let kill_after = self.worker.settings.processes.kill_after;
+        self.worker.hang_bell()?;
+        self.worker.listen_to(&wanted.bells);
+        self.make_state(&|| match wanted.gave_up_on(None) {
+            true => Interest::Cancelled { kill_after },
+            false => Interest::Wanted,
+        })
+    }
+
+    fn take_lane(&mut self, lane: usize) {
+        self.lane = lane;
+    }
+
+    fn is_ready(&self) -> bool {
+        self.has_state
+    }
+
+    fn prepare(&mut self, run: &Run<R>, lease: Option<LeaseId>) -> Result<(), Error> {
+        if self.has_state {
+            return Ok(());
+        }
+        let producer = self.lane;
+        self.worker.hang_bell()?;
+        self.listen_to(run);
+        let is_rebuilt = !self.shared.is_new();
+        if is_rebuilt {
+            run.handover.stats.rebuild_begins(producer);
+        }
+        let settings = self.worker.settings.clone();
+        let prepared = self.make_state(&|| {
+            let dispatch = &run.handover.dispatch;
+            match () {
+                () if dispatch.signals.is_abandoned(producer) => Interest::Abandoned,
+                () if run.wanted.gave_up_on(None) => settings.cancelled(run),
+                () if lease
+                    .is_some_and(|id| dispatch.signals.flag(producer, Some(id)).is_set()) =>
+                {
+                    Interest::Revoked
+                }
+                () => Interest::Wanted,
+            }
+        });
+        if is_rebuilt {
+            run.handover.stats.rebuild_ends(producer);
+        }
+        if prepared.is_err() {
+            self.shared.note_loss();
+        }
+        prepared
+    }
+
+    fn work_on(&mut self, run: &Run<R>) -> NextStep {
+        Shift::new(self, run).work()
+    }
+
+    fn end_in(&mut self, _: &Run<R>) -> Result<(), Error> {
+        unreachable!("with child processes, `build` refuses to recycle states")
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        let (child, had_state) = (self.worker.child.take(), std::mem::take(&mut self.has_state));
+        self.shared.note_end();
+        let Some(mut child) = child.filter(|_| had_state) else { return Ok(()) };
+        let producer = self.worker.setup.producer;
+        if !child.is_alive() {
+            tracing::warn!(producer, "a worker has ended by itself: {}", child.reap_gone());
+            return Ok(());
+        }
+        let end = message::encode(Kind::End, usize::MAX, &());
+        child.send(end.expect("an empty message can be encoded"));
+        let call = self.worker.next_call();
+        let (limit, bell) = (self.worker.settings.limits.end, self.worker.bell());
+        let answer = wait_for_answer(&mut child, bell, call, limit, &|| Interest::Wanted);
+        let (hook, site) = (Hook::ProducerEnd, site(&self.worker.setup, &[], None));
+        let frame = match answer {
+            Answer::Frame(frame) => frame,
+            Answer::Died(source) => {
+                return Err(Error::HookCrashed { hook, site: Box::new(site), source });
+            }
+            Answer::Damaged(source) => return Err(WorkerError::Frame { source }.into()),
+            Answer::TimedOut => {
+                let limit = limit.expect("only a limit is exceeded");
+                return Err(Error::TimedOut { hook, site: Box::new(site), limit });
+            }
+        };
+        if frame.kind != Kind::Bye {
+            let source = out_of_turn(&frame);
+            return Err(refusal(&frame).unwrap_or(WorkerError::Frame { source }).into());
+        }
+        let bye: Bye = message::decode(&frame).map_err(|source| WorkerError::Frame { source })?;
+        child.reap(EXIT_WITHIN);
+        match bye.failure {
+            None => Ok(()),
+            Some(failure) => Err(remote::error_of(&self.worker.recipe, (hook, site), failure)),
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! A keeper's part in one run: sends items to its child, and reports what comes back.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::ahead::Ahead;
+use super::calls::Worked;
+use super::frame::{Frame, Kind};
+use super::keeper::Keeper;
+use super::message::{self, Call, Done, HandedBack};
+use super::sent::Sent;
+use super::waiting::{Answer, Interest, Waited, Watch};
+use crate::backend::NextStep;
+use crate::backend::threads::crashes::POISON;
+use crate::backend::threads::handover::item_queue::ItemQueue;
+use crate::backend::threads::leasing;
+use crate::backend::threads::run::Run;
+use crate::backend::threads::settle;
+use crate::base::panic::drop_quietly;
+use crate::observe::event_log::EventWriter;
+use crate::runner::Runner;
+use crate::scheduler::{Begin, Copies, Inputs, Lease};
+
+/// The producer's end of the hand-over.
+type Desk<'a, R> = ItemQueue<'a, <R as Runner>::Input, <R as Runner>::Output>;
+
+/// A keeper in a run.
+pub(super) struct Shift<'a, R: Runner> {
+    keeper: &'a mut Keeper<R>,
+    run: &'a Run<R>,
+    desk: Desk<'a, R>,
+    event_writer: Option<EventWriter>,
+    /// In the order in which the child works on them. The first has begun, and so is in its hook.
+    sent: VecDeque<Sent<R>>,
+    watch: Watch,
+    ahead: Ahead,
+    recall: Recall,
+}
+
+/// Whether calls that the child has not begun are to come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Recall {
+    No,
+    Wanted,
+    /// The child has been told.
+    Sent,
+}
+
+impl<'a, R: Runner> Shift<'a, R> {
+    pub(super) fn new(keeper: &'a mut Keeper<R>, run: &'a Run<R>) -> Self {
+        keeper.listen_to(run);
+        let lane = keeper.lane;
+        keeper.worker.listen_to(run.handover.dispatch.signals.recalls.bells(lane));
+        let most = match run.handover.batching() {
+            None => keeper.worker.settings.processes.ahead.get(),
+            Some(_) => 1,
+        };
+        Shift {
+            desk: ItemQueue::new(&run.handover, lane),
+            event_writer: run.event_log.writer(lane),
+            keeper,
+            run,
+            sent: VecDeque::new(),
+            watch: Watch::default(),
+            ahead: Ahead::new(most),
+            recall: Recall::No,
+        }
+    }
+
+    /// Works until there are no more items for this producer.
+    pub(super) fn work(mut self) -> NextStep {
+        let (run, lane) = (self.run, self.keeper.lane);
+        let next_step = loop {
+            self.desk.set_readiness(self.keeper.readiness());
+            let Some(lease) = self.desk.next_lease() else { break leasing::leave(run, lane) };
+            let next_step = self.work_from(lease);
+            if next_step != NextStep::On {
+                break next_step;
+            }
+        };
+        self.desk.leave();
+        run.event_log.return_writer(lane, self.event_writer);
+        next_step
+    }
+
+    /// Has an idle child work on a lease, and on those that are sent behind it, until it is idle again.
+    fn work_from(&mut self, mut lease: Lease) -> NextStep {
+        let (run, lane) = (self.run, self.keeper.lane);
+        // It may have ended since its last answer. That costs no attempt.
+        if !self.keeper.worker.is_alive() {
+            self.keeper.lose_process(run);
+        }
+        if !self.keeper.has_state {
+            let shared = self.keeper.shared.clone();
+            let prepared =
+                leasing::prepare_for(self.keeper, lane, &shared, run, &lease, &mut self.desk);
+            if let Err(next_step) = prepared {
+                return next_step;
+            }
+        }
+        let clones = leasing::Clones::ToSpeculate;
+        let inputs = leasing::take_inputs(run, &mut lease, clones, &mut self.desk);
+        let Some(inputs) = inputs else { return leasing::leave(run, lane) };
+        let mut bytes = vec![];
+        self.add(lease, inputs, &mut bytes);
+        self.add_more(&mut bytes);
+        self.keeper.child().send(bytes);
+        self.recall = Recall::No;
+        self.watch = Watch::default();
+        self.begin_first();
+        while let Some(first) = self.sent.front() {
+            let interest = self.keeper.worker.interest_in(run, lane, first);
+            self.wait(interest);
+        }
+        leasing::leave(run, lane)
+    }
+
+    /// Adds a call to those to send. One that cannot be encoded has failed.
+    fn add(&mut self, lease: Lease, inputs: Vec<R::Input>, bytes: &mut Vec<u8>) {
+        match self.keeper.worker.prepare_call(self.run, lease, inputs) {
+            (sent, Ok(more)) => {
+                self.sent.push_back(sent);
+                match bytes.is_empty() {
+                    true => *bytes = more,
+                    false => bytes.extend_from_slice(&more),
+                }
+            }
+            (sent, Err(error)) => self.settle(sent, Worked::Failed(*error)),
+        }
+    }
+
+    /// Adds calls ahead, once the child has few left.
+    fn add_more(&mut self, bytes: &mut Vec<u8>) {
+        let (here, most) = (self.sent.len(), self.ahead.number());
+        let is_full = here > most / 2 || self.keeper.child().has_unwritten();
+        if most == 1 || is_full || self.recall != Recall::No || !self.keeper.has_state {
+            return;
+        }
+        for (lease, input) in self.desk.lease_ahead(most - here) {
+            let item = lease.items[0];
+            if self.run.is_withdrawn(item) || self.run.wanted.gave_up_on(Some(item)) {
+                self.give_back(lease, vec![input]);
+                continue;
+            }
+            let dispatch = &self.run.handover.dispatch;
+            let copy = match dispatch.speculates() {
+                true => self.run.run_settings.copy_of(&input),
+                false => None,
+            };
+            let copies = if copy.is_some() { Copies::Kept } else { Copies::Missing };
+            let kept = copy.map(|copy| (item, copy)).into_iter().collect();
+            dispatch.keep_inputs(kept).into_iter().for_each(drop_quietly);
+            let before = self.sent.len();
+            self.add(lease, vec![input], bytes);
+            if let Some(sent) = self.sent.get_mut(before) {
+                sent.copies = copies;
+            }
+        }
+    }
+
+    /// Notes that the child begins the first call.
+    fn begin_first(&mut self) {
+        let Some(first) = self.sent.front_mut().filter(|_| self.keeper.has_state) else { return };
+        let (run, lease, copies) = (self.run, &first.lease, first.copies);
+        let (begin, events) = run
+            .handover
+            .dispatch
+            .schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
+        run.heed(events);
+        first.is_stale = begin == Begin::Stale;
+        if let Some(event_writer) = &mut self.event_writer {
+            event_writer.pause();
+            event_writer.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
+        }
+        self.watch.begin(self.keeper.worker.limit_of(lease));
+    }
+
+    /// Waits for the child, and takes what comes.
+    fn wait(&mut self, interest: Interest) {
+        let (run, lane) = (self.run, self.keeper.lane);
+        let first = self.sent.front().expect("the caller has looked").call;
+        let is_over = |sent: &Sent<R>| run.wanted.gave_up_on(sent.lease.items.first().copied());
+        if self.sent.len() > 1 && self.recall == Recall::No && self.sent.iter().any(is_over) {
+            self.recall = Recall::Wanted;
+        }
+        let bell = self.keeper.worker.bell().clone();
+        let child = self.keeper.child();
+        if self.recall == Recall::Wanted {
+            self.recall = Recall::No;
+            if self.sent.len() > 1 {
+                let recall = message::encode(Kind::Recall, usize::MAX, &Call { call: first });
+                child.send(recall.expect("a number can be encoded"));
+                self.recall = Recall::Sent;
+            }
+        }
+        self.watch.heed(child, first, interest);
+        if interest == Interest::Abandoned {
+            let crash = child.reap(Duration::ZERO);
+            return self.end_with(Answer::Died(crash));
+        }
+        match self.watch.wait(child, &bell) {
+            Waited::Frame(frame) if frame.kind == Kind::HandedBack => self.take_back(frame),
+            Waited::Frame(frame) => self.take_answer(frame),
+            Waited::Bell => {
+                if run.handover.dispatch.signals.recalls.take(lane) && self.recall == Recall::No {
+                    self.recall = Recall::Wanted;
+                }
+            }
+            Waited::Ended(end) => {
+                let answer = end.answer(child);
+                self.end_with(answer);
+            }
+        }
+    }
+
+    fn take_back(&mut self, frame: Frame) {
+        let Ok(HandedBack { calls }) = message::decode(&frame) else {
+            // It names what is wrong.
+            return self.take_answer(frame);
+        };
+        self.recall = Recall::No;
+        let is_back = |sent: &Sent<R>| calls.contains(&sent.call);
+        let (back, left) = std::mem::take(&mut self.sent).into_iter().partition(is_back);
+        self.sent = left;
+        self.give_all_back(back);
+    }
+
+    /// Takes the answer to the first call. The child then begins the next.
+    fn take_answer(&mut self, frame: Frame) {
+        if frame.kind == Kind::Done
+            && let Ok((Done { took, .. }, _)) = message::split::<Done>(&frame)
+        {
+            self.ahead.note(Duration::from_micros(took));
+        }
+        let sent = self.sent.pop_front().expect("the child has a call");
+        let worked = self.keeper.worker.worked(self.run, &sent, Answer::Frame(frame));
+        if let Worked::Crashed(_) = worked {
+            return self.crash(Some((sent, worked)));
+        }
+        let is_failed = match &worked {
+            Worked::Each(results) => results.iter().any(Result::is_err),
+            Worked::Failed(_) | Worked::Crashed(_) => true,
+        };
+        if matches!(&worked, Worked::Failed(error) if error.is_panic()) {
+            self.keeper.lose_state(self.run);
+        }
+        self.settle(sent, worked);
+        self.begin_first();
+        let dispatch = &self.run.handover.dispatch;
+        if is_failed && self.recall == Recall::No && dispatch.is_careful(self.keeper.lane) {
+            // Others can show whether this producer is to blame.
+            self.recall = Recall::Wanted;
+        }
+        if !self.sent.is_empty() {
+            let mut bytes = vec![];
+            self.add_more(&mut bytes);
+            if !bytes.is_empty() {
+                self.keeper.child().send(bytes);
+            }
+        }
+    }
+
+    /// The process has ended. The first call was in its hook, unless it has no state.
+    fn end_with(&mut self, answer: Answer) {
+        let died = self.sent.pop_front().filter(|_| self.keeper.has_state);
+        let crashed = died.map(|sent| {
+            let worked = self.keeper.worker.worked(self.run, &sent, answer);
+            (sent, worked)
+        });
+        self.crash(crashed);
+    }
+
+    /// Ends the process. All calls but the one that crashed were not begun.
+    fn crash(&mut self, crashed: Option<(Sent<R>, Worked<R>)>) {
+        self.keeper.lose_process(self.run);
+        let back = std::mem::take(&mut self.sent);
+        self.give_all_back(back);
+        if let Some((sent, worked)) = crashed {
+            self.settle(sent, worked);
+        }
+    }
+
+    fn give_all_back(&self, sent: VecDeque<Sent<R>>) {
+        for Sent { lease, inputs, .. } in sent {
+            self.give_back(lease, inputs);
+        }
+    }
+
+    /// Gives a lease back that no hook has begun.
+    fn give_back(&self, lease: Lease, inputs: Vec<R::Input>) {
+        let dispatch = &self.run.handover.dispatch;
+        let kept = lease.items.iter().copied().zip(inputs).collect();
+        dispatch.keep_inputs(kept).into_iter().for_each(drop_quietly);
+        dispatch.release(lease.id);
+    }
+
+    /// Reports the outcomes of a lease. The inputs of items that failed are kept for another attempt.
+    fn settle(&mut self, sent: Sent<R>, worked: Worked<R>) {
+        let (run, lane) = (self.run, self.keeper.lane);
+        let Sent { lease, inputs, .. } = sent;
+        if let Some(event_writer) = &mut self.event_writer {
+            event_writer.finished_all(&lease.items);
+        }
+        self.desk.set_readiness(self.keeper.readiness());
+        let mut inputs: Vec<_> = lease.items.iter().copied().zip(inputs).collect();
+        let is_crash = matches!(worked, Worked::Crashed(_));
+        let results = match worked {
+            Worked::Each(results) => results,
+            Worked::Failed(error) | Worked::Crashed(error) if lease.items.len() == 1 => {
+                if is_crash && self.is_poison(&lease) {
+                    inputs.drain(..).for_each(drop_quietly);
+                }
+                vec![Err(error)]
+            }
+            Worked::Failed(error) | Worked::Crashed(error) => {
+                let failed = settle::FailedBatch { error, kept: Inputs::Kept, inputs };
+                for (item, fault) in settle::together(run, lane, &lease, failed) {
+                    settle::deliver(run, (item, Err(fault)), &mut self.desk);
+                }
+                return;
+            }
+        };
+        let is_last = lease.attempt > run.policy().retries;
+        let mut spare = Vec::new();
+        let mut kept = Vec::new();
+        for ((item, input), result) in inputs.into_iter().zip(&results) {
+            match result {
+                Err(_) if !is_last || run.handover.dispatch.speculates() => {
+                    kept.push((item, input));
+                }
+                _ => spare.push(input),
+            }
+        }
+        if !kept.is_empty() {
+            run.handover.dispatch.keep_inputs(kept).into_iter().for_each(drop_quietly);
+        }
+        if lease.attempt > 1 && (is_last || results.iter().any(Result::is_ok)) {
+            lease.items.iter().for_each(|item| run.crashes.forget(*item));
+        }
+        settle::each(run, lane, &lease, results, &mut self.desk);
+        spare.into_iter().for_each(drop_quietly);
+    }
+
+    /// Whether the item of a lease has ended too many processes to be tried again.
+    fn is_poison(&self, lease: &Lease) -> bool {
+        let (run, item) = (self.run, lease.items[0]);
+        let is_poison = run.crashes.note(item) >= POISON;
+        if is_poison {
+            run.crashes.forget(item);
+        }
+        is_poison
+    }
+}
