@@ -1,6 +1,8 @@
 //! Producers in child processes: the frames and messages between the two sides, the worker's side, and the
 //! keeper, which is the backend of one child.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod any_bytes;
 mod calls;
 pub(crate) mod check;
 mod child;
