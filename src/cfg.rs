@@ -1,5 +1,7 @@
 //! Configuration: a tree of values with dotted paths.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod any_bytes;
 mod de;
 mod env;
 mod error;

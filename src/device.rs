@@ -1,6 +1,8 @@
 //! Devices, and lists of places for producers.
 
 mod accelerator;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod any_text;
 #[cfg(feature = "candle")]
 mod candle;
 #[cfg(feature = "rayon")]

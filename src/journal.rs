@@ -20,7 +20,7 @@ mod scan;
 mod spans;
 
 #[cfg(any(test, fuzzing))]
-mod any_bytes;
+pub(crate) mod any_bytes;
 #[cfg(test)]
 mod crashes;
 #[cfg(test)]
@@ -35,8 +35,6 @@ mod processes;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-#[cfg(fuzzing)]
-pub use self::any_bytes::read_any_bytes;
 pub use self::error::JournalError;
 pub use self::file::Repair;
 pub(crate) use self::file::{JournalFile, check_note};

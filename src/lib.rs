@@ -126,9 +126,16 @@ pub mod stream {
     pub use crate::api::streams::{OutputsStream, RunStream};
 }
 
+/// What the fuzzer calls.
 #[cfg(fuzzing)]
 #[doc(hidden)]
-pub use crate::journal::read_any_bytes as read_any_journal;
+pub mod fuzzing {
+    #[cfg(all(feature = "processes", target_os = "linux"))]
+    pub use crate::backend::process::any_bytes::read_any_bytes as read_any_frames;
+    pub use crate::cfg::any_bytes::read_any_bytes as read_any_configuration;
+    pub use crate::device::any_text::read_any_bytes as read_any_devices;
+    pub use crate::journal::any_bytes::read_any_bytes as read_any_journal;
+}
 
 /// The version of `config` that [`CfgNode`] is a [`Source`](config::Source) of.
 pub use config;

@@ -175,15 +175,14 @@ impl Scheduler {
                 self.items.remove(index);
                 continue;
             }
-            let leases = self.leases.covering(index);
-            let parts = self.parts.retain(|it| it != index).len();
-            let (size, carriers) = (Size::ONE, leases.len() + parts);
-            if leases.is_empty() {
+            let carriers = self.leases.covering(index).len() as u32;
+            self.parts.retain(|it| it != index);
+            if carriers == 0 {
                 self.items.remove(index);
                 continue;
             }
-            let record = self.items.open(index, size, carriers as u32);
-            record.carriers = leases.len() as u32;
+            let record = self.items.open(index, Size::ONE, carriers);
+            record.carriers = carriers;
             if std::mem::replace(&mut record.state, State::Settled) != State::Settled {
                 self.revoke(index, now);
             }

@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gangline::read_any_journal(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gangline::fuzzing::read_any_journal(bytes));

@@ -2,6 +2,8 @@
 //! keeper, which is the backend of one child.
 
 mod ahead;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod any_bytes;
 mod calls;
 pub(crate) mod check;
 mod child;

@@ -15,7 +15,7 @@ use super::visible::Visible;
 use super::{Device, DeviceError, Devices, MAX_PLACES, Place, detect};
 
 /// The id that stands for no GPU, as in Scipion.
-const VOID: usize = 99;
+pub(super) const VOID: usize = 99;
 
 /// A list of GPUs, as in the parameter `GPU_LIST` of Scipion's protocols.
 ///

@@ -288,7 +288,8 @@ fn meant(text: &str) -> Option<String> {
         }
         "gpu" => Some(format!("cuda:{index} or metal:{index}")),
         "mps" => Some(format!("metal:{index}")),
-        "cpu" | "cuda" | "metal" => Some(clip(&lower)),
+        // It is shown without quotes, so control characters must not reach a terminal.
+        "cpu" | "cuda" | "metal" => Some(clip(&lower.escape_debug().to_string())),
         _ => None,
     }
 }

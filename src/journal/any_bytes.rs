@@ -1,7 +1,12 @@
 //! A journal of any bytes: for the fuzzer, and for tests that make bytes up.
 
+use std::path::PathBuf;
+
+use super::key::Key;
 use super::line::Header;
-use super::scan::{Ending, scan};
+use super::past::Past;
+use super::scan::{Ending, Scan, scan};
+use super::{KeyKind, Mode};
 
 /// Reads any bytes as a journal, as they are and with the checksums put right, and checks that what is made of
 /// them holds together.
@@ -12,11 +17,17 @@ use super::scan::{Ending, scan};
 #[cfg_attr(not(fuzzing), expect(unreachable_pub, reason = "the fuzzer alone reaches it"))]
 pub fn read_any_bytes(bytes: &[u8]) {
     check(bytes);
-    check(&resealed(bytes));
+    let sealed = resealed(bytes);
+    check(&sealed);
+    check_cut(&sealed, bytes.iter().map(|byte| usize::from(*byte)).sum());
+    check_decisions(&sealed, bytes);
+}
+
+fn read(bytes: &[u8]) -> Scan {
+    scan(bytes).expect("memory can be read")
 }
 
 fn check(bytes: &[u8]) {
-    let read = |bytes: &[u8]| scan(bytes).expect("memory can be read");
     let found = read(bytes);
     let whole = &bytes[..usize::try_from(found.whole).expect("it is in memory")];
     let again = read(whole);
@@ -32,6 +43,56 @@ fn check(bytes: &[u8]) {
         let appended = read(&[whole, &seal.close(found.whole, b"{}")].concat());
         assert_eq!(appended.ending, Ending::Clean, "a line can be appended to what is whole");
         assert_eq!(appended.recorded.commits(), again.recorded.commits() + 1);
+    }
+}
+
+/// Of a journal that was written without a fault, what is before any byte is what had been written by then.
+fn check_cut(whole: &[u8], at: usize) {
+    if read(whole).ending != Ending::Clean {
+        return;
+    }
+    let (before, _) = whole.split_at(at % (whole.len() + 1));
+    let found = read(before);
+    let lines = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    assert_eq!(found.whole, lines as u64, "whole lines are kept");
+    let lost = (before.len() - lines) as u64;
+    match found.ending {
+        Ending::Clean => assert_eq!(lost, 0),
+        ending => assert_eq!(ending, Ending::TornTail { lost }, "the rest was being written"),
+    }
+    assert_eq!(found.recorded, read(&whole[..lines]).recorded, "a torn tail says nothing");
+}
+
+/// Two runs that read the same journal decide the same, whatever the input, and an item that is done did not fail.
+fn check_decisions(bytes: &[u8], input: &[u8]) {
+    let found = read(bytes);
+    let Some((header, _)) = found.header else { return };
+    if matches!(found.ending, Ending::Corrupt(_)) {
+        return;
+    }
+    let keys = header.run.keys();
+    for mode in [Mode::Resume, Mode::RerunFailed] {
+        let past = || Past::new(read(bytes).recorded, mode, PathBuf::from("j"));
+        let (mut first, mut second) = (past(), past());
+        for (position, byte) in (0..).zip(input.iter().take(40)) {
+            let key = key(keys, position, *byte);
+            let (one, other) = (first.decide(&key), second.decide(&key));
+            assert_eq!(format!("{one:?}"), format!("{other:?}"), "two runs decide the same");
+            assert!(!(first.is_done(&key) && first.is_failed(&key)));
+        }
+        let (one, other) = (first.check_length(3), second.check_length(3));
+        assert_eq!(format!("{one:?}"), format!("{other:?}"), "two runs decide the same");
+    }
+}
+
+fn key(keys: KeyKind, position: u64, byte: u8) -> Key {
+    match keys {
+        KeyKind::Position => Key::Position(position),
+        KeyKind::HashedPosition => Key::HashedPosition { position, hash: u64::from(byte) },
+        KeyKind::Name => Key::Name {
+            name: char::from(byte).to_string().into(),
+            occurrence: u32::from(byte % 2) + 1,
+        },
     }
 }
 

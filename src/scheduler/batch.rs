@@ -206,4 +206,22 @@ mod tests {
             assert_eq!(decide(9 * MS), Decision::Take);
         }
     }
+
+    #[test]
+    fn a_rule_is_written_as_it_is_said() {
+        let written = [Batch::of(4), Batch::up_to(8), Batch::of(2).within(5 * MS)];
+        assert_eq!(written.map(|batch| batch.to_string()), ["of 4", "up to 8", "2 within 5 ms"]);
+        assert_eq!(written.map(|batch| batch.is_timed()), [false, false, true]);
+    }
+
+    #[test]
+    fn limits_are_those_of_the_user() {
+        let mut batching = Batching::new(Batch::of(4));
+        assert_eq!(batching.grouping, Grouping::None);
+        batching.limit_cost(7);
+        batching.limit_padded(9);
+        let Limits { items, cost, padded } = batching.limits;
+        assert_eq!((items, cost, padded), (4, Some(7), Some(9)));
+        assert_eq!(batching.grouping, Grouping::Like, "padding is least among like sizes");
+    }
 }

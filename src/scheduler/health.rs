@@ -379,6 +379,41 @@ mod tests {
     }
 
     #[test]
+    fn a_replacement_takes_the_place_of_a_lost_producer() {
+        let mut health = ProducerHealth::with_lanes(Lanes::new(2, 1), None, None);
+        assert_eq!((health.lanes_of(1), health.latest(1)), (vec![1], 1));
+        assert!(health.can_replace() && !health.is_replaced(1));
+        assert_eq!(health.replace(1), Some(2));
+        assert_eq!((health.lanes_of(1), health.latest(1), health.place(2)), (vec![1, 2], 2, 1));
+        assert!(!health.can_replace() && !health.is_replaced(1), "nothing has taken it yet");
+        assert_eq!(health.take_replacement(1), Some(2));
+        assert!(health.is_replaced(1) && !health.is_replaced(0));
+        assert!(!health.is_live(1) && health.is_live(2));
+    }
+
+    #[test]
+    fn what_is_forgiven_suspends_no_producer() {
+        let mut health = quarantining(2);
+        assert!(!health.has_suspects());
+        health.failed(3, &[0]);
+        health.failed(4, &[0]);
+        assert!(health.has_suspects() && health.is_suspended(0));
+        health.forgive_all();
+        assert!(!health.has_suspects() && !health.is_suspect(0) && !health.is_suspended(0));
+        assert!(health.succeeded(3, 1).is_empty(), "and quarantines none");
+    }
+
+    #[test]
+    fn a_producer_that_leaves_or_is_lost_is_no_suspect() {
+        for remove in [ProducerHealth::lose, ProducerHealth::leave] {
+            let mut health = quarantining(3);
+            health.failed(3, &[0]);
+            remove(&mut health, 0);
+            assert!(!health.has_suspects());
+        }
+    }
+
+    #[test]
     fn an_item_that_two_producers_fail_is_to_blame() {
         let mut health = quarantining(3);
         assert_eq!(health.failed(7, &[0]), Blame::Open);

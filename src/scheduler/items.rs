@@ -314,4 +314,35 @@ mod tests {
         history.advance(1);
         assert_eq!(history.tried, [1]);
     }
+
+    #[test]
+    fn only_items_that_are_open_or_covered_are_kept_behind_the_end() {
+        let mut items = Items::default();
+        let states = [State::Open, State::Undecided, State::Open, State::Undecided, State::Open];
+        for ((index, state), carriers) in (0..).zip(states).zip([0, 0, 0, 0, 1]) {
+            items.open(index, Size::ONE, carriers).state = state;
+        }
+        items.give_up_from(1);
+        let kept = (0..5).filter(|index| items.get(*index).is_some());
+        assert_eq!(
+            kept.collect::<Vec<u64>>(),
+            [0, 1, 3, 4],
+            "a decision is due, or a lease covers it"
+        );
+        assert!(items.remove(0).is_some() && items.remove(0).is_none());
+    }
+
+    #[test]
+    fn indices_are_spread_over_both_ends_of_a_hash() {
+        let hash = |index: u64| {
+            let mut hasher = IndexHasher::default();
+            hasher.write_u64(index);
+            hasher.finish()
+        };
+        let different = |part: fn(u64) -> u64| {
+            (0..1_000).map(hash).map(part).collect::<std::collections::HashSet<_>>().len()
+        };
+        assert!(different(|hash| hash & 0x3ff) > 500, "the lower bits choose the bucket");
+        assert!(different(|hash| hash >> 57) > 100, "the upper ones are compared first");
+    }
 }

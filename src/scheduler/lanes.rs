@@ -96,4 +96,13 @@ mod tests {
         assert_eq!((lanes.take_replacement(1), lanes.take_replacement(1)), (Some(2), None));
         assert!(lanes.is_replaced(1) && !lanes.is_replaced(2));
     }
+
+    #[test]
+    fn a_place_has_the_lanes_of_all_that_worked_on_it() {
+        let mut lanes = Lanes::new(2, 2);
+        assert_eq!((lanes.of(0), lanes.of(1)), (vec![0], vec![1]));
+        lanes.replace(1);
+        lanes.replace(2);
+        assert_eq!((lanes.of(0), lanes.of(1)), (vec![0], vec![1, 2, 3]));
+    }
 }

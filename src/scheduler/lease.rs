@@ -214,4 +214,12 @@ mod tests {
         assert_eq!(leases.of(1).count(), 1);
         assert_eq!(leases.of(0).count(), 0);
     }
+
+    #[test]
+    fn the_number_of_a_lease_is_that_of_no_other() {
+        let number = |slot, generation| LeaseId { slot, generation }.number();
+        let numbers = [number(0, 0), number(0, 1), number(1, 0), number(1, 1), number(2, 1)];
+        assert_eq!(numbers, [0, 1, 1 << 32, (1 << 32) + 1, (2 << 32) + 1]);
+        assert!(number(u32::MAX, u32::MAX - 2) < u64::MAX - 1);
+    }
 }

@@ -196,4 +196,31 @@ mod tests {
         let waits = [1, 2, 3, 4, 5, 1_000].map(|attempts| backoff.after(attempts));
         assert_eq!(waits, [100, 200, 400, 800, 1_000, 1_000].map(ms));
     }
+
+    #[test]
+    fn a_run_may_go_on_if_it_skips_or_asks() {
+        assert!(!Policy::default().may_skip());
+        assert!(Policy { on_error: OnError::Skip, ..Policy::default() }.may_skip());
+        assert!(
+            Policy { classify: Some(Arc::new(|_| Verdict::Stop)), ..Policy::default() }.may_skip()
+        );
+    }
+
+    #[test]
+    fn an_input_that_has_ended_for_good_is_not_skipped() {
+        let policy = Policy { on_error: OnError::Skip, ..Policy::default() };
+        let source = Box::new(Error::Cancelled {});
+        assert_eq!(judge(&policy, &Error::InputFailed { item: 3, source }), Verdict::Stop);
+    }
+
+    #[test]
+    fn a_run_gives_up_at_the_failure_after_the_last_that_is_allowed() {
+        let policy = Policy { max_failures: Some(2.into()), ..Policy::default() };
+        assert!(!policy.gives_up_at(2, 9) && policy.gives_up_at(3, 9));
+        assert!(!policy.gives_up_at_end(2, 9) && policy.gives_up_at_end(3, 9));
+        assert!(!Policy::default().gives_up_at(9, 9) && !Policy::default().gives_up_at_end(9, 9));
+        // A share is known for sure only at the end of a short run.
+        let half = Policy { max_failures: Some(MaxFailures::share(0.5)), ..Policy::default() };
+        assert!(!half.gives_up_at(2, 2) && half.gives_up_at_end(2, 2));
+    }
 }

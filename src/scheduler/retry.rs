@@ -312,4 +312,18 @@ mod tests {
         assert_eq!(stops.decide(3, Verdict::Retry, RunTime::START), Decision::Fail);
         assert_eq!(stops.decide(1, Verdict::Skip, RunTime::START), Decision::Skip);
     }
+
+    #[test]
+    fn what_is_given_up_is_not_tried_again() {
+        let (now, health) = (RunTime::START, ProducerHealth::without_spares(2, None, None));
+        let mut queue = RetryQueue::default();
+        for (index, due) in [(3, now), (5, now), (6, later()), (8, now)] {
+            queue.insert(index, &[1], due, now);
+        }
+        assert!(queue.remove(3) && !queue.remove(3) && !queue.remove(4));
+        queue.give_up_from(6);
+        assert!(!queue.remove(6) && !queue.remove(8), "from 6 on");
+        assert_eq!(queue.take(0, &health, later()), Some(5));
+        assert!(queue.is_empty());
+    }
 }

@@ -592,7 +592,8 @@ impl Simulation {
                         self.end();
                     }
                 }
-                Event::Revoke { .. } | Event::Abandon(_) => {}
+                // No producer here leases ahead.
+                Event::Revoke { .. } | Event::Abandon(_) | Event::Recall(_) => {}
             }
         }
         expired_producers.into_iter().for_each(|producer| self.replace(producer));

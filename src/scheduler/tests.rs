@@ -7,14 +7,14 @@ use crate::device::Devices;
 use crate::scheduler::batch::{Batch, Batching, Size};
 use crate::scheduler::policy::{Backoff, OnError};
 
-const MS: Duration = Duration::from_millis(1);
-const RETRY: Failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
+pub(super) const MS: Duration = Duration::from_millis(1);
+pub(super) const RETRY: Failure = Failure { verdict: Verdict::Retry, inputs: Inputs::Copied };
 
-fn at(ms: u64) -> RunTime {
+pub(super) fn at(ms: u64) -> RunTime {
     RunTime::at(Duration::from_millis(ms))
 }
 
-fn config(producers: usize) -> Config {
+pub(super) fn config(producers: usize) -> Config {
     Config {
         producers,
         spares: 0,
@@ -34,32 +34,32 @@ fn config(producers: usize) -> Config {
     }
 }
 
-fn batches(rule: Batch) -> Option<Batching> {
+pub(super) fn batches(rule: Batch) -> Option<Batching> {
     Some(Batching::new(rule))
 }
 
-fn scheduler(config: Config) -> Scheduler {
+pub(super) fn scheduler(config: Config) -> Scheduler {
     let learned = vec![Ceiling::new(); config.producers];
     Scheduler::new(config, learned, RunTime::START)
 }
 
 /// A scheduler with this number of offered items.
-fn offered(config: Config, items: u64) -> Scheduler {
+pub(super) fn offered(config: Config, items: u64) -> Scheduler {
     let mut scheduler = scheduler(config);
     (0..items).for_each(|index| offer(&mut scheduler, index, at(0)));
     scheduler
 }
 
-fn offer(scheduler: &mut Scheduler, index: u64, now: RunTime) {
+pub(super) fn offer(scheduler: &mut Scheduler, index: u64, now: RunTime) {
     scheduler.offer(index, Meta { size: Size::ONE, since: now }, now);
 }
 
-fn ask(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> Next {
+pub(super) fn ask(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> Next {
     scheduler.lease(producer, Readiness::Ready, now)
 }
 
 #[track_caller]
-fn lease(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> Lease {
+pub(super) fn lease(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> Lease {
     match ask(scheduler, producer, now) {
         Next::Work(lease) => {
             assert_eq!(scheduler.begin(lease.id, Copies::Kept, now), Begin::Work);
@@ -71,24 +71,28 @@ fn lease(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> Lease
 
 /// Leases one item to `producer`, which fails it.
 #[track_caller]
-fn fail(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> (u64, Decision) {
+pub(super) fn fail(
+    scheduler: &mut Scheduler,
+    producer: ProducerId,
+    now: RunTime,
+) -> (u64, Decision) {
     let lease = lease(scheduler, producer, now);
     assert_eq!(scheduler.finish(lease.id, &[Outcome::Failed], now), [Standing::Counts]);
     (lease.items[0], scheduler.decide(&lease.items, RETRY, now))
 }
 
 #[track_caller]
-fn succeed(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> u64 {
+pub(super) fn succeed(scheduler: &mut Scheduler, producer: ProducerId, now: RunTime) -> u64 {
     let lease = lease(scheduler, producer, now);
     assert_eq!(scheduler.finish(lease.id, &[Outcome::Succeeded], now), [Standing::Counts]);
     lease.items[0]
 }
 
-fn events(scheduler: &mut Scheduler) -> Vec<Event> {
+pub(super) fn events(scheduler: &mut Scheduler) -> Vec<Event> {
     std::iter::from_fn(|| scheduler.poll_event()).collect()
 }
 
-fn wakes(scheduler: &mut Scheduler) -> Vec<ProducerId> {
+pub(super) fn wakes(scheduler: &mut Scheduler) -> Vec<ProducerId> {
     let woken = |event| match event {
         Event::Wake(producer) => Some(producer),
         _ => None,
@@ -615,4 +619,167 @@ fn an_abort_wakes_every_producer_to_leave() {
     (0..3).for_each(|producer| assert_eq!(ask(&mut scheduler, producer, at(0)), Next::Leave));
     offer(&mut scheduler, 0, at(0));
     assert!(!scheduler.has_waiting_items());
+}
+
+#[test]
+fn a_copied_item_that_is_withdrawn_is_revoked_at_each_producer_once() {
+    let mut scheduler = offered(Config { copy_after: Some(10 * MS), ..config(2) }, 1);
+    let slow = lease(&mut scheduler, 0, at(0));
+    stand_still(&mut scheduler, at(0));
+    let copy = lease(&mut scheduler, 1, at(10));
+    events(&mut scheduler);
+    scheduler.withdraw(&[0], at(11));
+    let revoked = events(&mut scheduler);
+    for (lease, producer) in [(slow.id, 0), (copy.id, 1)] {
+        assert!(revoked.contains(&Event::Revoke { lease, producer }), "{revoked:?}");
+    }
+    scheduler.withdraw(&[0], at(12));
+    assert_eq!(events(&mut scheduler), [], "it is known already");
+    for lease in [slow.id, copy.id] {
+        assert_eq!(scheduler.finish(lease, &[Outcome::Succeeded], at(13)), [Standing::Stale]);
+    }
+    assert!(scheduler.items().get(0).is_none(), "nothing is kept of it");
+}
+
+#[test]
+fn parts_behind_the_end_of_the_run_are_given_up() {
+    for bound in [0, 2, 3] {
+        let mut scheduler = offered(Config { batching: batches(Batch::of(4)), ..config(1) }, 4);
+        let whole = lease(&mut scheduler, 0, at(0));
+        scheduler.fail_together(whole.id, Inputs::Kept, Memory::Sufficient, at(0));
+        scheduler.give_up_from(bound);
+        let mut left = vec![];
+        while let Next::Work(lease) = ask(&mut scheduler, 0, at(0)) {
+            scheduler.finish(lease.id, &vec![Outcome::Succeeded; lease.items.len()], at(0));
+            left.extend(lease.items);
+        }
+        assert_eq!(left, (0..bound).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_producer_that_is_excluded_leaves() {
+    for until in [Until::Joined, Until::Ready, Until::RunEnds] {
+        let mut scheduler = offered(config(2), 1);
+        scheduler.exclude(0, until);
+        assert!(!scheduler.health().is_available(0));
+        assert_eq!(scheduler.health().is_live(0), until == Until::Ready, "{until:?}");
+        assert_eq!(scheduler.producer_joined(0), until != Until::RunEnds, "{until:?}");
+        assert_eq!(succeed(&mut scheduler, 1, at(0)), 0, "the other goes on");
+    }
+}
+
+#[test]
+fn a_state_that_is_rebuilt_has_the_time_of_a_state() {
+    let timeouts =
+        Timeouts { item: Some(10 * MS), init: Some(100 * MS), step: MS, ..Timeouts::default() };
+    let mut scheduler = offered(Config { timeouts, ..config(2) }, 1);
+    let held = lease(&mut scheduler, 0, at(0));
+    scheduler.rebuild(held.id, at(5));
+    scheduler.handle_timeout(at(50));
+    assert_eq!(events(&mut scheduler), [], "the time of the item does not go on");
+    scheduler.handle_timeout(at(106));
+    let [Event::Expired(expired), ..] = &events(&mut scheduler)[..] else { panic!("it expires") };
+    assert_eq!(expired.phase, Phase::Preparing);
+    scheduler.rebuild(held.id, at(107));
+    assert_eq!(scheduler.finish(held.id, &[Outcome::Succeeded], at(108)), [Standing::Stale]);
+}
+
+#[test]
+fn a_lease_is_held_until_it_ends() {
+    let mut scheduler = offered(config(1), 1);
+    let held = lease(&mut scheduler, 0, at(0));
+    assert!(scheduler.is_held(held.id));
+    scheduler.finish(held.id, &[Outcome::Succeeded], at(0));
+    assert!(!scheduler.is_held(held.id));
+}
+
+#[test]
+fn items_wait_in_the_input_for_another_attempt_or_in_parts() {
+    let mut new = offered(config(1), 1);
+    assert_eq!((new.has_waiting_items(), new.has_retries()), (true, false));
+    let held = lease(&mut new, 0, at(0));
+    assert_eq!((new.has_waiting_items(), new.has_retries()), (false, false));
+    new.finish(held.id, &[Outcome::Succeeded], at(0));
+    let mut failed = offered(Config { retries: 1, ..config(1) }, 1);
+    fail(&mut failed, 0, at(0));
+    assert_eq!((failed.has_waiting_items(), failed.has_retries()), (true, true));
+    let mut split = offered(Config { batching: batches(Batch::of(2)), ..config(1) }, 2);
+    let whole = lease(&mut split, 0, at(0));
+    split.fail_together(whole.id, Inputs::Kept, Memory::Sufficient, at(0));
+    assert_eq!((split.has_waiting_items(), split.has_retries()), (true, false));
+}
+
+#[test]
+fn a_lease_is_shared_while_another_covers_its_item() {
+    let mut scheduler = offered(Config { copy_after: Some(10 * MS), ..config(2) }, 1);
+    let slow = lease(&mut scheduler, 0, at(0));
+    assert!(!scheduler.is_shared(slow.id));
+    assert_eq!(scheduler.items().carriers(0), 1, "it has no record");
+    stand_still(&mut scheduler, at(0));
+    let copy = lease(&mut scheduler, 1, at(10));
+    assert!(scheduler.is_shared(slow.id) && scheduler.is_shared(copy.id));
+    assert_eq!(scheduler.items().carriers(0), 2);
+    scheduler.finish(copy.id, &[Outcome::Failed], at(11));
+    assert!(scheduler.is_shared(slow.id), "the error of the other waits");
+    assert!(scheduler.is_shared(copy.id), "it has ended");
+}
+
+#[test]
+fn an_item_is_undecided_from_its_failure_until_the_decision() {
+    let mut scheduler = offered(Config { retries: 1, ..config(1) }, 1);
+    let held = lease(&mut scheduler, 0, at(0));
+    assert!(!scheduler.items().is_unsettled(0) && !scheduler.items().is_undecided(0));
+    scheduler.finish(held.id, &[Outcome::Failed], at(0));
+    assert!(scheduler.items().is_unsettled(0) && scheduler.items().is_undecided(0));
+    scheduler.decide(&[0], RETRY, at(0));
+    assert!(scheduler.items().is_unsettled(0) && !scheduler.items().is_undecided(0));
+    assert_eq!(succeed(&mut scheduler, 0, at(10)), 0);
+    assert!(!scheduler.items().is_unsettled(0));
+}
+
+/// A hook that has an untracked item is given the time of an item from the first look that sees it.
+#[test]
+fn an_untracked_item_that_takes_too_long_expires_if_its_claim_is_taken() {
+    let timeouts = Timeouts { item: Some(10 * MS), step: MS, ..Timeouts::default() };
+    for standing in [Standing::Counts, Standing::Stale] {
+        let mut scheduler = scheduler(Config { timeouts, ..config(2) });
+        let mut look = |ms| {
+            let mut taken = vec![];
+            let take = |index| {
+                taken.push(index);
+                standing
+            };
+            scheduler.expire_claim((0, Some(7)), take, at(ms));
+            (taken, events(&mut scheduler))
+        };
+        assert_eq!(look(0), (vec![], vec![]));
+        let (taken, found) = (1..=12).map(&mut look).find(|(taken, _)| !taken.is_empty()).unwrap();
+        assert_eq!(taken, [7]);
+        let expired = found.iter().find_map(|event| match event {
+            Event::Expired(expired) => Some((expired.producer, expired.items.clone())),
+            _ => None,
+        });
+        assert_eq!(expired, (standing == Standing::Counts).then(|| (0, vec![7])));
+    }
+}
+
+#[test]
+fn a_lost_producer_puts_back_only_what_is_still_wanted() {
+    let mut scheduler = offered(Config { batching: batches(Batch::of(4)), ..config(2) }, 4);
+    lease(&mut scheduler, 0, at(0));
+    scheduler.give_up_from(2);
+    scheduler.producer_lost(0, at(1)).unwrap();
+    assert_eq!(lease(&mut scheduler, 1, at(1)).items, [0, 1]);
+    assert_eq!(ask(&mut scheduler, 1, at(1)), Next::Wait);
+}
+
+#[test]
+fn the_hook_that_a_producer_is_absent_in_is_known_until_it_joins() {
+    let mut scheduler = offered(config(2), 1);
+    scheduler.expect(0, Absence::EarlierRun, at(0));
+    assert_eq!(scheduler.deadlines.absence(0), Some(Absence::EarlierRun));
+    assert_eq!(scheduler.deadlines.absence(1), None);
+    assert!(scheduler.producer_joined(0));
+    assert_eq!(scheduler.deadlines.absence(0), None);
 }

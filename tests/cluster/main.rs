@@ -42,7 +42,7 @@ fn main() {}
 
 #[cfg(target_os = "linux")]
 fn main() {
-    gangline::worker_main(&chores::recipes());
+    gangline::worker_main(&[chores::recipe(), &laws::PROBE]);
     coordinators::coordinate_if_asked();
     let mut arguments = libtest_mimic::Arguments::from_args();
     // Leases are short, and a machine with more to do than it can would let them end.

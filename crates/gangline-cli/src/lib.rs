@@ -41,5 +41,7 @@ mod reports;
 pub mod warm_workers {}
 
 #[cfg(fuzzing)]
+pub use self::plan::table::any_bytes::read_any_bytes as read_any_table;
+#[cfg(fuzzing)]
 pub use self::plan::template::laws::fill_any_bytes as fill_any_command;
 pub use self::program::main;

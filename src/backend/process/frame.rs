@@ -32,7 +32,8 @@ pub(super) enum Kind {
     HandedBack = 72,
 }
 
-const KINDS: [Kind; 14] = [
+/// All kinds.
+pub(super) const KINDS: [Kind; 14] = [
     Kind::Hello,
     Kind::Init,
     Kind::Items,
@@ -106,6 +107,12 @@ impl FrameReader {
         }
         (self.open, self.filled) = (None, 0);
         Ok(Some(Frame { kind, body: std::mem::take(&mut self.body) }))
+    }
+
+    /// The number of bytes that are allocated for the current body.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn allocated(&self) -> usize {
+        self.body.capacity()
     }
 
     fn open_frame(&mut self) -> Result<(Kind, usize), FrameError> {
@@ -195,7 +202,7 @@ mod tests {
         let header = [11, 0, 0, 0, Kind::Items as u8];
         let error = reader.feed(&mut &header[..]).unwrap_err();
         assert_eq!(error, FrameError::TooLong { length: 11, most: 10 });
-        assert_eq!(reader.body.capacity(), 0, "nothing is allocated for it");
+        assert_eq!(reader.allocated(), 0, "nothing is allocated for it");
     }
 
     #[test]
@@ -252,14 +259,5 @@ mod tests {
             prop_assert_eq!(reader.end(), Ok(()));
         }
 
-        /// Whatever arrives, reading ends with frames, an error or the wish for more.
-        #[test]
-        fn any_bytes_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut reader = FrameReader::new(50);
-            let mut rest = &bytes[..];
-            while let Ok(Some(frame)) = reader.feed(&mut rest) {
-                prop_assert!(frame.body.len() <= 50);
-            }
-        }
     }
 }

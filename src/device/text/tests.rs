@@ -46,6 +46,11 @@ fn names_of_other_libraries_are_answered_with_ours() {
 }
 
 #[test]
+fn control_characters_in_a_kind_in_capitals_do_not_reach_a_terminal() {
+    check("CUDA:\u{1b}[2J", r#"unknown device "CUDA:\u{1b}[2J"; write cuda:\u{1b}[2j"#);
+}
+
+#[test]
 fn all_of_nothing_is_an_error() {
     check("cpu,metal:all", "metal:all stands for no device: this machine has no metal device");
 }

@@ -169,3 +169,16 @@ proptest! {
         prop_assert_eq!(all, put);
     }
 }
+
+#[test]
+fn an_item_before_the_urgent_end_does_not_wait_for_its_batch() {
+    let mut pending = pending(Grouping::None, &[1, 1, 1]);
+    let limits = Limits { items: 2, ..LIMITS };
+    let take = |pending: &mut PendingItems| taken(pending, Batch::of(2), limits, More::MayCome);
+    assert_eq!(take(&mut pending), [0, 1], "it is full");
+    pending.hurry(2);
+    assert!(take(&mut pending).is_empty(), "2 is not before 2");
+    pending.hurry(3);
+    pending.hurry(1);
+    assert_eq!(take(&mut pending), [2]);
+}

@@ -1,7 +1,10 @@
 //! A file that is a table with the names of its columns in the first record.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod any_bytes;
+
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -10,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::plan::gate::Gate;
 use crate::plan::input_error::{InputError, LONGEST, Problem, name_of};
-use crate::plan::quotes::{Misquote, Quotes};
+use crate::plan::quotes::{BYTE_ORDER_MARK, Misquote, Quotes};
 use crate::plan::rows::{Counted, Row, Rows};
 use crate::plan::until_closed::UntilClosed;
 
@@ -25,19 +28,25 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn open(path: &Path, delimiter: u8, gate: &Arc<Gate>) -> Result<Table, InputError> {
         let name = name_of(path);
-        let file = UntilClosed::open(path, gate)
-            .map_err(|error| InputError { source: name.clone(), problem: Problem::Io(error) })?;
+        match UntilClosed::open(path, gate) {
+            Ok(file) => Ok(Table::over(file, name, delimiter)),
+            Err(error) => Err(InputError { source: name, problem: Problem::Io(error) }),
+        }
+    }
+
+    fn over(file: impl Read + Send + 'static, name: String, delimiter: u8) -> Table {
         let allowance = Arc::new(AtomicU64::new(LONGEST as u64));
-        let file = Allowed { file, allowance: Arc::clone(&allowance) };
-        let file = Quoted { file, quotes: Quotes::new(delimiter), misquote: None };
+        let file = Allowed { file: Box::new(file), allowance: Arc::clone(&allowance) };
+        let quotes = Quotes::new(delimiter);
+        let file = Quoted { file, quotes, misquote: None, has_begun: false };
         let reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(file);
-        Ok(Table { reader, allowance, name, count: None })
+        Table { reader, allowance, name, count: None }
     }
 
     /// Counts the records, if the file can be read twice.
     pub(crate) fn counted(self, path: &Path, delimiter: u8) -> Table {
         let is_regular = fs::metadata(path).is_ok_and(|file| file.is_file());
-        let count = is_regular.then(|| count(path, delimiter)).flatten();
+        let count = is_regular.then(|| count(File::open(path).ok()?, delimiter)).flatten();
         Table { count, ..self }
     }
 
@@ -69,8 +78,8 @@ impl Table {
 }
 
 /// The number of records, if all of them can be read.
-fn count(path: &Path, delimiter: u8) -> Option<usize> {
-    let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_path(path).ok()?;
+fn count(file: impl Read, delimiter: u8) -> Option<usize> {
+    let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(file);
     let mut record = csv::ByteRecord::new();
     let mut count = 0;
     while reader.read_byte_record(&mut record).ok()? {
@@ -84,6 +93,24 @@ struct Quoted {
     file: Allowed,
     quotes: Quotes,
     misquote: Option<Misquote>,
+    has_begun: bool,
+}
+
+impl Quoted {
+    /// Reads the first piece. The parser looks for a byte order mark in that one only, so a pipe must not split it.
+    fn begin(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.has_begun = true;
+        let mut read = self.file.read(buffer)?;
+        while (1..BYTE_ORDER_MARK.len()).contains(&read)
+            && BYTE_ORDER_MARK.starts_with(&buffer[..read])
+        {
+            match self.file.read(&mut buffer[read..])? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        Ok(read)
+    }
 }
 
 impl Read for Quoted {
@@ -91,7 +118,10 @@ impl Read for Quoted {
         if let Some(misquote) = self.misquote {
             return Err(io::Error::other(misquote));
         }
-        let read = self.file.read(buffer)?;
+        let read = match self.has_begun {
+            true => self.file.read(buffer)?,
+            false => self.begin(buffer)?,
+        };
         if read == 0 && !buffer.is_empty() {
             self.quotes.finish().map_err(io::Error::other)?;
         }
@@ -109,7 +139,7 @@ impl Read for Quoted {
 /// A file with a limit on reading, which the caller raises per record: an unclosed quote would make the rest
 /// one record.
 struct Allowed {
-    file: UntilClosed,
+    file: Box<dyn Read + Send>,
     allowance: Arc<AtomicU64>,
 }
 

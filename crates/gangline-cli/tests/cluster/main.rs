@@ -41,7 +41,7 @@ fn main() {}
 
 #[cfg(target_os = "linux")]
 fn main() {
-    gangline::worker_main(&chores::recipes());
+    gangline::worker_main(&[chores::recipe()]);
     let mut arguments = libtest_mimic::Arguments::from_args();
     // Leases are short, and a machine with more to do than it can would let them end.
     arguments.test_threads = Some(1);

@@ -1,0 +1,5 @@
+//! Any bytes are a configuration in YAML, TOML or JSON, assignments or variables, or none.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| gangline::fuzzing::read_any_configuration(bytes));
