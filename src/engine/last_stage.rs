@@ -1,4 +1,4 @@
-//! The last stage of a pipeline whose caller takes the outputs.
+//! The last stage of a pipeline that gives its outputs to the caller.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::observe::event::Destination;
 use crate::runner::Runner;
 use crate::scheduler::window::Window;
 
-/// The last stage of a pipeline whose caller takes the outputs, and the counts of what it has taken.
+/// The last stage of a pipeline that gives its outputs to the caller, and the counts of what the caller has taken.
 pub(super) struct LastStage<S: Runner> {
     pub(super) run: Arc<Run<S>>,
     pub(super) collector: Collector<S::Output>,

@@ -100,7 +100,7 @@ pub(super) fn supervisor() -> Result<Option<OwnedFd>, BoxError> {
     }
 }
 
-/// The exit status of a worker that cannot serve. One whose setup is wrong need not be started again.
+/// The exit status of a worker that cannot serve. With a wrong setup, it need not be started again.
 pub(super) fn status_of(error: &BoxError) -> i32 {
     const OTHER: i32 = 1;
     // EX_CONFIG of sysexits.h.
