@@ -97,11 +97,12 @@ struct Quoted {
 }
 
 impl Quoted {
-    /// Reads the first piece. The parser looks for a byte order mark in that one only, so a pipe must not split it.
+    /// Reads the first piece. The parser looks for a byte order mark in that one only, and takes nothing behind the mark
+    /// for the end of the file. So the piece has the whole mark and more.
     fn begin(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.has_begun = true;
         let mut read = self.file.read(buffer)?;
-        while (1..BYTE_ORDER_MARK.len()).contains(&read)
+        while (1..=BYTE_ORDER_MARK.len()).contains(&read)
             && BYTE_ORDER_MARK.starts_with(&buffer[..read])
         {
             match self.file.read(&mut buffer[read..])? {
