@@ -75,7 +75,7 @@ fn most_alive(order: Order, parents: u64, parts: u64, open: usize) -> (i64, i64)
 fn a_million_parts_of_a_parent_take_no_more_memory_than_a_window() {
     no_hang(|| {
         for order in ORDERS {
-            let (_, parts) = most_alive(order, 2, 500_000, 2);
+            let (_, parts) = most_alive(order, 2, 100_000, 2);
             // One is with the link that gathers.
             assert!(parts <= 17, "{parts} in {order:?}");
         }
@@ -88,7 +88,7 @@ fn a_million_parts_of_a_parent_take_no_more_memory_than_a_window() {
 fn any_number_of_parents_takes_no_more_memory_than_those_open() {
     no_hang(|| {
         for (parts, order) in [(0, Order::Input), (1, Order::Input), (1, Order::Completion)] {
-            let parents = if parts == 0 { 200_000 } else { 50_000 };
+            let parents = if parts == 0 { 100_000 } else { 25_000 };
             let (parents, _) = most_alive(order, parents, parts, 3);
             // In the windows of the first and the last stage, and open.
             assert!(parents <= 4 + 3 + 3, "{parents} with {parts} parts in {order:?}");

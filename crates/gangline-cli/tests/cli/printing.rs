@@ -128,11 +128,12 @@ fn on_terminal(place: &Place, line: &str) -> String {
 #[test]
 fn a_bar_knows_the_total_of_files_and_pipes() {
     let place = Place::new();
-    place.write("in", "1\n2\n3\n4\n");
+    // Added to the time to sleep.
+    place.write("in", "0.01\n0.02\n0.03\n0.04\n");
     for option in ["--eta", "--bar", "--progress"] {
         for source in [
             "gangline run -j2 OPTION --input in -- sleep 0.2",
-            "seq 4 | gangline run -j2 OPTION -- sleep 0.2",
+            "seq 0.01 0.01 0.04 | gangline run -j2 OPTION -- sleep 0.2",
         ] {
             let shown = on_terminal(&place, &source.replace("OPTION", option));
             assert!(shown.contains("2/4") && shown.contains("4/4 in"), "{option} {shown:?}");
@@ -143,11 +144,11 @@ fn a_bar_knows_the_total_of_files_and_pipes() {
 #[test]
 fn colours_are_for_terminals_that_want_them() {
     let place = Place::new();
-    let line = "gangline run -j2 --eta -- sleep 0.2 ::: 1 2 3 4";
+    let line = "gangline run -j2 --eta -- sleep 0.2 ::: 0.01 0.02 0.03 0.04";
     let green = "\u{1b}[32m#";
     assert!(on_terminal(&place, line).contains(green));
     assert!(!on_terminal(&place, &format!("NO_COLOR=1 {line}")).contains(green));
-    let ran = place.run_typed("-j2 --eta -- sleep 0.2 ::: 1 2 3 4");
+    let ran = place.run_typed("-j2 --eta -- sleep 0.2 ::: 0.01 0.02 0.03 0.04");
     assert!(ran.code == Some(0) && !ran.stderr.contains('\u{1b}'), "{ran:?}");
 }
 
