@@ -55,7 +55,7 @@ pub(super) struct Streamed {
 }
 
 impl<R: Runner + 'static, S: Runner + 'static> PipelineStream<R, S> {
-    fn new(begun: Begun<R, S>) -> Self {
+    pub(super) fn new(begun: Begun<R, S>) -> Self {
         let Begun { first, last, order, window, links, all } = begun;
         // Weak, since each run of a row holds the one before it.
         let (fed, collected) = (Arc::downgrade(&first), Arc::downgrade(&last));

@@ -19,7 +19,7 @@ use crate::concurrency::now;
 use crate::engine::collector::Collector;
 use crate::engine::feed::Source;
 use crate::engine::link::{Earlier, StageLink};
-use crate::engine::pipeline_stream::PipelineStream;
+use crate::engine::pipeline_stream::{Begun, PipelineStream};
 use crate::engine::streaming::Yield;
 use crate::error::{Error, Result};
 use crate::observe::event_log::{Detail, EventLog};
@@ -199,9 +199,14 @@ fn stream_stages(order: Order, windows: [usize; 2], items: u64, end: End) {
     let earlier = Earlier { run: first.clone(), order, window, stage: 0 };
     let relay = StageLink::new(earlier, second.clone());
     let relay = thread::spawn(move || relay.run());
-    let runs = (first.clone(), second.clone());
-    let mut stream =
-        PipelineStream::new(runs, order, Window::fixed(windows[1]), vec![], first.clone());
+    let mut stream = PipelineStream::new(Begun {
+        first: first.clone(),
+        last: second.clone(),
+        order,
+        window: Window::fixed(windows[1]),
+        links: vec![],
+        all: first.clone(),
+    });
     let mut source = Source::new(0..items, |items| items.next().map(Ok));
     let ender = thread::spawn(move || match end {
         End::Cancel => {
