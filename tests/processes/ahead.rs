@@ -14,6 +14,7 @@ tests![
     an_item_that_one_process_keeps_for_long_is_copied_by_another,
     a_crash_in_a_burst_fails_its_own_item_only,
     a_panic_in_a_burst_fails_its_own_item_only,
+    a_process_that_ends_after_a_panic_loses_no_item_that_was_sent_ahead,
     errors_in_a_burst_fail_their_own_items_only,
     the_time_of_an_item_begins_with_the_answer_to_the_one_before,
     a_cancel_leaves_nothing_begun_that_was_sent_ahead,
@@ -55,6 +56,18 @@ fn an_item_that_one_process_keeps_for_long_is_copied_by_another() {
     let mut pool = builder(3).window(64).speculate().build().unwrap();
     assert_eq!(pool.run(items).unwrap().len(), count);
     assert_eq!(pool.account().ok, count as u64);
+}
+
+/// The process may end before it has handed back what was sent ahead. The item in front was lost then, and the run did
+/// not end.
+fn a_process_that_ends_after_a_panic_loses_no_item_that_was_sent_ahead() {
+    let mut pool = builder(2).window(64).on_error(OnError::Skip).build().unwrap();
+    let burst = |n: u64| squares(0..40).into_iter().chain([Chore::PanicAndAbort(n * 25 % 400)]);
+    let outputs = pool.run((0..60).flat_map(burst)).unwrap();
+    // The process that ends may have begun another item.
+    let account = pool.account();
+    assert_eq!((outputs.len() as u64, account.ok + account.failed), (account.ok, 60 * 41));
+    assert!((60..=120).contains(&account.failed), "{account:?}");
 }
 
 /// Runs with such an item after each burst. Each fails with such an error, and all others have their results in order.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{process, thread};
 
 use gangline::order::InputOrder;
 use gangline::process::{MessagePack, Processes, Recipe};
@@ -31,6 +32,8 @@ pub enum Chore {
     Kill,
     Stop,
     Panic(String),
+    /// Panics, and ends its process this number of microseconds later.
+    PanicAndAbort(u64),
     Fail(String),
     /// An error of a type that the recipe names.
     Rare(u32),
@@ -180,6 +183,13 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
         Chore::Kill => own(Signal::KILL),
         Chore::Stop => own(Signal::STOP),
         Chore::Panic(text) => panic!("{text}"),
+        Chore::PanicAndAbort(micros) => {
+            thread::spawn(move || {
+                thread::sleep(Duration::from_micros(micros));
+                process::abort();
+            });
+            panic!("the process is about to end");
+        }
         Chore::Fail(text) => return Err(text.into()),
         Chore::Rare(code) => return Err(RareError { code }.into()),
         Chore::Unmarked => {

@@ -262,7 +262,10 @@ impl<'a, R: Runner> Shift<'a, R> {
 
     /// The process has ended. The first call was in its hook, unless it has no state.
     fn end_with(&mut self, answer: Answer) {
-        let died = self.sent.pop_front().filter(|_| self.keeper.has_state);
+        let died = match self.keeper.has_state {
+            true => self.sent.pop_front(),
+            false => None,
+        };
         let crashed = died.map(|sent| {
             let worked = self.keeper.worker.worked(self.run, &sent, answer);
             (sent, worked)
