@@ -37,6 +37,8 @@ pub(crate) struct Consumer<R: Runner> {
     journal_state: JournalState,
     /// Whether each consumed item must be reported to the journal, the names, the run timeout or an observer.
     is_watched: bool,
+    /// Whether others read the counts before the end.
+    is_published: bool,
 }
 
 /// Whether consumed items may be committed to the journal.
@@ -65,8 +67,24 @@ impl<R: Runner> Consumer<R> {
     ) -> Self {
         let collector = Collector::new(&run.handover, order, window, Instant::now());
         let (taken, failures, journal_state) = (Taken::default(), vec![], JournalState::Sound);
-        let is_watched = run.is_watched();
-        Consumer { runner, cfg, run, collector, is_watched, taken, failures, journal_state }
+        let (is_watched, is_published) = (run.is_watched(), run.run_settings.limits.run.is_some());
+        Consumer {
+            runner,
+            cfg,
+            run,
+            collector,
+            is_watched,
+            is_published,
+            taken,
+            failures,
+            journal_state,
+        }
+    }
+
+    /// Publishes the counts after each item: a task that gives the run up does not wait for the end.
+    #[cfg(feature = "futures")]
+    pub(super) fn publish_counts(self) -> Self {
+        Consumer { is_watched: true, is_published: true, ..self }
     }
 
     /// Starts a thread that consumes the whole run.
@@ -364,11 +382,11 @@ impl<R: Runner> Consumer<R> {
         self.taken.failure = failure;
     }
 
-    /// Publishes the counts, which are read if this consumer is abandoned.
+    /// Publishes the counts, which are read if this consumer is abandoned or a task gives the run up.
     #[inline]
     fn tell(&self) {
         self.run.event_log.consumed(self.taken.ok);
-        if self.run.run_settings.limits.run.is_some() {
+        if self.is_published {
             self.run.tally.set(self.taken);
         }
     }

@@ -55,6 +55,7 @@ impl<S: Send + 'static> ConsumingTask<S> {
         let (sender, started) = bounded(1);
         let delivery = Arc::new(Mutex::new(Delivery::Awaited));
         let (post, run) = (delivery.clone(), run.clone());
+        let consumer = consumer.publish_counts();
         let thread = spawn(NAME.to_owned(), stack_size, move || {
             let _receiving = receiving;
             let bug = DiesOnUnwind { delivery: &post, run: &run };

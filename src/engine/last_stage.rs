@@ -22,6 +22,8 @@ pub(super) struct LastStage<S: Runner> {
     /// The number of its items, once it is known.
     pub(super) total: Option<u64>,
     pub(super) taken: Taken,
+    /// The number of errors that the caller has, those of items that failed in earlier stages too.
+    errors: u64,
 }
 
 impl<S: Runner> LastStage<S> {
@@ -33,7 +35,7 @@ impl<S: Runner> LastStage<S> {
     ) -> Self {
         run.handover.stats.goes_to(destination);
         let collector = Collector::new(&run.handover, order, window, Instant::now());
-        LastStage { run, collector, total: None, taken: Taken::default() }
+        LastStage { run, collector, total: None, taken: Taken::default(), errors: 0 }
     }
 
     /// Looks for the next step, without waiting.
@@ -57,7 +59,10 @@ impl<S: Runner> LastStage<S> {
                     self.run.event_log.consumed(self.taken.ok);
                     return Look::Ready(Yield::Output(output));
                 }
-                Err(fault) => return Look::Ready(self.meet(seq, *fault)),
+                Err(fault) => {
+                    self.errors += 1;
+                    return Look::Ready(self.meet(seq, *fault));
+                }
             }
         }
         self.total = self.total.or_else(|| self.run.handover.total());
@@ -70,6 +75,12 @@ impl<S: Runner> LastStage<S> {
         }
         self.collector.settle(&self.run.handover);
         Look::Missing
+    }
+
+    /// What the caller has taken of the items of the input.
+    #[cfg(feature = "futures")]
+    pub(super) fn taken_of_all(&self) -> Taken {
+        Taken { skipped: self.errors, failure: None, ..self.taken }
     }
 
     /// Handles a failed item in its turn.

@@ -106,7 +106,8 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineOutputsTask<R, S> {
     pub(crate) fn give_up(&mut self, stages: &mut Stages<'_, R, S>) {
         let progress = std::mem::replace(&mut self.progress, Progress::Over);
         if let Progress::Running(outputs) | Progress::Ending(outputs, _) = progress {
-            stages.last_run = PipelineRun::new(outputs.feeding.account(outputs.last.taken), &[]);
+            let account = outputs.feeding.account(outputs.last.taken_of_all());
+            stages.last_run = PipelineRun::new(account, &[]);
             outputs.give_up();
             stages.engines().iter().for_each(|engine| engine.discard_lent());
         }

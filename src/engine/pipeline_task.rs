@@ -83,7 +83,7 @@ impl<R: Runner + 'static, S: Runner + 'static> PipelineTask<R, S> {
     /// Gives the run up, without waiting for hooks.
     pub(crate) fn give_up(&mut self, stages: &mut Stages<'_, R, S>) {
         if let Progress::Running(run) = std::mem::replace(&mut self.progress, Progress::Over) {
-            stages.last_run = PipelineRun::new(run.feeding.account(Taken::default()), &[]);
+            stages.last_run = PipelineRun::new(run.feeding.account(run.last.tally.get()), &[]);
             run.give_up();
             stages.engines().iter().for_each(|engine| engine.discard_lent());
         }

@@ -11,7 +11,6 @@ use super::feed::Source;
 use super::polled::Polled;
 use super::run_session::{Left, Session};
 use super::task_feeding::TaskFeeding;
-use crate::backend::threads::taken::Taken;
 use crate::base::panic::drop_quietly;
 use crate::concurrency::parker::block_on;
 use crate::error::Error;
@@ -47,9 +46,9 @@ impl<R: Runner> StreamRun<R> {
         &self.session
     }
 
-    /// The counts before the end: all that was pulled, since only the consumer knows how it went.
+    /// The counts before the end.
     pub(super) fn account(&self) -> Account {
-        self.feeding.account(Taken::default())
+        self.feeding.account(self.session.run.tally.get())
     }
 
     /// Feeds the run as far as it goes. Ready once everything is consumed and every producer has left.

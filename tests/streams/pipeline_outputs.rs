@@ -18,6 +18,7 @@ both_orders!(
     nothing_happens_before_the_first_poll,
     a_failure_in_any_stage_is_the_last_error,
     a_skipped_item_is_an_error_among_others,
+    a_dropped_stream_counts_the_errors_that_its_caller_has,
     a_failed_input_is_the_last_error,
     a_stream_that_panics_is_the_last_error,
     a_cancel_of_any_stage_wakes_the_task,
@@ -137,6 +138,21 @@ fn a_skipped_item_is_an_error_among_others(order: Order) {
     let results: Vec<_> = block_on(both.outputs_stream(stream::iter(0..10)).collect());
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 9);
     assert_eq!((both.account().ok, both.account().failed), (9, 1));
+}
+
+fn a_dropped_stream_counts_the_errors_that_its_caller_has(order: Order) {
+    let odd = || Hooks::new().work(|_, x| if x % 2 == 1 { Err("odd".into()) } else { Ok(x) });
+    for stage in 0..2 {
+        let builder = AnyOrderRunner::builder(odd()).order(order).devices(1);
+        let mut failing = builder.on_error(OnError::Skip).build().unwrap();
+        let mut sound = Hooks::new().pool(order, 1);
+        let mut both = if stage == 0 { failing.then(&mut sound) } else { sound.then(&mut failing) };
+        let mut outputs = both.outputs_stream(stream::iter(0..100));
+        let results: Vec<_> = block_on((&mut outputs).take(6).collect());
+        drop(outputs);
+        let failed = results.iter().filter(|result| result.is_err()).count() as u64;
+        assert_eq!((both.account().ok, both.account().failed), (6 - failed, failed));
+    }
 }
 
 fn a_failed_input_is_the_last_error(order: Order) {

@@ -30,6 +30,7 @@ both_orders!(
     batches_form_in_a_narrow_window,
     everything_is_accounted_for,
     an_item_that_comes_as_the_run_is_drained_is_not_lost,
+    the_account_of_a_dropped_run_counts_what_was_consumed,
     an_item_that_comes_as_the_run_is_cancelled_is_accounted_for,
     a_run_timeout_abandons_the_consumer,
 );
@@ -325,4 +326,38 @@ fn an_item_that_comes_as_the_run_is_cancelled_is_accounted_for(order: Order) {
     let mut both = pool.then(&mut second);
     assert!(block_on(both.run_stream(items())).unwrap_err().is_cancelled());
     assert_eq!(pulled(both.account()), 3);
+}
+
+fn the_account_of_a_dropped_run_counts_what_was_consumed(order: Order) {
+    let consumed = Arc::new(Counter::new());
+    let counts = consumed.clone();
+    let hooks = || {
+        let counts = counts.clone();
+        Hooks::new().consume(move |_, x| {
+            if x == 9 {
+                counts.add(1);
+            }
+            Ok(())
+        })
+    };
+    // Behind its ten items the stream is pending, and the consumer is done with nine at least.
+    let items = || stream::iter(0..10).chain(stream::pending());
+    let mut pool = hooks().pool(order, 1);
+    let mut run = pool.run_stream(items());
+    assert!(poll_once(&mut run).is_pending());
+    while consumed.get() < 1 {
+        assert!(poll_once(&mut run).is_pending());
+    }
+    drop(run);
+    assert!((9..=10).contains(&pool.account().ok), "{:?}", pool.account());
+    assert_eq!(pulled(pool.account()), 10);
+    let mut second = hooks().pool(order, 1);
+    let mut both = pool.then(&mut second);
+    let mut run = both.run_stream(items());
+    while consumed.get() < 2 {
+        assert!(poll_once(&mut run).is_pending());
+    }
+    drop(run);
+    assert!((9..=10).contains(&both.account().ok), "{:?}", both.account());
+    assert_eq!(pulled(both.account()), 10);
 }
