@@ -151,3 +151,18 @@ fn without_a_run_it_is_empty_and_after_a_refused_one_it_says_so() {
     assert_eq!((report.account.ok, report.account.unread), (0, Some(2)));
     assert!(report.to_string().contains("closed"), "{report}");
 }
+
+/// Another has the only item. The idle producers were once reported as busy all of it.
+#[test]
+fn a_producer_without_items_has_waited() {
+    let slow = Hooks::new().work(|_, x| {
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        Ok(x)
+    });
+    let mut pool = slow.pool(Order::Input, 3);
+    pool.run(0..1).unwrap();
+    for producer in pool.report().producers.iter().filter(|producer| producer.items == 0) {
+        assert!(producer.waiting > producer.working, "{producer:?}");
+    }
+    assert_eq!(pool.report().producers.iter().filter(|producer| producer.items == 0).count(), 2);
+}

@@ -60,7 +60,7 @@ pub struct RecipeInfo {
 /// for worker in workers(&Nats::connect("nats://127.0.0.1:4222"))? {
 ///     println!("{} on {}", worker.devices, worker.host);
 /// }
-/// # gangline::Result::Ok(())
+/// # Ok::<(), gangline::BoxError>(())
 /// ```
 pub fn workers(nats: &Nats) -> Result<Vec<WorkerInfo>, Error> {
     nats.check().map_err(cluster)?;

@@ -284,9 +284,9 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
         loop {
             // The clock is read once per round. A round that finds an item counts up to its start only, which
             // is near enough.
-            let now = now();
-            self.waited.add(lack, now - *since.get_or_insert(now));
-            since = Some(now);
+            let began = now();
+            self.waited.add(lack, began - since.unwrap_or(began));
+            since = Some(began);
             if self.handover.dispatch.signals.has_waiting() {
                 match self.ask() {
                     Asked::Leased(lease) => return Some(NextItem::Leased(lease)),
@@ -294,26 +294,31 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
                     Asked::Over => return None,
                 }
             }
-            if let Some((seq, item)) = self.steal_from_idle_lane(now) {
+            if let Some((seq, item)) = self.steal_from_idle_lane(began) {
                 return Some(NextItem::Untracked(seq, item));
             }
-            self.adapt_take(now);
-            match self.take() {
+            self.adapt_take(began);
+            match self.take(&mut lack) {
                 Taken::Item((seq, item)) => {
                     self.own().advance();
                     return Some(NextItem::Untracked(seq, item));
                 }
+                // It may have slept first: nothing else adds that wait.
                 Taken::Leased(lease) => {
+                    self.waited.add(lack, now() - began);
                     self.own().advance();
                     return Some(NextItem::Leased(lease));
                 }
-                Taken::Waited(lacked) => lack = lacked,
+                Taken::Waited => {}
                 Taken::InLane(victim) => {
                     if let Some((seq, item)) = self.steal(victim) {
                         return Some(NextItem::Untracked(seq, item));
                     }
                 }
-                Taken::Over => return None,
+                Taken::Over => {
+                    self.waited.add(lack, now() - began);
+                    return None;
+                }
             }
             self.took_at = None;
         }
@@ -368,7 +373,8 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
     }
 
     /// Takes items from the intake: the first is returned, the rest go into the inbox.
-    fn take(&mut self) -> Taken<I> {
+    /// If there are none, sleeps, after it has set what it lacks.
+    fn take(&mut self, lack: &mut Lack) -> Taken<I> {
         let handover = self.handover;
         if handover.is_aborted() {
             return Taken::Over;
@@ -396,7 +402,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             Next::Wait => None,
             Next::WaitUntil(time) => Some(time),
         };
-        let lack = self.lack(until);
+        *lack = self.lack(until);
         let dispatch = &handover.dispatch;
         let is_ready = || has_news() || dispatch.signals.is_woken(self.lane);
         match until.map(|until| until.since(dispatch.clock.now())) {
@@ -413,7 +419,7 @@ impl<'a, I, T> ItemQueue<'a, I, T> {
             },
             false => handover.dispatch.stop_waiting(self.lane),
         }
-        Taken::Waited(lack)
+        Taken::Waited
     }
 
     /// The reason for having nothing to do. `until` is set if the scheduler has work for later.
@@ -480,7 +486,7 @@ enum Taken<I> {
     Item((u64, I)),
     Leased(Lease),
     /// There was nothing to take; by now there may be.
-    Waited(Lack),
+    Waited,
     /// This lane has items to steal.
     InLane(usize),
     Over,
