@@ -238,10 +238,13 @@ fn a_dropped_stream_waits_for_nothing(order: Order) {
 
 fn a_stream_dropped_at_its_end_leaves_the_stages_usable(order: Order) {
     let (mut b, gate, begun) = stuck(order);
-    let awaited = begun.clone();
+    let taken = Arc::new(Counter::new());
+    // In completion order the error would overtake the output, and wait for the hook.
+    let (awaited, takes) = (begun.clone(), taken.clone());
     let hooks = Hooks::new().work(move |_, x| match x {
         4 => {
             awaited.reach(1);
+            takes.reach(1);
             Err("four".into())
         }
         x => Ok(x),
@@ -250,6 +253,7 @@ fn a_stream_dropped_at_its_end_leaves_the_stages_usable(order: Order) {
     let mut both = a.then(&mut b);
     let mut outputs = both.outputs_stream(stream::iter([0, 1, 4]));
     assert_eq!(block_on(outputs.next()).unwrap().unwrap(), 0);
+    taken.add(1);
     begun.reach(1);
     // Whether the error has come or not: the hook is running.
     assert!(poll_once(outputs.next()).is_pending());
