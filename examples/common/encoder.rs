@@ -36,6 +36,13 @@ pub(crate) struct Encoder {
     net: BertModel,
 }
 
+/// Texts as tokens on a device, padded to the longest.
+pub(crate) struct Texts {
+    ids: Tensor,
+    /// 1 where there is a token, 0 where there is padding.
+    mask: Tensor,
+}
+
 impl Encoder {
     pub(crate) fn load(weights: &Weights, device: &Device) -> Result<Self> {
         // Cloning shares the values; only another device gets a copy.
@@ -50,6 +57,11 @@ impl Encoder {
     /// One vector for each text, which is given as its tokens: the mean of what the network makes of them,
     /// scaled to length 1. Texts are padded to the longest; the padding changes no vector.
     pub(crate) fn encode(&self, texts: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
+        self.forward(&self.upload(texts)?)?.to_vec2()
+    }
+
+    /// The texts on the device.
+    pub(crate) fn upload(&self, texts: &[Vec<u32>]) -> Result<Texts> {
         let longest = texts.iter().map(Vec::len).max().unwrap_or(0);
         if texts.iter().any(Vec::is_empty) {
             bail!("a text without tokens has no vector");
@@ -58,13 +70,19 @@ impl Encoder {
         let places = texts.iter().flat_map(|text| (0..longest).map(|at| text.get(at)));
         let ids: Vec<u32> = places.clone().map(|token| token.copied().unwrap_or(0)).collect();
         let mask: Vec<f32> = places.map(|token| f32::from(token.is_some())).collect();
+        let device = &self.net.device;
+        Ok(Texts {
+            ids: Tensor::from_vec(ids, shape, device)?,
+            mask: Tensor::from_vec(mask, shape, device)?,
+        })
+    }
 
-        let ids = Tensor::from_vec(ids, shape, &self.net.device)?;
-        let mask = Tensor::from_vec(mask, shape, &self.net.device)?;
-        let states = self.net.forward(&ids, &ids.zeros_like()?, Some(&mask))?;
+    /// The vectors, still on the device. The network computes in the type of its weights.
+    pub(crate) fn forward(&self, Texts { ids, mask }: &Texts) -> Result<Tensor> {
+        let states = self.net.forward(ids, &ids.zeros_like()?, Some(mask))?.to_dtype(DType::F32)?;
         let sums = states.broadcast_mul(&mask.unsqueeze(D::Minus1)?)?.sum(1)?;
         // The length becomes 1 whatever it was, so the sum does as well as the mean.
-        sums.broadcast_div(&sums.sqr()?.sum_keepdim(1)?.sqrt()?)?.to_vec2()
+        sums.broadcast_div(&sums.sqr()?.sum_keepdim(1)?.sqrt()?)
     }
 
     /// Encodes a batch of this size for nothing: what a GPU sets up when it is first used, such as compiling

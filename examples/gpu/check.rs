@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use candle_core::{DType, Tensor};
+use gangline::gpu::GpuLock;
 use gangline::{
     Batch, BoxError, ConsumerContext, Device, Devices, Hook, OrderedRunner, ProducerContext,
     Result, Runner, map,
@@ -13,10 +14,10 @@ use gangline::{
 use crate::args::Args;
 use crate::digits::{FIRST_HELD_OUT, Net, data_file, images, read_digits, read_file};
 use crate::embedder::Embedder;
-use crate::encoder::Encoder;
+use crate::encoder::{Encoder, Weights};
 use crate::memory::free_and_total;
 use crate::operations::OPERATIONS;
-use crate::workload::{Precision, Size, Workload, difference};
+use crate::workload::{Kind, Precision, Size, Workload, difference};
 
 /// What came of one check.
 enum Verdict {
@@ -47,6 +48,9 @@ const GROUPS: &[Group] = &[
     ("an error beside others' work", error_beside_work),
     ("a batch that does not fit", batch_without_memory),
     ("close and activate", close_and_activate),
+    ("the device beside the CPU", beside_cpu),
+    ("locks", locks),
+    ("a kernel that fails in a child process", failing_kernel),
 ];
 
 const ONLY_GPU: &str = "the CPU has nothing to check here";
@@ -68,7 +72,7 @@ pub(crate) fn run(args: &Args, devices: &Devices) -> Result<ExitCode, BoxError> 
         }
         seen.push(device);
         let subject = Subject { device, size: Size::of(args, device)? };
-        println!("{device}, {}\n", subject.size);
+        println!("{device}, transformers of the size {}\n", subject.size);
         for (name, verdict) in GROUPS.iter().flat_map(|group| findings(group, &subject)) {
             let (word, text) = match verdict {
                 Verdict::Passed(text) => (count(&mut passed, "ok"), text),
@@ -241,12 +245,12 @@ impl Runner for DigitReader {
 
 /// One at a time, in batches, and by several producers: always what a plain loop on the CPU makes.
 fn transformer(subject: &Subject) -> Result<Findings, BoxError> {
-    let workload = Workload::new(subject.size, 24)?;
-    let mut tokens = workload.tokens();
+    let mut tokens = Workload::new(Kind::Bert, subject.size, 24)?.items();
+    let weights = Arc::new(Weights::seeded(subject.size.config(), 1)?);
     // Of all lengths, so that batches are padded.
-    let longest = workload.text_tokens;
+    let longest = subject.size.text_tokens();
     tokens.iter_mut().enumerate().for_each(|(i, text)| text.truncate(2 + i % (longest - 1)));
-    let right = Encoder::load(&workload.weights, &candle_core::Device::Cpu)?;
+    let right = Encoder::load(&weights, &candle_core::Device::Cpu)?;
     let right: Vec<_> = right.encode(&tokens)?;
 
     let arrangements = [
@@ -257,7 +261,7 @@ fn transformer(subject: &Subject) -> Result<Findings, BoxError> {
         ("3 producers, batches of 8", 3, Some(Batch::of(8))),
     ];
     let check = |(name, producers, batch): (&str, usize, Option<Batch>)| {
-        let embedder = Embedder::new(&workload.weights, (8, longest));
+        let embedder = Embedder::new(&weights, (8, longest));
         let mut builder = OrderedRunner::builder(embedder).devices(subject.producers(producers)?);
         if let Some(batch) = batch {
             builder = builder.batch(batch);
@@ -417,4 +421,57 @@ fn close_and_activate(subject: &Subject) -> Result<Findings, BoxError> {
         ("closed and activated".into(), passed(right, "4 rounds".into())),
         ("a closed runner's memory comes back".into(), memory),
     ])
+}
+
+/// Which of the two a batch is computed on does not show in its results.
+fn beside_cpu(subject: &Subject) -> Result<Findings, BoxError> {
+    let tokens = Workload::new(Kind::Bert, subject.size, 64)?.items();
+    let weights = Arc::new(Weights::seeded(subject.size.config(), 1)?);
+    let right = Encoder::load(&weights, &candle_core::Device::Cpu)?.encode(&tokens)?;
+    let places = [vec![subject.device], vec![Device::Cpu]];
+    let mut runner = OrderedRunner::builder(Embedder::new(&weights, (4, tokens[0].len())))
+        .devices(Devices::from_places(places)?)
+        .batch(Batch::up_to(4))
+        .build()?;
+    let vectors = runner.run(tokens)?;
+    runner.close()?;
+    let name = format!("transformer on {} beside the CPU", subject.device);
+    Ok(vec![(name, within(difference(&right, &vectors), 1e-3))])
+}
+
+/// Two runs on one GPU: the second is refused until the first is closed.
+fn locks(subject: &Subject) -> Result<Findings, BoxError> {
+    let name = String::from("a locked GPU is refused, and free once closed");
+    if subject.is_cpu() {
+        return Ok(vec![(name, Verdict::Skipped(ONLY_GPU))]);
+    }
+    let directory = tempfile::tempdir()?;
+    let devices = subject.producers(1)?;
+    let build = || {
+        OrderedRunner::builder(map(|_| Ok(()), |_, (), x: u32| Ok(x)))
+            .devices(devices.clone())
+            .lock_gpus(GpuLock::or_fail().in_dir(directory.path()))
+            .build()
+    };
+    let mut first = build()?;
+    let refused = build().err().map(|error| chain(&error));
+    first.close()?;
+    let free = build().is_ok();
+    let text = refused.clone().unwrap_or_else(|| "both were built".into());
+    Ok(vec![(name, passed(refused.is_some() && free, text))])
+}
+
+fn failing_kernel(subject: &Subject) -> Result<Findings, BoxError> {
+    let name = String::from("a failing kernel costs a child process one item");
+    #[cfg(feature = "processes")]
+    let verdict = {
+        let (survived, text) = crate::crash::survived(subject.producers(2)?)?;
+        passed(survived, text)
+    };
+    #[cfg(not(feature = "processes"))]
+    let verdict = {
+        let _ = subject;
+        Verdict::Skipped("this build has no feature `processes`")
+    };
+    Ok(vec![(name, verdict)])
 }

@@ -17,6 +17,8 @@ use args::{Args, Flag, Usage};
 #[path = "../common/args.rs"]
 mod args;
 mod check;
+#[cfg(feature = "processes")]
+mod crash;
 #[path = "../common/digits.rs"]
 mod digits;
 #[path = "../common/embedder.rs"]
@@ -26,7 +28,9 @@ mod encoder;
 mod load;
 mod measure;
 mod memory;
+mod network;
 mod operations;
+mod phases;
 #[path = "../common/rng.rs"]
 mod rng;
 mod table;
@@ -78,12 +82,15 @@ const COMMANDS: [Command; 3] = [
         flags: &[
             DEVICES,
             REQUIRE_CUDA,
+            workload::NETWORK,
             workload::SIZE,
             workload::ITEMS,
             workload::SECONDS,
             workload::PRECISION,
             workload::WORKERS,
             torch::PYTHON,
+            measure::JSON,
+            measure::REPORT,
         ],
         run: measure::run,
     },
@@ -93,6 +100,7 @@ const COMMANDS: [Command; 3] = [
         flags: &[
             DEVICES,
             REQUIRE_CUDA,
+            workload::NETWORK,
             workload::SIZE,
             workload::ITEMS,
             workload::SECONDS,
@@ -105,6 +113,8 @@ const COMMANDS: [Command; 3] = [
 ];
 
 fn main() -> ExitCode {
+    #[cfg(feature = "processes")]
+    gangline::worker_main(&[&crash::LOOKUP]);
     let mut words = std::env::args().skip(1);
     let name = words.next().unwrap_or_default();
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {

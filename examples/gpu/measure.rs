@@ -1,25 +1,42 @@
 //! The same network arranged in several ways, one after the other.
 
 use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use gangline::{Batch, BoxError, Device, Devices, OrderedRunner, map};
+use candle_nn::VarBuilder;
+use gangline::closures::MapBatches;
+use gangline::{
+    Batch, BoxError, Device, Devices, OrderedRunner, ProducerContext, Result, map, map_batches,
+};
+use serde_json::json;
 
-use crate::args::{Args, Usage};
-use crate::embedder::Embedder;
-use crate::encoder::Encoder;
+use crate::args::{Args, Flag, Usage};
 use crate::load::{trouble, watched};
-use crate::table::{HEAD, Row, line};
-use crate::workload::{Precision, Size, Workload, difference};
-use crate::{only, torch, words};
+use crate::network::Network;
+use crate::phases::Phases;
+use crate::table::{HEAD, Program, Row, line};
+use crate::workload::{Kind, Precision, Size, Workload, difference};
+use crate::{only, torch};
 
-/// Texts in a large batch; also PyTorch's.
+/// Items in a batch where only the number of producers differs; also that of PyTorch's DataLoader.
 pub(crate) const BATCH: usize = 64;
+
+/// Items in a batch of one producer; also in PyTorch's loop.
+pub(crate) const BATCHES: [usize; 6] = [8, 16, 32, 64, 128, 256];
 
 /// What this is meant to reach on a GPU.
 const AIM_RATIO: f64 = 8.0;
 const AIM_BUSY: f64 = 0.95;
+
+pub(crate) const JSON: Flag =
+    Flag { name: "--json", value: "FILE", help: "where to write what was measured" };
+pub(crate) const REPORT: Flag = Flag {
+    name: "--report",
+    value: "FILE",
+    help: "where to write the last run's report, as a page",
+};
 
 /// How much is measured, and with what.
 pub(crate) struct Plan {
@@ -28,12 +45,13 @@ pub(crate) struct Plan {
     pub(crate) seconds: f64,
     pub(crate) precision: Precision,
     pub(crate) workers: usize,
+    report: Option<PathBuf>,
 }
 
-/// Items are ready as tokens, or have to be made of text first.
+/// Items are ready, or have to be made of text first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
-    Tokens,
+    Items,
     Text,
 }
 
@@ -41,8 +59,8 @@ enum Source {
 #[derive(Clone, Copy)]
 struct Arrangement {
     producers: usize,
-    /// Texts in a batch; without it, one at a time.
-    batch: Option<usize>,
+    /// Items in a batch; 1 for one at a time.
+    batch: usize,
     source: Source,
 }
 
@@ -62,12 +80,14 @@ impl Plan {
         // The CPU has nothing less exact.
         let exact = device == Device::Cpu;
         let default = if exact { Precision::F32 } else { Precision::Tf32 };
+        let kind = args.get("--network")?.unwrap_or(Kind::Bert);
         let plan = Plan {
             device,
-            workload: Workload::new(Size::of(args, device)?, count("--items", 512)?)?,
+            workload: Workload::new(kind, Size::of(args, device)?, count("--items", 512)?)?,
             seconds,
             precision: args.get("--precision")?.filter(|_| !exact).unwrap_or(default),
             workers: count("--workers", 4)?,
+            report: args.get("--report")?,
         };
         plan.precision.set();
         Ok(plan)
@@ -76,7 +96,7 @@ impl Plan {
     pub(crate) fn headline(&self) -> String {
         let Plan { device, workload, precision, .. } = self;
         let blind = trouble(*device).map(|why| format!("\nthe GPU's load is not measured: {why}"));
-        format!("{device}, {}, {precision}{}\n\n", workload.size, blind.unwrap_or_default())
+        format!("{device}, {workload}, {precision}{}\n\n", blind.unwrap_or_default())
     }
 
     /// How often all items have to be gone through to fill the time, when once takes so long.
@@ -84,25 +104,45 @@ impl Plan {
         (self.seconds / once.as_secs_f64().max(1e-6)).ceil().clamp(1.0, 10_000.0) as usize
     }
 
+    /// The network by itself, warm.
+    fn network(&self, batch: usize) -> Result<(Network, candle_core::Device), BoxError> {
+        let device = open(self.device)?;
+        let model = &self.workload.model;
+        let dtype = self.precision.dtype();
+        // Cloning shares the values; only another device gets a copy.
+        let network =
+            model.load(VarBuilder::from_tensors(model.tensors().clone(), dtype, &device))?;
+        warm_up(&network, &device, &self.workload.items(), batch)?;
+        Ok((network, device))
+    }
+
     /// The baseline: no runner at all, one item after the other.
     pub(crate) fn plain_loop(&self) -> Result<(Row, Vectors), BoxError> {
-        let encoder = Encoder::load(&self.workload.weights, &open(self.device)?)?;
-        encoder.warm_up(1, self.workload.text_tokens)?;
-        let tokens = self.workload.tokens();
-        let encode = |text: &Vec<u32>| encoder.encode(std::slice::from_ref(text));
+        let (network, _) = self.network(1)?;
+        let items = self.workload.items();
+        let compute = |item: &Vec<u32>| network.vectors(std::slice::from_ref(item));
         let start = Instant::now();
-        let vectors = tokens.iter().map(encode).collect::<Result<Vec<_>, _>>()?.concat();
+        let vectors = items.iter().map(compute).collect::<Result<Vec<_>, _>>()?.concat();
         let times = self.times(start.elapsed());
         let many = || {
             let start = Instant::now();
-            for text in (0..times).flat_map(|_| &tokens) {
-                encode(text)?;
+            for item in (0..times).flat_map(|_| &items) {
+                compute(item)?;
             }
             Ok::<_, BoxError>(start.elapsed())
         };
         let (took, load) = watched(self.device, many);
-        let (name, items) = ("a plain loop, one at a time".into(), times * tokens.len());
-        Ok((Row { name, items, took: took?, load }, vectors))
+        let name = "a plain loop, one at a time".into();
+        let items = times * items.len();
+        let row = Row { program: Program::PlainLoop, name, batch: 1, items, took: took?, load };
+        Ok((row, vectors))
+    }
+
+    /// Where the time of one batch goes.
+    fn phases(&self) -> Result<Phases, BoxError> {
+        let (network, device) = self.network(BATCH)?;
+        let batch: Vec<_> = self.workload.items().into_iter().cycle().take(BATCH).collect();
+        Ok(Phases::of(&network, &device, &batch)?)
     }
 
     /// Goes through the items once, which tells how long that takes, and then often.
@@ -117,61 +157,98 @@ impl Plan {
             Ok::<_, BoxError>(start.elapsed())
         };
         let (took, load) = watched(self.device, many);
+        if let Some(path) = &self.report {
+            std::fs::write(path, runner.report().to_html())?;
+        }
         runner.close()?;
-        let items = times * self.workload.texts.len();
-        Ok((Row { name: arrangement.name(self.workers), items, took: took?, load }, vectors))
+        let row = Row {
+            program: Program::Gangline,
+            name: arrangement.name(self.workers),
+            batch: arrangement.batch,
+            items: times * self.workload.texts.len(),
+            took: took?,
+            load,
+        };
+        Ok((row, vectors))
     }
 
-    fn runner(&self, arrangement: Arrangement) -> Result<OrderedRunner<Embedder>, BoxError> {
+    fn runner(&self, arrangement: Arrangement) -> Result<OrderedRunner<Measured>, BoxError> {
         let Arrangement { producers, batch, .. } = arrangement;
-        let largest = (batch.unwrap_or(1), self.workload.text_tokens);
         let devices = Devices::from_places(vec![vec![self.device]; producers])?;
-        let embedder = Embedder::new(&self.workload.weights, largest);
-        let builder = OrderedRunner::builder(embedder).devices(devices);
-        Ok(match batch {
-            Some(most) => builder.batch(Batch::of(most)).build()?,
-            None => builder.build()?,
-        })
+        let (model, dtype, items) =
+            (self.workload.model.clone(), self.precision.dtype(), self.workload.items());
+        let init: Init = Box::new(move |cx| {
+            let network = model.load(cx.var_builder([model.tensors()], dtype)?)?;
+            warm_up(&network, &cx.candle_device()?, &items, batch)?;
+            Ok(network)
+        });
+        // The items stay in `inputs`: a batch that does not fit the device is split and tried again.
+        let work: Work =
+            |_, network, inputs| Ok(network.vectors(inputs)?.into_iter().map(Ok).collect());
+        let measured = map_batches(init, work);
+        Ok(OrderedRunner::builder(measured).devices(devices).batch(Batch::of(batch)).build()?)
     }
 
     fn go_through(
         &self,
-        runner: &mut OrderedRunner<Embedder>,
+        runner: &mut OrderedRunner<Measured>,
         source: Source,
         times: usize,
     ) -> Result<Vectors, BoxError> {
-        if source == Source::Tokens {
-            let tokens = self.workload.tokens();
-            return Ok(runner.run((0..times).flat_map(|_| &tokens).cloned())?);
+        if source == Source::Items {
+            let items = self.workload.items();
+            return Ok(runner.run((0..times).flat_map(|_| &items).cloned())?);
         }
-        let (vocabulary, most) =
-            (self.workload.weights.config.vocab_size, self.workload.text_tokens);
-        let tokenize =
-            map(|_| Ok(()), move |_, (), text: String| Ok(words::tokens(&text, vocabulary, most)));
-        let mut tokenizer = OrderedRunner::new(tokenize, self.workers)?;
-        let texts = (0..times).flat_map(|_| &self.workload.texts).cloned();
-        Ok(tokenizer.then(runner).run(texts)?)
+        let make = self.workload.maker();
+        let prepare = map(|_| Ok(()), move |_, (), text: String| Ok(make(&text)));
+        let mut preparing = OrderedRunner::new(prepare, self.workers)?;
+        let texts = self.workload.texts.clone();
+        let texts = (0..times * texts.len()).map(move |at| texts[at % texts.len()].clone());
+        Ok(preparing.then(runner).run(texts)?)
     }
 }
 
+/// What a producer does first: it loads the network.
+type Init = Box<dyn Fn(&ProducerContext<'_>) -> Result<Network> + Send + Sync>;
+type Work =
+    fn(&ProducerContext<'_>, &mut Network, &mut Vec<Vec<u32>>) -> Result<Vec<Result<Vec<f32>>>>;
+type Measured = MapBatches<Init, Work, Network, Vec<u32>, Vec<f32>>;
+
+/// Computes a batch for nothing: what a GPU sets up when it is first used, such as compiling kernels, is then
+/// done, and there is memory enough. The CPU has nothing of the kind.
+fn warm_up(
+    network: &Network,
+    device: &candle_core::Device,
+    items: &[Vec<u32>],
+    batch: usize,
+) -> candle_core::Result<()> {
+    if device.is_cpu() {
+        return Ok(());
+    }
+    let items: Vec<_> = items.iter().cycle().take(batch).cloned().collect();
+    network.vectors(&items).map(drop)
+}
+
 impl Arrangement {
-    const ALL: [Arrangement; 7] = [
-        Arrangement { producers: 1, batch: None, source: Source::Tokens },
-        Arrangement { producers: 1, batch: Some(BATCH / 2), source: Source::Tokens },
-        Arrangement { producers: 1, batch: Some(BATCH), source: Source::Tokens },
-        Arrangement { producers: 2, batch: Some(BATCH), source: Source::Tokens },
-        Arrangement { producers: 3, batch: Some(BATCH), source: Source::Tokens },
-        Arrangement { producers: 4, batch: Some(BATCH), source: Source::Tokens },
-        Arrangement { producers: 2, batch: Some(BATCH), source: Source::Text },
-    ];
+    /// What is measured, in this order.
+    fn all() -> Vec<Arrangement> {
+        let alone = |batch| Arrangement { producers: 1, batch, source: Source::Items };
+        let mut all: Vec<_> = [1].into_iter().chain(BATCHES).map(alone).collect();
+        all.extend((2..=4).map(|producers| Arrangement { producers, ..alone(BATCH) }));
+        all.push(Arrangement { producers: 2, batch: BATCH, source: Source::Text });
+        all
+    }
 
     fn name(self, workers: usize) -> String {
         let Arrangement { producers, batch, source } = self;
         let plural = if producers == 1 { "" } else { "s" };
-        let size = batch.map_or_else(|| "one at a time".into(), |n| format!("batches of {n}"));
+        let size = match batch {
+            1 => "one at a time".into(),
+            many => format!("batches of {many}"),
+        };
         let stage = match source {
-            Source::Tokens => String::new(),
-            Source::Text => format!(", text from cpu*{workers}"),
+            Source::Items => String::new(),
+            Source::Text => format!(", items from cpu*{workers}"),
         };
         format!("{producers} producer{plural}, {size}{stage}")
     }
@@ -179,30 +256,48 @@ impl Arrangement {
 
 pub(crate) fn run(args: &Args, devices: &Devices) -> Result<ExitCode, BoxError> {
     let python = args.get::<String>("--python")?;
+    let json = args.get::<PathBuf>("--json")?;
     let plan = Plan::new(args, devices)?;
     print!("{}{HEAD}", plan.headline());
     let (first, right) = plan.plain_loop()?;
     let one = first.rate();
     print!("{}", line(&first, one));
 
-    let (mut rows, mut agree) = (Vec::new(), true);
-    for arrangement in Arrangement::ALL {
+    let (mut rows, mut agree) = (vec![first], true);
+    for arrangement in Arrangement::all() {
         let (row, vectors) = plan.arranged(arrangement)?;
         print!("{}", line(&row, one));
         agree &= says_right(&row, difference(&right, &vectors), plan.precision);
         rows.push(row);
     }
-    let mut others = Vec::new();
     match &python {
         None => println!("PyTorch: not measured, --python was not given"),
         Some(python) => {
             let theirs = torch::measure(&plan, python, |row| print!("{}", line(row, one)))?;
             agree &= torch::says_right(difference(&right, &theirs.vectors), plan.precision);
-            others = theirs.rows;
+            rows.extend(theirs.rows);
         }
     }
-    print!("\n{}", aims(one, &rows, &others));
+    let phases = plan.phases()?;
+    print!("\n{}\n{}", phases.text(BATCH), aims(&rows));
+    if let Some(path) = json {
+        write_json(&path, &plan, &rows, &phases)?;
+    }
     Ok(if agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn write_json(path: &Path, plan: &Plan, rows: &[Row], phases: &Phases) -> Result<(), BoxError> {
+    let measured = json!({
+        "gangline": env!("CARGO_PKG_VERSION"),
+        "device": plan.device.to_string(),
+        "network": plan.workload.to_string(),
+        "size": plan.workload.size.to_string(),
+        "precision": plan.precision.to_string(),
+        "rows": rows.iter().map(Row::json).collect::<Vec<_>>(),
+        "seconds_of_a_batch": { "items": BATCH, "steps": phases.json() },
+    });
+    std::fs::write(path, serde_json::to_vec_pretty(&measured)?)?;
+    Ok(())
 }
 
 fn says_right(row: &Row, difference: f32, precision: Precision) -> bool {
@@ -214,14 +309,16 @@ fn says_right(row: &Row, difference: f32, precision: Precision) -> bool {
 }
 
 /// What was aimed at and what was reached: for people to read, and no reason to fail.
-fn aims(one: f64, rows: &[Row], theirs: &[Row]) -> String {
-    let best = rows.iter().max_by(|a, b| a.rate().total_cmp(&b.rate())).expect("there are rows");
-    let ratio = best.rate() / one;
+fn aims(rows: &[Row]) -> String {
+    let of = |program| rows.iter().filter(move |row| row.program == program);
+    let fastest = |program| of(program).max_by(|a, b| a.rate().total_cmp(&b.rate()));
+    let one = fastest(Program::PlainLoop).expect("the loop is the first row").rate();
+    let best = fastest(Program::Gangline).expect("there are arrangements");
     let mut text = format!("fastest: {}\n", best.name);
-    text += &aim("times the plain loop's rate", AIM_RATIO, Some(ratio));
+    text += &aim("times the plain loop's rate", AIM_RATIO, Some(best.rate() / one));
     text += &aim("of the time the GPU is busy", AIM_BUSY, best.load.busy);
-    let fastest = theirs.iter().map(Row::rate).max_by(f64::total_cmp);
-    text + &aim("times PyTorch's best rate", 1.0, fastest.map(|rate| best.rate() / rate))
+    let theirs = fastest(Program::PyTorch).map(|row| best.rate() / row.rate());
+    text + &aim("times PyTorch's best rate", 1.0, theirs)
 }
 
 fn aim(what: &str, aim: f64, reached: Option<f64>) -> String {

@@ -1,20 +1,57 @@
-//! What was measured, as text.
+//! What was measured, as text and as JSON.
 
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 use crate::load::Load;
+
+/// Who did the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Program {
+    PlainLoop,
+    Gangline,
+    PyTorch,
+}
 
 /// One arrangement of the same work.
 pub(crate) struct Row {
+    pub(crate) program: Program,
     pub(crate) name: String,
+    /// The most items that are computed together.
+    pub(crate) batch: usize,
     pub(crate) items: usize,
     pub(crate) took: Duration,
     pub(crate) load: Load,
 }
 
+impl Program {
+    fn name(self) -> &'static str {
+        match self {
+            Program::PlainLoop => "plain loop",
+            Program::Gangline => "gangline",
+            Program::PyTorch => "pytorch",
+        }
+    }
+}
+
 impl Row {
+    /// Items a second.
     pub(crate) fn rate(&self) -> f64 {
         self.items as f64 / self.took.as_secs_f64()
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        json!({
+            "program": self.program.name(),
+            "name": self.name,
+            "batch": self.batch,
+            "items": self.items,
+            "seconds": self.took.as_secs_f64(),
+            "items_per_second": self.rate(),
+            "gpu_busy": self.load.busy,
+            "gpu_memory_bytes": self.load.memory,
+        })
     }
 }
 

@@ -10,9 +10,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::args::{Args, Flag};
+use crate::encoder::Weights;
 use crate::load::watched;
-use crate::measure::{BATCH, Plan};
-use crate::table::{HEAD, Row, line};
+use crate::measure::{BATCH, BATCHES, Plan};
+use crate::network::Model;
+use crate::table::{HEAD, Program, Row, line};
 use crate::workload::{Precision, difference};
 
 pub(crate) const PYTHON: Flag = Flag {
@@ -90,7 +92,8 @@ pub(crate) fn measure(
             .map_err(|e| format!("PyTorch ended in the middle of {name:?}: {e}"))?;
         let items = answer["items"].as_u64().unwrap_or(0) as usize;
         let took = Duration::from_secs_f64(answer["seconds"].as_f64().unwrap_or(f64::MIN_POSITIVE));
-        let row = Row { name, items, took, load };
+        let batch = answer["batch"].as_u64().unwrap_or(1) as usize;
+        let row = Row { program: Program::PyTorch, name, batch, items, took, load };
         says(&row);
         rows.push(row);
     }
@@ -110,23 +113,34 @@ fn next(
 /// Writes the script and all it needs.
 fn export(plan: &Plan, dir: &Path) -> Result<(), BoxError> {
     let workload = &plan.workload;
-    let config = &workload.weights.config;
+    let network = match &*workload.model {
+        Model::Bert(Weights { config, .. }) => json!({
+            "kind": "bert",
+            "layers": config.num_hidden_layers,
+            "heads": config.num_attention_heads,
+            "epsilon": config.layer_norm_eps,
+            "vocabulary": config.vocab_size,
+            "tokens": workload.size.text_tokens(),
+        }),
+        Model::Conv { shape, .. } => json!({
+            "kind": "conv",
+            "layers": shape.channels.len(),
+            "side": shape.side,
+        }),
+    };
     let job = json!({
+        "network": network,
         "device": plan.device.to_string(),
-        "layers": config.num_hidden_layers,
-        "heads": config.num_attention_heads,
-        "epsilon": config.layer_norm_eps,
-        "vocabulary": config.vocab_size,
-        "tokens": workload.text_tokens,
-        "texts": workload.texts,
+        "texts": *workload.texts,
         "batch": BATCH,
+        "batches": BATCHES,
         "seconds": plan.seconds,
         "workers": plan.workers,
-        "tf32": plan.precision == Precision::Tf32,
+        "precision": plan.precision.to_string(),
     });
     std::fs::write(dir.join("job.json"), serde_json::to_vec(&job)?)?;
     std::fs::write(dir.join("torch_loop.py"), SCRIPT)?;
-    candle_core::safetensors::save(&workload.weights.tensors, dir.join("weights.safetensors"))?;
+    candle_core::safetensors::save(workload.model.tensors(), dir.join("weights.safetensors"))?;
     Ok(())
 }
 
@@ -137,6 +151,6 @@ fn read_vectors(plan: &Plan, path: &Path) -> Result<Vec<Vec<f32>>, BoxError> {
         .chunks_exact(4)
         .map(|four| f32::from_le_bytes(four.try_into().expect("chunks of four")));
     let numbers: Vec<f32> = numbers.collect();
-    let width = plan.workload.weights.config.hidden_size;
+    let width = plan.workload.model.width();
     Ok(numbers.chunks(width).map(<[f32]>::to_vec).collect())
 }

@@ -1,4 +1,5 @@
-"""The network of the example `gpu` in PyTorch, as people write it: a loop, and a loop over a DataLoader.
+"""The networks of the example `gpu` in PyTorch, as people write it: a loop, a loop over a DataLoader, and
+both compiled.
 
 Reads job.json and weights.safetensors beside itself and writes vectors.bin. For each arrangement it prints
 its name, waits for a line, measures, and prints the figures as JSON. It needs nothing but PyTorch.
@@ -21,8 +22,8 @@ except ImportError as error:
     sys.exit(1)
 
 
-def read_weights(path, device):
-    """The tensors of a safetensors file whose numbers are all of four bytes."""
+def read_weights(path, device, dtype):
+    """The tensors of a safetensors file whose numbers are all of four bytes, as numbers of a type."""
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
@@ -33,16 +34,16 @@ def read_weights(path, device):
             continue
         begin, end = about["data_offsets"]
         values = torch.frombuffer(data, dtype=torch.float32, count=(end - begin) // 4, offset=begin)
-        tensors[name] = values.reshape(about["shape"]).to(device)
+        tensors[name] = values.reshape(about["shape"]).to(device, dtype)
     return tensors
 
 
 class Encoder(torch.nn.Module):
-    def __init__(self, weights, job):
+    def __init__(self, weights, network):
         super().__init__()
         self.weights = weights
-        self.layers, self.heads = job["layers"], job["heads"]
-        self.epsilon = job["epsilon"]
+        self.layers, self.heads = network["layers"], network["heads"]
+        self.epsilon = network["epsilon"]
 
     def linear(self, name, x):
         return F.linear(x, self.weights[name + ".weight"], self.weights[name + ".bias"])
@@ -71,7 +72,21 @@ class Encoder(torch.nn.Module):
             x = self.norm(f"{layer}.attention.output", self.linear(f"{layer}.attention.output.dense", mixed) + x)
             inner = F.gelu(self.linear(f"{layer}.intermediate.dense", x))
             x = self.norm(f"{layer}.output", self.linear(f"{layer}.output.dense", inner) + x)
-        return F.normalize(x.mean(1), dim=1)
+        return F.normalize(x.float().mean(1), dim=1)
+
+
+class Convolutions(torch.nn.Module):
+    def __init__(self, weights, network):
+        super().__init__()
+        self.weights = weights
+        self.layers, self.side = network["layers"], network["side"]
+
+    def forward(self, pixels):
+        of = lambda name: (self.weights[name + ".weight"], self.weights[name + ".bias"])
+        x = pixels.view(-1, 3, self.side, self.side).to(self.weights["last.weight"].dtype) / 255
+        for layer in range(self.layers):
+            x = F.relu(F.conv2d(x, *of(f"layers.{layer}"), stride=2, padding=1))
+        return F.normalize(F.linear(x.mean((2, 3)), *of("last")).float(), dim=1)
 
 
 def tokens(text, vocabulary, most):
@@ -85,8 +100,23 @@ def tokens(text, vocabulary, most):
     return ids + [2]
 
 
-class Texts(torch.utils.data.Dataset):
-    """All texts, gone through so many times; their tokens are made when they are asked for."""
+def pixels(text, count):
+    """As `pixels` of examples/gpu/network.rs."""
+    seed = 0
+    for byte in text.encode():
+        seed = (seed * 31 + byte) & 0xFFFFFFFF
+    return (((seed + torch.arange(count) * 0x9E3779B1) & 0xFFFFFFFF) >> 24).to(torch.uint8)
+
+
+def item(text, network):
+    """What the network gets of a text."""
+    if network["kind"] == "conv":
+        return pixels(text, 3 * network["side"] ** 2)
+    return torch.tensor(tokens(text, network["vocabulary"], network["tokens"]))
+
+
+class Items(torch.utils.data.Dataset):
+    """The items of all texts, gone through so many times; each is made when it is asked for."""
 
     def __init__(self, job, times):
         self.job, self.times = job, times
@@ -96,10 +126,10 @@ class Texts(torch.utils.data.Dataset):
 
     def __getitem__(self, at):
         texts = self.job["texts"]
-        return torch.tensor(tokens(texts[at % len(texts)], self.job["vocabulary"], self.job["tokens"]))
+        return item(texts[at % len(texts)], self.job["network"])
 
 
-def measured(name, job, once, least=1):
+def measured(name, job, batch, once, least=1):
     """Goes through the texts with `once(times)` once, and then for as long as was asked.
 
     At least `least` times, and says how often: so that the start of a DataLoader's workers, which is long,
@@ -112,7 +142,8 @@ def measured(name, job, once, least=1):
     start = time.perf_counter()
     once(times)
     seconds = time.perf_counter() - start
-    print(json.dumps({"items": times * len(job["texts"]), "seconds": seconds}), flush=True)
+    items = times * len(job["texts"])
+    print(json.dumps({"items": items, "seconds": seconds, "batch": batch}), flush=True)
     return times
 
 
@@ -123,12 +154,16 @@ def main():
     if device.type == "cuda" and not torch.cuda.is_available():
         print("missing CUDA: torch.cuda.is_available() is false", flush=True)
         sys.exit(1)
-    torch.set_float32_matmul_precision("high" if job["tf32"] else "highest")
-    net = Encoder(read_weights(os.path.join(HERE, "weights.safetensors"), device), job)
-    ready = torch.stack([torch.tensor(tokens(t, job["vocabulary"], job["tokens"])) for t in job["texts"]])
+    precision = job["precision"]
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    dtype = {"f16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
+    kind = {"bert": Encoder, "conv": Convolutions}[job["network"]["kind"]]
+    net = kind(read_weights(os.path.join(HERE, "weights.safetensors"), device, dtype), job["network"])
+    ready = torch.stack([item(text, job["network"]) for text in job["texts"]])
     size, workers = job["batch"], job["workers"]
 
-    def loop(batch):
+    def loop(net, batch):
         def once(times):
             for _ in range(times):
                 for at in range(0, len(ready), batch):
@@ -136,19 +171,34 @@ def main():
 
         return once
 
-    def loader(times):
-        pinned = device.type == "cuda"
-        batches = torch.utils.data.DataLoader(
-            Texts(job, times), batch_size=size, num_workers=workers, pin_memory=pinned
-        )
-        for ids in batches:
-            net(ids.to(device, non_blocking=True)).cpu()
+    def loader(net):
+        def once(times):
+            pinned = device.type == "cuda"
+            batches = torch.utils.data.DataLoader(
+                Items(job, times), batch_size=size, num_workers=workers, pin_memory=pinned
+            )
+            for inputs in batches:
+                net(inputs.to(device, non_blocking=True)).cpu()
+
+        return once
 
     with torch.inference_mode():
         net(ready[:size].to(device)).cpu()
-        measured("PyTorch, one at a time", job, loop(1))
-        times = measured(f"PyTorch, batches of {size}", job, loop(size))
-        measured(f"PyTorch, DataLoader of {workers}, batches of {size}", job, loader, times)
+        measured("PyTorch, one at a time", job, 1, loop(net, 1))
+        times = 1
+        for batch in job["batches"]:
+            net(ready[:batch].to(device)).cpu()
+            times = measured(f"PyTorch, batches of {batch}", job, batch, loop(net, batch))
+        measured(f"PyTorch, DataLoader of {workers}, batches of {size}", job, size, loader(net), times)
+        try:
+            compiled = torch.compile(net)
+            loop(compiled, size)(1)
+        except Exception as error:  # It needs a compiler, and more than every machine has.
+            print(f"torch.compile is not measured: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+        else:
+            measured(f"PyTorch, compiled, batches of {size}", job, size, loop(compiled, size))
+            name = f"PyTorch, compiled, DataLoader of {workers}, batches of {size}"
+            measured(name, job, size, loader(compiled), times)
         with open(os.path.join(HERE, "vectors.bin"), "wb") as file:
             for at in range(0, len(ready), size):
                 vectors = net(ready[at : at + size].to(device)).cpu()

@@ -4,13 +4,18 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use candle_core::DType;
 use candle_transformers::models::bert::Config;
 use gangline::{BoxError, Device};
 
 use crate::args::{Args, Flag};
 use crate::encoder::Weights;
+use crate::network::{ConvShape, Model, pixels};
 use crate::rng::Rng;
 use crate::words;
+
+pub(crate) const NETWORK: Flag =
+    Flag { name: "--network", value: "KIND", help: "bert or conv (default: bert)" };
 
 pub(crate) const SIZE: Flag = Flag {
     name: "--size",
@@ -20,47 +25,57 @@ pub(crate) const SIZE: Flag = Flag {
 pub(crate) const ITEMS: Flag = Flag {
     name: "--items",
     value: "N",
-    help: "texts, gone through again and again (default: 512)",
+    help: "texts or images, gone through again and again (default: 512)",
 };
 pub(crate) const SECONDS: Flag =
     Flag { name: "--seconds", value: "S", help: "about how long to measure each row (default: 4)" };
 pub(crate) const PRECISION: Flag = Flag {
     name: "--precision",
     value: "KIND",
-    help: "of matrix products on a GPU: tf32 or f32 (default: tf32; the CPU always has f32)",
+    help: "on a GPU: f32, tf32, f16 or bf16 (default: tf32; the CPU always has f32)",
 };
 pub(crate) const WORKERS: Flag = Flag {
     name: "--workers",
     value: "N",
-    help: "CPU workers that make tokens, also PyTorch's (default: 4)",
+    help: "CPU workers that make tokens or pixels, also PyTorch's (default: 4)",
 };
+
+/// What kind of network is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A transformer, of texts.
+    Bert,
+    /// A convolutional network, of images.
+    Conv,
+}
 
 /// How large the network is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Size {
     /// For a machine without a GPU.
     Tiny,
-    /// As all-MiniLM-L6-v2.
+    /// As all-MiniLM-L6-v2, or images of 64 pixels a side.
     Small,
-    /// As BERT-base.
+    /// As BERT-base, or images of 224 pixels a side.
     Base,
 }
 
-/// How exact products of `f32` matrices are on a GPU.
+/// In which numbers a network computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Precision {
     F32,
-    /// Factors are rounded to 10 bits: what tensor cores take.
+    /// Factors of products of `f32` matrices are rounded to 10 bits: what tensor cores take.
     Tf32,
+    F16,
+    Bf16,
 }
 
-/// A network with untrained weights, and texts for it.
+/// A network with untrained weights, and texts of which its items are made.
 pub(crate) struct Workload {
+    pub(crate) kind: Kind,
     pub(crate) size: Size,
-    pub(crate) weights: Arc<Weights>,
-    pub(crate) texts: Vec<String>,
-    /// In each text, all alike, so that no arrangement gains by how it pads.
-    pub(crate) text_tokens: usize,
+    pub(crate) model: Arc<Model>,
+    pub(crate) texts: Arc<Vec<String>>,
 }
 
 impl Size {
@@ -70,7 +85,7 @@ impl Size {
         Ok(args.get("--size")?.unwrap_or(default))
     }
 
-    fn config(self) -> Config {
+    pub(crate) fn config(self) -> Config {
         let (hidden_size, num_hidden_layers, num_attention_heads, vocab_size) = match self {
             Size::Tiny => (64, 2, 4, 1000),
             Size::Small => (384, 6, 12, 30_522),
@@ -86,11 +101,33 @@ impl Size {
         }
     }
 
-    fn text_tokens(self) -> usize {
+    /// In each text, all alike, so that no arrangement gains by how it pads.
+    pub(crate) fn text_tokens(self) -> usize {
         match self {
             Size::Tiny => 16,
             Size::Small => 64,
             Size::Base => 128,
+        }
+    }
+
+    fn conv(self) -> ConvShape {
+        let (side, channels, width) = match self {
+            Size::Tiny => (16, vec![8, 16], 32),
+            Size::Small => (64, vec![32, 64, 128], 128),
+            Size::Base => (224, vec![64, 128, 256, 512], 512),
+        };
+        ConvShape { side, channels, width }
+    }
+}
+
+impl FromStr for Kind {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "bert" => Ok(Kind::Bert),
+            "conv" => Ok(Kind::Conv),
+            _ => Err("not one of bert, conv"),
         }
     }
 }
@@ -110,9 +147,11 @@ impl FromStr for Size {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Config { hidden_size: hidden, num_hidden_layers: layers, .. } = self.config();
-        let tokens = self.text_tokens();
-        write!(f, "BERT of {layers} layers, {hidden} wide, {tokens} tokens in a text")
+        f.write_str(match self {
+            Size::Tiny => "tiny",
+            Size::Small => "small",
+            Size::Base => "base",
+        })
     }
 }
 
@@ -123,7 +162,9 @@ impl FromStr for Precision {
         match text {
             "f32" => Ok(Precision::F32),
             "tf32" => Ok(Precision::Tf32),
-            _ => Err("not one of f32, tf32"),
+            "f16" => Ok(Precision::F16),
+            "bf16" => Ok(Precision::Bf16),
+            _ => Err("not one of f32, tf32, f16, bf16"),
         }
     }
 }
@@ -133,16 +174,28 @@ impl fmt::Display for Precision {
         f.write_str(match self {
             Precision::F32 => "f32",
             Precision::Tf32 => "tf32",
+            Precision::F16 => "f16",
+            Precision::Bf16 => "bf16",
         })
     }
 }
 
 impl Precision {
-    /// By how much vectors of length 1 may differ between two programs.
+    /// The type of the weights and of what is computed with them.
+    pub(crate) fn dtype(self) -> DType {
+        match self {
+            Precision::F32 | Precision::Tf32 => DType::F32,
+            Precision::F16 => DType::F16,
+            Precision::Bf16 => DType::BF16,
+        }
+    }
+
+    /// By how much numbers of vectors of length 1 may differ between two ways to compute them.
     pub(crate) fn tolerance(self) -> f32 {
         match self {
             Precision::F32 => 1e-3,
-            Precision::Tf32 => 1e-2,
+            Precision::Tf32 | Precision::F16 => 1e-2,
+            Precision::Bf16 => 3e-2,
         }
     }
 
@@ -153,17 +206,48 @@ impl Precision {
 }
 
 impl Workload {
-    pub(crate) fn new(size: Size, texts: usize) -> Result<Self, BoxError> {
-        let weights = Arc::new(Weights::seeded(size.config(), 1)?);
-        let (mut rng, text_tokens) = (Rng::seeded(2), size.text_tokens());
+    pub(crate) fn new(kind: Kind, size: Size, texts: usize) -> Result<Self, BoxError> {
+        let model = match kind {
+            Kind::Bert => Model::Bert(Weights::seeded(size.config(), 1)?),
+            Kind::Conv => size.conv().seeded(1)?,
+        };
+        let mut rng = Rng::seeded(2);
         // Two tokens begin and end a text.
-        let texts = (0..texts).map(|_| words::sentence(&mut rng, text_tokens - 2)).collect();
-        Ok(Workload { size, weights, texts, text_tokens })
+        let words = size.text_tokens() - 2;
+        let texts = (0..texts).map(|_| words::sentence(&mut rng, words)).collect();
+        Ok(Workload { kind, size, model: Arc::new(model), texts: Arc::new(texts) })
     }
 
-    pub(crate) fn tokens(&self) -> Vec<Vec<u32>> {
-        let vocabulary = self.weights.config.vocab_size;
-        self.texts.iter().map(|text| words::tokens(text, vocabulary, self.text_tokens)).collect()
+    /// What makes an item of a text: its tokens, or pixels that follow from it.
+    pub(crate) fn maker(&self) -> impl Fn(&str) -> Vec<u32> + Clone + Send + Sync + 'static {
+        let (kind, size) = (self.kind, self.size);
+        let (vocabulary, most) = (size.config().vocab_size, size.text_tokens());
+        let numbers = 3 * size.conv().side * size.conv().side;
+        move |text| match kind {
+            Kind::Bert => words::tokens(text, vocabulary, most),
+            Kind::Conv => pixels(text, numbers),
+        }
+    }
+
+    pub(crate) fn items(&self) -> Vec<Vec<u32>> {
+        let make = self.maker();
+        self.texts.iter().map(|text| make(text)).collect()
+    }
+}
+
+impl fmt::Display for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.model {
+            Model::Bert(weights) => {
+                let Config { hidden_size: hidden, num_hidden_layers: layers, .. } = weights.config;
+                let tokens = self.size.text_tokens();
+                write!(f, "BERT of {layers} layers, {hidden} wide, {tokens} tokens in a text")
+            }
+            Model::Conv { shape, .. } => {
+                let (side, layers) = (shape.side, shape.channels.len());
+                write!(f, "{layers} layers of convolution, images of {side} x {side}")
+            }
+        }
     }
 }
 

@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# Runs everything that the example `gpu` checks and measures, and puts what it says into one folder:
+#
+#   examples/gpu/run-all.sh [--program target/release/examples/gpu] [--gangline target/release/gangline]
+#                           [--devices cuda:0] [--size base] [--seconds 4] [--items 512]
+#                           [--python python3] [--part NAME]... OUT
+#
+# A part that fails is named at the end, and the others go on. Exit status: the number of parts that failed.
+set -uo pipefail
+
+program=target/release/examples/gpu gangline='' devices=cuda:0 size='' seconds=4 items=512 python='' out='' only=()
+usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; }
+while (($#)); do
+    case $1 in
+        --program | --gangline | --devices | --size | --seconds | --items | --python | --part)
+            (($# > 1)) || { echo "$1 needs a value" >&2; exit 64; }
+            if [[ $1 == --part ]]; then only+=("$2"); else printf -v "${1#--}" %s "$2"; fi
+            shift 2
+            ;;
+        -h | --help) usage; exit 0 ;;
+        -*) echo "$1 is no option" >&2; usage >&2; exit 64 ;;
+        *) [[ -z $out ]] || { usage >&2; exit 64; }; out=$1; shift ;;
+    esac
+done
+[[ -n $out ]] || { usage >&2; exit 64; }
+mkdir -p "$out"
+options=(--devices "$devices")
+[[ -z $size ]] || options+=(--size "$size")
+measures=(--seconds "$seconds" --items "$items")
+precisions=(tf32 f32 f16 bf16)
+if [[ $devices == *cuda* ]]; then
+    options+=(--require-cuda)
+else
+    precisions=(f32)
+fi
+
+failed=()
+# Runs a command as the part of this name; what it prints goes to a file too.
+part() {
+    local name=$1
+    shift
+    if ((${#only[@]})) && [[ " ${only[*]} " != *" $name "* ]]; then return; fi
+    printf '\n== %s (after %d s)\n' "$name" "$SECONDS"
+    if ! "$@" 2>&1 | tee "$out/$name.txt"; then failed+=("$name"); fi
+}
+machine() {
+    uname -srm
+    grep -m1 'model name' /proc/cpuinfo
+    nproc
+    if [[ $devices == *cuda* ]]; then nvidia-smi && nvidia-smi -L; fi
+    if [[ -n $python ]]; then "$python" -c 'import torch; print("torch", torch.__version__, torch.version.cuda)'; fi
+}
+# The first GPU by its UUID, which the program then has to call cuda:0.
+by_uuid() {
+    local uuid
+    uuid=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -n 1) || return
+    CUDA_VISIBLE_DEVICES=$uuid "$program" check "${options[@]}"
+}
+
+part machine machine
+[[ -z $gangline ]] || part devices "$gangline" devices
+part check "$program" check "${options[@]}"
+[[ $devices != *cuda* ]] || part check-by-uuid by_uuid
+for network in bert conv; do
+    for precision in "${precisions[@]}"; do
+        name=$network-$precision
+        measured=(--network "$network" --precision "$precision" --json "$out/$name.json" --report "$out/$name.html")
+        # Items of a network are the same in all precisions, so PyTorch's own figures are, too, but for their speed.
+        [[ -z $python ]] || measured+=(--python "$python")
+        part "$name" "$program" measure "${options[@]}" "${measures[@]}" "${measured[@]}"
+    done
+done
+
+printf '\n'
+if ((${#failed[@]})); then echo "failed: ${failed[*]}"; else echo "all parts passed: $out"; fi
+exit "${#failed[@]}"
