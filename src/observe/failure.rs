@@ -16,8 +16,12 @@ pub struct Failure {
     /// The name of the stage, in the report of a pipeline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stage: Option<String>,
-    /// The item's index in the input; `None` if no item failed.
+    /// The item's index in the input; `None` if no item failed. Of a part, the index of its parent.
     pub item: Option<u64>,
+    /// The index of a [part](crate::Pool::expand) in its item; then, if that was expanded too, that of its own
+    /// part, and so on. Empty if the item is no part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<u64>,
     /// The item's key, if [keys](crate::Builder::key) are in use.
     pub key: Option<String>,
     /// The number of the producer that it failed on, if any.
@@ -43,9 +47,14 @@ const MOST_CAUSES: usize = 16;
 impl Failure {
     /// Takes the texts of an error. The texts of causes come from the user's code.
     pub(crate) fn of(error: &Error) -> Self {
+        let parts = match error {
+            Error::PartFailed { parts, .. } => parts.clone(),
+            _ => vec![],
+        };
         Failure {
             stage: None,
             item: error.item(),
+            parts,
             key: error.key().map(str::to_owned),
             producer: error.producer(),
             device: error.device().map(ToString::to_string),

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gangline::{Journal, OnError, Order, ProducerContext, Result};
 
+use gangline::report::RetryOutcome;
+
 use crate::support::{Gathered, ORDERS, builder, no_hang, pass, pool, skipping, sorted, working};
 
 /// Fails for the part 21.
@@ -45,6 +47,49 @@ fn a_parent_that_fails_with_a_part_counts_once() {
             assert_eq!((failure.key(), failure.error().part()), (Some("image 2"), Some(1)));
             drop(line);
             assert_eq!(parts.account().failed, 1);
+        }
+    });
+}
+
+/// Attempts at a part are counted by its index in its stage, and its failure by that of its item.
+#[test]
+fn a_retried_part_is_named_by_its_item_and_ends_as_it_did() {
+    no_hang(|| {
+        for order in ORDERS {
+            let mut first = builder(pass::<u64>(), order, 2).key(|x| format!("image {x}"));
+            first = first.on_error(OnError::Skip);
+            let mut first = first.build().unwrap();
+            // 13 succeeds at the second attempt, 21 never.
+            let work = |cx: &ProducerContext<'_>, x: u64| match (x, cx.attempt()) {
+                (13, 1) => Err("once".into()),
+                (x, _) => without_21(x),
+            };
+            let parts = builder(working(work), order, 2).on_error(OnError::Skip).retries(1);
+            let mut parts = parts.build().unwrap();
+            let mut last = skipping(pass::<Gathered<u64>>(), Order::Input, 1);
+            let mut line = first.expand(tens).then(&mut parts).gather(|_| 0, sum).then(&mut last);
+            line.run(0..5).unwrap();
+            let report = line.report();
+            let retries = &report.retries;
+            assert_eq!((retries.items, retries.succeeded, retries.failed), (2, 1, 1), "{order:?}");
+            let mut ended: Vec<_> = retries.list.iter().collect();
+            ended.sort_by_key(|part| part.item);
+            let ended: Vec<_> = ended
+                .into_iter()
+                .map(|part| (part.item, &part.parts[..], part.key.as_deref(), part.outcome))
+                .collect();
+            let expected = [
+                (1, &[3][..], Some("image 1"), RetryOutcome::Succeeded),
+                (2, &[1][..], Some("image 2"), RetryOutcome::Failed),
+            ];
+            assert_eq!(ended, expected, "{order:?}");
+            let failure = report.failures.iter().find(|failure| !failure.parts.is_empty());
+            assert_eq!(
+                failure.map(|failure| (failure.item, &failure.parts[..])),
+                Some((Some(2), &[1][..]))
+            );
+            let text = report.to_string();
+            assert!(text.contains("item 2 (image 2), part 1"), "{text}");
         }
     });
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::failed_item::{Disposition, FailedItem};
 use super::lost_producer::{Abandoned, LostProducer};
+use super::parts::ItemPath;
 use super::run::{Run, text_of};
 use super::timeouts::Timeouts;
 use crate::base::panic::{catch, drop_quietly};
@@ -58,10 +59,7 @@ impl<R: Runner> Run<R> {
                 vec![]
             }
             Decision::Retry(_) => {
-                match items {
-                    [_] => self.report_retry(&error),
-                    _ => items.iter().for_each(|&item| self.report_retry_of(item, &error)),
-                }
+                items.iter().for_each(|&item| self.report_retry(item, &error));
                 self.keep_timeout(error);
                 vec![]
             }
@@ -171,16 +169,20 @@ impl<R: Runner> Run<R> {
         if self.is_service() && verdict == Verdict::Stop { Verdict::Skip } else { verdict }
     }
 
-    /// Reports that an item will be tried again.
-    fn report_retry(&self, error: &Error) {
-        self.event_log.tell(Event::ItemRetried { failure: EventLog::failure(error) });
-    }
-
-    /// Reports that an item of a failed batch will be tried again.
-    fn report_retry_of(&self, item: u64, error: &Error) {
+    /// Reports that an item, alone or of a failed batch, will be tried again.
+    fn report_retry(&self, item: u64, error: &Error) {
         let mut failure = Failure::clone(&EventLog::failure(error));
-        failure.item = Some(item);
-        failure.key = self.name_of(item).map(|name| name.to_string());
+        match self.part_of(item) {
+            Some(ItemPath { item, key, parts }) => {
+                failure.item = Some(item);
+                failure.key = key.map(|key| key.to_string());
+                failure.parts = parts;
+            }
+            None => {
+                failure.item = Some(item);
+                failure.key = self.name_of(item).map(|name| name.to_string());
+            }
+        }
         self.event_log.tell(Event::ItemRetried { failure: Arc::new(failure) });
     }
 

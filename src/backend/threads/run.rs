@@ -16,7 +16,7 @@ use crate::backend::threads::item_names::{Entry, ItemNames};
 use crate::backend::threads::journal_writer::JournalWriter;
 use crate::backend::threads::lost_producer::LostProducer;
 use crate::backend::threads::outbox::Outcome;
-use crate::backend::threads::parts::PartStage;
+use crate::backend::threads::parts::{ItemPath, PartStage};
 use crate::backend::threads::recording::Recording;
 use crate::backend::threads::rejected::Rejected;
 use crate::backend::threads::run_settings::RunSettings;
@@ -233,10 +233,15 @@ impl<R: Runner> Run<R> {
 
     /// Names the part that an error is of, if items are parts.
     pub(crate) fn named_part(&self, seq: u64, error: Error) -> Error {
-        match self.parts.get().and_then(|parts| parts.name_of(seq)) {
+        match self.part_of(seq) {
             Some(name) => name.failed(error),
             None => error,
         }
+    }
+
+    /// Returns which part an item is, if items are parts.
+    pub(crate) fn part_of(&self, seq: u64) -> Option<ItemPath> {
+        self.parts.get()?.name_of(seq)
     }
 
     /// Returns the name of an item in flight.

@@ -17,7 +17,7 @@ use super::latency::Latencies;
 use super::producer::ProducerReport;
 use super::run_report::{Ending, RunReport};
 use super::terminal::{headline, item, lack_of_events, lack_of_keys, losses, retries, waits};
-use super::text::{Count, Html, Percent, Time, capitalised, left_out};
+use super::text::{Count, Html, Percent, Time, capitalised, left_out, part};
 
 /// Rows beyond these are only counted.
 const MOST_RETRIED: usize = 1_000;
@@ -263,7 +263,7 @@ fn tried_again(report: &RunReport) -> String {
     let list = &report.retries.list;
     for retried in list.iter().take(MOST_RETRIED) {
         table.row(vec![
-            Html(&item(retried.item, retried.key.as_deref())).to_string(),
+            Html(&part(retried.item, retried.key.as_deref(), &retried.parts)).to_string(),
             retried.failed_attempts.to_string(),
             retried.outcome.text().to_owned(),
             failures::text(&retried.error),

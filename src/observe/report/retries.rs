@@ -1,6 +1,6 @@
 //! The retried items of a run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +32,12 @@ pub struct RetryReport {
 #[serde(default)]
 #[non_exhaustive]
 pub struct Retried {
-    /// The item's index in the input.
+    /// The item's index in the input. Of a part, the index of its parent.
     pub item: u64,
+    /// The index of a [part](crate::Pool::expand) in its item; then that of its own part, and so on. Empty if
+    /// the item is no part.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<u64>,
     /// Its key, if the builder has a [key](crate::Builder::key); at most 200 characters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -59,6 +63,24 @@ pub enum RetryOutcome {
     Failed,
 }
 
+impl RetryReport {
+    /// Notes of a run without cancelled items that the parts of items that did not fail succeeded. Where parts are
+    /// withdrawn, the account of their own stage does not tell.
+    pub(super) fn settle_parts(&mut self, failures: &[Failure]) {
+        let parts = failures.iter().filter(|failure| !failure.parts.is_empty());
+        let failed: BTreeSet<u64> = parts.filter_map(|failure| failure.item).collect();
+        let is_open = |part: &&mut Retried| {
+            part.outcome == RetryOutcome::Unknown
+                && !part.parts.is_empty()
+                && !failed.contains(&part.item)
+        };
+        for part in self.list.iter_mut().filter(is_open) {
+            part.outcome = RetryOutcome::Succeeded;
+            self.succeeded += 1;
+        }
+    }
+}
+
 impl RetryOutcome {
     pub(super) fn text(self) -> &'static str {
         match self {
@@ -73,17 +95,20 @@ impl RetryOutcome {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Consumed {
     All,
-    /// All items with a lower index.
+    /// All items with a lower index. Of parts it is not known.
     Before(u64),
 }
 
 pub(super) const MOST: usize = 1_000;
 const LONGEST: usize = 200;
 
+/// An item's index and, of a part, its own.
+type ItemName = (u64, Vec<u64>);
+
 /// The retries seen so far.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
-    kept: BTreeMap<u64, Retried>,
+    kept: BTreeMap<ItemName, Retried>,
     attempts: u64,
     items: u64,
     failed: u64,
@@ -95,23 +120,23 @@ impl Retries {
         self.attempts += 1;
         // Each item has exactly one first attempt, so they are counted without a set of items.
         self.items += u64::from(failure.attempts <= 1);
-        let Some(item) = failure.item else { return };
+        let Some(name) = name(failure) else { return };
         // Two producers may report attempts at one item in the wrong order.
         let is_late = |kept: &Retried| kept.failed_attempts > failure.attempts;
-        if self.kept.get(&item).is_some_and(is_late) {
+        if self.kept.get(&name).is_some_and(is_late) {
             return;
         }
-        if self.kept.len() < MOST || self.kept.contains_key(&item) {
-            self.kept.insert(item, retried(item, failure));
+        if self.kept.len() < MOST || self.kept.contains_key(&name) {
+            self.kept.insert(name, retried(failure));
         }
     }
 
     /// Records a final failure.
     pub(super) fn failed(&mut self, failure: &Failure) {
-        let kept = failure.item.and_then(|item| self.kept.get_mut(&item));
+        let kept = name(failure).and_then(|name| self.kept.get_mut(&name));
         self.failed += u64::from(failure.attempts > 1 || kept.is_some());
         if let Some(kept) = kept {
-            *kept = Retried { outcome: RetryOutcome::Failed, ..retried(kept.item, failure) };
+            *kept = Retried { outcome: RetryOutcome::Failed, ..retried(failure) };
         }
     }
 
@@ -129,10 +154,15 @@ impl Retries {
     }
 }
 
-fn retried(item: u64, failure: &Failure) -> Retried {
+fn name(failure: &Failure) -> Option<ItemName> {
+    Some((failure.item?, failure.parts.clone()))
+}
+
+fn retried(failure: &Failure) -> Retried {
     let said = failure.causes.last().unwrap_or(&failure.error);
     Retried {
-        item,
+        item: failure.item.unwrap_or_default(),
+        parts: failure.parts.clone(),
         key: failure.key.as_ref().map(|key| clipped(key, LONGEST)),
         failed_attempts: failure.attempts,
         outcome: RetryOutcome::Unknown,
@@ -143,7 +173,7 @@ fn retried(item: u64, failure: &Failure) -> Retried {
 fn judged(kept: &Retried, consumed: Consumed) -> Retried {
     let is_consumed = match consumed {
         Consumed::All => true,
-        Consumed::Before(item) => kept.item < item,
+        Consumed::Before(item) => kept.parts.is_empty() && kept.item < item,
     };
     let outcome = match kept.outcome {
         RetryOutcome::Unknown if is_consumed => RetryOutcome::Succeeded,

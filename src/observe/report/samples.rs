@@ -87,6 +87,7 @@ pub(super) fn failure(item: u64, producer: usize, attempts: u32, error: &str) ->
     Failure {
         stage: None,
         item: Some(item),
+        parts: vec![],
         key: Some(format!("key {item}")),
         producer: Some(producer),
         device: Some(format!("cuda:{producer}")),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::bottleneck_stage;
 use super::failures::MOST as MOST_FAILURES;
 use super::retries::RetryReport;
-use super::run_report::{RunReport, StageReport};
+use super::run_report::{Ending, RunReport, StageReport};
 use super::slowest;
 use super::span::MOST_INCIDENTS;
 use super::timeline::Timeline;
@@ -41,7 +41,11 @@ pub(crate) fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
         name: name(number, part.name.as_ref()),
         report: part.report,
     });
-    let stages: Vec<StageReport> = stages.collect();
+    let mut stages: Vec<StageReport> = stages.collect();
+    let is_finished = |stage: &StageReport| stage.report.ending == Ending::Finished;
+    if stages.iter().all(is_finished) && account.cancelled == 0 {
+        settle_parts(&mut stages);
+    }
     let reports = || stages.iter().map(|stage| &stage.report);
     let first = reports().next().expect("a pipeline has stages");
     let last = reports().next_back().expect("a pipeline has stages");
@@ -84,6 +88,15 @@ pub(crate) fn report(parts: Vec<StagePart>, account: Account) -> RunReport {
     add_lists(&mut whole, &stages);
     whole.stages = stages;
     whole
+}
+
+/// Says how retried parts ended, once all items have a verdict. Without all failures it is not known.
+fn settle_parts(stages: &mut [StageReport]) {
+    for StageReport { report, .. } in stages {
+        if report.failures_left_out == 0 {
+            report.retries.settle_parts(&report.failures);
+        }
+    }
 }
 
 /// Adds the lists about producers, which are numbered through all stages, and about failures.

@@ -11,7 +11,7 @@ use super::run_report::{Ending, RunReport};
 use super::stage_rows::{HEADS, figures, is_limiting};
 use super::stragglers;
 pub(super) use super::text::item;
-use super::text::{Count, Many, Percent, Plain, Time, Times, clipped, left_out};
+use super::text::{Count, Many, Percent, Plain, Time, Times, clipped, left_out, part};
 use crate::observe::failure::Failure;
 use crate::observe::text_style::{Ink, TextStyle};
 
@@ -430,7 +430,7 @@ fn write_failures(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
 /// The failure, and its causes unless an earlier text contains them.
 fn line(failure: &Failure) -> String {
     let mut line = match failure.item {
-        Some(index) => item(index, failure.key.as_deref()),
+        Some(index) => part(index, failure.key.as_deref(), &failure.parts),
         None => "the run".to_owned(),
     };
     line.push_str(&format!(" in {}: {}", site(failure), reason(failure)));

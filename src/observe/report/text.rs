@@ -85,6 +85,13 @@ pub(super) fn item(item: u64, key: Option<&str>) -> String {
     }
 }
 
+/// Names a part by its item, or an item that is no part.
+pub(super) fn part(index: u64, key: Option<&str>, parts: &[u64]) -> String {
+    let mut name = item(index, key);
+    parts.iter().for_each(|part| name.push_str(&format!(", part {part}")));
+    name
+}
+
 /// The first `most` characters of a text.
 pub(super) fn clipped(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {

@@ -4,8 +4,8 @@ use super::markup::{more, push, section as begin};
 use super::table::Table;
 use crate::observe::failure::Failure;
 use crate::observe::report::run_report::RunReport;
-use crate::observe::report::terminal::{item, site};
-use crate::observe::report::text::{Html, clipped, left_out};
+use crate::observe::report::terminal::site;
+use crate::observe::report::text::{Html, clipped, left_out, part};
 
 const MOST: usize = 1_000;
 
@@ -40,7 +40,7 @@ pub(super) fn text(text: &str) -> String {
 
 fn row(failure: &Failure) -> Vec<String> {
     let of = match failure.item {
-        Some(index) => item(index, failure.key.as_deref()),
+        Some(index) => part(index, failure.key.as_deref(), &failure.parts),
         None => "the run".to_owned(),
     };
     // The innermost cause is the most specific text. Around it are those that name item and place.
