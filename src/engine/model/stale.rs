@@ -38,15 +38,19 @@ fn hub() -> Hub {
     hub_of(&run_settings, 2, 3, None, None)
 }
 
-/// Keeps a copy of the input, is in the hook, and answers.
+/// Begins the hook of a lease, is in it, and answers.
 fn work_on(model: &Model, lease: &Lease, queue: &mut ItemQueue<'_, u64, u64>) {
     let (dispatch, id, item) = (&model.hub.dispatch, lease.id, lease.items[0]);
-    let Some(inputs) = dispatch.take_inputs(lease) else { return dispatch.release(id) };
-    dispatch.keep_inputs(vec![(item, inputs[0])]);
-    let (begin, _) = dispatch.schedule(|state, now| state.scheduler.begin(id, Copies::Kept, now));
-    if begin == Begin::Stale {
-        return dispatch.release(id);
-    }
+    // At once: an attempt that another thread ends has a copy of its input.
+    let (input, _) = dispatch.schedule(|state, now| {
+        if state.scheduler.begin(id, Copies::Kept, now) == Begin::Stale {
+            return None;
+        }
+        let input = state.inputs.take(item)?;
+        state.keep(item, input);
+        Some(input)
+    });
+    let Some(input) = input else { return dispatch.release(id) };
     lock(&model.in_hooks).push(id);
     thread::yield_now();
     let (standing, _) = dispatch.schedule(|state, now| {
@@ -58,7 +62,7 @@ fn work_on(model: &Model, lease: &Lease, queue: &mut ItemQueue<'_, u64, u64>) {
     });
     if standing == Standing::Counts {
         model.counted[item as usize].fetch_add(1, Ordering::SeqCst);
-        queue.deliver(item, Ok(inputs[0] * 10));
+        queue.deliver(item, Ok(input * 10));
     }
 }
 
