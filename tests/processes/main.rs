@@ -50,8 +50,14 @@ fn main() {}
 #[cfg(target_os = "linux")]
 fn main() {
     impostors::serve_if_asked();
-    let recipes: [&dyn AnyRecipe; 5] =
-        [&chores::CHORES, &chores::TOLD, &laws::PROBE, &laws::WRAPPED, &lines::LINES];
+    let recipes: [&dyn AnyRecipe; 6] = [
+        &chores::CHORES,
+        &chores::TOLD,
+        &laws::PROBE,
+        &laws::WRAPPED,
+        &lines::LINES,
+        &crashes::UNIQUE,
+    ];
     gangline::worker_main(&recipes);
     orphans::coordinate_if_asked();
     lines::coordinate_if_asked();

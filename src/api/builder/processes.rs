@@ -57,6 +57,9 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         if self.recycle_after.is_some() {
             return Err(BuildError::RecycledProcesses {}.into());
         }
+        if let Some(retries) = processes.retries {
+            self.policy.retries = retries;
+        }
         let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
         let settings = KeeperSettings {
             processes,
