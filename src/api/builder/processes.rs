@@ -14,7 +14,7 @@ use crate::backend::threads::run_settings::Overdue;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::Devices;
-use crate::error::{BuildError, Error, WorkerError};
+use crate::error::{Error, WorkerError};
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
@@ -35,7 +35,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ///
     /// [`build`](Builder::build) fails with [`Error::Worker`](crate::Error::Worker) if a child cannot be
     /// started, does not become a worker within 10 s, or is of another version; if `make` fails in it; and in a
-    /// process that is itself a worker. It refuses [`recycle_after`](Builder::recycle_after).
+    /// process that is itself a worker.
     #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
     pub fn processes(mut self, recipe: &'static Recipe<R>, processes: Processes) -> Self {
         self.workers = Some((*recipe, processes));
@@ -53,9 +53,6 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         let (recipe, processes) = self.workers.take().expect("the caller has looked");
         if !may_start_workers() {
             return Err(WorkerError::Nested {}.into());
-        }
-        if self.recycle_after.is_some() {
-            return Err(BuildError::RecycledProcesses {}.into());
         }
         if let Some(retries) = processes.retries {
             self.policy.retries = retries;

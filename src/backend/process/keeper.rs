@@ -6,6 +6,7 @@ use super::child::{Child, Traffic};
 use super::recipe::Recipe;
 use super::waiting::Interest;
 use super::worker_process::{KeeperSettings, WorkerProcess};
+use crate::backend::threads::lifetime::Lifetime;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
 use crate::concurrency::now;
@@ -22,6 +23,7 @@ pub(crate) struct Keeper<R: Runner> {
     pub(super) shared: Shared,
     /// Whether the child has its state.
     pub(super) has_state: bool,
+    pub(super) lifetime: Lifetime,
 }
 
 impl<R: Runner> Keeper<R> {
@@ -34,7 +36,7 @@ impl<R: Runner> Keeper<R> {
     ) -> Self {
         let lane = setup.producer;
         let worker = WorkerProcess::new(recipe, settings, setup);
-        Keeper { worker, lane, shared, has_state: false }
+        Keeper { worker, lane, shared, has_state: false, lifetime: Lifetime::new() }
     }
 
     /// Starts the child if there is none, and has it call `producer_init`.
@@ -44,6 +46,7 @@ impl<R: Runner> Keeper<R> {
         self.shared.note_init(now() - since);
         started?;
         self.has_state = true;
+        self.lifetime.worked = 0;
         self.shared.note_ready();
         Ok(())
     }
@@ -52,6 +55,16 @@ impl<R: Runner> Keeper<R> {
     pub(super) fn listen_to(&self, run: &Run<R>) {
         self.worker.listen_to(&run.wanted.bells);
         self.worker.listen_to(&run.handover.dispatch.signals.bells);
+    }
+
+    /// How many more items the state may see.
+    pub(super) fn life_left(&self, run: &Run<R>) -> u64 {
+        self.lifetime.span(run, &self.worker.setup).saturating_sub(self.lifetime.worked)
+    }
+
+    /// Whether the process is to be ended before the next item, for another.
+    pub(super) fn is_due(&self, run: &Run<R>) -> bool {
+        self.has_state && self.lifetime.is_over(run, &self.worker.setup)
     }
 
     pub(super) fn readiness(&self) -> Readiness {

@@ -100,6 +100,11 @@ impl<'a, R: Runner> Shift<'a, R> {
         if !self.keeper.worker.is_alive() {
             self.keeper.lose_process(run);
         }
+        if self.keeper.is_due(run) {
+            // Others may take the items meanwhile.
+            run.handover.dispatch.release(lease.id);
+            return NextStep::Recycle;
+        }
         if !self.keeper.has_state {
             let shared = self.keeper.shared.clone();
             let prepared =
@@ -129,6 +134,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     fn add(&mut self, lease: Lease, inputs: Vec<R::Input>, bytes: &mut Vec<u8>) {
         match self.keeper.worker.prepare_call(self.run, lease, inputs) {
             (sent, Ok(more)) => {
+                self.keeper.lifetime.worked += sent.lease.items.len() as u64;
                 self.sent.push_back(sent);
                 match bytes.is_empty() {
                     true => *bytes = more,
@@ -141,7 +147,9 @@ impl<'a, R: Runner> Shift<'a, R> {
 
     /// Adds calls ahead, once the child has few left.
     fn add_more(&mut self, bytes: &mut Vec<u8>) {
-        let (here, most) = (self.sent.len(), self.ahead.number());
+        let here = self.sent.len();
+        let left = usize::try_from(self.keeper.life_left(self.run)).unwrap_or(usize::MAX);
+        let most = self.ahead.number().min(here.saturating_add(left));
         let is_full = here > most / 2 || self.keeper.child().has_unwritten();
         if most == 1 || is_full || self.recall != Recall::No || !self.keeper.has_state {
             return;
@@ -299,6 +307,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     fn give_all_back(&mut self, sent: VecDeque<Sent<R>>) {
         let items = sent.iter().map(|sent| sent.lease.items.len() as u64).sum::<u64>();
         self.keeper.note_worker(self.run, |worker| worker.returned += items);
+        self.keeper.lifetime.worked = self.keeper.lifetime.worked.saturating_sub(items);
         for Sent { lease, inputs, .. } in sent {
             self.give_back(lease, inputs);
         }
