@@ -22,6 +22,7 @@ pub const CRASHES: u64 = 700;
 const FOLDER: &str = "GANGLINE_TEST_LINES";
 
 /// Most items are quick, so that many are sent ahead. A few take some milliseconds.
+#[expect(clippy::ptr_arg, reason = "the form of a hook")]
 fn work(_: &ProducerContext<'_>, folder: &mut PathBuf, x: u64) -> Result<String> {
     let drawn = mixed(x);
     if drawn.is_multiple_of(64) {

@@ -113,6 +113,7 @@ fn plain(order: Order, outputs: Vec<String>) -> Vec<String> {
     outputs
 }
 
+#[expect(clippy::print_stdout, reason = "the test says what was drawn")]
 fn runs_like_threads(drawn: Drawn) {
     let mut pool = drawn.in_processes().build().unwrap();
     let is_over = Arc::new(AtomicBool::new(false));

@@ -26,7 +26,7 @@ struct Model {
     hub: Hub,
     /// How often an answer to each item counted.
     counted: [AtomicU64; ITEMS as usize],
-    /// The leases whose hooks have begun.
+    /// The leases that have been in hooks.
     in_hooks: Mutex<Vec<LeaseId>>,
 }
 
