@@ -41,6 +41,7 @@ struct Drawn {
     order: Order,
     batch: Option<usize>,
     speculates: bool,
+    recycle_after: Option<u64>,
     /// One item in this number takes some milliseconds.
     slow: u64,
 }
@@ -57,6 +58,7 @@ impl Drawn {
             order: if one(&[0, 1]) == 0 { Order::Input } else { Order::Completion },
             batch: Some(one(&[0, 0, 1, 5])).filter(|&batch| batch > 0),
             speculates: one(&[0, 0, 1]) == 1,
+            recycle_after: Some(one(&[0, 0, 1, 50]) as u64).filter(|&items| items > 0),
             slow: one(&[2, 8, 64]) as u64,
         }
     }
@@ -83,6 +85,10 @@ impl Drawn {
     fn in_processes(self) -> Builder<Chores, RuntimeOrder> {
         let builder = self.builder().processes(&CHORES, Processes::new().ahead(self.ahead));
         let builder = if self.speculates { builder.speculate() } else { builder };
+        let builder = match self.recycle_after {
+            Some(items) => builder.recycle_after(items),
+            None => builder,
+        };
         builder.retries(20).backoff(Duration::ZERO, Duration::ZERO).on_error(OnError::Skip)
     }
 }
