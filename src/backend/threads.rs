@@ -14,6 +14,7 @@ pub(crate) mod item_names;
 pub(crate) mod item_observer;
 pub(crate) mod journal_writer;
 pub(crate) mod leasing;
+pub(crate) mod lifetime;
 pub(crate) mod limits;
 pub(crate) mod lost_producer;
 pub(crate) mod measures;

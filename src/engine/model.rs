@@ -7,6 +7,7 @@ mod batches;
 mod parts;
 mod races;
 mod stages;
+mod stale;
 mod trials;
 mod weights;
 
@@ -65,7 +66,17 @@ fn hub_with(
     batching: Option<Batching>,
     weight: Option<u64>,
 ) -> Hub {
-    let run_settings = RunSettings::<u64> { policy, ..RunSettings::default() };
+    let run_settings = RunSettings { policy, ..RunSettings::default() };
+    hub_of(&run_settings, producers, window, batching, weight)
+}
+
+fn hub_of(
+    run_settings: &RunSettings<u64>,
+    producers: usize,
+    window: usize,
+    batching: Option<Batching>,
+    weight: Option<u64>,
+) -> Hub {
     let kind = Default::default();
     let shape = Shape { order: Order::Input, producers, spares: 0, window, batching, kind };
     Hub::new(run_settings.scheduling(&shape), CarriedOver::nothing(producers), weight)

@@ -71,10 +71,6 @@ pub enum BuildError {
     /// [`recycle_after`](crate::Builder::recycle_after) is 0.
     #[non_exhaustive]
     RecycleAfter {},
-    /// [`recycle_after`](crate::Builder::recycle_after) was given for producers in child processes, which keep
-    /// their states.
-    #[non_exhaustive]
-    RecycledProcesses {},
     /// A setting that a [cluster](crate::Builder::cluster) has not, or not yet.
     #[cfg(all(feature = "nats", target_os = "linux"))]
     #[cfg_attr(docsrs, doc(cfg(feature = "nats")))]
@@ -151,10 +147,6 @@ impl fmt::Display for BuildError {
             }
             BuildError::RecycleAfter {} => f.write_str(
                 "recycle_after must be at least 1 item, got 0; leave it out to keep the states",
-            ),
-            BuildError::RecycledProcesses {} => f.write_str(
-                "recycle_after recycles the states of threads only, and the producers are child \
-                 processes; leave `recycle_after` or `processes` out",
             ),
             #[cfg(all(feature = "nats", target_os = "linux"))]
             BuildError::NotInCluster { setting, instead } => {

@@ -70,3 +70,91 @@ fn choose_first(scheduler: &mut Scheduler, now: RunTime) -> Option<Chosen> {
         Pick::Wait | Pick::WaitUntil(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::tests::{ask, at, config, events, fail, lease, offer, offered, succeed};
+    use crate::scheduler::{Begin, Config, Copies, Next, Outcome, Standing};
+
+    fn ahead(scheduler: &mut Scheduler, producer: ProducerId, most: usize) -> Vec<u64> {
+        let leases = lease_ahead(scheduler, producer, most, at(0));
+        leases.into_iter().flat_map(|lease| lease.items).collect()
+    }
+
+    #[test]
+    fn a_producer_takes_no_more_than_an_even_share_of_what_is_pending() {
+        let mut scheduler = offered(config(2), 7);
+        assert_eq!(lease(&mut scheduler, 0, at(0)).items, [0]);
+        assert_eq!(ahead(&mut scheduler, 0, 2), [1, 2], "as many as it asks for");
+        assert_eq!(ahead(&mut scheduler, 0, 64), [3, 4], "half of four");
+        assert_eq!(ahead(&mut scheduler, 1, 64), [5], "half of two");
+        assert_eq!(ahead(&mut scheduler, 1, 64), [6], "half of one, rounded up");
+        assert_eq!(ahead(&mut scheduler, 1, 64), [0; 0]);
+    }
+
+    #[test]
+    fn nothing_is_leased_ahead_while_a_producer_is_idle() {
+        let mut scheduler = offered(config(2), 1);
+        lease(&mut scheduler, 0, at(0));
+        assert_eq!(ask(&mut scheduler, 1, at(0)), Next::Wait);
+        offer(&mut scheduler, 1, at(0));
+        assert_eq!(events(&mut scheduler), [Event::Wake(1)]);
+        assert_eq!(ahead(&mut scheduler, 0, 64), [0; 0], "the other is about to ask");
+        assert_eq!(lease(&mut scheduler, 1, at(0)).items, [1]);
+    }
+
+    #[test]
+    fn nothing_is_leased_ahead_to_a_suspect_or_after_the_end() {
+        let mut scheduler =
+            offered(Config { retries: 1, quarantine_after: Some(1), ..config(2) }, 9);
+        fail(&mut scheduler, 0, at(0));
+        assert_eq!(ahead(&mut scheduler, 0, 64), [0; 0], "it may be to blame");
+        assert_ne!(ahead(&mut scheduler, 1, 2), [0; 0]);
+        scheduler.abort();
+        assert_eq!(ahead(&mut scheduler, 1, 64), [0; 0]);
+    }
+
+    #[test]
+    fn a_producer_that_becomes_idle_has_recalled_what_was_not_begun() {
+        let mut scheduler = offered(config(2), 4);
+        let first = lease(&mut scheduler, 0, at(0));
+        let later = lease_ahead(&mut scheduler, 0, 64, at(0));
+        assert_eq!(lease(&mut scheduler, 1, at(0)).items, [3]);
+        events(&mut scheduler);
+        assert_eq!(ask(&mut scheduler, 1, at(1)), Next::Wait);
+        assert_eq!(events(&mut scheduler), [Event::Recall(0)]);
+        // The first of them has begun by then.
+        assert_eq!(scheduler.finish(first.id, &[Outcome::Succeeded], at(1)), [Standing::Counts]);
+        assert_eq!(scheduler.begin(later[0].id, Copies::Missing, at(1)), Begin::Work);
+        scheduler.release(later[1].id, at(1));
+        assert_eq!(events(&mut scheduler), [Event::Wake(1)]);
+        let returned = lease(&mut scheduler, 1, at(1));
+        assert_eq!((returned.items, returned.attempt), (vec![2], 1), "it cost no attempt");
+        assert_eq!(ask(&mut scheduler, 0, at(1)), Next::Wait);
+        assert_eq!(events(&mut scheduler), [], "nothing is ahead");
+    }
+
+    #[test]
+    fn what_waits_for_another_attempt_is_leased_ahead_first() {
+        let mut scheduler = offered(Config { retries: 1, ..config(2) }, 4);
+        assert_eq!(fail(&mut scheduler, 1, at(0)).0, 0);
+        let leases = lease_ahead(&mut scheduler, 0, 2, at(20));
+        let leases: Vec<_> = leases.into_iter().map(|it| (it.items[0], it.attempt)).collect();
+        assert_eq!(leases, [(0, 2), (1, 1)]);
+        assert_eq!(succeed(&mut scheduler, 1, at(20)), 2);
+    }
+
+    #[test]
+    fn what_a_lost_producer_had_ahead_goes_to_another_without_an_attempt() {
+        let mut scheduler = offered(config(2), 3);
+        lease(&mut scheduler, 0, at(0));
+        assert_eq!(ahead(&mut scheduler, 0, 1), [1]);
+        scheduler.producer_lost(0, at(1)).expect("one is left");
+        let taken = [0; 3].map(|_| lease(&mut scheduler, 1, at(1)));
+        assert_eq!(
+            taken.each_ref().map(|lease| (lease.items[0], lease.attempt)),
+            [(0, 1), (1, 1), (2, 1)]
+        );
+    }
+}

@@ -27,11 +27,14 @@ pub enum Chore {
     Square(u64),
     Abort,
     Exit(i32),
-    /// Of a write through a null pointer, which needs `unsafe`, this is what is left.
+    /// A write through a null pointer needs `unsafe`. The coordinator sees the same of it: the kernel sends SIGSEGV, the
+    /// handler of the standard library puts the default back, and the next one ends the process with that signal.
     Segv,
     Kill,
     Stop,
     Panic(String),
+    /// Panics in a program whose panics abort.
+    PanicAborts(String),
     /// Panics, and ends its process this number of microseconds later.
     PanicAndAbort(u64),
     Fail(String),
@@ -118,9 +121,18 @@ impl Runner for Chores {
         match cx.cfg().get_or("end", String::new())?.as_str() {
             "" => Ok(()),
             "abort" => std::process::abort(),
-            "hang" => loop {
-                std::thread::park();
-            },
+            "hang" => {
+                if let Ok(path) = cx.cfg().get::<PathBuf>("note") {
+                    // Once.
+                    if path.exists() {
+                        return Ok(());
+                    }
+                    note_pid(&path)?;
+                }
+                loop {
+                    std::thread::park();
+                }
+            }
             path => Ok(std::fs::write(path, cx.producer().to_string())?),
         }
     }
@@ -183,6 +195,15 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
         Chore::Kill => own(Signal::KILL),
         Chore::Stop => own(Signal::STOP),
         Chore::Panic(text) => panic!("{text}"),
+        Chore::PanicAborts(text) => {
+            // All that `panic = "abort"` does at run time: the message is printed, and nothing is unwound.
+            let print = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                print(panic);
+                process::abort();
+            }));
+            panic!("{text}");
+        }
         Chore::PanicAndAbort(micros) => {
             thread::spawn(move || {
                 thread::sleep(Duration::from_micros(micros));

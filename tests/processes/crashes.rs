@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use gangline::process::Processes;
+use gangline::closures::FnMap;
+use gangline::process::{Processes, Recipe};
 use gangline::{CfgNode, Error, OnError, OrderedRunner};
 use rustix::process::{Signal, kill_process};
 
@@ -13,6 +14,8 @@ tests![
     a_crash_costs_one_attempt,
     a_poisoned_item_ends_three_processes_and_no_more,
     what_was_printed_last_is_in_the_error,
+    a_panic_that_aborts_is_a_crash_with_its_message,
+    an_input_that_cannot_be_cloned_is_tried_again,
     a_process_that_dies_between_runs_costs_no_attempt,
     a_process_without_memory_fails_its_item,
     a_process_that_another_holds_open_is_seen_to_end,
@@ -84,6 +87,58 @@ fn what_was_printed_last_is_in_the_error() {
     let text = format!("{error:#}");
     assert!(text.contains("killed by signal 6 (SIGABRT)"), "{text}");
     assert!(text.ends_with("it printed at last: free(): invalid pointer"), "{text}");
+}
+
+fn a_panic_that_aborts_is_a_crash_with_its_message() {
+    let mut pool = builder(2).on_error(OnError::Skip).build().unwrap();
+    let mut items = squares(0..20);
+    items.insert(7, Chore::PanicAborts("the last words".into()));
+    assert_eq!(pool.run(items).unwrap(), squared(0..20));
+    let failure = &pool.failures()[0];
+    assert_eq!((failure.item(), crash_of(failure)), (Some(7), (Some(6), None)));
+    assert!(format!("{failure:#}").contains("the last words"), "{failure:#}");
+    pool.close().unwrap();
+}
+
+/// An input that is not `Clone`.
+#[derive(serde::Serialize, serde::Deserialize)]
+pub struct Unique(Chore);
+
+fn init(_: &gangline::ProducerContext<'_>) -> gangline::Result<()> {
+    Ok(())
+}
+
+fn obey(_: &gangline::ProducerContext<'_>, (): &mut (), input: Unique) -> gangline::Result<u64> {
+    let Unique(chore) = input;
+    match chore {
+        Chore::Square(x) => Ok(x * x),
+        Chore::AbortOnce(path) if path.exists() => Ok(1),
+        Chore::AbortOnce(path) => {
+            std::fs::write(path, "")?;
+            std::process::abort()
+        }
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+fn make(_: &CfgNode) -> gangline::Result<FnMap<(), Unique, u64>> {
+    Ok(gangline::map(init as _, obey as _))
+}
+
+pub static UNIQUE: Recipe<FnMap<(), Unique, u64>> = Recipe::new("unique", make);
+
+fn an_input_that_cannot_be_cloned_is_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let builder = OrderedRunner::builder(make(&CfgNode::new()).unwrap()).devices(2);
+    let builder = builder.backoff(Duration::ZERO, Duration::ZERO).on_error(OnError::Skip);
+    let mut pool = builder.processes(&UNIQUE, Processes::new().retries(2)).build().unwrap();
+    let mut items: Vec<_> = (0..100).map(|x| Unique(Chore::Square(x))).collect();
+    items[30] = Unique(Chore::AbortOnce(directory.path().join("once")));
+    items[60] = Unique(Chore::Abort);
+    let mut expected: Vec<u64> = (0..100).map(|x| x * x).collect();
+    (expected[30], _) = (1, expected.remove(60));
+    assert_eq!(pool.run(items).unwrap(), expected);
+    assert_eq!(pool.failures()[0].attempt(), Some(3), "an error is tried again too");
 }
 
 fn a_process_that_dies_between_runs_costs_no_attempt() {

@@ -7,6 +7,9 @@
 #![expect(unreachable_pub, reason = "`pub` says what the modules of this crate share")]
 
 #[cfg(target_os = "linux")]
+use gangline::process::AnyRecipe;
+
+#[cfg(target_os = "linux")]
 mod ahead;
 #[cfg(target_os = "linux")]
 mod batches;
@@ -14,6 +17,8 @@ mod batches;
 mod chores;
 #[cfg(target_os = "linux")]
 mod crashes;
+#[cfg(target_os = "linux")]
+mod draw;
 #[cfg(target_os = "linux")]
 mod ends;
 #[cfg(target_os = "linux")]
@@ -23,13 +28,19 @@ mod expansions;
 #[cfg(target_os = "linux")]
 mod impostors;
 #[cfg(target_os = "linux")]
+mod journals;
+#[cfg(target_os = "linux")]
 mod laws;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
+mod lines;
+#[cfg(target_os = "linux")]
 mod orphans;
 #[cfg(target_os = "linux")]
 mod random_kills;
+#[cfg(target_os = "linux")]
+mod reports;
 #[cfg(target_os = "linux")]
 mod runs;
 
@@ -39,8 +50,17 @@ fn main() {}
 #[cfg(target_os = "linux")]
 fn main() {
     impostors::serve_if_asked();
-    gangline::worker_main(&[&chores::CHORES, &chores::TOLD, &laws::PROBE, &laws::WRAPPED]);
+    let recipes: [&dyn AnyRecipe; 6] = [
+        &chores::CHORES,
+        &chores::TOLD,
+        &laws::PROBE,
+        &laws::WRAPPED,
+        &lines::LINES,
+        &crashes::UNIQUE,
+    ];
+    gangline::worker_main(&recipes);
     orphans::coordinate_if_asked();
+    lines::coordinate_if_asked();
     let mut arguments = libtest_mimic::Arguments::from_args();
     // One at a time: a test kills whatever children this process has.
     arguments.test_threads = Some(1);
@@ -56,6 +76,8 @@ fn main() {
         ends::TESTS,
         impostors::TESTS,
         orphans::TESTS,
+        reports::TESTS,
+        journals::TESTS,
         random_kills::TESTS,
     ];
     let trial = |&(name, test): &(&str, fn())| {

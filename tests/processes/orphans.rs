@@ -14,6 +14,8 @@ tests![
     a_hook_ends_with_its_coordinator,
     an_init_ends_with_its_coordinator,
     an_idle_worker_ends_with_its_coordinator,
+    a_worker_that_ends_its_state_ends_with_its_coordinator,
+    a_worker_that_writes_an_answer_ends_with_its_coordinator,
     a_worker_ends_though_another_process_holds_its_socket,
 ];
 
@@ -39,17 +41,32 @@ pub fn coordinate_if_asked() {
         }
         "idle" => {
             let mut pool = builder(1).build().unwrap();
-            let pid = pool.run([Chore::Pid]).unwrap().remove(0);
-            let part = path.with_extension("part");
-            std::fs::write(&part, pid).unwrap();
-            std::fs::rename(part, path).unwrap();
+            write_pid(&path, &pool.run([Chore::Pid]).unwrap()[0]);
             loop {
                 std::thread::park();
+            }
+        }
+        "end" => {
+            let cfg = CfgNode::new().with("end", "hang").unwrap().with("note", path).unwrap();
+            drop(builder(1).cfg(cfg).build().unwrap().close());
+        }
+        // Its worker waits for room in the socket, which is not read any more.
+        "stopped" => {
+            let mut pool = builder(1).build().unwrap();
+            for pid in pool.outputs([Chore::Pid, Chore::Large(64 << 20)]) {
+                write_pid(&path, &pid.unwrap());
+                kill_process(getpid(), Signal::STOP).unwrap();
             }
         }
         _ => unreachable!("{phase}"),
     }
     std::process::exit(0);
+}
+
+fn write_pid(path: &Path, pid: &str) {
+    let part = path.with_extension("part");
+    std::fs::write(&part, pid).unwrap();
+    std::fs::rename(part, path).unwrap();
 }
 
 /// Starts processes that hold the sockets of this one open, as a fork would.
@@ -97,6 +114,14 @@ fn an_init_ends_with_its_coordinator() {
 
 fn an_idle_worker_ends_with_its_coordinator() {
     drop(kill_in("idle"));
+}
+
+fn a_worker_that_ends_its_state_ends_with_its_coordinator() {
+    drop(kill_in("end"));
+}
+
+fn a_worker_that_writes_an_answer_ends_with_its_coordinator() {
+    drop(kill_in("stopped"));
 }
 
 fn a_worker_ends_though_another_process_holds_its_socket() {

@@ -1,15 +1,21 @@
-//! Processes that are killed at random moments.
+//! Random runs, whose processes are killed at random moments.
+//!
+//! `GANGLINE_KILLS=full` has twenty runs, and `GANGLINE_KILLS_SEED` draws others.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gangline::{Batch, Error, OnError, OrderedRunner};
+use gangline::order::RuntimeOrder;
+use gangline::process::Processes;
+use gangline::{AnyOrderRunner, Batch, Builder, Error, OnError, Order};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::chores::{Chore, Chores, ChoresBuilder, builder, tests};
+use crate::chores::{CHORES, Chore, Chores, tests};
+use crate::draw::{Draw, mixed, times};
 
-tests![killed_workers_change_no_result, killed_workers_change_no_result_of_batches];
+tests![killed_workers_change_no_result];
 
 /// The children of this process that are workers: with test threads beside this one, others' too.
 fn workers() -> Vec<Pid> {
@@ -22,60 +28,146 @@ fn workers() -> Vec<Pid> {
     pids.into_iter().filter_map(Pid::from_raw).collect()
 }
 
-/// Kills a worker every 10 to 26 ms, `most` in all. A start takes less.
-fn kill_some(most: u32, seed: u64, is_over: Arc<AtomicBool>) -> std::thread::JoinHandle<u32> {
+/// The number of kills in each run.
+const KILLS: u32 = 30;
+
+/// A run that was drawn.
+#[derive(Debug, Clone, Copy)]
+struct Drawn {
+    seed: u64,
+    producers: usize,
+    window: Option<usize>,
+    ahead: usize,
+    order: Order,
+    batch: Option<usize>,
+    speculates: bool,
+    recycle_after: Option<u64>,
+    /// One item in this number takes some milliseconds.
+    slow: u64,
+}
+
+impl Drawn {
+    fn new(seed: u64) -> Self {
+        let mut draw = Draw::of(seed);
+        let mut one = |of: &[usize]| of[draw.below(of.len())];
+        Drawn {
+            seed,
+            producers: one(&[2, 3, 4]),
+            window: Some(one(&[0, 8, 64, 500])).filter(|&window| window > 0),
+            ahead: one(&[1, 2, 64]),
+            order: if one(&[0, 1]) == 0 { Order::Input } else { Order::Completion },
+            batch: Some(one(&[0, 0, 1, 5])).filter(|&batch| batch > 0),
+            speculates: one(&[0, 0, 1]) == 1,
+            recycle_after: Some(one(&[0, 0, 1, 50]) as u64).filter(|&items| items > 0),
+            slow: one(&[2, 8, 64]) as u64,
+        }
+    }
+
+    fn item(self, n: u64) -> Chore {
+        let drawn = mixed(self.seed ^ n << 8);
+        match drawn.is_multiple_of(self.slow) {
+            true => Chore::Sleep(1 + drawn % 12),
+            false => Chore::Text(format!("{n} {drawn:x}")),
+        }
+    }
+
+    fn builder(self) -> Builder<Chores, RuntimeOrder> {
+        let mut builder = AnyOrderRunner::builder(Chores::new()).order(self.order);
+        if let Some(window) = self.window {
+            builder = builder.window(window);
+        }
+        if let Some(batch) = self.batch {
+            builder = builder.batch(Batch::up_to(batch));
+        }
+        builder.devices(self.producers)
+    }
+
+    fn in_processes(self) -> Builder<Chores, RuntimeOrder> {
+        let builder = self.builder().processes(&CHORES, Processes::new().ahead(self.ahead));
+        let builder = if self.speculates { builder.speculate() } else { builder };
+        let builder = match self.recycle_after {
+            Some(items) => builder.recycle_after(items),
+            None => builder,
+        };
+        builder.retries(20).backoff(Duration::ZERO, Duration::ZERO).on_error(OnError::Skip)
+    }
+}
+
+/// Kills a worker every 8 to 24 ms, from the first item on. A start takes less.
+fn kill_some(seed: u64, is_over: Arc<AtomicBool>) -> std::thread::JoinHandle<u32> {
     std::thread::spawn(move || {
-        let (mut state, mut kills) = (seed, 0);
-        while kills < most && !is_over.load(Ordering::Relaxed) {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            std::thread::sleep(Duration::from_micros(10_000 + (state >> 52) * 4));
+        let (mut draw, mut kills) = (Draw::of(!seed), 0);
+        while kills < KILLS {
+            std::thread::sleep(draw.pause(8, 24));
             let workers = workers();
-            if let Some(worker) = workers.get((state >> 33) as usize % workers.len().max(1)) {
+            if let Some(worker) = workers.get(draw.below(workers.len().max(1))) {
                 kills += u32::from(kill_process(*worker, Signal::KILL).is_ok());
             }
         }
+        is_over.store(true, Ordering::Relaxed);
         kills
     })
 }
 
-fn runs_like_threads(set: fn(ChoresBuilder) -> ChoresBuilder) {
-    let items = (0..400).map(|x| if x % 8 == 0 { Chore::Sleep(10) } else { Chore::Square(x) });
-    let items: Vec<Chore> = items.collect();
-    let plain = |outputs: Vec<String>| -> Vec<String> {
-        outputs
-            .into_iter()
-            .map(|it| if it.ends_with("over") { "over".into() } else { it })
-            .collect()
-    };
-    let mut threads = OrderedRunner::builder(Chores::new()).devices(2).build().unwrap();
-    let expected = plain(threads.run(items.clone()).unwrap());
-    for seed in 0..4 {
-        let pool = set(builder(3)).retries(20).backoff(Duration::ZERO, Duration::ZERO);
-        let mut pool = pool.on_error(OnError::Skip).build().unwrap();
-        let is_over = Arc::new(AtomicBool::new(false));
-        let killing = kill_some(30, seed, is_over.clone());
-        let outputs = pool.run(items.clone());
-        is_over.store(true, Ordering::Relaxed);
-        let kills = killing.join().unwrap();
-        // An item that was hit three times is not tried again.
-        let mut expected = expected.clone();
-        for failure in pool.failures().iter().rev() {
-            assert!(matches!(failure, Error::HookCrashed { .. }), "{failure:?}");
-            assert!(failure.attempt() >= Some(3), "{failure:?}");
-            expected.remove(failure.item().unwrap() as usize);
-        }
-        assert_eq!(plain(outputs.unwrap()), expected, "seed {seed}, {kills} kills");
-        let account = pool.account();
-        assert_eq!((account.ok, account.ok + account.failed), (expected.len() as u64, 400));
-        // One may have been killed just now, and its state with it.
-        drop(pool);
+/// Outputs without the ids of the processes that they are from; sorted if their order is that of completion.
+fn plain(order: Order, outputs: Vec<String>) -> Vec<String> {
+    let over = |it: String| if it.ends_with("over") { "over".into() } else { it };
+    let mut outputs: Vec<String> = outputs.into_iter().map(over).collect();
+    if order == Order::Completion {
+        outputs.sort();
+    }
+    outputs
+}
+
+#[expect(clippy::print_stdout, reason = "the test says what was drawn")]
+fn runs_like_threads(drawn: Drawn) {
+    let mut pool = drawn.in_processes().build().unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let killing = kill_some(drawn.seed, is_over.clone());
+    let mut count = 0;
+    // As many as there are until the last kill, and some more.
+    let items = std::iter::from_fn(|| {
+        let has_more = !is_over.load(Ordering::Relaxed);
+        has_more.then(|| {
+            count += 1;
+            drawn.item(count - 1)
+        })
+    });
+    let outputs = pool.run(items).unwrap();
+    assert_eq!(killing.join().unwrap(), KILLS);
+    // An item that was hit three times is not tried again.
+    for failure in pool.failures() {
+        assert!(matches!(failure, Error::HookCrashed { .. }), "{drawn:?}: {failure:?}");
+        assert!(failure.attempt() >= Some(3), "{drawn:?}: {failure:?}");
+    }
+    let failed: Vec<u64> = pool.failures().iter().filter_map(Error::item).collect();
+    assert!(failed.len() <= KILLS as usize / 3, "{drawn:?}: {failed:?}");
+    let mut threads = drawn.builder().build().unwrap();
+    let items = (0..count).filter(|n| !failed.contains(n)).map(|n| drawn.item(n));
+    let expected = threads.run(items).unwrap();
+    let (outputs, expected) = (plain(drawn.order, outputs), plain(drawn.order, expected));
+    assert!(outputs == expected, "{drawn:?}, {count} items: {}", First(&outputs, &expected));
+    let account = pool.account();
+    assert_eq!((account.ok, account.failed), (count - failed.len() as u64, failed.len() as u64));
+    assert_eq!(account.cancelled, 0, "{drawn:?}");
+    // One may have been killed just now, and its state with it.
+    drop(pool);
+    assert_eq!(workers(), [], "{drawn:?}: no process is left");
+    println!("{drawn:?}: {count} items, {} failed after three kills", failed.len());
+}
+
+/// The first difference of two lists.
+struct First<'a>(&'a [String], &'a [String]);
+
+impl fmt::Display for First<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let First(is, wanted) = self;
+        let at = is.iter().zip(*wanted).position(|(is, wanted)| is != wanted);
+        let at = at.unwrap_or(is.len().min(wanted.len()));
+        write!(f, "at {at} of {}: {:?}, not {:?}", is.len(), is.get(at), wanted.get(at))
     }
 }
 
 fn killed_workers_change_no_result() {
-    runs_like_threads(|builder| builder);
-}
-
-fn killed_workers_change_no_result_of_batches() {
-    runs_like_threads(|builder| builder.batch(Batch::up_to(5)));
+    (0..times(3, 20)).for_each(|seed| runs_like_threads(Drawn::new(seed)));
 }

@@ -1,7 +1,7 @@
 //! Measures producers in child processes beside producers on threads:
 //! `cargo bench -p gangline-bench --bench backends`.
 //!
-//! - Items of 100 bytes without work: the time that an item costs.
+//! - Items of 100 bytes without work: the time that an item costs, also if each waits for the answer to the one before.
 //! - Items of 1 ms: the rate, beside threads.
 //! - Items of 8 MiB that come back: the time, beside a bare echo through a socket pair.
 //! - The start of a child, and what a crash costs before the next item is done.
@@ -117,15 +117,19 @@ mod linux {
     }
 
     fn small_items(Effort { rounds, small, .. }: Effort) -> Result<()> {
-        let mut pool = in_processes(2)?;
-        let mut each = vec![];
+        let one_by_one = builder(2)?.processes(&RECIPE, Processes::new().ahead(1));
+        let mut pools = [in_processes(2)?, one_by_one.build()?];
+        let mut each = [vec![], vec![]];
         for _ in 0..rounds {
-            let items = (0..small).map(|_| Item::Return(ByteBuf::from([7; 100])));
-            let time = time(|| Ok(pool.run(items)?))?;
-            each.push(time * 2.0 / small as f64);
+            for (pool, each) in pools.iter_mut().zip(&mut each) {
+                let items = (0..small).map(|_| Item::Return(ByteBuf::from([7; 100])));
+                let time = time(|| Ok(pool.run(items)?))?;
+                each.push(time * 2.0 / small as f64);
+            }
         }
-        let micros = median(each) * 1e6;
-        println!("items of 100 B, two children: {micros:.1} us per item and child; the aim is 6");
+        let [ahead, one_by_one] = each.map(|each| median(each) * 1e6);
+        println!("items of 100 B, two children: {ahead:.1} us per item and child; the aim is 6");
+        println!("the same, none of them sent ahead: {one_by_one:.1} us");
         Ok(())
     }
 

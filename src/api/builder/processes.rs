@@ -14,7 +14,7 @@ use crate::backend::threads::run_settings::Overdue;
 #[cfg(feature = "rayon")]
 use crate::device::CpuThreads;
 use crate::device::Devices;
-use crate::error::{BuildError, Error, WorkerError};
+use crate::error::{Error, WorkerError};
 use crate::runner::Runner;
 
 impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
@@ -28,14 +28,15 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// `main` must begin with [`worker_main`](crate::worker_main), since the child runs the same program: an
     /// example is at [`Recipe`].
     ///
-    /// An item is encoded, sent to the child and decoded there, and its output on the way back: some 30 us for
-    /// small items, and a few ms for megabytes. Hooks of a millisecond or more do not notice.
+    /// An item is encoded, sent to the child and decoded there, and its output on the way back: 5 us for a small item
+    /// if further ones are sent [ahead](Processes::ahead), 30 us for one alone, and a few ms for megabytes. Hooks of a
+    /// millisecond or more do not notice.
     ///
     /// # Errors
     ///
     /// [`build`](Builder::build) fails with [`Error::Worker`](crate::Error::Worker) if a child cannot be
     /// started, does not become a worker within 10 s, or is of another version; if `make` fails in it; and in a
-    /// process that is itself a worker. It refuses [`recycle_after`](Builder::recycle_after).
+    /// process that is itself a worker.
     #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
     pub fn processes(mut self, recipe: &'static Recipe<R>, processes: Processes) -> Self {
         self.workers = Some((*recipe, processes));
@@ -54,8 +55,8 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         if !may_start_workers() {
             return Err(WorkerError::Nested {}.into());
         }
-        if self.recycle_after.is_some() {
-            return Err(BuildError::RecycledProcesses {}.into());
+        if let Some(retries) = processes.retries {
+            self.policy.retries = retries;
         }
         let devices = self.devices.take().unwrap_or_else(|| Ok(Devices::available()))?;
         let settings = KeeperSettings {

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use super::child::Child;
+use super::child::{Child, Traffic};
 use super::recipe::Recipe;
 use super::waiting::Interest;
 use super::worker_process::{KeeperSettings, WorkerProcess};
+use crate::backend::threads::lifetime::Lifetime;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
 use crate::concurrency::now;
 use crate::error::Error;
+use crate::observe::worker_report::WorkerReport;
 use crate::runner::{ProducerSetup, Runner};
 use crate::scheduler::Readiness;
 
@@ -21,6 +23,7 @@ pub(crate) struct Keeper<R: Runner> {
     pub(super) shared: Shared,
     /// Whether the child has its state.
     pub(super) has_state: bool,
+    pub(super) lifetime: Lifetime,
 }
 
 impl<R: Runner> Keeper<R> {
@@ -33,7 +36,7 @@ impl<R: Runner> Keeper<R> {
     ) -> Self {
         let lane = setup.producer;
         let worker = WorkerProcess::new(recipe, settings, setup);
-        Keeper { worker, lane, shared, has_state: false }
+        Keeper { worker, lane, shared, has_state: false, lifetime: Lifetime::new() }
     }
 
     /// Starts the child if there is none, and has it call `producer_init`.
@@ -43,6 +46,7 @@ impl<R: Runner> Keeper<R> {
         self.shared.note_init(now() - since);
         started?;
         self.has_state = true;
+        self.lifetime.worked = 0;
         self.shared.note_ready();
         Ok(())
     }
@@ -51,6 +55,16 @@ impl<R: Runner> Keeper<R> {
     pub(super) fn listen_to(&self, run: &Run<R>) {
         self.worker.listen_to(&run.wanted.bells);
         self.worker.listen_to(&run.handover.dispatch.signals.bells);
+    }
+
+    /// How many more items the state may see.
+    pub(super) fn life_left(&self, run: &Run<R>) -> u64 {
+        self.lifetime.span(run, &self.worker.setup).saturating_sub(self.lifetime.worked)
+    }
+
+    /// Whether the process is to be ended before the next item, for another.
+    pub(super) fn is_due(&self, run: &Run<R>) -> bool {
+        self.has_state && self.lifetime.is_over(run, &self.worker.setup)
     }
 
     pub(super) fn readiness(&self) -> Readiness {
@@ -68,8 +82,23 @@ impl<R: Runner> Keeper<R> {
     }
 
     pub(super) fn lose_process(&mut self, run: &Run<R>) {
+        self.note_worker(run, |_| {});
         self.worker.child = None;
         self.lose_state(run);
+    }
+
+    /// Adds to the figures of the run about the process.
+    pub(super) fn note_worker(&mut self, run: &Run<R>, change: impl FnOnce(&mut WorkerReport)) {
+        let child = self.worker.child.as_mut().map(|child| (child.pid(), child.take_traffic()));
+        run.handover.stats.note_worker(self.lane, |worker| {
+            if let Some((pid, Traffic { down, up })) = child {
+                let before = worker.pid.replace(pid);
+                worker.restarts += u64::from(before.is_some_and(|before| before != pid));
+                worker.bytes_down += down;
+                worker.bytes_up += up;
+            }
+            change(worker);
+        });
     }
 
     /// The child that it sends items to.

@@ -8,7 +8,7 @@ use super::message::{self, Bye};
 use super::remote;
 use super::shift::Shift;
 use super::waiting::{Answer, Interest, wait_for_answer};
-use super::worker_process::{out_of_turn, refusal};
+use super::worker_process::{KeeperSettings, out_of_turn, refusal};
 use crate::backend::threads::producer::site;
 use crate::backend::threads::run::Run;
 use crate::backend::{Backend, NextStep};
@@ -46,27 +46,16 @@ impl<R: Runner> Backend<R> for Keeper<R> {
         let producer = self.lane;
         self.worker.hang_bell()?;
         self.listen_to(run);
-        let is_rebuilt = !self.shared.is_new();
+        let is_rebuilt = !self.lifetime.is_recycled() && !self.shared.is_new();
         if is_rebuilt {
             run.handover.stats.rebuild_begins(producer);
         }
         let settings = self.worker.settings.clone();
-        let prepared = self.make_state(&|| {
-            let dispatch = &run.handover.dispatch;
-            match () {
-                () if dispatch.signals.is_abandoned(producer) => Interest::Abandoned,
-                () if run.wanted.gave_up_on(None) => settings.cancelled(run),
-                () if lease
-                    .is_some_and(|id| dispatch.signals.flag(producer, Some(id)).is_set()) =>
-                {
-                    Interest::Revoked
-                }
-                () => Interest::Wanted,
-            }
-        });
+        let prepared = self.make_state(&|| interest(run, producer, lease, &settings));
         if is_rebuilt {
             run.handover.stats.rebuild_ends(producer);
         }
+        self.lifetime.note_init(run, producer, self.worker.setup.producer, prepared.is_ok());
         if prepared.is_err() {
             self.shared.note_loss();
         }
@@ -77,11 +66,39 @@ impl<R: Runner> Backend<R> for Keeper<R> {
         Shift::new(self, run).work()
     }
 
-    fn end_in(&mut self, _: &Run<R>) -> Result<(), Error> {
-        unreachable!("with child processes, `build` refuses to recycle states")
+    fn end_in(&mut self, run: &Run<R>) -> Result<(), Error> {
+        self.lifetime.recycle(run, self.lane);
+        self.listen_to(run);
+        // The process that takes its place is no restart.
+        self.note_worker(run, |worker| worker.pid = None);
+        let (lane, settings) = (self.lane, self.worker.settings.clone());
+        self.end_state(&|| interest(run, lane, None, &settings))
     }
 
     fn end(&mut self) -> Result<(), Error> {
+        self.end_state(&|| Interest::Wanted)
+    }
+}
+
+/// Whether a run waits for the `producer_init` or `producer_end` of a process.
+fn interest<R: Runner>(
+    run: &Run<R>,
+    lane: usize,
+    lease: Option<LeaseId>,
+    settings: &KeeperSettings,
+) -> Interest {
+    let signals = &run.handover.dispatch.signals;
+    match () {
+        () if signals.is_abandoned(lane) => Interest::Abandoned,
+        () if run.wanted.gave_up_on(None) => settings.cancelled(run),
+        () if lease.is_some_and(|id| signals.flag(lane, Some(id)).is_set()) => Interest::Revoked,
+        () => Interest::Wanted,
+    }
+}
+
+impl<R: Runner> Keeper<R> {
+    /// Has the child call `producer_end`, and waits until it has ended.
+    fn end_state(&mut self, interest: &dyn Fn() -> Interest) -> Result<(), Error> {
         let (child, had_state) = (self.worker.child.take(), std::mem::take(&mut self.has_state));
         self.shared.note_end();
         let Some(mut child) = child.filter(|_| had_state) else { return Ok(()) };
@@ -94,7 +111,7 @@ impl<R: Runner> Backend<R> for Keeper<R> {
         child.send(end.expect("an empty message can be encoded"));
         let call = self.worker.next_call();
         let (limit, bell) = (self.worker.settings.limits.end, self.worker.bell());
-        let answer = wait_for_answer(&mut child, bell, call, limit, &|| Interest::Wanted);
+        let answer = wait_for_answer(&mut child, bell, call, limit, interest);
         let (hook, site) = (Hook::ProducerEnd, site(&self.worker.setup, &[], None));
         let frame = match answer {
             Answer::Frame(frame) => frame,

@@ -25,6 +25,8 @@ pub struct Processes {
     pub(super) max_frame: u32,
     pub(super) kill_after: Option<Duration>,
     pub(super) ahead: NonZeroUsize,
+    /// `None` leaves it to the builder.
+    pub(crate) retries: Option<u32>,
 }
 
 /// 256 MiB.
@@ -41,6 +43,7 @@ impl Default for Processes {
             max_frame: MAX_FRAME,
             kill_after: Some(KILL_AFTER),
             ahead: MOST_AHEAD,
+            retries: None,
         }
     }
 }
@@ -90,6 +93,19 @@ impl Processes {
     /// The hook sees [`is_cancelled`](crate::ProducerContext::is_cancelled) at once.
     pub fn kill_after(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.kill_after = time.into();
+        self
+    }
+
+    /// Sets how often an item is tried again, for an input that is not `Clone`: its encoded form was sent, and the input
+    /// itself stays here. Otherwise like [`Builder::retries`](crate::Builder::retries), which it overrides.
+    ///
+    /// ```
+    /// use gangline::process::Processes;
+    ///
+    /// let processes = Processes::new().retries(2);
+    /// ```
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = Some(retries);
         self
     }
 

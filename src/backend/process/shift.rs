@@ -1,7 +1,7 @@
 //! A keeper's part in one run: sends items to its child, and reports what comes back.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::ahead::Ahead;
 use super::calls::Worked;
@@ -17,6 +17,7 @@ use crate::backend::threads::leasing;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::settle;
 use crate::base::panic::drop_quietly;
+use crate::concurrency::now;
 use crate::observe::event_log::EventWriter;
 use crate::runner::Runner;
 use crate::scheduler::{Begin, Copies, Inputs, Lease};
@@ -33,6 +34,8 @@ pub(super) struct Shift<'a, R: Runner> {
     /// In the order in which the child works on them. The first has begun, and so is in its hook.
     sent: VecDeque<Sent<R>>,
     watch: Watch,
+    /// When the child got the first, or has answered the one before.
+    since: Instant,
     ahead: Ahead,
     recall: Recall,
 }
@@ -49,6 +52,11 @@ enum Recall {
 impl<'a, R: Runner> Shift<'a, R> {
     pub(super) fn new(keeper: &'a mut Keeper<R>, run: &'a Run<R>) -> Self {
         keeper.listen_to(run);
+        if let Some(child) = &mut keeper.worker.child {
+            // Of an earlier run, or of the start.
+            child.take_traffic();
+        }
+        keeper.note_worker(run, |_| {});
         let lane = keeper.lane;
         keeper.worker.listen_to(run.handover.dispatch.signals.recalls.bells(lane));
         let most = match run.handover.batching() {
@@ -62,6 +70,7 @@ impl<'a, R: Runner> Shift<'a, R> {
             run,
             sent: VecDeque::new(),
             watch: Watch::default(),
+            since: now(),
             ahead: Ahead::new(most),
             recall: Recall::No,
         }
@@ -78,6 +87,7 @@ impl<'a, R: Runner> Shift<'a, R> {
                 break next_step;
             }
         };
+        self.keeper.note_worker(run, |_| {});
         self.desk.leave();
         run.event_log.return_writer(lane, self.event_writer);
         next_step
@@ -89,6 +99,11 @@ impl<'a, R: Runner> Shift<'a, R> {
         // It may have ended since its last answer. That costs no attempt.
         if !self.keeper.worker.is_alive() {
             self.keeper.lose_process(run);
+        }
+        if self.keeper.is_due(run) {
+            // Others may take the items meanwhile.
+            run.handover.dispatch.release(lease.id);
+            return NextStep::Recycle;
         }
         if !self.keeper.has_state {
             let shared = self.keeper.shared.clone();
@@ -119,6 +134,7 @@ impl<'a, R: Runner> Shift<'a, R> {
     fn add(&mut self, lease: Lease, inputs: Vec<R::Input>, bytes: &mut Vec<u8>) {
         match self.keeper.worker.prepare_call(self.run, lease, inputs) {
             (sent, Ok(more)) => {
+                self.keeper.lifetime.worked += sent.lease.items.len() as u64;
                 self.sent.push_back(sent);
                 match bytes.is_empty() {
                     true => *bytes = more,
@@ -131,7 +147,9 @@ impl<'a, R: Runner> Shift<'a, R> {
 
     /// Adds calls ahead, once the child has few left.
     fn add_more(&mut self, bytes: &mut Vec<u8>) {
-        let (here, most) = (self.sent.len(), self.ahead.number());
+        let here = self.sent.len();
+        let left = usize::try_from(self.keeper.life_left(self.run)).unwrap_or(usize::MAX);
+        let most = self.ahead.number().min(here.saturating_add(left));
         let is_full = here > most / 2 || self.keeper.child().has_unwritten();
         if most == 1 || is_full || self.recall != Recall::No || !self.keeper.has_state {
             return;
@@ -168,6 +186,7 @@ impl<'a, R: Runner> Shift<'a, R> {
             .schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
         run.heed(events);
         first.is_stale = begin == Begin::Stale;
+        self.since = now();
         if let Some(event_writer) = &mut self.event_writer {
             event_writer.pause();
             event_writer.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
@@ -228,9 +247,11 @@ impl<'a, R: Runner> Shift<'a, R> {
     /// Takes the answer to the first call. The child then begins the next.
     fn take_answer(&mut self, frame: Frame) {
         if frame.kind == Kind::Done
-            && let Ok((Done { took, .. }, _)) = message::split::<Done>(&frame)
+            && let Ok((Done { took, in_hook, .. }, _)) = message::split::<Done>(&frame)
         {
             self.ahead.note(Duration::from_micros(took));
+            let wait = (now() - self.since).saturating_sub(Duration::from_nanos(in_hook));
+            self.keeper.note_worker(self.run, |worker| worker.wire_wait += wait);
         }
         let sent = self.sent.pop_front().expect("the child has a call");
         let worked = self.keeper.worker.worked(self.run, &sent, Answer::Frame(frame));
@@ -283,7 +304,10 @@ impl<'a, R: Runner> Shift<'a, R> {
         }
     }
 
-    fn give_all_back(&self, sent: VecDeque<Sent<R>>) {
+    fn give_all_back(&mut self, sent: VecDeque<Sent<R>>) {
+        let items = sent.iter().map(|sent| sent.lease.items.len() as u64).sum::<u64>();
+        self.keeper.note_worker(self.run, |worker| worker.returned += items);
+        self.keeper.lifetime.worked = self.keeper.lifetime.worked.saturating_sub(items);
         for Sent { lease, inputs, .. } in sent {
             self.give_back(lease, inputs);
         }

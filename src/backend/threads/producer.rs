@@ -8,13 +8,13 @@ use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::handover::item_queue::NextItem;
 use crate::backend::threads::handover::signals::Tracking;
 use crate::backend::threads::item_observer::{ItemObserver, NoObserver};
+use crate::backend::threads::lifetime::Lifetime;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
 use crate::backend::{Backend, NextStep};
 use crate::base::panic::drop_quietly;
 use crate::concurrency::now;
 use crate::error::{Error, Hook, Site};
-use crate::observe::event::Event;
 use crate::observe::event_log::EventWriter;
 use crate::runner::{AbandonFlag, ProducerContext, ProducerSetup, Runner, Wanted};
 use crate::scheduler::{LeaseId, Standing};
@@ -27,27 +27,15 @@ pub(crate) struct Producer<R: Runner> {
     pub(super) lane: usize,
     /// `None` until it is built, and after a panic until it is rebuilt.
     pub(super) state: Option<R::ProducerState>,
-    /// The number of items that the state has seen.
-    pub(super) worked: u64,
-    life: Life,
+    pub(super) lifetime: Lifetime,
     pub(super) shared: Shared,
-}
-
-/// Which life of a producer a state belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Life {
-    First,
-    /// A later one. The state before it was lost.
-    Later,
-    /// The state before was ended for it, and it has no state yet.
-    Recycled,
 }
 
 impl<R: Runner> Producer<R> {
     /// Without a state.
     pub(crate) fn new(runner: Arc<R>, setup: ProducerSetup, shared: Shared) -> Self {
         let lane = setup.producer;
-        Producer { runner, setup, lane, state: None, worked: 0, life: Life::First, shared }
+        Producer { runner, setup, lane, state: None, lifetime: Lifetime::new(), shared }
     }
 
     /// `flag` tells the hook whether its result is still wanted.
@@ -57,7 +45,7 @@ impl<R: Runner> Producer<R> {
         let state = call(Hook::ProducerInit, || self.site(&[]), || self.runner.producer_init(&cx));
         self.shared.note_init(now() - since);
         self.state = Some(state.map_err(|error| *error)?);
-        self.worked = 0;
+        self.lifetime.worked = 0;
         self.shared.note_ready();
         Ok(())
     }
@@ -75,7 +63,7 @@ impl<R: Runner> Producer<R> {
         item_queue: &mut ItemQueue<'_, R::Input, R::Output>,
         observer: &mut W,
     ) -> Option<NextItem<R::Input>> {
-        let (producer, lifespan) = (self.lane, self.lifespan(run));
+        let (producer, lifespan) = (self.lane, self.lifetime.span(run, &self.setup));
         let dispatch = &run.handover.dispatch;
         let claim = dispatch.claim(producer);
         let flag = claim.map(|_| dispatch.signals.flag(producer, None));
@@ -85,7 +73,7 @@ impl<R: Runner> Producer<R> {
             if run.wanted.gave_up_on(Some(seq)) || run.is_withdrawn(seq) {
                 return pass_over(run, seq, input, item_queue);
             }
-            if self.worked >= lifespan {
+            if self.lifetime.worked >= lifespan {
                 return Some(NextItem::Untracked(seq, input));
             }
             let copy = run.run_settings.copy_of(&input);
@@ -162,7 +150,7 @@ impl<R: Runner> Producer<R> {
                 (None, None) => None,
                 _ => run.open_items(),
             });
-        self.worked += 1;
+        self.lifetime.worked += 1;
         let device = self.setup.place.devices().first();
         let state = self.state.as_mut().expect("a producer has a state when it takes an item");
         let outcome = {
@@ -181,23 +169,9 @@ impl<R: Runner> Producer<R> {
         outcome
     }
 
-    /// The number of items after which the state is to be recycled. The first states of a pool's producers end
-    /// earlier, one after the other, so that they are not all away at the same time.
-    pub(super) fn lifespan(&self, run: &Run<R>) -> u64 {
-        let Some(items) = run.run_settings.recycle_after else { return u64::MAX };
-        let ProducerSetup { producer, producers, .. } = &self.setup;
-        match self.life {
-            Life::First => {
-                let share = u128::from(items) * (*producer as u128 + 1) / *producers as u128;
-                u64::try_from(share).map_or(items, |share| share.max(1))
-            }
-            Life::Later | Life::Recycled => items,
-        }
-    }
-
     /// Whether the state is to be recycled before the next item.
     pub(super) fn is_due(&self, run: &Run<R>) -> bool {
-        self.state.is_some() && self.worked >= self.lifespan(run) && !run.wanted.gave_up_on(None)
+        self.state.is_some() && self.lifetime.is_over(run, &self.setup)
     }
 
     pub(super) fn lose_state(&mut self) {
@@ -231,7 +205,7 @@ impl<R: Runner> Backend<R> for Producer<R> {
             return Ok(());
         }
         let flag = run.handover.dispatch.signals.flag(self.lane, lease);
-        let is_rebuilt = self.life != Life::Recycled && !self.shared.is_new();
+        let is_rebuilt = !self.lifetime.is_recycled() && !self.shared.is_new();
         if is_rebuilt {
             run.handover.stats.rebuild_begins(self.lane);
         }
@@ -239,14 +213,7 @@ impl<R: Runner> Backend<R> for Producer<R> {
         if is_rebuilt {
             run.handover.stats.rebuild_ends(self.lane);
         }
-        if self.life == Life::Recycled {
-            self.life = Life::Later;
-            let took = run.handover.stats.recycling_ends(self.lane);
-            if outcome.is_ok() {
-                let producer = self.setup.producer;
-                run.event_log.tell(Event::ProducerRecycled { producer, took });
-            }
-        }
+        self.lifetime.note_init(run, self.lane, self.setup.producer, outcome.is_ok());
         if outcome.is_err() {
             self.shared.note_loss();
         }
@@ -261,8 +228,7 @@ impl<R: Runner> Backend<R> for Producer<R> {
     }
 
     fn end_in(&mut self, run: &Run<R>) -> Result<(), Error> {
-        self.life = Life::Recycled;
-        run.handover.stats.recycling_begins(self.lane);
+        self.lifetime.recycle(run, self.lane);
         let flag = run.handover.dispatch.signals.flag(self.lane, None);
         self.end_state(Some(flag))
     }

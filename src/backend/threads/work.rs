@@ -148,7 +148,7 @@ impl<R: Runner> Producer<R> {
             .with_attempt(*attempt)
             .with_abandon_flag(Some(flag))
             .with_open_items(run.open_items());
-        self.worked += items.len() as u64;
+        self.lifetime.worked += items.len() as u64;
         let device = self.setup.place.devices().first();
         let name = || items.first().and_then(|&item| run.name_of(item));
         let span = run.spans.attempt(items, *attempt, device, name);

@@ -1,0 +1,77 @@
+//! How long a producer's state lives, if it is to be recycled.
+
+use crate::backend::threads::run::Run;
+use crate::observe::event::Event;
+use crate::runner::{ProducerSetup, Runner};
+
+/// The life of a producer's state: see [`recycle_after`](crate::Builder::recycle_after).
+#[derive(Debug)]
+pub(crate) struct Lifetime {
+    /// The number of items that the state has seen.
+    pub(crate) worked: u64,
+    life: Life,
+}
+
+/// Which life of a producer a state belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    First,
+    /// A later one. The state before it was lost.
+    Later,
+    /// The state before was ended for it, and it has no state yet.
+    Recycled,
+}
+
+impl Lifetime {
+    /// Of the first state.
+    pub(crate) fn new() -> Self {
+        Lifetime { worked: 0, life: Life::First }
+    }
+
+    /// The number of items after which the state is to be recycled. The first states of a pool's producers end
+    /// earlier, one after the other, so that they are not all away at the same time.
+    pub(crate) fn span<R: Runner>(&self, run: &Run<R>, setup: &ProducerSetup) -> u64 {
+        let Some(items) = run.run_settings.recycle_after else { return u64::MAX };
+        let ProducerSetup { producer, producers, .. } = setup;
+        match self.life {
+            Life::First => {
+                let share = u128::from(items) * (*producer as u128 + 1) / *producers as u128;
+                u64::try_from(share).map_or(items, |share| share.max(1))
+            }
+            Life::Later | Life::Recycled => items,
+        }
+    }
+
+    /// Whether the state is to be recycled before the next item. It is not for a run that is over.
+    pub(crate) fn is_over<R: Runner>(&self, run: &Run<R>, setup: &ProducerSetup) -> bool {
+        self.worked >= self.span(run, setup) && !run.wanted.gave_up_on(None)
+    }
+
+    /// Notes that the state is ended, for another.
+    pub(crate) fn recycle<R: Runner>(&mut self, run: &Run<R>, lane: usize) {
+        self.life = Life::Recycled;
+        run.handover.stats.recycling_begins(lane);
+    }
+
+    /// Whether the state was ended, and there is no other yet.
+    pub(crate) fn is_recycled(&self) -> bool {
+        self.life == Life::Recycled
+    }
+
+    /// Notes that `producer_init` has returned in a run.
+    pub(crate) fn note_init<R: Runner>(
+        &mut self,
+        run: &Run<R>,
+        lane: usize,
+        producer: usize,
+        is_ready: bool,
+    ) {
+        if self.life == Life::Recycled {
+            self.life = Life::Later;
+            let took = run.handover.stats.recycling_ends(lane);
+            if is_ready {
+                run.event_log.tell(Event::ProducerRecycled { producer, took });
+            }
+        }
+    }
+}
