@@ -36,6 +36,8 @@ pub enum Chore {
     Kill,
     /// Kills its process, unless the file is there; makes the file.
     KillOnce(PathBuf),
+    /// As `KillOnce`; then it returns the text.
+    KillOnceWith(PathBuf, String),
     /// Stops its process, unless the file is there; writes its id into the file.
     StopOnce(PathBuf),
     /// Fails unless the file is there; writes its process id into the file.
@@ -50,6 +52,8 @@ pub enum Chore {
     Hang(PathBuf),
     /// As `Hang`, unless the file is there: then it returns at once.
     HangOnce(PathBuf),
+    /// As `HangOnce`; then it returns the text.
+    HangOnceWith(PathBuf, String),
     /// Sleeps for this number of ms.
     Sleep(u64),
     /// Returns this number of bytes.
@@ -199,6 +203,13 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
                 own(Signal::KILL);
             }
         }
+        Chore::KillOnceWith(path, text) => {
+            if !path.exists() {
+                note_pid(&path)?;
+                own(Signal::KILL);
+            }
+            return Ok(text);
+        }
         Chore::StopOnce(path) => {
             if !path.exists() {
                 note_pid(&path)?;
@@ -227,6 +238,12 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
             if !path.exists() {
                 hang(cx, &path)?;
             }
+        }
+        Chore::HangOnceWith(path, text) => {
+            if !path.exists() {
+                hang(cx, &path)?;
+            }
+            return Ok(text);
         }
         Chore::Sleep(millis) => std::thread::sleep(Duration::from_millis(millis)),
         Chore::Large(bytes) => return Ok("x".repeat(bytes)),

@@ -21,6 +21,8 @@ mod deployment;
 #[cfg(target_os = "linux")]
 mod fleet;
 #[cfg(target_os = "linux")]
+mod large;
+#[cfg(target_os = "linux")]
 mod laws;
 #[cfg(target_os = "linux")]
 mod lost_workers;
@@ -52,6 +54,7 @@ fn main() {
         batches::TESTS,
         processes::TESTS,
         laws::TESTS,
+        large::TESTS,
         policies::TESTS,
         lost_workers::TESTS,
         fleet::TESTS,

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::input::StoredInput;
 use super::wire::{JoinReply, Outcome};
 use crate::concurrency::bell::Bell;
 use crate::concurrency::{Condvar, Mutex, lock};
+use crate::error::ClusterError;
 use crate::scheduler::{Lease, LeaseId};
 
 /// The seats of a pool, and its publications: messages of items that have no verdict.
@@ -56,7 +58,7 @@ pub(super) struct SeatedWorker {
 }
 
 /// A message with an item, as long as its lease has no outcome.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Publication {
     pub(super) lease: Lease,
     /// The lane that holds the lease.
@@ -69,6 +71,9 @@ pub(super) struct Publication {
     pub(super) sequence: Option<u64>,
     /// When it was last looked at.
     pub(super) seen: Instant,
+    /// Its input, if that is too large for a message.
+    #[expect(dead_code, reason = "its drop removes the input")]
+    pub(super) input: Option<StoredInput>,
 }
 
 /// Which workers may take an item.
@@ -89,6 +94,8 @@ pub(super) enum News {
     Lost(u64, Arc<str>),
     /// No worker has it, nor the broker.
     Vanished(u64),
+    /// The broker does not take its input.
+    Refused(u64, Box<ClusterError>),
     /// No hook of this lane's worker has an item up to this publication.
     Drained(u64),
     /// The connection was restored: what was sent may be lost.
@@ -106,11 +113,13 @@ pub(super) struct Reply {
 }
 
 /// Why no run can go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fatal {
     NoWorkers,
     Superseded,
     BrokerGone,
+    /// The broker does not store a message.
+    Refused(Arc<str>),
 }
 
 /// What a lane finds when it looks.
@@ -167,7 +176,7 @@ impl Board {
     pub(super) fn enter(&self, lane: usize, bell: Arc<dyn Bell>) {
         let mut state = lock(&self.state);
         // It was about the last run.
-        if state.fatal == Some(Fatal::NoWorkers) {
+        if matches!(state.fatal, Some(Fatal::NoWorkers | Fatal::Refused(_))) {
             state.fatal = None;
         }
         if state.seats.iter().all(|seat| seat.bell.is_none()) {
@@ -193,7 +202,7 @@ impl Board {
 
     pub(super) fn mail(&self, lane: usize) -> Mail {
         let mut state = lock(&self.state);
-        let State { fatal, is_closed, .. } = *state;
+        let (fatal, is_closed) = (state.fatal.clone(), state.is_closed);
         let seat = &mut state.seats[lane];
         let (news, worker) = (std::mem::take(&mut seat.news), seat.worker.clone());
         Mail { news, worker, fatal, is_closed }
@@ -205,7 +214,13 @@ impl Board {
     }
 
     /// Adds a publication, and returns its number.
-    pub(super) fn publish(&self, lane: usize, lease: Lease, address: Address) -> u64 {
+    pub(super) fn publish(
+        &self,
+        lane: usize,
+        lease: Lease,
+        address: Address,
+        stored: impl FnOnce(u64) -> Option<StoredInput>,
+    ) -> u64 {
         let mut state = lock(&self.state);
         state.last += 1;
         let (number, seen) = (state.last, Instant::now());
@@ -217,6 +232,7 @@ impl Board {
             is_cancelled: false,
             sequence: None,
             seen,
+            input: stored(number),
         };
         state.publications.insert(number, publication);
         state.seats[lane].held += 1;
@@ -430,7 +446,7 @@ impl Board {
     }
 
     pub(super) fn fatal(&self) -> Option<Fatal> {
-        lock(&self.state).fatal
+        lock(&self.state).fatal.clone()
     }
 
     /// Notes why a worker does not serve.

@@ -1,5 +1,7 @@
 //! The coordinator's side of the broker: publishes items, seats workers, and hands their answers to the lanes.
 
+mod large;
+mod publishing;
 mod upkeep;
 
 use std::collections::{HashMap, HashSet};
@@ -9,16 +11,16 @@ use std::time::Instant;
 use async_nats::jetstream::{self, kv};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
+use self::large::{Fetching, input_name};
+use self::publishing::Publishing;
 use super::board::{Address, Board, Fatal, News, Reply, SeatedWorker};
 use super::connection::{Connection, REQUEST_TIMEOUT, item_consumer, refused};
 use super::input::{Input, ToPublish};
 use super::names::{consumer_of, consumer_of_any};
 use super::nats::Nats;
-use super::publisher::publish;
 use super::reconciler;
 use super::wire::{
-    self, Card, ClaimReply, Command, ItemHeader, JoinReply, Notice, Order, ResultHeader, RunKey,
-    WorkerNews,
+    self, Card, ClaimReply, Command, JoinReply, Notice, Order, ResultHeader, RunKey, WorkerNews,
 };
 use crate::error::ClusterError;
 
@@ -103,6 +105,7 @@ impl Coordinator {
                 Input::Publish(item) => self.publish(item),
                 Input::Cancel(publication) => self.order(Command::Cancel(publication)).await,
                 Input::Delete(sequence) => self.delete(sequence),
+                Input::RemoveInput(publication) => self.remove_input(publication),
                 Input::Drain { lane, upto } => self.drain(lane, upto).await,
                 Input::Ban { lane } => self.ban(lane).await,
                 Input::Left => {}
@@ -191,29 +194,33 @@ impl Coordinator {
     }
 
     fn publish(&self, item: ToPublish) {
-        let ToPublish { lane, publication, item, attempt, address, input } = item;
         let (names, run) = (&self.connection.names, &self.key.run);
-        let subject = match (address, self.board.worker_of(lane)) {
+        let subject = match (item.address, self.board.worker_of(item.lane)) {
             (Address::Own, Some(worker)) => names.to(run, &worker.id),
             (Address::Own, None) => {
-                self.board.tell(publication, News::Vanished(publication));
+                self.board.tell(item.publication, News::Vanished(item.publication));
                 return;
             }
             (Address::Any, _) => names.any(run),
         };
-        let epoch = self.key.epoch;
-        let header = ItemHeader { epoch, publication, item, attempt };
-        let id = format!("{run}/{epoch:x}/{item}/{publication}");
-        let payload = wire::with_body(&header, &input);
-        let (connection, board, inputs) =
-            (self.connection.clone(), self.board.clone(), self.inputs.clone());
-        tokio::spawn(async move {
-            let is_wanted = || board.has(publication);
-            let published = publish(&connection, subject, &id, payload, is_wanted).await;
-            if let Some(sequence) = published {
-                _ = inputs.send(Input::Confirmed { publication, sequence });
-            }
-        });
+        let publishing = Publishing {
+            connection: self.connection.clone(),
+            board: self.board.clone(),
+            inputs: self.inputs.clone(),
+            run: run.clone(),
+            epoch: self.key.epoch,
+            lease_time: self.nats.lease_time,
+            wait_for: self.nats.wait_for,
+        };
+        tokio::spawn(publishing.publish(subject, item));
+    }
+
+    /// An input whose publication is removed while it is written is removed when that has ended.
+    fn remove_input(&self, publication: u64) {
+        let name = input_name(self.key.epoch, publication);
+        let subject = self.connection.names.input_object(&self.key.run, &name);
+        let connection = self.connection.clone();
+        tokio::spawn(async move { connection.remove_objects(format!("{subject}.*")).await });
     }
 
     fn delete(&self, sequence: Option<u64>) {
@@ -257,9 +264,16 @@ impl Coordinator {
     async fn take_result(&self, message: jetstream::Message) {
         match wire::split::<ResultHeader>(&message.payload) {
             Ok((header, output)) if header.epoch == self.key.epoch => {
-                let ResultHeader { publication, worker, outcome, .. } = header;
+                let ResultHeader { publication, worker, outcome, object, .. } = header;
                 let host = self.board.host_of(&worker);
                 let reply = Box::new(Reply { outcome, output: output.to_vec(), host });
+                if let Some(object) = object {
+                    let (connection, board) = (self.connection.clone(), self.board.clone());
+                    let run = self.key.run.clone();
+                    let fetching = Fetching { connection, board, run, publication, message };
+                    tokio::spawn(fetching.fetch(object, reply));
+                    return;
+                }
                 if !self.board.tell(publication, News::Answer(publication, reply)) {
                     tracing::debug!("a result of publication {publication} is not wanted any more");
                 }
@@ -308,6 +322,7 @@ impl Coordinator {
                 }
             }
             WorkerNews::Leaving => self.lose(&worker),
+            WorkerNews::Refused(said) => self.board.fail(Fatal::Refused(said.into())),
             WorkerNews::Unable { host, reason } => {
                 tracing::warn!(%host, "a worker cannot serve: {reason}");
                 self.board.refuse(&worker, format!("{host}: {reason}"));

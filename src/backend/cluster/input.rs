@@ -1,6 +1,7 @@
 //! What the coordinator's thread reacts to.
 
 use async_nats::jetstream;
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::{Address, SeatedWorker};
 use super::wire::Card;
@@ -13,6 +14,8 @@ pub(super) enum Input {
     Cancel(u64),
     /// Deletes a message that no worker must get.
     Delete(Option<u64>),
+    /// Removes the input of a publication from the object store.
+    RemoveInput(u64),
     /// The run of a lane is over.
     Drain {
         lane: usize,
@@ -49,4 +52,18 @@ pub(super) struct ToPublish {
     pub(super) attempt: u32,
     pub(super) address: Address,
     pub(super) input: Vec<u8>,
+}
+
+/// An input in the object store, which is removed with this value.
+#[derive(Debug)]
+pub(super) struct StoredInput {
+    pub(super) publication: u64,
+    pub(super) inputs: UnboundedSender<Input>,
+}
+
+impl Drop for StoredInput {
+    fn drop(&mut self) {
+        // A coordinator that has ended has removed all of the run.
+        _ = self.inputs.send(Input::RemoveInput(self.publication));
+    }
 }

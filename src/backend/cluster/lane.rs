@@ -317,7 +317,8 @@ impl<R: Runner> Shift<'_, R> {
             false => Address::Own,
         };
         let (lane, attempt) = (self.lane, lease.attempt);
-        let publication = self.session.board.publish(lane, lease, address);
+        let stored = |publication| self.session.stored_input(input.len(), publication);
+        let publication = self.session.board.publish(lane, lease, address, stored);
         let item = ToPublish { lane, publication, item, attempt, address, input };
         self.session.send(Input::Publish(item));
         1
@@ -334,13 +335,7 @@ impl<R: Runner> Shift<'_, R> {
             Ok(bytes)
         });
         let written = written.unwrap_or_else(|message| Err(message.into()));
-        let written = written.map_err(|error| format!("the input cannot be sent: {error}"))?;
-        // What precedes it is shorter than this.
-        let most = self.session.max_payload.saturating_sub(HEADERS);
-        match written.len() <= most {
-            true => Ok(written),
-            false => Err(ClusterError::TooLarge { bytes: written.len(), most }.into()),
-        }
+        written.map_err(|error| format!("the input cannot be sent: {error}").into())
     }
 
     fn heed(&mut self, news: News) {
@@ -351,6 +346,14 @@ impl<R: Runner> Shift<'_, R> {
             News::Vanished(publication) => {
                 if let Some(publication) = self.session.board.remove(publication) {
                     self.run.handover.dispatch.release(publication.lease.id);
+                }
+            }
+            News::Refused(publication, error) => {
+                if let Some(publication) = self.session.board.remove(publication) {
+                    let lease = publication.lease;
+                    let site = Box::new(self.site(&lease, None));
+                    let error = Error::HookFailed { hook: self.hook, site, source: error };
+                    settle::one(self.run, self.lane, &lease, Err(error), &mut self.desk);
                 }
             }
             News::Drained(upto) => self.drained = self.drained.max(upto),
@@ -479,9 +482,6 @@ impl<R: Runner> Shift<'_, R> {
         Site { host, ..site(self.setup, &lease.items, Some(lease.attempt)) }
     }
 }
-
-/// A bound for what precedes an input in its message.
-const HEADERS: usize = 1024;
 
 /// The site, on a device of the worker.
 fn on(device: Option<String>, site: Site) -> Site {

@@ -129,6 +129,7 @@ impl Coordinator {
         if let Ok(stream) = context.get_stream_no_info(names.results()).await {
             _ = stream.purge().filter(names.results_of(&self.key.run)).await;
         }
+        self.connection.remove_objects(names.objects_of(&self.key.run)).await;
     }
 
     /// Leaves nothing behind.
