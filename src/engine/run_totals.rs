@@ -15,6 +15,7 @@ use crate::observe::event::{Destination, Event, Origin, ProducerTotals, Totals};
 use crate::observe::event_log::EventLog;
 use crate::observe::report::{ProducerReport, RunReport};
 use crate::observe::run_stats::{CollectorTime, ProducerTime};
+use crate::observe::worker_report::WorkerReport;
 use crate::runner::Runner;
 
 impl<R: Runner> Engine<R> {
@@ -95,7 +96,10 @@ impl<R: Runner> Engine<R> {
 
     fn producer_totals(&self, run: &Run<R>, producer: usize) -> ProducerTotals {
         let lanes = run.handover.dispatch.lanes_of(producer);
-        let times = lanes.into_iter().map(|lane| run.handover.stats.producer(lane));
+        let stats = &run.handover.stats;
+        let workers = lanes.iter().filter_map(|&lane| stats.worker(lane));
+        let worker = workers.reduce(WorkerReport::and);
+        let times = lanes.into_iter().map(|lane| stats.producer(lane));
         let all = times.fold(ProducerTime::default(), ProducerTime::and);
         let ProducerTime { items, failed, present, waited, rebuilds, recycling, .. } = all;
         let of_crew = |known: fn(&Producers<R>) -> Vec<Option<u64>>| {
@@ -125,6 +129,7 @@ impl<R: Runner> Engine<R> {
             recycles: recycling.states,
             recycling: recycling.took,
             replacements: all.replacements,
+            worker,
         }
     }
 

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::account::Account;
 use super::failure::Failure;
+use super::worker_report::WorkerReport;
 use crate::base::Order;
 
 /// Something that happened in a run.
@@ -268,6 +269,9 @@ pub struct ProducerTotals {
     /// How often another producer was started in its place. Items and times are of all of them.
     #[serde(default)]
     pub replacements: u64,
+    /// Its worker, unless its hooks run in this process.
+    #[serde(default)]
+    pub worker: Option<WorkerReport>,
 }
 
 /// Receives the events of runs: see [`Builder::observer`](crate::Builder::observer).

@@ -24,7 +24,6 @@ mod run_report;
 mod samples;
 #[cfg(test)]
 mod schema;
-mod seconds;
 mod slowest;
 mod span;
 mod stage_rows;
@@ -35,6 +34,7 @@ mod text;
 mod timeline;
 mod trace;
 mod version;
+mod worker_rows;
 
 pub use self::bottleneck::Bottleneck;
 pub use self::comparison::Comparison;
@@ -50,6 +50,7 @@ use self::version::{VERSION, Versioned};
 pub use super::failure::Failure;
 pub use super::provenance::Provenance;
 pub use super::text_style::{Colors, TextStyle};
+pub use super::worker_report::WorkerReport;
 pub use crate::base::HumanDuration;
 use crate::error::{Error, Result};
 use serde::Deserialize;

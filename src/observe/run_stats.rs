@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use super::event::{Destination, Origin};
+use super::worker_report::WorkerReport;
 use crate::concurrency::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::concurrency::{Mutex, lock, now};
 
@@ -19,6 +20,8 @@ pub(crate) struct RunStats {
     collector: CachePadded<Mutex<CollectorTime>>,
     consumer_abandoned: AtomicBool,
     ends: Mutex<(Origin, Destination)>,
+    /// The workers of producers that are not in this process.
+    workers: Box<[CachePadded<Mutex<Option<WorkerReport>>>]>,
 }
 
 /// The times and counts of one producer.
@@ -216,6 +219,7 @@ impl RunStats {
             collector: CachePadded::default(),
             consumer_abandoned: AtomicBool::new(false),
             ends: Mutex::default(),
+            workers: (0..producers).map(|_| CachePadded::default()).collect(),
         }
     }
 
@@ -331,6 +335,17 @@ impl RunStats {
         let mut noted = lock(&self.producers[producer]);
         let is_present = noted.came.is_some();
         noted.rebuilds.end(is_present);
+    }
+
+    /// Changes the figures of a producer's worker.
+    #[cfg(all(feature = "processes", target_os = "linux"))]
+    pub(crate) fn note_worker(&self, producer: usize, change: impl FnOnce(&mut WorkerReport)) {
+        change(lock(&self.workers[producer]).get_or_insert_default());
+    }
+
+    /// The figures of a producer's worker; `None` if it has none.
+    pub(crate) fn worker(&self, producer: usize) -> Option<WorkerReport> {
+        lock(&self.workers[producer]).clone()
     }
 
     pub(crate) fn producer_failed(&self, producer: usize, items: u64) {

@@ -31,6 +31,8 @@ mod orphans;
 #[cfg(target_os = "linux")]
 mod random_kills;
 #[cfg(target_os = "linux")]
+mod reports;
+#[cfg(target_os = "linux")]
 mod runs;
 
 #[cfg(not(target_os = "linux"))]
@@ -56,6 +58,7 @@ fn main() {
         ends::TESTS,
         impostors::TESTS,
         orphans::TESTS,
+        reports::TESTS,
         random_kills::TESTS,
     ];
     let trial = |&(name, test): &(&str, fn())| {

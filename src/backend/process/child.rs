@@ -46,7 +46,15 @@ pub(super) struct Child {
     frames: VecDeque<Frame>,
     printed: Printed,
     state: State,
+    traffic: Traffic,
     scratch: Box<[u8]>,
+}
+
+/// The bytes that went to a child, and came from it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Traffic {
+    pub(super) down: u64,
+    pub(super) up: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -144,12 +152,18 @@ impl Child {
             frames: VecDeque::new(),
             printed,
             state: State::Running,
+            traffic: Traffic::default(),
             scratch: vec![0; 256 << 10].into(),
         })
     }
 
     pub(super) fn pid(&self) -> u32 {
         self.process.id()
+    }
+
+    /// The bytes since the last call of this.
+    pub(super) fn take_traffic(&mut self) -> Traffic {
+        std::mem::take(&mut self.traffic)
     }
 
     /// Whether bytes wait for room in the socket.
@@ -253,7 +267,10 @@ impl Child {
     fn write(&mut self) {
         while self.written < self.unwritten.len() {
             match self.socket.write(&self.unwritten[self.written..]) {
-                Ok(length) => self.written += length,
+                Ok(length) => {
+                    self.written += length;
+                    self.traffic.down += length as u64;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // The end of the process tells why. What it has answered is read first.
@@ -271,6 +288,7 @@ impl Child {
                     self.state = self.reader.end().map_or_else(State::Damaged, |()| State::Gone);
                 }
                 Ok(length) => {
+                    self.traffic.up += length as u64;
                     let mut bytes = &self.scratch[..length];
                     loop {
                         match self.reader.feed(&mut bytes) {

@@ -3,7 +3,7 @@
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::connection::{Commands, Connection, refuse};
 use super::frame::{Frame, Kind, frame};
@@ -111,7 +111,7 @@ fn start<R: Runner + 'static>(
     let setup = setup(&init, Arc::default()).map_err(|error| damaged(&error))?;
     let pool = CpuPool::of(&setup, &name, stack_size);
     let work = move |pooled: Result<(), Error>| match pooled {
-        Ok(()) => Hooks { side, made: None }.work(&calls),
+        Ok(()) => Hooks { side, made: None, in_hook: Duration::ZERO }.work(&calls),
         Err(error) => side.outlet.refuse(format!("{error:#}")),
     };
     // It is not joined: it ends the process.
@@ -136,6 +136,8 @@ struct Side<R: Runner> {
 struct Hooks<R: Runner> {
     side: Side<R>,
     made: Option<Made<R>>,
+    /// How long the last call of a hook for items took.
+    in_hook: Duration,
 }
 
 /// The runner, once it is made.
@@ -238,6 +240,7 @@ impl<R: Runner> Hooks<R> {
         let cx = ProducerContext::new(setup, &wanted, &header.items)
             .with_attempt(header.attempt)
             .with_abandon_flag(Some(flag));
+        let since = now();
         let outcome = match header.hook {
             WorkHook::Batch => call(Hook::ProducerWorkBatch, Site::default, || {
                 runner.producer_work_batch(&cx, state, &mut inputs)
@@ -250,6 +253,7 @@ impl<R: Runner> Hooks<R> {
                 output.map(|output| vec![Ok(output)])
             }
         };
+        self.in_hook = now() - since;
         drop_quietly(inputs);
         match outcome {
             Ok(outputs) if outputs.len() as u64 == count => Ok(outputs),
@@ -281,7 +285,9 @@ impl<R: Runner> Hooks<R> {
         };
         let call = items.call;
         let took = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let header = Done { call, took, outcomes: outputs.iter().map(outcome).collect() };
+        let in_hook = u64::try_from(self.in_hook.as_nanos()).unwrap_or(u64::MAX);
+        let outcomes = outputs.iter().map(outcome).collect();
+        let header = Done { call, took, in_hook, outcomes };
         let written = frame(Kind::Done, self.side.most, |bytes| -> Result<()> {
             message::put(bytes, &header)?;
             for (item, output) in items.items.iter().zip(outputs) {

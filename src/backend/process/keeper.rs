@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::child::Child;
+use super::child::{Child, Traffic};
 use super::recipe::Recipe;
 use super::waiting::Interest;
 use super::worker_process::{KeeperSettings, WorkerProcess};
@@ -10,6 +10,7 @@ use crate::backend::threads::run::Run;
 use crate::backend::threads::shared::Shared;
 use crate::concurrency::now;
 use crate::error::Error;
+use crate::observe::worker_report::WorkerReport;
 use crate::runner::{ProducerSetup, Runner};
 use crate::scheduler::Readiness;
 
@@ -68,8 +69,23 @@ impl<R: Runner> Keeper<R> {
     }
 
     pub(super) fn lose_process(&mut self, run: &Run<R>) {
+        self.note_worker(run, |_| {});
         self.worker.child = None;
         self.lose_state(run);
+    }
+
+    /// Adds to the figures of the run about the process.
+    pub(super) fn note_worker(&mut self, run: &Run<R>, change: impl FnOnce(&mut WorkerReport)) {
+        let child = self.worker.child.as_mut().map(|child| (child.pid(), child.take_traffic()));
+        run.handover.stats.note_worker(self.lane, |worker| {
+            if let Some((pid, Traffic { down, up })) = child {
+                let before = worker.pid.replace(pid);
+                worker.restarts += u64::from(before.is_some_and(|before| before != pid));
+                worker.bytes_down += down;
+                worker.bytes_up += up;
+            }
+            change(worker);
+        });
     }
 
     /// The child that it sends items to.

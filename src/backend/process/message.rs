@@ -10,7 +10,7 @@ use super::frame::{Frame, Kind, frame};
 use crate::error::FrameError;
 
 /// The version of what this file describes. Both sides must have the same.
-pub(super) const PROTOCOL: u32 = 2;
+pub(super) const PROTOCOL: u32 = 3;
 
 /// The length of what a `Hello` begins with in every version: the nonce and the version.
 const FIXED: usize = 20;
@@ -78,6 +78,8 @@ pub(super) struct Done {
     pub(super) call: u64,
     /// How long the worker was busy with it, in microseconds.
     pub(super) took: u64,
+    /// The part of it in the hook, in nanoseconds.
+    pub(super) in_hook: u64,
     pub(super) outcomes: Vec<ItemOutcome>,
 }
 

@@ -1,7 +1,7 @@
 //! A keeper's part in one run: sends items to its child, and reports what comes back.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::ahead::Ahead;
 use super::calls::Worked;
@@ -17,6 +17,7 @@ use crate::backend::threads::leasing;
 use crate::backend::threads::run::Run;
 use crate::backend::threads::settle;
 use crate::base::panic::drop_quietly;
+use crate::concurrency::now;
 use crate::observe::event_log::EventWriter;
 use crate::runner::Runner;
 use crate::scheduler::{Begin, Copies, Inputs, Lease};
@@ -33,6 +34,8 @@ pub(super) struct Shift<'a, R: Runner> {
     /// In the order in which the child works on them. The first has begun, and so is in its hook.
     sent: VecDeque<Sent<R>>,
     watch: Watch,
+    /// When the child got the first, or has answered the one before.
+    since: Instant,
     ahead: Ahead,
     recall: Recall,
 }
@@ -49,6 +52,11 @@ enum Recall {
 impl<'a, R: Runner> Shift<'a, R> {
     pub(super) fn new(keeper: &'a mut Keeper<R>, run: &'a Run<R>) -> Self {
         keeper.listen_to(run);
+        if let Some(child) = &mut keeper.worker.child {
+            // Of an earlier run, or of the start.
+            child.take_traffic();
+        }
+        keeper.note_worker(run, |_| {});
         let lane = keeper.lane;
         keeper.worker.listen_to(run.handover.dispatch.signals.recalls.bells(lane));
         let most = match run.handover.batching() {
@@ -62,6 +70,7 @@ impl<'a, R: Runner> Shift<'a, R> {
             run,
             sent: VecDeque::new(),
             watch: Watch::default(),
+            since: now(),
             ahead: Ahead::new(most),
             recall: Recall::No,
         }
@@ -78,6 +87,7 @@ impl<'a, R: Runner> Shift<'a, R> {
                 break next_step;
             }
         };
+        self.keeper.note_worker(run, |_| {});
         self.desk.leave();
         run.event_log.return_writer(lane, self.event_writer);
         next_step
@@ -168,6 +178,7 @@ impl<'a, R: Runner> Shift<'a, R> {
             .schedule(|state, now| state.scheduler.begin(lease.id, copies, now));
         run.heed(events);
         first.is_stale = begin == Begin::Stale;
+        self.since = now();
         if let Some(event_writer) = &mut self.event_writer {
             event_writer.pause();
             event_writer.started_all(&lease.items, |item| run.name_of(item), lease.attempt);
@@ -228,9 +239,11 @@ impl<'a, R: Runner> Shift<'a, R> {
     /// Takes the answer to the first call. The child then begins the next.
     fn take_answer(&mut self, frame: Frame) {
         if frame.kind == Kind::Done
-            && let Ok((Done { took, .. }, _)) = message::split::<Done>(&frame)
+            && let Ok((Done { took, in_hook, .. }, _)) = message::split::<Done>(&frame)
         {
             self.ahead.note(Duration::from_micros(took));
+            let wait = (now() - self.since).saturating_sub(Duration::from_nanos(in_hook));
+            self.keeper.note_worker(self.run, |worker| worker.wire_wait += wait);
         }
         let sent = self.sent.pop_front().expect("the child has a call");
         let worked = self.keeper.worker.worked(self.run, &sent, Answer::Frame(frame));
@@ -283,7 +296,9 @@ impl<'a, R: Runner> Shift<'a, R> {
         }
     }
 
-    fn give_all_back(&self, sent: VecDeque<Sent<R>>) {
+    fn give_all_back(&mut self, sent: VecDeque<Sent<R>>) {
+        let items = sent.iter().map(|sent| sent.lease.items.len() as u64).sum::<u64>();
+        self.keeper.note_worker(self.run, |worker| worker.returned += items);
         for Sent { lease, inputs, .. } in sent {
             self.give_back(lease, inputs);
         }

@@ -8,6 +8,7 @@ mod provenance;
 mod stages;
 mod table;
 mod throughput;
+mod workers;
 
 use self::markup::{MOST_PRODUCERS, more, with_code};
 pub(super) use self::markup::{list, push, section};
@@ -41,6 +42,7 @@ pub(super) fn page(report: &RunReport) -> String {
         busy::section,
         throughput::section,
         producers,
+        workers::section,
         window,
         slowest,
         tried_again,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::seconds;
+use crate::observe::seconds;
 
 /// Percentiles of the time from the beginning of an attempt to its end.
 ///

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::latency::Latencies;
-use super::seconds;
 use crate::observe::event::ProducerTotals;
+use crate::observe::seconds;
+use crate::observe::worker_report::WorkerReport;
 
 /// Items, times and failures of one producer.
 ///
@@ -63,6 +64,9 @@ pub struct ProducerReport {
     /// How often another producer was started in its place: see
     /// [`replace_lost`](crate::Builder::replace_lost). Items and times are of all of them.
     pub replacements: u64,
+    /// Its worker. `None` if its hooks run in this process, and before the end of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerReport>,
 }
 
 impl ProducerReport {
@@ -90,6 +94,7 @@ impl ProducerReport {
             recycles: totals.recycles,
             recycling: totals.recycling,
             replacements: totals.replacements,
+            worker: totals.worker.clone(),
         }
     }
 }

@@ -8,7 +8,6 @@ use super::bottleneck::Bottleneck;
 use super::latency::Latencies;
 use super::producer::ProducerReport;
 use super::retries::RetryReport;
-use super::seconds;
 use super::slowest::SlowItem;
 use super::span::{Incident, Span};
 use super::timeline::{Throughput, Timeline};
@@ -17,6 +16,7 @@ use crate::base::Order;
 use crate::observe::account::Account;
 use crate::observe::failure::Failure;
 use crate::observe::provenance::Provenance;
+use crate::observe::seconds;
 
 /// The result of a run in numbers: time, items, producers and failures.
 ///

@@ -8,6 +8,7 @@ use crate::base::Order;
 use crate::observe::event::{Event, Observer, ProducerTotals, Totals};
 use crate::observe::failure::Failure;
 use crate::observe::provenance::Provenance;
+use crate::observe::worker_report::WorkerReport;
 
 /// A run played to a recorder. Times are in microseconds.
 pub(super) struct Told {
@@ -149,6 +150,15 @@ fn measure(totals: &mut Totals) {
         producer.waiting = ms(12_000) - producer.working;
         producer.held_up = ms(6_000).min(producer.waiting);
         producer.init = ms(1_234);
+        producer.worker = Some(WorkerReport {
+            host: (index % 2 == 1).then(|| HOSTILE.to_owned()),
+            pid: Some(4_194_304 - index as u32),
+            restarts: 1_200,
+            returned: 64,
+            wire_wait: ms(1_234),
+            bytes_down: 123_456_789,
+            bytes_up: 999,
+        });
     }
     totals.source_working = ms(2_345);
     totals.source_waiting = ms(6_100);

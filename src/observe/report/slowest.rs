@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::lane::Work;
-use super::seconds;
 use super::span::short;
+use crate::observe::seconds;
 
 /// An attempt that took long.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::lane::Work;
-use super::seconds;
 use super::text::clipped;
 use crate::observe::failure::Failure;
+use crate::observe::seconds;
 
 /// One attempt at one item.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

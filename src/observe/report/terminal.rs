@@ -12,11 +12,13 @@ use super::stage_rows::{HEADS, figures, is_limiting};
 use super::stragglers;
 pub(super) use super::text::item;
 use super::text::{Count, Many, Percent, Plain, Time, Times, clipped, left_out};
+use super::worker_rows::{self, workers};
 use crate::observe::failure::Failure;
 use crate::observe::text_style::{Ink, TextStyle};
 
 /// Entries beyond these are only counted.
 const MOST_PRODUCERS: usize = 32;
+const MOST_WORKERS: usize = 16;
 const MOST_FAILURES: usize = 10;
 const MOST_STALLS: usize = 3;
 
@@ -59,6 +61,7 @@ impl fmt::Display for Styled<'_> {
         }
         write_stages(out, report)?;
         write_producers(out, report)?;
+        write_workers(out, report)?;
         write_waits(out, report)?;
         write_retries(out, report)?;
         write_failures(out, report)
@@ -280,6 +283,29 @@ fn write_producers(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
     notes.into_iter().try_for_each(|note| out.entry("  ", &note, Some(Ink::Warning)))
 }
 
+fn write_workers(out: &mut Lines<'_, '_>, report: &RunReport) -> fmt::Result {
+    let workers = workers(report);
+    if workers.is_empty() {
+        return Ok(());
+    }
+    let more = left_out(MOST_WORKERS, workers.len(), 0);
+    let workers = &workers[..workers.len().min(MOST_WORKERS)];
+    let numbers = workers.iter().map(|(number, _)| number.to_string());
+    let mut columns = vec![Column { head: "#", rank: 9, cells: numbers.collect() }];
+    let figures: Vec<_> = workers.iter().map(|(_, it)| worker_rows::figures(it)).collect();
+    for ((head, index), rank) in worker_rows::HEADS.into_iter().zip(0..).zip([6, 8, 7, 1, 5, 4, 3])
+    {
+        let cells = figures.iter().map(|figures| figures[index].clone()).collect();
+        columns.push(Column { head, rank, cells });
+    }
+    let columns = fitting(columns, out.style.columns);
+    out.line("", None)?;
+    out.line(&row(&columns, |column| column.head), Some(Ink::Faint))?;
+    (0..workers.len())
+        .try_for_each(|it| out.line(&row(&columns, |column| &column.cells[it]), None))?;
+    out.more(more, "worker")
+}
+
 fn columns(report: &RunReport) -> Vec<Column> {
     let producers = || report.producers.iter().take(MOST_PRODUCERS);
     let column = |head, rank, cell: &dyn Fn(&ProducerReport) -> String| Column {
@@ -341,7 +367,7 @@ fn row<'a>(columns: &'a [Column], cell: impl Fn(&'a Column) -> &'a str) -> Strin
         let space = " ".repeat(column.width().saturating_sub(display_width(text)));
         line.push_str("  ");
         match column.head {
-            "place" | "stage" => line.extend([text, &space]),
+            "place" | "stage" | "host" => line.extend([text, &space]),
             _ => line.extend([&space, text]),
         }
     }
@@ -447,11 +473,12 @@ mod tests {
     use super::*;
     use crate::observe::report::samples::{Told, eventful, failure};
     use crate::observe::text_style::Colors;
+    use crate::observe::worker_report::WorkerReport;
 
     #[test]
     fn a_report_is_lines_without_control_characters() {
         let text = eventful(64).to_string();
-        assert!(text.lines().count() < 100, "{text}");
+        assert!(text.lines().count() < 120, "{text}");
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
         assert!(
             text.starts_with(
@@ -516,6 +543,33 @@ mod tests {
         assert_eq!(head(120).join(" "), wide);
         assert_eq!(head(80).join(" "), "# place items failed busy working waiting p50 p99 max");
         assert_eq!(head(40).join(" "), "# place items failed busy");
+    }
+
+    #[test]
+    fn workers_have_a_row_each() {
+        let mut report = Told::new(2).end(1_000);
+        assert!(!report.to_string().contains("wire wait"));
+        let worker = |pid| WorkerReport {
+            pid: Some(pid),
+            restarts: 2,
+            returned: 3,
+            wire_wait: Duration::from_millis(4),
+            bytes_down: 5_000_000,
+            bytes_up: 6,
+            ..WorkerReport::default()
+        };
+        report.producers[1].worker = Some(worker(123_456));
+        let rows = |columns| {
+            let text = report.styled(TextStyle::plain().columns(columns)).to_string();
+            let rows = text.lines().skip_while(|line| !line.contains("pid")).take(2);
+            rows.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let head = "  #  host             pid  restarts  returned  wire wait    down   up";
+        let row = "  1  this machine  123456         2         3    4.00 ms  5.0 MB  6 B";
+        assert_eq!(rows(80), [head, row]);
+        let narrow = rows(40)[0].split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(narrow.join(" "), "# host pid restarts");
+        assert!(report.to_html().contains("<h2>Workers</h2>"), "{}", report.to_html());
     }
 
     #[test]

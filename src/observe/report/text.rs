@@ -12,6 +12,9 @@ pub(super) struct Html<'a>(pub(super) &'a str);
 /// A number with thousands separators: `12,345`.
 pub(super) struct Count(pub(super) u64);
 
+/// A number of bytes: `12.3 MB`.
+pub(super) struct Bytes(pub(super) u64);
+
 /// A share from 0 to 1 in per cent: `97 %`.
 pub(super) struct Percent(pub(super) f64);
 
@@ -53,6 +56,24 @@ impl fmt::Display for Count {
             f.write_char(digit)?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = ["kB", "MB", "GB", "TB", "PB", "EB"];
+        let mut bytes = self.0 as f64;
+        let Some(unit) = units.into_iter().find(|_| {
+            bytes /= 1_000.0;
+            // 999.96 kB would be shown as 1000.0 kB.
+            bytes < 999.95
+        }) else {
+            unreachable!("a u64 is less than 19 EB")
+        };
+        match self.0 {
+            ..1_000 => write!(f, "{} B", self.0),
+            _ => write!(f, "{bytes:.1} {unit}"),
+        }
     }
 }
 
@@ -120,6 +141,15 @@ mod tests {
     fn numbers_have_thousands_separators() {
         let texts = [0, 999, 1_000, 12_345, 1_234_567].map(|n| Count(n).to_string());
         assert_eq!(texts, ["0", "999", "1,000", "12,345", "1,234,567"]);
+    }
+
+    #[test]
+    fn bytes_have_a_unit_that_suits_them() {
+        let numbers = [0, 999, 1_000, 12_345, 999_949, 999_950, 1_999_999_999, u64::MAX];
+        let texts = numbers.map(|n| Bytes(n).to_string());
+        let expected =
+            ["0 B", "999 B", "1.0 kB", "12.3 kB", "999.9 kB", "1.0 MB", "2.0 GB", "18.4 EB"];
+        assert_eq!(texts, expected);
     }
 
     #[test]

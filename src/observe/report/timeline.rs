@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::seconds;
+use crate::observe::seconds;
 
 /// Working time of each producer, in bins.
 ///

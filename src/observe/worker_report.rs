@@ -1,0 +1,50 @@
+//! The part of a report about the worker of one producer.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::seconds;
+
+/// The worker in which the hooks of one producer ran, and what it cost to reach it.
+///
+/// With [`processes`](crate::Builder::processes), it is a child process. All figures are those of one run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct WorkerReport {
+    /// The name of its machine; `None` if it is the one of this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The id of its process; of several, that of the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// How often another worker took the place of one that had ended.
+    pub restarts: u64,
+    /// How many items came back from it before a hook began them: it had ended, another producer had nothing to do, or
+    /// the run was over.
+    pub returned: u64,
+    /// How long the worker had items while no hook ran: from the later of sending an item and the answer to the one
+    /// before, to its own answer, without the time in the hook. Items that failed do not count.
+    #[serde(with = "seconds")]
+    pub wire_wait: Duration,
+    /// The bytes that were sent to it.
+    pub bytes_down: u64,
+    /// The bytes that it sent.
+    pub bytes_up: u64,
+}
+
+impl WorkerReport {
+    /// Both, for two workers of one place, of which this one came first.
+    pub(crate) fn and(self, later: WorkerReport) -> Self {
+        WorkerReport {
+            host: later.host.or(self.host),
+            pid: later.pid.or(self.pid),
+            restarts: self.restarts + later.restarts,
+            returned: self.returned + later.returned,
+            wire_wait: self.wire_wait + later.wire_wait,
+            bytes_down: self.bytes_down + later.bytes_down,
+            bytes_up: self.bytes_up + later.bytes_up,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a report says of the processes.
+
+use gangline::{OnError, OrderedRunner};
+
+use crate::chores::{Chore, Chores, builder, squares, tests};
+
+tests![
+    a_report_has_the_figures_of_each_process,
+    the_figures_are_those_of_one_run,
+    a_report_of_threads_has_no_workers,
+];
+
+/// More than one message fits into a socket at once.
+const LARGE: usize = 1 << 20;
+
+fn a_report_has_the_figures_of_each_process() {
+    let mut pool = builder(1).on_error(OnError::Skip).build().unwrap();
+    let text = "x".repeat(LARGE);
+    let items = [Chore::Abort, Chore::Text(text), Chore::Exit(1), Chore::Large(LARGE), Chore::Pid];
+    let outputs = pool.run(items).unwrap();
+    let report = pool.report();
+    let worker = report.producers[0].worker.clone().expect("it is in a process");
+    assert_eq!(worker.pid.map(|pid| pid.to_string()).as_ref(), outputs.last(), "the last process");
+    assert_eq!((worker.restarts, worker.host), (2, None));
+    // Both outputs are large, one input is.
+    let (large, small) = (LARGE as u64, 100_000);
+    assert!((large..large + small).contains(&worker.bytes_down), "{}", worker.bytes_down);
+    assert!((2 * large..2 * large + small).contains(&worker.bytes_up), "{}", worker.bytes_up);
+    assert!(!worker.wire_wait.is_zero() && worker.wire_wait <= report.lasted, "{report}");
+    let text = report.to_string();
+    let row = text.lines().skip_while(|line| !line.contains("wire wait")).nth(1).unwrap();
+    assert!(
+        row.contains(&outputs[2]) && row.contains(" 1.0 MB") && row.contains(" 2.1 MB"),
+        "{row}"
+    );
+}
+
+fn the_figures_are_those_of_one_run() {
+    let mut pool = builder(2).on_error(OnError::Skip).build().unwrap();
+    pool.run([Chore::Abort, Chore::Text("x".repeat(LARGE)), Chore::Abort]).unwrap();
+    pool.run(squares(0..4)).unwrap();
+    for producer in pool.report().producers {
+        let worker = producer.worker.unwrap();
+        assert_eq!(worker.restarts, 0, "{worker:?}");
+        assert!(worker.bytes_down + worker.bytes_up < 10_000, "{worker:?}");
+    }
+}
+
+fn a_report_of_threads_has_no_workers() {
+    let mut pool = OrderedRunner::builder(Chores::new()).devices(2).build().unwrap();
+    pool.run(squares(0..4)).unwrap();
+    assert!(pool.report().producers.iter().all(|producer| producer.worker.is_none()));
+}
