@@ -14,6 +14,7 @@ tests![
     an_item_that_fails_its_batch_fails_alone,
     a_batch_in_child_processes_has_the_items_of_the_coordinator,
     a_rule_that_no_batch_can_keep_is_refused,
+    items_that_wait_for_their_batch_in_a_killed_worker_cost_no_attempt,
 ];
 
 /// Longer than a busy machine takes to fill a batch.
@@ -77,4 +78,25 @@ fn a_rule_that_no_batch_can_keep_is_refused() {
     let window = text(broker.builder().batch(Batch::up_to(4)).window(3));
     assert!(window.starts_with("window must be at least 4 items"), "{window}");
     assert!(text(broker.builder().batch(Batch::of(0))).contains("batch"));
+}
+
+/// Without retries, an attempt that was lost would fail the run.
+fn items_that_wait_for_their_batch_in_a_killed_worker_cost_no_attempt() {
+    let broker = Broker::start();
+    let first = broker.worker(1);
+    let rule = Batch::up_to(4).within(Duration::from_secs(6));
+    let mut pool = broker.builder().batch(rule).build().unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            while broker.unacknowledged("gangline-items") < 2 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            first.signal(rustix::process::Signal::KILL);
+            broker.worker(1)
+        });
+        let outputs = pool.run(vec![Chore::Batch; 2]).unwrap();
+        assert!(outputs.iter().all(|it| it == "2 1" || it == "1 1"), "{outputs:?}");
+        drop(second.join().unwrap());
+    });
+    assert_eq!(pool.account().ok, 2);
 }

@@ -35,6 +35,8 @@ mod proxy;
 #[cfg(target_os = "linux")]
 mod refusals;
 #[cfg(target_os = "linux")]
+mod reports;
+#[cfg(target_os = "linux")]
 mod runs;
 #[cfg(target_os = "linux")]
 mod security;
@@ -59,6 +61,7 @@ fn main() {
         lost_workers::TESTS,
         fleet::TESTS,
         refusals::TESTS,
+        reports::TESTS,
         broker_faults::TESTS,
         coordinators::TESTS,
         security::TESTS,

@@ -54,6 +54,7 @@ pub(super) struct SeatedWorker {
     /// Which of its parts in runs this is.
     pub(super) part: u64,
     pub(super) host: Arc<str>,
+    pub(super) pid: u32,
     pub(super) capacity: usize,
 }
 
@@ -71,6 +72,9 @@ pub(super) struct Publication {
     pub(super) sequence: Option<u64>,
     /// When it was last looked at.
     pub(super) seen: Instant,
+    pub(super) published: Instant,
+    /// The number of bytes of its input.
+    pub(super) bytes: usize,
     /// Its input, if that is too large for a message.
     #[expect(dead_code, reason = "its drop removes the input")]
     pub(super) input: Option<StoredInput>,
@@ -110,6 +114,10 @@ pub(super) struct Reply {
     pub(super) output: Vec<u8>,
     /// The host of the worker, if it is still known.
     pub(super) host: Option<Arc<str>>,
+    /// The time from the beginning of its hook to the answer.
+    pub(super) busy: Duration,
+    /// How often the broker had to deliver the item again.
+    pub(super) redeliveries: u64,
 }
 
 /// Why no run can go on.
@@ -219,7 +227,7 @@ impl Board {
         lane: usize,
         lease: Lease,
         address: Address,
-        stored: impl FnOnce(u64) -> Option<StoredInput>,
+        (bytes, stored): (usize, impl FnOnce(u64) -> Option<StoredInput>),
     ) -> u64 {
         let mut state = lock(&self.state);
         state.last += 1;
@@ -232,6 +240,8 @@ impl Board {
             is_cancelled: false,
             sequence: None,
             seen,
+            published: seen,
+            bytes,
             input: stored(number),
         };
         state.publications.insert(number, publication);
@@ -239,8 +249,11 @@ impl Board {
         number
     }
 
-    pub(super) fn lease_of(&self, publication: u64) -> Option<LeaseId> {
-        Some(lock(&self.state).publications.get(&publication)?.lease.id)
+    /// The lease of a publication, and the number of bytes of its input.
+    pub(super) fn lease_of(&self, publication: u64) -> Option<(LeaseId, usize)> {
+        let state = lock(&self.state);
+        let it = state.publications.get(&publication)?;
+        Some((it.lease.id, it.bytes))
     }
 
     pub(super) fn remove(&self, publication: u64) -> Option<Publication> {

@@ -6,7 +6,7 @@ mod upkeep;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, kv};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
@@ -265,8 +265,13 @@ impl Coordinator {
         match wire::split::<ResultHeader>(&message.payload) {
             Ok((header, output)) if header.epoch == self.key.epoch => {
                 let ResultHeader { publication, worker, outcome, object, .. } = header;
-                let host = self.board.host_of(&worker);
-                let reply = Box::new(Reply { outcome, output: output.to_vec(), host });
+                let reply = Box::new(Reply {
+                    outcome,
+                    output: output.to_vec(),
+                    host: self.board.host_of(&worker),
+                    busy: Duration::from_nanos(header.busy_nanos),
+                    redeliveries: header.deliveries.saturating_sub(1),
+                });
                 if let Some(object) = object {
                     let (connection, board) = (self.connection.clone(), self.board.clone());
                     let run = self.key.run.clone();
@@ -295,10 +300,10 @@ impl Coordinator {
         let Notice { worker, news, .. } = notice;
         self.seen.insert(worker.clone(), Instant::now());
         match news {
-            WorkerNews::Join { part, host, capacity } => {
+            WorkerNews::Join { part, host, pid, capacity } => {
                 if let Some(reply) = message.reply {
                     let (host, capacity) = (host.into(), capacity.max(1) as usize);
-                    self.join(SeatedWorker { id: worker, part, host, capacity }, reply).await;
+                    self.join(SeatedWorker { id: worker, part, host, pid, capacity }, reply).await;
                 }
             }
             WorkerNews::Begun(publication) => {

@@ -1,16 +1,18 @@
 //! A lane of the coordinator: the producer that leases items for the worker in its seat.
 
+mod figures;
+mod settling;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::{Address, Mail, News, Reply, SeatedWorker};
+use self::figures::Figures;
+use super::board::{Address, Mail, News, SeatedWorker};
 use super::input::{Input, ToPublish};
 use super::nats::Nats;
 use super::session::{Session, cluster};
-use super::wire::{BatchRule, Load, Outcome};
+use super::wire::{BatchRule, Load};
 use crate::backend::process::recipe::Recipe;
-use crate::backend::process::remote;
-use crate::backend::threads::crashes::POISON;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::leasing;
 use crate::backend::threads::limits::Limits;
@@ -23,7 +25,7 @@ use crate::base::panic::{catch, drop_quietly};
 use crate::base::{BoxError, Hook};
 use crate::concurrency::bell::Bell;
 use crate::concurrency::{Mutex, lock, now};
-use crate::error::{ClusterError, Crash, Error, Site, WorkerError};
+use crate::error::{Error, Site, WorkerError};
 use crate::runner::{ProducerSetup, Runner, Wanted};
 use crate::scheduler::batch::Batch;
 use crate::scheduler::{Begin, Lease, LeaseId, Next, Readiness, RunTime, hand_over};
@@ -154,6 +156,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
             worker: None,
             drained: 0,
             asked: None,
+            figures: Figures::new(self.lane, &run.handover.stats, &run.event_log),
         };
         shift.work();
         shift.desk.leave();
@@ -190,6 +193,7 @@ struct Shift<'a, R: Runner> {
     drained: u64,
     /// The worker that was asked for that.
     asked: Option<String>,
+    figures: Figures<'a>,
 }
 
 /// What a lane does next.
@@ -207,8 +211,9 @@ impl<R: Runner> Shift<'_, R> {
         self.session.board.enter(self.lane, bell);
         // A lane with a worker takes part from the start: retries wait for it.
         self.worker = self.session.board.worker_of(self.lane);
-        if self.worker.is_none() {
-            self.leave_seat();
+        match &self.worker {
+            Some(worker) => self.figures.came(worker),
+            None => self.leave_seat(),
         }
         loop {
             self.look();
@@ -231,14 +236,25 @@ impl<R: Runner> Shift<'_, R> {
         news.into_iter().for_each(|news| self.heed(news));
         match (&self.worker, worker) {
             // Also after the end of a lease, by which the scheduler takes the producer for one that is back.
-            (Some(_), None) => self.leave_seat(),
+            (Some(_), None) => {
+                self.figures.left();
+                self.leave_seat();
+            }
             (None, None) if has_news => self.leave_seat(),
             (None, Some(worker)) => {
+                self.figures.came(&worker);
                 self.worker = Some(worker);
                 let dispatch = &self.run.handover.dispatch;
                 dispatch.schedule(|state, _| state.scheduler.producer_joined(self.lane));
             }
-            (_, worker) => self.worker = worker,
+            (Some(before), Some(worker)) => {
+                if before.id != worker.id {
+                    self.figures.left();
+                    self.figures.came(&worker);
+                }
+                self.worker = Some(worker);
+            }
+            (None, None) => {}
         }
         if let Some(fatal) = fatal
             && !self.run.is_over()
@@ -317,8 +333,9 @@ impl<R: Runner> Shift<'_, R> {
             false => Address::Own,
         };
         let (lane, attempt) = (self.lane, lease.attempt);
-        let stored = |publication| self.session.stored_input(input.len(), publication);
-        let publication = self.session.board.publish(lane, lease, address, stored);
+        let bytes = input.len();
+        let stored = |publication| self.session.stored_input(bytes, publication);
+        let publication = self.session.board.publish(lane, lease, address, (bytes, stored));
         let item = ToPublish { lane, publication, item, attempt, address, input };
         self.session.send(Input::Publish(item));
         1
@@ -345,88 +362,25 @@ impl<R: Runner> Shift<'_, R> {
             News::Lost(publication, host) => self.fail_lost(publication, host),
             News::Vanished(publication) => {
                 if let Some(publication) = self.session.board.remove(publication) {
+                    self.figures.returned(1);
                     self.run.handover.dispatch.release(publication.lease.id);
                 }
             }
-            News::Refused(publication, error) => {
-                if let Some(publication) = self.session.board.remove(publication) {
-                    let lease = publication.lease;
-                    let site = Box::new(self.site(&lease, None));
-                    let error = Error::HookFailed { hook: self.hook, site, source: error };
-                    settle::one(self.run, self.lane, &lease, Err(error), &mut self.desk);
-                }
-            }
+            News::Refused(publication, error) => self.fail_unsent(publication, error),
             News::Drained(upto) => self.drained = self.drained.max(upto),
             News::Restored => self.asked = None,
         }
     }
 
     fn begin(&self, publication: u64) {
-        let Some(lease) = self.session.board.lease_of(publication) else { return };
+        let Some((lease, bytes)) = self.session.board.lease_of(publication) else { return };
+        self.figures.begun(bytes);
         let (begin, events) = self.run.handover.dispatch.schedule(|state, now| {
             hand_over::hand_over(&mut state.scheduler, lease, self.lane, now)
         });
         self.run.heed(events);
         if begin == Begin::Stale {
             self.session.send(Input::Cancel(publication));
-        }
-    }
-
-    fn settle(&mut self, publication: u64, reply: Reply) {
-        let Some(publication) = self.session.board.remove(publication) else { return };
-        let lease = publication.lease;
-        let Reply { outcome, output, host } = reply;
-        let hook = self.hook;
-        let worked = match outcome {
-            Outcome::Output => {
-                let decoded = catch(|| self.recipe.decode_output(&output));
-                decoded.unwrap_or_else(|message| Err(message.into())).map_err(|error| {
-                    let source = format!("the output does not decode: {error}").into();
-                    Error::HookFailed { hook, site: Box::new(self.site(&lease, host)), source }
-                })
-            }
-            Outcome::Failed { failure, device } => {
-                let site = on(device, self.site(&lease, host));
-                Err(remote::error_of(self.recipe, (hook, site), failure))
-            }
-            Outcome::TimedOut { is_init, nanos, device } => {
-                let hook = if is_init { Hook::ProducerInit } else { hook };
-                let site = Box::new(on(device, self.site(&lease, host)));
-                Err(Error::TimedOut { hook, site, limit: Duration::from_nanos(nanos) })
-            }
-            Outcome::Crashed { signal, status, stderr, device } => {
-                self.note_crash(lease.items[0]);
-                let site = Box::new(on(device, self.site(&lease, host)));
-                let source = Crash::new(signal, status, stderr);
-                Err(Error::HookCrashed { hook, site, source })
-            }
-            Outcome::Dropped => return self.run.handover.dispatch.release(lease.id),
-        };
-        if lease.attempt > 1 && worked.is_ok() {
-            self.run.crashes.forget(lease.items[0]);
-        }
-        settle::one(self.run, self.lane, &lease, worked, &mut self.desk);
-    }
-
-    /// The attempt has failed with its worker. An item that has lost too many is not tried again.
-    fn fail_lost(&mut self, publication: u64, host: Arc<str>) {
-        let Some(publication) = self.session.board.remove(publication) else { return };
-        let lease = publication.lease;
-        let run = self.run;
-        self.note_crash(lease.items[0]);
-        let source = ClusterError::WorkerLost { host: host.clone() }.into();
-        let site = Box::new(self.site(&lease, Some(host)));
-        let error = Error::HookFailed { hook: self.hook, site, source };
-        settle::one(run, self.lane, &lease, Err(error), &mut self.desk);
-    }
-
-    /// An item that has ended too many processes is not tried again.
-    fn note_crash(&self, item: u64) {
-        let run = self.run;
-        if run.crashes.note(item) >= POISON {
-            run.crashes.forget(item);
-            let (spare, _) = run.handover.dispatch.schedule(|state, _| state.inputs.remove(item));
-            spare.into_iter().for_each(drop_quietly);
         }
     }
 
@@ -481,10 +435,4 @@ impl<R: Runner> Shift<'_, R> {
     fn site(&self, lease: &Lease, host: Option<Arc<str>>) -> Site {
         Site { host, ..site(self.setup, &lease.items, Some(lease.attempt)) }
     }
-}
-
-/// The site, on a device of the worker.
-fn on(device: Option<String>, site: Site) -> Site {
-    let device = device.and_then(|device| device.parse().ok());
-    Site { device: device.or(site.device), ..site }
 }

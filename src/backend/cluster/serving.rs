@@ -112,7 +112,8 @@ impl Serving {
 
     fn request_for_seat(&self, capacity: usize) -> WorkerNews {
         let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
-        WorkerNews::Join { part: self.part, host: self.host_name.clone(), capacity }
+        let (host, pid) = (self.host_name.clone(), std::process::id());
+        WorkerNews::Join { part: self.part, host, pid, capacity }
     }
 
     fn notice(&self, news: WorkerNews) -> Vec<u8> {

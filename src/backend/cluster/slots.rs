@@ -1,7 +1,9 @@
 //! The items that a worker has of one run.
 
+mod answering;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, AckKind};
@@ -11,17 +13,12 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
 
+use self::answering::Verdict;
 use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
-use super::environment::give_up;
-use super::hosting::{Answer, Loaded, Task};
-use super::publisher::{Publication, publish};
-use super::wire::{
-    self, ClaimReply, ItemHeader, JoinReply, Notice, Outcome, ResultHeader, RunKey, WorkerNews,
-};
-use crate::base::{BoxError, Hook};
-use crate::concurrency::atomic::{AtomicBool, Ordering};
+use super::hosting::{Loaded, Task};
+use super::wire::{self, ClaimReply, ItemHeader, JoinReply, Notice, Outcome, RunKey, WorkerNews};
+use crate::base::BoxError;
 use crate::concurrency::{Mutex, lock};
-use crate::error::Crash;
 
 /// How long the broker keeps a request for an item.
 const PULL: Duration = Duration::from_secs(5);
@@ -70,16 +67,6 @@ enum Admission {
     NotHere,
     /// This worker has to join again first.
     NotYet,
-}
-
-/// What the coordinator hears of an item.
-enum Sent {
-    /// With the encoded output.
-    Outcome(Outcome, Vec<u8>),
-    /// No hook has it any more.
-    Dropped,
-    /// This worker has no producers any more, for this reason.
-    Nothing(String),
 }
 
 impl Slots {
@@ -164,10 +151,10 @@ impl Slots {
         let answer = match read {
             Ok(Some(input)) => self.call(&header, input, cancelled).await,
             // The broker has lost it, or nothing waits for it.
-            Ok(None) => Sent::Dropped,
+            Ok(None) => Verdict::without_hook(Outcome::Dropped),
             Err(error) => {
                 let text = format!("the input cannot be read from the object store: {error}");
-                Sent::Outcome(Outcome::error(text), vec![])
+                Verdict::without_hook(Outcome::error(text))
             }
         };
         lock(&self.state).begun -= 1;
@@ -200,16 +187,21 @@ impl Slots {
         header: &ItemHeader,
         input: Vec<u8>,
         cancelled: oneshot::Receiver<()>,
-    ) -> Sent {
+    ) -> Verdict {
         let (over, is_over) = oneshot::channel::<()>();
-        let (begin, over) = (self.beginning(header.publication), Box::new(over));
+        let begun = Arc::new(OnceLock::new());
+        let begin = self.beginning(header.publication, begun.clone());
+        let over = Box::new(over);
         let ItemHeader { item, attempt, .. } = *header;
         let task = Task { item, attempt, input, begin, over };
         let answer = match select(self.service.submit(task), cancelled).await {
-            Either::Left((answer, _)) => sent(answer),
+            Either::Left((answer, _)) => {
+                let busy = begun.get().map_or(Duration::ZERO, Instant::elapsed);
+                Verdict::of(answer, busy)
+            }
             Either::Right((_, call)) => {
                 drop(call);
-                Sent::Dropped
+                Verdict::without_hook(Outcome::Dropped)
             }
         };
         // Also an item that is given up may be in its hook.
@@ -222,12 +214,12 @@ impl Slots {
     fn beginning(
         self: &Arc<Self>,
         publication: u64,
+        begun: Arc<OnceLock<Instant>>,
     ) -> Box<dyn Fn() -> crossbeam_channel::Receiver<()> + Send + Sync> {
         let (slots, runtime) = (self.clone(), tokio::runtime::Handle::current());
-        let has_begun = AtomicBool::new(false);
         Box::new(move || {
             let (sent, confirmed) = crossbeam_channel::bounded(0);
-            if !has_begun.swap(true, Ordering::Relaxed) {
+            if begun.set(Instant::now()).is_ok() {
                 let slots = slots.clone();
                 runtime.spawn(async move {
                     slots.notify(WorkerNews::Begun(publication)).await;
@@ -303,64 +295,6 @@ impl Slots {
         let answer = self.connection.client.send_request(subject, request).await;
         let reply = answer.ok().and_then(|message| wire::decode(&message.payload).ok());
         reply.unwrap_or(ClaimReply::Later)
-    }
-
-    /// Publishes the answer of an item, then acknowledges the item.
-    async fn answer(
-        self: Arc<Self>,
-        header: ItemHeader,
-        message: jetstream::Message,
-        answer: Sent,
-    ) {
-        let ItemHeader { epoch, publication, item, attempt, .. } = header;
-        let (mut outcome, mut output) = match answer {
-            Sent::Outcome(outcome, output) => (outcome, output),
-            Sent::Dropped => (Outcome::Dropped, vec![]),
-            // Another worker tries. One that starts anew has producers again.
-            Sent::Nothing(reason) => {
-                self.acknowledge(&message, AckKind::Nak(None)).await;
-                self.notify(WorkerNews::Leaving).await;
-                _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
-                give_up(&format!("its producers are gone: {reason}"))
-            }
-        };
-        let worker = self.worker.clone();
-        let (run, delivery) = (&self.key.run, message.info().map_or(0, |info| info.delivered));
-        let is_wanted = || publication > lock(&self.state).floor;
-        let mut object = None;
-        if output.len() > self.connection.most_inline() {
-            let name = format!("{epoch:x}-{publication}-{worker}-{delivery}");
-            let large = object.insert(self.connection.object(name, &output));
-            let subject = self.connection.names.output_object(run, &large.name);
-            let (value, place) = (std::mem::take(&mut output), (&*subject, &*large));
-            // The work is done, so it waits for longer than an input does.
-            let patience = self.lease() * 3;
-            if let Err(error) = self.connection.put_object(place, value, patience, is_wanted).await
-            {
-                outcome = Outcome::error(format!(
-                    "the output has {} bytes, and the broker's object store refuses it: {error}",
-                    large.bytes
-                ));
-            }
-        }
-        let result = ResultHeader { epoch, publication, worker: worker.clone(), outcome, object };
-        let message_of_result = Publication {
-            subject: self.connection.names.results_of(run),
-            id: &format!("{run}/{epoch:x}/{item}/{attempt}/{worker}/{publication}-{delivery}"),
-            payload: wire::with_body(&result, &output).into(),
-            patience: Duration::from_millis(self.key.wait_millis),
-        };
-        if let Err(error) = publish(&self.connection, message_of_result, is_wanted).await {
-            self.notify(WorkerNews::Refused(error.to_string())).await;
-        }
-        // Without the confirmation the item may come again, and is then not wanted. What this worker has dropped by
-        // itself may be wanted.
-        let has_dropped = lock(&self.state).floor == u64::MAX;
-        _ = match has_dropped {
-            true => message.ack_with(AckKind::Nak(None)).await,
-            false => message.double_ack().await,
-        };
-        self.forget(publication);
     }
 
     async fn acknowledge(&self, message: &jetstream::Message, kind: AckKind) {
@@ -464,25 +398,5 @@ impl Slots {
         {
             tracing::debug!("not sent: {error}");
         }
-    }
-}
-
-/// What is sent of an answer.
-fn sent(answer: Answer) -> Sent {
-    match answer {
-        Answer::Output(bytes) => Sent::Outcome(Outcome::Output, bytes),
-        Answer::Failed { failure, device } => {
-            Sent::Outcome(Outcome::Failed { failure, device }, vec![])
-        }
-        Answer::TimedOut { hook, limit, device } => {
-            let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-            let is_init = hook == Hook::ProducerInit;
-            Sent::Outcome(Outcome::TimedOut { is_init, nanos, device }, vec![])
-        }
-        Answer::Crashed { crash, device } => {
-            let Crash { signal, status, stderr } = crash;
-            Sent::Outcome(Outcome::Crashed { signal, status, stderr, device }, vec![])
-        }
-        Answer::Ended(reason) => Sent::Nothing(reason),
     }
 }

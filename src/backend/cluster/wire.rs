@@ -87,6 +87,10 @@ pub(super) struct ResultHeader {
     pub(super) publication: u64,
     pub(super) worker: String,
     pub(super) outcome: Outcome,
+    /// The time from the beginning of its hook to the answer.
+    pub(super) busy_nanos: u64,
+    /// How often the broker has delivered the item.
+    pub(super) deliveries: u64,
     /// Where the output is, if it does not follow; with another outcome, where a part of it may be.
     pub(super) object: Option<Object>,
 }
@@ -133,7 +137,7 @@ pub(super) struct Notice {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum WorkerNews {
     /// It asks for a seat, and is answered with a [`JoinReply`].
-    Join { part: u64, host: String, capacity: u32 },
+    Join { part: u64, host: String, pid: u32, capacity: u32 },
     /// A hook is about to get the item.
     Begun(u64),
     /// It has an item that another worker had before, or its lease may have ended. It is answered with a [`ClaimReply`].
