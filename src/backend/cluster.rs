@@ -33,6 +33,7 @@ pub(crate) mod lane;
 pub(crate) mod listing;
 mod names;
 pub(crate) mod nats;
+mod news;
 mod objects;
 mod publisher;
 mod reconciler;

@@ -1,14 +1,14 @@
 //! What the lanes of a pool and its coordinator share: the seats, and the items that are at the broker.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::input::StoredInput;
-use super::wire::{JoinReply, Outcome};
+use super::news::News;
+use super::wire::JoinReply;
 use crate::concurrency::bell::Bell;
 use crate::concurrency::{Condvar, Mutex, lock};
-use crate::error::ClusterError;
 use crate::scheduler::{Lease, LeaseId};
 
 /// The seats of a pool, and its publications: messages of items that have no verdict.
@@ -77,8 +77,11 @@ pub(super) struct Publication {
     pub(super) bytes: usize,
     /// Its input, if that is too large for a message.
     #[expect(dead_code, reason = "its drop removes the input")]
-    pub(super) input: Option<StoredInput>,
+    pub(super) input: Option<Stored>,
 }
+
+/// What is removed with this value.
+pub(super) type Stored = Box<dyn Any + Send>;
 
 /// Which workers may take an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,38 +89,6 @@ pub(super) enum Address {
     Any,
     /// That of the lane that has leased it.
     Own,
-}
-
-/// What a lane hears of its publications.
-#[derive(Debug)]
-pub(super) enum News {
-    /// The worker of this lane begins the item.
-    Begun(u64),
-    Answer(u64, Box<Reply>),
-    /// The worker that had begun it is gone.
-    Lost(u64, Arc<str>),
-    /// No worker has it, nor the broker.
-    Vanished(u64),
-    /// The broker does not take its input.
-    Refused(u64, Box<ClusterError>),
-    /// No hook of this lane's worker has an item up to this publication.
-    Drained(u64),
-    /// The connection was restored: what was sent may be lost.
-    Restored,
-}
-
-/// What a worker says of an item.
-#[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) outcome: Outcome,
-    /// The encoded output.
-    pub(super) output: Vec<u8>,
-    /// The host of the worker, if it is still known.
-    pub(super) host: Option<Arc<str>>,
-    /// The time from the beginning of its hook to the answer.
-    pub(super) busy: Duration,
-    /// How often the broker had to deliver the item again.
-    pub(super) redeliveries: u64,
 }
 
 /// Why no run can go on.
@@ -227,7 +198,7 @@ impl Board {
         lane: usize,
         lease: Lease,
         address: Address,
-        (bytes, stored): (usize, impl FnOnce(u64) -> Option<StoredInput>),
+        (bytes, stored): (usize, impl FnOnce(u64) -> Option<Stored>),
     ) -> u64 {
         let mut state = lock(&self.state);
         state.last += 1;

@@ -168,7 +168,6 @@ impl Connection {
         made.map_err(|source| refused("the consumer of the stream of runs", source))?;
         self.bucket(names.workers(), CARD_AGE).await?;
         self.bucket(names.keys(), KEY_AGE).await?;
-        self.furnish_objects().await;
         Ok(())
     }
 

@@ -13,11 +13,13 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use self::large::{Fetching, input_name};
 use self::publishing::Publishing;
-use super::board::{Address, Board, Fatal, News, Reply, SeatedWorker};
+use super::board::{Address, Board, Fatal, SeatedWorker};
 use super::connection::{Connection, REQUEST_TIMEOUT, item_consumer, refused};
 use super::input::{Input, ToPublish};
 use super::names::{consumer_of, consumer_of_any};
 use super::nats::Nats;
+use super::news::{News, Reply};
+use super::objects;
 use super::reconciler;
 use super::wire::{
     self, Card, ClaimReply, Command, JoinReply, Notice, Order, ResultHeader, RunKey, WorkerNews,
@@ -68,6 +70,7 @@ impl Coordinator {
         inputs: UnboundedSender<Input>,
     ) -> Result<Self, ClusterError> {
         connection.furnish().await?;
+        objects::furnish(&connection).await;
         let now = Instant::now();
         let keys = connection.keys().await?;
         let clock = Clock { ticked: now, staffed: now, run: None, connected: now };
@@ -220,7 +223,7 @@ impl Coordinator {
         let name = input_name(self.key.epoch, publication);
         let subject = self.connection.names.input_object(&self.key.run, &name);
         let connection = self.connection.clone();
-        tokio::spawn(async move { connection.remove_objects(format!("{subject}.*")).await });
+        tokio::spawn(async move { objects::remove(&connection, format!("{subject}.*")).await });
     }
 
     fn delete(&self, sequence: Option<u64>) {

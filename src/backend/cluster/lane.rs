@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::figures::Figures;
-use super::board::{Address, Mail, News, SeatedWorker};
+use super::board::{Address, Mail, SeatedWorker};
 use super::input::{Input, ToPublish};
 use super::nats::Nats;
+use super::news::News;
 use super::session::{Session, cluster};
 use super::wire::{BatchRule, Load};
 use crate::backend::process::recipe::Recipe;
@@ -145,7 +146,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
         let mut desk = ItemQueue::new(&run.handover, self.lane);
         // No hook has an item before its worker says so.
         desk.set_readiness(Readiness::NeedsInit);
-        let mut shift = Shift {
+        let mut in_run = LaneRun {
             run,
             session: &session,
             hook: self.cluster.hook(),
@@ -158,8 +159,8 @@ impl<R: Runner> Backend<R> for Lane<R> {
             asked: None,
             figures: Figures::new(self.lane, &run.handover.stats, &run.event_log),
         };
-        shift.work();
-        shift.desk.leave();
+        in_run.work();
+        in_run.desk.leave();
         leasing::leave(run, self.lane)
     }
 
@@ -179,7 +180,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
 }
 
 /// A lane in one run.
-struct Shift<'a, R: Runner> {
+struct LaneRun<'a, R: Runner> {
     run: &'a Run<R>,
     session: &'a Session,
     hook: Hook,
@@ -202,7 +203,7 @@ enum Step {
     Leave,
 }
 
-impl<R: Runner> Shift<'_, R> {
+impl<R: Runner> LaneRun<'_, R> {
     fn work(&mut self) {
         let dispatch = &self.run.handover.dispatch;
         let bell = dispatch.signals.bell(self.lane);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::board::{Board, Fatal};
+use super::board::{Board, Fatal, Stored};
 use super::connection::Connection;
 use super::coordinator::Coordinator;
 use super::input::{Input, StoredInput};
@@ -92,9 +92,9 @@ impl Session {
     }
 
     /// Removes the input of a publication from the object store when it is dropped.
-    pub(super) fn stored_input(&self, bytes: usize, publication: u64) -> Option<StoredInput> {
+    pub(super) fn stored_input(&self, bytes: usize, publication: u64) -> Option<Stored> {
         let inputs = self.inputs.clone();
-        (bytes > self.most_inline).then(|| StoredInput { publication, inputs })
+        (bytes > self.most_inline).then(|| Box::new(StoredInput { publication, inputs }) as Stored)
     }
 
     pub(super) fn send(&self, input: Input) {

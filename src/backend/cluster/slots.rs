@@ -1,6 +1,7 @@
 //! The items that a worker has of one run.
 
 mod answering;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -13,9 +14,10 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
 
-use self::answering::Verdict;
+use self::verdict::Verdict;
 use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
 use super::hosting::{Loaded, Task};
+use super::objects;
 use super::wire::{self, ClaimReply, ItemHeader, JoinReply, Notice, Outcome, RunKey, WorkerNews};
 use crate::base::BoxError;
 use crate::concurrency::{Mutex, lock};
@@ -176,7 +178,7 @@ impl Slots {
             }
             Some(object) => {
                 let subject = self.connection.names.input_object(&self.key.run, &object.name);
-                self.connection.get_object(&subject, object, || true).await
+                objects::get(&self.connection, &subject, object, || true).await
             }
         }
     }

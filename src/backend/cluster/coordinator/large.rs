@@ -6,8 +6,10 @@ use std::time::Duration;
 use async_nats::jetstream::{self, AckKind};
 use futures_util::future::{Either, select};
 
-use crate::backend::cluster::board::{Board, News, Reply};
+use crate::backend::cluster::board::Board;
 use crate::backend::cluster::connection::Connection;
+use crate::backend::cluster::news::{News, Reply};
+use crate::backend::cluster::objects;
 use crate::backend::cluster::wire::{Object, Outcome};
 
 /// How often the broker hears that a result is being read: well within its `ack_wait`.
@@ -34,7 +36,7 @@ impl Fetching {
         let subject = connection.names.output_object(&run, &object.name);
         let has_output = matches!(reply.outcome, Outcome::Output);
         let is_wanted = || has_output && board.has(publication);
-        let reading = connection.get_object(&subject, &object, is_wanted);
+        let reading = objects::get(&connection, &subject, &object, is_wanted);
         let news = match while_in_progress(&message, reading).await {
             _ if !has_output => News::Answer(publication, reply),
             Ok(Some(output)) => {
@@ -55,7 +57,7 @@ impl Fetching {
         if let Err(error) = message.ack().await {
             tracing::debug!("a result was not acknowledged: {error}");
         }
-        connection.remove_objects(format!("{subject}.*")).await;
+        objects::remove(&connection, format!("{subject}.*")).await;
     }
 }
 

@@ -6,9 +6,11 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::large::input_name;
-use crate::backend::cluster::board::{Board, Fatal, News};
+use crate::backend::cluster::board::{Board, Fatal};
 use crate::backend::cluster::connection::Connection;
 use crate::backend::cluster::input::{Input, ToPublish};
+use crate::backend::cluster::news::News;
+use crate::backend::cluster::objects;
 use crate::backend::cluster::publisher::{Publication, publish};
 use crate::backend::cluster::wire::{self, ItemHeader, Object};
 use crate::error::ClusterError;
@@ -55,12 +57,12 @@ impl Publishing {
     async fn store(&self, publication: u64, input: Vec<u8>) -> Option<Object> {
         let (connection, board) = (&self.connection, &self.board);
         let (bytes, most) = (input.len(), connection.most_inline());
-        let object = connection.object(input_name(self.epoch, publication), &input);
+        let object = objects::object(connection, input_name(self.epoch, publication), &input);
         let subject = connection.names.input_object(&self.run, &object.name);
         let is_wanted = || board.has(publication);
         // For a lease: what takes the room may be done with by then.
         let place = (&*subject, &object);
-        let stored = connection.put_object(place, input, self.lease_time, is_wanted).await;
+        let stored = objects::put(connection, place, input, self.lease_time, is_wanted).await;
         let is_stored = stored.unwrap_or_else(|source| {
             let error = Box::new(ClusterError::TooLarge { bytes, most, source });
             board.tell(publication, News::Refused(publication, error));
@@ -69,7 +71,7 @@ impl Publishing {
         if is_stored && is_wanted() {
             return Some(object);
         }
-        connection.remove_objects(format!("{subject}.*")).await;
+        objects::remove(connection, format!("{subject}.*")).await;
         None
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Shift;
-use crate::backend::cluster::board::Reply;
+use super::LaneRun;
+use crate::backend::cluster::news::Reply;
 use crate::backend::cluster::wire::Outcome;
 use crate::backend::process::remote;
 use crate::backend::threads::crashes::POISON;
@@ -14,7 +14,7 @@ use crate::base::panic::{catch, drop_quietly};
 use crate::error::{ClusterError, Crash, Error, Site};
 use crate::runner::Runner;
 
-impl<R: Runner> Shift<'_, R> {
+impl<R: Runner> LaneRun<'_, R> {
     pub(super) fn settle(&mut self, publication: u64, reply: Reply) {
         let Some(publication) = self.session.board.remove(publication) else { return };
         let (lease, published) = (publication.lease, publication.published);

@@ -1,4 +1,4 @@
-//! What the coordinator hears of an item that a worker has taken.
+//! The way of a verdict to the coordinator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,52 +6,13 @@ use std::time::Duration;
 use async_nats::jetstream::{self, AckKind};
 
 use super::Slots;
+use super::verdict::Verdict;
 use crate::backend::cluster::connection::REQUEST_TIMEOUT;
 use crate::backend::cluster::environment::give_up;
-use crate::backend::cluster::hosting::Answer;
+use crate::backend::cluster::objects;
 use crate::backend::cluster::publisher::{Publication, publish};
 use crate::backend::cluster::wire::{self, ItemHeader, Object, Outcome, ResultHeader, WorkerNews};
-use crate::base::Hook;
 use crate::concurrency::lock;
-use crate::error::Crash;
-
-/// What is said of an item.
-pub(super) enum Verdict {
-    Outcome {
-        outcome: Outcome,
-        /// The encoded output.
-        output: Vec<u8>,
-        /// The time from the beginning of its hook.
-        busy: Duration,
-    },
-    /// This worker has no producers any more, for this reason.
-    Nothing(String),
-}
-
-impl Verdict {
-    /// That of an item with no hook and no output.
-    pub(super) fn without_hook(outcome: Outcome) -> Self {
-        Verdict::Outcome { outcome, output: vec![], busy: Duration::ZERO }
-    }
-
-    pub(super) fn of(answer: Answer, busy: Duration) -> Self {
-        let nanos = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        let (outcome, output) = match answer {
-            Answer::Output(bytes) => (Outcome::Output, bytes),
-            Answer::Failed { failure, device } => (Outcome::Failed { failure, device }, vec![]),
-            Answer::TimedOut { hook, limit, device } => {
-                let (is_init, nanos) = (hook == Hook::ProducerInit, nanos(limit));
-                (Outcome::TimedOut { is_init, nanos, device }, vec![])
-            }
-            Answer::Crashed { crash, device } => {
-                let Crash { signal, status, stderr } = crash;
-                (Outcome::Crashed { signal, status, stderr, device }, vec![])
-            }
-            Answer::Ended(reason) => return Verdict::Nothing(reason),
-        };
-        Verdict::Outcome { outcome, output, busy }
-    }
-}
 
 impl Slots {
     /// Publishes the answer of an item, then acknowledges the item.
@@ -79,7 +40,7 @@ impl Slots {
         let (object, output) = match output.len() > self.connection.most_inline() {
             false => (None, output),
             true => {
-                let object = self.connection.object(name, &output);
+                let object = objects::object(&self.connection, name, &output);
                 if let Err(error) = self.store(&object, output, is_wanted).await {
                     outcome = Outcome::error(error);
                 }
@@ -124,7 +85,7 @@ impl Slots {
         // The work is done, so it waits for longer than an input does.
         let patience = self.lease() * 3;
         let place = (&*subject, object);
-        let stored = self.connection.put_object(place, output, patience, is_wanted).await;
+        let stored = objects::put(&self.connection, place, output, patience, is_wanted).await;
         stored.map(|_| ()).map_err(|error| {
             let bytes = object.bytes;
             format!(
