@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gangline::{Batch, OnError};
+use gangline::{Batch, Error, OnError};
 
 use crate::broker::Broker;
 use crate::chores::{Chore, squared, squares, tests};
@@ -14,6 +14,8 @@ tests![
     an_item_that_fails_its_batch_fails_alone,
     a_batch_in_child_processes_has_the_items_of_the_coordinator,
     a_rule_that_no_batch_can_keep_is_refused,
+    a_batch_keeps_the_limit_of_its_cost,
+    a_batch_keeps_the_limit_of_its_padded_size,
     items_that_wait_for_their_batch_in_a_killed_worker_cost_no_attempt,
 ];
 
@@ -99,4 +101,34 @@ fn items_that_wait_for_their_batch_in_a_killed_worker_cost_no_attempt() {
         drop(second.join().unwrap());
     });
     assert_eq!(pool.account().ok, 2);
+}
+
+/// The size of an item.
+fn size(chore: &Chore) -> u64 {
+    match chore {
+        Chore::Count(x) => *x,
+        _ => 1,
+    }
+}
+
+fn a_batch_keeps_the_limit_of_its_cost() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let rule = Batch::up_to(4).within(PATIENCE);
+    let builder = broker.builder().on_error(OnError::Skip).batch(rule);
+    let mut pool = builder.max_batch_cost(10, size).build().unwrap();
+    // Two of them fill a batch; the large one is alone, and what exceeds the limit comes to no hook.
+    let items = [5, 5, 5, 5, 10, 11].map(Chore::Count);
+    assert_eq!(pool.run(items).unwrap(), ["2", "2", "2", "2", "1"]);
+    assert!(matches!(&pool.failures()[0], Error::TooLarge { amount: 11, most: 10, .. }));
+    assert_eq!(pool.report().provenance.settings["max_batch_cost"], "10");
+}
+
+fn a_batch_keeps_the_limit_of_its_padded_size() {
+    let broker = Broker::start();
+    let _worker = broker.worker_with(1, &[("GANGLINE_PROCESSES", "1")]);
+    let rule = Batch::up_to(4).within(PATIENCE);
+    let mut pool = broker.builder().batch(rule).max_padded_size(40, size).build().unwrap();
+    assert_eq!(pool.run([20; 4].map(Chore::Count)).unwrap(), ["2"; 4]);
+    assert_eq!(pool.run([10; 4].map(Chore::Count)).unwrap(), ["4"; 4]);
 }

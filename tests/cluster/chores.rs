@@ -61,6 +61,8 @@ pub enum Chore {
     Text(String),
     /// Returns the number of items of its batch, and its attempt.
     Batch,
+    /// Returns the number of items of its batch. The number is its size.
+    Count(u64),
     /// Runs out of memory in a batch of more items than this, else as `Batch`.
     ShortAbove(usize),
     /// Adds a line to the file.
@@ -155,6 +157,7 @@ impl Runner for Chores {
         Ok(each
             .map(|(i, chore)| match chore {
                 Chore::Batch | Chore::ShortAbove(_) => Ok(format!("{count} {}", cx.attempt())),
+                Chore::Count(_) => Ok(count.to_string()),
                 chore => do_chore(&cx.at(i), self.exponent, chore),
             })
             .collect())
@@ -248,7 +251,7 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
         Chore::Sleep(millis) => std::thread::sleep(Duration::from_millis(millis)),
         Chore::Large(bytes) => return Ok("x".repeat(bytes)),
         Chore::Text(text) => return Ok(text),
-        Chore::Batch | Chore::ShortAbove(_) | Chore::FailBatch => {
+        Chore::Batch | Chore::Count(_) | Chore::ShortAbove(_) | Chore::FailBatch => {
             return Err("it came without a batch".into());
         }
     }

@@ -5,6 +5,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::{Address, SeatedWorker};
 use super::wire::Card;
+use crate::scheduler::batch::Size;
 
 /// What the coordinator's thread reacts to.
 #[derive(Debug)]
@@ -50,6 +51,7 @@ pub(super) struct ToPublish {
     pub(super) publication: u64,
     pub(super) item: u64,
     pub(super) attempt: u32,
+    pub(super) size: Size,
     pub(super) address: Address,
     pub(super) input: Vec<u8>,
 }

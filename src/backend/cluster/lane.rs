@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use self::figures::Figures;
 use super::board::{Address, Mail, SeatedWorker};
+use super::hosting::BatchLimits;
 use super::input::{Input, ToPublish};
 use super::nats::Nats;
 use super::news::News;
@@ -28,7 +29,6 @@ use crate::concurrency::bell::Bell;
 use crate::concurrency::{Mutex, lock, now};
 use crate::error::{Error, Site, WorkerError};
 use crate::runner::{ProducerSetup, Runner, Wanted};
-use crate::scheduler::batch::Batch;
 use crate::scheduler::{Begin, Lease, LeaseId, Next, Readiness, RunTime, hand_over};
 
 /// What all lanes of a pool have in common.
@@ -37,7 +37,7 @@ pub(crate) struct Cluster {
     nats: Nats,
     limits: Limits,
     stack_size: Option<usize>,
-    batch: Option<Batch>,
+    batch: Option<BatchLimits>,
     /// Opened and closed by the first lane.
     session: Mutex<Option<Arc<Session>>>,
 }
@@ -56,7 +56,7 @@ impl Cluster {
         nats: Nats,
         limits: Limits,
         stack_size: Option<usize>,
-        batch: Option<Batch>,
+        batch: Option<BatchLimits>,
     ) -> Self {
         Cluster { nats, limits, stack_size, batch, session: Mutex::new(None) }
     }
@@ -70,10 +70,12 @@ impl Cluster {
             item_nanos: self.limits.item.map(nanos),
             init_nanos: self.limits.init.map(nanos),
             stack_size: self.stack_size.map(|bytes| bytes as u64),
-            batch: self.batch.map(|batch| BatchRule {
-                most: batch.most() as u64,
+            batch: self.batch.map(|BatchLimits { rule, most_cost, most_padded }| BatchRule {
+                most: rule.most() as u64,
                 // No worker sees the end of the input, so none waits without limit.
-                wait_nanos: nanos(batch.wait().unwrap_or(self.nats.lease_time / 4)),
+                wait_nanos: nanos(rule.wait().unwrap_or(self.nats.lease_time / 4)),
+                most_cost,
+                most_padded,
             }),
         })
     }
@@ -328,16 +330,16 @@ impl<R: Runner> LaneRun<'_, R> {
                 return 0;
             }
         };
-        let is_plain = |scheduler: &_| hand_over::is_plain(scheduler, item);
-        let address = match dispatch.schedule(|state, _| is_plain(&state.scheduler)).0 {
-            true => Address::Any,
-            false => Address::Own,
-        };
+        let ((is_plain, size), _) = dispatch.schedule(|state, _| {
+            let size = hand_over::size_of(&state.scheduler, lease.id);
+            (hand_over::is_plain(&state.scheduler, item), size)
+        });
+        let address = if is_plain { Address::Any } else { Address::Own };
         let (lane, attempt) = (self.lane, lease.attempt);
         let bytes = input.len();
         let stored = |publication| self.session.stored_input(bytes, publication);
         let publication = self.session.board.publish(lane, lease, address, (bytes, stored));
-        let item = ToPublish { lane, publication, item, attempt, address, input };
+        let item = ToPublish { lane, publication, item, attempt, size, address, input };
         self.session.send(Input::Publish(item));
         1
     }

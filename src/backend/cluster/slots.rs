@@ -21,6 +21,7 @@ use super::objects;
 use super::wire::{self, ClaimReply, ItemHeader, JoinReply, Notice, Outcome, RunKey, WorkerNews};
 use crate::base::BoxError;
 use crate::concurrency::{Mutex, lock};
+use crate::scheduler::batch::Size;
 
 /// How long the broker keeps a request for an item.
 const PULL: Duration = Duration::from_secs(5);
@@ -194,8 +195,8 @@ impl Slots {
         let begun = Arc::new(OnceLock::new());
         let begin = self.beginning(header.publication, begun.clone());
         let over = Box::new(over);
-        let ItemHeader { item, attempt, .. } = *header;
-        let task = Task { item, attempt, input, begin, over };
+        let ItemHeader { item, attempt, size: (cost, padded), .. } = *header;
+        let task = Task { item, attempt, size: Size { cost, padded }, input, begin, over };
         let answer = match select(self.service.submit(task), cancelled).await {
             Either::Left((answer, _)) => {
                 let busy = begun.get().map_or(Duration::ZERO, Instant::elapsed);

@@ -56,6 +56,8 @@ pub(super) struct BatchRule {
     pub(super) most: u64,
     /// How long an incomplete batch waits for more.
     pub(super) wait_nanos: u64,
+    pub(super) most_cost: Option<u64>,
+    pub(super) most_padded: Option<u64>,
 }
 
 /// What precedes the encoded input of an item.
@@ -66,6 +68,8 @@ pub(super) struct ItemHeader {
     pub(super) publication: u64,
     pub(super) item: u64,
     pub(super) attempt: u32,
+    /// Its cost and its padded size.
+    pub(super) size: (u64, u64),
     /// Where the input is, if it does not follow.
     pub(super) object: Option<Object>,
 }
@@ -235,7 +239,14 @@ mod tests {
 
     #[test]
     fn a_body_stays_behind_its_header() {
-        let header = ItemHeader { epoch: 1, publication: 2, item: 3, attempt: 4, object: None };
+        let header = ItemHeader {
+            epoch: 1,
+            publication: 2,
+            item: 3,
+            attempt: 4,
+            size: (1, 1),
+            object: None,
+        };
         let bytes = with_body(&header, b"input");
         assert_eq!(split::<ItemHeader>(&bytes).unwrap(), (header, &b"input"[..]));
     }

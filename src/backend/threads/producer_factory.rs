@@ -15,6 +15,7 @@ pub(crate) struct ProducerFactory<R: Runner> {
     make: Arc<Make<R>>,
     bypass: Bypass,
     overdue: Overdue,
+    forms_batches: bool,
 }
 
 /// Makes a backend without a state, on the producer's own thread.
@@ -28,6 +29,7 @@ impl<R: Runner> Clone for ProducerFactory<R> {
             make: self.make.clone(),
             bypass: self.bypass,
             overdue: self.overdue,
+            forms_batches: self.forms_batches,
         }
     }
 }
@@ -39,7 +41,7 @@ impl<R: Runner + 'static> ProducerFactory<R> {
             Box::new(Producer::new(runner.clone(), setup, shared))
         });
         let (bypass, overdue) = (Bypass::Allowed, Overdue::Abandoned);
-        ProducerFactory { runner: Arc::new(runner), make, bypass, overdue }
+        ProducerFactory { runner: Arc::new(runner), make, bypass, overdue, forms_batches: false }
     }
 
     /// The hooks are called by the backends that `make` returns. They work on leases only.
@@ -48,7 +50,14 @@ impl<R: Runner + 'static> ProducerFactory<R> {
         expect(dead_code, reason = "without child processes, all producers are threads")
     )]
     pub(crate) fn leasing(runner: R, make: Arc<Make<R>>, overdue: Overdue) -> Self {
-        ProducerFactory { runner: Arc::new(runner), make, bypass: Bypass::Never, overdue }
+        let (runner, bypass) = (Arc::new(runner), Bypass::Never);
+        ProducerFactory { runner, make, bypass, overdue, forms_batches: false }
+    }
+
+    /// Its backends form the batches, so they lease single items.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    pub(crate) fn forming_batches(self) -> Self {
+        ProducerFactory { forms_batches: true, ..self }
     }
 }
 
@@ -61,6 +70,11 @@ impl<R: Runner> ProducerFactory<R> {
     /// What its producers do with hooks that exceed their timeouts.
     pub(crate) fn overdue(&self) -> Overdue {
         self.overdue
+    }
+
+    /// Whether its backends form the batches.
+    pub(crate) fn forms_batches(&self) -> bool {
+        self.forms_batches
     }
 
     pub(crate) fn runner(&self) -> &R {

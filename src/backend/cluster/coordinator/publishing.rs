@@ -28,7 +28,7 @@ pub(super) struct Publishing {
 
 impl Publishing {
     pub(super) async fn publish(self, subject: String, item: ToPublish) {
-        let ToPublish { publication, item, attempt, mut input, .. } = item;
+        let ToPublish { publication, item, attempt, size, mut input, .. } = item;
         let (run, epoch) = (&self.run, self.epoch);
         let mut object = None;
         if input.len() > self.connection.most_inline() {
@@ -37,7 +37,8 @@ impl Publishing {
                 return;
             }
         }
-        let header = ItemHeader { epoch, publication, item, attempt, object };
+        let size = (size.cost, size.padded);
+        let header = ItemHeader { epoch, publication, item, attempt, size, object };
         let message = Publication {
             subject,
             id: &format!("{run}/{epoch:x}/{item}/{publication}"),
