@@ -42,6 +42,8 @@ pub enum Chore {
     StopOnce(PathBuf),
     /// Fails unless the file is there; writes its process id into the file.
     FailOnce(PathBuf),
+    /// Waits for the first file, then fails as `FailOnce` with the second.
+    FailAfter(PathBuf, PathBuf),
     /// Says in the first file which process this is, and waits for the second.
     Await(PathBuf, PathBuf),
     /// As `Await`, unless the first file is there: then it returns at once.
@@ -224,6 +226,10 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
                 note_pid(&path)?;
                 return Err("once".into());
             }
+        }
+        Chore::FailAfter(first, path) => {
+            text_in(&first);
+            return do_chore(cx, exponent, Chore::FailOnce(path));
         }
         Chore::Await(note, path) => wait_for(&note, &path)?,
         Chore::AwaitOnce(note, path) => {

@@ -73,6 +73,10 @@ fn an_item_larger_than_a_message_goes_in_and_out() {
             assert!(*output == text(n), "output {n} has {} bytes", output.len());
         }
         assert_eq!(outputs[8..], squared(0..20));
+        // They go with their items, and do not wait for the end of the pool.
+        while broker.messages(OBJECTS) > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
     pool.close().unwrap();
     assert_eq!(broker.messages(OBJECTS), 0);

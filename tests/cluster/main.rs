@@ -25,6 +25,8 @@ mod large;
 #[cfg(target_os = "linux")]
 mod laws;
 #[cfg(target_os = "linux")]
+mod leases;
+#[cfg(target_os = "linux")]
 mod lost_workers;
 #[cfg(target_os = "linux")]
 mod policies;
@@ -59,6 +61,7 @@ fn main() {
         large::TESTS,
         policies::TESTS,
         lost_workers::TESTS,
+        leases::TESTS,
         fleet::TESTS,
         refusals::TESTS,
         reports::TESTS,
