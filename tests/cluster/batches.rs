@@ -9,6 +9,7 @@ use crate::chores::{Chore, squared, squares, tests};
 
 tests![
     a_worker_forms_whole_batches,
+    the_default_window_fills_the_batches_of_all_workers,
     a_batch_that_no_item_can_fill_is_worked_on,
     a_batch_that_runs_out_of_memory_is_split_without_an_attempt,
     an_item_that_fails_its_batch_fails_alone,
@@ -30,6 +31,14 @@ fn a_worker_forms_whole_batches() {
     for _ in 0..2 {
         assert_eq!(pool.run(vec![Chore::Batch; 16]).unwrap(), vec!["4 1"; 16]);
     }
+}
+
+fn the_default_window_fills_the_batches_of_all_workers() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let rule = Batch::up_to(300).within(PATIENCE);
+    let mut pool = broker.builder().batch(rule).build().unwrap();
+    assert_eq!(pool.run(vec![Chore::Batch; 300]).unwrap(), vec!["300 1"; 300]);
 }
 
 /// A worker does not see the end of the input.

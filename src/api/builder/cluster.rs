@@ -91,11 +91,13 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             most_padded: most(Measure::Padded),
         });
         let cluster = Arc::new(Cluster::new(nats, self.limits, self.stack_size, batches));
+        let counted = cluster.clone();
         let make: Arc<Make<R>> = Arc::new(move |_, setup, shared| {
             Box::new(Lane::new(cluster.clone(), recipe, setup, shared))
         });
         self.build_with(|runner| {
-            ProducerFactory::leasing(runner, make, Overdue::Ended).forming_batches()
+            let factory = ProducerFactory::leasing(runner, make, Overdue::Ended);
+            factory.forming_batches(Arc::new(move || counted.capacity()))
         })
     }
 

@@ -315,6 +315,12 @@ impl Board {
         state.seats.iter().filter_map(|seat| Some(seat.worker.as_ref()?.id.clone())).collect()
     }
 
+    /// The number of items that the seated workers can have.
+    pub(super) fn capacity(&self) -> usize {
+        let state = lock(&self.state);
+        state.seats.iter().filter_map(|seat| Some(seat.worker.as_ref()?.capacity)).sum()
+    }
+
     /// Notes that a worker begins an item. Returns whether it is wanted.
     pub(super) fn begin(&self, publication: u64, worker: &str) -> bool {
         let mut state = lock(&self.state);

@@ -61,6 +61,12 @@ impl Cluster {
         Cluster { nats, limits, stack_size, batch, session: Mutex::new(None) }
     }
 
+    /// The number of items that the seated workers can have.
+    pub(crate) fn capacity(&self) -> usize {
+        let session = lock(&self.session);
+        session.as_ref().map_or(0, |session| session.board.capacity())
+    }
+
     fn load(&self, setup: &ProducerSetup) -> Result<Load, Error> {
         let cfg = setup.cfg.to_yaml();
         let cfg = cfg.map_err(|error| WorkerError::Cfg { source: error.into() })?;
