@@ -49,7 +49,8 @@ fn a_report_has_the_figures_of_each_worker() {
         let workers = workers_in(&pool);
         let mut pids: Vec<_> = workers.iter().filter_map(|it| it.pid).collect();
         let mut expected: Vec<_> = processes.iter().map(|it| it.pid()).collect();
-        (pids.sort_unstable(), expected.sort_unstable());
+        pids.sort_unstable();
+        expected.sort_unstable();
         assert_eq!(pids, expected);
         assert!(workers.iter().all(|it| it.host == Some(host())), "{workers:?}");
         assert!(workers.iter().all(|it| (it.restarts, it.returned) == (0, 0)), "{workers:?}");

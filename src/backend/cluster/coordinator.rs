@@ -108,7 +108,7 @@ impl Coordinator {
                 Input::Publish(item) => self.publish(item),
                 Input::Cancel(publication) => self.order(Command::Cancel(publication)).await,
                 Input::Delete(sequence) => self.delete(sequence),
-                Input::RemoveInput(publication) => self.remove_input(publication),
+                Input::Discard(publication) => self.remove_input(publication),
                 Input::Drain { lane, upto } => self.drain(lane, upto).await,
                 Input::Ban { lane } => self.ban(lane).await,
                 Input::Left => {}
@@ -218,7 +218,7 @@ impl Coordinator {
         tokio::spawn(publishing.publish(subject, item));
     }
 
-    /// An input whose publication is removed while it is written is removed when that has ended.
+    /// An input that is still being written is removed by the task that writes it.
     fn remove_input(&self, publication: u64) {
         let name = input_name(self.key.epoch, publication);
         let subject = self.connection.names.input_object(&self.key.run, &name);

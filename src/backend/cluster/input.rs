@@ -15,8 +15,8 @@ pub(super) enum Input {
     Cancel(u64),
     /// Deletes a message that no worker must get.
     Delete(Option<u64>),
-    /// Removes the input of a publication from the object store.
-    RemoveInput(u64),
+    /// Removes a large input from the object store.
+    Discard(u64),
     /// The run of a lane is over.
     Drain {
         lane: usize,
@@ -66,6 +66,6 @@ pub(super) struct StoredInput {
 impl Drop for StoredInput {
     fn drop(&mut self) {
         // A coordinator that has ended has removed all of the run.
-        _ = self.inputs.send(Input::RemoveInput(self.publication));
+        _ = self.inputs.send(Input::Discard(self.publication));
     }
 }

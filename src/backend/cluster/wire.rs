@@ -123,7 +123,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// That of an item whose value cannot be sent.
+    /// The failure of an item, for the reason that its value cannot be sent or read.
     pub(super) fn error(text: String) -> Self {
         let failure = RemoteFailure { texts: vec![text], typed: None, is_out_of_memory: false };
         Outcome::Failed { failure: CallFailure::Error(failure), device: None }
