@@ -4,7 +4,7 @@
 //! It starts a broker if `nats-server` is installed, a package of most distributions. On several machines the broker is
 //! started by hand, and so are the workers: see docs/cluster.md.
 #![cfg_attr(not(target_os = "linux"), expect(unused, reason = "a cluster needs Linux"))]
-#![expect(clippy::print_stdout, reason = "an example talks to its user")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example talks to its user")]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -16,7 +16,7 @@ use self::publishing::Publishing;
 use super::board::{Address, Board, Fatal, SeatedWorker};
 use super::connection::{Connection, REQUEST_TIMEOUT, item_consumer, refused};
 use super::input::{Input, ToPublish};
-use super::names::{consumer_of, consumer_of_any};
+use super::names::{self, consumer_of, consumer_of_any};
 use super::nats::Nats;
 use super::news::{News, Reply};
 use super::objects;
@@ -275,7 +275,7 @@ impl Coordinator {
                     busy: Duration::from_nanos(header.busy_nanos),
                     redeliveries: header.deliveries.saturating_sub(1),
                 });
-                if let Some(object) = object {
+                if let Some(object) = object.filter(|it| names::check(&it.name).is_ok()) {
                     let (connection, board) = (self.connection.clone(), self.board.clone());
                     let run = self.key.run.clone();
                     let fetching = Fetching { connection, board, run, publication, message };
@@ -330,7 +330,12 @@ impl Coordinator {
                 }
             }
             WorkerNews::Leaving => self.lose(&worker),
-            WorkerNews::Refused(said) => self.board.fail(Fatal::Refused(said.into())),
+            // It may be of a run that has failed already.
+            WorkerNews::Refused(publication, said) => {
+                if self.board.has(publication) {
+                    self.board.fail(Fatal::Refused(said.into()));
+                }
+            }
             WorkerNews::Unable { host, reason } => {
                 tracing::warn!(%host, "a worker cannot serve: {reason}");
                 self.board.refuse(&worker, format!("{host}: {reason}"));

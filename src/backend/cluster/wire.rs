@@ -152,8 +152,8 @@ pub(super) enum WorkerNews {
     Leaving,
     /// It could not make the runner or its producers.
     Unable { host: String, reason: String },
-    /// The broker does not store a result of it.
-    Refused(String),
+    /// The broker does not store its result of a publication, and says why.
+    Refused(u64, String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -62,7 +62,7 @@ impl Slots {
             patience: Duration::from_millis(self.key.wait_millis),
         };
         if let Err(error) = publish(&self.connection, result, is_wanted).await {
-            self.notify(WorkerNews::Refused(error.to_string())).await;
+            self.notify(WorkerNews::Refused(publication, error.to_string())).await;
         }
         // Without the confirmation the item may come again, and is then not wanted. What this worker has dropped by
         // itself may be wanted.
