@@ -14,5 +14,7 @@ set -a
 source "${WORKER_ENV:-$HOME/.config/gangline/worker.env}"
 set +a
 
+# From Slurm 22.05 on, srun gives a task one core unless it is told.
+export SRUN_CPUS_PER_TASK="${SLURM_CPUS_PER_TASK:-1}"
 # A worker that crashes is started again, and leaves the others alone. It sees the GPUs that Slurm has given to its task.
 exec srun --kill-on-bad-exit=0 gangline worker -- "${APP:-$HOME/app}"

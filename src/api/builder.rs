@@ -210,7 +210,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
             devices,
             order: self.order,
             window: self.window,
-            batching,
+            batching: batching.filter(|_| !factory.forms_batches()),
             stack_size: self.stack_size,
             replacements: self.replacements,
             end_timeout: self.limits.end.filter(|_| factory.overdue() == Overdue::Abandoned),

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use crate::api::pool::AnyOrderRunner;
 use crate::api::service::Service;
 use crate::backend::cluster::environment::OWN_VARIABLES;
-use crate::backend::cluster::hosting::{Answer, HookPlace, Host, LoadSettings, Loaded, Task};
+use crate::backend::cluster::hosting::{
+    Answer, BatchLimits, HookPlace, Host, LoadSettings, Loaded, Task,
+};
 use crate::backend::process::codec::Format;
 use crate::backend::process::message::{CallFailure, Terms};
 use crate::backend::process::processes::Processes;
@@ -34,7 +36,7 @@ impl<R: Runner + 'static> Host for Recipe<R> {
         cfg.freeze();
         let made = catch(|| self.make(&cfg)).unwrap_or_else(|message| Err(message.into()));
         let runner = made.map_err(|error| CallFailure::Make(remote::describe(self, error)))?;
-        let largest = settings.batch.map_or(1, |batch| batch.most());
+        let largest = settings.batch.map_or(1, |batch| batch.rule.most());
         let capacity = settings.devices.len().saturating_mul(largest);
         let mut builder = AnyOrderRunner::builder(Hosted { runner, recipe: *self }).cfg(cfg);
         builder = builder.devices(settings.devices.clone()).window(capacity);
@@ -47,8 +49,14 @@ impl<R: Runner + 'static> Host for Recipe<R> {
         if let Some(bytes) = settings.stack_size {
             builder = builder.stack_size(bytes);
         }
-        if let Some(batch) = settings.batch {
-            builder = builder.batch(batch);
+        if let Some(BatchLimits { rule, most_cost, most_padded }) = settings.batch {
+            builder = builder.batch(rule);
+            if let Some(most) = most_cost {
+                builder = builder.max_batch_cost(most, |task: &Task| task.size.cost);
+            }
+            if let Some(most) = most_padded {
+                builder = builder.max_padded_size(most, |task: &Task| task.size.padded);
+            }
         }
         if settings.place == HookPlace::Processes {
             let none = |_: &CfgNode| Err("only a child makes the runner".into());

@@ -17,6 +17,11 @@
 //! Workers take an item when a producer of theirs is idle, and none ahead. So no item waits behind another on a
 //! slow worker, and nothing has to be recalled.
 //!
+//! # Large values
+//!
+//! Above 512 KiB, inputs and outputs are in the [object store](objects), and messages name them. The coordinator removes an
+//! input with its publication, an output once it was read, and all of a run at its start and its end.
+//!
 //! # Threads
 //!
 //! `gangline-n` runs the client and the [`coordinator`]; lanes and it share the [`board`]. It runs no user code:
@@ -33,6 +38,8 @@ pub(crate) mod lane;
 pub(crate) mod listing;
 mod names;
 pub(crate) mod nats;
+mod news;
+mod objects;
 mod publisher;
 mod reconciler;
 mod serving;

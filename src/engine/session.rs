@@ -37,6 +37,8 @@ use crate::scheduler::window::Window;
 pub(crate) struct Engine<R: Runner> {
     /// `None` only while the engine is dropped.
     factory: Option<ProducerFactory<R>>,
+    /// The number of items that producers could have when the run began, if each can have several.
+    capacity: usize,
     pub(super) cfg: Arc<CfgNode>,
     pub(super) settings: Settings,
     pub(super) run_settings: Arc<RunSettings<R::Input>>,
@@ -83,6 +85,7 @@ impl<R: Runner + 'static> Engine<R> {
         let seen = settings.token.seen();
         let mut engine = Engine {
             factory: Some(factory),
+            capacity: 0,
             cfg: Arc::new(cfg),
             settings,
             run_settings: Arc::new(run_settings),
@@ -258,6 +261,7 @@ impl<R: Runner + 'static> Engine<R> {
         }
         let Settings { order, batching, .. } = self.settings;
         let order = if kind == RunKind::Service { Order::Completion } else { order };
+        self.capacity = self.factory().capacity().unwrap_or(0);
         let (window, run_settings) = (self.window().size(), self.run_settings.clone());
         let starting = (0..producers.len()).filter(|&it| producers.is_starting(it)).collect();
         let earlier = CarriedOver { learned: producers.learned(), lost, away, starting };
@@ -315,7 +319,7 @@ impl<R: Runner + 'static> Engine<R> {
 
     pub(super) fn window(&self) -> Window {
         let Settings { window, batching, devices, .. } = &self.settings;
-        Window::new(*window, devices.len(), *batching)
+        Window::new(*window, self.capacity.max(devices.len()), *batching)
     }
 }
 

@@ -69,13 +69,15 @@ pub enum ClusterError {
         /// The host of the worker.
         host: Arc<str>,
     },
-    /// An input has more bytes than the broker takes in one message (its `max_payload`).
+    /// An input has more bytes than are sent in a message, and the broker's object store does not take it.
     #[non_exhaustive]
     TooLarge {
         /// The number of bytes.
         bytes: usize,
-        /// The largest number of bytes.
+        /// The largest number of bytes in a message.
         most: usize,
+        /// What the broker says.
+        source: BoxError,
     },
     /// Another coordinator has taken over the run of this name.
     #[non_exhaustive]
@@ -127,10 +129,10 @@ impl fmt::Display for ClusterError {
             ClusterError::WorkerLost { host } => {
                 write!(f, "the worker on {host} is gone: its lease has ended")
             }
-            ClusterError::TooLarge { bytes, most } => write!(
+            ClusterError::TooLarge { bytes, most, .. } => write!(
                 f,
-                "the input has {bytes} bytes, and the broker takes at most {most} (`max_payload`); send a \
-                 path or an address instead"
+                "the input has {bytes} bytes, a message at most {most}, and the broker's object store refuses \
+                 it; send a path or an address instead"
             ),
             ClusterError::Superseded { run } => {
                 write!(f, "another coordinator has taken over the run {run:?}")
@@ -148,9 +150,9 @@ debug_with_causes!(ClusterError);
 impl std::error::Error for ClusterError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            ClusterError::Connect { source, .. } | ClusterError::Refused { source, .. } => {
-                Some(source.as_ref())
-            }
+            ClusterError::Connect { source, .. }
+            | ClusterError::Refused { source, .. }
+            | ClusterError::TooLarge { source, .. } => Some(source.as_ref()),
             _ => None,
         }
     }

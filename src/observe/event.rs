@@ -115,6 +115,21 @@ pub enum Event {
         /// The reason.
         reason: Arc<str>,
     },
+    /// A worker of a cluster takes part, also at the start of each run: see
+    /// [`cluster`](crate::Builder::cluster).
+    #[non_exhaustive]
+    WorkerJoined {
+        /// The number of its seat among the producers.
+        producer: usize,
+        /// The name of its machine.
+        host: Arc<str>,
+    },
+    /// A worker of a cluster takes part no more.
+    #[non_exhaustive]
+    WorkerLeft {
+        /// The number of its seat among the producers.
+        producer: usize,
+    },
     /// A producer exceeded its time limit. Its thread is abandoned.
     #[non_exhaustive]
     ProducerAbandoned {

@@ -8,7 +8,8 @@ use super::seconds;
 
 /// The worker in which the hooks of one producer ran, and what it cost to reach it.
 ///
-/// With [`processes`](crate::Builder::processes), it is a child process. All figures are those of one run.
+/// With [`processes`](crate::Builder::processes), it is a child process. With [`cluster`](crate::Builder::cluster), it is
+/// a worker on any machine, and its producer is its seat. All figures are those of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -22,10 +23,11 @@ pub struct WorkerReport {
     /// How often another worker took the place of one that had ended.
     pub restarts: u64,
     /// How many items came back from it before a hook began them: it had ended, another producer had nothing to do, or
-    /// the run was over.
+    /// the run was over. In a cluster, items that the broker had to deliver to it again count too.
     pub returned: u64,
     /// How long the worker had items while no hook ran: from the later of sending an item and the answer to the one
-    /// before, to its own answer, without the time in the hook. Items that failed do not count.
+    /// before, to its own answer, without the time in the hook. Items that failed do not count. Of a worker with several producers,
+    /// it is the sum of theirs.
     #[serde(with = "seconds")]
     pub wire_wait: Duration,
     /// The bytes that were sent to it.

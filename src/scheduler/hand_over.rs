@@ -3,6 +3,7 @@
 //! A producer of a cluster leases an item and puts it where any worker may take it. The lease is
 //! [preparing](super::Phase::Preparing) until a worker begins the item; it then goes to the producer of that worker.
 
+use super::batch::Size;
 use super::lease::{Copies, LeaseId, ProducerId};
 use super::time::RunTime;
 use super::{Begin, Scheduler, Until};
@@ -51,6 +52,12 @@ pub(crate) fn is_stale(scheduler: &Scheduler, id: LeaseId) -> bool {
 /// Whether an item is on its first attempt, on one producer, and was not put back.
 pub(crate) fn is_plain(scheduler: &Scheduler, item: u64) -> bool {
     scheduler.items.get(item).is_none()
+}
+
+/// The size of the item of a lease.
+pub(crate) fn size_of(scheduler: &Scheduler, id: LeaseId) -> Size {
+    let item = scheduler.leases.get(id).and_then(|held| held.items.first());
+    item.map_or(Size::ONE, |item| item.size)
 }
 
 #[cfg(test)]

@@ -2,18 +2,22 @@
 
 use std::time::Duration;
 
-use gangline::{Batch, OnError};
+use gangline::{Batch, Error, OnError};
 
 use crate::broker::Broker;
 use crate::chores::{Chore, squared, squares, tests};
 
 tests![
     a_worker_forms_whole_batches,
+    the_default_window_fills_the_batches_of_all_workers,
     a_batch_that_no_item_can_fill_is_worked_on,
     a_batch_that_runs_out_of_memory_is_split_without_an_attempt,
     an_item_that_fails_its_batch_fails_alone,
     a_batch_in_child_processes_has_the_items_of_the_coordinator,
     a_rule_that_no_batch_can_keep_is_refused,
+    a_batch_keeps_the_limit_of_its_cost,
+    a_batch_keeps_the_limit_of_its_padded_size,
+    items_that_wait_for_their_batch_in_a_killed_worker_cost_no_attempt,
 ];
 
 /// Longer than a busy machine takes to fill a batch.
@@ -27,6 +31,14 @@ fn a_worker_forms_whole_batches() {
     for _ in 0..2 {
         assert_eq!(pool.run(vec![Chore::Batch; 16]).unwrap(), vec!["4 1"; 16]);
     }
+}
+
+fn the_default_window_fills_the_batches_of_all_workers() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let rule = Batch::up_to(300).within(PATIENCE);
+    let mut pool = broker.builder().batch(rule).build().unwrap();
+    assert_eq!(pool.run(vec![Chore::Batch; 300]).unwrap(), vec!["300 1"; 300]);
 }
 
 /// A worker does not see the end of the input.
@@ -77,4 +89,55 @@ fn a_rule_that_no_batch_can_keep_is_refused() {
     let window = text(broker.builder().batch(Batch::up_to(4)).window(3));
     assert!(window.starts_with("window must be at least 4 items"), "{window}");
     assert!(text(broker.builder().batch(Batch::of(0))).contains("batch"));
+}
+
+/// Without retries, an attempt that was lost would fail the run.
+fn items_that_wait_for_their_batch_in_a_killed_worker_cost_no_attempt() {
+    let broker = Broker::start();
+    let first = broker.worker(1);
+    let rule = Batch::up_to(4).within(Duration::from_secs(6));
+    let mut pool = broker.builder().batch(rule).build().unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            while broker.unacknowledged("gangline-items") < 2 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            first.signal(rustix::process::Signal::KILL);
+            broker.worker(1)
+        });
+        let outputs = pool.run(vec![Chore::Batch; 2]).unwrap();
+        assert!(outputs.iter().all(|it| it == "2 1" || it == "1 1"), "{outputs:?}");
+        drop(second.join().unwrap());
+    });
+    assert_eq!(pool.account().ok, 2);
+}
+
+/// The size of an item.
+fn size(chore: &Chore) -> u64 {
+    match chore {
+        Chore::Count(x) => *x,
+        _ => 1,
+    }
+}
+
+fn a_batch_keeps_the_limit_of_its_cost() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let rule = Batch::up_to(4).within(PATIENCE);
+    let builder = broker.builder().on_error(OnError::Skip).batch(rule);
+    let mut pool = builder.max_batch_cost(10, size).build().unwrap();
+    // Two of them fill a batch; the large one is alone, and what exceeds the limit comes to no hook.
+    let items = [5, 5, 5, 5, 10, 11].map(Chore::Count);
+    assert_eq!(pool.run(items).unwrap(), ["2", "2", "2", "2", "1"]);
+    assert!(matches!(&pool.failures()[0], Error::TooLarge { amount: 11, most: 10, .. }));
+    assert_eq!(pool.report().provenance.settings["max_batch_cost"], "10");
+}
+
+fn a_batch_keeps_the_limit_of_its_padded_size() {
+    let broker = Broker::start();
+    let _worker = broker.worker_with(1, &[("GANGLINE_PROCESSES", "1")]);
+    let rule = Batch::up_to(4).within(PATIENCE);
+    let mut pool = broker.builder().batch(rule).max_padded_size(40, size).build().unwrap();
+    assert_eq!(pool.run([20; 4].map(Chore::Count)).unwrap(), ["2"; 4]);
+    assert_eq!(pool.run([10; 4].map(Chore::Count)).unwrap(), ["4"; 4]);
 }

@@ -113,6 +113,16 @@ impl Broker {
             .collect()
     }
 
+    /// The number of messages of a stream that its consumers have not acknowledged.
+    pub fn unacknowledged(&self, stream: &str) -> u64 {
+        let status = self.status("/jsz?consumers=true");
+        let streams = status["account_details"][0]["stream_detail"].as_array().unwrap();
+        let stream = streams.iter().find(|it| it["name"] == stream);
+        let consumers = stream.and_then(|it| it["consumer_detail"].as_array());
+        let pending = |it: &serde_json::Value| it["num_ack_pending"].as_u64().unwrap();
+        consumers.map_or(0, |consumers| consumers.iter().map(pending).sum())
+    }
+
     /// What it says of itself to those that watch it.
     pub fn status(&self, path: &str) -> serde_json::Value {
         let mut socket = TcpStream::connect(("127.0.0.1", self.monitor)).unwrap();

@@ -36,10 +36,14 @@ pub enum Chore {
     Kill,
     /// Kills its process, unless the file is there; makes the file.
     KillOnce(PathBuf),
+    /// As `KillOnce`; then it returns the text.
+    KillOnceWith(PathBuf, String),
     /// Stops its process, unless the file is there; writes its id into the file.
     StopOnce(PathBuf),
     /// Fails unless the file is there; writes its process id into the file.
     FailOnce(PathBuf),
+    /// Waits for the first file, then fails as `FailOnce` with the second.
+    FailAfter(PathBuf, PathBuf),
     /// Says in the first file which process this is, and waits for the second.
     Await(PathBuf, PathBuf),
     /// As `Await`, unless the first file is there: then it returns at once.
@@ -50,6 +54,8 @@ pub enum Chore {
     Hang(PathBuf),
     /// As `Hang`, unless the file is there: then it returns at once.
     HangOnce(PathBuf),
+    /// As `HangOnce`; then it returns the text.
+    HangOnceWith(PathBuf, String),
     /// Sleeps for this number of ms.
     Sleep(u64),
     /// Returns this number of bytes.
@@ -57,6 +63,8 @@ pub enum Chore {
     Text(String),
     /// Returns the number of items of its batch, and its attempt.
     Batch,
+    /// Returns the number of items of its batch. The number is its size.
+    Count(u64),
     /// Runs out of memory in a batch of more items than this, else as `Batch`.
     ShortAbove(usize),
     /// Adds a line to the file.
@@ -151,6 +159,7 @@ impl Runner for Chores {
         Ok(each
             .map(|(i, chore)| match chore {
                 Chore::Batch | Chore::ShortAbove(_) => Ok(format!("{count} {}", cx.attempt())),
+                Chore::Count(_) => Ok(count.to_string()),
                 chore => do_chore(&cx.at(i), self.exponent, chore),
             })
             .collect())
@@ -199,6 +208,13 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
                 own(Signal::KILL);
             }
         }
+        Chore::KillOnceWith(path, text) => {
+            if !path.exists() {
+                note_pid(&path)?;
+                own(Signal::KILL);
+            }
+            return Ok(text);
+        }
         Chore::StopOnce(path) => {
             if !path.exists() {
                 note_pid(&path)?;
@@ -210,6 +226,10 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
                 note_pid(&path)?;
                 return Err("once".into());
             }
+        }
+        Chore::FailAfter(first, path) => {
+            text_in(&first);
+            return do_chore(cx, exponent, Chore::FailOnce(path));
         }
         Chore::Await(note, path) => wait_for(&note, &path)?,
         Chore::AwaitOnce(note, path) => {
@@ -228,10 +248,16 @@ fn do_chore(cx: &ProducerContext<'_>, exponent: u32, chore: Chore) -> Result<Str
                 hang(cx, &path)?;
             }
         }
+        Chore::HangOnceWith(path, text) => {
+            if !path.exists() {
+                hang(cx, &path)?;
+            }
+            return Ok(text);
+        }
         Chore::Sleep(millis) => std::thread::sleep(Duration::from_millis(millis)),
         Chore::Large(bytes) => return Ok("x".repeat(bytes)),
         Chore::Text(text) => return Ok(text),
-        Chore::Batch | Chore::ShortAbove(_) | Chore::FailBatch => {
+        Chore::Batch | Chore::Count(_) | Chore::ShortAbove(_) | Chore::FailBatch => {
             return Err("it came without a batch".into());
         }
     }

@@ -21,7 +21,11 @@ mod deployment;
 #[cfg(target_os = "linux")]
 mod fleet;
 #[cfg(target_os = "linux")]
+mod large;
+#[cfg(target_os = "linux")]
 mod laws;
+#[cfg(target_os = "linux")]
+mod leases;
 #[cfg(target_os = "linux")]
 mod lost_workers;
 #[cfg(target_os = "linux")]
@@ -32,6 +36,8 @@ mod processes;
 mod proxy;
 #[cfg(target_os = "linux")]
 mod refusals;
+#[cfg(target_os = "linux")]
+mod reports;
 #[cfg(target_os = "linux")]
 mod runs;
 #[cfg(target_os = "linux")]
@@ -52,10 +58,13 @@ fn main() {
         batches::TESTS,
         processes::TESTS,
         laws::TESTS,
+        large::TESTS,
         policies::TESTS,
         lost_workers::TESTS,
+        leases::TESTS,
         fleet::TESTS,
         refusals::TESTS,
+        reports::TESTS,
         broker_faults::TESTS,
         coordinators::TESTS,
         security::TESTS,

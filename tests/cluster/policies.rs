@@ -17,8 +17,6 @@ tests![
     a_pool_that_is_closed_waits_for_the_loser_of_a_race,
     a_hook_that_takes_too_long_fails_its_item,
     a_cancelled_run_has_no_hook_left,
-    an_input_that_is_too_large_fails_before_a_hook,
-    an_output_that_is_too_large_fails_its_item,
 ];
 
 fn an_error_names_its_item_and_host() {
@@ -149,25 +147,6 @@ fn a_cancelled_run_has_no_hook_left() {
         assert!(given_up(path).exists(), "its hook runs on");
     }
     assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
-}
-
-fn an_input_that_is_too_large_fails_before_a_hook() {
-    let broker = Broker::start();
-    let _worker = broker.worker(1);
-    let mut pool = broker.builder().on_error(OnError::Skip).build().unwrap();
-    let items = [Chore::Text("x".repeat(2 << 20)), Chore::Square(2)];
-    assert_eq!(pool.run(items).unwrap(), ["4"]);
-    let text = format!("{:#}", pool.failures()[0]);
-    assert!(text.contains("`max_payload`"), "{text}");
-}
-
-fn an_output_that_is_too_large_fails_its_item() {
-    let broker = Broker::start();
-    let _worker = broker.worker(1);
-    let mut pool = broker.builder().on_error(OnError::Skip).build().unwrap();
-    assert_eq!(pool.run([Chore::Large(2 << 20), Chore::Square(2)]).unwrap(), ["4"]);
-    let text = format!("{:#}", pool.failures()[0]);
-    assert!(text.contains("the output has 2097"), "{text}");
 }
 
 /// Whether this process has a thread of this name.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gangline::cluster::Nats;
 use gangline::process::Processes;
-use gangline::{Batch, CfgNode, Error, OrderedRunner};
+use gangline::{CfgNode, Error, OrderedRunner};
 
 use crate::broker::{Broker, ChoresBuilder, free_port};
 use crate::chores::{CHORES, Chores, tests};
@@ -80,10 +80,6 @@ fn settings_that_a_cluster_lacks_are_refused() {
     let builder = || in_cluster(Nats::connect("nats://127.0.0.1:1"));
     let refused = [
         (builder().devices(2), "devices"),
-        (
-            builder().batch(Batch::up_to(2)).max_batch_cost(9, |_| 1_u64),
-            "max_batch_cost or max_padded_size",
-        ),
         (builder().recycle_after(5), "recycle_after"),
         (builder().replace_lost(1), "replace_lost"),
         (builder().min_producers(1), "min_producers"),

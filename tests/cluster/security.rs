@@ -87,8 +87,10 @@ fn a_worker_needs_no_more_than_its_permissions() {
     let mut pool = secured.builder().retries(3).build().unwrap();
     let mut items = squares(0..100);
     items.push(Chore::FailOnce(folder.path().join("failed")));
+    items.push(Chore::Text("x".repeat(3 << 20)));
     let outputs = pool.run(items).unwrap();
     assert_eq!(outputs[..100], squared(0..100));
+    assert_eq!(outputs[101].len(), 3 << 20);
     for worker in &mut workers {
         worker.signal(Signal::TERM);
         assert!(worker.wait().success());
@@ -115,6 +117,9 @@ fn a_worker_may_not_act_as_a_coordinator() {
         "$JS.API.STREAM.PURGE.gangline-items",
         "$JS.API.STREAM.DELETE.KV_gangline-keys",
         "$JS.API.STREAM.MSG.GET.gangline-results",
+        "$O.gangline-objects.C.a.in.1-1.0",
+        "$JS.API.DIRECT.GET.OBJ_gangline-objects.$O.gangline-objects.C.a.out.1-1.0",
+        "$JS.API.STREAM.PURGE.OBJ_gangline-objects",
         "$JS.API.CONSUMER.CREATE.gangline-results.a.gangline.results.a",
         "_INBOX.gangline.coordinator.a",
     ];

@@ -142,13 +142,21 @@ mod linux {
                 (0..count).map(|_| broker.worker(producers)).collect::<Result<_>>()?;
             let total = count * producers;
             let mut pool = broker.pool(count)?;
-            let items = || (0..total * each).map(|_| Item::Sleep(item));
-            let time = time(|| Ok(pool.run(items())?))?;
+            // Of the feeder, which stands still if no results come.
+            let (mut last, mut pause) = (Instant::now(), Duration::ZERO);
+            let items = (0..total * each).map(|_| {
+                pause = pause.max(last.elapsed());
+                last = Instant::now();
+                Item::Sleep(item)
+            });
+            let time = time(|| Ok(pool.run(items)?))?;
             let ideal = item.as_secs_f64() * each as f64;
             println!(
-                "items of 100 ms, {count} workers of {producers}: {:.0}/s, {:.2} of the ideal; the aim is 0.7",
+                "items of 100 ms, {count} workers of {producers}: {:.0}/s, {:.2} of the ideal; the aim is 0.7; the \
+                 longest pause {:.2} s",
                 (total * each) as f64 / time,
-                ideal / time
+                ideal / time,
+                pause.as_secs_f64()
             );
             pool.close()?;
             drop(workers);

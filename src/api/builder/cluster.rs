@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Builder;
 use crate::api::pool::{OrderKind, Pool};
+use crate::backend::cluster::hosting::BatchLimits;
 use crate::backend::cluster::lane::{Cluster, Lane};
 use crate::backend::cluster::nats::Nats;
 use crate::backend::process::recipe::Recipe;
@@ -33,8 +34,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// [`build`](Builder::build) fails with [`Error::Worker`](crate::Error::Worker) if the broker cannot be
     /// reached or refuses, and if fewer workers than [`min_workers`](Nats::min_workers) have joined within
     /// [`wait_for`](Nats::wait_for). Devices belong to the workers, so it refuses [`devices`](Builder::devices). It
-    /// also refuses `max_batch_cost`, `max_padded_size`, `recycle_after`, `replace_lost`, `min_producers`, `lock_gpus`,
-    /// `cpu_threads` and `processes`.
+    /// also refuses `recycle_after`, `replace_lost`, `min_producers`, `lock_gpus`, `cpu_threads` and `processes`.
     ///
     /// ```no_run
     /// use gangline::cluster::Nats;
@@ -76,7 +76,6 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         if let Some((option, allowed, given)) = nats.out_of_bounds() {
             return Err(BuildError::ClusterOption { option, allowed, given }.into());
         }
-        self.check_batch()?;
         nats.check().map_err(|source| WorkerError::Cluster { source })?;
         // A place for each seat. The workers have devices of their own.
         let places = vec![vec![Device::Cpu]; nats.seats()];
@@ -85,30 +84,31 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
         {
             self.cpu_threads = CpuThreads::Global;
         }
-        // Workers form the batches, so the scheduler here knows of single items.
-        let batch = self.batch.take();
-        let cluster = Arc::new(Cluster::new(nats, self.limits, self.stack_size, batch));
+        let most = |measure| self.measures.most(measure);
+        let batches = self.batch.map(|rule| BatchLimits {
+            rule,
+            most_cost: most(Measure::Cost),
+            most_padded: most(Measure::Padded),
+        });
+        let cluster = Arc::new(Cluster::new(nats, self.limits, self.stack_size, batches));
+        let counted = cluster.clone();
         let make: Arc<Make<R>> = Arc::new(move |_, setup, shared| {
             Box::new(Lane::new(cluster.clone(), recipe, setup, shared))
         });
-        self.build_with(|runner| ProducerFactory::leasing(runner, make, Overdue::Ended))
+        self.build_with(|runner| {
+            let factory = ProducerFactory::leasing(runner, make, Overdue::Ended);
+            factory.forming_batches(Arc::new(move || counted.capacity()))
+        })
     }
 
     /// The first setting that a cluster refuses, and what to write instead.
     fn not_in_cluster(&self) -> Option<(&'static str, &'static str)> {
-        let measures = [Measure::Cost, Measure::Padded];
-        let has_sizes = measures.iter().any(|&it| self.measures.most(it).is_some());
         #[cfg(feature = "rayon")]
         let has_threads = self.cpu_threads != CpuThreads::default();
         #[cfg(not(feature = "rayon"))]
         let has_threads = false;
         let refused = [
             (self.devices.is_some(), "devices", "set `GANGLINE_DEVICES` for each worker"),
-            (
-                has_sizes,
-                "max_batch_cost or max_padded_size",
-                "bound the number of items by `batch`",
-            ),
             (self.recycle_after.is_some(), "recycle_after", "leave it out"),
             (self.replacements > 0, "replace_lost", "start another worker"),
             (self.policy.min_producers.is_some(), "min_producers", "call `Nats::min_workers`"),

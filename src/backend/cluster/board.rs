@@ -1,10 +1,12 @@
 //! What the lanes of a pool and its coordinator share: the seats, and the items that are at the broker.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::wire::{JoinReply, Outcome};
+use super::news::News;
+use super::wire::JoinReply;
 use crate::concurrency::bell::Bell;
 use crate::concurrency::{Condvar, Mutex, lock};
 use crate::scheduler::{Lease, LeaseId};
@@ -52,11 +54,12 @@ pub(super) struct SeatedWorker {
     /// Which of its parts in runs this is.
     pub(super) part: u64,
     pub(super) host: Arc<str>,
+    pub(super) pid: u32,
     pub(super) capacity: usize,
 }
 
 /// A message with an item, as long as its lease has no outcome.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Publication {
     pub(super) lease: Lease,
     /// The lane that holds the lease.
@@ -69,7 +72,16 @@ pub(super) struct Publication {
     pub(super) sequence: Option<u64>,
     /// When it was last looked at.
     pub(super) seen: Instant,
+    pub(super) published: Instant,
+    /// The number of bytes of its input.
+    pub(super) bytes: usize,
+    /// Its input, if that is too large for a message.
+    #[expect(dead_code, reason = "its drop removes the input")]
+    pub(super) input: Option<Stored>,
 }
+
+/// What is removed with this value.
+pub(super) type Stored = Box<dyn Any + Send>;
 
 /// Which workers may take an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,38 +91,14 @@ pub(super) enum Address {
     Own,
 }
 
-/// What a lane hears of its publications.
-#[derive(Debug)]
-pub(super) enum News {
-    /// The worker of this lane begins the item.
-    Begun(u64),
-    Answer(u64, Box<Reply>),
-    /// The worker that had begun it is gone.
-    Lost(u64, Arc<str>),
-    /// No worker has it, nor the broker.
-    Vanished(u64),
-    /// No hook of this lane's worker has an item up to this publication.
-    Drained(u64),
-    /// The connection was restored: what was sent may be lost.
-    Restored,
-}
-
-/// What a worker says of an item.
-#[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) outcome: Outcome,
-    /// The encoded output.
-    pub(super) output: Vec<u8>,
-    /// The host of the worker, if it is still known.
-    pub(super) host: Option<Arc<str>>,
-}
-
 /// Why no run can go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fatal {
     NoWorkers,
     Superseded,
     BrokerGone,
+    /// The broker does not store a message.
+    Refused(Arc<str>),
 }
 
 /// What a lane finds when it looks.
@@ -167,7 +155,7 @@ impl Board {
     pub(super) fn enter(&self, lane: usize, bell: Arc<dyn Bell>) {
         let mut state = lock(&self.state);
         // It was about the last run.
-        if state.fatal == Some(Fatal::NoWorkers) {
+        if matches!(state.fatal, Some(Fatal::NoWorkers | Fatal::Refused(_))) {
             state.fatal = None;
         }
         if state.seats.iter().all(|seat| seat.bell.is_none()) {
@@ -193,7 +181,7 @@ impl Board {
 
     pub(super) fn mail(&self, lane: usize) -> Mail {
         let mut state = lock(&self.state);
-        let State { fatal, is_closed, .. } = *state;
+        let (fatal, is_closed) = (state.fatal.clone(), state.is_closed);
         let seat = &mut state.seats[lane];
         let (news, worker) = (std::mem::take(&mut seat.news), seat.worker.clone());
         Mail { news, worker, fatal, is_closed }
@@ -205,7 +193,13 @@ impl Board {
     }
 
     /// Adds a publication, and returns its number.
-    pub(super) fn publish(&self, lane: usize, lease: Lease, address: Address) -> u64 {
+    pub(super) fn publish(
+        &self,
+        lane: usize,
+        lease: Lease,
+        address: Address,
+        (bytes, stored): (usize, impl FnOnce(u64) -> Option<Stored>),
+    ) -> u64 {
         let mut state = lock(&self.state);
         state.last += 1;
         let (number, seen) = (state.last, Instant::now());
@@ -217,14 +211,20 @@ impl Board {
             is_cancelled: false,
             sequence: None,
             seen,
+            published: seen,
+            bytes,
+            input: stored(number),
         };
         state.publications.insert(number, publication);
         state.seats[lane].held += 1;
         number
     }
 
-    pub(super) fn lease_of(&self, publication: u64) -> Option<LeaseId> {
-        Some(lock(&self.state).publications.get(&publication)?.lease.id)
+    /// The lease of a publication, and the number of bytes of its input.
+    pub(super) fn lease_of(&self, publication: u64) -> Option<(LeaseId, usize)> {
+        let state = lock(&self.state);
+        let it = state.publications.get(&publication)?;
+        Some((it.lease.id, it.bytes))
     }
 
     pub(super) fn remove(&self, publication: u64) -> Option<Publication> {
@@ -313,6 +313,12 @@ impl Board {
     pub(super) fn seated(&self) -> Vec<String> {
         let state = lock(&self.state);
         state.seats.iter().filter_map(|seat| Some(seat.worker.as_ref()?.id.clone())).collect()
+    }
+
+    /// The number of items that the seated workers can have.
+    pub(super) fn capacity(&self) -> usize {
+        let state = lock(&self.state);
+        state.seats.iter().filter_map(|seat| Some(seat.worker.as_ref()?.capacity)).sum()
     }
 
     /// Notes that a worker begins an item. Returns whether it is wanted.
@@ -430,7 +436,7 @@ impl Board {
     }
 
     pub(super) fn fatal(&self) -> Option<Fatal> {
-        lock(&self.state).fatal
+        lock(&self.state).fatal.clone()
     }
 
     /// Notes why a worker does not serve.

@@ -21,12 +21,16 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) const AGAIN: Duration = Duration::from_millis(200);
 const MOST_TRIES: u32 = 4;
 /// What a dead coordinator has left is removed after this time.
-const ITEM_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+pub(super) const ITEM_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 const CARD_AGE: Duration = Duration::from_secs(60);
 const KEY_AGE: Duration = Duration::from_secs(60 * 60);
 const RESULT_BYTES: i64 = 256 << 20;
 /// A consumer that no worker has used for this time is removed.
 const CONSUMER_AGE: Duration = Duration::from_secs(10 * 60);
+/// A longer value goes through the object store, also where the broker takes longer messages: they would hold up others.
+const MOST_INLINE: usize = 512 << 10;
+/// A bound for what precedes a value in its message.
+const HEADERS: usize = 1024;
 /// More workers than any broker holds can wait for an item. The default of 512 turns others away.
 const MOST_WAITING: i64 = 100_000;
 
@@ -121,6 +125,11 @@ impl Connection {
         self.client.connection_state() == async_nats::connection::State::Connected
     }
 
+    /// The largest number of bytes of a value that is sent in a message.
+    pub(super) fn most_inline(&self) -> usize {
+        self.client.max_payload().saturating_sub(HEADERS).clamp(1, MOST_INLINE)
+    }
+
     /// Makes the streams and buckets that are not there.
     pub(super) async fn furnish(&self) -> Result<(), ClusterError> {
         let names = &self.names;
@@ -164,7 +173,7 @@ impl Connection {
 
     /// Makes a stream if it is not there. Another process may do so at the same time: the broker then refuses one of
     /// the two, which finds it when it looks again.
-    async fn stream(
+    pub(super) async fn stream(
         &self,
         config: stream::Config,
         request: &'static str,

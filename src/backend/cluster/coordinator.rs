@@ -1,24 +1,28 @@
 //! The coordinator's side of the broker: publishes items, seats workers, and hands their answers to the lanes.
 
+mod large;
+mod publishing;
 mod upkeep;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, kv};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
-use super::board::{Address, Board, Fatal, News, Reply, SeatedWorker};
+use self::large::{Fetching, input_name};
+use self::publishing::Publishing;
+use super::board::{Address, Board, Fatal, SeatedWorker};
 use super::connection::{Connection, REQUEST_TIMEOUT, item_consumer, refused};
 use super::input::{Input, ToPublish};
-use super::names::{consumer_of, consumer_of_any};
+use super::names::{self, consumer_of, consumer_of_any};
 use super::nats::Nats;
-use super::publisher::publish;
+use super::news::{News, Reply};
+use super::objects;
 use super::reconciler;
 use super::wire::{
-    self, Card, ClaimReply, Command, ItemHeader, JoinReply, Notice, Order, ResultHeader, RunKey,
-    WorkerNews,
+    self, Card, ClaimReply, Command, JoinReply, Notice, Order, ResultHeader, RunKey, WorkerNews,
 };
 use crate::error::ClusterError;
 
@@ -66,6 +70,7 @@ impl Coordinator {
         inputs: UnboundedSender<Input>,
     ) -> Result<Self, ClusterError> {
         connection.furnish().await?;
+        objects::furnish(&connection).await;
         let now = Instant::now();
         let keys = connection.keys().await?;
         let clock = Clock { ticked: now, staffed: now, run: None, connected: now };
@@ -103,6 +108,7 @@ impl Coordinator {
                 Input::Publish(item) => self.publish(item),
                 Input::Cancel(publication) => self.order(Command::Cancel(publication)).await,
                 Input::Delete(sequence) => self.delete(sequence),
+                Input::Discard(publication) => self.remove_input(publication),
                 Input::Drain { lane, upto } => self.drain(lane, upto).await,
                 Input::Ban { lane } => self.ban(lane).await,
                 Input::Left => {}
@@ -191,29 +197,33 @@ impl Coordinator {
     }
 
     fn publish(&self, item: ToPublish) {
-        let ToPublish { lane, publication, item, attempt, address, input } = item;
         let (names, run) = (&self.connection.names, &self.key.run);
-        let subject = match (address, self.board.worker_of(lane)) {
+        let subject = match (item.address, self.board.worker_of(item.lane)) {
             (Address::Own, Some(worker)) => names.to(run, &worker.id),
             (Address::Own, None) => {
-                self.board.tell(publication, News::Vanished(publication));
+                self.board.tell(item.publication, News::Vanished(item.publication));
                 return;
             }
             (Address::Any, _) => names.any(run),
         };
-        let epoch = self.key.epoch;
-        let header = ItemHeader { epoch, publication, item, attempt };
-        let id = format!("{run}/{epoch:x}/{item}/{publication}");
-        let payload = wire::with_body(&header, &input);
-        let (connection, board, inputs) =
-            (self.connection.clone(), self.board.clone(), self.inputs.clone());
-        tokio::spawn(async move {
-            let is_wanted = || board.has(publication);
-            let published = publish(&connection, subject, &id, payload, is_wanted).await;
-            if let Some(sequence) = published {
-                _ = inputs.send(Input::Confirmed { publication, sequence });
-            }
-        });
+        let publishing = Publishing {
+            connection: self.connection.clone(),
+            board: self.board.clone(),
+            inputs: self.inputs.clone(),
+            run: run.clone(),
+            epoch: self.key.epoch,
+            lease_time: self.nats.lease_time,
+            wait_for: self.nats.wait_for,
+        };
+        tokio::spawn(publishing.publish(subject, item));
+    }
+
+    /// An input that is still being written is removed by the task that writes it.
+    fn remove_input(&self, publication: u64) {
+        let name = input_name(self.key.epoch, publication);
+        let subject = self.connection.names.input_object(&self.key.run, &name);
+        let connection = self.connection.clone();
+        tokio::spawn(async move { objects::remove(&connection, format!("{subject}.*")).await });
     }
 
     fn delete(&self, sequence: Option<u64>) {
@@ -257,9 +267,21 @@ impl Coordinator {
     async fn take_result(&self, message: jetstream::Message) {
         match wire::split::<ResultHeader>(&message.payload) {
             Ok((header, output)) if header.epoch == self.key.epoch => {
-                let ResultHeader { publication, worker, outcome, .. } = header;
-                let host = self.board.host_of(&worker);
-                let reply = Box::new(Reply { outcome, output: output.to_vec(), host });
+                let ResultHeader { publication, worker, outcome, object, .. } = header;
+                let reply = Box::new(Reply {
+                    outcome,
+                    output: output.to_vec(),
+                    host: self.board.host_of(&worker),
+                    busy: Duration::from_nanos(header.busy_nanos),
+                    redeliveries: header.deliveries.saturating_sub(1),
+                });
+                if let Some(object) = object.filter(|it| names::check(&it.name).is_ok()) {
+                    let (connection, board) = (self.connection.clone(), self.board.clone());
+                    let run = self.key.run.clone();
+                    let fetching = Fetching { connection, board, run, publication, message };
+                    tokio::spawn(fetching.fetch(object, reply));
+                    return;
+                }
                 if !self.board.tell(publication, News::Answer(publication, reply)) {
                     tracing::debug!("a result of publication {publication} is not wanted any more");
                 }
@@ -281,10 +303,10 @@ impl Coordinator {
         let Notice { worker, news, .. } = notice;
         self.seen.insert(worker.clone(), Instant::now());
         match news {
-            WorkerNews::Join { part, host, capacity } => {
+            WorkerNews::Join { part, host, pid, capacity } => {
                 if let Some(reply) = message.reply {
                     let (host, capacity) = (host.into(), capacity.max(1) as usize);
-                    self.join(SeatedWorker { id: worker, part, host, capacity }, reply).await;
+                    self.join(SeatedWorker { id: worker, part, host, pid, capacity }, reply).await;
                 }
             }
             WorkerNews::Begun(publication) => {
@@ -308,6 +330,12 @@ impl Coordinator {
                 }
             }
             WorkerNews::Leaving => self.lose(&worker),
+            // It may be of a run that has failed already.
+            WorkerNews::Refused(publication, said) => {
+                if self.board.has(publication) {
+                    self.board.fail(Fatal::Refused(said.into()));
+                }
+            }
             WorkerNews::Unable { host, reason } => {
                 tracing::warn!(%host, "a worker cannot serve: {reason}");
                 self.board.refuse(&worker, format!("{host}: {reason}"));

@@ -14,7 +14,7 @@ use crate::backend::process::message::{CallFailure, Terms};
 use crate::base::Hook;
 use crate::device::Devices;
 use crate::error::Crash;
-use crate::scheduler::batch::Batch;
+use crate::scheduler::batch::{Batch, Size};
 
 /// A recipe, as a worker of a cluster uses it.
 pub trait Host: Sync {
@@ -35,8 +35,16 @@ pub struct LoadSettings {
     pub(crate) item_timeout: Option<Duration>,
     pub(crate) init_timeout: Option<Duration>,
     pub(crate) stack_size: Option<usize>,
-    pub(crate) batch: Option<Batch>,
+    pub(crate) batch: Option<BatchLimits>,
     pub(crate) place: HookPlace,
+}
+
+/// How batches are formed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchLimits {
+    pub(crate) rule: Batch,
+    pub(crate) most_cost: Option<u64>,
+    pub(crate) most_padded: Option<u64>,
 }
 
 /// Where the hooks of a worker run.
@@ -62,6 +70,8 @@ pub struct Task {
     /// Its index in the coordinator's run.
     pub(crate) item: u64,
     pub(crate) attempt: u32,
+    /// As the coordinator has measured it.
+    pub(crate) size: Size,
     /// The encoded input.
     pub(crate) input: Vec<u8>,
     /// Says that a hook is about to get the item. What it returns ends when the coordinator can know.

@@ -1,9 +1,11 @@
 //! What the coordinator's thread reacts to.
 
 use async_nats::jetstream;
+use tokio::sync::mpsc::UnboundedSender;
 
 use super::board::{Address, SeatedWorker};
 use super::wire::Card;
+use crate::scheduler::batch::Size;
 
 /// What the coordinator's thread reacts to.
 #[derive(Debug)]
@@ -13,6 +15,8 @@ pub(super) enum Input {
     Cancel(u64),
     /// Deletes a message that no worker must get.
     Delete(Option<u64>),
+    /// Removes a large input from the object store.
+    Discard(u64),
     /// The run of a lane is over.
     Drain {
         lane: usize,
@@ -47,6 +51,21 @@ pub(super) struct ToPublish {
     pub(super) publication: u64,
     pub(super) item: u64,
     pub(super) attempt: u32,
+    pub(super) size: Size,
     pub(super) address: Address,
     pub(super) input: Vec<u8>,
+}
+
+/// An input in the object store, which is removed with this value.
+#[derive(Debug)]
+pub(super) struct StoredInput {
+    pub(super) publication: u64,
+    pub(super) inputs: UnboundedSender<Input>,
+}
+
+impl Drop for StoredInput {
+    fn drop(&mut self) {
+        // A coordinator that has ended has removed all of the run.
+        _ = self.inputs.send(Input::Discard(self.publication));
+    }
 }

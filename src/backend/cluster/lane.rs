@@ -1,16 +1,20 @@
 //! A lane of the coordinator: the producer that leases items for the worker in its seat.
 
+mod figures;
+mod settling;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::board::{Address, Mail, News, Reply, SeatedWorker};
+use self::figures::Figures;
+use super::board::{Address, Mail, SeatedWorker};
+use super::hosting::BatchLimits;
 use super::input::{Input, ToPublish};
 use super::nats::Nats;
+use super::news::News;
 use super::session::{Session, cluster};
-use super::wire::{BatchRule, Load, Outcome};
+use super::wire::{BatchRule, Load};
 use crate::backend::process::recipe::Recipe;
-use crate::backend::process::remote;
-use crate::backend::threads::crashes::POISON;
 use crate::backend::threads::handover::item_queue::ItemQueue;
 use crate::backend::threads::leasing;
 use crate::backend::threads::limits::Limits;
@@ -23,9 +27,8 @@ use crate::base::panic::{catch, drop_quietly};
 use crate::base::{BoxError, Hook};
 use crate::concurrency::bell::Bell;
 use crate::concurrency::{Mutex, lock, now};
-use crate::error::{ClusterError, Crash, Error, Site, WorkerError};
+use crate::error::{Error, Site, WorkerError};
 use crate::runner::{ProducerSetup, Runner, Wanted};
-use crate::scheduler::batch::Batch;
 use crate::scheduler::{Begin, Lease, LeaseId, Next, Readiness, RunTime, hand_over};
 
 /// What all lanes of a pool have in common.
@@ -34,7 +37,7 @@ pub(crate) struct Cluster {
     nats: Nats,
     limits: Limits,
     stack_size: Option<usize>,
-    batch: Option<Batch>,
+    batch: Option<BatchLimits>,
     /// Opened and closed by the first lane.
     session: Mutex<Option<Arc<Session>>>,
 }
@@ -53,9 +56,15 @@ impl Cluster {
         nats: Nats,
         limits: Limits,
         stack_size: Option<usize>,
-        batch: Option<Batch>,
+        batch: Option<BatchLimits>,
     ) -> Self {
         Cluster { nats, limits, stack_size, batch, session: Mutex::new(None) }
+    }
+
+    /// The number of items that the seated workers can have.
+    pub(crate) fn capacity(&self) -> usize {
+        let session = lock(&self.session);
+        session.as_ref().map_or(0, |session| session.board.capacity())
     }
 
     fn load(&self, setup: &ProducerSetup) -> Result<Load, Error> {
@@ -67,10 +76,12 @@ impl Cluster {
             item_nanos: self.limits.item.map(nanos),
             init_nanos: self.limits.init.map(nanos),
             stack_size: self.stack_size.map(|bytes| bytes as u64),
-            batch: self.batch.map(|batch| BatchRule {
-                most: batch.most() as u64,
+            batch: self.batch.map(|BatchLimits { rule, most_cost, most_padded }| BatchRule {
+                most: rule.most() as u64,
                 // No worker sees the end of the input, so none waits without limit.
-                wait_nanos: nanos(batch.wait().unwrap_or(self.nats.lease_time / 4)),
+                wait_nanos: nanos(rule.wait().unwrap_or(self.nats.lease_time / 4)),
+                most_cost,
+                most_padded,
             }),
         })
     }
@@ -143,7 +154,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
         let mut desk = ItemQueue::new(&run.handover, self.lane);
         // No hook has an item before its worker says so.
         desk.set_readiness(Readiness::NeedsInit);
-        let mut shift = Shift {
+        let mut in_run = LaneRun {
             run,
             session: &session,
             hook: self.cluster.hook(),
@@ -154,9 +165,10 @@ impl<R: Runner> Backend<R> for Lane<R> {
             worker: None,
             drained: 0,
             asked: None,
+            figures: Figures::new(self.lane, &run.handover.stats, &run.event_log),
         };
-        shift.work();
-        shift.desk.leave();
+        in_run.work();
+        in_run.desk.leave();
         leasing::leave(run, self.lane)
     }
 
@@ -176,7 +188,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
 }
 
 /// A lane in one run.
-struct Shift<'a, R: Runner> {
+struct LaneRun<'a, R: Runner> {
     run: &'a Run<R>,
     session: &'a Session,
     hook: Hook,
@@ -190,6 +202,7 @@ struct Shift<'a, R: Runner> {
     drained: u64,
     /// The worker that was asked for that.
     asked: Option<String>,
+    figures: Figures<'a>,
 }
 
 /// What a lane does next.
@@ -198,7 +211,7 @@ enum Step {
     Leave,
 }
 
-impl<R: Runner> Shift<'_, R> {
+impl<R: Runner> LaneRun<'_, R> {
     fn work(&mut self) {
         let dispatch = &self.run.handover.dispatch;
         let bell = dispatch.signals.bell(self.lane);
@@ -207,8 +220,9 @@ impl<R: Runner> Shift<'_, R> {
         self.session.board.enter(self.lane, bell);
         // A lane with a worker takes part from the start: retries wait for it.
         self.worker = self.session.board.worker_of(self.lane);
-        if self.worker.is_none() {
-            self.leave_seat();
+        match &self.worker {
+            Some(worker) => self.figures.came(worker),
+            None => self.leave_seat(),
         }
         loop {
             self.look();
@@ -231,14 +245,25 @@ impl<R: Runner> Shift<'_, R> {
         news.into_iter().for_each(|news| self.heed(news));
         match (&self.worker, worker) {
             // Also after the end of a lease, by which the scheduler takes the producer for one that is back.
-            (Some(_), None) => self.leave_seat(),
+            (Some(_), None) => {
+                self.figures.left();
+                self.leave_seat();
+            }
             (None, None) if has_news => self.leave_seat(),
             (None, Some(worker)) => {
+                self.figures.came(&worker);
                 self.worker = Some(worker);
                 let dispatch = &self.run.handover.dispatch;
                 dispatch.schedule(|state, _| state.scheduler.producer_joined(self.lane));
             }
-            (_, worker) => self.worker = worker,
+            (Some(before), Some(worker)) => {
+                if before.id != worker.id {
+                    self.figures.left();
+                    self.figures.came(&worker);
+                }
+                self.worker = Some(worker);
+            }
+            (None, None) => {}
         }
         if let Some(fatal) = fatal
             && !self.run.is_over()
@@ -311,14 +336,16 @@ impl<R: Runner> Shift<'_, R> {
                 return 0;
             }
         };
-        let is_plain = |scheduler: &_| hand_over::is_plain(scheduler, item);
-        let address = match dispatch.schedule(|state, _| is_plain(&state.scheduler)).0 {
-            true => Address::Any,
-            false => Address::Own,
-        };
+        let ((is_plain, size), _) = dispatch.schedule(|state, _| {
+            let size = hand_over::size_of(&state.scheduler, lease.id);
+            (hand_over::is_plain(&state.scheduler, item), size)
+        });
+        let address = if is_plain { Address::Any } else { Address::Own };
         let (lane, attempt) = (self.lane, lease.attempt);
-        let publication = self.session.board.publish(lane, lease, address);
-        let item = ToPublish { lane, publication, item, attempt, address, input };
+        let bytes = input.len();
+        let stored = |publication| self.session.stored_input(bytes, publication);
+        let publication = self.session.board.publish(lane, lease, address, (bytes, stored));
+        let item = ToPublish { lane, publication, item, attempt, size, address, input };
         self.session.send(Input::Publish(item));
         1
     }
@@ -334,13 +361,7 @@ impl<R: Runner> Shift<'_, R> {
             Ok(bytes)
         });
         let written = written.unwrap_or_else(|message| Err(message.into()));
-        let written = written.map_err(|error| format!("the input cannot be sent: {error}"))?;
-        // What precedes it is shorter than this.
-        let most = self.session.max_payload.saturating_sub(HEADERS);
-        match written.len() <= most {
-            true => Ok(written),
-            false => Err(ClusterError::TooLarge { bytes: written.len(), most }.into()),
-        }
+        written.map_err(|error| format!("the input cannot be sent: {error}").into())
     }
 
     fn heed(&mut self, news: News) {
@@ -350,80 +371,25 @@ impl<R: Runner> Shift<'_, R> {
             News::Lost(publication, host) => self.fail_lost(publication, host),
             News::Vanished(publication) => {
                 if let Some(publication) = self.session.board.remove(publication) {
+                    self.figures.returned(1);
                     self.run.handover.dispatch.release(publication.lease.id);
                 }
             }
+            News::Refused(publication, error) => self.fail_unsent(publication, error),
             News::Drained(upto) => self.drained = self.drained.max(upto),
             News::Restored => self.asked = None,
         }
     }
 
     fn begin(&self, publication: u64) {
-        let Some(lease) = self.session.board.lease_of(publication) else { return };
+        let Some((lease, bytes)) = self.session.board.lease_of(publication) else { return };
+        self.figures.begun(bytes);
         let (begin, events) = self.run.handover.dispatch.schedule(|state, now| {
             hand_over::hand_over(&mut state.scheduler, lease, self.lane, now)
         });
         self.run.heed(events);
         if begin == Begin::Stale {
             self.session.send(Input::Cancel(publication));
-        }
-    }
-
-    fn settle(&mut self, publication: u64, reply: Reply) {
-        let Some(publication) = self.session.board.remove(publication) else { return };
-        let lease = publication.lease;
-        let Reply { outcome, output, host } = reply;
-        let hook = self.hook;
-        let worked = match outcome {
-            Outcome::Output => {
-                let decoded = catch(|| self.recipe.decode_output(&output));
-                decoded.unwrap_or_else(|message| Err(message.into())).map_err(|error| {
-                    let source = format!("the output does not decode: {error}").into();
-                    Error::HookFailed { hook, site: Box::new(self.site(&lease, host)), source }
-                })
-            }
-            Outcome::Failed { failure, device } => {
-                let site = on(device, self.site(&lease, host));
-                Err(remote::error_of(self.recipe, (hook, site), failure))
-            }
-            Outcome::TimedOut { is_init, nanos, device } => {
-                let hook = if is_init { Hook::ProducerInit } else { hook };
-                let site = Box::new(on(device, self.site(&lease, host)));
-                Err(Error::TimedOut { hook, site, limit: Duration::from_nanos(nanos) })
-            }
-            Outcome::Crashed { signal, status, stderr, device } => {
-                self.note_crash(lease.items[0]);
-                let site = Box::new(on(device, self.site(&lease, host)));
-                let source = Crash::new(signal, status, stderr);
-                Err(Error::HookCrashed { hook, site, source })
-            }
-            Outcome::Dropped => return self.run.handover.dispatch.release(lease.id),
-        };
-        if lease.attempt > 1 && worked.is_ok() {
-            self.run.crashes.forget(lease.items[0]);
-        }
-        settle::one(self.run, self.lane, &lease, worked, &mut self.desk);
-    }
-
-    /// The attempt has failed with its worker. An item that has lost too many is not tried again.
-    fn fail_lost(&mut self, publication: u64, host: Arc<str>) {
-        let Some(publication) = self.session.board.remove(publication) else { return };
-        let lease = publication.lease;
-        let run = self.run;
-        self.note_crash(lease.items[0]);
-        let source = ClusterError::WorkerLost { host: host.clone() }.into();
-        let site = Box::new(self.site(&lease, Some(host)));
-        let error = Error::HookFailed { hook: self.hook, site, source };
-        settle::one(run, self.lane, &lease, Err(error), &mut self.desk);
-    }
-
-    /// An item that has ended too many processes is not tried again.
-    fn note_crash(&self, item: u64) {
-        let run = self.run;
-        if run.crashes.note(item) >= POISON {
-            run.crashes.forget(item);
-            let (spare, _) = run.handover.dispatch.schedule(|state, _| state.inputs.remove(item));
-            spare.into_iter().for_each(drop_quietly);
         }
     }
 
@@ -478,13 +444,4 @@ impl<R: Runner> Shift<'_, R> {
     fn site(&self, lease: &Lease, host: Option<Arc<str>>) -> Site {
         Site { host, ..site(self.setup, &lease.items, Some(lease.attempt)) }
     }
-}
-
-/// A bound for what precedes an input in its message.
-const HEADERS: usize = 1024;
-
-/// The site, on a device of the worker.
-fn on(device: Option<String>, site: Site) -> Site {
-    let device = device.and_then(|device| device.parse().ok());
-    Site { device: device.or(site.device), ..site }
 }

@@ -42,6 +42,26 @@ impl Names {
         format!("{}-keys", self.namespace)
     }
 
+    /// The bucket of values that are too large for a message.
+    pub(super) fn objects(&self) -> String {
+        format!("{}-objects", self.namespace)
+    }
+
+    /// The subjects of the objects of a run.
+    pub(super) fn objects_of(&self, run: &str) -> String {
+        format!("$O.{}.C.{run}.>", self.objects())
+    }
+
+    /// The subject of the input of an item.
+    pub(super) fn input_object(&self, run: &str, name: &str) -> String {
+        format!("$O.{}.C.{run}.in.{name}", self.objects())
+    }
+
+    /// The subject of the output of an item.
+    pub(super) fn output_object(&self, run: &str, name: &str) -> String {
+        format!("$O.{}.C.{run}.out.{name}", self.objects())
+    }
+
     /// The subjects of a kind, of all runs.
     pub(super) fn all(&self, kind: &str) -> String {
         format!("{}.{kind}.>", self.namespace)

@@ -127,7 +127,7 @@ impl Nats {
     }
 
     /// Sets how long to wait for workers, when the pool is built and whenever a run has none; and for a broker
-    /// that is gone. Then the run fails. The default is 60 s.
+    /// that is gone, or has no room for an item or a result. Then the run fails. The default is 60 s.
     pub fn wait_for(mut self, time: Duration) -> Self {
         self.wait_for = time;
         self

@@ -1,46 +1,69 @@
 //! Publishing until the broker has confirmed it.
 
 use std::future::IntoFuture;
+use std::time::{Duration, Instant};
 
 use async_nats::HeaderMap;
+use async_nats::jetstream::context::{PublishError, PublishErrorKind};
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 
 use super::connection::{AGAIN, Connection};
 
-/// Publishes a message to a stream until it is confirmed, and returns its place there. `None` if it is not wanted
-/// any more.
+/// A message for a stream.
+pub(super) struct Publication<'a> {
+    pub(super) subject: String,
+    /// The same in each try, so that the broker keeps one message although a confirmation was lost.
+    pub(super) id: &'a str,
+    pub(super) payload: Bytes,
+    /// How long the broker may refuse it, for want of room or of the stream.
+    pub(super) patience: Duration,
+}
+
+/// Publishes a message until it is confirmed, and returns its place in the stream. `None` if it is not wanted any
+/// more.
 ///
-/// Each try has the same `id`, so the broker keeps one message although a confirmation was lost.
+/// # Errors
+///
+/// What the broker says, if it has refused the message for too long.
 pub(super) async fn publish(
     connection: &Connection,
-    subject: String,
-    id: &str,
-    payload: Vec<u8>,
+    publication: Publication<'_>,
     is_wanted: impl Fn() -> bool,
-) -> Option<u64> {
+) -> Result<Option<u64>, PublishError> {
+    let Publication { subject, id, payload, patience } = publication;
     let mut restored = connection.restored.clone();
-    let payload = Bytes::from(payload);
+    let mut refused: Option<Instant> = None;
     while is_wanted() {
         restored.mark_unchanged();
         let mut headers = HeaderMap::new();
         headers.insert(async_nats::header::NATS_MESSAGE_ID, id);
         let sent =
             connection.context.publish_with_headers(subject.clone(), headers, payload.clone());
-        match sent.await {
+        let error = match sent.await {
             Ok(confirmed) => {
                 let confirmed = std::pin::pin!(confirmed.into_future());
                 let changed = std::pin::pin!(restored.changed());
                 match select(confirmed, changed).await {
-                    Either::Left((Ok(ack), _)) => return Some(ack.sequence),
-                    Either::Left((Err(error), _)) => tracing::debug!("not confirmed: {error}"),
+                    Either::Left((Ok(ack), _)) => return Ok(Some(ack.sequence)),
+                    Either::Left((Err(error), _)) => error,
                     // What the last connection was sent may be lost.
-                    Either::Right(_) => continue,
+                    Either::Right(_) => {
+                        refused = None;
+                        continue;
+                    }
                 }
             }
-            Err(error) => tracing::debug!("not published: {error}"),
+            Err(error) => error,
+        };
+        tracing::debug!("not published: {error}");
+        let is_refusal =
+            !matches!(error.kind(), PublishErrorKind::TimedOut | PublishErrorKind::BrokenPipe);
+        refused = is_refusal.then(|| refused.unwrap_or_else(Instant::now));
+        if refused.is_some_and(|since| since.elapsed() > patience) {
+            return Err(error);
         }
         tokio::time::sleep(AGAIN).await;
     }
-    None
+    Ok(None)
 }

@@ -12,10 +12,11 @@ use futures_util::future::{Either, select};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::MissedTickBehavior;
 
-use super::board::{Board, News};
+use super::board::Board;
 use super::connection::{AGAIN, Connection};
 use super::input::Input;
 use super::names::consumer_of_results;
+use super::news::News;
 use super::wire;
 
 /// The largest number of items that are looked for at a time.

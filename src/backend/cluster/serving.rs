@@ -9,7 +9,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use super::connection::{Connection, REQUEST_TIMEOUT};
 use super::ending::{Ending, unless_over};
-use super::hosting::{HookPlace, Host, LoadSettings, Loaded};
+use super::hosting::{BatchLimits, HookPlace, Host, LoadSettings, Loaded};
 use super::names::{consumer_of, consumer_of_any};
 use super::slots::Slots;
 use super::wire::{self, BatchRule, Command, JoinReply, Notice, Order, RunKey, WorkerNews};
@@ -112,7 +112,8 @@ impl Serving {
 
     fn request_for_seat(&self, capacity: usize) -> WorkerNews {
         let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
-        WorkerNews::Join { part: self.part, host: self.host_name.clone(), capacity }
+        let (host, pid) = (self.host_name.clone(), std::process::id());
+        WorkerNews::Join { part: self.part, host, pid, capacity }
     }
 
     fn notice(&self, news: WorkerNews) -> Vec<u8> {
@@ -276,9 +277,10 @@ async fn off_the_runtime<T: Send + 'static>(
         .unwrap_or_else(|_| Err("the thread that loads the runner has panicked".to_owned()))
 }
 
-fn batch_of(rule: BatchRule) -> Batch {
-    let most = usize::try_from(rule.most).unwrap_or(usize::MAX);
-    Batch::up_to(most).within(Duration::from_nanos(rule.wait_nanos))
+fn batch_of(BatchRule { most, wait_nanos, most_cost, most_padded }: BatchRule) -> BatchLimits {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let rule = Batch::up_to(most).within(Duration::from_nanos(wait_nanos));
+    BatchLimits { rule, most_cost, most_padded }
 }
 
 fn reason_of(failure: &CallFailure) -> String {

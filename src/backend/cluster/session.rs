@@ -8,10 +8,10 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::board::{Board, Fatal};
+use super::board::{Board, Fatal, Stored};
 use super::connection::Connection;
 use super::coordinator::Coordinator;
-use super::input::Input;
+use super::input::{Input, StoredInput};
 use super::names::{Names, Role};
 use super::nats::Nats;
 use super::wire::{Load, RunKey};
@@ -26,15 +26,15 @@ pub(super) struct Session {
     pub(super) board: Arc<Board>,
     pub(super) nats: Nats,
     pub(super) run: String,
-    /// The largest message, in bytes.
-    pub(super) max_payload: usize,
+    /// The largest number of bytes of an input that is sent in a message.
+    pub(super) most_inline: usize,
     inputs: UnboundedSender<Input>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the coordinator's thread says once it is connected.
 struct Opened {
-    max_payload: usize,
+    most_inline: usize,
 }
 
 impl Session {
@@ -49,7 +49,8 @@ impl Session {
         let key = RunKey {
             run: run.clone(),
             epoch: random("epoch"),
-            lease_millis: u64::try_from(nats.lease_time.as_millis()).unwrap_or(u64::MAX),
+            lease_millis: millis(nats.lease_time),
+            wait_millis: millis(nats.wait_for),
             recipe: recipe.to_owned(),
             terms,
             load,
@@ -73,21 +74,27 @@ impl Session {
             spawn("gangline-n".to_owned(), None, work)
         };
         let thread = thread.map_err(|error| cluster(refused_by_system(error.source)))?;
-        let session = |max_payload| Session {
+        let session = |most_inline| Session {
             board,
             nats: nats.clone(),
             run,
-            max_payload,
+            most_inline,
             inputs,
             thread: Mutex::new(Some(thread)),
         };
         match outcome.recv().expect("the thread answers before it ends") {
-            Ok(Opened { max_payload }) => Ok(session(max_payload)),
+            Ok(Opened { most_inline }) => Ok(session(most_inline)),
             Err(error) => {
                 session(0).close();
                 Err(cluster(error))
             }
         }
+    }
+
+    /// Removes the input of a publication from the object store when it is dropped.
+    pub(super) fn stored_input(&self, bytes: usize, publication: u64) -> Option<Stored> {
+        let inputs = self.inputs.clone();
+        (bytes > self.most_inline).then(|| Box::new(StoredInput { publication, inputs }) as Stored)
     }
 
     pub(super) fn send(&self, input: Input) {
@@ -114,6 +121,9 @@ impl Session {
             Fatal::Superseded => ClusterError::Superseded { run: self.run.clone() },
             Fatal::BrokerGone => {
                 ClusterError::BrokerGone { url: access.shown(), waited: *wait_for }
+            }
+            Fatal::Refused(said) => {
+                ClusterError::Refused { request: "an item or a result", source: (*said).into() }
             }
         })
     }
@@ -144,11 +154,11 @@ impl Start {
                 return;
             }
         };
-        let max_payload = connection.client.max_payload();
+        let most_inline = connection.most_inline();
         let begun = Coordinator::begin(connection.clone(), board, nats, key, inputs);
         match connection.unless_denied(begun).await {
             Ok(coordinator) => {
-                _ = opened.send(Ok(Opened { max_payload }));
+                _ = opened.send(Ok(Opened { most_inline }));
                 coordinator.serve(receiver).await;
             }
             Err(error) => _ = opened.send(Err(error)),
@@ -158,6 +168,10 @@ impl Start {
 
 pub(super) fn cluster(source: ClusterError) -> Error {
     WorkerError::Cluster { source }.into()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn refused_by_system(error: std::io::Error) -> ClusterError {

@@ -1,7 +1,10 @@
 //! The items that a worker has of one run.
 
+mod answering;
+mod verdict;
+
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_nats::jetstream::{self, AckKind};
@@ -11,18 +14,14 @@ use futures_util::future::{Either, select};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::MissedTickBehavior;
 
+use self::verdict::Verdict;
 use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
-use super::environment::give_up;
-use super::hosting::{Answer, Loaded, Task};
-use super::publisher::publish;
-use super::wire::{
-    self, ClaimReply, ItemHeader, JoinReply, Notice, Outcome, ResultHeader, RunKey, WorkerNews,
-};
-use crate::backend::process::message::{CallFailure, RemoteFailure};
-use crate::base::Hook;
-use crate::concurrency::atomic::{AtomicBool, Ordering};
+use super::hosting::{Loaded, Task};
+use super::objects;
+use super::wire::{self, ClaimReply, ItemHeader, JoinReply, Notice, Outcome, RunKey, WorkerNews};
+use crate::base::BoxError;
 use crate::concurrency::{Mutex, lock};
-use crate::error::Crash;
+use crate::scheduler::batch::Size;
 
 /// How long the broker keeps a request for an item.
 const PULL: Duration = Duration::from_secs(5);
@@ -131,8 +130,7 @@ impl Slots {
             // Of a coordinator that is gone; or damaged, which no worker can mend.
             _ => return self.acknowledge(&message, AckKind::Ack).await,
         };
-        let (cancel, cancelled) = oneshot::channel();
-        let (over, is_over) = oneshot::channel::<()>();
+        let (cancel, mut cancelled) = oneshot::channel();
         match self.admit(header.publication, &message, cancel).await {
             Admission::Begin => {}
             Admission::Unwanted => {
@@ -140,29 +138,78 @@ impl Slots {
                 return self.forget(header.publication);
             }
             admission @ (Admission::NotHere | Admission::NotYet) => {
-                let lease = Duration::from_millis(self.key.lease_millis);
+                let lease = self.lease();
                 let pause = if matches!(admission, Admission::NotYet) { lease / 4 } else { lease };
                 self.acknowledge(&message, AckKind::Nak(Some(pause))).await;
                 return self.forget(header.publication);
             }
         }
-        let (_, input) = wire::split::<ItemHeader>(&message.payload).expect("it was just decoded");
-        let ItemHeader { item, attempt, .. } = header;
-        let (begin, over) = (self.beginning(header.publication), Box::new(over));
-        let task = Task { item, attempt, input: input.to_vec(), begin, over };
-        let answer = match select(self.service.submit(task), cancelled).await {
-            Either::Left((answer, _)) => Some(answer),
-            Either::Right((_, call)) => {
-                drop(call);
-                None
+        let read = {
+            let reading = std::pin::pin!(self.input_of(&header, &message));
+            match select(reading, &mut cancelled).await {
+                Either::Left((read, _)) => read,
+                Either::Right(_) => Ok(None),
             }
         };
-        // Also an item that is given up may be in its hook.
-        _ = is_over.await;
+        let answer = match read {
+            Ok(Some(input)) => self.call(&header, input, cancelled).await,
+            // The broker has lost it, or nothing waits for it.
+            Ok(None) => Verdict::without_hook(Outcome::Dropped),
+            Err(error) => {
+                let text = format!("the input cannot be read from the object store: {error}");
+                Verdict::without_hook(Outcome::error(text))
+            }
+        };
         lock(&self.state).begun -= 1;
         self.changed.notify_waiters();
         // The next item need not wait for the broker.
         tokio::spawn(self.clone().answer(header, message, answer));
+    }
+
+    /// The encoded input; `None` if the broker has lost it.
+    async fn input_of(
+        &self,
+        header: &ItemHeader,
+        message: &jetstream::Message,
+    ) -> Result<Option<Vec<u8>>, BoxError> {
+        match &header.object {
+            None => {
+                let (_, input) = wire::split::<ItemHeader>(&message.payload)?;
+                Ok(Some(input.to_vec()))
+            }
+            Some(object) => {
+                let subject = self.connection.names.input_object(&self.key.run, &object.name);
+                objects::get(&self.connection, &subject, object, || true).await
+            }
+        }
+    }
+
+    /// Has a hook work on an item, and returns once it has.
+    async fn call(
+        self: &Arc<Self>,
+        header: &ItemHeader,
+        input: Vec<u8>,
+        cancelled: oneshot::Receiver<()>,
+    ) -> Verdict {
+        let (over, is_over) = oneshot::channel::<()>();
+        let begun = Arc::new(OnceLock::new());
+        let begin = self.beginning(header.publication, begun.clone());
+        let over = Box::new(over);
+        let ItemHeader { item, attempt, size: (cost, padded), .. } = *header;
+        let task = Task { item, attempt, size: Size { cost, padded }, input, begin, over };
+        let answer = match select(self.service.submit(task), cancelled).await {
+            Either::Left((answer, _)) => {
+                let busy = begun.get().map_or(Duration::ZERO, Instant::elapsed);
+                Verdict::of(answer, busy)
+            }
+            Either::Right((_, call)) => {
+                drop(call);
+                Verdict::without_hook(Outcome::Dropped)
+            }
+        };
+        // Also an item that is given up may be in its hook.
+        _ = is_over.await;
+        answer
     }
 
     /// What a hook calls before it begins an item. What it returns ends when the notice is in the kernel: the hook may
@@ -170,12 +217,12 @@ impl Slots {
     fn beginning(
         self: &Arc<Self>,
         publication: u64,
+        begun: Arc<OnceLock<Instant>>,
     ) -> Box<dyn Fn() -> crossbeam_channel::Receiver<()> + Send + Sync> {
         let (slots, runtime) = (self.clone(), tokio::runtime::Handle::current());
-        let has_begun = AtomicBool::new(false);
         Box::new(move || {
             let (sent, confirmed) = crossbeam_channel::bounded(0);
-            if !has_begun.swap(true, Ordering::Relaxed) {
+            if begun.set(Instant::now()).is_ok() {
                 let slots = slots.clone();
                 runtime.spawn(async move {
                     slots.notify(WorkerNews::Begun(publication)).await;
@@ -239,7 +286,7 @@ impl Slots {
     /// be with others.
     fn note_pause(&self) -> bool {
         let mut state = lock(&self.state);
-        let most = Duration::from_millis(self.key.lease_millis) / 2;
+        let most = self.lease() / 2;
         state.is_doubtful |= state.extended.is_some_and(|since| since.elapsed() > most);
         state.is_doubtful
     }
@@ -247,56 +294,10 @@ impl Slots {
     async fn claim(&self, publication: u64) -> ClaimReply {
         let subject = self.connection.names.notices(&self.key.run);
         let request = Request::new().payload(self.notice(WorkerNews::Claim(publication)).into());
-        let request = request.timeout(Some(Duration::from_millis(self.key.lease_millis)));
+        let request = request.timeout(Some(self.lease()));
         let answer = self.connection.client.send_request(subject, request).await;
         let reply = answer.ok().and_then(|message| wire::decode(&message.payload).ok());
         reply.unwrap_or(ClaimReply::Later)
-    }
-
-    /// Publishes the answer of an item, then acknowledges the item.
-    async fn answer(
-        self: Arc<Self>,
-        header: ItemHeader,
-        message: jetstream::Message,
-        answer: Option<Answer>,
-    ) {
-        let ItemHeader { epoch, publication, item, attempt } = header;
-        let (outcome, output) = match answer.map(outcome_of) {
-            Some(Ok(outcome)) => outcome,
-            // Another worker tries. One that starts anew has producers again.
-            Some(Err(reason)) => {
-                self.acknowledge(&message, AckKind::Nak(None)).await;
-                self.notify(WorkerNews::Leaving).await;
-                _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
-                give_up(&format!("its producers are gone: {reason}"))
-            }
-            None => (Outcome::Dropped, vec![]),
-        };
-        let worker = self.worker.clone();
-        let most = self.connection.client.max_payload();
-        let (run, delivery) = (&self.key.run, message.info().map_or(0, |info| info.delivered));
-        let id = format!("{run}/{epoch:x}/{item}/{attempt}/{worker}/{publication}-{delivery}");
-        let result = ResultHeader { epoch, publication, worker, outcome };
-        let mut bytes = wire::with_body(&result, &output);
-        if bytes.len() > most {
-            let text = format!(
-                "the output has {} bytes, and the broker takes {most} with its header",
-                output.len()
-            );
-            let outcome = Outcome::Failed { failure: failure_of(text), device: None };
-            bytes = wire::encode(&ResultHeader { outcome, ..result });
-        }
-        let subject = self.connection.names.results_of(run);
-        let is_wanted = || publication > lock(&self.state).floor;
-        publish(&self.connection, subject, &id, bytes, is_wanted).await;
-        // Without the confirmation the item may come again, and is then not wanted. What this worker has dropped by
-        // itself may be wanted.
-        let has_dropped = lock(&self.state).floor == u64::MAX;
-        _ = match has_dropped {
-            true => message.ack_with(AckKind::Nak(None)).await,
-            false => message.double_ack().await,
-        };
-        self.forget(publication);
     }
 
     async fn acknowledge(&self, message: &jetstream::Message, kind: AckKind) {
@@ -308,6 +309,10 @@ impl Slots {
     fn forget(&self, publication: u64) {
         lock(&self.state).held.remove(&publication);
         self.changed.notify_waiters();
+    }
+
+    fn lease(&self) -> Duration {
+        Duration::from_millis(self.key.lease_millis)
     }
 
     /// Keeps the items of this worker from others, for as long as this runs.
@@ -397,25 +402,4 @@ impl Slots {
             tracing::debug!("not sent: {error}");
         }
     }
-}
-
-/// What is sent of an answer; the reason if there is none.
-fn outcome_of(answer: Answer) -> Result<(Outcome, Vec<u8>), String> {
-    Ok(match answer {
-        Answer::Output(bytes) => (Outcome::Output, bytes),
-        Answer::Failed { failure, device } => (Outcome::Failed { failure, device }, vec![]),
-        Answer::TimedOut { hook, limit, device } => {
-            let nanos = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-            (Outcome::TimedOut { is_init: hook == Hook::ProducerInit, nanos, device }, vec![])
-        }
-        Answer::Crashed { crash, device } => {
-            let Crash { signal, status, stderr } = crash;
-            (Outcome::Crashed { signal, status, stderr, device }, vec![])
-        }
-        Answer::Ended(reason) => return Err(reason),
-    })
-}
-
-fn failure_of(text: String) -> CallFailure {
-    CallFailure::Error(RemoteFailure { texts: vec![text], typed: None, is_out_of_memory: false })
 }

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::backend::process::message::{CallFailure, Terms};
+use crate::backend::process::message::{CallFailure, RemoteFailure, Terms};
 use crate::base::BoxError;
 
 /// The version of what this file describes.
@@ -31,6 +31,8 @@ pub(super) struct RunKey {
     pub(super) run: String,
     pub(super) epoch: u64,
     pub(super) lease_millis: u64,
+    /// How long the broker may refuse a result before the run fails.
+    pub(super) wait_millis: u64,
     pub(super) recipe: String,
     pub(super) terms: Terms,
     pub(super) load: Load,
@@ -54,16 +56,32 @@ pub(super) struct BatchRule {
     pub(super) most: u64,
     /// How long an incomplete batch waits for more.
     pub(super) wait_nanos: u64,
+    pub(super) most_cost: Option<u64>,
+    pub(super) most_padded: Option<u64>,
 }
 
 /// What precedes the encoded input of an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ItemHeader {
     pub(super) epoch: u64,
     /// Counts the messages of items of this epoch.
     pub(super) publication: u64,
     pub(super) item: u64,
     pub(super) attempt: u32,
+    /// Its cost and its padded size.
+    pub(super) size: (u64, u64),
+    /// Where the input is, if it does not follow.
+    pub(super) object: Option<Object>,
+}
+
+/// A value in the object store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Object {
+    /// Its last part of the subject.
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    /// The number of bytes of each of its messages but the last.
+    pub(super) chunk: u64,
 }
 
 /// What precedes the encoded output of an item.
@@ -73,6 +91,12 @@ pub(super) struct ResultHeader {
     pub(super) publication: u64,
     pub(super) worker: String,
     pub(super) outcome: Outcome,
+    /// The time from the beginning of its hook to the answer.
+    pub(super) busy_nanos: u64,
+    /// How often the broker has delivered the item.
+    pub(super) deliveries: u64,
+    /// Where the output is, if it does not follow; with another outcome, where a part of it may be.
+    pub(super) object: Option<Object>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -98,6 +122,14 @@ pub(super) enum Outcome {
     Dropped,
 }
 
+impl Outcome {
+    /// The failure of an item, for the reason that its value cannot be sent or read.
+    pub(super) fn error(text: String) -> Self {
+        let failure = RemoteFailure { texts: vec![text], typed: None, is_out_of_memory: false };
+        Outcome::Failed { failure: CallFailure::Error(failure), device: None }
+    }
+}
+
 /// What a worker tells the coordinator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Notice {
@@ -109,7 +141,7 @@ pub(super) struct Notice {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum WorkerNews {
     /// It asks for a seat, and is answered with a [`JoinReply`].
-    Join { part: u64, host: String, capacity: u32 },
+    Join { part: u64, host: String, pid: u32, capacity: u32 },
     /// A hook is about to get the item.
     Begun(u64),
     /// It has an item that another worker had before, or its lease may have ended. It is answered with a [`ClaimReply`].
@@ -120,6 +152,8 @@ pub(super) enum WorkerNews {
     Leaving,
     /// It could not make the runner or its producers.
     Unable { host: String, reason: String },
+    /// The broker does not store its result of a publication, and says why.
+    Refused(u64, String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -205,7 +239,14 @@ mod tests {
 
     #[test]
     fn a_body_stays_behind_its_header() {
-        let header = ItemHeader { epoch: 1, publication: 2, item: 3, attempt: 4 };
+        let header = ItemHeader {
+            epoch: 1,
+            publication: 2,
+            item: 3,
+            attempt: 4,
+            size: (1, 1),
+            object: None,
+        };
         let bytes = with_body(&header, b"input");
         assert_eq!(split::<ItemHeader>(&bytes).unwrap(), (header, &b"input"[..]));
     }

@@ -15,7 +15,12 @@ pub(crate) struct ProducerFactory<R: Runner> {
     make: Arc<Make<R>>,
     bypass: Bypass,
     overdue: Overdue,
+    /// If the backends form batches: the number of items that they can have now.
+    capacity: Option<Arc<Capacity>>,
 }
+
+/// Counts the items that the producers can have at the same time.
+pub(crate) type Capacity = dyn Fn() -> usize + Send + Sync;
 
 /// Makes a backend without a state, on the producer's own thread.
 pub(crate) type Make<R> =
@@ -28,6 +33,7 @@ impl<R: Runner> Clone for ProducerFactory<R> {
             make: self.make.clone(),
             bypass: self.bypass,
             overdue: self.overdue,
+            capacity: self.capacity.clone(),
         }
     }
 }
@@ -39,7 +45,7 @@ impl<R: Runner + 'static> ProducerFactory<R> {
             Box::new(Producer::new(runner.clone(), setup, shared))
         });
         let (bypass, overdue) = (Bypass::Allowed, Overdue::Abandoned);
-        ProducerFactory { runner: Arc::new(runner), make, bypass, overdue }
+        ProducerFactory { runner: Arc::new(runner), make, bypass, overdue, capacity: None }
     }
 
     /// The hooks are called by the backends that `make` returns. They work on leases only.
@@ -48,7 +54,14 @@ impl<R: Runner + 'static> ProducerFactory<R> {
         expect(dead_code, reason = "without child processes, all producers are threads")
     )]
     pub(crate) fn leasing(runner: R, make: Arc<Make<R>>, overdue: Overdue) -> Self {
-        ProducerFactory { runner: Arc::new(runner), make, bypass: Bypass::Never, overdue }
+        let (runner, bypass) = (Arc::new(runner), Bypass::Never);
+        ProducerFactory { runner, make, bypass, overdue, capacity: None }
+    }
+
+    /// Its backends form the batches, so they lease single items: as many as `capacity` says.
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    pub(crate) fn forming_batches(self, capacity: Arc<Capacity>) -> Self {
+        ProducerFactory { capacity: Some(capacity), ..self }
     }
 }
 
@@ -61,6 +74,16 @@ impl<R: Runner> ProducerFactory<R> {
     /// What its producers do with hooks that exceed their timeouts.
     pub(crate) fn overdue(&self) -> Overdue {
         self.overdue
+    }
+
+    /// Whether its backends form the batches.
+    pub(crate) fn forms_batches(&self) -> bool {
+        self.capacity.is_some()
+    }
+
+    /// The number of items that its producers can have now; `None` if that is one for each, or a batch.
+    pub(crate) fn capacity(&self) -> Option<usize> {
+        self.capacity.as_ref().map(|count| count())
     }
 
     pub(crate) fn runner(&self) -> &R {

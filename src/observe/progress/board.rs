@@ -28,6 +28,8 @@ pub(super) struct Board {
     retried: u64,
     rate: Rate,
     producers: Vec<Watch>,
+    /// The number of workers, in a cluster.
+    workers: Option<usize>,
     last_failure: Option<String>,
 }
 
@@ -72,6 +74,12 @@ impl Board {
             Event::RunStarted { fallbacks, .. } => {
                 return (!fallbacks.is_empty())
                     .then(|| self.named(one_line(&fallbacks.join("; "))));
+            }
+            Event::WorkerJoined { .. } => {
+                self.workers = Some(self.workers.unwrap_or(0) + 1);
+            }
+            Event::WorkerLeft { .. } => {
+                self.workers = self.workers.map(|workers| workers.saturating_sub(1));
             }
             Event::RunEnded { .. }
             | Event::WindowFull { .. }
@@ -250,6 +258,9 @@ impl Board {
         if let Some(time) = left.and_then(|left| self.rate.time_for(left, self.now)) {
             parts.push(format!("{} left", duration(time)));
         }
+        if let Some(workers) = self.workers {
+            parts.push(format!("{workers} {}", if workers == 1 { "worker" } else { "workers" }));
+        }
         push_count(&mut parts, self.retried, "retried");
         self.push_failed(&mut parts, self.failed);
         push_count(&mut parts, self.already_done, "already done");
@@ -377,6 +388,17 @@ mod tests {
         ];
         assert_eq!(board.lines(18, 90), lines);
         assert_eq!(board.line(), "Segmenting: 1/8 in 5.0 s, 0.2/s, 36 s left");
+    }
+
+    #[test]
+    fn the_workers_of_a_cluster_are_counted() {
+        let joined = |producer| Event::WorkerJoined { producer, host: "a".into() };
+        let mut events = vec![(0, started(Some(8), &["cpu", "cpu"])), (0, joined(0))];
+        assert_eq!(board(&events).line(), "Segmenting: 0/8 in 0.0 s, 1 worker");
+        events.push((5, joined(1)));
+        assert_eq!(board(&events).line(), "Segmenting: 0/8 in 0.0 s, 2 workers");
+        events.extend([0, 1].map(|producer| (9, Event::WorkerLeft { producer })));
+        assert_eq!(board(&events).line(), "Segmenting: 0/8 in 0.0 s, 0 workers");
     }
 
     #[test]

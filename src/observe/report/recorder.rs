@@ -436,7 +436,7 @@ impl Observer for Recorder {
             // The report of a stage is about its own items.
             Event::ItemEndedEarlier { .. } => {}
             // The total is known at the end of the run.
-            Event::WindowFull { .. } => {}
+            Event::WindowFull { .. } | Event::WorkerJoined { .. } | Event::WorkerLeft { .. } => {}
             Event::HeadOfLineBlocked { item, lasted } => self.head_stalled(*item, *lasted),
             Event::ProducerQuarantined { producer, reason } => {
                 self.lost(at, IncidentKind::Quarantined, *producer, reason);

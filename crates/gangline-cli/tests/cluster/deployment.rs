@@ -51,7 +51,7 @@ fn start(place: &Place, script: &str, arguments: &[&str]) -> Running {
 /// `srun` is a program here that starts one task.
 fn the_batch_script_starts_a_worker_that_a_signal_ends() {
     let broker = Broker::start();
-    let place = prepared(&broker, "srun", "shift; exec \"$@\"");
+    let place = prepared(&broker, "srun", "[ \"$SRUN_CPUS_PER_TASK\" ] && shift && exec \"$@\"");
     let running = start(&place, SLURM, &[]);
     let mut pool = broker.builder().build().unwrap();
     assert_eq!(pool.run(squares(0..20)).unwrap(), squared(0..20));

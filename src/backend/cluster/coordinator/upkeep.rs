@@ -10,8 +10,8 @@ use crate::backend::cluster::board::Fatal;
 use crate::backend::cluster::connection::{AGAIN, Connection, item_consumer, refused};
 use crate::backend::cluster::input::Input;
 use crate::backend::cluster::names::{consumer_of, consumer_of_any, consumer_of_results};
-use crate::backend::cluster::reconciler;
 use crate::backend::cluster::wire::{self, RunKey};
+use crate::backend::cluster::{objects, reconciler};
 use crate::error::ClusterError;
 
 impl Coordinator {
@@ -129,6 +129,7 @@ impl Coordinator {
         if let Ok(stream) = context.get_stream_no_info(names.results()).await {
             _ = stream.purge().filter(names.results_of(&self.key.run)).await;
         }
+        objects::remove(&self.connection, names.objects_of(&self.key.run)).await;
     }
 
     /// Leaves nothing behind.
@@ -179,6 +180,7 @@ async fn furnished(
     consumers: &[pull::Config],
 ) -> Result<(), ClusterError> {
     connection.furnish().await?;
+    objects::furnish(connection).await;
     for config in consumers {
         let items = connection.names.items();
         let made = connection.context.create_consumer_on_stream(config.clone(), items).await;

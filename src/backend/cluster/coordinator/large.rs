@@ -1,0 +1,74 @@
+//! Outputs that are too large for a message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::{self, AckKind};
+use futures_util::future::{Either, select};
+
+use crate::backend::cluster::board::Board;
+use crate::backend::cluster::connection::Connection;
+use crate::backend::cluster::news::{News, Reply};
+use crate::backend::cluster::objects;
+use crate::backend::cluster::wire::{Object, Outcome};
+
+/// How often the broker hears that a result is being read: well within its `ack_wait`.
+const PROGRESS: Duration = Duration::from_secs(1);
+
+/// The name of the input of a publication in the object store.
+pub(super) fn input_name(epoch: u64, publication: u64) -> String {
+    format!("{epoch:x}-{publication}")
+}
+
+/// What the task of a large output has of its coordinator.
+pub(super) struct Fetching {
+    pub(super) connection: Connection,
+    pub(super) board: Arc<Board>,
+    pub(super) run: String,
+    pub(super) publication: u64,
+    pub(super) message: jetstream::Message,
+}
+
+impl Fetching {
+    /// Reads the output of a result, hands it on, and removes it.
+    pub(super) async fn fetch(self, object: Object, mut reply: Box<Reply>) {
+        let Fetching { connection, board, run, publication, message } = self;
+        let subject = connection.names.output_object(&run, &object.name);
+        let has_output = matches!(reply.outcome, Outcome::Output);
+        let is_wanted = || has_output && board.has(publication);
+        let reading = objects::get(&connection, &subject, &object, is_wanted);
+        let news = match while_in_progress(&message, reading).await {
+            _ if !has_output => News::Answer(publication, reply),
+            Ok(Some(output)) => {
+                reply.output = output;
+                News::Answer(publication, reply)
+            }
+            // The item is worked on again.
+            Ok(None) => News::Vanished(publication),
+            Err(error) => {
+                let text = format!("the output cannot be read from the object store: {error}");
+                reply.outcome = Outcome::error(text);
+                News::Answer(publication, reply)
+            }
+        };
+        if !board.tell(publication, news) {
+            tracing::debug!("a result of publication {publication} is not wanted any more");
+        }
+        if let Err(error) = message.ack().await {
+            tracing::debug!("a result was not acknowledged: {error}");
+        }
+        objects::remove(&connection, format!("{subject}.*")).await;
+    }
+}
+
+/// Keeps the broker from sending a message again.
+async fn while_in_progress<T>(message: &jetstream::Message, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        let pause = std::pin::pin!(tokio::time::sleep(PROGRESS));
+        match select(work.as_mut(), pause).await {
+            Either::Left((done, _)) => return done,
+            Either::Right(_) => _ = message.ack_with(AckKind::Progress).await,
+        }
+    }
+}

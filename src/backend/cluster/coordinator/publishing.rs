@@ -1,0 +1,78 @@
+//! Sends one item to the broker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::large::input_name;
+use crate::backend::cluster::board::{Board, Fatal};
+use crate::backend::cluster::connection::Connection;
+use crate::backend::cluster::input::{Input, ToPublish};
+use crate::backend::cluster::news::News;
+use crate::backend::cluster::objects;
+use crate::backend::cluster::publisher::{Publication, publish};
+use crate::backend::cluster::wire::{self, ItemHeader, Object};
+use crate::error::ClusterError;
+
+/// What the task of an item has of its coordinator.
+pub(super) struct Publishing {
+    pub(super) connection: Connection,
+    pub(super) board: Arc<Board>,
+    pub(super) inputs: UnboundedSender<Input>,
+    pub(super) run: String,
+    pub(super) epoch: u64,
+    pub(super) lease_time: Duration,
+    pub(super) wait_for: Duration,
+}
+
+impl Publishing {
+    pub(super) async fn publish(self, subject: String, item: ToPublish) {
+        let ToPublish { publication, item, attempt, size, mut input, .. } = item;
+        let (run, epoch) = (&self.run, self.epoch);
+        let mut object = None;
+        if input.len() > self.connection.most_inline() {
+            object = self.store(publication, std::mem::take(&mut input)).await;
+            if object.is_none() {
+                return;
+            }
+        }
+        let size = (size.cost, size.padded);
+        let header = ItemHeader { epoch, publication, item, attempt, size, object };
+        let message = Publication {
+            subject,
+            id: &format!("{run}/{epoch:x}/{item}/{publication}"),
+            payload: wire::with_body(&header, &input).into(),
+            patience: self.wait_for,
+        };
+        match publish(&self.connection, message, || self.board.has(publication)).await {
+            Ok(None) => {}
+            Ok(Some(sequence)) => {
+                _ = self.inputs.send(Input::Confirmed { publication, sequence });
+            }
+            Err(error) => self.board.fail(Fatal::Refused(error.to_string().into())),
+        }
+    }
+
+    /// Puts a large input into the object store. `None` if its item has an outcome then.
+    async fn store(&self, publication: u64, input: Vec<u8>) -> Option<Object> {
+        let (connection, board) = (&self.connection, &self.board);
+        let (bytes, most) = (input.len(), connection.most_inline());
+        let object = objects::object(connection, input_name(self.epoch, publication), &input);
+        let subject = connection.names.input_object(&self.run, &object.name);
+        let is_wanted = || board.has(publication);
+        // For a lease: what takes the room may be done with by then.
+        let place = (&*subject, &object);
+        let stored = objects::put(connection, place, input, self.lease_time, is_wanted).await;
+        let is_stored = stored.unwrap_or_else(|source| {
+            let error = Box::new(ClusterError::TooLarge { bytes, most, source });
+            board.tell(publication, News::Refused(publication, error));
+            false
+        });
+        if is_stored && is_wanted() {
+            return Some(object);
+        }
+        objects::remove(connection, format!("{subject}.*")).await;
+        None
+    }
+}

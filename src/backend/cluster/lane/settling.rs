@@ -1,0 +1,95 @@
+//! The outcomes of a lane's items.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::LaneRun;
+use crate::backend::cluster::news::Reply;
+use crate::backend::cluster::wire::Outcome;
+use crate::backend::process::remote;
+use crate::backend::threads::crashes::POISON;
+use crate::backend::threads::settle;
+use crate::base::Hook;
+use crate::base::panic::{catch, drop_quietly};
+use crate::error::{ClusterError, Crash, Error, Site};
+use crate::runner::Runner;
+
+impl<R: Runner> LaneRun<'_, R> {
+    pub(super) fn settle(&mut self, publication: u64, reply: Reply) {
+        let Some(publication) = self.session.board.remove(publication) else { return };
+        let (lease, published) = (publication.lease, publication.published);
+        let Reply { outcome, output, host, busy, redeliveries } = reply;
+        let hook = self.hook;
+        self.figures.returned(redeliveries);
+        let worked = match outcome {
+            Outcome::Output => {
+                self.figures.answered(published, busy, output.len());
+                let decoded = catch(|| self.recipe.decode_output(&output));
+                decoded.unwrap_or_else(|message| Err(message.into())).map_err(|error| {
+                    let source = format!("the output does not decode: {error}").into();
+                    Error::HookFailed { hook, site: Box::new(self.site(&lease, host)), source }
+                })
+            }
+            Outcome::Failed { failure, device } => {
+                let site = on(device, self.site(&lease, host));
+                Err(remote::error_of(self.recipe, (hook, site), failure))
+            }
+            Outcome::TimedOut { is_init, nanos, device } => {
+                let hook = if is_init { Hook::ProducerInit } else { hook };
+                let site = Box::new(on(device, self.site(&lease, host)));
+                Err(Error::TimedOut { hook, site, limit: Duration::from_nanos(nanos) })
+            }
+            Outcome::Crashed { signal, status, stderr, device } => {
+                self.note_crash(lease.items[0]);
+                let site = Box::new(on(device, self.site(&lease, host)));
+                let source = Crash::new(signal, status, stderr);
+                Err(Error::HookCrashed { hook, site, source })
+            }
+            Outcome::Dropped => {
+                self.figures.returned(1);
+                return self.run.handover.dispatch.release(lease.id);
+            }
+        };
+        if lease.attempt > 1 && worked.is_ok() {
+            self.run.crashes.forget(lease.items[0]);
+        }
+        settle::one(self.run, self.lane, &lease, worked, &mut self.desk);
+    }
+
+    /// The attempt has failed with its worker. An item that has lost too many is not tried again.
+    pub(super) fn fail_lost(&mut self, publication: u64, host: Arc<str>) {
+        let Some(publication) = self.session.board.remove(publication) else { return };
+        let lease = publication.lease;
+        let run = self.run;
+        self.note_crash(lease.items[0]);
+        let source = ClusterError::WorkerLost { host: host.clone() }.into();
+        let site = Box::new(self.site(&lease, Some(host)));
+        let error = Error::HookFailed { hook: self.hook, site, source };
+        settle::one(run, self.lane, &lease, Err(error), &mut self.desk);
+    }
+
+    /// An item that has ended too many processes is not tried again.
+    fn note_crash(&self, item: u64) {
+        let run = self.run;
+        if run.crashes.note(item) >= POISON {
+            run.crashes.forget(item);
+            let (spare, _) = run.handover.dispatch.schedule(|state, _| state.inputs.remove(item));
+            spare.into_iter().for_each(drop_quietly);
+        }
+    }
+
+    /// The broker does not take the input of an item.
+    pub(super) fn fail_unsent(&mut self, publication: u64, source: Box<ClusterError>) {
+        let Some(publication) = self.session.board.remove(publication) else { return };
+        let lease = publication.lease;
+        let site = Box::new(self.site(&lease, None));
+        let error = Error::HookFailed { hook: self.hook, site, source };
+        settle::one(self.run, self.lane, &lease, Err(error), &mut self.desk);
+    }
+}
+
+/// The site, on a device of the worker.
+fn on(device: Option<String>, site: Site) -> Site {
+    let device = device.and_then(|device| device.parse().ok());
+    Site { device: device.or(site.device), ..site }
+}

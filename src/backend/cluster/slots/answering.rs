@@ -1,0 +1,96 @@
+//! The way of a verdict to the coordinator.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::{self, AckKind};
+
+use super::Slots;
+use super::verdict::Verdict;
+use crate::backend::cluster::connection::REQUEST_TIMEOUT;
+use crate::backend::cluster::environment::give_up;
+use crate::backend::cluster::objects;
+use crate::backend::cluster::publisher::{Publication, publish};
+use crate::backend::cluster::wire::{self, ItemHeader, Object, Outcome, ResultHeader, WorkerNews};
+use crate::concurrency::lock;
+
+impl Slots {
+    /// Publishes the answer of an item, then acknowledges the item.
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        header: ItemHeader,
+        message: jetstream::Message,
+        verdict: Verdict,
+    ) {
+        let ItemHeader { epoch, publication, item, attempt, .. } = header;
+        let (mut outcome, output, busy) = match verdict {
+            Verdict::Outcome { outcome, output, busy } => (outcome, output, busy),
+            // Another worker tries. One that starts anew has producers again.
+            Verdict::Nothing(reason) => {
+                self.acknowledge(&message, AckKind::Nak(None)).await;
+                self.notify(WorkerNews::Leaving).await;
+                _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
+                give_up(&format!("its producers are gone: {reason}"))
+            }
+        };
+        let worker = self.worker.clone();
+        let delivered = message.info().map_or(0, |info| info.delivered);
+        let is_wanted = || publication > lock(&self.state).floor;
+        let name = format!("{epoch:x}-{publication}-{worker}-{delivered}");
+        let (object, output) = match output.len() > self.connection.most_inline() {
+            false => (None, output),
+            true => {
+                let object = objects::object(&self.connection, name, &output);
+                if let Err(error) = self.store(&object, output, is_wanted).await {
+                    outcome = Outcome::error(error);
+                }
+                (Some(object), vec![])
+            }
+        };
+        let id = format!(
+            "{}/{epoch:x}/{item}/{attempt}/{worker}/{publication}-{delivered}",
+            self.key.run
+        );
+        let busy_nanos = u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX);
+        let deliveries = u64::try_from(delivered).unwrap_or(0);
+        let result =
+            ResultHeader { epoch, publication, worker, outcome, busy_nanos, deliveries, object };
+        let result = Publication {
+            subject: self.connection.names.results_of(&self.key.run),
+            id: &id,
+            payload: wire::with_body(&result, &output).into(),
+            patience: Duration::from_millis(self.key.wait_millis),
+        };
+        if let Err(error) = publish(&self.connection, result, is_wanted).await {
+            self.notify(WorkerNews::Refused(publication, error.to_string())).await;
+        }
+        // Without the confirmation the item may come again, and is then not wanted. What this worker has dropped by
+        // itself may be wanted.
+        let has_dropped = lock(&self.state).floor == u64::MAX;
+        _ = match has_dropped {
+            true => message.ack_with(AckKind::Nak(None)).await,
+            false => message.double_ack().await,
+        };
+        self.forget(publication);
+    }
+
+    /// Puts a large output into the object store; the reason if that refuses it.
+    async fn store(
+        &self,
+        object: &Object,
+        output: Vec<u8>,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<(), String> {
+        let subject = self.connection.names.output_object(&self.key.run, &object.name);
+        // The work is done, so it waits for longer than an input does.
+        let patience = self.lease() * 3;
+        let place = (&*subject, object);
+        let stored = objects::put(&self.connection, place, output, patience, is_wanted).await;
+        stored.map(|_| ()).map_err(|error| {
+            let bytes = object.bytes;
+            format!(
+                "the output has {bytes} bytes, and the broker's object store refuses it: {error}"
+            )
+        })
+    }
+}
