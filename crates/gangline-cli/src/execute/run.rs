@@ -144,9 +144,10 @@ fn drive<W: Work + 'static>(
 ) -> Result<End, CliError> {
     let own = &lanes.lanes[lane];
     let (jobs, total) = counted(args, lanes, own, jobs)?;
-    let numbers = match lanes.lanes.len() {
-        2.. if !args.record.report.is_empty() => Numbers::Some(plan.numbers()?.collect()),
-        _ => Numbers::FromOne,
+    let has_gaps = lanes.lanes.len() > 1 || plan.has_gaps();
+    let numbers = match has_gaps && !args.record.report.is_empty() {
+        true => Numbers::Some(plan.numbers()?.collect()),
+        false => Numbers::FromOne,
     };
     let with_lock = |in_use| {
         let runner = JobRunner { lanes: lanes.clone(), lane: own.clone(), work: work() };

@@ -18,6 +18,7 @@ mod pages;
 mod printing;
 mod records;
 mod reports;
+mod retried;
 mod run;
 mod running;
 mod signals;

@@ -145,13 +145,3 @@ fn a_run_that_left_nothing_out_does_not_say_so() {
     let ran = Place::new().run_typed("-j1 --halt soon,fail=1 --shell -- 'exit $1' ::: 1 0");
     ran.check_said(1, &["jobs that had not started were not run"]);
 }
-
-#[test]
-fn failed_jobs_are_tried_again_by_the_name_of_gnu_parallel() {
-    let place = Place::new();
-    let line = "-j1 --journal j --shell -- 'echo $1; test -e now || exit $1' ::: 0 1 0";
-    place.run_typed(line).check(1, "0\n1\n0\n");
-    fs::write(place.path("now"), "").unwrap();
-    place.run_typed(&format!("--retry-failed {line}")).check(0, "1\n");
-    place.run_typed("--retry-failed -- true ::: a").check_said(102, &["--journal"]);
-}
