@@ -1,7 +1,5 @@
 //! When jobs start, where they run, and how they are ended.
 
-use std::fs;
-
 use crate::output::WAIT;
 use crate::support::{Place, wait_until};
 
