@@ -167,7 +167,7 @@ fn a_word_for_a_shell_is_refused() {
 
 #[test]
 fn a_variable_that_no_shell_replaces_is_doubted() {
-    for word in ["$HOME", "$(date)", "`date`"] {
+    for word in ["$HOME", "$HOME/a", "$(date)", "`date`", "\"a b\""] {
         let ran = Place::new().run_typed(&format!("-- echo '{word}' ::: a"));
         ran.check(0, &format!("{word} a\n"));
         ran.check_said(0, &[&format!("'{word}' is passed on unchanged")]);
