@@ -156,7 +156,7 @@ pub(super) fn waits(report: &RunReport) -> Vec<String> {
     let window = report.stages.first().map_or(report.window, |stage| stage.report.window);
     let mut waits = vec![
         format!(
-            "source: worked {}, held back {} by a full window of {}",
+            "source: worked {}, held back {}; the window has {}",
             Time(report.source_working),
             Time(report.source_waiting),
             Many(window, "item"),
