@@ -115,7 +115,8 @@ fn brake(args: &Run) -> Brake {
         Some(Workers::Number(_)) | None => None,
     };
     let Running { delay, load, memfree, .. } = args.running;
-    Brake::new(brake::Limits { delay, load, memfree, jobs })
+    let meminfo = args.running.meminfo.clone();
+    Brake::new(brake::Limits { delay, load, memfree, meminfo, jobs })
 }
 
 fn shared(args: &Run, workers: usize, results: Option<Results>) -> Result<Shared, CliError> {

@@ -143,3 +143,28 @@ fn a_run_that_left_nothing_out_does_not_say_so() {
     let ran = Place::new().run_typed("-j1 --halt soon,fail=1 --shell -- 'exit $1' ::: 1 0");
     ran.check_said(1, &["jobs that had not started were not run"]);
 }
+
+#[test]
+fn the_youngest_job_makes_room_when_memory_gets_scarce() {
+    let place = Place::new();
+    let available = |kib: u32| place.write("meminfo", format!("MemAvailable: {kib} kB\n"));
+    available(8_192);
+    let script = "echo $1 >> started; until test -e go; do sleep 0.05; done; echo $1";
+    let options = "-j3 --delay 1 --memfree 8M --meminfo meminfo --retries 0 --joblog log";
+    let mut running = place.start_typed(&format!("{options} --shell -- '{script}' ::: a b"));
+    let has_started = |lines: usize| {
+        let started = std::fs::read_to_string(place.path("started")).unwrap_or_default();
+        started.lines().count() == lines
+    };
+    wait_until("both have started", || has_started(2));
+    available(4_095);
+    running.wait_for_stderr("job 2 was ended: memory is scarce, and it runs again later");
+    // The one that is left goes on, and the other waits.
+    running.wait_for_stderr("waiting to start jobs");
+    available(8_192);
+    wait_until("the job has started again", || has_started(3));
+    place.write("go", "");
+    running.ran().check(0, "a\nb\n");
+    assert_eq!(place.read("started").matches('b').count(), 2);
+    assert_eq!(place.read("log").lines().count(), 3);
+}
