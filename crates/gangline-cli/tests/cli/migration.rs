@@ -195,6 +195,28 @@ fn words_with_another_meaning_have_the_results_of_the_page() {
     });
 }
 
+/// The number that a cell begins with.
+fn number(cell: &str) -> Option<i32> {
+    cell.split(',').next()?.parse().ok()
+}
+
+#[test]
+fn a_run_that_halts_has_the_status_of_the_page() {
+    let has_parallel = has_parallel();
+    check_all(rows("`-j1 --halt`"), |row| {
+        let (when, inputs) = code(&row[0]).split_once(" ::: ").unwrap();
+        let ours = ran(&format!("gangline run -j1 --halt {when} --shell 'exit $1' ::: {inputs}")).1;
+        let theirs = match has_parallel {
+            true => ran(&format!("parallel -j1 --halt {when} 'exit {{}}' ::: {inputs}")).1,
+            false => number(&row[1]),
+        };
+        match [theirs, ours] == [number(&row[1]), number(&row[2])] && ours.is_some() {
+            true => Ok(()),
+            false => Err(format!("{}: {theirs:?}, {ours:?}", row[0])),
+        }
+    });
+}
+
 /// The pieces of code in a cell.
 fn codes(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
