@@ -35,6 +35,21 @@ fn an_option_of_parallel_that_is_missing_names_the_way() {
 }
 
 #[test]
+fn a_run_cannot_be_resumed_by_its_log_alone() {
+    let way = "--joblog FILE --retry-failed runs the failed jobs";
+    refused("--resume --joblog log -- touch started ::: x", &["--journal <FILE>", way]);
+    refused("--resume-failed --joblog log -- touch started ::: x", &["--journal <FILE>", way]);
+}
+
+#[test]
+fn a_number_with_a_sign_is_no_word_of_the_command() {
+    for option in ["-n -1", "--retries -2", "--per-gpu -1"] {
+        let stderr = refused(&format!("{option} -- touch started ::: x"), &["takes a number"]);
+        assert!(!stderr.contains("use '--"), "{stderr}");
+    }
+}
+
+#[test]
 fn options_that_change_nothing_here_are_accepted() {
     Place::new().run_typed("-q -- echo '$HOME' ::: a").check(0, "$HOME a\n");
     refused("-q --shell 'touch started' ::: a", &["cannot be used with"]);
