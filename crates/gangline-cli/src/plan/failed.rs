@@ -61,13 +61,15 @@ pub(crate) fn failed_jobs(path: &Path) -> Result<Vec<Job>, CliError> {
         let Some((number, has_failed)) = outcome(&columns) else {
             return Err(refused(at, LogProblem::NotAJob));
         };
+        // A resumed run over other inputs may have given the number to another job.
+        let job = (number, columns[COMMAND]);
         if has_failed {
-            failed.insert(number, (at, columns));
+            failed.insert(job, (at, columns));
         } else {
-            failed.remove(&number);
+            failed.remove(&job);
         }
     }
-    let jobs = failed.into_iter().map(|(number, (at, columns))| {
+    let jobs = failed.into_iter().map(|((number, _), (at, columns))| {
         let command = command(&columns).map_err(|problem| refused(at, problem))?;
         program::check(&command.program()).map_err(|error| CliError::new(exit::USAGE, error))?;
         let fields = Arc::from([OsStr::from_bytes(columns[COMMAND]).to_owned()]);

@@ -35,6 +35,17 @@ fn jobs_keep_their_numbers_in_a_report() {
 }
 
 #[test]
+fn another_job_with_the_same_number_hides_no_failure() {
+    let place = Place::new();
+    place.run_typed("-j1 --joblog log --shell -- 'test $1 = x' ::: a b");
+    let other = place.read("log").replace("\t1\t0\tsh", "\t0\t0\tsh").replace("sh a\t", "sh x\t");
+    let jobs = other.split_once('\n').unwrap().1.to_owned();
+    place.write("log", place.read("log") + &jobs);
+    let ran = place.run_typed("-j1 --retry-failed --joblog log");
+    ran.check_said(1, &["job 1 exited with 1", "1 of 1 jobs failed"]);
+}
+
+#[test]
 fn a_line_that_was_cut_off_is_no_job() {
     let place = Place::new();
     place.run_typed("-j1 --joblog log --shell -- 'exit 1' ::: a");
