@@ -56,6 +56,20 @@ fn options_that_change_nothing_here_are_accepted() {
 }
 
 #[test]
+fn names_with_a_meaning_for_parallel_make_no_files() {
+    let place = Place::new();
+    for (options, said) in [
+        ("--wd ...", "--workdir tmp/{#}"),
+        ("--joblog -", "/dev/stderr"),
+        ("--journal -", "/dev/stderr"),
+    ] {
+        let ran = place.run_typed(&format!("{options} -- touch started ::: x"));
+        ran.check_said(102, &[said]);
+    }
+    assert_eq!(place.names("."), ["tmp"]);
+}
+
+#[test]
 fn other_names_of_options_are_known() {
     let place = Place::new();
     let line = "--lb --jl log --res out --max-procs 1 --arg-file list --max-replace-args 1 -- echo";
