@@ -65,11 +65,24 @@ impl Provenance {
         }
     }
 
+    /// When the run started, as people read it.
+    pub(super) fn started_text(&self) -> Option<String> {
+        Some(self.started.as_deref()?.replace('T', " ").replace('Z', " UTC"))
+    }
+
+    /// The program and its arguments, quoted for a shell.
+    pub(super) fn command_line(&self) -> String {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(&byte);
+        let quoted = |word: &String| match !word.is_empty() && word.bytes().all(is_plain) {
+            true => word.clone(),
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        };
+        self.command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    }
+
     /// The time, the machine and the version, in a line.
     pub(super) fn line(&self) -> Option<String> {
-        let started = self.started.as_deref()?;
-        let started = started.replace('T', " ").replace('Z', " UTC");
-        let mut line = format!("started {started}");
+        let mut line = format!("started {}", self.started_text()?);
         if let Some(host) = &self.host {
             line.push_str(&format!(" on {host}"));
         }
@@ -100,6 +113,15 @@ fn host() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_can_be_typed_again() {
+        let command = ["run", "-j2", "sh", "-c", "echo $1; it's", "", ":::", "1"];
+        let provenance =
+            Provenance { command: command.map(str::to_owned).to_vec(), ..Provenance::default() };
+        let expected = r"run -j2 sh -c 'echo $1; it'\''s' '' ::: 1";
+        assert_eq!(provenance.command_line(), expected);
+    }
 
     #[test]
     fn a_line_has_what_is_known() {

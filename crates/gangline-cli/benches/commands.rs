@@ -78,6 +78,8 @@ fn two_workers() -> Result<(), Box<dyn std::error::Error>> {
 fn many_slots() -> Result<(), Box<dyn std::error::Error>> {
     let gangline = time(&format!("seq 500 | {GANGLINE} run -j500 --shell 'sleep 1'"))?;
     println!("500 jobs of 1 s at once: {:.1} s", gangline.as_secs_f64());
+    let xargs = time("seq 500 | xargs -P500 -n1 sh -c 'sleep 1; true'")?;
+    println!("  xargs -P500 -n1: {:.1} s", xargs.as_secs_f64());
     if time("parallel --version").is_ok() {
         let parallel = time("seq 500 | parallel -j500 'sleep 1; true'")?;
         println!("  GNU parallel: {:.1} s", parallel.as_secs_f64());

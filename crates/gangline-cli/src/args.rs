@@ -117,7 +117,8 @@ impl Run {
         let typed = self.typed().sources;
         let Inputs { input, csv, tsv, job_file, .. } = &self.inputs;
         let options = input.iter().chain(csv).chain(tsv).chain(job_file);
-        let is_default = typed.is_empty() && options.clone().next().is_none();
+        let has_options = options.clone().next().is_some() || self.record.retry_failed;
+        let is_default = typed.is_empty() && !has_options;
         let files = typed.into_iter().filter(|source| source.kind == Kind::Files);
         let files = files.flat_map(|source| source.words.iter().map(Path::new));
         let default = is_default.then_some(Path::new("-"));
@@ -285,12 +286,19 @@ pub(crate) struct Record {
     /// Run only the jobs that the journal records as failed
     #[arg(
         long,
-        visible_alias = "retry-failed",
         action = ArgAction::SetTrue,
         requires = "journal",
         conflicts_with = "resume"
     )]
     pub(crate) resume_failed: bool,
+    /// Run the jobs again that failed by the log, with the commands that it has
+    #[arg(
+        long,
+        action = ArgAction::SetTrue,
+        requires = "joblog",
+        conflicts_with_all = ["Inputs", "WarmArgs", "journal", "results"]
+    )]
+    pub(crate) retry_failed: bool,
     /// Show progress and the current job of each slot on standard error; keeps all inputs in memory
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) bar: bool,

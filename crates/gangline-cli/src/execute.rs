@@ -12,6 +12,7 @@ pub(crate) mod held;
 pub(crate) mod job_runner;
 pub(crate) mod lane;
 pub(crate) mod limits;
+mod memory_watch;
 pub(crate) mod process;
 pub(crate) mod protocol;
 pub(crate) mod readiness;

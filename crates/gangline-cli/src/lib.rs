@@ -13,7 +13,8 @@
 //!              commands, process             a command for each job, in a process group of its own
 //!              warm, conversation, protocol  one process for each slot, a line of JSON for each job
 //!              worker                        `gangline worker`: a worker of a cluster, started again when it crashes
-//!              brake, held                   when a job may start; what has ended and is not in the journal yet
+//!              brake, memory_watch           when a job may start; which one makes room when memory is scarce
+//!              held                          what has ended and is not in the journal yet
 //!              groups, signals, supervisor   no process outlives the run, whichever process is killed
 //!   output     what jobs print, results, the job log, reports
 //! ```

@@ -1,6 +1,7 @@
 //! Turns the arguments into lanes: the source of jobs, their commands and their devices.
 
 pub(crate) mod edit;
+pub(crate) mod failed;
 pub(crate) mod gate;
 pub(crate) mod gated;
 pub(crate) mod grouping;
@@ -36,9 +37,10 @@ use crate::args::typed::Typed;
 use crate::args::workers::{Amount, Workers};
 use crate::error::{CliError, Context};
 use crate::exit;
+use crate::plan::failed::failed_jobs;
 use crate::plan::gate::Gate;
 use crate::plan::grouping::grouped;
-use crate::plan::job::Needs;
+use crate::plan::job::{Job, Needs};
 use crate::plan::job_file::{JobFile, JobFileError};
 use crate::plan::jobs::{Jobs, jobs};
 use crate::plan::mark::{Edits, InputMarks, Marks};
@@ -71,17 +73,38 @@ pub(crate) struct WarmInputs {
 
 /// The source of its jobs.
 pub(crate) enum Source {
-    Inputs { rows: Rows, names: Vec<OsString>, grouping: Grouping, command: Arc<Template> },
+    Inputs {
+        rows: Rows,
+        names: Vec<OsString>,
+        grouping: Grouping,
+        command: Arc<Template>,
+    },
     JobFile(JobFile),
+    /// The failed jobs of a log.
+    Failed(Vec<Job>),
 }
 
 impl Plan {
     /// The lanes of a run: one, or two for a job file with jobs that need no GPU.
     pub(crate) fn all(args: &Run) -> Result<Vec<Plan>, CliError> {
-        match &args.inputs.job_file {
-            Some(path) => Plan::of_file(args, path),
-            None => Ok(vec![Plan::of_command(args)?]),
+        match (&args.inputs.job_file, &args.record.joblog) {
+            (Some(path), _) => Plan::of_file(args, path),
+            (None, Some(log)) if args.record.retry_failed => Ok(vec![Plan::of_log(args, log)?]),
+            (None, _) => Ok(vec![Plan::of_command(args)?]),
         }
+    }
+
+    fn of_log(args: &Run, log: &Path) -> Result<Plan, CliError> {
+        if !args.command.is_empty() {
+            return Err(usage(
+                "with --retry-failed the log has the commands; remove the command and the inputs after the options",
+            ));
+        }
+        let jobs = failed_jobs(log)?;
+        let slots = Slots::new(&args.placement, Some(jobs.len()))?;
+        let texts = Texts::new(args, &marks_of_file(args, &slots))?;
+        let (source, gate) = (Source::Failed(jobs), new_gate()?);
+        Ok(Plan { source, slots, gate, needs: Needs::Slot, texts, sends_inputs: false })
     }
 
     fn of_file(args: &Run, path: &Path) -> Result<Vec<Plan>, CliError> {
@@ -128,21 +151,15 @@ impl Plan {
 
     /// The jobs, which are read during the run. Their `size_hint` is exact if all inputs could be counted.
     pub(crate) fn jobs(&mut self) -> Result<Jobs, CliError> {
-        // A job file is read again for the numbers of its jobs.
-        if let Source::JobFile(file) = &self.source {
-            return file.jobs(self.needs).map_err(of_job_file);
-        }
-        let nothing = Source::Inputs {
-            rows: Box::new(iter::empty()),
-            names: Vec::new(),
-            grouping: Grouping::One,
-            command: Arc::default(),
-        };
-        match std::mem::replace(&mut self.source, nothing) {
-            Source::Inputs { rows, grouping, command, .. } => {
-                Ok(jobs(grouped(rows, grouping, self.slots.len(), &command), command))
-            }
+        let slots = self.slots.len();
+        match &mut self.source {
+            // Both are read again for the numbers of their jobs.
             Source::JobFile(file) => file.jobs(self.needs).map_err(of_job_file),
+            Source::Failed(jobs) => Ok(Box::new(jobs.clone().into_iter().map(Ok))),
+            Source::Inputs { rows, grouping, command, .. } => {
+                let rows = std::mem::replace(rows, Box::new(iter::empty()));
+                Ok(jobs(grouped(rows, *grouping, slots, command), Arc::clone(command)))
+            }
         }
     }
 
@@ -165,7 +182,9 @@ impl Plan {
     /// Whether jobs differ at all: otherwise the command lacks a mark for the input.
     pub(crate) fn differs_by_job(&self) -> bool {
         match &self.source {
-            Source::Inputs { grouping: Grouping::CountOnly, .. } | Source::JobFile(_) => true,
+            Source::Inputs { grouping: Grouping::CountOnly, .. }
+            | Source::JobFile(_)
+            | Source::Failed(_) => true,
             Source::Inputs { command, .. } => command.differs_by_job() || self.sends_inputs,
         }
     }
@@ -179,8 +198,17 @@ impl Plan {
                 let jobs = file.jobs(self.needs).map_err(of_job_file)?;
                 Ok(Box::new(jobs.map_while(|job| job.ok().map(|job| job.number))))
             }
+            Source::Failed(jobs) => {
+                let numbers: Vec<u64> = jobs.iter().map(|job| job.number).collect();
+                Ok(Box::new(numbers.into_iter()))
+            }
             Source::Inputs { .. } => Ok(Box::new(1..)),
         }
+    }
+
+    /// Whether the numbers of its jobs have gaps.
+    pub(crate) fn has_gaps(&self) -> bool {
+        matches!(self.source, Source::Failed(_))
     }
 }
 

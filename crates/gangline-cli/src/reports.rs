@@ -36,10 +36,14 @@ pub(crate) fn show(args: &ReportArgs) -> Result<Vec<u8>, CliError> {
 }
 
 fn read(path: &Path) -> Result<RunReport, CliError> {
-    let failed = |error: gangline::BoxError| {
-        let what = format!("the report {} cannot be read", path.display());
+    let path_text = path.display();
+    let text = fs::read_to_string(path).map_err(|error| {
+        let what = format!("the report {path_text} cannot be read");
         CliError::new(exit::INPUT, Context::new(what, error))
-    };
-    let text = fs::read_to_string(path).map_err(|error| failed(error.into()))?;
-    RunReport::from_json(&text).map_err(|error| failed(error.into()))
+    })?;
+    // The library's text names its methods.
+    RunReport::from_json(&text).map_err(|_| {
+        let text = format!("{path_text} is no report that `gangline run --report FILE.json` wrote");
+        CliError::new(exit::INPUT, text)
+    })
 }

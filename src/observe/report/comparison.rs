@@ -98,7 +98,7 @@ impl Comparison<'_> {
             self.share_row("producers waiting", |report| producers(report, |one| one.waiting)),
             self.share_row("rebuilding states", |report| producers(report, |one| one.rebuilding)),
             self.share_row("source working", |report| report.source_working),
-            self.share_row("window full", |report| report.source_waiting),
+            self.share_row("source held back", |report| report.source_waiting),
             self.share_row("consumer working", |report| report.consumer_working),
             self.share_row("head of line blocked", |report| report.head_stalled),
         ]);
@@ -218,12 +218,12 @@ fn facts(report: &RunReport) -> BTreeMap<String, String> {
     let mut add = |name: &str, value: Option<String>| {
         facts.extend(value.map(|value| (name.to_owned(), value)));
     };
-    add("started", provenance.started.clone());
+    add("started", provenance.started_text());
     add("host", provenance.host.clone());
     add("system", provenance.system.clone());
     add("cores", provenance.cores.map(|cores| cores.to_string()));
     add("gangline", provenance.gangline.clone());
-    add("command", Some(provenance.command.join(" ")));
+    add("command", Some(provenance.command_line()));
     facts
 }
 

@@ -159,7 +159,7 @@ pub(super) fn waits(report: &RunReport) -> Vec<String> {
     let window = report.stages.first().map_or(report.window, |stage| stage.report.window);
     let mut waits = vec![
         format!(
-            "source: worked {}, held back {} by a full window of {}",
+            "source: worked {}, held back {}; the window has {}",
             Time(report.source_working),
             Time(report.source_waiting),
             Many(window, "item"),
@@ -379,13 +379,18 @@ pub(super) fn losses(report: &RunReport, most: usize) -> Vec<String> {
     let mut losses = Vec::new();
     for (index, producer) in report.producers.iter().enumerate().take(most) {
         let name = format!("producer {index} ({})", producer.place);
-        if producer.states_lost + producer.rebuilds > 0 {
-            losses.push(format!(
-                "{name} lost its state {} and ran `producer_init` again {}, for {}",
-                Times(producer.states_lost),
-                Times(producer.rebuilds),
-                Time(producer.rebuilding),
-            ));
+        // A state that was lost last has no rebuild, and one lost in an earlier run is rebuilt in this one.
+        let lost = format!("lost its state {}", Times(producer.states_lost));
+        let rebuilt = format!(
+            "ran `producer_init` again {}, for {}",
+            Times(producer.rebuilds),
+            Time(producer.rebuilding)
+        );
+        match (producer.states_lost, producer.rebuilds) {
+            (0, 0) => {}
+            (_, 0) => losses.push(format!("{name} {lost}")),
+            (0, _) => losses.push(format!("{name} {rebuilt}")),
+            (..) => losses.push(format!("{name} {lost} and {rebuilt}")),
         }
         if producer.recycles > 0 {
             losses.push(format!(
@@ -511,6 +516,28 @@ mod tests {
         let quiet = Told::new(1).end(1_000).to_string();
         assert!(quiet.contains("No item events: call `.timeline()`"), "{quiet}");
         assert!(!quiet.contains("p99") && !quiet.contains("failures:"), "{quiet}");
+    }
+
+    #[test]
+    fn what_never_happened_is_not_said() {
+        for (states_lost, rebuilds, expected) in [
+            (0, 0, None),
+            (1, 0, Some("producer 0 (cuda:0) lost its state once")),
+            (0, 2, Some("producer 0 (cuda:0) ran `producer_init` again 2 times, for 1.00 s")),
+            (
+                2,
+                1,
+                Some(
+                    "producer 0 (cuda:0) lost its state 2 times and ran `producer_init` again once, for 1.00 s",
+                ),
+            ),
+        ] {
+            let mut report = Told::new(1).end(1_000);
+            let producer = &mut report.producers[0];
+            (producer.states_lost, producer.rebuilds) = (states_lost, rebuilds);
+            producer.rebuilding = Duration::from_secs(1);
+            assert_eq!(losses(&report, 1).first().map(String::as_str), expected);
+        }
     }
 
     #[test]

@@ -9,16 +9,20 @@ use crate::args;
 /// Replaces what clap suggests for an unknown option: the way to get the same, if another program has the
 /// option, or nothing, if the suggested option is not alike.
 pub(crate) fn advised(mut error: Error) -> Error {
+    if error.kind() == ErrorKind::MissingRequiredArgument && lacks_journal(&error) {
+        return with_advice(error, RESUMED_BY_JOURNAL.to_owned());
+    }
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
     }
     let option = text(&error, ContextKind::InvalidArg);
     let option = option.split(['=', ' ']).next().unwrap_or_default();
+    if option.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
+        return with_advice(error, "only -j takes a number with a sign".to_owned());
+    }
     if let Some(way) = way(option) {
-        error.remove(ContextKind::SuggestedArg);
-        let advice = StyledStr::from(format!("GNU parallel or xargs has {option}: {way}"));
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice]));
-        return error;
+        let advice = format!("GNU parallel or xargs has {option}: {way}");
+        return with_advice(error, advice);
     }
     let suggested = text(&error, ContextKind::SuggestedArg);
     let suggested = suggested.split([' ', '=']).next().unwrap_or_default();
@@ -31,6 +35,25 @@ pub(crate) fn advised(mut error: Error) -> Error {
 
 /// The largest number of slips of the finger between an option and the suggested one.
 const LARGEST_DISTANCE: usize = 2;
+
+/// What users of GNU parallel need who resume a run by its log.
+const RESUMED_BY_JOURNAL: &str = "a run is resumed by its journal, not by its log: give --journal FILE to the first run too; \
+     --joblog FILE --retry-failed runs the failed jobs of a log again";
+
+fn lacks_journal(error: &Error) -> bool {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return false;
+    };
+    missing.iter().any(|argument| argument.starts_with("--journal"))
+}
+
+/// Replaces what clap suggests.
+fn with_advice(mut error: Error, advice: String) -> Error {
+    error.remove(ContextKind::SuggestedArg);
+    let advice = vec![StyledStr::from(advice)];
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(advice));
+    error
+}
 
 fn is_hidden(option: &str) -> bool {
     let command = args::all();

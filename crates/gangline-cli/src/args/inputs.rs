@@ -74,8 +74,6 @@ pub(crate) struct Inputs {
     /// Let TEXT stand for the inputs, instead of {}
     #[arg(short = 'I', value_name = "TEXT", conflicts_with_all = ["job_file", "shell", "warm"])]
     replace: Option<OsString>,
-    #[command(flatten)]
-    renamed: Renamed,
     /// Read no inputs from one that is TEXT onwards
     #[arg(short = 'E', value_name = "TEXT", conflicts_with_all = TABLES)]
     pub(crate) end: Option<OsString>,
@@ -97,11 +95,7 @@ pub(crate) struct Inputs {
     /// Run COMMAND as a script of sh, with the input as "$1"
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
     pub(crate) shell: bool,
-}
-
-/// Options of GNU parallel that rename a mark. They are rare, so help leaves them to the page.
-#[derive(Debug, Args)]
-struct Renamed {
+    // The rest renames marks, as in GNU parallel. That is rare, so help leaves it to the page.
     #[arg(long, alias = "er", value_name = "TEXT", hide = true)]
     extensionreplace: Option<OsString>,
     #[arg(long, alias = "bnr", value_name = "TEXT", hide = true)]
@@ -177,8 +171,8 @@ impl Inputs {
 
     /// The texts that take the place of marks, and the insides of these marks.
     pub(crate) fn renamed(&self) -> Vec<(&OsStr, &'static str)> {
-        let Renamed { extensionreplace, basenamereplace, dirnamereplace, .. } = &self.renamed;
-        let Renamed { basenameextensionreplace, seqreplace, slotreplace, .. } = &self.renamed;
+        let Inputs { extensionreplace, basenamereplace, dirnamereplace, .. } = self;
+        let Inputs { basenameextensionreplace, seqreplace, slotreplace, .. } = self;
         let all = [
             (&self.replace, ""),
             (extensionreplace, "."),

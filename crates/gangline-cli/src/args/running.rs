@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -20,9 +21,12 @@ pub(crate) struct Running {
     /// Start jobs only while fewer than LOAD processes run on the machine: 8, or 80% of its cores
     #[arg(long, value_name = "LOAD", value_parser = load)]
     pub(crate) load: Option<f64>,
-    /// Start jobs only while SIZE bytes of memory (or 10k, 5M, 1G) are available
+    /// Start jobs only while SIZE bytes of memory (or 10k, 5M, 1G) are available; below half, end the youngest job and run it again later
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) memfree: Option<u64>,
+    /// Read the available memory from FILE, which has the form of /proc/meminfo
+    #[arg(long, value_name = "FILE", requires = "memfree", hide = true)]
+    pub(crate) meminfo: Option<PathBuf>,
     /// Run jobs at this niceness, from 0 to 19
     #[arg(long, value_name = "N", value_parser = niceness)]
     pub(crate) nice: Option<i32>,

@@ -1,7 +1,7 @@
 //! What holds jobs back although a slot is free: a delay, the load, the memory, and a number in a file.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,8 @@ pub(crate) struct Limits {
     pub(crate) load: Option<f64>,
     /// The number of bytes of memory below which no job starts.
     pub(crate) memfree: Option<u64>,
+    /// The file that has the available memory, if it is not the system's.
+    pub(crate) meminfo: Option<PathBuf>,
     /// A file with the number of jobs at once.
     pub(crate) jobs: Option<PathBuf>,
 }
@@ -62,7 +64,7 @@ impl Brake {
 
     /// Whether jobs start as soon as a slot is free.
     pub(crate) fn is_off(&self) -> bool {
-        let Limits { delay, load, memfree, jobs } = &self.limits;
+        let Limits { delay, load, memfree, jobs, .. } = &self.limits;
         delay.is_zero() && load.is_none() && memfree.is_none() && jobs.is_none()
     }
 
@@ -85,6 +87,13 @@ impl Brake {
     pub(crate) fn end(&self) {
         let mut state = self.state();
         state.running = state.running.saturating_sub(1);
+    }
+
+    /// Whether less than half of the memory is available that a job needs to start.
+    pub(crate) fn lacks_memory(&self) -> bool {
+        let available = self.limits.memfree.and_then(|_| self.available_memory());
+        available
+            .is_some_and(|available| Some(available) < self.limits.memfree.map(|least| least / 2))
     }
 
     fn held(&self, state: &mut State) -> Option<Held> {
@@ -125,7 +134,7 @@ impl Brake {
 
     fn memory_message(&self) -> Option<String> {
         let least = self.limits.memfree?;
-        let available = available_memory()?;
+        let available = self.available_memory()?;
         (available < least).then(|| {
             let mebibytes = |bytes: u64| bytes >> 20;
             format!(
@@ -134,6 +143,14 @@ impl Brake {
                 mebibytes(least)
             )
         })
+    }
+
+    /// The memory that new processes can have without swapping, in bytes.
+    fn available_memory(&self) -> Option<u64> {
+        let path = self.limits.meminfo.as_deref().unwrap_or(Path::new("/proc/meminfo"));
+        let info = fs::read_to_string(path).ok()?;
+        let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -149,13 +166,6 @@ fn running_processes() -> Option<u64> {
         line.and_then(|value| value.trim().parse::<u64>().ok())
     };
     Some(value("procs_running")?.saturating_sub(1) + value("procs_blocked").unwrap_or(0))
-}
-
-/// The memory that new processes can have without swapping, in bytes.
-fn available_memory() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib << 10)
 }
 
 #[cfg(test)]
@@ -179,8 +189,26 @@ mod tests {
     }
 
     #[test]
+    fn half_of_the_memory_may_be_used_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let meminfo = directory.path().join("meminfo");
+        let limits =
+            Limits { memfree: Some(8 << 20), meminfo: Some(meminfo.clone()), ..Limits::default() };
+        let brake = Brake::new(limits);
+        for (available, may_start, lacks) in
+            [("8192 kB", true, false), ("8191 kB", false, false), ("4095 kB", false, true)]
+        {
+            fs::write(&meminfo, format!("MemTotal: 9000 kB\nMemAvailable:   {available}\n"))
+                .unwrap();
+            assert_eq!((brake.try_start().is_ok(), brake.lacks_memory()), (may_start, lacks));
+        }
+        assert!(!Brake::new(Limits::default()).lacks_memory());
+    }
+
+    #[test]
     fn the_machine_can_be_asked() {
-        assert!(running_processes().is_some() && available_memory().is_some());
+        let brake = Brake::new(Limits::default());
+        assert!(running_processes().is_some() && brake.available_memory().is_some());
     }
 
     #[test]

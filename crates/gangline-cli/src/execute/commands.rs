@@ -58,6 +58,16 @@ impl Commands {
         let mut delay = rules.retry_delay;
         loop {
             let outcome = self.attempt(slot, worker, job, attempt);
+            if matches!(outcome.result, JobResult::Ended(End::Recalled)) {
+                let (number, command) = (outcome.number, outcome.short_command());
+                let text =
+                    format!("job {number} {}, and it runs again later: {command}", outcome.result);
+                self.lanes.shared.terminal.tell(&text);
+                match self.lanes.start_again(&self.lane) {
+                    true => continue,
+                    false => return Outcome { result: JobResult::Ended(End::Halted), ..outcome },
+                }
+            }
             let is_last = attempt > rules.retries
                 || outcome.result.is_ok()
                 || matches!(outcome.result, JobResult::Ended(End::Halted))

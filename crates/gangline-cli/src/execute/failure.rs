@@ -37,6 +37,7 @@ pub(crate) fn of_run(error: Error) -> CliError {
                 path.display()
             ),
         ),
+        error if exit == exit::USAGE => CliError::new(exit, Context::new(BEYOND_LIMIT, error)),
         // The library counts from 0, and the cause already names the input.
         Error::InputFailed { source, .. } => CliError::new(exit, source),
         error => CliError::new(exit, error),

@@ -25,6 +25,10 @@ pub(crate) struct Groups {
 struct State {
     slots: Vec<GroupSlot>,
     wish: Wish,
+    /// How many groups have entered so far.
+    entered: u64,
+    /// The slot whose process is ended because memory is scarce.
+    recalled: Option<usize>,
     stopped_at: Option<Instant>,
     /// How long all groups were stopped.
     stopped: Duration,
@@ -36,7 +40,8 @@ enum GroupSlot {
     Free,
     /// A process is being started; its number is not known yet.
     Starting,
-    Taken(Pid),
+    /// With the number of its entry: the youngest has the largest.
+    Taken(Pid, u64),
 }
 
 /// The order that applies to running jobs.
@@ -70,7 +75,8 @@ impl Groups {
     pub(crate) fn new(workers: usize) -> io::Result<Arc<Groups>> {
         let bells: io::Result<Vec<Bell>> = (0..workers).map(|_| Bell::new()).collect();
         let slots = vec![GroupSlot::Free; workers];
-        let state = State { slots, wish: Wish::GoOn, stopped_at: None, stopped: Duration::ZERO };
+        let (wish, stopped) = (Wish::GoOn, Duration::ZERO);
+        let state = State { slots, wish, entered: 0, recalled: None, stopped_at: None, stopped };
         Ok(Arc::new(Groups { state: Mutex::new(state), changed: Condvar::new(), bells: bells? }))
     }
 
@@ -97,6 +103,30 @@ impl Groups {
         state.wish = state.wish.max(Wish::End);
         drop(state);
         self.ring();
+    }
+
+    /// Ends the process that was started last, which runs again later. The only one goes on, so that the run
+    /// does; and one at a time is ended, since memory is free only when it has gone.
+    pub(crate) fn recall_youngest(&self) {
+        let mut state = self.state();
+        if state.recalled.is_some() {
+            return;
+        }
+        let taken = state.slots.iter().enumerate().filter_map(|(worker, slot)| match slot {
+            GroupSlot::Taken(_, entry) => Some((*entry, worker)),
+            GroupSlot::Free | GroupSlot::Starting => None,
+        });
+        let mut taken: Vec<(u64, usize)> = taken.collect();
+        taken.sort_unstable();
+        if let [_, .., (_, youngest)] = *taken {
+            state.recalled = Some(youngest);
+            self.bells[youngest].ring();
+        }
+    }
+
+    /// Whether the process of a slot is to end, and to run again later.
+    pub(crate) fn is_recalled(&self, worker: usize) -> bool {
+        self.state().recalled == Some(worker)
     }
 
     /// Kills every job, including those that are being started.
@@ -152,7 +182,7 @@ impl Groups {
 impl State {
     fn send(&self, signal: Signal) {
         for slot in &self.slots {
-            if let GroupSlot::Taken(pid) = slot {
+            if let GroupSlot::Taken(pid, _) = slot {
                 send(*pid, signal);
             }
         }
@@ -163,7 +193,8 @@ impl Place {
     /// Adds a process that was just started as the leader of a group.
     pub(crate) fn enter(self, pid: Pid) -> Member {
         let mut state = self.groups.state();
-        state.slots[self.worker] = GroupSlot::Taken(pid);
+        state.entered += 1;
+        state.slots[self.worker] = GroupSlot::Taken(pid, state.entered);
         // Applies the orders given before it was added.
         if state.wish == Wish::Kill {
             send(pid, Signal::KILL);
@@ -185,7 +216,10 @@ impl Member {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.groups.state().slots[self.worker] = GroupSlot::Free;
+        let mut state = self.groups.state();
+        state.slots[self.worker] = GroupSlot::Free;
+        state.recalled.take_if(|recalled| *recalled == self.worker);
+        drop(state);
         self.groups.changed.notify_all();
     }
 }

@@ -81,21 +81,34 @@ impl Lanes {
         if brake.is_off() || !lane.gate.opened() {
             return job.start();
         }
-        loop {
-            let seen = lane.gate.nudges();
-            let Err(held) = brake.try_start() else { break };
-            if let Some(message) = held.message {
-                self.shared.terminal.tell(&message);
-            }
-            if !lane.gate.rest_until_nudged(seen, held.look_again) {
-                return job.start();
-            }
+        if !self.wait_for_brake(lane) {
+            return job.start();
         }
         let admission = job.start();
         if admission == Admission::Refused {
             brake.end();
         }
         admission
+    }
+
+    /// Waits until a job that was ended for lack of memory may start again. Returns whether it may: otherwise the
+    /// run is ending.
+    pub(crate) fn start_again(&self, lane: &Lane) -> bool {
+        self.finish();
+        self.wait_for_brake(lane)
+    }
+
+    fn wait_for_brake(&self, lane: &Lane) -> bool {
+        loop {
+            let seen = lane.gate.nudges();
+            let Err(held) = self.shared.brake.try_start() else { return true };
+            if let Some(message) = held.message {
+                self.shared.terminal.tell(&message);
+            }
+            if !lane.gate.rest_until_nudged(seen, held.look_again) {
+                return false;
+            }
+        }
     }
 
     /// A job no longer runs on its slot; its output may still have to be written.

@@ -23,6 +23,8 @@ pub(crate) enum End {
     TimedOut(Duration),
     /// It was ended because it printed more than this.
     PrintedTooMuch(u64),
+    /// It was ended because memory was scarce, to run again later.
+    Recalled,
     /// It was ended with the run.
     Halted,
 }
@@ -269,6 +271,7 @@ impl Watch<'_> {
             (Wish::GoOn, Some(limit)) if self.running() >= limit => End::TimedOut(limit),
             _ => match limits.passed_by(self.printed) {
                 Some(end) => end,
+                None if self.groups.is_recalled(self.worker) => End::Recalled,
                 None if untold => End::Halted,
                 None => return,
             },

@@ -11,6 +11,7 @@ use crate::execute::dry_run::dry_run;
 use crate::execute::failure::{internal, of_run};
 use crate::execute::job_runner::{JobRunner, Work};
 use crate::execute::lane::{Lane, Lanes};
+use crate::execute::memory_watch::MemoryWatch;
 use crate::execute::setup::{doubts, ending, hidden, journal_path, lanes, order};
 use crate::execute::signals::Attendant;
 use crate::execute::warm::Warm;
@@ -44,7 +45,11 @@ pub(crate) fn run(args: &Run, supervisor: Option<i32>) -> Result<u8, CliError> {
     let lanes = lanes(args, &plans)?;
     attendant.attend_to(&lanes);
     warn(args, &lanes, &plans);
+    // A warm worker would load its model again.
+    let is_watched = args.running.memfree.is_some() && !args.warm.warm;
+    let memory = is_watched.then(|| MemoryWatch::start(&lanes)).transpose().map_err(internal)?;
     let ends = run_lanes(args, &lanes, plans);
+    drop(memory);
     let concluded = conclude(args, &lanes, ends, attendant.exit());
     // Last, so that a signal can still kill this process if its final messages are not read.
     drop(attendant);
@@ -144,9 +149,10 @@ fn drive<W: Work + 'static>(
 ) -> Result<End, CliError> {
     let own = &lanes.lanes[lane];
     let (jobs, total) = counted(args, lanes, own, jobs)?;
-    let numbers = match lanes.lanes.len() {
-        2.. if !args.record.report.is_empty() => Numbers::Some(plan.numbers()?.collect()),
-        _ => Numbers::FromOne,
+    let has_gaps = lanes.lanes.len() > 1 || plan.has_gaps();
+    let numbers = match has_gaps && !args.record.report.is_empty() {
+        true => Numbers::Some(plan.numbers()?.collect()),
+        false => Numbers::FromOne,
     };
     let with_lock = |in_use| {
         let runner = JobRunner { lanes: lanes.clone(), lane: own.clone(), work: work() };

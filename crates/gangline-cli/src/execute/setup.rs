@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::args::Run;
 use crate::args::running::{Running, TermSequence};
 use crate::args::workers::Workers;
+use crate::args::{Record, Run};
 use crate::error::{CliError, Context};
 use crate::execute::brake::{self, Brake};
 use crate::execute::failure::{internal, journal_exists, unwritable};
@@ -84,7 +84,8 @@ pub(super) fn ending(args: &Run) -> TermSequence {
 
 /// Whether records of an earlier run are continued.
 fn existing(args: &Run) -> Existing {
-    match args.record.resume || args.record.resume_failed {
+    let Record { resume, resume_failed, retry_failed, .. } = args.record;
+    match resume || resume_failed || retry_failed {
         true => Existing::GoOn,
         false => Existing::Replace,
     }
@@ -114,7 +115,8 @@ fn brake(args: &Run) -> Brake {
         Some(Workers::Number(_)) | None => None,
     };
     let Running { delay, load, memfree, .. } = args.running;
-    Brake::new(brake::Limits { delay, load, memfree, jobs })
+    let meminfo = args.running.meminfo.clone();
+    Brake::new(brake::Limits { delay, load, memfree, meminfo, jobs })
 }
 
 fn shared(args: &Run, workers: usize, results: Option<Results>) -> Result<Shared, CliError> {

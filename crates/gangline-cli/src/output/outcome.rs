@@ -104,7 +104,9 @@ impl JobResult {
         match self {
             JobResult::Ended(End::Exited(code)) => (*code, 0),
             JobResult::Ended(End::Signalled(signal)) => (0, *signal),
-            JobResult::Ended(End::TimedOut(_) | End::Halted | End::PrintedTooMuch(_)) => (-1, 15),
+            JobResult::Ended(
+                End::TimedOut(_) | End::Halted | End::Recalled | End::PrintedTooMuch(_),
+            ) => (-1, 15),
             JobResult::NotStarted(error) if error.kind() == io::ErrorKind::NotFound => (127, 0),
             JobResult::NotStarted(_) => (126, 0),
             JobResult::NotKept(_) | JobResult::Refused(_) | JobResult::WorkerFailed(_) => (-1, 0),
@@ -140,6 +142,7 @@ impl fmt::Display for End {
                 write!(f, "was ended: it took longer than {:#}", HumanDuration(limit))
             }
             End::PrintedTooMuch(most) => write!(f, "was ended: it printed more than {most} bytes"),
+            End::Recalled => f.write_str("was ended: memory is scarce"),
             End::Halted => f.write_str("was ended with the run"),
         }
     }

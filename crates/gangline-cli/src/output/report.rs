@@ -86,7 +86,7 @@ fn write(path: &Path, named: &Path, report: &RunReport) -> Result<(), CliError> 
         "html" => report.to_html(),
         "json" => report.to_json(),
         "trace" => report.to_trace(),
-        _ => format!("{report}\n"),
+        _ => report.to_string(),
     };
     write_text(path, &text)
 }

@@ -17,6 +17,9 @@ use crate::plan::heads::Heads;
 pub(crate) struct Gate {
     state: Mutex<State>,
     changed: Condvar,
+    /// Notified when a job has ended while `drain` waits, and when the gate closes. Waking the reader of jobs at
+    /// each end would cost every job a switch of threads.
+    ended: Condvar,
     /// Rung when the gate closes, for a reader that waits for input.
     closing: Bell,
     /// Set if each job prints its lines when those of the jobs before it are printed.
@@ -31,6 +34,8 @@ struct State {
     ended: u64,
     /// Whether the last job was read.
     is_exhausted: bool,
+    /// Whether `drain` waits for the ends of jobs.
+    is_draining: bool,
     /// Changes when a job that is held back should look again.
     nudges: u64,
     passage: Passage,
@@ -83,6 +88,8 @@ impl Turn {
         self.is_started.store(true, Ordering::SeqCst);
         state.waiting -= 1;
         state.started += 1;
+        // The reader of jobs would wait for the lock as soon as it is woken.
+        drop(state);
         self.gate.changed.notify_all();
         Admission::Started
     }
@@ -129,8 +136,8 @@ pub(crate) enum Rest {
 
 impl Gate {
     pub(crate) fn new() -> io::Result<Gate> {
-        let (state, heads) = Default::default();
-        Ok(Gate { state, changed: Condvar::new(), closing: Bell::new()?, heads })
+        let (state, changed, ended, heads) = Default::default();
+        Ok(Gate { state, changed, ended, closing: Bell::new()?, heads })
     }
 
     /// Keeps the order of the jobs that print while they run. To be called before jobs are read.
@@ -203,7 +210,9 @@ impl Gate {
     /// open then.
     pub(crate) fn drain(&self) -> bool {
         let is_busy = |state: &mut State| state.passage.may_start() && state.started > state.ended;
-        let state = self.changed.wait_while(self.state(), is_busy);
+        let mut state = self.state();
+        state.is_draining = true;
+        let state = self.ended.wait_while(state, is_busy);
         state.expect("nothing panics with the lock held").passage.may_start()
     }
 
@@ -220,7 +229,9 @@ impl Gate {
     pub(crate) fn end(&self) -> Rest {
         let mut state = self.state();
         state.ended += 1;
-        self.changed.notify_all();
+        if state.is_draining {
+            self.ended.notify_all();
+        }
         Gate::rest(&state)
     }
 
@@ -232,6 +243,7 @@ impl Gate {
         }
         self.closing.ring();
         self.changed.notify_all();
+        self.ended.notify_all();
         Gate::rest(&state)
     }
 
@@ -240,6 +252,7 @@ impl Gate {
         self.state().passage = Passage::Abandoned;
         self.closing.ring();
         self.changed.notify_all();
+        self.ended.notify_all();
     }
 
     /// Waits up to `time`, or until the gate closes. Returns whether it is still open.

@@ -77,17 +77,17 @@ pub(crate) fn word_of_shell(words: &[OsString]) -> Option<&OsStr> {
     found.map(|(_, word)| word.as_os_str())
 }
 
-/// The first word of a command that only a shell would replace: a variable, or the output of a command.
+/// The first word of a command that only a shell would replace: a variable, the output of a command, or a text
+/// in quotes.
 pub(crate) fn unexpanded(words: &[OsString]) -> Option<&OsStr> {
     let is_unexpanded = |word: &&OsString| {
         let word = word.as_bytes();
         let name = word.strip_prefix(b"$").unwrap_or_default();
+        let name = name.split(|byte| *byte == b'/').next().unwrap_or_default();
         let is_variable = name.first().is_some_and(|first| first.is_ascii_alphabetic())
             && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
         let is_command = word.starts_with(b"$(") && word.ends_with(b")");
-        is_variable
-            || is_command
-            || (word.len() > 1 && word.starts_with(b"`") && word.ends_with(b"`"))
+        is_variable || is_command || is_in(b'`', word) || is_in(b'"', word)
     };
     words.iter().find(is_unexpanded).map(OsString::as_os_str)
 }
@@ -96,11 +96,16 @@ fn ends_command(word: &[u8]) -> bool {
     word.len() > 1 && word.ends_with(b";")
 }
 
-/// Whether the word is in single quotes, or is a variable in double quotes.
+/// Whether the word is in single quotes, or has a variable or a command in double quotes.
 fn is_quoted(word: &[u8]) -> bool {
-    let is_in =
-        |quote: u8| word.len() > 1 && word.starts_with(&[quote]) && word.ends_with(&[quote]);
-    is_in(b'\'') || (is_in(b'"') && word.get(1) == Some(&b'$'))
+    let begins_name = |byte: u8| byte.is_ascii_alphabetic() || b"_({".contains(&byte);
+    let expands = |two: &[u8]| two[0] == b'$' && begins_name(two[1]);
+    let is_replaced = word.windows(2).any(expands) || word.contains(&b'`');
+    is_in(b'\'', word) || (is_in(b'"', word) && is_replaced)
+}
+
+fn is_in(quote: u8, word: &[u8]) -> bool {
+    word.len() > 1 && word.starts_with(&[quote]) && word.ends_with(&[quote])
 }
 
 /// Whether the word is an operator and nothing else, or redirects to a file with a mark or a device. `>x` and
@@ -249,6 +254,8 @@ mod tests {
         check_words("sort <{}", Some("<{}"));
         check_words("perl -e 'print'", Some("'print'"));
         check_words("echo \"$HOME\"", Some("\"$HOME\""));
+        check_words("wget \"https://$url\"", Some("\"https://$url\""));
+        check_words("echo \"`date`\"", Some("\"`date`\""));
     }
 
     #[test]

@@ -115,9 +115,24 @@ impl Template {
         Ok(Template { variables, words: parsed, several: Several::Split })
     }
 
+    /// The words of one job, in which nothing is a mark. `None` if they have no program.
+    pub(crate) fn without_marks(words: &[OsString]) -> Option<Template> {
+        let assigned = words.iter().take_while(|word| variable(word).is_some()).count();
+        let (variables, words) = words.split_at(assigned);
+        let variables = variables.iter().filter_map(|word| variable(word));
+        let variables = variables.map(|(name, value)| (name.to_owned(), Word::of_text(value)));
+        let words: Vec<Word> = words.iter().map(|word| Word::of_text(word)).collect();
+        let has_program = words.first().is_some_and(|program| !program.parts.is_empty());
+        has_program.then(|| Template {
+            variables: variables.collect(),
+            words,
+            several: Several::Split,
+        })
+    }
+
     /// A script for `sh -c`, with the fields as its positional parameters.
     pub(crate) fn script(script: &OsStr, marks: &Marks<'_>) -> Result<Template, TemplateError> {
-        let text = |text: &str| Word { parts: vec![Part::Text(text.into())], ids: Ids::Words };
+        let text = |text: &str| Word::of_text(OsStr::new(text));
         let script = Word::new(script, marks, OsStr::new("script"))?;
         let words = vec![text("sh"), text("-c"), script, text("sh"), Word::of(INPUTS)];
         Ok(Template { variables: Vec::new(), words, several: Several::Split })
@@ -210,6 +225,14 @@ impl Word {
 
     fn of(mark: Mark) -> Word {
         Word { parts: vec![Part::Mark(mark)], ids: Ids::Words }
+    }
+
+    fn of_text(text: &OsStr) -> Word {
+        let parts = match text.as_bytes() {
+            b"" => Vec::new(),
+            text => vec![Part::Text(text.into())],
+        };
+        Word { parts, ids: Ids::Words }
     }
 
     fn has_marks(&self) -> bool {
@@ -331,14 +354,18 @@ impl Words {
 
 /// A word quoted for a shell, on one line and without control characters.
 pub(crate) fn quoted(word: &OsStr) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(byte);
     match word.to_str() {
-        Some(text) if !text.is_empty() && text.bytes().all(|byte| plain(&byte)) => text.to_owned(),
+        Some(text) if !text.is_empty() && text.bytes().all(is_plain) => text.to_owned(),
         Some(text) if !text.chars().any(char::is_control) => {
             format!("'{}'", text.replace('\'', r"'\''"))
         }
         _ => format!("$'{}'", word.as_bytes().escape_ascii().to_string().replace("\\\"", "\"")),
     }
+}
+
+/// Whether a byte means itself to a shell, wherever it is.
+pub(crate) fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-./:=@%+,".contains(&byte)
 }
 
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";

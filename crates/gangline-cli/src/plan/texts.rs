@@ -11,6 +11,7 @@ use crate::exit;
 use crate::plan::job::Job;
 use crate::plan::mark::{InputMarks, Marks};
 use crate::plan::template::Template;
+use crate::plan::usage;
 
 /// The texts of one lane.
 #[derive(Debug, Clone, Default)]
@@ -57,7 +58,13 @@ impl Texts {
         let results =
             args.output.results.as_ref().map(|path| template("--results", path.as_os_str(), marks));
         let results = results.transpose()?.filter(|results| results.has_marks());
-        let workdir = args.running.workdir.as_ref().map(|text| template("--workdir", text, marks));
+        let workdir = args.running.workdir.as_ref();
+        if workdir.is_some_and(|workdir| workdir == "...") {
+            return Err(usage(
+                "with GNU parallel ... is a temporary directory for each job; name one, as in --workdir tmp/{#}",
+            ));
+        }
+        let workdir = workdir.map(|text| template("--workdir", text, marks));
         Ok(Texts { tag, results, workdir: workdir.transpose()? })
     }
 
@@ -101,6 +108,9 @@ fn template(option: &str, text: &OsStr, marks: &Marks<'_>) -> Result<Arc<Templat
 }
 
 fn check_is_one_file(path: &Path, marks: &Marks<'_>) -> Result<(), CliError> {
+    if path == Path::new("-") {
+        return Err(usage("- is no file for a log, a journal or a report; /dev/stderr is one"));
+    }
     // What is no mark is a part of the name.
     let has_marks = template("", path.as_os_str(), marks).map_or(true, |text| text.has_marks());
     match has_marks {

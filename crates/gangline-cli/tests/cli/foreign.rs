@@ -35,9 +35,38 @@ fn an_option_of_parallel_that_is_missing_names_the_way() {
 }
 
 #[test]
+fn a_run_cannot_be_resumed_by_its_log_alone() {
+    let way = "--joblog FILE --retry-failed runs the failed jobs";
+    refused("--resume --joblog log -- touch started ::: x", &["--journal <FILE>", way]);
+    refused("--resume-failed --joblog log -- touch started ::: x", &["--journal <FILE>", way]);
+}
+
+#[test]
+fn a_number_with_a_sign_is_no_word_of_the_command() {
+    for option in ["-n -1", "--retries -2", "--per-gpu -1"] {
+        let stderr = refused(&format!("{option} -- touch started ::: x"), &["takes a number"]);
+        assert!(!stderr.contains("use '--"), "{stderr}");
+    }
+}
+
+#[test]
 fn options_that_change_nothing_here_are_accepted() {
     Place::new().run_typed("-q -- echo '$HOME' ::: a").check(0, "$HOME a\n");
     refused("-q --shell 'touch started' ::: a", &["cannot be used with"]);
+}
+
+#[test]
+fn names_with_a_meaning_for_parallel_make_no_files() {
+    let place = Place::new();
+    for (options, said) in [
+        ("--wd ...", "--workdir tmp/{#}"),
+        ("--joblog -", "/dev/stderr"),
+        ("--journal -", "/dev/stderr"),
+    ] {
+        let ran = place.run_typed(&format!("{options} -- touch started ::: x"));
+        ran.check_said(102, &[said]);
+    }
+    assert_eq!(place.names("."), ["tmp"]);
 }
 
 #[test]
@@ -167,7 +196,7 @@ fn a_word_for_a_shell_is_refused() {
 
 #[test]
 fn a_variable_that_no_shell_replaces_is_doubted() {
-    for word in ["$HOME", "$(date)", "`date`"] {
+    for word in ["$HOME", "$HOME/a", "$(date)", "`date`", "\"a b\""] {
         let ran = Place::new().run_typed(&format!("-- echo '{word}' ::: a"));
         ran.check(0, &format!("{word} a\n"));
         ran.check_said(0, &[&format!("'{word}' is passed on unchanged")]);

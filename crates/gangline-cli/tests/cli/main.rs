@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a panic is how a test fails, also in its helpers")]
 
 mod devices;
+mod examples;
 mod failure;
 mod foreign;
 mod gpus;
@@ -18,6 +19,7 @@ mod pages;
 mod printing;
 mod records;
 mod reports;
+mod retried;
 mod run;
 mod running;
 mod signals;

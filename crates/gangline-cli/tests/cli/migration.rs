@@ -1,7 +1,9 @@
-//! The examples for users of GNU parallel and xargs in docs/command-line.md, run with both programs.
+//! The examples for users of other programs in docs/command-line.md, run with both programs where they can be
+//! installed.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
@@ -12,10 +14,24 @@ use crate::support::Place;
 /// A row of a table: the cells, as code or as text.
 type Row = Vec<String>;
 
+fn page() -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/command-line.md");
+    fs::read_to_string(page).unwrap()
+}
+
+/// The rows of the table below the heading of a program.
+fn rows_about(program: &str) -> Vec<Row> {
+    let page = page();
+    let (_, section) = page.split_once(&format!("\n### {program}\n")).unwrap();
+    rows_in(section.split("\n#").next().unwrap(), "there")
+}
+
 /// The rows of the tables with `there` in their first column, in the page.
 fn rows(there: &str) -> Vec<Row> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/command-line.md");
-    let page = fs::read_to_string(page).unwrap();
+    rows_in(&page(), there)
+}
+
+fn rows_in(page: &str, there: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut is_inside = false;
     for line in page.lines() {
@@ -54,10 +70,16 @@ fn ran(line: &str) -> (String, Option<i32>) {
     place.write("c.txt", "c\ncc\nccc\n");
     place.write("cmds", "echo x | tr x y\necho \"a  b\"\n");
     place.write("t.csv", "name,size\na,1\nb,2\n");
+    place.write("list", "d/a\nb c\n");
+    place.write("commands.txt", "echo 'a  b' | tr a x\necho $((1 + 1))\n");
     fs::create_dir_all(place.path("home/.parallel")).unwrap();
     place.write("home/.parallel/will-cite", "");
     fs::create_dir(place.path("bin")).unwrap();
     symlink(env!("CARGO_BIN_EXE_gangline"), place.path("bin/gangline")).unwrap();
+    for name in ["bin/cmd", "bin/prog", "bin/mpirun"] {
+        let program = place.write(name, "#!/bin/sh\necho \"$@\"\n");
+        fs::set_permissions(program, fs::Permissions::from_mode(0o755)).unwrap();
+    }
     let mut path = place.path("bin").into_os_string();
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap());
@@ -94,12 +116,18 @@ fn check_same(row: &Row) -> Result<(), String> {
 }
 
 /// Whether GNU parallel is installed. Says so if not.
-#[expect(clippy::print_stderr, reason = "a check that was left out is mentioned")]
 fn has_parallel() -> bool {
     let version = Command::new("parallel").arg("--version").output();
-    let is_there = version.is_ok_and(|output| output.stdout.starts_with(b"GNU parallel"));
+    mentioned(
+        "GNU parallel",
+        version.is_ok_and(|output| output.stdout.starts_with(b"GNU parallel")),
+    )
+}
+
+#[expect(clippy::print_stderr, reason = "a check that was left out is mentioned")]
+fn mentioned(program: &str, is_there: bool) -> bool {
     if !is_there {
-        eprintln!("GNU parallel is not installed, so nothing is compared with it");
+        eprintln!("{program} is not installed, so nothing is compared with it");
     }
     is_there
 }
@@ -163,6 +191,85 @@ fn words_with_another_meaning_have_the_results_of_the_page() {
         match is_as_told {
             true => Ok(()),
             false => Err(format!("gangline run {words}: {printed:?}, {status:?}, not {}", row[2])),
+        }
+    });
+}
+
+/// The number that a cell begins with.
+fn number(cell: &str) -> Option<i32> {
+    cell.split(',').next()?.parse().ok()
+}
+
+#[test]
+fn a_run_that_halts_has_the_status_of_the_page() {
+    let has_parallel = has_parallel();
+    check_all(rows("`-j1 --halt`"), |row| {
+        let (when, inputs) = code(&row[0]).split_once(" ::: ").unwrap();
+        let ours = ran(&format!("gangline run -j1 --halt {when} --shell 'exit $1' ::: {inputs}")).1;
+        let theirs = match has_parallel {
+            true => ran(&format!("parallel -j1 --halt {when} 'exit {{}}' ::: {inputs}")).1,
+            false => number(&row[1]),
+        };
+        match [theirs, ours] == [number(&row[1]), number(&row[2])] && ours.is_some() {
+            true => Ok(()),
+            false => Err(format!("{}: {theirs:?}, {ours:?}", row[0])),
+        }
+    });
+}
+
+/// The pieces of code in a cell.
+fn codes(cell: &str) -> impl Iterator<Item = &str> {
+    cell.split('`').skip(1).step_by(2)
+}
+
+/// Runs what a row has for gangline: a command, an option with its value, or the name of an option.
+fn check_ours(row: &Row, help: &str) -> Result<(), String> {
+    for code in codes(&row[1]) {
+        let line = match code {
+            code if code.starts_with("gangline run") => code.to_owned(),
+            code if !code.starts_with('-') => continue,
+            code if !code.contains(' ') => match help.contains(code) {
+                true => continue,
+                false => return Err(format!("{code} is not in the help")),
+            },
+            code if code.contains("--gpu-list") => format!("gangline run {code} -- cmd ::: a"),
+            code => format!("gangline run --gpu-list 0 {code} -- cmd ::: a"),
+        };
+        let (printed, status) = ran(&line);
+        if printed.is_empty() || status != Some(0) {
+            return Err(format!("{line}: {printed:?}, {status:?}"));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_is_said_to_users_of_other_programs_runs() {
+    let (help, _) = ran("gangline run --help");
+    for program in ["HyperQueue", "simple_gpu_scheduler", "Scipion's GPU standard"] {
+        check_all(rows_about(program), |row| check_ours(row, &help));
+    }
+}
+
+#[test]
+fn commands_of_simple_gpu_scheduler_print_the_same_here() {
+    let help = Command::new("simple_gpu_scheduler").arg("--help").output();
+    if !mentioned("simple_gpu_scheduler", help.is_ok()) {
+        return;
+    }
+    let mut rows = rows_about("simple_gpu_scheduler");
+    rows.retain(|row| row[0].starts_with("`simple") && row[1].starts_with('`'));
+    assert_eq!(rows.len(), 2);
+    check_all(rows, |row| {
+        let [there, here] = [code(&row[0]), code(&row[1])].map(ran);
+        let announces = |line: &&str| line.starts_with("Processing command");
+        let printed = |text: &str| {
+            let lines = text.lines().filter(|line| !announces(line)).map(str::to_owned);
+            lines.collect::<BTreeSet<_>>()
+        };
+        match printed(&there.0) == printed(&here.0) && !here.0.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{}\n    {there:?}\n    {here:?}", row[0])),
         }
     });
 }

@@ -43,7 +43,7 @@ fn a_file_that_is_no_report_is_named() {
     let place = two_runs();
     place.write("c.json", "[]");
     for (line, says) in [
-        ("report --compare a.json c.json", "the report c.json cannot be read: not a run report"),
+        ("report --compare a.json c.json", "c.json is no report that `gangline run --report"),
         ("report none.json", "the report none.json cannot be read"),
     ] {
         place.ran(&mut place.typed(line)).check_said(104, &[says]);

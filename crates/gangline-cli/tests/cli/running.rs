@@ -1,7 +1,5 @@
 //! When jobs start, where they run, and how they are ended.
 
-use std::fs;
-
 use crate::output::WAIT;
 use crate::support::{Place, wait_until};
 
@@ -147,11 +145,26 @@ fn a_run_that_left_nothing_out_does_not_say_so() {
 }
 
 #[test]
-fn failed_jobs_are_tried_again_by_the_name_of_gnu_parallel() {
+fn the_youngest_job_makes_room_when_memory_gets_scarce() {
     let place = Place::new();
-    let line = "-j1 --journal j --shell -- 'echo $1; test -e now || exit $1' ::: 0 1 0";
-    place.run_typed(line).check(1, "0\n1\n0\n");
-    fs::write(place.path("now"), "").unwrap();
-    place.run_typed(&format!("--retry-failed {line}")).check(0, "1\n");
-    place.run_typed("--retry-failed -- true ::: a").check_said(102, &["--journal"]);
+    let available = |kib: u32| place.write("meminfo", format!("MemAvailable: {kib} kB\n"));
+    available(8_192);
+    let script = "echo $1 >> started; until test -e go; do sleep 0.05; done; echo $1";
+    let options = "-j3 --delay 1 --memfree 8M --meminfo meminfo --retries 0 --joblog log";
+    let mut running = place.start_typed(&format!("{options} --shell -- '{script}' ::: a b"));
+    let has_started = |lines: usize| {
+        let started = std::fs::read_to_string(place.path("started")).unwrap_or_default();
+        started.lines().count() == lines
+    };
+    wait_until("both have started", || has_started(2));
+    available(4_095);
+    running.wait_for_stderr("job 2 was ended: memory is scarce, and it runs again later");
+    // The one that is left goes on, and the other waits.
+    running.wait_for_stderr("waiting to start jobs");
+    available(8_192);
+    wait_until("the job has started again", || has_started(3));
+    place.write("go", "");
+    running.ran().check(0, "a\nb\n");
+    assert_eq!(place.read("started").matches('b').count(), 2);
+    assert_eq!(place.read("log").lines().count(), 3);
 }

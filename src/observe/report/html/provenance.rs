@@ -6,13 +6,13 @@ use crate::observe::report::run_report::RunReport;
 use crate::observe::report::text::Html;
 
 pub(super) fn section(report: &RunReport) -> String {
-    let Provenance { started, host, system, cores, gangline, command, devices, settings } =
-        &report.provenance;
+    let provenance = &report.provenance;
+    let Provenance { host, system, cores, gangline, command, devices, settings, .. } = provenance;
     let mut facts: Vec<(String, String)> = Vec::new();
     let mut add = |name: &str, value: Option<&str>| {
         facts.extend(value.map(|value| (name.to_owned(), Html(value).to_string())));
     };
-    add("started", started.as_deref());
+    add("started", provenance.started_text().as_deref());
     add("host", host.as_deref());
     add("system", system.as_deref());
     add("cores", cores.map(|cores| cores.to_string()).as_deref());
@@ -20,7 +20,7 @@ pub(super) fn section(report: &RunReport) -> String {
     devices.iter().for_each(|(device, model)| add(device, Some(model)));
     settings.iter().for_each(|(setting, value)| add(setting, Some(value)));
     if !command.is_empty() {
-        let command = format!("<code>{}</code>", Html(&command.join(" ")));
+        let command = format!("<code>{}</code>", Html(&provenance.command_line()));
         facts.push(("command".to_owned(), command));
     }
     if facts.is_empty() {
