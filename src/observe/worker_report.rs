@@ -26,8 +26,8 @@ pub struct WorkerReport {
     /// the run was over. In a cluster, items that the broker had to deliver to it again count too.
     pub returned: u64,
     /// How long the worker had items while no hook ran: from the later of sending an item and the answer to the one
-    /// before, to its own answer, without the time in the hook. Items that failed do not count. Of a worker with several producers,
-    /// it is the sum of theirs.
+    /// before, to its own answer, without the time in the hook. Items that failed do not count. Of a worker with
+    /// several producers, it is the sum of theirs.
     #[serde(with = "seconds")]
     pub wire_wait: Duration,
     /// The bytes that were sent to it.
