@@ -28,7 +28,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// `main` must begin with [`worker_main`](crate::worker_main), since the child runs the same program: an
     /// example is at [`Recipe`].
     ///
-    /// An item is encoded, sent to the child and decoded there, and its output on the way back: 5 us for a small item
+    /// An item is encoded, sent to the child and decoded there, and its output on the way back: 6 us for a small item
     /// if further ones are sent [ahead](Processes::ahead), 30 us for one alone, and a few ms for megabytes. Hooks of a
     /// millisecond or more do not notice.
     ///
