@@ -116,7 +116,7 @@ pub enum Event {
         reason: Arc<str>,
     },
     /// A worker of a cluster takes part, also at the start of each run: see
-    /// [`cluster`](crate::Builder::cluster).
+    /// `Builder::cluster`.
     #[non_exhaustive]
     WorkerJoined {
         /// The number of its seat among the producers.

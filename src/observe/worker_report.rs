@@ -8,8 +8,8 @@ use super::seconds;
 
 /// The worker in which the hooks of one producer ran, and what it cost to reach it.
 ///
-/// With [`processes`](crate::Builder::processes), it is a child process. With [`cluster`](crate::Builder::cluster), it is
-/// a worker on any machine, and its producer is its seat. All figures are those of one run.
+/// With `Builder::processes`, it is a child process. With `Builder::cluster`, it is a worker on any machine, and its
+/// producer is its seat. All figures are those of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
