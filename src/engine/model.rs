@@ -14,6 +14,7 @@ mod weights;
 use std::sync::Arc;
 use std::time::Duration;
 
+use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::sync::Mutex;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread::{self, JoinHandle};
@@ -39,6 +40,9 @@ use crate::scheduler::{Failure, Inputs, Lease, Outcome, Verdict};
 /// The schedules of each kind that most models are run under.
 const SCHEDULES: usize = 2_500;
 
+/// The bytes of a thread's stack. Shuttle's own 32 KiB are too few for a panic's message where little is inlined.
+const STACK: usize = 128 << 10;
+
 type Hub = Handover<u64, u64>;
 
 pub(super) fn check(model: impl Fn() + Send + Sync + Clone + 'static) {
@@ -51,8 +55,11 @@ pub(crate) fn explore(schedules: usize, model: impl Fn() + Send + Sync + Clone +
     let times = std::env::var("MODEL_TIMES").map_or(1, |times| {
         times.parse().expect("MODEL_TIMES is the number by which schedules are multiplied")
     });
-    shuttle::check_random(model.clone(), schedules * times);
-    shuttle::check_pct(model, schedules * times, 3);
+    let mut config = shuttle::Config::default();
+    config.stack_size = STACK;
+    let random = RandomScheduler::new(schedules * times);
+    shuttle::Runner::new(random, config.clone()).run(model.clone());
+    shuttle::Runner::new(PctScheduler::new(3, schedules * times), config).run(model);
 }
 
 fn hub(producers: usize, window: usize, batching: Option<Batching>, weight: Option<u64>) -> Hub {
