@@ -47,7 +47,7 @@ pub(crate) struct ConvNet {
     dtype: DType,
 }
 
-/// So many numbers from 0 to 255 that follow from a text; `pixels` of torch_loop.py makes the same.
+/// Makes `count` numbers from 0 to 255 of a text; `pixels` of torch_loop.py makes the same.
 pub(crate) fn pixels(text: &str, count: usize) -> Vec<u32> {
     let seed =
         text.bytes().fold(0, |seed: u32, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)));

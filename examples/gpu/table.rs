@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::load::Load;
 
-/// Who did the work.
+/// What did the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Program {
     PlainLoop,

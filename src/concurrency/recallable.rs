@@ -1,4 +1,4 @@
-//! A queue between two threads whose values can be taken back before they are received.
+//! A queue between two threads. Its values can be taken back before they are received.
 
 use std::collections::VecDeque;
 

@@ -40,7 +40,7 @@ use crate::scheduler::{Failure, Inputs, Lease, Outcome, Verdict};
 /// The schedules of each kind that most models are run under.
 const SCHEDULES: usize = 2_500;
 
-/// The bytes of a thread's stack. Shuttle's own 32 KiB are too few for a panic's message where little is inlined.
+/// The bytes of a thread's stack. Shuttle's own 32 KiB are too few where the compiler inlines less.
 const STACK: usize = 128 << 10;
 
 type Hub = Handover<u64, u64>;

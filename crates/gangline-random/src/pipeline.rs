@@ -104,7 +104,7 @@ struct Plan {
     way: Way,
     take: Option<usize>,
     cancels_at: Option<u64>,
-    /// The stage whose token cancels and drains.
+    /// The stage with the token that cancels and drains.
     token_of: usize,
     drains_at: Option<u64>,
     input_fails_at: Option<u64>,
@@ -144,7 +144,7 @@ struct Step<I> {
     unpack: fn(I) -> Value,
 }
 
-/// What becomes of an item in the plain loop.
+/// The outcome of an item in the plain loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Value(u64),

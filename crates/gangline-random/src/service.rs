@@ -27,7 +27,7 @@ enum How {
     Submit,
     /// The ticket is dropped at once.
     DroppedTicket,
-    /// So many at once, all or none.
+    /// This number at once, all or none.
     SubmitAll(usize),
     Deadline(Duration),
     /// Several futures at once, on one thread.

@@ -172,17 +172,11 @@ impl<R: Runner> Run<R> {
     /// Reports that an item, alone or of a failed batch, will be tried again.
     fn report_retry(&self, item: u64, error: &Error) {
         let mut failure = Failure::clone(&EventLog::failure(error));
-        match self.part_of(item) {
-            Some(ItemPath { item, key, parts }) => {
-                failure.item = Some(item);
-                failure.key = key.map(|key| key.to_string());
-                failure.parts = parts;
-            }
-            None => {
-                failure.item = Some(item);
-                failure.key = self.name_of(item).map(|name| name.to_string());
-            }
-        }
+        let alone = || ItemPath { item, key: self.name_of(item), parts: vec![] };
+        let ItemPath { item, key, parts } = self.part_of(item).unwrap_or_else(alone);
+        failure.item = Some(item);
+        failure.key = key.map(|key| key.to_string());
+        failure.parts = parts;
         self.event_log.tell(Event::ItemRetried { failure: Arc::new(failure) });
     }
 
@@ -349,7 +343,7 @@ impl<R: Runner> Run<R> {
     }
 }
 
-/// The outcome of a part whose parent has failed.
+/// The outcome of a part after its parent has failed.
 pub(crate) fn withdrawn() -> Box<FailedItem> {
     FailedItem::without_error(Disposition::Withdrawn)
 }

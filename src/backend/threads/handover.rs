@@ -20,7 +20,7 @@
 //! Every producer sees an item as soon as the feeder has pushed it. The collector sees a result as soon as it
 //! is delivered: nothing waits for a batch to fill. While items are fast, no party takes a lock per item. Nor
 //! does it execute a fence per item where the [`Barrier`](crate::concurrency::Barrier) is asymmetric. The
-//! intake and the outboxes are single-writer rings, whose reader takes several values at a time.
+//! intake and the outboxes are single-writer rings; a reader takes several values at a time.
 //!
 //! Producers take turns at the intake: each moves several items into its own inbox. Items in an inbox stay
 //! available. A producer without work steals from there, and one that sees a neighbour make no progress
@@ -255,7 +255,7 @@ impl<I, T> Handover<I, T> {
         }
     }
 
-    /// Delivers the result of an item whose producer was abandoned.
+    /// Delivers the result of an item of an abandoned producer.
     pub(crate) fn deliver_aside(&self, seq: u64, result: Outcome<T>) {
         if let Some(answers) = self.answers() {
             return answers.answer(seq, result);

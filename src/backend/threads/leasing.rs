@@ -136,7 +136,7 @@ pub(crate) fn prepare_for<R: Runner>(
     Err(NextStep::On)
 }
 
-/// Settles the parts of a lease whose parents have failed, before a hook sees them.
+/// Settles the parts of failed parents in a lease, before a hook sees them.
 fn cut_withdrawn<R: Runner>(
     run: &Run<R>,
     lease: &mut Lease,

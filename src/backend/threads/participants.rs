@@ -32,7 +32,7 @@ struct State {
 enum Presence {
     Out,
     In,
-    /// In a hook whose return the run does not wait for.
+    /// In a hook that the run does not wait for.
     Excused,
 }
 

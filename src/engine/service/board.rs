@@ -82,7 +82,7 @@ pub(super) enum Duty<T> {
     End,
 }
 
-/// A call whose deadline has passed.
+/// A call that has missed its deadline.
 pub(super) struct Expired<T> {
     pub(super) index: u64,
     slot: Arc<Slot<T>>,

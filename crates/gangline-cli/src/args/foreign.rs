@@ -36,7 +36,7 @@ pub(crate) fn advised(mut error: Error) -> Error {
 /// The largest number of slips of the finger between an option and the suggested one.
 const LARGEST_DISTANCE: usize = 2;
 
-/// What users of GNU parallel need who resume a run by its log.
+/// The way to resume a run, for users of GNU parallel: they do it by the log.
 const RESUMED_BY_JOURNAL: &str = "a run is resumed by its journal, not by its log: give --journal FILE to the first run too; \
      --joblog FILE --retry-failed runs the failed jobs of a log again";
 

@@ -27,7 +27,7 @@ struct State {
     wish: Wish,
     /// How many groups have entered so far.
     entered: u64,
-    /// The slot whose process is ended because memory is scarce.
+    /// The slot of the process that is ended because memory is scarce.
     recalled: Option<usize>,
     stopped_at: Option<Instant>,
     /// How long all groups were stopped.

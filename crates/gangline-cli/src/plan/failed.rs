@@ -36,7 +36,7 @@ enum LogProblem {
 /// The first nine columns are those of GNU parallel. Its commands are lines of a shell.
 const COLUMNS: usize = 11;
 
-/// Reads the jobs whose last line in the log says that they failed, in the order of their numbers.
+/// Reads the jobs that failed by their last line in the log, in the order of their numbers.
 pub(crate) fn failed_jobs(path: &Path) -> Result<Vec<Job>, CliError> {
     let log = fs::read(path).map_err(|error| {
         let what = format!("the log {} cannot be read", path.display());

@@ -1,4 +1,4 @@
-//! The random composition of a pipeline, and what becomes of its items in a plain loop.
+//! The random composition of a pipeline, and the outcomes of its items in a plain loop.
 
 use super::*;
 
@@ -95,7 +95,7 @@ impl Plan {
         matches!(self.folds, Folds::Results | Folds::ResultsUnordered)
     }
 
-    /// What a value becomes whose parts become what `part` says.
+    /// The outcome of a value, if `part` gives those of its parts.
     pub(super) fn fold(&self, x: u64, part: impl Fn(u64) -> Outcome) -> Outcome {
         let (mut sum, mut came) = (0, Outcome::Value(0));
         for (one, i) in self.parts(x).zip(0..) {
