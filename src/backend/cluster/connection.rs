@@ -42,7 +42,7 @@ pub(super) struct Connection {
     /// Counts the connections, so that requests that an earlier one has lost can be repeated.
     pub(super) restored: watch::Receiver<u64>,
     pub(super) names: Names,
-    /// What the broker last said about a right that this user lacks.
+    /// What the broker first said about a right that this user lacks.
     denied: watch::Receiver<Option<String>>,
 }
 
@@ -69,7 +69,10 @@ impl Connection {
                     Event::Connected => sender.send_modify(|count| *count += 1),
                     Event::ServerError(ServerError::Other(text)) if is_violation(text) => {
                         tracing::warn!("NATS: {text}");
-                        deny.send_replace(Some(text.clone()));
+                        // The later ones follow from the first.
+                        deny.send_modify(|denied| {
+                            denied.get_or_insert_with(|| text.clone());
+                        });
                     }
                     event => tracing::debug!("NATS: {event}"),
                 }
