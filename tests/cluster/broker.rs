@@ -137,6 +137,14 @@ impl Broker {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
+    /// The number of messages that a stream has had, also of those that are gone.
+    pub fn stored(&self, stream: &str) -> u64 {
+        let status = self.status("/jsz?streams=true");
+        let streams = status["account_details"][0]["stream_detail"].as_array().unwrap();
+        let stream = streams.iter().find(|it| it["name"] == stream).unwrap();
+        stream["state"]["last_seq"].as_u64().unwrap()
+    }
+
     /// The number of messages in a stream.
     pub fn messages(&self, stream: &str) -> u64 {
         self.streams().into_iter().find(|it| it.0 == stream).unwrap().1

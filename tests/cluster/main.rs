@@ -15,6 +15,8 @@ mod broker_faults;
 #[cfg(target_os = "linux")]
 mod chores;
 #[cfg(target_os = "linux")]
+mod confirmations;
+#[cfg(target_os = "linux")]
 mod coordinators;
 #[cfg(target_os = "linux")]
 mod deployment;
@@ -62,6 +64,7 @@ fn main() {
         policies::TESTS,
         lost_workers::TESTS,
         leases::TESTS,
+        confirmations::TESTS,
         fleet::TESTS,
         refusals::TESTS,
         reports::TESTS,

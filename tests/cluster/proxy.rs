@@ -1,4 +1,4 @@
-//! A connection to a broker that can be cut.
+//! A connection to a broker that can be cut, or lose what the broker says.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -15,7 +15,14 @@ pub struct Proxy {
 #[derive(Default)]
 struct State {
     is_cut: bool,
+    is_mute: bool,
     sockets: Vec<TcpStream>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Speaker {
+    Client,
+    Broker,
 }
 
 impl Proxy {
@@ -33,8 +40,8 @@ impl Proxy {
                 if let (false, Ok(client), Ok(server)) = (state.is_cut, client, server) {
                     let copy = |socket: &TcpStream| socket.try_clone().unwrap();
                     state.sockets.extend([copy(&client), copy(&server)]);
-                    pass_on(copy(&client), copy(&server));
-                    pass_on(server, client);
+                    pass_on(&shared, Speaker::Client, copy(&client), copy(&server));
+                    pass_on(&shared, Speaker::Broker, server, client);
                 }
             }
         });
@@ -55,15 +62,25 @@ impl Proxy {
         }
     }
 
+    /// Loses what the broker says from now on.
+    pub fn mute(&self) {
+        self.state.lock().unwrap().is_mute = true;
+    }
+
     pub fn mend(&self) {
-        self.state.lock().unwrap().is_cut = false;
+        let mut state = self.state.lock().unwrap();
+        (state.is_cut, state.is_mute) = (false, false);
     }
 }
 
-fn pass_on(mut from: TcpStream, mut to: TcpStream) {
+fn pass_on(state: &Arc<Mutex<State>>, speaker: Speaker, mut from: TcpStream, mut to: TcpStream) {
+    let state = state.clone();
     std::thread::spawn(move || {
         let mut bytes = [0; 16 << 10];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
+            if speaker == Speaker::Broker && state.lock().unwrap().is_mute {
+                continue;
+            }
             if to.write_all(&bytes[..count]).is_err() {
                 break;
             }
