@@ -37,6 +37,11 @@ impl Broker {
         Broker::with_options(&[])
     }
 
+    /// Its log shows each message that a client publishes.
+    pub fn tracing() -> Self {
+        Broker::with_options(&["-V"])
+    }
+
     /// With more options of `nats-server`.
     pub fn with_options(options: &[&str]) -> Self {
         Broker::with_variables(options, &[])
@@ -143,6 +148,18 @@ impl Broker {
         let streams = status["account_details"][0]["stream_detail"].as_array().unwrap();
         let stream = streams.iter().find(|it| it["name"] == stream).unwrap();
         stream["state"]["last_seq"].as_u64().unwrap()
+    }
+
+    /// How many messages with a subject that begins so clients have published. It has to trace.
+    pub fn publications(&self, subject: &str) -> usize {
+        let log = self.log();
+        ["PUB", "HPUB"].map(|verb| log.matches(&format!("[{verb} {subject}")).count()).iter().sum()
+    }
+
+    pub fn await_publications(&self, subject: &str, count: usize) {
+        while self.publications(subject) < count {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The number of messages in a stream.

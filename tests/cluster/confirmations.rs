@@ -13,18 +13,6 @@ tests![
     a_result_whose_confirmation_is_lost_is_stored_once,
 ];
 
-/// Its log shows each message that a client publishes.
-fn tracing_broker() -> Broker {
-    Broker::with_options(&["-V"])
-}
-
-fn await_publications(broker: &Broker, subject: &str, count: usize) {
-    let line = format!("[HPUB {subject}");
-    while broker.log().matches(&line).count() < count {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// Longer than the connection is mute. What was delivered meanwhile comes again after it.
 fn builder(url: String) -> ChoresBuilder {
     let nats = Nats::connect(url).lease_time(LEASE * 2);
@@ -33,7 +21,7 @@ fn builder(url: String) -> ChoresBuilder {
 }
 
 fn an_item_whose_confirmation_is_lost_is_stored_once() {
-    let broker = tracing_broker();
+    let broker = Broker::tracing();
     let proxy = broker.proxy();
     let folder = tempfile::tempdir().unwrap();
     let file = |name| folder.path().join(name);
@@ -43,10 +31,10 @@ fn an_item_whose_confirmation_is_lost_is_stored_once() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             text_in(&file("begun"));
-            await_publications(&broker, "gangline.items", 2);
+            broker.await_publications("gangline.items", 2);
             proxy.cut();
             proxy.mend();
-            await_publications(&broker, "gangline.items", 4);
+            broker.await_publications("gangline.items", 4);
             std::fs::write(file("go"), "").unwrap();
         });
         let items = [Chore::Await(file("begun"), file("go")), Chore::Square(3)];
@@ -56,7 +44,7 @@ fn an_item_whose_confirmation_is_lost_is_stored_once() {
 }
 
 fn a_result_whose_confirmation_is_lost_is_stored_once() {
-    let broker = tracing_broker();
+    let broker = Broker::tracing();
     let proxy = broker.proxy();
     let folder = tempfile::tempdir().unwrap();
     let file = |name| folder.path().join(name);
@@ -68,10 +56,10 @@ fn a_result_whose_confirmation_is_lost_is_stored_once() {
             text_in(&file("begun"));
             proxy.mute();
             std::fs::write(file("go"), "").unwrap();
-            await_publications(&broker, "gangline.results", 1);
+            broker.await_publications("gangline.results", 1);
             proxy.cut();
             proxy.mend();
-            await_publications(&broker, "gangline.results", 2);
+            broker.await_publications("gangline.results", 2);
         });
         let items = [Chore::Await(file("begun"), file("go")), Chore::Square(3)];
         assert_eq!(pool.run(items).unwrap(), [worker.pid().to_string(), "9".to_owned()]);

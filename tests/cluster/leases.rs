@@ -12,6 +12,7 @@ tests![
     items_that_wait_for_longer_than_a_lease_stay_where_they_are,
     a_broker_that_is_gone_for_longer_than_a_lease_costs_no_attempt,
     an_item_for_a_worker_that_is_lost_goes_to_another,
+    an_item_on_its_way_to_a_worker_that_leaves_goes_to_another,
     what_is_left_at_the_broker_has_an_age_limit,
 ];
 
@@ -78,6 +79,38 @@ fn an_item_for_a_worker_that_is_lost_goes_to_another() {
             Chore::FailAfter(file("busy"), file("failed")),
         ];
         assert_eq!(pool.run(items).unwrap().len(), 2);
+    });
+}
+
+/// Its lease does not have to end for that.
+fn an_item_on_its_way_to_a_worker_that_leaves_goes_to_another() {
+    let broker = Broker::tracing();
+    let proxy = broker.proxy();
+    let url = proxy.url();
+    let mut first = broker.worker_with(1, &[("GANGLINE_NATS", url.as_str())]);
+    let nats = broker.nats().lease_time(Duration::from_secs(3600));
+    let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
+    let mut pool = builder.build().unwrap();
+    // It has a seat, and asks for items.
+    pool.run([Chore::Pid]).unwrap();
+    proxy.hold();
+    std::thread::scope(|scope| {
+        let (broker, proxy) = (&broker, &proxy);
+        let second = scope.spawn(move || {
+            while broker.unacknowledged("gangline-items") == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            let notices = broker.publications("gangline.notices");
+            first.signal(Signal::TERM);
+            // It says that it leaves.
+            broker.await_publications("gangline.notices", notices + 1);
+            let second = broker.worker(1);
+            proxy.mend();
+            assert!(first.wait().success());
+            second
+        });
+        let outputs = pool.run([Chore::Pid]).unwrap();
+        assert_eq!(outputs, [second.join().unwrap().pid().to_string()]);
     });
 }
 

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use async_nats::Subscriber;
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::connection::{Connection, REQUEST_TIMEOUT};
 use super::ending::{Ending, unless_over};
 use super::hosting::{BatchLimits, HookPlace, Host, LoadSettings, Loaded};
 use super::names::{consumer_of, consumer_of_any};
-use super::slots::Slots;
+use super::slots::{PULL, Slots};
 use super::wire::{self, BatchRule, Command, JoinReply, Notice, Order, RunKey, WorkerNews};
 use crate::backend::process::message::CallFailure;
 use crate::concurrency::spawn::spawn;
@@ -73,20 +74,22 @@ impl Serving {
         let any = consumer_of_any(run);
         let mut tasks = vec![tokio::spawn(slots.clone().extend(self.lease() / 4)), obeying];
         tasks.push(tokio::spawn(slots.clone().pull(own)));
-        for _ in 0..service.capacity() {
-            tasks.push(tokio::spawn(slots.clone().pull(any.clone())));
-        }
+        let pull = |_| tokio::spawn(slots.clone().pull(any.clone()));
+        let mut pulls: Vec<_> = (0..service.capacity()).map(pull).collect();
         let mut left = left;
         let is_ended = unless_over(&mut ends, left.wait_for(|left| *left)).await.is_none();
         if is_ended && *self.ends.borrow() == Ending::Drain {
             slots.finish().await;
-            self.notify(WorkerNews::Leaving).await;
         } else {
             slots.give_up_all().await;
-            // The coordinator may live after all: it then gives the items to others.
-            self.notify(WorkerNews::Leaving).await;
         }
-        tasks.into_iter().for_each(|task| task.abort());
+        // The coordinator of a run that is over may live after all: it then gives the items to others.
+        self.notify(WorkerNews::Leaving).await;
+        if *self.ends.borrow() != Ending::Over {
+            // Items on their way are handed back, of which the coordinator does not know. Without a broker none come.
+            _ = tokio::time::timeout(PULL, join_all(&mut pulls)).await;
+        }
+        tasks.into_iter().chain(pulls).for_each(|task| task.abort());
     }
 
     fn lease(&self) -> Duration {

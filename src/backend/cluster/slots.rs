@@ -24,7 +24,7 @@ use crate::concurrency::{Mutex, lock};
 use crate::scheduler::batch::Size;
 
 /// How long the broker keeps a request for an item.
-const PULL: Duration = Duration::from_secs(5);
+pub(super) const PULL: Duration = Duration::from_secs(5);
 
 /// The items of one run, and what is done with them.
 pub(super) struct Slots {
@@ -70,6 +70,8 @@ enum Admission {
     NotHere,
     /// This worker has to join again first.
     NotYet,
+    /// This worker begins no more items.
+    Closed,
 }
 
 impl Slots {
@@ -83,10 +85,14 @@ impl Slots {
         Slots { connection, key, worker, service, state, changed }
     }
 
-    /// Takes items from a consumer, one after the other.
+    /// Takes items from a consumer, one after the other, until no more are begun. It gives up no request: the answer may
+    /// be on its way, and its item would stay away for a lease.
     pub(super) async fn pull(self: Arc<Self>, consumer: String) {
-        while !lock(&self.state).is_closed {
+        loop {
             self.pull_while_connected(&consumer).await;
+            if lock(&self.state).is_closed {
+                return;
+            }
             tokio::time::sleep(AGAIN).await;
         }
     }
@@ -131,18 +137,17 @@ impl Slots {
             _ => return self.acknowledge(&message, AckKind::Ack).await,
         };
         let (cancel, mut cancelled) = oneshot::channel();
-        match self.admit(header.publication, &message, cancel).await {
-            Admission::Begin => {}
-            Admission::Unwanted => {
-                self.acknowledge(&message, AckKind::Ack).await;
-                return self.forget(header.publication);
-            }
-            admission @ (Admission::NotHere | Admission::NotYet) => {
-                let lease = self.lease();
-                let pause = if matches!(admission, Admission::NotYet) { lease / 4 } else { lease };
-                self.acknowledge(&message, AckKind::Nak(Some(pause))).await;
-                return self.forget(header.publication);
-            }
+        let refusal = match self.admit(header.publication, &message, cancel).await {
+            Admission::Begin => None,
+            Admission::Unwanted => Some(AckKind::Ack),
+            Admission::Closed => Some(AckKind::Nak(None)),
+            // At once this worker would get it again.
+            Admission::NotYet => Some(AckKind::Nak(Some(self.lease() / 4))),
+            Admission::NotHere => Some(AckKind::Nak(Some(self.lease()))),
+        };
+        if let Some(refusal) = refusal {
+            self.acknowledge(&message, refusal).await;
+            return self.forget(header.publication);
         }
         let read = {
             let reading = std::pin::pin!(self.input_of(&header, &message));
@@ -245,6 +250,9 @@ impl Slots {
         let Some(reply) = message.reply.clone() else { return Admission::Unwanted };
         {
             let mut state = lock(&self.state);
+            if state.is_closed {
+                return Admission::Closed;
+            }
             if publication <= state.floor {
                 return Admission::Unwanted;
             }
@@ -269,7 +277,7 @@ impl Slots {
                 let has_room = state.begun < self.service.capacity();
                 match state.held.get_mut(&publication) {
                     Some(Held { cancel: None, .. }) | None => return Admission::Unwanted,
-                    Some(_) if is_closed => return Admission::NotHere,
+                    Some(_) if is_closed => return Admission::Closed,
                     Some(held) if has_room => {
                         held.is_begun = true;
                         state.begun += 1;
