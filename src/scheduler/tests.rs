@@ -960,3 +960,17 @@ fn a_producer_takes_part_again_when_the_last_of_its_revoked_hooks_returns() {
         assert_eq!(scheduler.health().is_available(0), is_available);
     }
 }
+
+#[test]
+fn an_item_that_was_withdrawn_does_not_count_by_the_copy_of_a_batch_that_failed() {
+    let config = Config { batching: batches(Batch::of(2)), copy_after: Some(10 * MS), ..config(2) };
+    let mut scheduler = offered(config, 2);
+    let slow = lease(&mut scheduler, 0, at(0));
+    stand_still(&mut scheduler, at(0));
+    let copy = lease(&mut scheduler, 1, at(50));
+    scheduler.withdraw(&[0], at(51));
+    let came = scheduler.fail_together(slow.id, Inputs::Kept, Memory::Sufficient, at(52));
+    assert_eq!(came, Together::Split(vec![1]));
+    let standings = scheduler.finish(copy.id, &[Outcome::Succeeded; 2], at(53));
+    assert_eq!(standings, [Standing::Stale, Standing::Counts]);
+}
