@@ -81,3 +81,19 @@ fn repeated_places_share_their_devices() {
     assert_eq!(address(0), address(65_535));
     assert!(devices.place(65_536).is_none());
 }
+
+#[test]
+fn a_fallback_is_told_with_what_it_replaces() {
+    let devices: Devices = "cuda:999999|cpu*2".parse().unwrap();
+    let [fallback] = devices.fallbacks() else { panic!("{:?}", devices.fallbacks()) };
+    assert!(fallback.starts_with("\"cuda:999999|cpu*2\" came to cpu*2, since "), "{fallback}");
+    assert_eq!(devices, "cpu*2".parse().unwrap(), "fallbacks are not compared");
+    assert_ne!(devices, "cpu*3".parse().unwrap());
+}
+
+#[test]
+fn places_are_known_where_any_has_a_gpu() {
+    let places = |text: &str| text.parse::<Devices>().unwrap().places_with_gpus();
+    assert_eq!(places("cpu*2"), None);
+    assert_eq!(places("cpu,cuda:0+cpu").map(|places| places.len()), Some(2));
+}

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::any_bytes::read_any_bytes;
 use super::disk::{FakeDisk, any_bytes, line_ends, outcomes, resume, sample};
-use super::{Journal, JournalError, Outcome};
+use super::line::LONGEST_LINE;
+use super::{Journal, JournalError, Outcome, Repair};
 
 /// What the first `commits` of the sample say.
 fn expected(commits: usize) -> (Vec<Option<Outcome>>, Option<Vec<u8>>) {
@@ -50,6 +51,29 @@ fn g1_cut_at_every_byte_it_knows_what_was_committed_by_then() {
         let commits = ends.iter().filter(|end| **end <= cut).count().saturating_sub(1);
         assert_eq!(opened(&bytes[..cut]).unwrap(), expected(commits), "cut at {cut}");
     }
+}
+
+#[test]
+fn g1_what_failed_before_a_torn_line_is_run_again() {
+    let bytes = sample();
+    let disk = FakeDisk::holding(&bytes[..bytes.len() - 1]);
+    let (_, past) = disk.open(&Journal::at("j").rerun_failed()).unwrap();
+    assert_eq!(outcomes(&past, 20), expected(3).0);
+}
+
+/// No line that this crate writes is so long, so it is not the rest of one.
+#[test]
+fn bytes_as_many_as_the_longest_line_are_no_torn_line() {
+    let longest = |beginning: &[u8]| {
+        let mut bytes = beginning.to_vec();
+        bytes.resize(LONGEST_LINE, b'x');
+        bytes
+    };
+    let header = opened(&longest(b"gangline-journal 1 ")).unwrap_err();
+    assert!(matches!(header, JournalError::Header { .. }), "{header}");
+    let whole = sample();
+    let commit = opened(&[whole.clone(), longest(b"")].concat()).unwrap_err();
+    assert!(matches!(commit, JournalError::Corrupt { at, .. } if at == whole.len() as u64));
 }
 
 /// Of a write that broke off some blocks may be there and others not.
@@ -165,6 +189,37 @@ fn a_refused_journal_is_left_as_it_is() {
     let disk = FakeDisk::holding(&bytes);
     assert!(disk.open(&resume()).is_err());
     assert!(disk.contents().calls.is_empty());
+}
+
+#[test]
+fn a_torn_line_is_cut_off_and_what_is_before_it_is_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("j");
+    let bytes = sample();
+    let torn = &bytes[..bytes.len() - 1];
+    let whole = line_ends(torn)[3];
+    std::fs::write(&path, torn).unwrap();
+    let repair = Journal::at(&path).repair().unwrap();
+    let Repair { kept_bytes, kept_commits, done, failed, lost_bytes, lost_commits, lost_items } =
+        repair;
+    assert_eq!((kept_bytes, kept_commits), (whole as u64, 3));
+    assert_eq!((done, failed), (9, 0));
+    assert_eq!((lost_bytes, lost_commits, lost_items), ((torn.len() - whole) as u64, 0, 0));
+    assert_eq!(std::fs::read(&path).unwrap(), torn[..whole]);
+    std::fs::write(&path, &bytes).unwrap();
+    let repair = Journal::at(&path).repair().unwrap();
+    assert_eq!((repair.done, repair.failed, repair.lost_bytes), (10, 1, 0));
+}
+
+#[test]
+fn a_path_through_a_file_is_not_a_missing_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = |path: &std::path::Path| Journal::at(path).repair().unwrap_err();
+    let io = error(&file.join("j"));
+    assert!(matches!(io, JournalError::Io { operation: "opened", .. }), "{io}");
+    assert!(matches!(error(&dir.path().join("j")), JournalError::Missing { .. }));
 }
 
 proptest! {

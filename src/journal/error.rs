@@ -229,3 +229,18 @@ impl fmt::Display for WasOrWere {
         f.write_str(if self.0 == self.1 { "it was" } else { "they were" })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_item_or_several_have_changed() {
+        let changed =
+            |first, last| JournalError::ItemChanged { path: "j".into(), first, last }.to_string();
+        let rest = "when the journal j was written, by the hash: restore the input, or begin a new journal";
+        assert_eq!(changed(4, 4), format!("item 4 is not what it was {rest}"));
+        let several = "of the items 4 to 6, one or more are not what they were";
+        assert_eq!(changed(4, 6), format!("{several} {rest}"));
+    }
+}

@@ -106,9 +106,14 @@ mod tests {
 
     #[test]
     fn nothing_is_leased_ahead_to_a_suspect_or_after_the_end() {
-        let mut scheduler =
-            offered(Config { retries: 1, quarantine_after: Some(1), ..config(2) }, 9);
-        fail(&mut scheduler, 0, at(0));
+        let suspected = |failures| {
+            let config = Config { retries: 1, quarantine_after: Some(failures), ..config(2) };
+            let mut scheduler = offered(config, 9);
+            fail(&mut scheduler, 0, at(0));
+            scheduler
+        };
+        assert_eq!(ahead(&mut suspected(2), 0, 64), [0; 0], "though it may take new items");
+        let mut scheduler = suspected(1);
         assert_eq!(ahead(&mut scheduler, 0, 64), [0; 0], "it may be to blame");
         assert_ne!(ahead(&mut scheduler, 1, 2), [0; 0]);
         scheduler.abort();

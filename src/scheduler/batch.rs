@@ -215,6 +215,14 @@ mod tests {
     }
 
     #[test]
+    #[cfg(all(feature = "nats", target_os = "linux"))]
+    fn an_incomplete_batch_waits_without_limit_not_at_all_or_for_a_time() {
+        let rules = [Batch::of(4), Batch::up_to(4), Batch::of(4).within(5 * MS)];
+        let waits = rules.map(|batch| batch.wait());
+        assert_eq!(waits, [None, Some(Duration::ZERO), Some(5 * MS)]);
+    }
+
+    #[test]
     fn limits_are_those_of_the_user() {
         let mut batching = Batching::new(Batch::of(4));
         assert_eq!(batching.grouping, Grouping::None);

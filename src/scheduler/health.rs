@@ -392,6 +392,21 @@ mod tests {
     }
 
     #[test]
+    fn helpers_that_share_no_gpu_with_the_slow_producer_are_better() {
+        let health = on("cuda:0*2,cuda:1,cpu", None);
+        assert_eq!(health.better_helpers(1, 0).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(health.better_helpers(2, 0).count(), 0, "it shares none itself");
+    }
+
+    #[test]
+    fn the_version_changes_when_failures_are_forgiven() {
+        let mut health = quarantining(2);
+        let before = health.version();
+        health.forgive_all();
+        assert_ne!(health.version(), before);
+    }
+
+    #[test]
     fn what_is_forgiven_suspends_no_producer() {
         let mut health = quarantining(2);
         assert!(!health.has_suspects());

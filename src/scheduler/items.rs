@@ -322,7 +322,7 @@ mod tests {
         for ((index, state), carriers) in (0..).zip(states).zip([0, 0, 0, 0, 1]) {
             items.open(index, Size::ONE, carriers).state = state;
         }
-        items.give_up_from(1);
+        items.give_up_from(2);
         let kept = (0..5).filter(|index| items.get(*index).is_some());
         assert_eq!(
             kept.collect::<Vec<u64>>(),

@@ -168,6 +168,8 @@ mod tests {
         assert_eq!(whole.items.len(), 10);
         assert_eq!(whole.cut_to(limits, &learned).unwrap().items.len(), 8);
         assert!(whole.cut_to(limits, &learned).is_none());
+        let rest = part(0..10, Cut::Blame).cut_to(limits, &learned).unwrap();
+        assert_eq!((rest.items.len(), rest.cut), (8, Cut::Memory));
     }
 
     #[test]

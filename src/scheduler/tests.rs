@@ -121,6 +121,8 @@ fn a_new_item_wakes_one_producer() {
     (0..3).for_each(|producer| assert_eq!(ask(&mut scheduler, producer, at(0)), Next::Wait));
     offer(&mut scheduler, 0, at(0));
     assert_eq!(wakes(&mut scheduler), [0]);
+    scheduler.feeder(Activity::Waiting, at(0));
+    assert!(wakes(&mut scheduler).is_empty(), "the first is about to take it");
     offer(&mut scheduler, 1, at(0));
     assert_eq!(wakes(&mut scheduler), [1], "the first takes one of them");
 }
@@ -529,6 +531,7 @@ fn one_producer_keeps_the_time_of_a_batch() {
     offer(&mut scheduler, 0, at(1));
     assert_eq!(wakes(&mut scheduler), [0]);
     assert_eq!(ask(&mut scheduler, 0, at(1)), Next::WaitUntil(at(6)));
+    assert_eq!(ask(&mut scheduler, 1, at(1)), Next::Wait);
     offer(&mut scheduler, 1, at(2));
     assert!(wakes(&mut scheduler).is_empty());
     assert_eq!(lease(&mut scheduler, 0, at(6)).items, [0, 1]);
@@ -648,6 +651,7 @@ fn parts_behind_the_end_of_the_run_are_given_up() {
         let whole = lease(&mut scheduler, 0, at(0));
         scheduler.fail_together(whole.id, Inputs::Kept, Memory::Sufficient, at(0));
         scheduler.give_up_from(bound);
+        assert_eq!(scheduler.has_waiting_items(), bound > 0);
         let mut left = vec![];
         while let Next::Work(lease) = ask(&mut scheduler, 0, at(0)) {
             scheduler.finish(lease.id, &vec![Outcome::Succeeded; lease.items.len()], at(0));
@@ -720,7 +724,9 @@ fn a_lease_is_shared_while_another_covers_its_item() {
     let copy = lease(&mut scheduler, 1, at(10));
     assert!(scheduler.is_shared(slow.id) && scheduler.is_shared(copy.id));
     assert_eq!(scheduler.items().carriers(0), 2);
+    events(&mut scheduler);
     scheduler.finish(copy.id, &[Outcome::Failed], at(11));
+    assert_eq!(events(&mut scheduler), [], "the slow one goes on");
     assert!(scheduler.is_shared(slow.id), "the error of the other waits");
     assert!(scheduler.is_shared(copy.id), "it has ended");
 }
@@ -782,4 +788,189 @@ fn the_hook_that_a_producer_is_absent_in_is_known_until_it_joins() {
     assert_eq!(scheduler.deadlines.absence(1), None);
     assert!(scheduler.producer_joined(0));
     assert_eq!(scheduler.deadlines.absence(0), None);
+}
+
+#[test]
+fn one_producer_is_woken_for_a_batch() {
+    let mut scheduler = scheduler(Config { batching: batches(Batch::of(4)), ..config(2) });
+    (0..2).for_each(|producer| assert_eq!(ask(&mut scheduler, producer, at(0)), Next::Wait));
+    (0..4).for_each(|index| offer(&mut scheduler, index, at(0)));
+    assert_eq!(wakes(&mut scheduler), [0]);
+    scheduler.feeder(Activity::Waiting, at(0));
+    assert!(wakes(&mut scheduler).is_empty(), "it takes all of them");
+}
+
+#[test]
+fn a_lost_producer_is_replaced_once_and_not_after_the_end() {
+    let replaced = |is_aborted| {
+        let mut scheduler = scheduler(Config { spares: 1, ..config(2) });
+        assert!(!scheduler.health().is_live(2), "the spare lane has no producer");
+        if is_aborted {
+            scheduler.abort();
+        }
+        scheduler.producer_lost(0, at(0)).expect("one is left");
+        let by = [0; 2].map(|lost| scheduler.take_replacement(lost));
+        (scheduler.health().lanes_of(0), by)
+    };
+    assert_eq!(replaced(false), (vec![0, 2], [Some(2), None]));
+    assert_eq!(replaced(true), (vec![0], [None, None]));
+}
+
+#[test]
+fn a_run_that_takes_too_long_abandons_each_producer_in_a_hook() {
+    let timeouts = Timeouts { run: Some(100 * MS), ..Timeouts::default() };
+    let mut scheduler = offered(Config { timeouts, ..config(3) }, 2);
+    for producer in [1, 2] {
+        lease(&mut scheduler, producer, at(0));
+    }
+    scheduler.handle_timeout(at(100));
+    scheduler.handle_timeout(at(200));
+    let found = events(&mut scheduler);
+    let abandoned = [0, 1, 2].map(|producer| found.contains(&Event::Abandon(producer)));
+    assert_eq!(abandoned, [false, true, true]);
+}
+
+#[test]
+fn the_time_of_a_call_that_lost_delays_no_copy() {
+    let mut scheduler = offered(Config { copy_after: Some(10 * MS), ..config(2) }, 1);
+    let slow = lease(&mut scheduler, 0, at(0));
+    stand_still(&mut scheduler, at(0));
+    let copy = lease(&mut scheduler, 1, at(10));
+    scheduler.finish(copy.id, &[Outcome::Succeeded], at(12));
+    scheduler.finish(slow.id, &[Outcome::Succeeded], at(1_000));
+    offer(&mut scheduler, 1, at(1_000));
+    assert_eq!(lease(&mut scheduler, 0, at(1_000)).items, [1]);
+    assert_eq!(ask(&mut scheduler, 1, at(1_000)), Next::WaitUntil(at(1_010)));
+}
+
+#[test]
+fn no_producer_is_woken_for_copies_that_the_run_does_not_make() {
+    let mut scheduler = offered(config(2), 1);
+    lease(&mut scheduler, 0, at(0));
+    assert_eq!(ask(&mut scheduler, 1, at(0)), Next::Wait);
+    stand_still(&mut scheduler, at(0));
+    assert_eq!(events(&mut scheduler), []);
+}
+
+#[test]
+fn nothing_is_copied_while_the_feeder_or_the_consumer_works() {
+    let mut scheduler = offered(Config { copy_after: Some(10 * MS), ..config(2) }, 1);
+    lease(&mut scheduler, 0, at(0));
+    scheduler.consumer(Activity::Waiting, at(0));
+    assert_eq!(ask(&mut scheduler, 1, at(20)), Next::Wait, "more may come");
+    scheduler.consumer(Activity::Working, at(20));
+    scheduler.input_ended(at(20));
+    assert_eq!(ask(&mut scheduler, 1, at(20)), Next::Wait, "the consumer has results");
+}
+
+#[test]
+fn a_copy_has_only_the_items_that_are_wanted() {
+    let copied = |give_up: fn(&mut Scheduler)| {
+        let batching = batches(Batch::of(2));
+        let mut scheduler = offered(Config { batching, copy_after: Some(10 * MS), ..config(2) }, 2);
+        lease(&mut scheduler, 0, at(0));
+        stand_still(&mut scheduler, at(0));
+        give_up(&mut scheduler);
+        lease(&mut scheduler, 1, at(50)).items
+    };
+    assert_eq!(copied(|_| {}), [0, 1]);
+    assert_eq!(copied(|scheduler| scheduler.withdraw(&[0], at(1))), [1]);
+    assert_eq!(copied(|scheduler| scheduler.give_up_from(1)), [0]);
+}
+
+#[test]
+fn another_attempt_at_an_item_is_shared_with_no_producer_and_may_be_copied() {
+    let config = Config { retries: 1, copy_after: Some(10 * MS), ..config(3) };
+    let mut scheduler = offered(config, 1);
+    assert_eq!(fail(&mut scheduler, 0, at(0)).1, Decision::Retry(at(10)));
+    let again = lease(&mut scheduler, 1, at(10));
+    assert!(!scheduler.is_shared(again.id));
+    stand_still(&mut scheduler, at(10));
+    assert_eq!(lease(&mut scheduler, 2, at(50)).items, [0]);
+}
+
+#[test]
+fn nothing_is_kept_of_what_fails_behind_the_end() {
+    let mut again = offered(Config { retries: 1, ..config(1) }, 1);
+    fail(&mut again, 0, at(0));
+    let second = lease(&mut again, 0, at(10));
+    again.give_up_from(0);
+    assert_eq!(again.finish(second.id, &[Outcome::Failed], at(11)), [Standing::Stale]);
+    assert!(again.items().get(0).is_none());
+    let mut copied = offered(Config { copy_after: Some(10 * MS), ..config(2) }, 1);
+    let slow = lease(&mut copied, 0, at(0));
+    stand_still(&mut copied, at(0));
+    let copy = lease(&mut copied, 1, at(10));
+    copied.give_up_from(0);
+    for lease in [slow, copy] {
+        assert_eq!(copied.finish(lease.id, &[Outcome::Failed], at(11)), [Standing::Stale]);
+    }
+    assert!(copied.items().get(0).is_none());
+    let mut lost = offered(config(2), 1);
+    lease(&mut lost, 0, at(0));
+    lost.give_up_from(0);
+    lost.producer_lost(0, at(1)).expect("one is left");
+    assert!(!lost.has_waiting_items());
+}
+
+#[test]
+fn what_is_withdrawn_from_a_batch_or_its_parts_is_not_tried_again() {
+    for is_split in [false, true] {
+        let mut scheduler = offered(Config { batching: batches(Batch::of(4)), ..config(1) }, 4);
+        let whole = lease(&mut scheduler, 0, at(0));
+        let split = |scheduler: &mut Scheduler| {
+            scheduler.fail_together(whole.id, Inputs::Kept, Memory::Sufficient, at(0))
+        };
+        let mut came = is_split.then(|| split(&mut scheduler));
+        scheduler.withdraw(&[2], at(0));
+        let items = match came.get_or_insert_with(|| split(&mut scheduler)) {
+            Together::Split(items) => items.clone(),
+            other => panic!("{other:?} is no split"),
+        };
+        assert_eq!(items, if is_split { vec![0, 1, 2, 3] } else { vec![0, 1, 3] });
+        let mut left = vec![];
+        while let Next::Work(lease) = ask(&mut scheduler, 0, at(0)) {
+            left.extend(lease.items);
+        }
+        assert_eq!(left, [0, 1, 3]);
+    }
+}
+
+#[test]
+fn a_batch_without_extent_that_does_not_fit_is_halved() {
+    let mut batching = Batching::new(Batch::of(4));
+    batching.limit_cost(10);
+    let mut scheduler = scheduler(Config { batching: Some(batching), ..config(1) });
+    for index in 0..4 {
+        let size = Size { cost: 0, padded: 1 };
+        scheduler.offer(index, Meta { size, since: at(0) }, at(0));
+    }
+    let whole = lease(&mut scheduler, 0, at(0));
+    scheduler.fail_together(whole.id, Inputs::Kept, Memory::Short, at(0));
+    assert_eq!(lease(&mut scheduler, 0, at(0)).items, [0, 1]);
+}
+
+#[test]
+fn a_producer_takes_part_again_when_the_last_of_its_revoked_hooks_returns() {
+    let mut scheduler = offered(config(2), 2);
+    let both = [0; 2].map(|producer| lease(&mut scheduler, producer, at(0)));
+    scheduler.withdraw(&[0, 1], at(1));
+    for (lease, is_available) in both.iter().zip([false, true]) {
+        scheduler.finish(lease.id, &[Outcome::Succeeded], at(2));
+        assert_eq!(scheduler.health().is_available(0), is_available);
+    }
+}
+
+#[test]
+fn an_item_that_was_withdrawn_does_not_count_by_the_copy_of_a_batch_that_failed() {
+    let config = Config { batching: batches(Batch::of(2)), copy_after: Some(10 * MS), ..config(2) };
+    let mut scheduler = offered(config, 2);
+    let slow = lease(&mut scheduler, 0, at(0));
+    stand_still(&mut scheduler, at(0));
+    let copy = lease(&mut scheduler, 1, at(50));
+    scheduler.withdraw(&[0], at(51));
+    let came = scheduler.fail_together(slow.id, Inputs::Kept, Memory::Sufficient, at(52));
+    assert_eq!(came, Together::Split(vec![1]));
+    let standings = scheduler.finish(copy.id, &[Outcome::Succeeded; 2], at(53));
+    assert_eq!(standings, [Standing::Stale, Standing::Counts]);
 }

@@ -40,6 +40,22 @@ fn each_item_and_its_place_count() {
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
 }
 
+/// Journals of other versions have them.
+#[test]
+fn hashes_are_folded_by_split_mix_64() {
+    // The first outputs of its reference implementation for the seed 1234567.
+    let states =
+        [1, 2].map(|n: u64| 1_234_567_u64.wrapping_add(n.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+    let outputs = states.map(|state| fold(0, state));
+    assert_eq!(outputs, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+}
+
+#[test]
+fn spans_with_hashes_end_where_positions_are_missing() {
+    let mut items = [(6, 1), (4, 2), (7, 3)];
+    assert_eq!(hashed_spans_of(&mut items), [(4, 4, fold(0, 2)), (6, 7, fold(fold(0, 1), 3))]);
+}
+
 proptest! {
     #[test]
     fn spans_are_the_set_of_their_positions(

@@ -55,6 +55,24 @@ fn the_nearest_sizes_fill_up_what_is_allowed() {
 }
 
 #[test]
+fn the_nearer_of_a_smaller_and_a_larger_size_is_taken() {
+    let limits = Limits { items: 2, ..LIMITS };
+    for (below, above, expected) in [(7, 16, [0, 1]), (6, 11, [0, 2]), (9, 11, [0, 1])] {
+        let mut pending = pending(Grouping::Like, &[10, below, above]);
+        assert_eq!(taken(&mut pending, Batch::of(2), limits, More::MayCome), expected);
+    }
+}
+
+#[test]
+fn a_batch_is_full_where_the_next_item_costs_too_much() {
+    for grouping in [Grouping::None, Grouping::Like] {
+        let mut pending = pending(grouping, &[6, 6]);
+        let limits = Limits { cost: Some(10), ..LIMITS };
+        assert_eq!(taken(&mut pending, Batch::of(4), limits, More::MayCome), [0]);
+    }
+}
+
+#[test]
 fn a_full_batch_overtakes_one_that_waits() {
     let mut pending = pending(Grouping::Like, &[1_000, 10, 10, 10, 10, 10]);
     let mut take = |more| taken(&mut pending, Batch::of(4), LIMITS, more);

@@ -76,6 +76,24 @@ fn more_producers_than_the_most_still_have_their_share() {
     assert!(!Window::growing(10_000, 1).may_grow());
 }
 
+#[test]
+fn like_sizes_are_chosen_from_more_batches() {
+    let choice = |producers, batch| Window::growing_for_choice(producers, batch);
+    assert_eq!(choice(2, 32).size(), 1_024, "16 batches for each producer");
+    assert_eq!(choice(2, 1_000).size(), 8_192, "no more than the most");
+    assert_eq!(choice(2, 2_000).size(), 12_000, "three batches for each producer at least");
+    let (mut window, start) = (choice(2, 32), Instant::now());
+    window.look(0, true, start);
+    window.look(0, true, start + LOOKS_EVERY);
+    assert_eq!((window.keep(2_000), window.size()), (0, 1_024), "it does not shrink below that");
+}
+
+#[test]
+fn permits_come_back_by_quarters_and_results_wake_by_halves() {
+    let parts = [1, 2, 7, 8, 100].map(Window::fixed).map(|it| (it.quarter(), it.half()));
+    assert_eq!(parts, [(1, 0), (1, 1), (1, 3), (2, 4), (25, 50)]);
+}
+
 proptest! {
     #[test]
     fn it_never_shrinks_and_never_exceeds_the_most(

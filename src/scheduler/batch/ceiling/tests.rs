@@ -78,3 +78,13 @@ fn small_batches_prove_nothing() {
     (0..1_000).for_each(|_| ceiling.went_well(3));
     assert_eq!(ceiling.extent(), Some(16));
 }
+
+#[test]
+fn batches_near_the_ceiling_raise_it_by_an_eighth() {
+    for (extent, raised) in [(69, 80), (70, 90), (80, 90)] {
+        let mut ceiling = Ceiling::new();
+        ceiling.fell_short(160);
+        (0..FIRST_PATIENCE).for_each(|_| ceiling.went_well(extent));
+        assert_eq!(ceiling.extent(), Some(raised), "{extent} of 80");
+    }
+}
