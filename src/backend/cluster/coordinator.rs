@@ -43,8 +43,9 @@ pub(super) struct Coordinator {
     banned: HashSet<String>,
     /// The lanes that wait until their workers have nothing of the run, with the last publication.
     draining: HashMap<usize, u64>,
-    /// Held while a worker's consumer is made or removed, so that this happens in the order of its reasons.
-    consumers: Arc<tokio::sync::Mutex<()>>,
+    /// The workers that have a consumer at the broker, with a seat or without. Held while one is made or removed, so
+    /// that this happens in the order of its reasons.
+    consumers: Arc<tokio::sync::Mutex<HashSet<String>>>,
     clock: Clock,
     /// The place of the message that says that the run is live.
     announced: Option<u64>,
@@ -359,7 +360,9 @@ impl Coordinator {
         let (context, items) = (self.connection.context.clone(), self.connection.names.items());
         let (inputs, consumers) = (self.inputs.clone(), self.consumers.clone());
         tokio::spawn(async move {
-            let _alone = consumers.lock().await;
+            let mut made = consumers.lock().await;
+            // Also if the answer of the broker is lost.
+            made.insert(worker.id.clone());
             match context.create_consumer_on_stream(config, items).await {
                 Ok(_) => _ = inputs.send(Input::Seat(worker, reply)),
                 // It asks again.

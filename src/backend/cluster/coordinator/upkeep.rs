@@ -87,9 +87,10 @@ impl Coordinator {
         let (subject, consumer) =
             (names.to(&self.key.run, worker), consumer_of(&self.key.run, worker));
         let (context, items) = (self.connection.context.clone(), names.items());
-        let consumers = self.consumers.clone();
+        let (consumers, worker) = (self.consumers.clone(), worker.to_owned());
         tokio::spawn(async move {
-            let _alone = consumers.lock().await;
+            let mut made = consumers.lock().await;
+            made.remove(&worker);
             if let Ok(stream) = context.get_stream_no_info(items).await {
                 _ = stream.purge().filter(subject).await;
                 _ = stream.delete_consumer(&consumer).await;
@@ -149,15 +150,15 @@ impl Coordinator {
         }
         self.purge().await;
         let run = &self.key.run;
-        let mut consumers: Vec<_> =
-            self.board.seated().iter().map(|worker| consumer_of(run, worker)).collect();
-        consumers.push(consumer_of_any(run));
+        _ = context.delete_consumer_from_stream(consumer_of_results(run), names.results()).await;
+        // Held to the end: a worker that asks for a seat now would leave another.
+        let made = self.consumers.lock().await;
+        let workers = made.iter().map(|worker| consumer_of(run, worker));
         if let Ok(items) = context.get_stream_no_info(names.items()).await {
-            for consumer in consumers {
+            for consumer in std::iter::once(consumer_of_any(run)).chain(workers) {
                 _ = items.delete_consumer(&consumer).await;
             }
         }
-        _ = context.delete_consumer_from_stream(consumer_of_results(run), names.results()).await;
         _ = tokio::time::timeout(Duration::from_secs(1), self.connection.client.flush()).await;
     }
 }
