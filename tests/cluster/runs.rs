@@ -126,6 +126,8 @@ fn workers_that_wait_for_a_seat_leave_nothing_at_the_broker() {
     }
     pool.close().unwrap();
     assert_eq!(consumers(), 0);
+    let results = broker.streams().into_iter().find(|it| it.0 == "gangline-results").unwrap();
+    assert_eq!(results.2, 0);
 }
 
 fn two_pools_share_one_worker() {

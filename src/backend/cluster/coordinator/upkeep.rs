@@ -168,6 +168,8 @@ impl Coordinator {
 
     /// Leaves nothing behind.
     pub(super) async fn end(mut self) {
+        // It would make the consumer of results anew.
+        self.reading.iter().for_each(AbortHandle::abort);
         // The last answer to a refresh may not have come yet.
         let refreshed = refreshed(&self.keys, &self.key, self.revision).await;
         if let Some(Ok(revision)) = refreshed {
