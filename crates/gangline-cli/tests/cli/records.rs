@@ -32,6 +32,18 @@ fn a_log_is_one_file() {
 }
 
 #[test]
+fn jobs_with_fewer_inputs_keep_the_columns_of_a_table() {
+    let place = Place::new();
+    place.run_typed("-n2 --results t.csv --journal j -- echo ::: a b c").check(0, "a b\nc\n");
+    let more = place.run_typed("-n1 --results t.csv --journal j --resume -- echo ::: d");
+    more.check(0, "d\n");
+    let mut reader = csv::Reader::from_path(place.path("t.csv")).unwrap();
+    let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
+    let ends: Vec<_> = rows.iter().map(|row| row.iter().skip(9).collect::<Vec<_>>()).collect();
+    assert_eq!(ends, [["a", "b", "a b\n", ""], ["c", "", "c\n", ""], ["d", "", "d\n", ""]]);
+}
+
+#[test]
 fn two_records_do_not_overwrite_each_other() {
     let place = Place::new();
     place.write("in", "a\n");
