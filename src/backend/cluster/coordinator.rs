@@ -251,8 +251,9 @@ impl Coordinator {
     }
 
     async fn drain(&mut self, lane: usize, upto: u64) {
-        // First: a worker that has nothing to do takes no item after it has said so.
-        self.purge_items().await;
+        // First: a worker that has nothing to do takes no item after it has said so. Not waited for: a broker that is
+        // gone would hold up the end of the run.
+        tokio::spawn(self.purge_items());
         self.draining.insert(lane, upto);
         self.order_drain(lane, upto).await;
     }

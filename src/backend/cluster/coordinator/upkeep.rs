@@ -28,6 +28,9 @@ impl Coordinator {
         } else {
             self.seen.values_mut().for_each(|seen| *seen = now);
             let gone = now.duration_since(self.clock.connected);
+            if gone > lease {
+                self.end_drains();
+            }
             if !self.connection.is_connected() && gone > self.nats.wait_for {
                 self.board.fail(Fatal::BrokerGone);
             }
@@ -56,6 +59,16 @@ impl Coordinator {
             self.order_drain(lane, upto).await;
         }
         reconciler::look(&self.connection, &self.key.run, &self.board, lease * 2);
+    }
+
+    /// Ends the parts of workers that a run which is over waits for: without a broker, they have given up too.
+    fn end_drains(&mut self) {
+        for lane in self.draining.keys().copied().collect::<Vec<_>>() {
+            match self.board.worker_of(lane) {
+                Some(worker) => _ = self.unseat(&worker.id),
+                None => _ = self.draining.remove(&lane),
+            }
+        }
     }
 
     /// Shows workers that this coordinator lives, unless another has taken the run.
@@ -115,16 +128,16 @@ impl Coordinator {
     }
 
     /// Removes its own items.
-    pub(super) async fn purge_items(&self) {
+    pub(super) fn purge_items(&self) -> impl Future<Output = ()> + use<> {
         self.purge_items_of(self.connection.names.items_of_epoch(&self.key.run, self.key.epoch))
-            .await;
     }
 
-    async fn purge_items_of(&self, subject: String) {
-        if let Ok(stream) =
-            self.connection.context.get_stream_no_info(self.connection.names.items()).await
-        {
-            _ = stream.purge().filter(subject).await;
+    fn purge_items_of(&self, subject: String) -> impl Future<Output = ()> + use<> {
+        let (context, items) = (self.connection.context.clone(), self.connection.names.items());
+        async move {
+            if let Ok(stream) = context.get_stream_no_info(items).await {
+                _ = stream.purge().filter(subject).await;
+            }
         }
     }
 
