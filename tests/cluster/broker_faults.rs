@@ -6,12 +6,13 @@ use gangline::error::{ClusterError, WorkerError};
 use gangline::{Error, OrderedRunner};
 
 use crate::broker::Broker;
-use crate::chores::{CHORES, Chore, Chores, squared, squares, tests};
+use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
 
 tests![
     a_broker_that_is_killed_and_restarted_loses_nothing,
     a_broker_that_has_lost_what_it_stored_loses_nothing,
     a_broker_that_is_gone_for_good_ends_the_run,
+    a_run_is_cancelled_while_the_broker_is_gone,
 ];
 
 fn a_broker_that_is_killed_and_restarted_loses_nothing() {
@@ -54,6 +55,26 @@ fn a_broker_that_has_lost_what_it_stored_loses_nothing() {
         assert_eq!(pool.run(items).unwrap().len(), 200);
     });
     assert_eq!((pool.account().ok, pool.account().failed), (200, 0));
+}
+
+fn a_run_is_cancelled_while_the_broker_is_gone() {
+    let mut broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name| folder.path().join(name);
+    let _workers = [broker.worker(1), broker.worker(1)];
+    // So long that the run ends by the cancel alone.
+    let nats = broker.nats().wait_for(Duration::from_secs(3600)).min_workers(2);
+    let mut pool = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build().unwrap();
+    let token = pool.cancel_token();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            text_in(&path("begun"));
+            broker.kill();
+            token.cancel();
+        });
+        let error = pool.run([Chore::Hang(path("begun"))]).unwrap_err();
+        assert!(error.is_cancelled(), "{error:#}");
+    });
 }
 
 fn a_broker_that_is_gone_for_good_ends_the_run() {

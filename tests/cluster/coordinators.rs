@@ -13,6 +13,8 @@ use crate::chores::{CHORES, Chore, Chores, given_up, squared, squares, tests, te
 tests![
     workers_drop_the_run_of_a_killed_coordinator,
     of_two_coordinators_the_later_has_the_run,
+    a_later_coordinator_keeps_what_an_earlier_one_did_not_know_of,
+    a_later_coordinator_gets_all_results_and_retries,
     a_coordinator_finds_nothing_of_the_one_before,
 ];
 
@@ -69,6 +71,47 @@ fn of_two_coordinators_the_later_has_the_run() {
     assert!(matches!(source, ClusterError::Superseded { .. }), "{error:#}");
     first.close().unwrap();
     assert_eq!(second.run(squares(0..5)).unwrap(), squared(0..5), "the first has not removed it");
+}
+
+fn a_later_coordinator_keeps_what_an_earlier_one_did_not_know_of() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let in_run = || {
+        let nats = broker.nats().run_name("one");
+        OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build()
+    };
+    let mut first = in_run().unwrap();
+    let mut second = in_run().unwrap();
+    // Before it learns that another has the run.
+    first.close().unwrap();
+    assert_eq!(second.run(squares(0..50)).unwrap(), squared(0..50));
+}
+
+fn a_later_coordinator_gets_all_results_and_retries() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let _worker = broker.worker(2);
+    let in_run = || {
+        let nats = broker.nats().run_name("one");
+        OrderedRunner::builder(Chores::new()).retries(1).cluster(&CHORES, nats).build()
+    };
+    let mut first = in_run().unwrap();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| first.run([Chore::Await(path("begun"), path("go"))]));
+        text_in(&path("begun"));
+        let mut second = in_run().unwrap();
+        std::fs::write(path("go"), "").unwrap();
+        run.join().unwrap().unwrap_err();
+        // The first is still open.
+        for turn in 0..5 {
+            let mut items = vec![Chore::FailOnce(path(&turn.to_string()))];
+            items.extend(std::iter::repeat_n(Chore::Append(path("worked")), 20));
+            second.run(items).unwrap();
+        }
+        let worked = std::fs::read_to_string(path("worked")).unwrap();
+        assert_eq!(worked.lines().count(), 100, "each item is worked on once");
+    });
 }
 
 fn a_coordinator_finds_nothing_of_the_one_before() {

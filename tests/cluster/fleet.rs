@@ -1,18 +1,21 @@
 //! Workers that come and go.
 
+use std::net::TcpListener;
+use std::process::Command;
 use std::time::Duration;
 
 use gangline::error::{ClusterError, WorkerError};
 use gangline::{Error, OrderedRunner};
 use rustix::process::Signal;
 
-use crate::broker::Broker;
+use crate::broker::{Broker, Worker};
 use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
 
 tests![
     a_worker_joins_in_the_middle_of_a_run,
     a_worker_that_is_terminated_finishes_what_it_has,
     a_worker_that_is_terminated_without_a_broker_ends,
+    a_worker_that_is_terminated_before_it_has_connected_ends,
     a_run_without_workers_fails_in_time,
     a_worker_that_waits_for_a_seat_gets_one,
     a_worker_starts_ordinary_programs,
@@ -77,6 +80,17 @@ fn a_worker_that_is_terminated_without_a_broker_ends() {
         });
         pool.run([Chore::Await(path("begun"), path("go"))]).unwrap_err();
     });
+}
+
+fn a_worker_that_is_terminated_before_it_has_connected_ends() {
+    // A broker that never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env("GANGLINE_NATS", format!("nats://{}", silent.local_addr().unwrap()));
+    let mut worker = Worker::start(command);
+    let _connection = silent.accept().unwrap();
+    worker.signal(Signal::TERM);
+    assert!(worker.wait().success());
 }
 
 fn a_run_without_workers_fails_in_time() {

@@ -3,7 +3,7 @@
 use gangline::CfgNode;
 
 use crate::broker::Broker;
-use crate::chores::{Chore, squared, squares, tests, text_in};
+use crate::chores::{CHORES, Chore, squared, squares, tests, text_in};
 
 tests![
     results_come_in_the_order_of_the_input,
@@ -13,6 +13,7 @@ tests![
     states_stay_loaded_between_pools_with_one_configuration,
     a_service_answers_its_callers,
     nothing_is_left_at_the_broker,
+    workers_that_wait_for_a_seat_leave_nothing_at_the_broker,
     two_pools_share_one_worker,
     a_pool_with_another_configuration_waits_for_its_turn,
 ];
@@ -112,6 +113,21 @@ fn nothing_is_left_at_the_broker() {
             _ => assert!(messages <= 1, "{name}: {messages}"),
         }
     }
+}
+
+fn workers_that_wait_for_a_seat_leave_nothing_at_the_broker() {
+    let broker = Broker::start();
+    let _workers = [broker.worker(1), broker.worker(1), broker.worker(1)];
+    let consumers = || broker.streams().into_iter().find(|it| it.0 == "gangline-items").unwrap().2;
+    let nats = broker.nats().max_workers(1);
+    let mut pool = broker.builder().cluster(&CHORES, nats).build().unwrap();
+    while consumers() < 4 {
+        assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+    }
+    pool.close().unwrap();
+    assert_eq!(consumers(), 0);
+    let results = broker.streams().into_iter().find(|it| it.0 == "gangline-results").unwrap();
+    assert_eq!(results.2, 0);
 }
 
 fn two_pools_share_one_worker() {

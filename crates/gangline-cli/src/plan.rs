@@ -2,6 +2,7 @@
 
 pub(crate) mod edit;
 pub(crate) mod failed;
+pub(crate) mod files;
 pub(crate) mod gate;
 pub(crate) mod gated;
 pub(crate) mod grouping;
@@ -33,11 +34,12 @@ use std::sync::Arc;
 
 use crate::args::Run;
 use crate::args::inputs::Grouping;
-use crate::args::typed::Typed;
+use crate::args::typed::{Kind, Typed, TypedSource};
 use crate::args::workers::{Amount, Workers};
 use crate::error::{CliError, Context};
 use crate::exit;
 use crate::plan::failed::failed_jobs;
+use crate::plan::files::check_purposes;
 use crate::plan::gate::Gate;
 use crate::plan::grouping::grouped;
 use crate::plan::job::{Job, Needs};
@@ -87,6 +89,7 @@ pub(crate) enum Source {
 impl Plan {
     /// The lanes of a run: one, or two for a job file with jobs that need no GPU.
     pub(crate) fn all(args: &Run) -> Result<Vec<Plan>, CliError> {
+        check_purposes(args)?;
         match (&args.inputs.job_file, &args.record.joblog) {
             (Some(path), _) => Plan::of_file(args, path),
             (None, Some(log)) if args.record.retry_failed => Ok(vec![Plan::of_log(args, log)?]),
@@ -271,6 +274,12 @@ fn check_typed(args: &Run, typed: &Typed<'_>) -> Result<(), CliError> {
     if args.source_files().filter(|path| *path == Path::new("-")).count() > 1 {
         return Err(usage("only one source can be standard input"));
     }
+    if inputs.delimiter.is_some() && args.source_files().next().is_none() {
+        return Err(usage(
+            "-d separates the inputs of files and of standard input, and here each word is an input: write more \
+             words, or -C for columns",
+        ));
+    }
     Ok(())
 }
 
@@ -334,6 +343,16 @@ pub(crate) fn unexpanded(args: &Run) -> Option<String> {
     let word = program::unexpanded(args.command_words()).filter(|_| args.inputs.passes_words())?;
     let word = template::quoted(word);
     Some(format!("{word} is passed on unchanged, since no shell runs the command: see --shell"))
+}
+
+/// A source without any word, beside others: there is no combination of them.
+pub(crate) fn empty_source(args: &Run) -> Option<String> {
+    let typed = args.typed().sources;
+    let is_empty =
+        |source: &&TypedSource<'_>| source.kind == Kind::Inputs && source.words.is_empty();
+    let has_others = typed.len() > 1 || args.source_files().next().is_some();
+    typed.iter().find(is_empty).filter(|_| has_others)?;
+    Some("no job runs, since one of the sources of inputs is empty".to_owned())
 }
 
 /// Whether the command begins with a value meant for an option: a `--` follows it.

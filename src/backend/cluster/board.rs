@@ -1,7 +1,7 @@
 //! What the lanes of a pool and its coordinator share: the seats, and the items that are at the broker.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -144,8 +144,10 @@ impl Board {
         }
     }
 
+    /// Why workers do not serve: each reason once.
     pub(super) fn refusals(&self) -> Vec<String> {
-        lock(&self.state).refusals.values().cloned().collect()
+        let reasons: BTreeSet<_> = lock(&self.state).refusals.values().cloned().collect();
+        reasons.into_iter().collect()
     }
 }
 

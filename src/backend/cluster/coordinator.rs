@@ -8,8 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::{self, kv};
+use async_nats::jetstream::{self, AckKind, kv};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::task::AbortHandle;
 
 use self::large::{Fetching, input_name};
 use self::publishing::Publishing;
@@ -26,6 +27,9 @@ use super::wire::{
 };
 use crate::error::ClusterError;
 
+/// How often a result of another coordinator is delivered until it is taken for one of an earlier coordinator. One
+/// that another has replaced knows that after a quarter of a lease, and then reads no more.
+const MOST_RETURNS: i64 = 4;
 /// How often a coordinator tries to take the key of a run that another one refreshes.
 const MOST_TRIES: usize = 10;
 
@@ -43,11 +47,14 @@ pub(super) struct Coordinator {
     banned: HashSet<String>,
     /// The lanes that wait until their workers have nothing of the run, with the last publication.
     draining: HashMap<usize, u64>,
-    /// Held while a worker's consumer is made or removed, so that this happens in the order of its reasons.
-    consumers: Arc<tokio::sync::Mutex<()>>,
+    /// The workers that have a consumer at the broker, with a seat or without. Held while one is made or removed, so
+    /// that this happens in the order of its reasons.
+    consumers: Arc<tokio::sync::Mutex<HashSet<String>>>,
     clock: Clock,
     /// The place of the message that says that the run is live.
     announced: Option<u64>,
+    /// Ends the reading of results.
+    reading: Option<AbortHandle>,
 }
 
 /// Times by this process's own clock.
@@ -75,7 +82,7 @@ impl Coordinator {
         let keys = connection.keys().await?;
         let clock = Clock { ticked: now, staffed: now, run: None, connected: now };
         let (seen, banned, draining) = (HashMap::new(), HashSet::new(), HashMap::new());
-        let (consumers, revision, announced) = (Arc::default(), 0, None);
+        let (consumers, revision, announced, reading) = (Arc::default(), 0, None, None);
         let mut coordinator = Coordinator {
             connection,
             keys,
@@ -90,11 +97,13 @@ impl Coordinator {
             consumers,
             clock,
             announced,
+            reading,
         };
         coordinator.purge().await;
         coordinator.make_consumer().await?;
         coordinator.listen().await?;
         coordinator.take_key().await?;
+        coordinator.remove_earlier_consumers().await;
         coordinator.announce().await;
         Ok(coordinator)
     }
@@ -123,7 +132,7 @@ impl Coordinator {
                 Input::Card(worker, card) => self.take_card(worker, card).await,
                 Input::Seat(worker, reply) => self.seat(worker, reply).await,
                 Input::KeyPut(Ok(revision)) => self.revision = revision,
-                Input::KeyPut(Err(())) => self.board.fail(Fatal::Superseded),
+                Input::KeyPut(Err(())) => self.yield_run(),
                 Input::Restored => self.restore(),
                 Input::Tick => self.tick().await,
             }
@@ -163,9 +172,7 @@ impl Coordinator {
     }
 
     async fn make_consumer(&self) -> Result<(), ClusterError> {
-        let run = &self.key.run;
-        let any = self.connection.names.any(run);
-        let config = item_consumer(consumer_of_any(run), any, self.nats.lease_time);
+        let config = self.consumer_for_any();
         let made = self
             .connection
             .context
@@ -175,18 +182,16 @@ impl Coordinator {
     }
 
     /// Starts to read what workers send.
-    async fn listen(&self) -> Result<(), ClusterError> {
+    async fn listen(&mut self) -> Result<(), ClusterError> {
         let subject = self.connection.names.notices(&self.key.run);
         let notices = self.connection.client.subscribe(subject).await;
         let notices = notices.map_err(|source| refused("the notices of workers", source))?;
         let (connection, inputs) = (&self.connection, &self.inputs);
         let workers = connection.workers().await?;
         tokio::spawn(reconciler::read_notices(notices, inputs.clone()));
-        tokio::spawn(reconciler::read_results(
-            connection.clone(),
-            self.key.run.clone(),
-            inputs.clone(),
-        ));
+        let results =
+            reconciler::read_results(connection.clone(), self.key.run.clone(), inputs.clone());
+        self.reading = Some(tokio::spawn(results).abort_handle());
         tokio::spawn(reconciler::read_cards(connection.clone(), workers, inputs.clone()));
         tokio::spawn(reconciler::tick(
             connection.clone(),
@@ -197,21 +202,21 @@ impl Coordinator {
     }
 
     fn publish(&self, item: ToPublish) {
-        let (names, run) = (&self.connection.names, &self.key.run);
+        let (names, run, epoch) = (&self.connection.names, &self.key.run, self.key.epoch);
         let subject = match (item.address, self.board.worker_of(item.lane)) {
-            (Address::Own, Some(worker)) => names.to(run, &worker.id),
+            (Address::Own, Some(worker)) => names.to(run, epoch, &worker.id),
             (Address::Own, None) => {
                 self.board.tell(item.publication, News::Vanished(item.publication));
                 return;
             }
-            (Address::Any, _) => names.any(run),
+            (Address::Any, _) => names.any(run, epoch),
         };
         let publishing = Publishing {
             connection: self.connection.clone(),
             board: self.board.clone(),
             inputs: self.inputs.clone(),
             run: run.clone(),
-            epoch: self.key.epoch,
+            epoch,
             lease_time: self.nats.lease_time,
             wait_for: self.nats.wait_for,
         };
@@ -246,8 +251,9 @@ impl Coordinator {
     }
 
     async fn drain(&mut self, lane: usize, upto: u64) {
-        // First: a worker that has nothing to do takes no item after it has said so.
-        self.purge_items().await;
+        // First: a worker that has nothing to do takes no item after it has said so. Not waited for: a broker that is
+        // gone would hold up the end of the run.
+        tokio::spawn(self.purge_items());
         self.draining.insert(lane, upto);
         self.order_drain(lane, upto).await;
     }
@@ -285,6 +291,11 @@ impl Coordinator {
                 if !self.board.tell(publication, News::Answer(publication, reply)) {
                     tracing::debug!("a result of publication {publication} is not wanted any more");
                 }
+            }
+            // Of an earlier coordinator; or of one that has taken over, and this one does not know yet.
+            Ok(_) if message.info().is_ok_and(|info| info.delivered < MOST_RETURNS) => {
+                _ = message.ack_with(AckKind::Nak(Some(self.nats.lease_time / 4))).await;
+                return;
             }
             Ok(_) => tracing::debug!("a result of an earlier coordinator"),
             Err(error) => tracing::warn!("a result does not decode: {error}"),
@@ -359,7 +370,9 @@ impl Coordinator {
         let (context, items) = (self.connection.context.clone(), self.connection.names.items());
         let (inputs, consumers) = (self.inputs.clone(), self.consumers.clone());
         tokio::spawn(async move {
-            let _alone = consumers.lock().await;
+            let mut made = consumers.lock().await;
+            // Also if the answer of the broker is lost.
+            made.insert(worker.id.clone());
             match context.create_consumer_on_stream(config, items).await {
                 Ok(_) => _ = inputs.send(Input::Seat(worker, reply)),
                 // It asks again.
@@ -369,8 +382,15 @@ impl Coordinator {
     }
 
     fn consumer_for(&self, worker: &str) -> async_nats::jetstream::consumer::pull::Config {
-        let (run, names) = (&self.key.run, &self.connection.names);
-        item_consumer(consumer_of(run, worker), names.to(run, worker), self.nats.lease_time)
+        let RunKey { run, epoch, .. } = &self.key;
+        let subject = self.connection.names.to(run, *epoch, worker);
+        item_consumer(consumer_of(run, *epoch, worker), subject, self.nats.lease_time)
+    }
+
+    fn consumer_for_any(&self) -> async_nats::jetstream::consumer::pull::Config {
+        let RunKey { run, epoch, .. } = &self.key;
+        let subject = self.connection.names.any(run, *epoch);
+        item_consumer(consumer_of_any(run, *epoch), subject, self.nats.lease_time)
     }
 
     async fn seat(&mut self, worker: SeatedWorker, reply: async_nats::Subject) {

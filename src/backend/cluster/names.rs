@@ -72,14 +72,19 @@ impl Names {
         format!("{}.items.{run}.>", self.namespace)
     }
 
+    /// The subjects of the items of one coordinator of a run.
+    pub(super) fn items_of_epoch(&self, run: &str, epoch: u64) -> String {
+        format!("{}.items.{run}.{epoch:x}.>", self.namespace)
+    }
+
     /// The items of a run that any worker may take.
-    pub(super) fn any(&self, run: &str) -> String {
-        format!("{}.items.{run}.any", self.namespace)
+    pub(super) fn any(&self, run: &str, epoch: u64) -> String {
+        format!("{}.items.{run}.{epoch:x}.any", self.namespace)
     }
 
     /// The items of a run for one worker.
-    pub(super) fn to(&self, run: &str, worker: &str) -> String {
-        format!("{}.items.{run}.to.{worker}", self.namespace)
+    pub(super) fn to(&self, run: &str, epoch: u64, worker: &str) -> String {
+        format!("{}.items.{run}.{epoch:x}.to.{worker}", self.namespace)
     }
 
     /// The results of a run.
@@ -120,14 +125,15 @@ pub(super) enum Role {
     Worker,
 }
 
-/// The consumer of the items of a run that any worker may take.
-pub(super) fn consumer_of_any(run: &str) -> String {
-    format!("any-{run}")
+/// The consumer of the items of a run that any worker may take. With its epoch, a coordinator cannot remove that of
+/// the one that has taken over.
+pub(super) fn consumer_of_any(run: &str, epoch: u64) -> String {
+    format!("any-{run}-{epoch:x}")
 }
 
 /// The consumer of the items of a run for one worker.
-pub(super) fn consumer_of(run: &str, worker: &str) -> String {
-    format!("to-{run}-{worker}")
+pub(super) fn consumer_of(run: &str, epoch: u64, worker: &str) -> String {
+    format!("to-{run}-{epoch:x}-{worker}")
 }
 
 /// The consumer of the results of a run.
@@ -159,7 +165,7 @@ mod tests {
         for name in ["", "a.b", "a b", "a>", "*", "ä"] {
             assert!(Names::new(name).is_err(), "{name:?}");
         }
-        assert_eq!(Names::new("a-1_B").unwrap().any("r"), "a-1_B.items.r.any");
+        assert_eq!(Names::new("a-1_B").unwrap().any("r", 31), "a-1_B.items.r.1f.any");
         assert_eq!(cleaned("node 7.example"), "node-7-example");
     }
 }

@@ -69,9 +69,9 @@ impl Serving {
         let slots = Arc::new(slots);
         let join = self.request_for_seat(service.capacity());
         let obeying = tokio::spawn(obey(slots.clone(), orders, join, leave));
-        let run = &self.key.run;
-        let own = consumer_of(run, &self.worker);
-        let any = consumer_of_any(run);
+        let (run, epoch) = (&self.key.run, self.key.epoch);
+        let own = consumer_of(run, epoch, &self.worker);
+        let any = consumer_of_any(run, epoch);
         let mut tasks = vec![tokio::spawn(slots.clone().extend(self.lease() / 4)), obeying];
         tasks.push(tokio::spawn(slots.clone().pull(own)));
         let pull = |_| tokio::spawn(slots.clone().pull(any.clone()));

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use async_nats::jetstream::kv;
+use futures_util::future::{Either, select};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -42,7 +43,7 @@ fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let served = match runtime {
         Ok(runtime) => {
-            let served = runtime.block_on(async { Worker::new(url, hosts).await?.serve().await });
+            let served = runtime.block_on(connect_and_serve(url, hosts));
             runtime.shutdown_timeout(Duration::ZERO);
             served
         }
@@ -56,6 +57,20 @@ fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
             end_with(status_of(&error), &format!("{error}{causes}"))
         }
     }
+}
+
+/// A signal may come before the broker has answered.
+async fn connect_and_serve(url: &str, hosts: &[&dyn Host]) -> Result<(), BoxError> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let connected = {
+        let connecting = std::pin::pin!(Worker::new(url, hosts));
+        let terminated = std::pin::pin!(terminate.recv());
+        match select(connecting, terminated).await {
+            Either::Left((worker, _)) => worker?,
+            Either::Right(_) => return Ok(()),
+        }
+    };
+    connected.serve(terminate).await
 }
 
 /// What the main task of a worker reacts to.
@@ -124,10 +139,9 @@ impl Worker {
         })
     }
 
-    async fn serve(mut self) -> Result<(), BoxError> {
+    async fn serve(mut self, mut terminate: Signal) -> Result<(), BoxError> {
         let (inputs, mut receiver) = unbounded_channel();
         let keys = self.connection.unless_denied(self.connection.keys()).await?;
-        let mut terminate = signal(SignalKind::terminate())?;
         tokio::spawn(read_keys(self.connection.clone(), keys, inputs.clone()));
         if let Some(supervisor) = environment::supervisor()? {
             end_with_supervisor(supervisor, inputs.clone())?;

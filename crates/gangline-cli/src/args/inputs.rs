@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ArgAction, Args, ValueEnum};
 
 use crate::args::number::{size, unsigned};
@@ -72,7 +73,8 @@ pub(crate) struct Inputs {
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
     pub(crate) shuf: bool,
     /// Let TEXT stand for the inputs, instead of {}
-    #[arg(short = 'I', value_name = "TEXT", conflicts_with_all = ["job_file", "shell", "warm"])]
+    #[arg(short = 'I', value_name = "TEXT", value_parser = nonempty())]
+    #[arg(conflicts_with_all = ["job_file", "shell", "warm"])]
     replace: Option<OsString>,
     /// Read no inputs from one that is TEXT onwards
     #[arg(short = 'E', value_name = "TEXT", conflicts_with_all = TABLES)]
@@ -81,10 +83,10 @@ pub(crate) struct Inputs {
     #[arg(short = 'r', long, action = ArgAction::SetTrue, conflicts_with_all = TABLES)]
     pub(crate) no_run_if_empty: bool,
     /// Begin inputs after TEXT instead of :::
-    #[arg(long, value_name = "TEXT", conflicts_with = "job_file")]
+    #[arg(long, value_name = "TEXT", value_parser = nonempty(), conflicts_with = "job_file")]
     pub(crate) arg_sep: Option<OsString>,
     /// Begin files of inputs after TEXT instead of ::::
-    #[arg(long, value_name = "TEXT", conflicts_with = "job_file")]
+    #[arg(long, value_name = "TEXT", value_parser = nonempty(), conflicts_with = "job_file")]
     pub(crate) arg_file_sep: Option<OsString>,
     /// Compute marks such as {%.gz}, {:2} and {/a/b}, as the shell does in ${1%.gz}
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
@@ -96,17 +98,17 @@ pub(crate) struct Inputs {
     #[arg(long, action = ArgAction::SetTrue, conflicts_with = "job_file")]
     pub(crate) shell: bool,
     // The rest renames marks, as in GNU parallel. That is rare, so help leaves it to the page.
-    #[arg(long, alias = "er", value_name = "TEXT", hide = true)]
+    #[arg(long, alias = "er", value_name = "TEXT", value_parser = nonempty(), hide = true)]
     extensionreplace: Option<OsString>,
-    #[arg(long, alias = "bnr", value_name = "TEXT", hide = true)]
+    #[arg(long, alias = "bnr", value_name = "TEXT", value_parser = nonempty(), hide = true)]
     basenamereplace: Option<OsString>,
-    #[arg(long, alias = "dnr", value_name = "TEXT", hide = true)]
+    #[arg(long, alias = "dnr", value_name = "TEXT", value_parser = nonempty(), hide = true)]
     dirnamereplace: Option<OsString>,
-    #[arg(long, alias = "bner", value_name = "TEXT", hide = true)]
+    #[arg(long, alias = "bner", value_name = "TEXT", value_parser = nonempty(), hide = true)]
     basenameextensionreplace: Option<OsString>,
-    #[arg(long, value_name = "TEXT", hide = true)]
+    #[arg(long, value_name = "TEXT", value_parser = nonempty(), hide = true)]
     seqreplace: Option<OsString>,
-    #[arg(long, value_name = "TEXT", hide = true)]
+    #[arg(long, value_name = "TEXT", value_parser = nonempty(), hide = true)]
     slotreplace: Option<OsString>,
 }
 
@@ -222,6 +224,14 @@ fn delimiter(text: &str) -> Result<u8, &'static str> {
             _ => Err(r"write one ASCII character, or \n, \t, \r, \0, \\"),
         },
     }
+}
+
+/// A text that can be found in words.
+fn nonempty() -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new().try_map(|text| match text.is_empty() {
+        true => Err("write at least one character"),
+        false => Ok(text),
+    })
 }
 
 fn header(text: &str) -> Result<Header, &'static str> {

@@ -50,6 +50,7 @@ fn load(text: &str) -> Result<f64, &'static str> {
     };
     let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number = number.parse().ok().filter(|_| is_plain).map(|number: f64| number * each);
+    let number = number.filter(|number| *number > 0.0);
     number.ok_or("write a number of processes, or a share of the cores, such as 80%")
 }
 
@@ -147,6 +148,7 @@ mod tests {
     fn a_load_is_a_number_or_a_share() {
         assert_eq!(load("8"), Ok(8.0));
         assert_eq!(load("100%"), Ok(num_cpus::get() as f64));
+        assert!(load("0").is_err() && load("0%").is_err(), "no job would ever start");
         assert!(load("-1").is_err() && load("x").is_err() && load("+1").is_err());
     }
 }

@@ -29,8 +29,9 @@ use gangline::{CancelToken, Order};
 pub(super) fn doubts(args: &Run, plans: &[Plan]) -> Vec<String> {
     let is_the_same = !plans.iter().all(Plan::differs_by_job);
     let all_the_same = "every job runs the same command: it has no mark, such as {}, for the input";
-    let unexpanded = plan::unexpanded(args);
-    is_the_same.then(|| all_the_same.to_owned()).into_iter().chain(unexpanded).collect()
+    let same = is_the_same.then(|| all_the_same.to_owned());
+    let others = [plan::unexpanded(args), plan::empty_source(args)];
+    same.into_iter().chain(others.into_iter().flatten()).collect()
 }
 
 /// The variables that are hidden from slots without a GPU.

@@ -34,13 +34,16 @@ struct State {
     file: File,
     /// What to do before the first row: a run that is refused must not replace a table.
     beginning: Option<Existing>,
-    /// Whether the names of the columns are written.
-    has_names: bool,
+    /// The number of columns, once their names are written.
+    columns: Option<usize>,
 }
 
 /// The columns before the inputs; those of the outputs follow after them.
 const COLUMNS: [&str; 9] =
     ["Seq", "Host", "Starttime", "JobRuntime", "Send", "Receive", "Exitval", "Signal", "Command"];
+
+/// The number of columns that are not for inputs.
+const OTHERS: usize = COLUMNS.len() + 2;
 
 impl Form {
     /// The form that the extension of a path stands for. A directory ends with a slash.
@@ -60,7 +63,7 @@ impl Form {
 impl Table {
     pub(crate) fn open(path: &Path, form: Form, existing: Existing) -> io::Result<Table> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        let state = State { file, beginning: Some(existing), has_names: false };
+        let state = State { file, beginning: Some(existing), columns: None };
         Ok(Table { form, state: Mutex::new(state) })
     }
 
@@ -73,22 +76,28 @@ impl Table {
         let text = match self.form {
             Form::Json => json_row(outcome, printed, &stdout, &stderr)?,
             Form::Separated(separator) => {
-                let mut writer = csv::WriterBuilder::new().delimiter(separator).from_writer(vec![]);
-                if !state.has_names {
-                    let inputs = (1..=outcome.fields.len()).map(|number| format!("V{number}"));
+                let mut writer = csv::WriterBuilder::new()
+                    .delimiter(separator)
+                    .flexible(true)
+                    .from_writer(vec![]);
+                let count = outcome.fields.len();
+                if state.columns.is_none() {
+                    let inputs = (1..=count).map(|number| format!("V{number}"));
                     let columns = COLUMNS.map(str::to_owned).into_iter().chain(inputs);
                     let columns = columns.chain(["Stdout".to_owned(), "Stderr".to_owned()]);
                     writer.write_record(columns)?;
                 }
+                let columns = *state.columns.get_or_insert(OTHERS + count);
                 let figures = figures(outcome, printed);
                 let inputs = outcome.fields.iter().map(|field| field.as_bytes().to_vec());
+                // Of a job with fewer inputs, the outputs have their columns too.
+                let missing = vec![vec![]; columns.saturating_sub(OTHERS + count)];
                 let outputs = [stdout, stderr];
                 let values = figures.into_iter().map(String::into_bytes);
-                writer.write_record(values.chain(inputs).chain(outputs))?;
+                writer.write_record(values.chain(inputs).chain(missing).chain(outputs))?;
                 writer.into_inner().map_err(|error| error.into_error())?
             }
         };
-        state.has_names = true;
         state.file.write_all(&text)
     }
 
@@ -107,9 +116,21 @@ impl State {
             Existing::Replace => 0,
             Existing::GoOn => whole_rows(&mut self.file, form)?,
         };
-        self.has_names = whole > 0;
+        if let Form::Separated(separator) = form
+            && whole > 0
+        {
+            self.columns = Some(columns_of(&mut self.file, separator)?);
+        }
         self.file.set_len(whole)
     }
+}
+
+/// The number of columns that a file begins with.
+fn columns_of(file: &mut File, separator: u8) -> io::Result<usize> {
+    file.rewind()?;
+    let mut reader =
+        csv::ReaderBuilder::new().delimiter(separator).flexible(true).from_reader(file);
+    Ok(reader.byte_headers()?.len())
 }
 
 fn figures(outcome: &Outcome, printed: &Printed) -> [String; 9] {

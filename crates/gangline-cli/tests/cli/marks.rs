@@ -334,3 +334,11 @@ fn a_dry_run_can_be_typed() {
     );
     dry("A=1 'B=x y' prog {} ::: z", "A=1 B='x y' prog z\n");
 }
+
+#[test]
+fn an_empty_text_for_a_mark_does_not_hang() {
+    for option in ["-I", "--extensionreplace", "--seqreplace", "--arg-sep", "--arg-file-sep"] {
+        let ran = Place::new().run([option, "", "--", "echo", ":::", "a"]);
+        ran.check_said(102, &["at least one character"]);
+    }
+}

@@ -32,6 +32,39 @@ fn a_log_is_one_file() {
 }
 
 #[test]
+fn jobs_with_fewer_inputs_keep_the_columns_of_a_table() {
+    let place = Place::new();
+    place.run_typed("-n2 --results t.csv --journal j -- echo ::: a b c").check(0, "a b\nc\n");
+    let more = place.run_typed("-n1 --results t.csv --journal j --resume -- echo ::: d");
+    more.check(0, "d\n");
+    let mut reader = csv::Reader::from_path(place.path("t.csv")).unwrap();
+    let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
+    let ends: Vec<_> = rows.iter().map(|row| row.iter().skip(9).collect::<Vec<_>>()).collect();
+    assert_eq!(ends, [["a", "b", "a b\n", ""], ["c", "", "c\n", ""], ["d", "", "d\n", ""]]);
+}
+
+#[test]
+fn two_records_do_not_overwrite_each_other() {
+    let place = Place::new();
+    place.write("in", "a\n");
+    std::os::unix::fs::symlink("in", place.path("link")).unwrap();
+    for line in [
+        "--joblog l --journal l -- touch ::: started",
+        "--joblog l.csv --results ./l.csv -- touch ::: started",
+        "--report l.json --report tmp/../l.json -- touch ::: started",
+        "--joblog in -a in -- touch started",
+        "--joblog link -- touch started :::: in",
+        "--results in.csv --csv in.csv -- touch started",
+    ] {
+        place.write("in.csv", "n\n1\n");
+        place.run_typed(line).check_said(102, &["give each a file of its own"]);
+    }
+    assert_eq!(place.read("in"), "a\n", "the inputs are still there");
+    assert!(!place.path("started").exists());
+    place.run_typed("--joblog /dev/null --results o.csv -- true ::: a").check(0, "");
+}
+
+#[test]
 fn results_may_have_names_with_marks() {
     let place = Place::new();
     let script = "echo out$1; echo err$1 >&2";

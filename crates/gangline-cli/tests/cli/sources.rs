@@ -181,6 +181,24 @@ fn another_character_may_separate_inputs() {
 }
 
 #[test]
+fn words_are_not_separated_without_a_word() {
+    let ran = Place::new().run_typed("-d , -- echo ::: a,b");
+    ran.check_said(102, &["each word is an input"]);
+    let place = Place::new();
+    place.write("list", "a,b");
+    place.run_typed("-d , -- echo ::: 1,2 :::: list").check(0, "1,2 a\n1,2 b\n");
+}
+
+#[test]
+fn inputs_are_not_dropped_without_a_word() {
+    for line in ["echo ::: a b :::", "echo ::: a :::+", "echo ::: ::: a"] {
+        Place::new().run_typed(&format!("-- {line}")).check_said(0, &["no job runs"]);
+    }
+    let ran = Place::new().run_typed("-- echo :::");
+    assert_eq!(ran.stderr, "", "a list may be empty");
+}
+
+#[test]
 fn a_shuffle_runs_each_once() {
     let place = Place::new();
     let inputs: Vec<String> = (100..150).map(|number| number.to_string()).collect();

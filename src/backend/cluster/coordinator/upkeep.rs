@@ -4,10 +4,12 @@ use std::time::{Duration, Instant};
 
 use async_nats::jetstream::consumer::pull;
 use async_nats::jetstream::kv;
+use futures_util::StreamExt;
+use tokio::task::AbortHandle;
 
 use super::Coordinator;
 use crate::backend::cluster::board::Fatal;
-use crate::backend::cluster::connection::{AGAIN, Connection, item_consumer, refused};
+use crate::backend::cluster::connection::{AGAIN, Connection, refused};
 use crate::backend::cluster::input::Input;
 use crate::backend::cluster::names::{consumer_of, consumer_of_any, consumer_of_results};
 use crate::backend::cluster::wire::{self, RunKey};
@@ -26,6 +28,9 @@ impl Coordinator {
         } else {
             self.seen.values_mut().for_each(|seen| *seen = now);
             let gone = now.duration_since(self.clock.connected);
+            if gone > lease {
+                self.end_drains();
+            }
             if !self.connection.is_connected() && gone > self.nats.wait_for {
                 self.board.fail(Fatal::BrokerGone);
             }
@@ -56,6 +61,16 @@ impl Coordinator {
         reconciler::look(&self.connection, &self.key.run, &self.board, lease * 2);
     }
 
+    /// Ends the parts of workers that a run which is over waits for: without a broker, they have given up too.
+    fn end_drains(&mut self) {
+        for lane in self.draining.keys().copied().collect::<Vec<_>>() {
+            match self.board.worker_of(lane) {
+                Some(worker) => _ = self.unseat(&worker.id),
+                None => _ = self.draining.remove(&lane),
+            }
+        }
+    }
+
     /// Shows workers that this coordinator lives, unless another has taken the run.
     fn refresh_key(&self) {
         let (keys, key, revision) = (self.keys.clone(), self.key.clone(), self.revision);
@@ -83,13 +98,13 @@ impl Coordinator {
         if !self.unseat(worker) {
             return;
         }
-        let names = &self.connection.names;
-        let (subject, consumer) =
-            (names.to(&self.key.run, worker), consumer_of(&self.key.run, worker));
+        let (names, RunKey { run, epoch, .. }) = (&self.connection.names, &self.key);
+        let (subject, consumer) = (names.to(run, *epoch, worker), consumer_of(run, *epoch, worker));
         let (context, items) = (self.connection.context.clone(), names.items());
-        let consumers = self.consumers.clone();
+        let (consumers, worker) = (self.consumers.clone(), worker.to_owned());
         tokio::spawn(async move {
-            let _alone = consumers.lock().await;
+            let mut made = consumers.lock().await;
+            made.remove(&worker);
             if let Ok(stream) = context.get_stream_no_info(items).await {
                 _ = stream.purge().filter(subject).await;
                 _ = stream.delete_consumer(&consumer).await;
@@ -102,9 +117,8 @@ impl Coordinator {
         let now = Instant::now();
         self.seen.values_mut().for_each(|seen| *seen = now);
         self.board.revive();
-        let (run, connection) = (&self.key.run, self.connection.clone());
-        let any = connection.names.any(run);
-        let mut configs = vec![item_consumer(consumer_of_any(run), any, self.nats.lease_time)];
+        let connection = self.connection.clone();
+        let mut configs = vec![self.consumer_for_any()];
         configs.extend(self.board.seated().iter().map(|worker| self.consumer_for(worker)));
         let consumers = self.consumers.clone();
         tokio::spawn(async move {
@@ -113,18 +127,51 @@ impl Coordinator {
         });
     }
 
-    pub(super) async fn purge_items(&self) {
-        let subject = self.connection.names.items_of(&self.key.run);
-        if let Ok(stream) =
-            self.connection.context.get_stream_no_info(self.connection.names.items()).await
-        {
-            _ = stream.purge().filter(subject).await;
+    /// Removes its own items.
+    pub(super) fn purge_items(&self) -> impl Future<Output = ()> + use<> {
+        self.purge_items_of(self.connection.names.items_of_epoch(&self.key.run, self.key.epoch))
+    }
+
+    fn purge_items_of(&self, subject: String) -> impl Future<Output = ()> + use<> {
+        let (context, items) = (self.connection.context.clone(), self.connection.names.items());
+        async move {
+            if let Ok(stream) = context.get_stream_no_info(items).await {
+                _ = stream.purge().filter(subject).await;
+            }
         }
     }
 
-    /// Removes what an earlier coordinator of this run has left, or this one.
+    /// Removes what an earlier coordinator of this run has left.
     pub(super) async fn purge(&self) {
-        self.purge_items().await;
+        self.purge_items_of(self.connection.names.items_of(&self.key.run)).await;
+        self.purge_results().await;
+    }
+
+    /// Removes the consumers of earlier coordinators of this run. Those would go by themselves, but later.
+    pub(super) async fn remove_earlier_consumers(&self) {
+        let (context, names) = (&self.connection.context, &self.connection.names);
+        let of_run = names.items_of(&self.key.run);
+        let own = names.items_of_epoch(&self.key.run, self.key.epoch);
+        let is_within = |subject: &str, all: &str| {
+            all.strip_suffix('>').is_some_and(|it| subject.starts_with(it))
+        };
+        let Ok(items) = context.get_stream_no_info(names.items()).await else { return };
+        let mut consumers = items.consumers();
+        while let Some(Ok(consumer)) = consumers.next().await {
+            let subject = &consumer.config.filter_subject;
+            if is_within(subject, &of_run) && !is_within(subject, &own) {
+                _ = items.delete_consumer(&consumer.name).await;
+            }
+        }
+    }
+
+    /// Another coordinator has the run: this one takes none of its results.
+    pub(super) fn yield_run(&self) {
+        self.reading.iter().for_each(AbortHandle::abort);
+        self.board.fail(Fatal::Superseded);
+    }
+
+    async fn purge_results(&self) {
         let (context, names) = (&self.connection.context, &self.connection.names);
         if let Ok(stream) = context.get_stream_no_info(names.results()).await {
             _ = stream.purge().filter(names.results_of(&self.key.run)).await;
@@ -134,8 +181,11 @@ impl Coordinator {
 
     /// Leaves nothing behind.
     pub(super) async fn end(mut self) {
+        // It would make the consumer of results anew.
+        self.reading.iter().for_each(AbortHandle::abort);
         // The last answer to a refresh may not have come yet.
-        if let Some(Ok(revision)) = refreshed(&self.keys, &self.key, self.revision).await {
+        let refreshed = refreshed(&self.keys, &self.key, self.revision).await;
+        if let Some(Ok(revision)) = refreshed {
             _ = self.keys.purge_expect_revision(&self.key.run, Some(revision)).await;
         }
         let (context, names) = (self.connection.context.clone(), self.connection.names.clone());
@@ -144,20 +194,24 @@ impl Coordinator {
         {
             _ = runs.delete_message(sequence).await;
         }
-        if self.board.fatal() == Some(Fatal::Superseded) {
-            return;
+        let RunKey { run, epoch, .. } = &self.key;
+        self.purge_items().await;
+        // Results are those of another coordinator if that has the run.
+        let is_replaced = self.board.fatal() == Some(Fatal::Superseded);
+        if refreshed != Some(Err(())) && !is_replaced {
+            self.purge_results().await;
+            _ = context
+                .delete_consumer_from_stream(consumer_of_results(run), names.results())
+                .await;
         }
-        self.purge().await;
-        let run = &self.key.run;
-        let mut consumers: Vec<_> =
-            self.board.seated().iter().map(|worker| consumer_of(run, worker)).collect();
-        consumers.push(consumer_of_any(run));
+        // Held to the end: a worker that asks for a seat now would leave another.
+        let made = self.consumers.lock().await;
+        let workers = made.iter().map(|worker| consumer_of(run, *epoch, worker));
         if let Ok(items) = context.get_stream_no_info(names.items()).await {
-            for consumer in consumers {
+            for consumer in std::iter::once(consumer_of_any(run, *epoch)).chain(workers) {
                 _ = items.delete_consumer(&consumer).await;
             }
         }
-        _ = context.delete_consumer_from_stream(consumer_of_results(run), names.results()).await;
         _ = tokio::time::timeout(Duration::from_secs(1), self.connection.client.flush()).await;
     }
 }
