@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gangline::OrderedRunner;
-use gangline::cluster::Nats;
+use gangline::cluster::{self, Nats};
 use rustix::process::Signal;
 
 use crate::broker::{Broker, ChoresBuilder, LEASE, Worker};
@@ -16,6 +16,7 @@ tests![
     a_right_that_is_missing_is_named_at_once,
     a_wrong_password_is_an_error,
     a_certificate_that_is_not_trusted_is_an_error,
+    a_list_of_workers_without_the_right_names_it,
     the_page_shows_the_configuration,
 ];
 
@@ -186,6 +187,14 @@ fn a_certificate_that_is_not_trusted_is_an_error() {
     let text = format!("{:#}", builder.build().map(|_| ()).unwrap_err());
     assert!(text.starts_with("no connection to the broker at tls://127.0.0.1"), "{text}");
     assert!(text.contains("certificate"), "{text}");
+}
+
+/// The broker answers no request that a user may not make.
+fn a_list_of_workers_without_the_right_names_it() {
+    let secured = Secured::start();
+    let nats = Nats::connect(secured.url("worker:obeys")).root_certificates(secured.certificate());
+    let text = format!("{:#}", cluster::workers(&nats).unwrap_err());
+    assert!(text.starts_with("the broker denies this user a right: "), "{text}");
 }
 
 fn the_page_shows_the_configuration() {
