@@ -105,7 +105,8 @@ impl fmt::Display for ClusterError {
             ClusterError::Insecure { url } => write!(
                 f,
                 "{url} is on another machine, and lacks encryption or credentials; use `tls://` with \
-                 `credentials`, or call `insecure()`"
+                 a password or `credentials`, or allow it by `insecure()`, in a worker by \
+                 GANGLINE_NATS_INSECURE=1"
             ),
             ClusterError::Connect { url, .. } => write!(f, "no connection to the broker at {url}"),
             ClusterError::Version { version } => {

@@ -109,7 +109,8 @@ fn options_out_of_bounds_are_refused() {
         (
             Nats::connect("nats://broker.example:4222"),
             "nats://broker.example:4222 is on another machine, and lacks encryption or credentials; \
-             use `tls://` with `credentials`, or call `insecure()`",
+             use `tls://` with a password or `credentials`, or allow it by `insecure()`, in a worker by \
+             GANGLINE_NATS_INSECURE=1",
         ),
     ];
     for (nats, text) in texts {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use gangline::OrderedRunner;
-use gangline::cluster::Nats;
+use gangline::cluster::{self, Nats};
 use rustix::process::Signal;
 
 use crate::broker::{Broker, ChoresBuilder, LEASE, Worker};
@@ -16,6 +16,8 @@ tests![
     a_right_that_is_missing_is_named_at_once,
     a_wrong_password_is_an_error,
     a_certificate_that_is_not_trusted_is_an_error,
+    a_file_without_certificates_is_named,
+    a_list_of_workers_without_the_right_names_it,
     the_page_shows_the_configuration,
 ];
 
@@ -186,6 +188,30 @@ fn a_certificate_that_is_not_trusted_is_an_error() {
     let text = format!("{:#}", builder.build().map(|_| ()).unwrap_err());
     assert!(text.starts_with("no connection to the broker at tls://127.0.0.1"), "{text}");
     assert!(text.contains("certificate"), "{text}");
+}
+
+fn a_file_without_certificates_is_named() {
+    let secured = Secured::start();
+    let folder = tempfile::tempdir().unwrap();
+    let (missing, other) = (folder.path().join("missing.pem"), folder.path().join("other.pem"));
+    std::fs::write(&other, "not a certificate").unwrap();
+    for (file, reason) in [(&missing, "No such file"), (&other, "no certificate in PEM")] {
+        let file = file.to_str().unwrap();
+        let nats = Nats::connect(secured.url("coordinator:orders")).root_certificates(file);
+        let text = format!("{:#}", cluster::workers(&nats).unwrap_err());
+        assert!(text.contains(&format!("{file}: {reason}")), "{text}");
+        let url = secured.url("worker:obeys");
+        let variables = [("GANGLINE_NATS", &*url), ("GANGLINE_NATS_ROOT_CERTIFICATES", file)];
+        assert_eq!(secured.broker.worker_with(1, &variables).wait().code(), Some(78));
+    }
+}
+
+/// The broker answers no request that a user may not make.
+fn a_list_of_workers_without_the_right_names_it() {
+    let secured = Secured::start();
+    let nats = Nats::connect(secured.url("worker:obeys")).root_certificates(secured.certificate());
+    let text = format!("{:#}", cluster::workers(&nats).unwrap_err());
+    assert!(text.starts_with("the broker denies this user a right: "), "{text}");
 }
 
 fn the_page_shows_the_configuration() {

@@ -48,6 +48,8 @@ fn render(command: &Command) -> io::Result<Vec<u8>> {
     let man = Man::new(command.clone()).manual("gangline");
     let has_commands = command.has_subcommands();
     man.render_title(&mut page)?;
+    // A variable or an option that is divided at the end of a line could not be copied.
+    Roff::default().control("nh", []).to_writer(&mut page)?;
     man.render_name_section(&mut page)?;
     synopsis(command).to_writer(&mut page)?;
     man.render_description_section(&mut page)?;

@@ -1,5 +1,7 @@
 //! The connection to the broker, and what there has to be at it.
 
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use async_nats::jetstream::consumer::{AckPolicy, pull};
@@ -84,7 +86,10 @@ impl Connection {
             None => options,
         };
         let options = match &access.certificates {
-            Some(path) => options.add_root_certificates(path.clone()),
+            Some(path) => {
+                check_certificates(path).map_err(|it| failed(it.into()))?;
+                options.add_root_certificates(path.clone())
+            }
             None => options,
         };
         // The client takes none from the address.
@@ -259,6 +264,16 @@ pub(super) fn refused(request: &'static str, source: impl Into<BoxError>) -> Clu
 
 fn is_violation(text: &str) -> bool {
     text.to_ascii_lowercase().contains("permissions violation")
+}
+
+/// The client neither names a file that it cannot read nor refuses one without a certificate.
+fn check_certificates(path: &Path) -> io::Result<()> {
+    const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+    let read = std::fs::read(path).and_then(|text| {
+        let has_one = text.windows(BEGIN.len()).any(|part| part == BEGIN);
+        has_one.then_some(()).ok_or_else(|| io::Error::other("no certificate in PEM is in it"))
+    });
+    read.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 /// The addresses, if a connection to each is secure.

@@ -1,6 +1,8 @@
 //! The process of a worker: its environment, its start and its end.
 
 use std::env;
+use std::error::Error;
+use std::fmt;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -12,6 +14,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::hosting::HookPlace;
 use super::nats::{Access, NAMESPACE, Security};
 use crate::base::BoxError;
+use crate::base::causes::write_with_causes;
 use crate::device::{DeviceError, Devices};
 use crate::error::ClusterError;
 
@@ -101,7 +104,7 @@ pub(super) fn supervisor() -> Result<Option<OwnedFd>, BoxError> {
 }
 
 /// The exit status of a worker that cannot serve. With a wrong setup, it need not be started again.
-pub(super) fn status_of(error: &BoxError) -> i32 {
+fn status_of(error: &BoxError) -> i32 {
     const OTHER: i32 = 1;
     // EX_CONFIG of sysexits.h.
     const SETUP: i32 = 78;
@@ -127,10 +130,24 @@ pub(super) fn give_up(reason: &str) -> ! {
     end_with(1, reason)
 }
 
-/// The same with another exit status.
-pub(super) fn end_with(status: i32, reason: &str) -> ! {
+/// Ends this process, which cannot serve because of an error.
+pub(super) fn end_because_of(error: &BoxError) -> ! {
+    end_with(status_of(error), &WithCauses(&**error).to_string())
+}
+
+/// Ends this process with another exit status.
+fn end_with(status: i32, reason: &str) -> ! {
     _ = writeln!(std::io::stderr(), "gangline worker: {reason}");
     process::exit(status)
+}
+
+/// The text of an error, with its causes.
+struct WithCauses<'a>(&'a dyn Error);
+
+impl fmt::Display for WithCauses<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_with_causes(f, self.0)
+    }
 }
 
 fn is_on(name: &str) -> bool {

@@ -82,9 +82,13 @@ pub fn workers(nats: &Nats) -> Result<Vec<WorkerInfo>, Error> {
 }
 
 async fn list(nats: &Nats) -> Result<Vec<WorkerInfo>, ClusterError> {
-    const REQUEST: &str = "the list of workers";
     let names = Names::new(&nats.namespace)?;
     let connection = Connection::open(&nats.access, names, Role::Coordinator).await?;
+    connection.unless_denied(read(&connection)).await
+}
+
+async fn read(connection: &Connection) -> Result<Vec<WorkerInfo>, ClusterError> {
+    const REQUEST: &str = "the list of workers";
     let bucket = connection.names.workers();
     match connection.context.get_stream(format!("KV_{bucket}")).await {
         Ok(_) => {}

@@ -17,7 +17,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
 use super::ending::Ending;
-use super::environment::{self, end_with, execute_again, status_of};
+use super::environment::{self, end_because_of, execute_again};
 use super::hosting::Host;
 use super::names::{Names, Role, cleaned};
 use super::serving::{Services, Serving};
@@ -51,11 +51,7 @@ fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
     };
     match served {
         Ok(()) => process::exit(0),
-        Err(error) => {
-            let causes = std::iter::successors(error.source(), |error| error.source());
-            let causes: String = causes.map(|cause| format!(": {cause}")).collect();
-            end_with(status_of(&error), &format!("{error}{causes}"))
-        }
+        Err(error) => end_because_of(&error),
     }
 }
 

@@ -108,6 +108,7 @@ fn each_command_has_a_page_of_its_own() {
         let page = place.read(&format!("pages/man1/{name}"));
         let title = name.trim_end_matches(".1");
         assert!(page.contains(&format!(".TH {title} 1")), "{page}");
+        assert!(page.contains("\n.nh\n"), "man would divide names of variables: {page}");
         for section in ["NAME", "SYNOPSIS", "DESCRIPTION"] {
             assert_eq!(page.matches(&format!("\n.SH {section}\n")).count(), 1, "{name}: {page}");
         }
