@@ -7,6 +7,7 @@ use crate::chores::{Chore, Chores, builder, squares, tests};
 tests![
     a_report_has_the_figures_of_each_process,
     the_figures_are_those_of_one_run,
+    a_report_of_a_service_has_the_bytes_of_items_that_failed,
     a_report_of_threads_has_no_workers,
 ];
 
@@ -44,6 +45,13 @@ fn the_figures_are_those_of_one_run() {
         assert_eq!(worker.restarts, 0, "{worker:?}");
         assert!(worker.bytes_down + worker.bytes_up < 10_000, "{worker:?}");
     }
+}
+
+fn a_report_of_a_service_has_the_bytes_of_items_that_failed() {
+    let service = builder(1).build().unwrap().into_service();
+    service.call(Chore::Fail("x".repeat(LARGE))).unwrap_err();
+    let worker = service.report().producers[0].worker.clone().unwrap();
+    assert!(worker.bytes_down.min(worker.bytes_up) >= LARGE as u64, "{worker:?}");
 }
 
 fn a_report_of_threads_has_no_workers() {

@@ -246,13 +246,14 @@ impl<'a, R: Runner> Shift<'a, R> {
 
     /// Takes the answer to the first call. The child then begins the next.
     fn take_answer(&mut self, frame: Frame) {
+        let mut wait = Duration::ZERO;
         if frame.kind == Kind::Done
             && let Ok((Done { took, in_hook, .. }, _)) = message::split::<Done>(&frame)
         {
             self.ahead.note(Duration::from_micros(took));
-            let wait = (now() - self.since).saturating_sub(Duration::from_nanos(in_hook));
-            self.keeper.note_worker(self.run, |worker| worker.wire_wait += wait);
+            wait = (now() - self.since).saturating_sub(Duration::from_nanos(in_hook));
         }
+        self.keeper.note_worker(self.run, |worker| worker.wire_wait += wait);
         let sent = self.sent.pop_front().expect("the child has a call");
         let worked = self.keeper.worker.worked(self.run, &sent, Answer::Frame(frame));
         if let Worked::Crashed(_) = worked {
