@@ -16,7 +16,7 @@ use self::large::{Fetching, input_name};
 use self::publishing::Publishing;
 use super::board::{Address, Board, Fatal, SeatedWorker};
 use super::connection::{Connection, REQUEST_TIMEOUT, item_consumer, refused};
-use super::input::{Input, ToPublish};
+use super::event::{CoordinatorEvent, KeyOwner, ToPublish};
 use super::names::{self, consumer_of, consumer_of_any};
 use super::nats::Nats;
 use super::news::{News, Reply};
@@ -41,7 +41,7 @@ pub(super) struct Coordinator {
     key: RunKey,
     /// That of the run's key, which another coordinator changes.
     revision: u64,
-    inputs: UnboundedSender<Input>,
+    events: UnboundedSender<CoordinatorEvent>,
     /// When each worker was last heard of.
     seen: HashMap<String, Instant>,
     banned: HashSet<String>,
@@ -74,7 +74,7 @@ impl Coordinator {
         board: Arc<Board>,
         nats: Nats,
         key: RunKey,
-        inputs: UnboundedSender<Input>,
+        events: UnboundedSender<CoordinatorEvent>,
     ) -> Result<Self, ClusterError> {
         connection.furnish().await?;
         objects::furnish(&connection).await;
@@ -90,7 +90,7 @@ impl Coordinator {
             nats,
             key,
             revision,
-            inputs,
+            events,
             seen,
             banned,
             draining,
@@ -109,32 +109,34 @@ impl Coordinator {
     }
 
     /// Serves until it is closed and no lane is in a run: the end of a run does not wait for the loser of a race.
-    pub(super) async fn serve(mut self, mut receiver: UnboundedReceiver<Input>) {
+    pub(super) async fn serve(mut self, mut receiver: UnboundedReceiver<CoordinatorEvent>) {
         let mut is_closing = false;
         while !is_closing || self.board.run().is_some() {
-            let Some(input) = receiver.recv().await else { break };
-            match input {
-                Input::Publish(item) => self.publish(item),
-                Input::Cancel(publication) => self.order(Command::Cancel(publication)).await,
-                Input::Delete(sequence) => self.delete(sequence),
-                Input::Discard(publication) => self.remove_input(publication),
-                Input::Drain { lane, upto } => self.drain(lane, upto).await,
-                Input::Ban { lane } => self.ban(lane).await,
-                Input::Left => {}
-                Input::Close => is_closing = true,
-                Input::Confirmed { publication, sequence } => {
+            let Some(event) = receiver.recv().await else { break };
+            match event {
+                CoordinatorEvent::Publish(item) => self.publish(item),
+                CoordinatorEvent::Cancel(publication) => {
+                    self.order(Command::Cancel(publication)).await;
+                }
+                CoordinatorEvent::Delete(sequence) => self.delete(sequence),
+                CoordinatorEvent::Discard(publication) => self.remove_input(publication),
+                CoordinatorEvent::Drain { lane, upto } => self.drain(lane, upto).await,
+                CoordinatorEvent::Ban { lane } => self.ban(lane).await,
+                CoordinatorEvent::Left => {}
+                CoordinatorEvent::Close => is_closing = true,
+                CoordinatorEvent::Confirmed { publication, sequence } => {
                     if !self.board.confirm(publication, sequence) {
                         self.delete(Some(sequence));
                     }
                 }
-                Input::Result(message) => self.take_result(*message).await,
-                Input::Notice(message) => self.take_notice(message).await,
-                Input::Card(worker, card) => self.take_card(worker, card).await,
-                Input::Seat(worker, reply) => self.seat(worker, reply).await,
-                Input::KeyPut(Ok(revision)) => self.revision = revision,
-                Input::KeyPut(Err(())) => self.yield_run(),
-                Input::Restored => self.restore(),
-                Input::Tick => self.tick().await,
+                CoordinatorEvent::Result(message) => self.take_result(*message).await,
+                CoordinatorEvent::Notice(message) => self.take_notice(message).await,
+                CoordinatorEvent::Card(worker, card) => self.take_card(worker, card).await,
+                CoordinatorEvent::Seat(worker, reply) => self.seat(worker, reply).await,
+                CoordinatorEvent::KeyPut(KeyOwner::This { revision }) => self.revision = revision,
+                CoordinatorEvent::KeyPut(KeyOwner::Another) => self.yield_run(),
+                CoordinatorEvent::Restored => self.restore(),
+                CoordinatorEvent::Tick => self.tick().await,
             }
         }
         self.board.close();
@@ -186,17 +188,17 @@ impl Coordinator {
         let subject = self.connection.names.notices(&self.key.run);
         let notices = self.connection.client.subscribe(subject).await;
         let notices = notices.map_err(|source| refused("the notices of workers", source))?;
-        let (connection, inputs) = (&self.connection, &self.inputs);
+        let (connection, events) = (&self.connection, &self.events);
         let workers = connection.workers().await?;
-        tokio::spawn(reconciler::read_notices(notices, inputs.clone()));
+        tokio::spawn(reconciler::read_notices(notices, events.clone()));
         let results =
-            reconciler::read_results(connection.clone(), self.key.run.clone(), inputs.clone());
+            reconciler::read_results(connection.clone(), self.key.run.clone(), events.clone());
         self.reading = Some(tokio::spawn(results).abort_handle());
-        tokio::spawn(reconciler::read_cards(connection.clone(), workers, inputs.clone()));
+        tokio::spawn(reconciler::read_cards(connection.clone(), workers, events.clone()));
         tokio::spawn(reconciler::tick(
             connection.clone(),
             self.nats.lease_time / 4,
-            inputs.clone(),
+            events.clone(),
         ));
         Ok(())
     }
@@ -214,7 +216,7 @@ impl Coordinator {
         let publishing = Publishing {
             connection: self.connection.clone(),
             board: self.board.clone(),
-            inputs: self.inputs.clone(),
+            events: self.events.clone(),
             run: run.clone(),
             epoch,
             lease_time: self.nats.lease_time,
@@ -368,13 +370,13 @@ impl Coordinator {
         }
         let config = self.consumer_for(&worker.id);
         let (context, items) = (self.connection.context.clone(), self.connection.names.items());
-        let (inputs, consumers) = (self.inputs.clone(), self.consumers.clone());
+        let (events, consumers) = (self.events.clone(), self.consumers.clone());
         tokio::spawn(async move {
             let mut made = consumers.lock().await;
             // Also if the answer of the broker is lost.
             made.insert(worker.id.clone());
             match context.create_consumer_on_stream(config, items).await {
-                Ok(_) => _ = inputs.send(Input::Seat(worker, reply)),
+                Ok(_) => _ = events.send(CoordinatorEvent::Seat(worker, reply)),
                 // It asks again.
                 Err(error) => tracing::debug!("no consumer for {}: {error}", worker.id),
             }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use self::figures::Figures;
 use super::board::{Address, Mail, SeatedWorker};
+use super::event::{CoordinatorEvent, ToPublish};
 use super::hosting::BatchLimits;
-use super::input::{Input, ToPublish};
 use super::nats::Nats;
 use super::news::News;
 use super::session::{Session, cluster};
@@ -235,7 +235,7 @@ impl<R: Runner> LaneRun<'_, R> {
         for publication in self.session.board.leave(self.lane) {
             dispatch.release(publication.lease.id);
         }
-        self.session.send(Input::Left);
+        self.session.send(CoordinatorEvent::Left);
     }
 
     /// Heeds the news.
@@ -346,7 +346,7 @@ impl<R: Runner> LaneRun<'_, R> {
         let stored = |publication| self.session.stored_input(bytes, publication);
         let publication = self.session.board.publish(lane, lease, address, (bytes, stored));
         let item = ToPublish { lane, publication, item, attempt, size, address, input };
-        self.session.send(Input::Publish(item));
+        self.session.send(CoordinatorEvent::Publish(item));
         1
     }
 
@@ -389,7 +389,7 @@ impl<R: Runner> LaneRun<'_, R> {
         });
         self.run.heed(events);
         if begin == Begin::Stale {
-            self.session.send(Input::Cancel(publication));
+            self.session.send(CoordinatorEvent::Cancel(publication));
         }
     }
 
@@ -407,10 +407,10 @@ impl<R: Runner> LaneRun<'_, R> {
         });
         for (publication, _, is_begun) in stale {
             board.note_cancel(publication);
-            self.session.send(Input::Cancel(publication));
+            self.session.send(CoordinatorEvent::Cancel(publication));
             // The worker of a hook answers when the hook has returned.
             if !is_begun && let Some(publication) = board.remove(publication) {
-                self.session.send(Input::Delete(publication.sequence));
+                self.session.send(CoordinatorEvent::Delete(publication.sequence));
                 dispatch.release(publication.lease.id);
             }
         }
@@ -433,8 +433,8 @@ impl<R: Runner> LaneRun<'_, R> {
             if self.asked.as_ref() != Some(&worker.id) {
                 self.asked = Some(worker.id.clone());
                 self.session.send(match is_over {
-                    true => Input::Drain { lane, upto },
-                    false => Input::Ban { lane },
+                    true => CoordinatorEvent::Drain { lane, upto },
+                    false => CoordinatorEvent::Ban { lane },
                 });
             }
             dispatch.sleep(lane, None);

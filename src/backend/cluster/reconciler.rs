@@ -14,7 +14,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::board::Board;
 use super::connection::{AGAIN, Connection};
-use super::input::Input;
+use super::event::CoordinatorEvent;
 use super::names::consumer_of_results;
 use super::news::News;
 use super::wire;
@@ -24,9 +24,12 @@ const MOST_LOOKS: usize = 16;
 /// How often the broker says that it has no result. Missing that twice, the client asks anew.
 const HEARTBEAT: Duration = Duration::from_secs(2);
 
-pub(super) async fn read_notices(mut notices: Subscriber, inputs: UnboundedSender<Input>) {
+pub(super) async fn read_notices(
+    mut notices: Subscriber,
+    events: UnboundedSender<CoordinatorEvent>,
+) {
     while let Some(message) = notices.next().await {
-        if inputs.send(Input::Notice(message)).is_err() {
+        if events.send(CoordinatorEvent::Notice(message)).is_err() {
             return;
         }
     }
@@ -36,16 +39,16 @@ pub(super) async fn read_notices(mut notices: Subscriber, inputs: UnboundedSende
 pub(super) async fn read_cards(
     connection: Connection,
     workers: kv::Store,
-    inputs: UnboundedSender<Input>,
+    events: UnboundedSender<CoordinatorEvent>,
 ) {
     let take = |entry: kv::Entry| {
         if entry.operation == kv::Operation::Put {
             let card = wire::decode(&entry.value);
             let card = card.map_err(|error| format!("worker {}: {error}", entry.key));
-            _ = inputs.send(Input::Card(entry.key, card));
+            _ = events.send(CoordinatorEvent::Card(entry.key, card));
         }
     };
-    while !inputs.is_closed() {
+    while !events.is_closed() {
         connection.watch(&workers, &take).await;
         tokio::time::sleep(AGAIN).await;
     }
@@ -55,17 +58,17 @@ pub(super) async fn read_cards(
 pub(super) async fn read_results(
     connection: Connection,
     run: String,
-    inputs: UnboundedSender<Input>,
+    events: UnboundedSender<CoordinatorEvent>,
 ) {
     let mut restored = connection.restored.clone();
-    while !inputs.is_closed() {
+    while !events.is_closed() {
         restored.mark_unchanged();
         if let Ok(mut results) = open_results(&connection, &run).await {
             loop {
                 let changed = std::pin::pin!(restored.changed());
                 match select(results.next(), changed).await {
                     Either::Left((Some(Ok(message)), _)) => {
-                        _ = inputs.send(Input::Result(Box::new(message)));
+                        _ = events.send(CoordinatorEvent::Result(Box::new(message)));
                     }
                     Either::Left((Some(Err(error)), _)) => {
                         tracing::debug!("results: {error}");
@@ -100,22 +103,26 @@ async fn open_results(
 }
 
 /// Tells the coordinator that time has passed, and that the connection was restored.
-pub(super) async fn tick(connection: Connection, period: Duration, inputs: UnboundedSender<Input>) {
+pub(super) async fn tick(
+    connection: Connection,
+    period: Duration,
+    events: UnboundedSender<CoordinatorEvent>,
+) {
     let mut restored = connection.restored.clone();
     restored.mark_unchanged();
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let input = {
+        let event = {
             let ticked = std::pin::pin!(ticks.tick());
             let changed = std::pin::pin!(restored.changed());
             match select(ticked, changed).await {
-                Either::Left(_) => Input::Tick,
-                Either::Right((Ok(()), _)) => Input::Restored,
+                Either::Left(_) => CoordinatorEvent::Tick,
+                Either::Right((Ok(()), _)) => CoordinatorEvent::Restored,
                 Either::Right((Err(_), _)) => return,
             }
         };
-        if inputs.send(input).is_err() {
+        if events.send(event).is_err() {
             return;
         }
     }

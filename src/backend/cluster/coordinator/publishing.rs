@@ -8,7 +8,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::large::input_name;
 use crate::backend::cluster::board::{Board, Fatal};
 use crate::backend::cluster::connection::Connection;
-use crate::backend::cluster::input::{Input, ToPublish};
+use crate::backend::cluster::event::{CoordinatorEvent, ToPublish};
 use crate::backend::cluster::news::News;
 use crate::backend::cluster::objects;
 use crate::backend::cluster::publisher::{Publication, publish};
@@ -19,7 +19,7 @@ use crate::error::ClusterError;
 pub(super) struct Publishing {
     pub(super) connection: Connection,
     pub(super) board: Arc<Board>,
-    pub(super) inputs: UnboundedSender<Input>,
+    pub(super) events: UnboundedSender<CoordinatorEvent>,
     pub(super) run: String,
     pub(super) epoch: u64,
     pub(super) lease_time: Duration,
@@ -48,7 +48,7 @@ impl Publishing {
         match publish(&self.connection, message, || self.board.has(publication)).await {
             Ok(None) => {}
             Ok(Some(sequence)) => {
-                _ = self.inputs.send(Input::Confirmed { publication, sequence });
+                _ = self.events.send(CoordinatorEvent::Confirmed { publication, sequence });
             }
             Err(error) => self.board.fail(Fatal::Refused(error.to_string().into())),
         }
