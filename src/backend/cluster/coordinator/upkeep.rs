@@ -17,6 +17,7 @@ use crate::backend::cluster::{objects, reconciler};
 use crate::error::ClusterError;
 
 impl Coordinator {
+    /// Gives up what was silent for too long: workers after a lease, then the run.
     pub(super) async fn tick(&mut self) {
         let now = Instant::now();
         let lease = self.nats.lease_time;
@@ -58,10 +59,10 @@ impl Coordinator {
         for (lane, upto) in self.draining.clone() {
             self.order_drain(lane, upto).await;
         }
-        reconciler::look(&self.connection, &self.key.run, &self.board, lease * 2);
+        reconciler::look_for_lost(&self.connection, &self.key.run, &self.board, lease * 2);
     }
 
-    /// Ends the parts of workers that a run which is over waits for: without a broker, they have given up too.
+    /// Ends the drains of lanes whose run is over. Without a broker, their workers have given up all items too.
     fn end_drains(&mut self) {
         for lane in self.draining.keys().copied().collect::<Vec<_>>() {
             match self.board.worker_of(lane) {
@@ -82,8 +83,8 @@ impl Coordinator {
         });
     }
 
-    /// Ends the part of a worker: what it had begun has failed, and the rest goes to others. Returns whether it had
-    /// a seat.
+    /// Takes the seat from a worker: the items that it had begun have failed, and the rest goes to others. Returns whether
+    /// it had a seat.
     pub(super) fn unseat(&mut self, worker: &str) -> bool {
         let Some((lane, sequences)) = self.board.unseat(worker) else { return false };
         tracing::info!("worker {worker} takes part no more");
@@ -93,7 +94,7 @@ impl Coordinator {
         true
     }
 
-    /// Ends the part of a worker, and removes what is addressed to it.
+    /// Takes the seat from a worker, and removes its consumer and the items that are addressed to it.
     pub(super) fn lose(&mut self, worker: &str) {
         if !self.unseat(worker) {
             return;
@@ -127,7 +128,7 @@ impl Coordinator {
         });
     }
 
-    /// Removes its own items.
+    /// Removes the items of this epoch.
     pub(super) fn purge_items(&self) -> impl Future<Output = ()> + use<> {
         self.purge_items_of(self.connection.names.items_of_epoch(&self.key.run, self.key.epoch))
     }
@@ -181,7 +182,7 @@ impl Coordinator {
 
     /// Leaves nothing behind.
     pub(super) async fn end(mut self) {
-        // It would make the consumer of results anew.
+        // The task would make the consumer of results anew.
         self.reading.iter().for_each(AbortHandle::abort);
         // The last answer to a refresh may not have come yet.
         let owner = refresh(&self.keys, &self.key, self.revision).await;
