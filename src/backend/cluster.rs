@@ -72,6 +72,7 @@ mod objects;
 mod publisher;
 mod readers;
 mod reconciler;
+mod services;
 mod serving;
 mod session;
 mod slots;

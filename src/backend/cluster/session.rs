@@ -1,4 +1,4 @@
-//! A pool's part at the broker, from its build to its close.
+//! What a pool has at the broker, from its build to its close: the thread with the coordinator, and the way to it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::error::{ClusterError, Error, WorkerError};
 
-/// The connection of a pool to its workers. Closing it removes what it has left at the broker.
+/// The connection of a pool to its workers. It has to be closed: that removes the run from the broker and joins the thread.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) board: Arc<Board>,
@@ -38,7 +38,7 @@ struct Opened {
 }
 
 impl Session {
-    /// Connects, and asks workers to join.
+    /// Starts the coordinator's thread, and waits until it is connected and has asked workers to join.
     pub(super) fn open(
         nats: &Nats,
         (recipe, terms): (&str, Terms),
@@ -91,18 +91,20 @@ impl Session {
         }
     }
 
-    /// Removes the input of a publication from the object store when it is dropped.
+    /// A value that removes the input of a publication from the object store when it is dropped. `None` if an input of this
+    /// size is in the message.
     pub(super) fn stored_input(&self, bytes: usize, publication: u64) -> Option<Stored> {
         let events = self.events.clone();
         (bytes > self.most_inline).then(|| Box::new(StoredInput { publication, events }) as Stored)
     }
 
+    /// Hands an event to the coordinator's thread. Never blocks.
     pub(super) fn send(&self, event: CoordinatorEvent) {
         // The thread ends only when the session is closed.
         _ = self.events.send(event);
     }
 
-    /// Removes the run from the broker. It waits no longer than one request may take.
+    /// Removes the run from the broker, and joins the thread. The broker has `REQUEST_TIMEOUT` for that.
     pub(super) fn close(&self) {
         self.send(CoordinatorEvent::Close);
         if let Some(thread) = lock(&self.thread).take()
@@ -128,6 +130,7 @@ impl Session {
         })
     }
 
+    /// The error of a pool with `here` workers that needs `least`.
     pub(super) fn too_few(&self, here: usize, least: usize) -> ClusterError {
         let (waited, refusals) = (self.nats.wait_for, self.board.refusals());
         ClusterError::NoWorkers { here, least, waited, refusals }

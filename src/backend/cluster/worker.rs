@@ -1,4 +1,7 @@
 //! A worker process: says that it is there, and takes part in the runs that want it.
+//!
+//! The main task reads the keys of runs and puts the card of this worker. It starts a [`Serving`] for each run, and ends
+//! it when the key goes, when the coordinator is silent for a lease, or by SIGTERM.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -20,7 +23,8 @@ use super::ending::Ending;
 use super::environment::{self, end_because_of, execute_again};
 use super::hosting::Host;
 use super::names::{Names, Role, cleaned};
-use super::serving::{Services, Serving};
+use super::services::Services;
+use super::serving::Serving;
 use super::session::random;
 use super::wire::{self, Card, RunKey};
 use crate::base::BoxError;
@@ -55,7 +59,7 @@ fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
     }
 }
 
-/// A signal may come before the broker has answered.
+/// Connects and serves, until a signal or the end of the supervisor. The signal may come before the broker has answered.
 async fn connect_and_serve(url: &str, hosts: &[&dyn Host]) -> Result<(), BoxError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let connected = {
@@ -72,9 +76,9 @@ async fn connect_and_serve(url: &str, hosts: &[&dyn Host]) -> Result<(), BoxErro
 /// What the main task of a worker reacts to.
 enum WorkerEvent {
     Key(Box<RunKey>),
-    /// The run is over.
+    /// The run of this name is over.
     Gone(String),
-    /// Its part in the run has ended: of this epoch.
+    /// The part in the run of this name and epoch has ended.
     Left(String, u64),
     Tick,
     Terminate,
@@ -86,19 +90,19 @@ struct Worker {
     cards: kv::Store,
     hosts: Vec<Arc<dyn Host + Send>>,
     services: Arc<Services>,
+    /// The parts of this worker, by the names of their runs.
     runs: HashMap<String, Part>,
-    /// When it last showed that it lives.
+    /// When this worker last showed that it lives.
     beaten: Instant,
 }
 
 /// The part in one run.
 struct Part {
-    /// Counts the parts of this worker.
     number: u64,
     key: RunKey,
     /// When the coordinator was last heard of.
     seen: Instant,
-    /// Ends it.
+    /// Ends the part.
     ending: watch::Sender<Ending>,
 }
 
@@ -142,13 +146,13 @@ impl Worker {
         if let Some(supervisor) = environment::supervisor()? {
             end_with_supervisor(supervisor, events.clone())?;
         }
-        let ticks = events.clone();
-        let beat = tokio::spawn(async move {
+        let terminated = events.clone();
+        let terminating = tokio::spawn(async move {
             _ = terminate.recv().await;
-            _ = ticks.send(WorkerEvent::Terminate);
+            _ = terminated.send(WorkerEvent::Terminate);
         });
         self.put_card().await;
-        let mut beats = tokio::spawn(tick(SLOWEST_BEAT, events.clone()));
+        let mut ticking = tokio::spawn(tick(SLOWEST_BEAT, events.clone()));
         let mut period = SLOWEST_BEAT;
         while let Some(event) = receiver.recv().await {
             match event {
@@ -158,16 +162,16 @@ impl Worker {
                 WorkerEvent::Tick => self.beat().await,
                 WorkerEvent::Terminate => break,
             }
-            // It shows that it lives three times within the shortest lease.
+            // The worker shows that it lives three times within the shortest lease.
             let shortest = self.runs.values().map(|part| part.lease() / 3).min();
             let wanted = shortest.unwrap_or(SLOWEST_BEAT).min(SLOWEST_BEAT);
             if wanted != period {
-                beats.abort();
-                (period, beats) = (wanted, tokio::spawn(tick(wanted, events.clone())));
+                ticking.abort();
+                (period, ticking) = (wanted, tokio::spawn(tick(wanted, events.clone())));
                 self.put_card().await;
             }
         }
-        beat.abort();
+        terminating.abort();
         self.drain(receiver).await;
         if self.connection.is_connected() {
             _ = self.cards.delete(&self.card.worker).await;
@@ -177,7 +181,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Finishes begun items. Without a broker for longer than a lease, others have them, or there is no run.
+    /// Finishes begun items, and ends all parts. Without a broker for longer than a lease it gives up: by then other workers
+    /// have the items, or the run is over.
     async fn drain(&mut self, mut receiver: UnboundedReceiver<WorkerEvent>) {
         for part in self.runs.values() {
             part.ending.send_replace(Ending::Drain);
@@ -198,10 +203,12 @@ impl Worker {
         }
     }
 
+    /// Removes a part that has ended, unless another coordinator of the run has replaced it.
     fn leave(&mut self, run: &str, epoch: u64) {
         self.runs.retain(|name, part| name != run || part.key.epoch != epoch);
     }
 
+    /// Begins a part in a run that is new, or notes that its coordinator lives.
     async fn take_key(&mut self, key: RunKey, events: &UnboundedSender<WorkerEvent>) {
         let now = Instant::now();
         if let Some(part) = self.runs.get_mut(&key.run) {
@@ -209,7 +216,7 @@ impl Worker {
                 part.seen = now;
                 return;
             }
-            // Another coordinator has taken over.
+            // Another coordinator has taken over the run.
             part.ending.send_replace(Ending::Over);
         }
         let host = self.hosts.iter().find(|host| host.recipe() == key.recipe);
@@ -234,13 +241,14 @@ impl Worker {
         });
     }
 
+    /// Has a part end. `leave` removes it.
     fn end(&self, run: &str, ending: Ending) {
         if let Some(part) = self.runs.get(run) {
             part.ending.send_replace(ending);
         }
     }
 
-    /// Shows that this worker lives, and drops the runs of silent coordinators.
+    /// Shows that this worker lives, and ends the parts whose coordinators are silent.
     async fn beat(&mut self) {
         let now = Instant::now();
         let is_connected = self.connection.is_connected();
