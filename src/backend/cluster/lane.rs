@@ -241,7 +241,7 @@ impl<R: Runner> LaneRun<'_, R> {
         self.session.send(CoordinatorEvent::Left);
     }
 
-    /// Takes the mail: handles the news, notes who is in the seat, and cancels what is stale.
+    /// Takes the mail: handles the news, notes the worker in the seat, and cancels what is stale.
     fn take_mail(&mut self) {
         let Mail { news, worker, fatal, .. } = self.session.board.mail(self.lane);
         let has_news = !news.is_empty();

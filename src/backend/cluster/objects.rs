@@ -15,7 +15,7 @@ use super::publisher::{StreamMessage, publish};
 use super::wire::Object;
 use crate::base::BoxError;
 
-/// That of NATS's own clients.
+/// The largest chunk in bytes, as NATS's own clients have it.
 const CHUNK: usize = 128 << 10;
 /// The number of chunks that are written or read at the same time.
 const AT_ONCE: usize = 8;

@@ -15,8 +15,8 @@ use crate::scheduler::batch::Batch;
 
 /// The one service that a worker has at a time.
 ///
-/// Runs whose recipe and load are equal share the service. A run with others waits until no run uses it; then it is ended,
-/// and another is made.
+/// Runs with an equal recipe and load share the service. Any other run waits until no run uses it; then the service is
+/// ended, and another is made.
 pub(super) struct Services {
     devices: Devices,
     place: HookPlace,

@@ -248,7 +248,7 @@ impl Worker {
         }
     }
 
-    /// Shows that this worker lives, and ends the parts whose coordinators are silent.
+    /// Shows that this worker lives, and ends the parts with silent coordinators.
     async fn beat(&mut self) {
         let now = Instant::now();
         let is_connected = self.connection.is_connected();

@@ -62,7 +62,7 @@ impl Coordinator {
         reconciler::look_for_lost(&self.connection, &self.key.run, &self.board, lease * 2);
     }
 
-    /// Ends the drains of lanes whose run is over. Without a broker, their workers have given up all items too.
+    /// Ends the waits for workers of a run that is over. Without a broker, their workers have given up all items too.
     fn end_drains(&mut self) {
         for lane in self.draining.keys().copied().collect::<Vec<_>>() {
             match self.board.worker_of(lane) {

@@ -1,4 +1,4 @@
-//! What becomes of an item that a worker has taken: the answer of its service, as the coordinator is to hear it.
+//! The end of an item that a worker has taken: the answer of its service, as it goes to the coordinator.
 
 use std::time::Duration;
 
