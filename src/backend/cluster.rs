@@ -19,13 +19,13 @@
 //!
 //! # The way of an item
 //!
-//! 1. `lane`: `LaneRun::lease` leases the item. `publish` encodes its input, adds a publication to the [`board`], and sends
-//!    it to the coordinator's thread.
-//! 2. `coordinator`: `publish` chooses the subject, *any* worker or one. `coordinator/publishing` and `publisher` send it
-//!    until the broker has confirmed it.
-//! 3. `slots`, in a worker: `pull` asks for it, `admit` waits for an idle producer, and `call` submits it to the service
-//!    of `hosting`. Before its hook begins, the worker sends `Begun`: `Board::begin` moves the publication to the lane of
-//!    this worker, which hands the lease over.
+//! 1. `lane`: `LaneRun::lease` leases the item. `publish` encodes its input, adds a publication to the [`board`], and hands
+//!    the item to the coordinator's thread.
+//! 2. `coordinator`: `publish` chooses the subject: for any worker, or for one. `coordinator/publishing` and `publisher`
+//!    send the item until the broker has confirmed it.
+//! 3. `slots`, in a worker: `pull` asks for an item, `admit` waits for an idle producer, and `call` submits the item to
+//!    the service of `hosting`. Before its hook begins, the worker sends `Begun`: `Board::begin` moves the publication to the lane of
+//!    this worker, and that lane takes over the lease.
 //! 4. `slots/answering`: `answer` publishes the result, then acknowledges the item.
 //! 5. `coordinator`: `take_result` passes the result on to the lane. `lane/settling`: `settle` removes the publication,
 //!    decodes the output and reports it to the scheduler.
@@ -39,8 +39,8 @@
 //! |---|---|
 //! | run | at the broker: the life of a pool, from build to close, by the name of `Nats::run_name`. On the board and in the lanes: one call of `Pool::run` |
 //! | epoch | a random number of one coordinator; it tells its messages from those of an earlier one with the same run |
-//! | key | the coordinator's entry in a bucket, a `RunKey`: workers join a run when it comes, and leave when it goes or gets old |
-//! | card | a worker's entry in another bucket, a `Card`: coordinators see that it lives, and in which runs it takes part |
+//! | key | the coordinator's entry in a bucket, a `RunKey`: workers join a run when its key comes, and leave when the key goes or gets old |
+//! | card | a worker's entry in another bucket, a `Card`: shows coordinators that the worker lives, and in which runs it takes part |
 //! | part | what a worker does in one run, from its join to its end. Parts are numbered, so that late news of one are not taken for the next |
 //! | seat, lane | the place of one worker in a pool; its thread in the coordinator's process |
 //! | publication | a message with an item, for one lease. A retry is another publication |
