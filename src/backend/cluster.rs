@@ -17,6 +17,35 @@
 //! Workers take an item when a producer of theirs is idle, and none ahead. So no item waits behind another on a
 //! slow worker, and nothing has to be recalled.
 //!
+//! # The way of an item
+//!
+//! 1. `lane`: `LaneRun::lease` leases the item. `publish` encodes its input, adds a publication to the [`board`], and hands
+//!    the item to the coordinator's thread.
+//! 2. `coordinator`: `publish` chooses the subject: for any worker, or for one. `coordinator/publishing` and `publisher`
+//!    send the item until the broker has confirmed it.
+//! 3. `slots`, in a worker: `pull` asks for an item, `admit` waits for an idle producer, and `call` submits the item to
+//!    the service of `hosting`. Before its hook begins, the worker sends `Begun`: `Board::begin` moves the publication to the lane of
+//!    this worker, and that lane takes over the lease.
+//! 4. `slots/answering`: `answer` publishes the result, then acknowledges the item.
+//! 5. `coordinator`: `take_result` passes the result on to the lane. `lane/settling`: `settle` removes the publication,
+//!    decodes the output and reports it to the scheduler.
+//!
+//! The result has a type at each place: [`hosting::Answer`] of the service, `Verdict` of `slots`, `Outcome` on the wire,
+//! `Reply` in the news of a lane.
+//!
+//! # Terms
+//!
+//! | term | meaning |
+//! |---|---|
+//! | run | at the broker: the life of a pool, from build to close, by the name of `Nats::run_name`. On the board and in the lanes: one call of `Pool::run` |
+//! | epoch | a random number of one coordinator; it tells its messages from those of an earlier one with the same run |
+//! | key | the coordinator's entry in a bucket, a `RunKey`: workers join a run when its key comes, and leave when the key goes or gets old |
+//! | card | a worker's entry in another bucket, a `Card`: shows coordinators that the worker lives, and in which runs it takes part |
+//! | part | what a worker does in one run, from its join to its end. Parts are numbered, so that late news of one are not taken for the next |
+//! | seat, lane | the place of one worker in a pool; its thread in the coordinator's process |
+//! | publication | a message with an item, for one lease. A retry is another publication |
+//! | notice, order | what a worker tells the coordinator; what the coordinator tells all workers of its run |
+//!
 //! # Large values
 //!
 //! Above 512 KiB, inputs and outputs are in the [object store](objects), and messages name them. The coordinator removes an
@@ -32,8 +61,8 @@ mod connection;
 mod coordinator;
 mod ending;
 pub(crate) mod environment;
+mod event;
 pub(crate) mod hosting;
-mod input;
 pub(crate) mod lane;
 pub(crate) mod listing;
 mod names;
@@ -41,7 +70,9 @@ pub(crate) mod nats;
 mod news;
 mod objects;
 mod publisher;
+mod readers;
 mod reconciler;
+mod services;
 mod serving;
 mod session;
 mod slots;

@@ -11,7 +11,16 @@ use crate::concurrency::bell::Bell;
 use crate::concurrency::{Condvar, Mutex, lock};
 use crate::scheduler::{Lease, LeaseId};
 
-/// The seats of a pool, and its publications: messages of items that have no verdict.
+/// The seats of a pool, and its publications, under one lock.
+///
+/// - **Seats.** Only the coordinator's thread seats and unseats workers.
+/// - **Publications.** A lane adds a publication with [`publish`](Self::publish). Only lanes remove it: with the outcome of
+///   its lease, when its lease is stale and no worker has begun it, or when the lane leaves the run.
+/// - **Wanted.** A publication is wanted as long as the board has it. The tasks that send its input or read its output
+///   stop when it is gone.
+/// - **Holder.** The lane that leased an item holds its publication until a worker begins it. Then
+///   [`begin`](Self::begin) moves it to the lane of that worker. News of a publication go to its holder.
+/// - **Wake-ups.** Each change that concerns a lane rings its bell. A lane that is woken takes its [`mail`](Self::mail).
 #[derive(Debug)]
 pub(super) struct Board {
     state: Mutex<State>,
@@ -21,10 +30,11 @@ pub(super) struct Board {
 #[derive(Debug)]
 struct State {
     seats: Vec<Seat>,
+    /// By number.
     publications: BTreeMap<u64, Publication>,
     /// The number of the last publication.
     last: u64,
-    /// Counts the runs.
+    /// Counts the runs of the pool. A run begins when the first lane enters, and ends when the last has left.
     run: u64,
     fatal: Option<Fatal>,
     /// The coordinator has ended.
@@ -37,21 +47,22 @@ struct State {
 #[derive(Debug, Default)]
 struct Seat {
     worker: Option<Arc<SeatedWorker>>,
-    /// Wakes the lane; `None` outside of runs.
+    /// Wakes the lane; `None` while the lane is in no run.
     bell: Option<Arc<dyn Bell>>,
+    /// For the lane, which takes them with its mail.
     news: Vec<News>,
     /// The number of publications of this lane.
     held: usize,
     /// The last run that the lane has left.
-    left: Option<u64>,
+    left_run: Option<u64>,
     /// No worker takes it any more: its producer was quarantined.
-    is_lost: bool,
+    is_banned: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct SeatedWorker {
     pub(super) id: String,
-    /// Which of its parts in runs this is.
+    /// The number of its part.
     pub(super) part: u64,
     pub(super) host: Arc<str>,
     pub(super) pid: u32,
@@ -65,12 +76,13 @@ pub(super) struct Publication {
     /// The lane that holds the lease.
     pub(super) lane: usize,
     pub(super) address: Address,
+    /// Whether the worker of the lane has begun it.
     pub(super) is_begun: bool,
-    /// Whether the worker was told that nothing waits for it.
+    /// Whether the worker was told that nothing waits for its outcome.
     pub(super) is_cancelled: bool,
     /// Its place in the stream, once the broker has confirmed it.
     pub(super) sequence: Option<u64>,
-    /// When it was last looked at.
+    /// When its message was last stored, or looked for by the reconciler.
     pub(super) seen: Instant,
     pub(super) published: Instant,
     /// The number of bytes of its input.
@@ -80,7 +92,8 @@ pub(super) struct Publication {
     pub(super) input: Option<Stored>,
 }
 
-/// What is removed with this value.
+/// A value in the object store, which is removed when this is dropped: a `StoredInput` of the file `event`, which this one
+/// cannot name since that imports it.
 pub(super) type Stored = Box<dyn Any + Send>;
 
 /// Which workers may take an item.
@@ -156,24 +169,24 @@ impl Board {
     /// From now on the lane is woken for news.
     pub(super) fn enter(&self, lane: usize, bell: Arc<dyn Bell>) {
         let mut state = lock(&self.state);
-        // It was about the last run.
+        // These errors concern the last run only; the others concern the pool.
         if matches!(state.fatal, Some(Fatal::NoWorkers | Fatal::Refused(_))) {
             state.fatal = None;
         }
         if state.seats.iter().all(|seat| seat.bell.is_none()) {
             state.run += 1;
         }
-        // News of this run may have come before: the worker of this lane may begin items of other lanes. Those of an
-        // earlier run are about publications that are gone.
+        // The news are kept. Those of this run may have come before, since the worker of this lane may begin items of other
+        // lanes. Those of an earlier run concern publications that are gone.
         state.seats[lane].bell = Some(bell);
     }
 
-    /// The lane takes part no more. Returns its publications.
+    /// The lane leaves the run. Returns its publications.
     pub(super) fn leave(&self, lane: usize) -> Vec<Publication> {
         let mut state = lock(&self.state);
         let run = state.run;
         let seat = &mut state.seats[lane];
-        (seat.bell, seat.held, seat.left) = (None, 0, Some(run));
+        (seat.bell, seat.held, seat.left_run) = (None, 0, Some(run));
         let all = std::mem::take(&mut state.publications);
         let (own, others) = all.into_iter().partition(|(_, it)| it.lane == lane);
         state.publications = others;
@@ -181,6 +194,7 @@ impl Board {
         own.into_values().collect()
     }
 
+    /// Takes the news of a lane.
     pub(super) fn mail(&self, lane: usize) -> Mail {
         let mut state = lock(&self.state);
         let (fatal, is_closed) = (state.fatal.clone(), state.is_closed);
@@ -194,7 +208,7 @@ impl Board {
         lock(&self.state).seats[lane].held
     }
 
-    /// Adds a publication, and returns its number.
+    /// Adds a publication, and returns its number. `stored` gets that number, and returns what removes a large input.
     pub(super) fn publish(
         &self,
         lane: usize,
@@ -257,14 +271,14 @@ impl Board {
 
 /// For the coordinator.
 impl Board {
-    /// Gives a worker a free seat, or finds that it has one.
+    /// Gives a worker a free seat. A worker that has a seat keeps it.
     pub(super) fn seat(&self, worker: SeatedWorker) -> JoinReply {
         let mut state = lock(&self.state);
         state.refusals.remove(&worker.id);
         if state.lane_of(&worker.id).is_some() {
             return JoinReply::Seated;
         }
-        let free = |seat: &&mut Seat| seat.worker.is_none() && !seat.is_lost;
+        let free = |seat: &&mut Seat| seat.worker.is_none() && !seat.is_banned;
         let Some(seat) = state.seats.iter_mut().find(free) else { return JoinReply::Full };
         seat.worker = Some(Arc::new(worker));
         seat.ring();
@@ -296,7 +310,7 @@ impl Board {
     /// Takes a seat, and its worker, out of use.
     pub(super) fn ban(&self, lane: usize) -> Option<Arc<SeatedWorker>> {
         let mut state = lock(&self.state);
-        state.seats[lane].is_lost = true;
+        state.seats[lane].is_banned = true;
         state.seats[lane].worker.clone()
     }
 
@@ -331,9 +345,9 @@ impl Board {
         };
         // A worker that was lost or quarantined gives it up, and another takes it.
         let Some(to) = state.lane_of(worker) else { return false };
-        // Also a lane that has not entered the run yet: else the lease would be blamed on another worker. One that
-        // has left it would keep the lease for the next run.
-        if state.seats[to].left == Some(state.run) {
+        // A lane that has not entered the run yet gets the lease too: else it would be blamed on another worker. A lane
+        // that has left the run does not: it would keep the lease for the next run.
+        if state.seats[to].left_run == Some(state.run) {
             return false;
         }
         let it = state.publications.get_mut(&publication).expect("it was just found");
@@ -341,7 +355,7 @@ impl Board {
         state.seats[from].held -= 1;
         state.seats[to].held += 1;
         state.seats[to].news.push(News::Begun(publication));
-        // The other has room for one more.
+        // The lane that had it has room for one more.
         [from, to].into_iter().for_each(|lane| state.seats[lane].ring());
         true
     }
@@ -351,7 +365,7 @@ impl Board {
         lock(&self.state).publications.get(&publication).map(|it| it.is_begun)
     }
 
-    /// Hands news on to the lane that holds the lease. Returns whether there is one.
+    /// Hands news on to the holder of a publication. Returns whether the publication is wanted.
     pub(super) fn tell(&self, publication: u64, news: News) -> bool {
         let mut state = lock(&self.state);
         let Some(it) = state.publications.get(&publication) else { return false };
@@ -377,7 +391,7 @@ impl Board {
         Some(state.seats[lane].worker.as_ref()?.host.clone())
     }
 
-    /// Notes where a publication is. Returns whether it is still wanted.
+    /// Notes where a publication is in the stream of items. Returns whether the publication is still wanted.
     pub(super) fn confirm(&self, publication: u64, sequence: u64) -> bool {
         let mut state = lock(&self.state);
         let Some(it) = state.publications.get_mut(&publication) else { return false };
@@ -389,8 +403,8 @@ impl Board {
         lock(&self.state).publications.contains_key(&publication)
     }
 
-    /// Publications that were not looked at for `age`, at most `most`, with their places in the stream. From now
-    /// on, they were.
+    /// At most `most` publications that were not looked for since `age`, with their places in the stream. They count as
+    /// looked for now.
     pub(super) fn unseen(&self, age: Duration, most: usize) -> Vec<(u64, u64)> {
         let mut state = lock(&self.state);
         let now = Instant::now();
@@ -416,7 +430,7 @@ impl Board {
         state.seats.iter().for_each(Seat::ring);
     }
 
-    /// No run can go on.
+    /// Fails the run in progress, and with some errors each later one.
     pub(super) fn fail(&self, fatal: Fatal) {
         let mut state = lock(&self.state);
         state.fatal.get_or_insert(fatal);
@@ -424,7 +438,7 @@ impl Board {
         self.changed.notify_all();
     }
 
-    /// Notes that the broker is back.
+    /// Notes that the broker is back. What was sent before may be lost, so lanes cancel and drain once more.
     pub(super) fn revive(&self) {
         let mut state = lock(&self.state);
         state.publications.values_mut().for_each(|it| it.is_cancelled = false);

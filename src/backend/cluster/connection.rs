@@ -1,4 +1,4 @@
-//! The connection to the broker, and what there has to be at it.
+//! The connection to the broker, and the streams, buckets and consumers that there have to be.
 
 use std::io;
 use std::path::Path;
@@ -21,11 +21,15 @@ use crate::error::ClusterError;
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The wait before something at the broker is tried again.
 pub(super) const AGAIN: Duration = Duration::from_millis(200);
+/// How often the broker is asked to make a stream.
 const MOST_TRIES: u32 = 4;
-/// What a dead coordinator has left is removed after this time.
+/// Items, results and large values that a dead coordinator has left are removed after this time.
 pub(super) const ITEM_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The card of a dead worker is removed after this time.
 const CARD_AGE: Duration = Duration::from_secs(60);
+/// The key of a dead coordinator is removed after this time.
 const KEY_AGE: Duration = Duration::from_secs(60 * 60);
+/// The most bytes in the stream of results. If it is full, workers wait for room.
 const RESULT_BYTES: i64 = 256 << 20;
 /// A consumer that no worker has used for this time is removed.
 const CONSUMER_AGE: Duration = Duration::from_secs(10 * 60);
@@ -109,8 +113,8 @@ impl Connection {
         Ok(Connection { client, context, restored, names, denied })
     }
 
-    /// Waits for the first of requests and the broker's word that this user may not make one of them: such a request
-    /// has no answer.
+    /// Makes requests, and fails if the broker says that this user lacks the right to one of them: such a request has no
+    /// answer.
     pub(super) async fn unless_denied<T, E: From<ClusterError>>(
         &self,
         requests: impl Future<Output = Result<T, E>>,
@@ -165,22 +169,22 @@ impl Connection {
         ] {
             self.stream(config, request).await?;
         }
-        let fixed = pull::Config {
+        let waiting = pull::Config {
             durable_name: Some("waiting".to_owned()),
             ack_policy: AckPolicy::Explicit,
             ..pull::Config::default()
         };
         let runs = self.context.get_stream(names.runs()).await;
         let runs = runs.map_err(|source| refused("the stream of runs", source))?;
-        let made = runs.get_or_create_consumer("waiting", fixed).await;
+        let made = runs.get_or_create_consumer("waiting", waiting).await;
         made.map_err(|source| refused("the consumer of the stream of runs", source))?;
         self.bucket(names.workers(), CARD_AGE).await?;
         self.bucket(names.keys(), KEY_AGE).await?;
         Ok(())
     }
 
-    /// Makes a stream if it is not there. Another process may do so at the same time: the broker then refuses one of
-    /// the two, which finds it when it looks again.
+    /// Makes a stream if it is not there. If two processes do so at the same time, the broker refuses one of them, which
+    /// finds the stream when it tries again.
     pub(super) async fn stream(
         &self,
         config: stream::Config,
@@ -197,7 +201,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A bucket, which is made if it is not there.
+    /// Opens a bucket, and makes it before that if it is not there.
     async fn bucket(&self, bucket: String, max_age: Duration) -> Result<kv::Store, ClusterError> {
         if let Ok(store) = self.context.get_key_value(&bucket).await {
             return Ok(store);

@@ -1,6 +1,10 @@
 //! The coordinator's side of the broker: publishes items, seats workers, and hands their answers to the lanes.
+//!
+//! One task on the thread `gangline-n` handles [`CoordinatorEvent`]s, one after the other. Lanes send the events, and so do
+//! the tasks of `readers`. A request that waits for an answer of the broker runs in a task of its own, so that no event
+//! waits for it. Lanes learn the result through the [`Board`].
 
-mod large;
+mod fetching;
 mod publishing;
 mod upkeep;
 
@@ -12,43 +16,48 @@ use async_nats::jetstream::{self, AckKind, kv};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::AbortHandle;
 
-use self::large::{Fetching, input_name};
-use self::publishing::Publishing;
+use self::fetching::Fetching;
+use self::publishing::{Publishing, input_name};
 use super::board::{Address, Board, Fatal, SeatedWorker};
 use super::connection::{Connection, REQUEST_TIMEOUT, item_consumer, refused};
-use super::input::{Input, ToPublish};
+use super::event::{CoordinatorEvent, KeyOwner, ToPublish};
 use super::names::{self, consumer_of, consumer_of_any};
 use super::nats::Nats;
 use super::news::{News, Reply};
 use super::objects;
-use super::reconciler;
+use super::readers;
 use super::wire::{
     self, Card, ClaimReply, Command, JoinReply, Notice, Order, ResultHeader, RunKey, WorkerNews,
 };
 use crate::error::ClusterError;
 
-/// How often a result of another coordinator is delivered until it is taken for one of an earlier coordinator. One
-/// that another has replaced knows that after a quarter of a lease, and then reads no more.
+/// How often the broker delivers a result with another epoch before this coordinator discards it as one of an earlier
+/// coordinator. Until then it may be for a later one: a coordinator that was replaced learns that within a quarter of
+/// a lease, and then reads no more.
 const MOST_RETURNS: i64 = 4;
 /// How often a coordinator tries to take the key of a run that another one refreshes.
 const MOST_TRIES: usize = 10;
 
+/// The coordinator of one pool. Only its own task changes it.
 pub(super) struct Coordinator {
     connection: Connection,
     keys: kv::Store,
     board: Arc<Board>,
     nats: Nats,
     key: RunKey,
-    /// That of the run's key, which another coordinator changes.
+    /// The revision of the run's key, as this coordinator has put it last. Another coordinator changes it.
     revision: u64,
-    inputs: UnboundedSender<Input>,
+    events: UnboundedSender<CoordinatorEvent>,
     /// When each worker was last heard of.
     seen: HashMap<String, Instant>,
     banned: HashSet<String>,
-    /// The lanes that wait until their workers have nothing of the run, with the last publication.
+    /// The lanes that have left a run and wait until their workers have no publication of it, with the last of those.
     draining: HashMap<usize, u64>,
-    /// The workers that have a consumer at the broker, with a seat or without. Held while one is made or removed, so
-    /// that this happens in the order of its reasons.
+    /// The workers that have a consumer of their own at the broker, with a seat or without.
+    ///
+    /// `join` makes the consumer of a worker, `restore` makes it once more, `lose` and `end` remove it. Each holds this lock
+    /// until the broker has answered, so that consumers are made and removed in the order of the events. The lock is
+    /// fair.
     consumers: Arc<tokio::sync::Mutex<HashSet<String>>>,
     clock: Clock,
     /// The place of the message that says that the run is live.
@@ -60,10 +69,11 @@ pub(super) struct Coordinator {
 /// Times by this process's own clock.
 struct Clock {
     ticked: Instant,
-    /// When there was last a worker, or no run, or another.
+    /// When a worker last had a seat, no run was in progress, or a run began.
     staffed: Instant,
-    /// The run at the last tick.
+    /// The run at the last tick, by the count of the board.
     run: Option<u64>,
+    /// When the broker was last there at a tick.
     connected: Instant,
 }
 
@@ -74,7 +84,7 @@ impl Coordinator {
         board: Arc<Board>,
         nats: Nats,
         key: RunKey,
-        inputs: UnboundedSender<Input>,
+        events: UnboundedSender<CoordinatorEvent>,
     ) -> Result<Self, ClusterError> {
         connection.furnish().await?;
         objects::furnish(&connection).await;
@@ -90,7 +100,7 @@ impl Coordinator {
             nats,
             key,
             revision,
-            inputs,
+            events,
             seen,
             banned,
             draining,
@@ -108,33 +118,36 @@ impl Coordinator {
         Ok(coordinator)
     }
 
-    /// Serves until it is closed and no lane is in a run: the end of a run does not wait for the loser of a race.
-    pub(super) async fn serve(mut self, mut receiver: UnboundedReceiver<Input>) {
+    /// Handles events until the pool is closed and no lane is in a run. A run may end while a lane of it still waits for
+    /// the slower copy of an item.
+    pub(super) async fn serve(mut self, mut receiver: UnboundedReceiver<CoordinatorEvent>) {
         let mut is_closing = false;
         while !is_closing || self.board.run().is_some() {
-            let Some(input) = receiver.recv().await else { break };
-            match input {
-                Input::Publish(item) => self.publish(item),
-                Input::Cancel(publication) => self.order(Command::Cancel(publication)).await,
-                Input::Delete(sequence) => self.delete(sequence),
-                Input::Discard(publication) => self.remove_input(publication),
-                Input::Drain { lane, upto } => self.drain(lane, upto).await,
-                Input::Ban { lane } => self.ban(lane).await,
-                Input::Left => {}
-                Input::Close => is_closing = true,
-                Input::Confirmed { publication, sequence } => {
+            let Some(event) = receiver.recv().await else { break };
+            match event {
+                CoordinatorEvent::Publish(item) => self.publish(item),
+                CoordinatorEvent::Cancel(publication) => {
+                    self.order(Command::Cancel(publication)).await;
+                }
+                CoordinatorEvent::Delete(sequence) => self.delete(sequence),
+                CoordinatorEvent::Discard(publication) => self.remove_input(publication),
+                CoordinatorEvent::Drain { lane, upto } => self.drain(lane, upto).await,
+                CoordinatorEvent::Ban { lane } => self.ban(lane).await,
+                CoordinatorEvent::Left => {}
+                CoordinatorEvent::Close => is_closing = true,
+                CoordinatorEvent::Confirmed { publication, sequence } => {
                     if !self.board.confirm(publication, sequence) {
                         self.delete(Some(sequence));
                     }
                 }
-                Input::Result(message) => self.take_result(*message).await,
-                Input::Notice(message) => self.take_notice(message).await,
-                Input::Card(worker, card) => self.take_card(worker, card).await,
-                Input::Seat(worker, reply) => self.seat(worker, reply).await,
-                Input::KeyPut(Ok(revision)) => self.revision = revision,
-                Input::KeyPut(Err(())) => self.yield_run(),
-                Input::Restored => self.restore(),
-                Input::Tick => self.tick().await,
+                CoordinatorEvent::Result(message) => self.take_result(*message).await,
+                CoordinatorEvent::Notice(message) => self.take_notice(message).await,
+                CoordinatorEvent::Card(worker, card) => self.take_card(worker, card).await,
+                CoordinatorEvent::Seat(worker, reply) => self.seat(worker, reply).await,
+                CoordinatorEvent::KeyPut(KeyOwner::This { revision }) => self.revision = revision,
+                CoordinatorEvent::KeyPut(KeyOwner::Another) => self.yield_run(),
+                CoordinatorEvent::Restored => self.restore(),
+                CoordinatorEvent::Tick => self.tick().await,
             }
         }
         self.board.close();
@@ -186,21 +199,18 @@ impl Coordinator {
         let subject = self.connection.names.notices(&self.key.run);
         let notices = self.connection.client.subscribe(subject).await;
         let notices = notices.map_err(|source| refused("the notices of workers", source))?;
-        let (connection, inputs) = (&self.connection, &self.inputs);
+        let (connection, events) = (&self.connection, &self.events);
         let workers = connection.workers().await?;
-        tokio::spawn(reconciler::read_notices(notices, inputs.clone()));
+        tokio::spawn(readers::read_notices(notices, events.clone()));
         let results =
-            reconciler::read_results(connection.clone(), self.key.run.clone(), inputs.clone());
+            readers::read_results(connection.clone(), self.key.run.clone(), events.clone());
         self.reading = Some(tokio::spawn(results).abort_handle());
-        tokio::spawn(reconciler::read_cards(connection.clone(), workers, inputs.clone()));
-        tokio::spawn(reconciler::tick(
-            connection.clone(),
-            self.nats.lease_time / 4,
-            inputs.clone(),
-        ));
+        tokio::spawn(readers::read_cards(connection.clone(), workers, events.clone()));
+        tokio::spawn(readers::tick(connection.clone(), self.nats.lease_time / 4, events.clone()));
         Ok(())
     }
 
+    /// Starts the task that publishes an item. An item for a worker that has no seat any more goes back to its lane.
     fn publish(&self, item: ToPublish) {
         let (names, run, epoch) = (&self.connection.names, &self.key.run, self.key.epoch);
         let subject = match (item.address, self.board.worker_of(item.lane)) {
@@ -214,7 +224,7 @@ impl Coordinator {
         let publishing = Publishing {
             connection: self.connection.clone(),
             board: self.board.clone(),
-            inputs: self.inputs.clone(),
+            events: self.events.clone(),
             run: run.clone(),
             epoch,
             lease_time: self.nats.lease_time,
@@ -223,7 +233,7 @@ impl Coordinator {
         tokio::spawn(publishing.publish(subject, item));
     }
 
-    /// An input that is still being written is removed by the task that writes it.
+    /// Removes a large input. An input that is still being written is removed by the task that writes it.
     fn remove_input(&self, publication: u64) {
         let name = input_name(self.key.epoch, publication);
         let subject = self.connection.names.input_object(&self.key.run, &name);
@@ -231,6 +241,7 @@ impl Coordinator {
         tokio::spawn(async move { objects::remove(&connection, format!("{subject}.*")).await });
     }
 
+    /// Deletes the message at a place in the stream of items.
     fn delete(&self, sequence: Option<u64>) {
         let Some(sequence) = sequence else { return };
         let (context, items) = (self.connection.context.clone(), self.connection.names.items());
@@ -242,6 +253,7 @@ impl Coordinator {
         });
     }
 
+    /// Tells all workers of the run. An order may be lost.
     async fn order(&self, command: Command) {
         let order = wire::encode(&Order { epoch: self.key.epoch, command });
         let subject = self.connection.names.orders(&self.key.run);
@@ -250,9 +262,10 @@ impl Coordinator {
         }
     }
 
+    /// Asks the worker of a lane to give up all publications up to `upto`, and to say when no hook has one.
     async fn drain(&mut self, lane: usize, upto: u64) {
-        // First: a worker that has nothing to do takes no item after it has said so. Not waited for: a broker that is
-        // gone would hold up the end of the run.
+        // The items are purged before the order, so that no worker takes one of them after it has said that it has none.
+        // Not waited for: a broker that is gone would hold up the end of the run.
         tokio::spawn(self.purge_items());
         self.draining.insert(lane, upto);
         self.order_drain(lane, upto).await;
@@ -292,7 +305,7 @@ impl Coordinator {
                     tracing::debug!("a result of publication {publication} is not wanted any more");
                 }
             }
-            // Of an earlier coordinator; or of one that has taken over, and this one does not know yet.
+            // For an earlier coordinator; or for a later one, of which this one does not know yet.
             Ok(_) if message.info().is_ok_and(|info| info.delivered < MOST_RETURNS) => {
                 _ = message.ack_with(AckKind::Nak(Some(self.nats.lease_time / 4))).await;
                 return;
@@ -361,20 +374,20 @@ impl Coordinator {
         }
     }
 
-    /// Prepares a seat for a worker.
+    /// Makes the consumer of a worker. Then `seat` gives it a seat.
     async fn join(&self, worker: SeatedWorker, reply: async_nats::Subject) {
         if self.banned.contains(&worker.id) {
             return self.answer(Some(reply), wire::encode(&JoinReply::Banned)).await;
         }
         let config = self.consumer_for(&worker.id);
         let (context, items) = (self.connection.context.clone(), self.connection.names.items());
-        let (inputs, consumers) = (self.inputs.clone(), self.consumers.clone());
+        let (events, consumers) = (self.events.clone(), self.consumers.clone());
         tokio::spawn(async move {
             let mut made = consumers.lock().await;
-            // Also if the answer of the broker is lost.
+            // Before the request: if the answer of the broker is lost, the consumer may be there.
             made.insert(worker.id.clone());
             match context.create_consumer_on_stream(config, items).await {
-                Ok(_) => _ = inputs.send(Input::Seat(worker, reply)),
+                Ok(_) => _ = events.send(CoordinatorEvent::Seat(worker, reply)),
                 // It asks again.
                 Err(error) => tracing::debug!("no consumer for {}: {error}", worker.id),
             }
@@ -398,7 +411,8 @@ impl Coordinator {
         if let Some(earlier) = self.board.part_of(&id)
             && earlier != worker.part
         {
-            // The part in the seat has ended, and the notice of that was lost.
+            // The part in the seat has ended, and the notice of that was lost. The consumer stays: it is the worker's, and
+            // `join` has made it for this part.
             self.unseat(&id);
         }
         let seated = self.board.seat(worker);
@@ -408,12 +422,14 @@ impl Coordinator {
         self.answer(Some(reply), wire::encode(&seated)).await;
     }
 
+    /// Notes that a worker lives, and compares the part in its card with the part in its seat.
     async fn take_card(&mut self, worker: String, card: Result<Card, String>) {
         self.seen.insert(worker.clone(), Instant::now());
         match card.and_then(|card| self.check(&card).map(|()| card)) {
             Ok(card) => {
                 let part = card.runs.iter().find(|it| it.0 == self.key.run).map(|it| it.1);
                 match (part, self.board.part_of(&worker)) {
+                    // The worker takes part and has lost its seat, as after a pause of its process.
                     (Some(_), None) if !self.banned.contains(&worker) => {
                         self.order(Command::Rejoin { worker }).await;
                     }

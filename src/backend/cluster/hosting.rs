@@ -70,11 +70,12 @@ pub struct Task {
     /// Its index in the coordinator's run.
     pub(crate) item: u64,
     pub(crate) attempt: u32,
-    /// As the coordinator has measured it.
+    /// The cost and the padded size, as the coordinator has measured them.
     pub(crate) size: Size,
     /// The encoded input.
     pub(crate) input: Vec<u8>,
-    /// Says that a hook is about to get the item. What it returns ends when the coordinator can know.
+    /// Is called before a hook gets the item. The channel that it returns ends once the notice to the coordinator is on its
+    /// way. A hook that could end this process waits for that.
     pub(crate) begin: Box<dyn Fn() -> Receiver<()> + Send + Sync>,
     /// Dropped when no hook has the item any more.
     #[expect(dead_code, reason = "its drop says it")]

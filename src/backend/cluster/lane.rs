@@ -1,4 +1,7 @@
 //! A lane of the coordinator: the producer that leases items for the worker in its seat.
+//!
+//! A lane runs user code: it encodes inputs and decodes outputs. It sends events to the coordinator's thread through the
+//! [`Session`], and gets news from the board. Without a worker, the lane is detached from the scheduler.
 
 mod figures;
 mod settling;
@@ -8,8 +11,8 @@ use std::time::Duration;
 
 use self::figures::Figures;
 use super::board::{Address, Mail, SeatedWorker};
+use super::event::{CoordinatorEvent, ToPublish};
 use super::hosting::BatchLimits;
-use super::input::{Input, ToPublish};
 use super::nats::Nats;
 use super::news::News;
 use super::session::{Session, cluster};
@@ -38,7 +41,7 @@ pub(crate) struct Cluster {
     limits: Limits,
     stack_size: Option<usize>,
     batch: Option<BatchLimits>,
-    /// Opened and closed by the first lane.
+    /// Opened by the first lane when it starts, and closed by that producer when it ends.
     session: Mutex<Option<Arc<Session>>>,
 }
 
@@ -164,7 +167,7 @@ impl<R: Runner> Backend<R> for Lane<R> {
             desk,
             worker: None,
             drained: 0,
-            asked: None,
+            told_to_stop: None,
             figures: Figures::new(self.lane, &run.handover.stats, &run.event_log),
         };
         in_run.work();
@@ -196,12 +199,12 @@ struct LaneRun<'a, R: Runner> {
     setup: &'a ProducerSetup,
     lane: usize,
     desk: ItemQueue<'a, R::Input, R::Output>,
-    /// The worker that the scheduler knows of.
+    /// The worker that the scheduler knows of; `None` if the lane is detached.
     worker: Option<Arc<SeatedWorker>>,
-    /// The worker has no item up to this publication.
+    /// The worker has said that no hook of it has a publication up to this one.
     drained: u64,
-    /// The worker that was asked for that.
-    asked: Option<String>,
+    /// The worker that was last told to drain or to leave.
+    told_to_stop: Option<String>,
     figures: Figures<'a>,
 }
 
@@ -222,10 +225,10 @@ impl<R: Runner> LaneRun<'_, R> {
         self.worker = self.session.board.worker_of(self.lane);
         match &self.worker {
             Some(worker) => self.figures.came(worker),
-            None => self.leave_seat(),
+            None => self.detach(),
         }
         loop {
-            self.look();
+            self.take_mail();
             match self.lease() {
                 Step::Leave => break,
                 Step::Sleep(until) => self.sleep(until),
@@ -235,21 +238,21 @@ impl<R: Runner> LaneRun<'_, R> {
         for publication in self.session.board.leave(self.lane) {
             dispatch.release(publication.lease.id);
         }
-        self.session.send(Input::Left);
+        self.session.send(CoordinatorEvent::Left);
     }
 
-    /// Heeds the news.
-    fn look(&mut self) {
+    /// Takes the mail: handles the news, notes the worker in the seat, and cancels what is stale.
+    fn take_mail(&mut self) {
         let Mail { news, worker, fatal, .. } = self.session.board.mail(self.lane);
         let has_news = !news.is_empty();
         news.into_iter().for_each(|news| self.heed(news));
         match (&self.worker, worker) {
-            // Also after the end of a lease, by which the scheduler takes the producer for one that is back.
             (Some(_), None) => {
                 self.figures.left();
-                self.leave_seat();
+                self.detach();
             }
-            (None, None) if has_news => self.leave_seat(),
+            // The news may have ended a lease, and then the scheduler takes the producer for one that is back.
+            (None, None) if has_news => self.detach(),
             (None, Some(worker)) => {
                 self.figures.came(&worker);
                 self.worker = Some(worker);
@@ -273,8 +276,8 @@ impl<R: Runner> LaneRun<'_, R> {
         self.cancel_stale();
     }
 
-    /// Tells the scheduler that no worker is in the seat.
-    fn leave_seat(&mut self) {
+    /// Tells the scheduler that no worker is in the seat, so that nothing waits for this producer.
+    fn detach(&mut self) {
         self.worker = None;
         let dispatch = &self.run.handover.dispatch;
         dispatch.schedule(|state, _| hand_over::worker_left(&mut state.scheduler, self.lane));
@@ -308,7 +311,7 @@ impl<R: Runner> LaneRun<'_, R> {
     fn sleep(&mut self, until: Option<RunTime>) {
         match self.worker {
             Some(_) => self.desk.sleep_for_lease(until),
-            // It does not run dry.
+            // Without a worker, the lane waits for none of the items, so the sleep does not count as running dry.
             None => self.run.handover.dispatch.sleep(self.lane, until),
         }
     }
@@ -346,7 +349,7 @@ impl<R: Runner> LaneRun<'_, R> {
         let stored = |publication| self.session.stored_input(bytes, publication);
         let publication = self.session.board.publish(lane, lease, address, (bytes, stored));
         let item = ToPublish { lane, publication, item, attempt, size, address, input };
-        self.session.send(Input::Publish(item));
+        self.session.send(CoordinatorEvent::Publish(item));
         1
     }
 
@@ -377,10 +380,11 @@ impl<R: Runner> LaneRun<'_, R> {
             }
             News::Refused(publication, error) => self.fail_unsent(publication, error),
             News::Drained(upto) => self.drained = self.drained.max(upto),
-            News::Restored => self.asked = None,
+            News::Restored => self.told_to_stop = None,
         }
     }
 
+    /// A worker begins an item: its lease is now on this lane.
     fn begin(&self, publication: u64) {
         let Some((lease, bytes)) = self.session.board.lease_of(publication) else { return };
         self.figures.begun(bytes);
@@ -389,7 +393,7 @@ impl<R: Runner> LaneRun<'_, R> {
         });
         self.run.heed(events);
         if begin == Begin::Stale {
-            self.session.send(Input::Cancel(publication));
+            self.session.send(CoordinatorEvent::Cancel(publication));
         }
     }
 
@@ -407,22 +411,23 @@ impl<R: Runner> LaneRun<'_, R> {
         });
         for (publication, _, is_begun) in stale {
             board.note_cancel(publication);
-            self.session.send(Input::Cancel(publication));
-            // The worker of a hook answers when the hook has returned.
+            self.session.send(CoordinatorEvent::Cancel(publication));
+            // If a hook has the item, the worker answers when the hook has returned.
             if !is_begun && let Some(publication) = board.remove(publication) {
-                self.session.send(Input::Delete(publication.sequence));
+                self.session.send(CoordinatorEvent::Delete(publication.sequence));
                 dispatch.release(publication.lease.id);
             }
         }
     }
 
-    /// Waits until the worker has no item of this run. One that was quarantined leaves.
+    /// Waits until no hook of the worker has an item of this run. If the run goes on, the producer was quarantined, and its
+    /// worker leaves for good.
     fn drain(&mut self) {
         let dispatch = &self.run.handover.dispatch;
         let upto = self.session.board.last();
         let (is_over, _) = dispatch.schedule(|state, _| hand_over::is_over(&state.scheduler));
         let lane = self.lane;
-        self.asked = None;
+        self.told_to_stop = None;
         loop {
             let Mail { news, worker, fatal, is_closed } = self.session.board.mail(lane);
             news.into_iter().for_each(|news| self.heed(news));
@@ -430,11 +435,11 @@ impl<R: Runner> LaneRun<'_, R> {
             if self.drained >= upto && is_over || dispatch.signals.is_abandoned(lane) {
                 return;
             }
-            if self.asked.as_ref() != Some(&worker.id) {
-                self.asked = Some(worker.id.clone());
+            if self.told_to_stop.as_ref() != Some(&worker.id) {
+                self.told_to_stop = Some(worker.id.clone());
                 self.session.send(match is_over {
-                    true => Input::Drain { lane, upto },
-                    false => Input::Ban { lane },
+                    true => CoordinatorEvent::Drain { lane, upto },
+                    false => CoordinatorEvent::Ban { lane },
                 });
             }
             dispatch.sleep(lane, None);

@@ -1,4 +1,4 @@
-//! What a lane hears from its coordinator.
+//! What a lane hears through the board of its pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use super::wire::Outcome;
 use crate::error::ClusterError;
 
-/// What a lane hears of its publications.
+/// News of one publication, which the number names, or of all of a lane.
 #[derive(Debug)]
 pub(super) enum News {
     /// The worker of this lane begins the item.
     Begun(u64),
     Answer(u64, Box<Reply>),
-    /// The worker that had begun it is gone.
+    /// The worker that had begun the item is gone. It was on this host.
     Lost(u64, Arc<str>),
-    /// No worker has it, nor the broker.
+    /// Neither a worker nor the broker has the item any more, and it has no outcome.
     Vanished(u64),
-    /// The broker does not take its input.
+    /// The object store does not take the input.
     Refused(u64, Box<ClusterError>),
     /// No hook of this lane's worker has an item up to this publication.
     Drained(u64),

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use futures_util::stream::{StreamExt, iter};
 
 use super::connection::{AGAIN, Connection, ITEM_AGE};
-use super::publisher::{Publication, publish};
+use super::publisher::{StreamMessage, publish};
 use super::wire::Object;
 use crate::base::BoxError;
 
-/// That of NATS's own clients.
+/// The largest chunk in bytes, as NATS's own clients have it.
 const CHUNK: usize = 128 << 10;
-/// The number of chunks on their way.
+/// The number of chunks that are written or read at the same time.
 const AT_ONCE: usize = 8;
 /// How often a connected client asks for a chunk without an answer.
 const MOST_TRIES: u32 = 4;
@@ -39,7 +39,7 @@ pub(super) async fn furnish(connection: &Connection) {
     }
 }
 
-/// The object that a value becomes.
+/// Describes a value that is to be written.
 pub(super) fn object(connection: &Connection, name: String, value: &[u8]) -> Object {
     let chunk = CHUNK.min(connection.most_inline()) as u64;
     Object { name, bytes: value.len() as u64, chunk }
@@ -65,8 +65,8 @@ pub(super) async fn put(
         let subject = format!("{subject}.{n}");
         async move {
             let id = subject.clone();
-            let publication = Publication { subject, id: &id, payload, patience };
-            publish(connection, publication, is_wanted).await
+            let message = StreamMessage { subject, id: &id, payload, patience };
+            publish(connection, message, is_wanted).await
         }
     });
     let mut published = iter(chunks).buffered(AT_ONCE);

@@ -1,4 +1,4 @@
-//! Publishing until the broker has confirmed it.
+//! Publishes a message until the broker has confirmed it.
 
 use std::future::IntoFuture;
 use std::time::{Duration, Instant};
@@ -10,29 +10,30 @@ use futures_util::future::{Either, select};
 
 use super::connection::{AGAIN, Connection};
 
-/// A message for a stream.
-pub(super) struct Publication<'a> {
+/// A message for a stream: an item, a result, or a chunk of a large value.
+pub(super) struct StreamMessage<'a> {
     pub(super) subject: String,
     /// The same in each try, so that the broker keeps one message although a confirmation was lost.
     pub(super) id: &'a str,
     pub(super) payload: Bytes,
-    /// How long the broker may refuse it, for want of room or of the stream.
+    /// How long the broker may refuse the message before publishing fails. It does so without room or without the stream.
     pub(super) patience: Duration,
 }
 
-/// Publishes a message until it is confirmed, and returns its place in the stream. `None` if it is not wanted any
-/// more.
+/// Publishes a message until the broker has confirmed it, and returns its place in the stream. `None` if `is_wanted`
+/// became false before.
 ///
 /// # Errors
 ///
 /// What the broker says, if it has refused the message for too long.
 pub(super) async fn publish(
     connection: &Connection,
-    publication: Publication<'_>,
+    message: StreamMessage<'_>,
     is_wanted: impl Fn() -> bool,
 ) -> Result<Option<u64>, PublishError> {
-    let Publication { subject, id, payload, patience } = publication;
+    let StreamMessage { subject, id, payload, patience } = message;
     let mut restored = connection.restored.clone();
+    // Since when the broker refuses the message.
     let mut refused: Option<Instant> = None;
     while is_wanted() {
         restored.mark_unchanged();

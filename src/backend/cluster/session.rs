@@ -1,4 +1,4 @@
-//! A pool's part at the broker, from its build to its close.
+//! What a pool has at the broker, from its build to its close: the thread with the coordinator, and the way to it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::board::{Board, Fatal, Stored};
 use super::connection::Connection;
 use super::coordinator::Coordinator;
-use super::input::{Input, StoredInput};
+use super::event::{CoordinatorEvent, StoredInput};
 use super::names::{Names, Role};
 use super::nats::Nats;
 use super::wire::{Load, RunKey};
@@ -20,7 +20,7 @@ use crate::concurrency::spawn::spawn;
 use crate::concurrency::{Mutex, lock};
 use crate::error::{ClusterError, Error, WorkerError};
 
-/// The connection of a pool to its workers. Closing it removes what it has left at the broker.
+/// The connection of a pool to its workers. It has to be closed: that removes the run from the broker and joins the thread.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) board: Arc<Board>,
@@ -28,7 +28,7 @@ pub(super) struct Session {
     pub(super) run: String,
     /// The largest number of bytes of an input that is sent in a message.
     pub(super) most_inline: usize,
-    inputs: UnboundedSender<Input>,
+    events: UnboundedSender<CoordinatorEvent>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -38,7 +38,7 @@ struct Opened {
 }
 
 impl Session {
-    /// Connects, and asks workers to join.
+    /// Starts the coordinator's thread, and waits until it is connected and has asked workers to join.
     pub(super) fn open(
         nats: &Nats,
         (recipe, terms): (&str, Terms),
@@ -56,15 +56,15 @@ impl Session {
             load,
         };
         let board = Board::new(nats.max_workers);
-        let (inputs, receiver) = unbounded_channel();
+        let (events, receiver) = unbounded_channel();
         let (opened, outcome) = bounded(1);
         let thread = {
-            let (board, nats, inputs) = (board.clone(), nats.clone(), inputs.clone());
+            let (board, nats, events) = (board.clone(), nats.clone(), events.clone());
             let work = move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 match runtime {
                     Ok(runtime) => {
-                        let start = Start { board, nats, names, key, inputs, receiver };
+                        let start = Start { board, nats, names, key, events, receiver };
                         runtime.block_on(start.serve(&opened));
                         runtime.shutdown_timeout(Duration::ZERO);
                     }
@@ -79,7 +79,7 @@ impl Session {
             nats: nats.clone(),
             run,
             most_inline,
-            inputs,
+            events,
             thread: Mutex::new(Some(thread)),
         };
         match outcome.recv().expect("the thread answers before it ends") {
@@ -91,20 +91,22 @@ impl Session {
         }
     }
 
-    /// Removes the input of a publication from the object store when it is dropped.
+    /// A value that removes the input of a publication from the object store when it is dropped. `None` if an input of this
+    /// size is in the message.
     pub(super) fn stored_input(&self, bytes: usize, publication: u64) -> Option<Stored> {
-        let inputs = self.inputs.clone();
-        (bytes > self.most_inline).then(|| Box::new(StoredInput { publication, inputs }) as Stored)
+        let events = self.events.clone();
+        (bytes > self.most_inline).then(|| Box::new(StoredInput { publication, events }) as Stored)
     }
 
-    pub(super) fn send(&self, input: Input) {
+    /// Hands an event to the coordinator's thread. Never blocks.
+    pub(super) fn send(&self, event: CoordinatorEvent) {
         // The thread ends only when the session is closed.
-        _ = self.inputs.send(input);
+        _ = self.events.send(event);
     }
 
-    /// Removes the run from the broker. It waits no longer than one request may take.
+    /// Removes the run from the broker, and joins the thread. The broker has `REQUEST_TIMEOUT` for that.
     pub(super) fn close(&self) {
-        self.send(Input::Close);
+        self.send(CoordinatorEvent::Close);
         if let Some(thread) = lock(&self.thread).take()
             && let Err(payload) = thread.join()
             && !std::thread::panicking()
@@ -128,6 +130,7 @@ impl Session {
         })
     }
 
+    /// The error of a pool with `here` workers that needs `least`.
     pub(super) fn too_few(&self, here: usize, least: usize) -> ClusterError {
         let (waited, refusals) = (self.nats.wait_for, self.board.refusals());
         ClusterError::NoWorkers { here, least, waited, refusals }
@@ -140,13 +143,13 @@ struct Start {
     nats: Nats,
     names: Names,
     key: RunKey,
-    inputs: UnboundedSender<Input>,
-    receiver: UnboundedReceiver<Input>,
+    events: UnboundedSender<CoordinatorEvent>,
+    receiver: UnboundedReceiver<CoordinatorEvent>,
 }
 
 impl Start {
     async fn serve(self, opened: &Sender<Result<Opened, ClusterError>>) {
-        let Start { board, nats, names, key, inputs, receiver } = self;
+        let Start { board, nats, names, key, events, receiver } = self;
         let connection = match Connection::open(&nats.access, names, Role::Coordinator).await {
             Ok(connection) => connection,
             Err(error) => {
@@ -155,7 +158,7 @@ impl Start {
             }
         };
         let most_inline = connection.most_inline();
-        let begun = Coordinator::begin(connection.clone(), board, nats, key, inputs);
+        let begun = Coordinator::begin(connection.clone(), board, nats, key, events);
         match connection.unless_denied(begun).await {
             Ok(coordinator) => {
                 _ = opened.send(Ok(Opened { most_inline }));

@@ -26,14 +26,19 @@ use crate::scheduler::batch::Size;
 /// How long the broker keeps a request for an item.
 pub(super) const PULL: Duration = Duration::from_secs(5);
 
-/// The items of one run, and what is done with them.
+/// The items that a worker has of one run.
+///
+/// An item is *held* from its delivery until the broker hears what became of it: its message is acknowledged, or handed back
+/// to go to another worker. It is *begun* while the service has it. One that is *given up* is still held, and begun until
+/// no hook has it.
 pub(super) struct Slots {
     connection: Connection,
     pub(super) key: RunKey,
+    /// The id of this worker.
     pub(super) worker: String,
     pub(super) service: Arc<dyn Loaded>,
     state: Mutex<State>,
-    /// Something has ended, or must.
+    /// An item is held or begun no more, or is given up; or `is_closed` was set.
     changed: Notify,
 }
 
@@ -41,20 +46,21 @@ pub(super) struct Slots {
 struct State {
     /// By publication.
     held: BTreeMap<u64, Held>,
-    /// The number of items that the service has.
+    /// The number of begun items, at most the capacity of the service.
     begun: usize,
-    /// Publications up to this one are given up.
+    /// Publications up to this one are given up; `u64::MAX` if all are.
     floor: u64,
     /// No more items are begun.
     is_closed: bool,
-    /// When the broker last heard that this worker has its items.
+    /// When the broker was last told that this worker still has its items.
     extended: Option<Instant>,
-    /// This process was stopped, and its lease may have ended.
+    /// This process was stopped for so long that its lease may have ended. Until the coordinator grants a claim, each item
+    /// is claimed before it is begun.
     is_doubtful: bool,
 }
 
 struct Held {
-    /// Where the broker hears that this worker still has it.
+    /// The subject on which the broker is told that this worker still has the item.
     reply: Subject,
     is_begun: bool,
     /// Gives the item up; `None` once it is.
@@ -85,8 +91,8 @@ impl Slots {
         Slots { connection, key, worker, service, state, changed }
     }
 
-    /// Takes items from a consumer, one after the other, until no more are begun. It gives up no request: the answer may
-    /// be on its way, and its item would stay away for a lease.
+    /// Takes items from a consumer, one after the other, until no more are begun. No request is given up: its answer may be
+    /// on its way, and the item in it would stay away from other workers for a lease.
     pub(super) async fn pull(self: Arc<Self>, consumer: String) {
         loop {
             self.pull_while_connected(&consumer).await;
@@ -129,11 +135,11 @@ impl Slots {
         }
     }
 
-    /// Works on an item, and returns once its hook has.
+    /// Admits an item, has the service work on it, and returns once no hook has it. A task of its own sends the result.
     async fn take(self: &Arc<Self>, message: jetstream::Message) {
         let header = match wire::split::<ItemHeader>(&message.payload) {
             Ok((header, _)) if header.epoch == self.key.epoch => header,
-            // Of a coordinator that is gone; or damaged, which no worker can mend.
+            // The item is of a coordinator that is gone, or damaged. No other worker can do more with it.
             _ => return self.acknowledge(&message, AckKind::Ack).await,
         };
         let (cancel, mut cancelled) = oneshot::channel();
@@ -141,7 +147,7 @@ impl Slots {
             Admission::Begin => None,
             Admission::Unwanted => Some(AckKind::Ack),
             Admission::Closed => Some(AckKind::Nak(None)),
-            // At once this worker would get it again.
+            // Without the delay, this worker would get it again at once.
             Admission::NotYet => Some(AckKind::Nak(Some(self.lease() / 4))),
             Admission::NotHere => Some(AckKind::Nak(Some(self.lease()))),
         };
@@ -156,9 +162,9 @@ impl Slots {
                 Either::Right(_) => Ok(None),
             }
         };
-        let answer = match read {
+        let verdict = match read {
             Ok(Some(input)) => self.call(&header, input, cancelled).await,
-            // The broker has lost it, or nothing waits for it.
+            // The broker has lost the input, or the item was given up.
             Ok(None) => Verdict::without_hook(Outcome::Dropped),
             Err(error) => {
                 let text = format!("the input cannot be read from the object store: {error}");
@@ -168,10 +174,10 @@ impl Slots {
         lock(&self.state).begun -= 1;
         self.changed.notify_waiters();
         // The next item need not wait for the broker.
-        tokio::spawn(self.clone().answer(header, message, answer));
+        tokio::spawn(self.clone().answer(header, message, verdict));
     }
 
-    /// The encoded input; `None` if the broker has lost it.
+    /// Reads the encoded input; `None` if the broker has lost it.
     async fn input_of(
         &self,
         header: &ItemHeader,
@@ -189,20 +195,20 @@ impl Slots {
         }
     }
 
-    /// Has a hook work on an item, and returns once it has.
+    /// Has the service work on an item, and returns once no hook has it.
     async fn call(
         self: &Arc<Self>,
         header: &ItemHeader,
         input: Vec<u8>,
         cancelled: oneshot::Receiver<()>,
     ) -> Verdict {
-        let (over, is_over) = oneshot::channel::<()>();
+        let (over, hook_over) = oneshot::channel::<()>();
         let begun = Arc::new(OnceLock::new());
         let begin = self.beginning(header.publication, begun.clone());
         let over = Box::new(over);
         let ItemHeader { item, attempt, size: (cost, padded), .. } = *header;
         let task = Task { item, attempt, size: Size { cost, padded }, input, begin, over };
-        let answer = match select(self.service.submit(task), cancelled).await {
+        let verdict = match select(self.service.submit(task), cancelled).await {
             Either::Left((answer, _)) => {
                 let busy = begun.get().map_or(Duration::ZERO, Instant::elapsed);
                 Verdict::of(answer, busy)
@@ -212,13 +218,14 @@ impl Slots {
                 Verdict::without_hook(Outcome::Dropped)
             }
         };
-        // Also an item that is given up may be in its hook.
-        _ = is_over.await;
-        answer
+        // A hook may still have an item that was given up.
+        _ = hook_over.await;
+        verdict
     }
 
-    /// What a hook calls before it begins an item. What it returns ends when the notice is in the kernel: the hook may
-    /// end this process. The second call, for a part of a batch, says nothing.
+    /// Makes the function that is called before a hook begins an item: it tells the coordinator. The channel that the
+    /// function returns ends once the kernel has the notice, because the hook may end this process. Further calls, for
+    /// the parts of a batch that was divided, tell nothing.
     fn beginning(
         self: &Arc<Self>,
         publication: u64,
@@ -240,7 +247,7 @@ impl Slots {
         })
     }
 
-    /// Waits until a producer is idle, and asks the coordinator if another worker had the item.
+    /// Holds an item, claims it if another worker may have had it, and waits until a producer is idle.
     async fn admit(
         &self,
         publication: u64,
@@ -290,8 +297,8 @@ impl Slots {
         }
     }
 
-    /// Whether this process was stopped for so long that its lease may have ended. What it has received before then may
-    /// be with others.
+    /// Notes whether this process was stopped for so long that its lease may have ended; then other workers may have its
+    /// items. Returns whether that is in doubt.
     fn note_pause(&self) -> bool {
         let mut state = lock(&self.state);
         let most = self.lease() / 2;
@@ -299,6 +306,7 @@ impl Slots {
         state.is_doubtful
     }
 
+    /// Asks the coordinator whether this worker may begin an item. Without an answer, it may not.
     async fn claim(&self, publication: u64) -> ClaimReply {
         let subject = self.connection.names.notices(&self.key.run);
         let request = Request::new().payload(self.notice(WorkerNews::Claim(publication)).into());
@@ -314,6 +322,7 @@ impl Slots {
         }
     }
 
+    /// Holds an item no more.
     fn forget(&self, publication: u64) {
         lock(&self.state).held.remove(&publication);
         self.changed.notify_waiters();
@@ -323,7 +332,7 @@ impl Slots {
         Duration::from_millis(self.key.lease_millis)
     }
 
-    /// Keeps the items of this worker from others, for as long as this runs.
+    /// Tells the broker every `period` that this worker still has its items, so that others do not get them.
     pub(super) async fn extend(self: Arc<Self>, period: Duration) {
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -339,6 +348,7 @@ impl Slots {
         }
     }
 
+    /// Gives up one item.
     pub(super) fn cancel(&self, publication: u64) {
         if let Some(held) = lock(&self.state).held.get_mut(&publication) {
             held.cancel.take().into_iter().for_each(|cancel| _ = cancel.send(()));
@@ -352,12 +362,13 @@ impl Slots {
         self.notify(WorkerNews::Drained(upto)).await;
     }
 
-    /// Gives up all items, and waits for their hooks.
+    /// Begins no more items, gives up all, and waits until none is held.
     pub(super) async fn give_up_all(&self) {
         lock(&self.state).is_closed = true;
         self.give_up(u64::MAX).await;
     }
 
+    /// Gives up all items up to a publication, and waits until none of those is held.
     async fn give_up(&self, upto: u64) {
         {
             let mut state = lock(&self.state);

@@ -21,7 +21,7 @@ pub(super) struct Card {
     pub(super) started: u64,
     /// The runs that it takes part in, with the numbers of its parts.
     pub(super) runs: Vec<(String, u64)>,
-    /// The number of its last part, of all runs.
+    /// The number of its last part, in whichever run.
     pub(super) parts: u64,
 }
 
@@ -138,40 +138,43 @@ pub(super) struct Notice {
     pub(super) news: WorkerNews,
 }
 
+/// A publication is named by its number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum WorkerNews {
-    /// It asks for a seat, and is answered with a [`JoinReply`].
+    /// The worker asks for a seat. The answer is a [`JoinReply`].
     Join { part: u64, host: String, pid: u32, capacity: u32 },
     /// A hook is about to get the item.
     Begun(u64),
-    /// It has an item that another worker had before, or its lease may have ended. It is answered with a [`ClaimReply`].
+    /// The worker has a publication that another one may have too: it was delivered before, or the lease of this worker may
+    /// have ended. The answer is a [`ClaimReply`].
     Claim(u64),
-    /// No hook of it has an item of these publications, from the first to this one.
+    /// No hook of the worker has a publication up to this one.
     Drained(u64),
-    /// It takes no more items.
+    /// The worker takes no more items in this part.
     Leaving,
-    /// It could not make the runner or its producers.
+    /// The worker could not make the runner or its producers.
     Unable { host: String, reason: String },
     /// The broker does not store its result of a publication, and says why.
     Refused(u64, String),
 }
 
+/// Whether a worker has a seat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum JoinReply {
     Seated,
-    /// It asks again later.
+    /// All seats are taken. The worker asks again later.
     Full,
-    /// It was quarantined.
+    /// The worker was quarantined.
     Banned,
 }
 
-/// Whether a worker begins an item that another worker had before.
+/// Whether a worker begins a publication that another worker may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ClaimReply {
     Begin,
-    /// Another has it, and may yet be lost.
+    /// Another worker has begun it, and may yet be lost.
     Later,
-    /// It has its outcome.
+    /// It has its outcome, or is not wanted any more.
     Never,
     /// The worker has no seat: its lease has ended.
     Unknown,
@@ -184,9 +187,10 @@ pub(super) struct Order {
     pub(super) command: Command,
 }
 
+/// An order to all workers of a run, of which one with a `worker` is for that one alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Command {
-    /// Nothing waits for this publication any more.
+    /// Whichever worker has this publication gives it up.
     Cancel(u64),
     /// This worker gives up all publications up to this one, and says when no hook has one.
     Drain { worker: String, upto: u64 },

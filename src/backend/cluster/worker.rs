@@ -1,4 +1,7 @@
 //! A worker process: says that it is there, and takes part in the runs that want it.
+//!
+//! The main task reads the keys of runs and puts the card of this worker. It starts a [`Serving`] for each run, and ends
+//! it when the key goes, when the coordinator is silent for a lease, or by SIGTERM.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -20,7 +23,8 @@ use super::ending::Ending;
 use super::environment::{self, end_because_of, execute_again};
 use super::hosting::Host;
 use super::names::{Names, Role, cleaned};
-use super::serving::{Services, Serving};
+use super::services::Services;
+use super::serving::Serving;
 use super::session::random;
 use super::wire::{self, Card, RunKey};
 use crate::base::BoxError;
@@ -55,7 +59,7 @@ fn serve(url: &str, hosts: &[&dyn Host]) -> ! {
     }
 }
 
-/// A signal may come before the broker has answered.
+/// Connects and serves, until a signal or the end of the supervisor. The signal may come before the broker has answered.
 async fn connect_and_serve(url: &str, hosts: &[&dyn Host]) -> Result<(), BoxError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let connected = {
@@ -70,11 +74,11 @@ async fn connect_and_serve(url: &str, hosts: &[&dyn Host]) -> Result<(), BoxErro
 }
 
 /// What the main task of a worker reacts to.
-enum Input {
+enum WorkerEvent {
     Key(Box<RunKey>),
-    /// The run is over.
+    /// The run of this name is over.
     Gone(String),
-    /// Its part in the run has ended: of this epoch.
+    /// The part in the run of this name and epoch has ended.
     Left(String, u64),
     Tick,
     Terminate,
@@ -86,19 +90,19 @@ struct Worker {
     cards: kv::Store,
     hosts: Vec<Arc<dyn Host + Send>>,
     services: Arc<Services>,
+    /// The parts of this worker, by the names of their runs.
     runs: HashMap<String, Part>,
-    /// When it last showed that it lives.
+    /// When this worker last showed that it lives.
     beaten: Instant,
 }
 
 /// The part in one run.
 struct Part {
-    /// Counts the parts of this worker.
     number: u64,
     key: RunKey,
     /// When the coordinator was last heard of.
     seen: Instant,
-    /// Ends it.
+    /// Ends the part.
     ending: watch::Sender<Ending>,
 }
 
@@ -136,38 +140,38 @@ impl Worker {
     }
 
     async fn serve(mut self, mut terminate: Signal) -> Result<(), BoxError> {
-        let (inputs, mut receiver) = unbounded_channel();
+        let (events, mut receiver) = unbounded_channel();
         let keys = self.connection.unless_denied(self.connection.keys()).await?;
-        tokio::spawn(read_keys(self.connection.clone(), keys, inputs.clone()));
+        tokio::spawn(read_keys(self.connection.clone(), keys, events.clone()));
         if let Some(supervisor) = environment::supervisor()? {
-            end_with_supervisor(supervisor, inputs.clone())?;
+            end_with_supervisor(supervisor, events.clone())?;
         }
-        let ticks = inputs.clone();
-        let beat = tokio::spawn(async move {
+        let terminated = events.clone();
+        let terminating = tokio::spawn(async move {
             _ = terminate.recv().await;
-            _ = ticks.send(Input::Terminate);
+            _ = terminated.send(WorkerEvent::Terminate);
         });
         self.put_card().await;
-        let mut beats = tokio::spawn(tick(SLOWEST_BEAT, inputs.clone()));
+        let mut ticking = tokio::spawn(tick(SLOWEST_BEAT, events.clone()));
         let mut period = SLOWEST_BEAT;
-        while let Some(input) = receiver.recv().await {
-            match input {
-                Input::Key(key) => self.take_key(*key, &inputs).await,
-                Input::Gone(run) => self.end(&run, Ending::Over),
-                Input::Left(run, epoch) => self.leave(&run, epoch),
-                Input::Tick => self.beat().await,
-                Input::Terminate => break,
+        while let Some(event) = receiver.recv().await {
+            match event {
+                WorkerEvent::Key(key) => self.take_key(*key, &events).await,
+                WorkerEvent::Gone(run) => self.end(&run, Ending::Over),
+                WorkerEvent::Left(run, epoch) => self.leave(&run, epoch),
+                WorkerEvent::Tick => self.beat().await,
+                WorkerEvent::Terminate => break,
             }
-            // It shows that it lives three times within the shortest lease.
+            // The worker shows that it lives three times within the shortest lease.
             let shortest = self.runs.values().map(|part| part.lease() / 3).min();
             let wanted = shortest.unwrap_or(SLOWEST_BEAT).min(SLOWEST_BEAT);
             if wanted != period {
-                beats.abort();
-                (period, beats) = (wanted, tokio::spawn(tick(wanted, inputs.clone())));
+                ticking.abort();
+                (period, ticking) = (wanted, tokio::spawn(tick(wanted, events.clone())));
                 self.put_card().await;
             }
         }
-        beat.abort();
+        terminating.abort();
         self.drain(receiver).await;
         if self.connection.is_connected() {
             _ = self.cards.delete(&self.card.worker).await;
@@ -177,8 +181,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Finishes begun items. Without a broker for longer than a lease, others have them, or there is no run.
-    async fn drain(&mut self, mut receiver: UnboundedReceiver<Input>) {
+    /// Finishes begun items, and ends all parts. Without a broker for longer than a lease it gives up: by then other workers
+    /// have the items, or the run is over.
+    async fn drain(&mut self, mut receiver: UnboundedReceiver<WorkerEvent>) {
         for part in self.runs.values() {
             part.ending.send_replace(Ending::Drain);
         }
@@ -186,30 +191,32 @@ impl Worker {
         let mut connected = Instant::now();
         while !self.runs.is_empty() {
             match receiver.recv().await {
-                Some(Input::Left(run, epoch)) => self.leave(&run, epoch),
-                Some(Input::Tick) if self.connection.is_connected() => {
+                Some(WorkerEvent::Left(run, epoch)) => self.leave(&run, epoch),
+                Some(WorkerEvent::Tick) if self.connection.is_connected() => {
                     connected = Instant::now();
                     self.beat().await;
                 }
-                Some(Input::Tick) if connected.elapsed() > longest => break,
+                Some(WorkerEvent::Tick) if connected.elapsed() > longest => break,
                 Some(_) => {}
                 None => break,
             }
         }
     }
 
+    /// Removes a part that has ended, unless another coordinator of the run has replaced it.
     fn leave(&mut self, run: &str, epoch: u64) {
         self.runs.retain(|name, part| name != run || part.key.epoch != epoch);
     }
 
-    async fn take_key(&mut self, key: RunKey, inputs: &UnboundedSender<Input>) {
+    /// Begins a part in a run that is new, or notes that its coordinator lives.
+    async fn take_key(&mut self, key: RunKey, events: &UnboundedSender<WorkerEvent>) {
         let now = Instant::now();
         if let Some(part) = self.runs.get_mut(&key.run) {
             if part.key.epoch == key.epoch {
                 part.seen = now;
                 return;
             }
-            // Another coordinator has taken over.
+            // Another coordinator has taken over the run.
             part.ending.send_replace(Ending::Over);
         }
         let host = self.hosts.iter().find(|host| host.recipe() == key.recipe);
@@ -226,21 +233,22 @@ impl Worker {
             services: self.services.clone(),
             ends,
         };
-        let (run, epoch, inputs) = (key.run.clone(), key.epoch, inputs.clone());
+        let (run, epoch, events) = (key.run.clone(), key.epoch, events.clone());
         self.runs.insert(run.clone(), Part { number, key, seen: now, ending });
         tokio::spawn(async move {
             serving.serve(host).await;
-            _ = inputs.send(Input::Left(run, epoch));
+            _ = events.send(WorkerEvent::Left(run, epoch));
         });
     }
 
+    /// Has a part end. `leave` removes it.
     fn end(&self, run: &str, ending: Ending) {
         if let Some(part) = self.runs.get(run) {
             part.ending.send_replace(ending);
         }
     }
 
-    /// Shows that this worker lives, and drops the runs of silent coordinators.
+    /// Shows that this worker lives, and ends the parts with silent coordinators.
     async fn beat(&mut self) {
         let now = Instant::now();
         let is_connected = self.connection.is_connected();
@@ -281,39 +289,39 @@ impl Part {
 /// Has the worker finish what it has begun once its supervisor has ended.
 fn end_with_supervisor(
     supervisor: OwnedFd,
-    inputs: UnboundedSender<Input>,
+    events: UnboundedSender<WorkerEvent>,
 ) -> Result<(), BoxError> {
     let watch = move || {
         let mut fds = [PollFd::new(&supervisor, PollFlags::IN)];
         while let Err(Errno::INTR) = poll(&mut fds, None) {}
-        _ = inputs.send(Input::Terminate);
+        _ = events.send(WorkerEvent::Terminate);
     };
     // It is not joined: it ends with this process.
     spawn("gangline-p".to_owned(), None, watch).map_err(|error| error.source)?;
     Ok(())
 }
 
-async fn tick(period: Duration, inputs: UnboundedSender<Input>) {
+async fn tick(period: Duration, events: UnboundedSender<WorkerEvent>) {
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while inputs.send(Input::Tick).is_ok() {
+    while events.send(WorkerEvent::Tick).is_ok() {
         ticks.tick().await;
     }
 }
 
 /// Reads the keys of runs, now and whenever one changes.
-async fn read_keys(connection: Connection, keys: kv::Store, inputs: UnboundedSender<Input>) {
+async fn read_keys(connection: Connection, keys: kv::Store, events: UnboundedSender<WorkerEvent>) {
     let take = |entry: kv::Entry| {
-        let input = match entry.operation {
+        let event = match entry.operation {
             kv::Operation::Put => match wire::decode::<RunKey>(&entry.value) {
-                Ok(key) => Input::Key(Box::new(key)),
+                Ok(key) => WorkerEvent::Key(Box::new(key)),
                 Err(error) => return tracing::warn!("run {}: {error}", entry.key),
             },
-            kv::Operation::Delete | kv::Operation::Purge => Input::Gone(entry.key),
+            kv::Operation::Delete | kv::Operation::Purge => WorkerEvent::Gone(entry.key),
         };
-        _ = inputs.send(input);
+        _ = events.send(event);
     };
-    while !inputs.is_closed() {
+    while !events.is_closed() {
         connection.watch(&keys, &take).await;
         tokio::time::sleep(AGAIN).await;
     }

@@ -39,14 +39,17 @@ pub(super) struct Child {
     pidfd: OwnedFd,
     /// Does not block.
     socket: UnixStream,
-    /// The bytes that are still to be written.
+    /// The bytes that wait for room in the socket, behind the first `written`, which have gone.
     unwritten: Vec<u8>,
     written: usize,
+    /// Cuts what was read into frames.
     reader: FrameReader,
+    /// Frames that were read, and not taken yet.
     frames: VecDeque<Frame>,
     printed: Printed,
     state: State,
     traffic: Traffic,
+    /// The buffer of each read.
     scratch: Box<[u8]>,
 }
 
@@ -73,7 +76,7 @@ pub(super) enum Wake {
     Frame(Frame),
     /// The bell has rung.
     Bell,
-    /// It is time.
+    /// The time has come until which to wait.
     Time,
     /// The child has ended, or has closed the connection.
     Gone,
@@ -95,7 +98,7 @@ impl Child {
         let nonce = nonce();
         let most = options.max_frame as usize;
         let (socket, theirs) = UnixStream::pair()?;
-        // It fits into the socket's buffer, which is empty.
+        // The `Hello` fits into the socket's buffer, which is empty.
         let bytes = hello.encode(nonce, most).map_err(io::Error::other)?;
         (&socket).write_all(&bytes)?;
         socket.set_nonblocking(true)?;
@@ -123,7 +126,7 @@ impl Child {
             // A group of its own: Ctrl-C reaches the coordinator only, and a kill all that a hook has started.
             .process_group(0);
         let process = command.spawn()?;
-        // It holds the other end of the pipe, which would never reach its end.
+        // The command holds the other end of the pipe, which would never reach its end.
         drop(command);
         Child::of(process, socket, Printed::new(pipe, *producer), most)
     }

@@ -114,7 +114,7 @@ fn start<R: Runner + 'static>(
         Ok(()) => Hooks { side, made: None, in_hook: Duration::ZERO }.work(&calls),
         Err(error) => side.outlet.refuse(format!("{error:#}")),
     };
-    // It is not joined: it ends the process.
+    // The thread is not joined: it ends the process.
     let started = spawn(name, stack_size, move || pool.run(work));
     started.map(drop).map_err(|error| damaged(&BoxError::from(error.source)))
 }
@@ -126,6 +126,7 @@ fn damaged(error: &BoxError) -> FrameError {
 /// This process's side of the connection.
 struct Side<R: Runner> {
     recipe: Recipe<R>,
+    /// The largest frame, in bytes.
     most: usize,
     outlet: Arc<Outlet>,
     /// The number of the last call that the coordinator gave up.
@@ -197,7 +198,7 @@ impl<R: Runner> Hooks<R> {
         let each = header.items.iter().map(|_| message::take_part(&mut parts));
         let parts = each.collect::<Result<Vec<_>, _>>()?;
         if self.made.as_ref().is_none_or(|made| made.state.is_none()) {
-            // Sent before the coordinator knew of the panic that has cost the state.
+            // The coordinator sent the call before it knew of the panic that has cost the state.
             let calls = vec![header.call];
             let back = message::encode(Kind::HandedBack, self.side.most, &HandedBack { calls })?;
             self.side.outlet.send(&back);

@@ -27,7 +27,7 @@ pub(crate) struct Keeper<R: Runner> {
 }
 
 impl<R: Runner> Keeper<R> {
-    /// Without a child.
+    /// A keeper without a child: `start` starts it.
     pub(crate) fn new(
         recipe: Recipe<R>,
         settings: Arc<KeeperSettings>,
@@ -62,7 +62,7 @@ impl<R: Runner> Keeper<R> {
         self.lifetime.span(run, &self.worker.setup).saturating_sub(self.lifetime.worked)
     }
 
-    /// Whether the process is to be ended before the next item, for another.
+    /// Whether `recycle_after` asks for another process before the next item.
     pub(super) fn is_due(&self, run: &Run<R>) -> bool {
         self.has_state && self.lifetime.is_over(run, &self.worker.setup)
     }
@@ -74,6 +74,7 @@ impl<R: Runner> Keeper<R> {
         }
     }
 
+    /// Notes that the child has no state any more, as after a panic.
     pub(super) fn lose_state(&mut self, run: &Run<R>) {
         if std::mem::take(&mut self.has_state) {
             run.handover.stats.state_lost(self.lane);
@@ -81,6 +82,7 @@ impl<R: Runner> Keeper<R> {
         }
     }
 
+    /// Drops the child, which kills it if it runs, and notes that its state is gone.
     pub(super) fn lose_process(&mut self, run: &Run<R>) {
         self.note_worker(run, |_| {});
         self.worker.child = None;

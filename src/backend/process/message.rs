@@ -66,9 +66,12 @@ pub(super) struct Items {
     pub(super) items: Vec<u64>,
 }
 
+/// The hook of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum WorkHook {
+    /// `producer_work`.
     Single,
+    /// `producer_work_batch`.
     Batch,
 }
 
@@ -76,9 +79,9 @@ pub(super) enum WorkHook {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Done {
     pub(super) call: u64,
-    /// How long the worker was busy with it, in microseconds.
+    /// How long the worker was busy with the call, in microseconds.
     pub(super) took: u64,
-    /// The part of it in the hook, in nanoseconds.
+    /// How long the hook took of that, in nanoseconds.
     pub(super) in_hook: u64,
     pub(super) outcomes: Vec<ItemOutcome>,
 }
@@ -131,6 +134,7 @@ pub struct RemoteFailure {
     pub(crate) is_out_of_memory: bool,
 }
 
+/// Names one call: `init` is done with it, it is given up, or calls behind it are to come back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Call {
     pub(super) call: u64,
@@ -142,11 +146,13 @@ pub(super) struct HandedBack {
     pub(super) calls: Vec<u64>,
 }
 
+/// Why a worker does not serve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Refused {
     pub(super) reason: String,
 }
 
+/// The last message of a worker: `producer_end` has returned, or failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bye {
     pub(super) failure: Option<CallFailure>,

@@ -1,4 +1,8 @@
 //! A keeper's part in one run: sends items to its child, and reports what comes back.
+//!
+//! The child works on its calls in the order in which they were sent. So only the first can be in a hook, and only that one
+//! has begun for the scheduler, can exceed a limit, and is blamed if the process ends. The calls behind it come back
+//! if another producer asks for their items, if nothing waits for them, or if the process ends.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -31,11 +35,13 @@ pub(super) struct Shift<'a, R: Runner> {
     run: &'a Run<R>,
     desk: Desk<'a, R>,
     event_writer: Option<EventWriter>,
-    /// In the order in which the child works on them. The first has begun, and so is in its hook.
+    /// The calls that the child has not answered, in the order in which it works on them. The first has begun.
     sent: VecDeque<Sent<R>>,
+    /// The limits of the first call.
     watch: Watch,
-    /// When the child got the first, or has answered the one before.
+    /// When the first call began: it was sent to an idle child, or the call before it was answered.
     since: Instant,
+    /// How many calls the child may have.
     ahead: Ahead,
     recall: Recall,
 }
@@ -45,7 +51,7 @@ pub(super) struct Shift<'a, R: Runner> {
 enum Recall {
     No,
     Wanted,
-    /// The child has been told.
+    /// The child has been told, and has not answered.
     Sent,
 }
 
@@ -96,12 +102,12 @@ impl<'a, R: Runner> Shift<'a, R> {
     /// Has an idle child work on a lease, and on those that are sent behind it, until it is idle again.
     fn work_from(&mut self, mut lease: Lease) -> NextStep {
         let (run, lane) = (self.run, self.keeper.lane);
-        // It may have ended since its last answer. That costs no attempt.
+        // The child may have ended since its last answer. That costs no attempt.
         if !self.keeper.worker.is_alive() {
             self.keeper.lose_process(run);
         }
         if self.keeper.is_due(run) {
-            // Others may take the items meanwhile.
+            // Others may take the items while the process is replaced.
             run.handover.dispatch.release(lease.id);
             return NextStep::Recycle;
         }
@@ -130,7 +136,7 @@ impl<'a, R: Runner> Shift<'a, R> {
         leasing::leave(run, lane)
     }
 
-    /// Adds a call to those to send. One that cannot be encoded has failed.
+    /// Adds a call to those to send. A call that cannot be encoded has failed.
     fn add(&mut self, lease: Lease, inputs: Vec<R::Input>, bytes: &mut Vec<u8>) {
         match self.keeper.worker.prepare_call(self.run, lease, inputs) {
             (sent, Ok(more)) => {
@@ -232,9 +238,10 @@ impl<'a, R: Runner> Shift<'a, R> {
         }
     }
 
+    /// Takes the calls that the child hands back.
     fn take_back(&mut self, frame: Frame) {
         let Ok(HandedBack { calls }) = message::decode(&frame) else {
-            // It names what is wrong.
+            // As an answer, the frame is an error that says what is wrong with it.
             return self.take_answer(frame);
         };
         self.recall = Recall::No;
@@ -282,7 +289,7 @@ impl<'a, R: Runner> Shift<'a, R> {
         }
     }
 
-    /// The process has ended. The first call was in its hook, unless it has no state.
+    /// The process has ended. The first call was in its hook, unless the child has no state.
     fn end_with(&mut self, answer: Answer) {
         let died = match self.keeper.has_state {
             true => self.sent.pop_front(),
@@ -295,7 +302,7 @@ impl<'a, R: Runner> Shift<'a, R> {
         self.crash(crashed);
     }
 
-    /// Ends the process. All calls but the one that crashed were not begun.
+    /// Ends the process. No call but the crashed one was begun, so the others go back.
     fn crash(&mut self, crashed: Option<(Sent<R>, Worked<R>)>) {
         self.keeper.lose_process(self.run);
         let back = std::mem::take(&mut self.sent);

@@ -28,7 +28,7 @@ pub(super) enum Answer {
     Frame(Frame),
     /// The process has ended, and is reaped.
     Died(Crash),
-    /// It took too long; the process was killed.
+    /// The call took too long; the process was killed.
     TimedOut,
     /// What came is no message; the process was killed.
     Damaged(FrameError),
@@ -151,7 +151,7 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    /// Ends the process. What that says of the call that it had.
+    /// Ends the process, and returns what that says of its call.
     pub(super) fn answer(self, child: &mut Child) -> Answer {
         match self {
             Ended::Gone => Answer::Died(child.reap_gone()),

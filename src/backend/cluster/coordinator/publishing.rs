@@ -1,25 +1,24 @@
-//! Sends one item to the broker.
+//! Sends one item to the broker, and before that its input if it is large.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::large::input_name;
 use crate::backend::cluster::board::{Board, Fatal};
 use crate::backend::cluster::connection::Connection;
-use crate::backend::cluster::input::{Input, ToPublish};
+use crate::backend::cluster::event::{CoordinatorEvent, ToPublish};
 use crate::backend::cluster::news::News;
 use crate::backend::cluster::objects;
-use crate::backend::cluster::publisher::{Publication, publish};
+use crate::backend::cluster::publisher::{StreamMessage, publish};
 use crate::backend::cluster::wire::{self, ItemHeader, Object};
 use crate::error::ClusterError;
 
-/// What the task of an item has of its coordinator.
+/// What the task that publishes an item has of its coordinator.
 pub(super) struct Publishing {
     pub(super) connection: Connection,
     pub(super) board: Arc<Board>,
-    pub(super) inputs: UnboundedSender<Input>,
+    pub(super) events: UnboundedSender<CoordinatorEvent>,
     pub(super) run: String,
     pub(super) epoch: u64,
     pub(super) lease_time: Duration,
@@ -27,6 +26,7 @@ pub(super) struct Publishing {
 }
 
 impl Publishing {
+    /// Publishes an item until the broker has confirmed it or it is not wanted any more.
     pub(super) async fn publish(self, subject: String, item: ToPublish) {
         let ToPublish { publication, item, attempt, size, mut input, .. } = item;
         let (run, epoch) = (&self.run, self.epoch);
@@ -39,7 +39,7 @@ impl Publishing {
         }
         let size = (size.cost, size.padded);
         let header = ItemHeader { epoch, publication, item, attempt, size, object };
-        let message = Publication {
+        let message = StreamMessage {
             subject,
             id: &format!("{run}/{epoch:x}/{item}/{publication}"),
             payload: wire::with_body(&header, &input).into(),
@@ -48,20 +48,20 @@ impl Publishing {
         match publish(&self.connection, message, || self.board.has(publication)).await {
             Ok(None) => {}
             Ok(Some(sequence)) => {
-                _ = self.inputs.send(Input::Confirmed { publication, sequence });
+                _ = self.events.send(CoordinatorEvent::Confirmed { publication, sequence });
             }
             Err(error) => self.board.fail(Fatal::Refused(error.to_string().into())),
         }
     }
 
-    /// Puts a large input into the object store. `None` if its item has an outcome then.
+    /// Puts a large input into the object store. `None` if its item then needs none: it failed, or is not wanted any more.
     async fn store(&self, publication: u64, input: Vec<u8>) -> Option<Object> {
         let (connection, board) = (&self.connection, &self.board);
         let (bytes, most) = (input.len(), connection.most_inline());
         let object = objects::object(connection, input_name(self.epoch, publication), &input);
         let subject = connection.names.input_object(&self.run, &object.name);
         let is_wanted = || board.has(publication);
-        // For a lease: what takes the room may be done with by then.
+        // The store may refuse it for a lease: until then, other values may leave room.
         let place = (&*subject, &object);
         let stored = objects::put(connection, place, input, self.lease_time, is_wanted).await;
         let is_stored = stored.unwrap_or_else(|source| {
@@ -75,4 +75,9 @@ impl Publishing {
         objects::remove(connection, format!("{subject}.*")).await;
         None
     }
+}
+
+/// The name of the input of a publication in the object store.
+pub(super) fn input_name(epoch: u64, publication: u64) -> String {
+    format!("{epoch:x}-{publication}")
 }

@@ -10,13 +10,14 @@ use tokio::task::AbortHandle;
 use super::Coordinator;
 use crate::backend::cluster::board::Fatal;
 use crate::backend::cluster::connection::{AGAIN, Connection, refused};
-use crate::backend::cluster::input::Input;
+use crate::backend::cluster::event::{CoordinatorEvent, KeyOwner};
 use crate::backend::cluster::names::{consumer_of, consumer_of_any, consumer_of_results};
 use crate::backend::cluster::wire::{self, RunKey};
 use crate::backend::cluster::{objects, reconciler};
 use crate::error::ClusterError;
 
 impl Coordinator {
+    /// Gives up what was silent for too long: workers after a lease, then the run.
     pub(super) async fn tick(&mut self) {
         let now = Instant::now();
         let lease = self.nats.lease_time;
@@ -58,10 +59,10 @@ impl Coordinator {
         for (lane, upto) in self.draining.clone() {
             self.order_drain(lane, upto).await;
         }
-        reconciler::look(&self.connection, &self.key.run, &self.board, lease * 2);
+        reconciler::look_for_lost(&self.connection, &self.key.run, &self.board, lease * 2);
     }
 
-    /// Ends the parts of workers that a run which is over waits for: without a broker, they have given up too.
+    /// Ends the waits for workers of a run that is over. Without a broker, their workers have given up all items too.
     fn end_drains(&mut self) {
         for lane in self.draining.keys().copied().collect::<Vec<_>>() {
             match self.board.worker_of(lane) {
@@ -74,16 +75,16 @@ impl Coordinator {
     /// Shows workers that this coordinator lives, unless another has taken the run.
     fn refresh_key(&self) {
         let (keys, key, revision) = (self.keys.clone(), self.key.clone(), self.revision);
-        let inputs = self.inputs.clone();
+        let events = self.events.clone();
         tokio::spawn(async move {
-            if let Some(outcome) = refreshed(&keys, &key, revision).await {
-                _ = inputs.send(Input::KeyPut(outcome));
+            if let Some(owner) = refresh(&keys, &key, revision).await {
+                _ = events.send(CoordinatorEvent::KeyPut(owner));
             }
         });
     }
 
-    /// Ends the part of a worker: what it had begun has failed, and the rest goes to others. Returns whether it had
-    /// a seat.
+    /// Takes the seat from a worker: the items that it had begun have failed, and the rest goes to others. Returns whether
+    /// it had a seat.
     pub(super) fn unseat(&mut self, worker: &str) -> bool {
         let Some((lane, sequences)) = self.board.unseat(worker) else { return false };
         tracing::info!("worker {worker} takes part no more");
@@ -93,7 +94,7 @@ impl Coordinator {
         true
     }
 
-    /// Ends the part of a worker, and removes what is addressed to it.
+    /// Takes the seat from a worker, and removes its consumer and the items that are addressed to it.
     pub(super) fn lose(&mut self, worker: &str) {
         if !self.unseat(worker) {
             return;
@@ -127,7 +128,7 @@ impl Coordinator {
         });
     }
 
-    /// Removes its own items.
+    /// Removes the items of this epoch.
     pub(super) fn purge_items(&self) -> impl Future<Output = ()> + use<> {
         self.purge_items_of(self.connection.names.items_of_epoch(&self.key.run, self.key.epoch))
     }
@@ -181,11 +182,11 @@ impl Coordinator {
 
     /// Leaves nothing behind.
     pub(super) async fn end(mut self) {
-        // It would make the consumer of results anew.
+        // The task would make the consumer of results anew.
         self.reading.iter().for_each(AbortHandle::abort);
         // The last answer to a refresh may not have come yet.
-        let refreshed = refreshed(&self.keys, &self.key, self.revision).await;
-        if let Some(Ok(revision)) = refreshed {
+        let owner = refresh(&self.keys, &self.key, self.revision).await;
+        if let Some(KeyOwner::This { revision }) = owner {
             _ = self.keys.purge_expect_revision(&self.key.run, Some(revision)).await;
         }
         let (context, names) = (self.connection.context.clone(), self.connection.names.clone());
@@ -198,7 +199,7 @@ impl Coordinator {
         self.purge_items().await;
         // Results are those of another coordinator if that has the run.
         let is_replaced = self.board.fatal() == Some(Fatal::Superseded);
-        if refreshed != Some(Err(())) && !is_replaced {
+        if owner != Some(KeyOwner::Another) && !is_replaced {
             self.purge_results().await;
             _ = context
                 .delete_consumer_from_stream(consumer_of_results(run), names.results())
@@ -243,19 +244,20 @@ async fn furnished(
     Ok(())
 }
 
-/// Puts the key once more. `None` if the broker has not answered; `Err` if it is another coordinator's.
-async fn refreshed(keys: &kv::Store, key: &RunKey, revision: u64) -> Option<Result<u64, ()>> {
+/// Puts the key once more, if this coordinator still has it. `None` if the broker has not answered.
+async fn refresh(keys: &kv::Store, key: &RunKey, revision: u64) -> Option<KeyOwner> {
     let value = wire::encode(key);
     if let Ok(revision) = keys.update(&key.run, value.clone().into(), revision).await {
-        return Some(Ok(revision));
+        return Some(KeyOwner::This { revision });
     }
     // The answer to the last update may be lost, or the broker has lost the key.
     let entry = keys.entry(&key.run).await.ok()?;
-    match entry.filter(|entry| entry.operation == kv::Operation::Put) {
-        None => Some(Ok(keys.create(&key.run, value.into()).await.ok()?)),
-        Some(entry) => match wire::decode::<RunKey>(&entry.value) {
-            Ok(other) if other.epoch == key.epoch => Some(Ok(entry.revision)),
-            _ => Some(Err(())),
-        },
+    let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) else {
+        let revision = keys.create(&key.run, value.into()).await.ok()?;
+        return Some(KeyOwner::This { revision });
+    };
+    match wire::decode::<RunKey>(&entry.value) {
+        Ok(other) if other.epoch == key.epoch => Some(KeyOwner::This { revision: entry.revision }),
+        _ => Some(KeyOwner::Another),
     }
 }

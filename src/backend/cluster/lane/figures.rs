@@ -62,7 +62,8 @@ impl<'a> Figures<'a> {
     /// An output came of an item that was published at a time, and was in its hook for `busy`.
     pub(super) fn answered(&mut self, published: Instant, busy: Duration, bytes: usize) {
         let now = now();
-        // Before that, all of the worker's producers had other items.
+        // Before the answer that freed a producer, all of the worker's producers had other items: the item waited for them,
+        // not for the wire.
         let has_room = self.answers.len() < self.capacity;
         let freed = if has_room { None } else { self.answers.pop_front() };
         self.answers.push_back(now);

@@ -1,4 +1,5 @@
-//! The outcomes of a lane's items.
+//! Reports the outcomes of a lane's items to the scheduler. The outcome of a publication that the board does not have any
+//! more is stale, so each is removed first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::error::{ClusterError, Crash, Error, Site};
 use crate::runner::Runner;
 
 impl<R: Runner> LaneRun<'_, R> {
+    /// A worker has answered.
     pub(super) fn settle(&mut self, publication: u64, reply: Reply) {
         let Some(publication) = self.session.board.remove(publication) else { return };
         let (lease, published) = (publication.lease, publication.published);
@@ -56,7 +58,7 @@ impl<R: Runner> LaneRun<'_, R> {
         settle::one(self.run, self.lane, &lease, worked, &mut self.desk);
     }
 
-    /// The attempt has failed with its worker. An item that has lost too many is not tried again.
+    /// The attempt has failed because its worker is gone.
     pub(super) fn fail_lost(&mut self, publication: u64, host: Arc<str>) {
         let Some(publication) = self.session.board.remove(publication) else { return };
         let lease = publication.lease;
@@ -68,7 +70,7 @@ impl<R: Runner> LaneRun<'_, R> {
         settle::one(run, self.lane, &lease, Err(error), &mut self.desk);
     }
 
-    /// An item that has ended too many processes is not tried again.
+    /// Counts a process that an item has ended. After too many, the item is not tried again: its kept input is dropped.
     fn note_crash(&self, item: u64) {
         let run = self.run;
         if run.crashes.note(item) >= POISON {
@@ -78,7 +80,7 @@ impl<R: Runner> LaneRun<'_, R> {
         }
     }
 
-    /// The broker does not take the input of an item.
+    /// The attempt has failed because the object store does not take the input.
     pub(super) fn fail_unsent(&mut self, publication: u64, source: Box<ClusterError>) {
         let Some(publication) = self.session.board.remove(publication) else { return };
         let lease = publication.lease;

@@ -1,4 +1,4 @@
-//! The way of a verdict to the coordinator.
+//! Sends the verdict of an item to the coordinator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::verdict::Verdict;
 use crate::backend::cluster::connection::REQUEST_TIMEOUT;
 use crate::backend::cluster::environment::give_up;
 use crate::backend::cluster::objects;
-use crate::backend::cluster::publisher::{Publication, publish};
+use crate::backend::cluster::publisher::{StreamMessage, publish};
 use crate::backend::cluster::wire::{self, ItemHeader, Object, Outcome, ResultHeader, WorkerNews};
 use crate::concurrency::lock;
 
 impl Slots {
-    /// Publishes the answer of an item, then acknowledges the item.
+    /// Publishes the result of an item, then acknowledges the item. Ends this process if it has no producers any more.
     pub(super) async fn answer(
         self: Arc<Self>,
         header: ItemHeader,
@@ -25,8 +25,8 @@ impl Slots {
         let ItemHeader { epoch, publication, item, attempt, .. } = header;
         let (mut outcome, output, busy) = match verdict {
             Verdict::Outcome { outcome, output, busy } => (outcome, output, busy),
-            // Another worker tries. One that starts anew has producers again.
-            Verdict::Nothing(reason) => {
+            // The item goes to another worker. If this one is started again, it has producers again.
+            Verdict::NoProducers(reason) => {
                 self.acknowledge(&message, AckKind::Nak(None)).await;
                 self.notify(WorkerNews::Leaving).await;
                 _ = tokio::time::timeout(REQUEST_TIMEOUT, self.connection.client.flush()).await;
@@ -55,7 +55,7 @@ impl Slots {
         let deliveries = u64::try_from(delivered).unwrap_or(0);
         let result =
             ResultHeader { epoch, publication, worker, outcome, busy_nanos, deliveries, object };
-        let result = Publication {
+        let result = StreamMessage {
             subject: self.connection.names.results_of(&self.key.run),
             id: &id,
             payload: wire::with_body(&result, &output).into(),
@@ -64,8 +64,8 @@ impl Slots {
         if let Err(error) = publish(&self.connection, result, is_wanted).await {
             self.notify(WorkerNews::Refused(publication, error.to_string())).await;
         }
-        // Without the confirmation the item may come again, and is then not wanted. What this worker has dropped by
-        // itself may be wanted.
+        // If the confirmation is lost, the item comes again, and the claim of it is refused. If this worker gives up all its
+        // items, as at the end of its part, they may still be wanted, so they are handed back.
         let has_dropped = lock(&self.state).floor == u64::MAX;
         _ = match has_dropped {
             true => message.ack_with(AckKind::Nak(None)).await,
@@ -74,7 +74,7 @@ impl Slots {
         self.forget(publication);
     }
 
-    /// Puts a large output into the object store; the reason if that refuses it.
+    /// Puts a large output into the object store. Fails with the text for the item if the store refuses the output.
     async fn store(
         &self,
         object: &Object,

@@ -1,4 +1,4 @@
-//! What a worker says of an item that it has taken.
+//! The end of an item that a worker has taken: the answer of its service, as it goes to the coordinator.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::backend::cluster::wire::Outcome;
 use crate::base::Hook;
 use crate::error::Crash;
 
-/// What is said of an item.
+/// The end of an item in this worker.
 pub(super) enum Verdict {
     Outcome {
         outcome: Outcome,
@@ -17,11 +17,11 @@ pub(super) enum Verdict {
         busy: Duration,
     },
     /// This worker has no producers any more, for this reason.
-    Nothing(String),
+    NoProducers(String),
 }
 
 impl Verdict {
-    /// That of an item with no hook and no output.
+    /// The verdict of an item without an output that was in no hook, or was given up.
     pub(super) fn without_hook(outcome: Outcome) -> Self {
         Verdict::Outcome { outcome, output: vec![], busy: Duration::ZERO }
     }
@@ -39,7 +39,7 @@ impl Verdict {
                 let Crash { signal, status, stderr } = crash;
                 (Outcome::Crashed { signal, status, stderr, device }, vec![])
             }
-            Answer::Ended(reason) => return Verdict::Nothing(reason),
+            Answer::Ended(reason) => return Verdict::NoProducers(reason),
         };
         Verdict::Outcome { outcome, output, busy }
     }

@@ -1,4 +1,4 @@
-//! Outputs that are too large for a message.
+//! Reads an output that was too large for its message from the object store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,12 +15,7 @@ use crate::backend::cluster::wire::{Object, Outcome};
 /// How often the broker hears that a result is being read: well within its `ack_wait`.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// The name of the input of a publication in the object store.
-pub(super) fn input_name(epoch: u64, publication: u64) -> String {
-    format!("{epoch:x}-{publication}")
-}
-
-/// What the task of a large output has of its coordinator.
+/// What the task that reads a large output has of its coordinator, and the message of the result.
 pub(super) struct Fetching {
     pub(super) connection: Connection,
     pub(super) board: Arc<Board>,
@@ -30,7 +25,8 @@ pub(super) struct Fetching {
 }
 
 impl Fetching {
-    /// Reads the output of a result, hands it on, and removes it.
+    /// Reads the output of a result, hands the reply on to its lane, and removes the output. A result without an output is
+    /// handed on as it is; what was written of its output is removed.
     pub(super) async fn fetch(self, object: Object, mut reply: Box<Reply>) {
         let Fetching { connection, board, run, publication, message } = self;
         let subject = connection.names.output_object(&run, &object.name);
@@ -43,7 +39,7 @@ impl Fetching {
                 reply.output = output;
                 News::Answer(publication, reply)
             }
-            // The item is worked on again.
+            // The output is not there, or not wanted any more. If the item is wanted, it is worked on again.
             Ok(None) => News::Vanished(publication),
             Err(error) => {
                 let text = format!("the output cannot be read from the object store: {error}");
@@ -61,7 +57,7 @@ impl Fetching {
     }
 }
 
-/// Keeps the broker from sending a message again.
+/// Tells the broker during `work` that a message is in progress, so that it is not delivered again.
 async fn while_in_progress<T>(message: &jetstream::Message, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     loop {

@@ -1,4 +1,4 @@
-//! What the coordinator's thread reacts to.
+//! The events of the coordinator's thread, from the lanes of its pool and from the broker.
 
 use async_nats::jetstream;
 use tokio::sync::mpsc::UnboundedSender;
@@ -7,17 +7,18 @@ use super::board::{Address, SeatedWorker};
 use super::wire::Card;
 use crate::scheduler::batch::Size;
 
-/// What the coordinator's thread reacts to.
+/// What the coordinator's thread reacts to, one event after the other. A `u64` without a name is a publication.
 #[derive(Debug)]
-pub(super) enum Input {
+pub(super) enum CoordinatorEvent {
     // From the lanes.
     Publish(ToPublish),
+    /// Tells the worker that has the item to give it up.
     Cancel(u64),
-    /// Deletes a message that no worker must get.
+    /// Deletes a message that no worker must get, at this place in the stream of items.
     Delete(Option<u64>),
     /// Removes a large input from the object store.
     Discard(u64),
-    /// The run of a lane is over.
+    /// The run of a lane is over: its worker gives up all publications up to this one.
     Drain {
         lane: usize,
         upto: u64,
@@ -26,20 +27,25 @@ pub(super) enum Input {
     Ban {
         lane: usize,
     },
-    /// A lane has left its run.
+    /// A lane has left its run. A coordinator that is closing looks whether it was the last.
     Left,
-    /// No run begins any more.
+    /// The pool begins no further run.
     Close,
     // From the broker.
+    /// The broker has stored a publication, at this place in the stream of items.
     Confirmed {
         publication: u64,
         sequence: u64,
     },
     Result(Box<jetstream::Message>),
     Notice(async_nats::Message),
+    /// A worker has put its card; `Err` says why the card cannot be read.
     Card(String, Result<Card, String>),
+    /// The consumer of a worker that asked for a seat is there. The worker waits for the answer at this subject.
     Seat(SeatedWorker, async_nats::Subject),
-    KeyPut(Result<u64, ()>),
+    /// The broker has answered to the refreshed key.
+    KeyPut(KeyOwner),
+    /// The connection was restored.
     Restored,
     Tick,
 }
@@ -56,16 +62,23 @@ pub(super) struct ToPublish {
     pub(super) input: Vec<u8>,
 }
 
+/// The coordinator that the key of a run names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyOwner {
+    This { revision: u64 },
+    Another,
+}
+
 /// An input in the object store, which is removed with this value.
 #[derive(Debug)]
 pub(super) struct StoredInput {
     pub(super) publication: u64,
-    pub(super) inputs: UnboundedSender<Input>,
+    pub(super) events: UnboundedSender<CoordinatorEvent>,
 }
 
 impl Drop for StoredInput {
     fn drop(&mut self) {
         // A coordinator that has ended has removed all of the run.
-        _ = self.inputs.send(Input::Discard(self.publication));
+        _ = self.events.send(CoordinatorEvent::Discard(self.publication));
     }
 }

@@ -1,0 +1,124 @@
+//! The tasks that read from the broker for the coordinator, and its clock. Each sends events to the coordinator's thread.
+
+use std::time::Duration;
+
+use async_nats::Subscriber;
+use async_nats::jetstream::consumer::{AckPolicy, pull};
+use async_nats::jetstream::kv;
+use futures_util::StreamExt;
+use futures_util::future::{Either, select};
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::MissedTickBehavior;
+
+use super::connection::{AGAIN, Connection};
+use super::event::CoordinatorEvent;
+use super::names::consumer_of_results;
+use super::wire;
+
+/// How often the broker says that it has no result. Missing that twice, the client asks anew.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+
+/// Reads what workers tell the coordinator.
+pub(super) async fn read_notices(
+    mut notices: Subscriber,
+    events: UnboundedSender<CoordinatorEvent>,
+) {
+    while let Some(message) = notices.next().await {
+        if events.send(CoordinatorEvent::Notice(message)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Reads the cards of workers, now and whenever one changes.
+pub(super) async fn read_cards(
+    connection: Connection,
+    workers: kv::Store,
+    events: UnboundedSender<CoordinatorEvent>,
+) {
+    let take = |entry: kv::Entry| {
+        if entry.operation == kv::Operation::Put {
+            let card = wire::decode(&entry.value);
+            let card = card.map_err(|error| format!("worker {}: {error}", entry.key));
+            _ = events.send(CoordinatorEvent::Card(entry.key, card));
+        }
+    };
+    while !events.is_closed() {
+        connection.watch(&workers, &take).await;
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// Reads the results of a run, with each restored connection anew.
+pub(super) async fn read_results(
+    connection: Connection,
+    run: String,
+    events: UnboundedSender<CoordinatorEvent>,
+) {
+    let mut restored = connection.restored.clone();
+    while !events.is_closed() {
+        restored.mark_unchanged();
+        if let Ok(mut results) = open_results(&connection, &run).await {
+            loop {
+                let changed = std::pin::pin!(restored.changed());
+                match select(results.next(), changed).await {
+                    Either::Left((Some(Ok(message)), _)) => {
+                        _ = events.send(CoordinatorEvent::Result(Box::new(message)));
+                    }
+                    Either::Left((Some(Err(error)), _)) => {
+                        tracing::debug!("results: {error}");
+                        break;
+                    }
+                    Either::Left((None, _)) | Either::Right(_) => break,
+                }
+            }
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn open_results(
+    connection: &Connection,
+    run: &str,
+) -> Result<pull::Stream, async_nats::Error> {
+    let config = pull::Config {
+        durable_name: Some(consumer_of_results(run)),
+        filter_subject: connection.names.results_of(run),
+        ack_policy: AckPolicy::Explicit,
+        // A result that was delivered and is lost with a connection comes again.
+        ack_wait: Duration::from_secs(5),
+        max_ack_pending: -1,
+        inactive_threshold: Duration::from_secs(10 * 60),
+        ..pull::Config::default()
+    };
+    let stream = connection.names.results();
+    let consumer = connection.context.create_consumer_on_stream(config, stream).await?;
+    let results = consumer.stream().max_messages_per_batch(256).heartbeat(HEARTBEAT);
+    Ok(results.expires(HEARTBEAT * 5).messages().await?)
+}
+
+/// Tells the coordinator that time has passed, and that the connection was restored.
+pub(super) async fn tick(
+    connection: Connection,
+    period: Duration,
+    events: UnboundedSender<CoordinatorEvent>,
+) {
+    let mut restored = connection.restored.clone();
+    restored.mark_unchanged();
+    let mut ticks = tokio::time::interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let event = {
+            let ticked = std::pin::pin!(ticks.tick());
+            let changed = std::pin::pin!(restored.changed());
+            match select(ticked, changed).await {
+                Either::Left(_) => CoordinatorEvent::Tick,
+                Either::Right((Ok(()), _)) => CoordinatorEvent::Restored,
+                Either::Right((Err(_), _)) => return,
+            }
+        };
+        if events.send(event).is_err() {
+            return;
+        }
+    }
+}
