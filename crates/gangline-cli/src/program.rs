@@ -37,7 +37,7 @@ fn start(arguments: Vec<OsString>) -> Result<u8, CliError> {
     let arguments = options::with_file(arguments)?;
     let cli = match args::parse(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return Ok(explain(&error)),
+        Err(error) => return explain(&error),
     };
     match cli.command {
         Subcommands::Run(run) => start_run(&run, cli.supervisor, arguments),
@@ -77,11 +77,11 @@ fn start_run(
 }
 
 /// Help and versions go to standard output and are not failures.
-fn explain(error: &clap::Error) -> u8 {
-    let _ = error.print();
+fn explain(error: &clap::Error) -> Result<u8, CliError> {
+    let printed = error.print();
     match error.use_stderr() {
-        true => exit::USAGE,
-        false => exit::OK,
+        true => Ok(exit::USAGE),
+        false => printed_whole(printed.and_then(|()| io::stdout().flush())),
     }
 }
 
@@ -97,7 +97,12 @@ fn manual(args: &ManArgs) -> Result<Vec<u8>, CliError> {
 fn written(text: Vec<u8>) -> Result<u8, CliError> {
     check_stdout()?;
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(&text).and_then(|()| stdout.flush()) {
+    printed_whole(stdout.write_all(&text).and_then(|()| stdout.flush()))
+}
+
+/// The status after all of a text has gone to standard output, or not.
+fn printed_whole(printed: io::Result<()>) -> Result<u8, CliError> {
+    match printed {
         Ok(()) => Ok(exit::OK),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(exit::BROKEN_PIPE),
         Err(error) => Err(CliError::new(exit::OUTPUT, error)),

@@ -138,7 +138,11 @@ impl fmt::Display for End {
             },
             End::TimedOut(limit) => {
                 // To the millisecond: a multiple of a median has nanoseconds.
-                let limit = Duration::from_millis(limit.as_millis().try_into().unwrap_or(u64::MAX));
+                let rounded = limit.as_millis().try_into().unwrap_or(u64::MAX);
+                let limit = match rounded {
+                    0 => *limit,
+                    millis => Duration::from_millis(millis),
+                };
                 write!(f, "was ended: it took longer than {:#}", HumanDuration(limit))
             }
             End::PrintedTooMuch(most) => write!(f, "was ended: it printed more than {most} bytes"),

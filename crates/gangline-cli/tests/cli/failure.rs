@@ -19,6 +19,7 @@ fn a_failed_job_is_reported() {
     fails("", "kill -9 $$", "job 1 was killed by SIGKILL");
     fails("", "kill -SEGV $$", "job 1 was killed by SIGSEGV");
     fails("--timeout 0.1", "sleep 60", "job 1 was ended: it took longer than 100 ms");
+    fails("--timeout 0.00001", "sleep 60", "job 1 was ended: it took longer than 10 µs");
     fails("--max-output 10", "yes", "job 1 was ended: it printed more than 10 bytes");
     fails("", "echo why >&2; exit 1", "why\n");
 }

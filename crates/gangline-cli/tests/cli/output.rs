@@ -300,8 +300,10 @@ fn a_full_disk_is_reported() {
     let output = command.stdout(full()).output().unwrap();
     assert_eq!(output.status.code(), Some(106), "{output:?}");
     assert!(String::from_utf8(output.stderr).unwrap().contains("No space left"));
-    let mut command = place.typed("run --dry-run -- echo ::: a b");
-    assert_eq!(command.stdout(full()).output().unwrap().status.code(), Some(106));
+    for line in ["run --dry-run -- echo ::: a b", "--help", "run -h", "--version"] {
+        let output = place.typed(line).stdout(full()).output().unwrap();
+        assert_eq!(output.status.code(), Some(106), "{line}");
+    }
     place.check_no_process_is_left();
 }
 
