@@ -25,8 +25,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// [`item_timeout`](Builder::item_timeout) is killed. The consumer's hooks stay in this process.
     ///
     /// The child makes its runner by the [`Recipe`], from the [configuration](Builder::cfg). This program's
-    /// `main` must begin with [`worker_main`](crate::worker_main), since the child runs the same program: an
-    /// example is at [`Recipe`].
+    /// `main` must begin with [`worker_main`](crate::worker_main), since the child runs the same program.
     ///
     /// An item is encoded, sent to the child and decoded there, and its output on the way back: 6 us for a small item
     /// if further ones are sent [ahead](Processes::ahead), 30 us for one alone, and a few ms for megabytes. Hooks of a
@@ -37,6 +36,29 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     /// [`build`](Builder::build) fails with [`Error::Worker`](crate::Error::Worker) if a child cannot be
     /// started, does not become a worker within 10 s, or is of another version; if `make` fails in it; and in a
     /// process that is itself a worker.
+    ///
+    /// ```no_run
+    /// use gangline::closures::FnMap;
+    /// use gangline::process::{Processes, Recipe};
+    /// use gangline::{OrderedRunner, ProducerContext, Result, map, worker_main};
+    ///
+    /// fn init(_: &ProducerContext<'_>) -> Result<()> {
+    ///     Ok(())
+    /// }
+    /// fn work(_: &ProducerContext<'_>, _: &mut (), x: u64) -> Result<u64> {
+    ///     Ok(x * x) // a crash in here costs one attempt
+    /// }
+    /// static SQUARES: Recipe<FnMap<(), u64, u64>> = Recipe::new("squares", |_| Ok(map(init, work)));
+    ///
+    /// fn main() -> Result<()> {
+    ///     worker_main(&[&SQUARES]);
+    ///     let squares: FnMap<(), u64, u64> = map(init, work);
+    ///     let builder = OrderedRunner::builder(squares).devices("cpu*2").retries(2);
+    ///     let mut pool = builder.processes(&SQUARES, Processes::new()).build()?;
+    ///     println!("{:?}", pool.run(0..100)?);
+    ///     Ok(())
+    /// }
+    /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "processes")))]
     pub fn processes(mut self, recipe: &'static Recipe<R>, processes: Processes) -> Self {
         self.workers = Some((*recipe, processes));

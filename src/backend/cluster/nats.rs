@@ -64,6 +64,12 @@ const LEAST_LEASE: Duration = Duration::from_millis(500);
 impl Nats {
     /// Reaches the broker at `url`: `nats://host:4222`, or `tls://host:4222` with encryption. Several addresses of
     /// one cluster of brokers are separated by commas.
+    ///
+    /// ```
+    /// use gangline::cluster::Nats;
+    ///
+    /// let nats = Nats::connect("tls://a.example:4222,tls://b.example:4222");
+    /// ```
     pub fn connect(url: impl Into<String>) -> Self {
         let (credentials, certificates, security) = (None, None, Security::Required);
         Nats {
@@ -78,12 +84,24 @@ impl Nats {
     }
 
     /// Sets the file with the credentials, as `nsc` writes it.
+    ///
+    /// ```
+    /// use gangline::cluster::Nats;
+    ///
+    /// let nats = Nats::connect("tls://broker.example:4222").credentials("coordinator.creds");
+    /// ```
     pub fn credentials(mut self, path: impl Into<PathBuf>) -> Self {
         self.access.credentials = Some(path.into());
         self
     }
 
     /// Sets the file with the certificates to trust, in PEM. The default are those of the operating system.
+    ///
+    /// ```
+    /// use gangline::cluster::Nats;
+    ///
+    /// let nats = Nats::connect("tls://broker.example:4222").root_certificates("ca.pem");
+    /// ```
     pub fn root_certificates(mut self, path: impl Into<PathBuf>) -> Self {
         self.access.certificates = Some(path.into());
         self
@@ -92,6 +110,12 @@ impl Nats {
     /// Allows a connection to another machine without encryption or credentials. It is logged as a warning.
     ///
     /// Inputs, results and the configuration can then be read and changed on the network.
+    ///
+    /// ```
+    /// use gangline::cluster::Nats;
+    ///
+    /// let nats = Nats::connect("nats://10.0.0.1:4222").insecure();
+    /// ```
     pub fn insecure(mut self) -> Self {
         self.access.security = Security::Waived;
         self
@@ -100,6 +124,12 @@ impl Nats {
     /// Sets the prefix of all names at the broker. The default is `gangline`.
     ///
     /// Coordinators and workers of one namespace work together. A name has letters, digits, `-` and `_`.
+    ///
+    /// ```
+    /// use gangline::cluster::Nats;
+    ///
+    /// let nats = Nats::connect("tls://broker.example:4222").namespace("staging"); // GANGLINE_NATS_NAMESPACE=staging for its workers
+    /// ```
     pub fn namespace(mut self, name: impl Into<String>) -> Self {
         self.namespace = name.into();
         self
@@ -107,12 +137,24 @@ impl Nats {
 
     /// Names the run. A coordinator that starts with the name of a live one takes over: the older one fails with
     /// [`Superseded`](crate::error::ClusterError::Superseded). By default each pool has a name of its own.
+    ///
+    /// ```
+    /// use gangline::cluster::Nats;
+    ///
+    /// let nats = Nats::connect("tls://broker.example:4222").run_name("nightly"); // one at a time
+    /// ```
     pub fn run_name(mut self, name: impl Into<String>) -> Self {
         self.run = Some(name.into());
         self
     }
 
     /// Sets the number of workers that [`build`](crate::Builder::build) waits for. The default is 1.
+    ///
+    /// ```
+    /// use gangline::cluster::Nats;
+    ///
+    /// let nats = Nats::connect("tls://broker.example:4222").min_workers(4);
+    /// ```
     pub fn min_workers(mut self, workers: usize) -> Self {
         self.min_workers = workers;
         self
@@ -121,6 +163,12 @@ impl Nats {
     /// Sets the largest number of workers that take part at the same time; others wait. The default is 64.
     ///
     /// Each has a thread in this process, which mostly sleeps.
+    ///
+    /// ```
+    /// use gangline::cluster::Nats;
+    ///
+    /// let nats = Nats::connect("tls://broker.example:4222").max_workers(1000);
+    /// ```
     pub fn max_workers(mut self, workers: usize) -> Self {
         self.max_workers = workers;
         self
@@ -128,12 +176,28 @@ impl Nats {
 
     /// Sets how long to wait for workers, when the pool is built and whenever a run has none; and for a broker
     /// that is gone, or has no room for an item or a result. Then the run fails. The default is 60 s.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use gangline::cluster::Nats;
+    ///
+    /// let nats = Nats::connect("tls://broker.example:4222").wait_for(Duration::from_secs(600));
+    /// ```
     pub fn wait_for(mut self, time: Duration) -> Self {
         self.wait_for = time;
         self
     }
 
     /// Sets the time without a sign of life after which a worker is lost. The default is 10 s, the least 0.5 s.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use gangline::cluster::Nats;
+    ///
+    /// let nats = Nats::connect("tls://broker.example:4222").lease_time(Duration::from_secs(30));
+    /// ```
     pub fn lease_time(mut self, time: Duration) -> Self {
         self.lease_time = time;
         self

@@ -50,30 +50,60 @@ impl Default for Processes {
 
 impl Processes {
     /// Workers run the program file of this process, without arguments, and with its environment.
+    ///
+    /// ```
+    /// use gangline::process::Processes;
+    ///
+    /// let processes = Processes::new();
+    /// ```
     pub fn new() -> Self {
         Processes::default()
     }
 
     /// Sets the program that workers run. Its `main` must begin with
     /// [`worker_main`](crate::worker_main).
+    ///
+    /// ```
+    /// use gangline::process::Processes;
+    ///
+    /// let processes = Processes::new().program("/opt/app/bin/worker");
+    /// ```
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());
         self
     }
 
     /// Sets the arguments of the program.
+    ///
+    /// ```
+    /// use gangline::process::Processes;
+    ///
+    /// let processes = Processes::new().args(["--verbose"]);
+    /// ```
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args = args.into_iter().map(Into::into).collect();
         self
     }
 
     /// Sets an environment variable of the workers.
+    ///
+    /// ```
+    /// use gangline::process::Processes;
+    ///
+    /// let processes = Processes::new().env("OMP_NUM_THREADS", "1");
+    /// ```
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), Some(value.into())));
         self
     }
 
     /// Removes an environment variable from the workers.
+    ///
+    /// ```
+    /// use gangline::process::Processes;
+    ///
+    /// let processes = Processes::new().env_remove("LD_PRELOAD");
+    /// ```
     pub fn env_remove(mut self, name: impl Into<OsString>) -> Self {
         self.env.push((name.into(), None));
         self
@@ -82,6 +112,12 @@ impl Processes {
     /// Sets the largest message, in bytes; the default is 256 MiB. A batch is one message.
     ///
     /// A longer input or output fails its item. It bounds what a damaged message can have this process allocate.
+    ///
+    /// ```
+    /// use gangline::process::Processes;
+    ///
+    /// let processes = Processes::new().max_frame(1 << 30);
+    /// ```
     pub fn max_frame(mut self, bytes: u32) -> Self {
         self.max_frame = bytes;
         self
@@ -91,6 +127,15 @@ impl Processes {
     /// the next run starts another. `None` waits for the hook. The default is 5 s.
     ///
     /// The hook sees [`is_cancelled`](crate::ProducerContext::is_cancelled) at once.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use gangline::process::Processes;
+    ///
+    /// let patient = Processes::new().kill_after(None);
+    /// let strict = Processes::new().kill_after(Duration::from_secs(1));
+    /// ```
     pub fn kill_after(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.kill_after = time.into();
         self
@@ -116,6 +161,12 @@ impl Processes {
     /// The number adapts up to that: it grows while an item takes less than 50 us, about the time of a message there
     /// and back, and shrinks with longer ones. Items sent ahead come back if another producer has nothing to do, or if
     /// the worker dies; that costs them no attempt. With [`batch`](crate::Builder::batch), a worker has one batch.
+    ///
+    /// ```
+    /// use gangline::process::Processes;
+    ///
+    /// let one_at_a_time = Processes::new().ahead(1);
+    /// ```
     pub fn ahead(mut self, items: usize) -> Self {
         self.ahead = NonZeroUsize::new(items).unwrap_or(NonZeroUsize::MIN);
         self
