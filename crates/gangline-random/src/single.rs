@@ -442,9 +442,11 @@ fn run_again<O: OrderKind>(
             laws.equal("a run leaves nothing to the next", &(account.ok, account.failed), &(20, 0));
         }
         Err(error) => {
+            // A state that the last run has lost is built before this one begins, which fails if that does.
+            let is_of_init = hooks.init > 0 && error.hook() == Some(Hook::ProducerInit);
             laws.check(
                 "a run leaves nothing to the next",
-                error.is_cancelled() && plan.inputs.cancels_at.is_some(),
+                error.is_cancelled() && plan.inputs.cancels_at.is_some() || is_of_init,
                 || format!("{error:?}"),
             );
         }
