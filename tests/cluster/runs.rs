@@ -13,6 +13,7 @@ tests![
     states_stay_loaded_between_pools_with_one_configuration,
     a_service_answers_its_callers,
     nothing_is_left_at_the_broker,
+    items_of_a_run_are_purged_before_the_next_can_have_any,
     workers_that_wait_for_a_seat_leave_nothing_at_the_broker,
     two_pools_share_one_worker,
     a_pool_with_another_configuration_waits_for_its_turn,
@@ -113,6 +114,33 @@ fn nothing_is_left_at_the_broker() {
             _ => assert!(messages <= 1, "{name}: {messages}"),
         }
     }
+}
+
+/// The broker may do a purge later than what it is sent afterwards, unless its answer is waited for.
+fn items_of_a_run_are_purged_before_the_next_can_have_any() {
+    let broker = Broker::tracing();
+    let _workers = [broker.worker(1), broker.worker(1)];
+    let nats = broker.nats().min_workers(2);
+    let mut pool = broker.builder().cluster(&CHORES, nats).build().unwrap();
+    for _ in 0..3 {
+        assert_eq!(pool.run(squares(0..5)).unwrap(), squared(0..5));
+    }
+    let log = broker.log();
+    let (mut answer, mut is_purged, mut orders) = ("", true, 0);
+    for line in log.lines() {
+        if line.contains("<<- [HPUB gangline.items.") {
+            is_purged = false;
+        } else if let Some((_, rest)) = line.split_once("[PUB $JS.API.STREAM.PURGE.gangline-items ")
+        {
+            answer = rest.split(' ').next().unwrap();
+        } else if !answer.is_empty() && line.contains("->> [") && line.contains(answer) {
+            (answer, is_purged) = ("", true);
+        } else if line.contains("<<- [PUB gangline.orders.") {
+            assert!(is_purged, "a worker is told to drain:\n{log}");
+            orders += 1;
+        }
+    }
+    assert!(orders >= 6, "two workers are told to drain in three runs:\n{log}");
 }
 
 fn workers_that_wait_for_a_seat_leave_nothing_at_the_broker() {

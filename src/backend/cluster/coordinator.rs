@@ -53,6 +53,8 @@ pub(super) struct Coordinator {
     banned: HashSet<String>,
     /// The lanes that have left a run and wait until their workers have no publication of it, with the last of those.
     draining: HashMap<usize, u64>,
+    /// The broker has no item of a publication up to this one: of all lanes that leave a run, the first has them purged.
+    purged: u64,
     /// The workers that have a consumer of their own at the broker, with a seat or without.
     ///
     /// `join` makes the consumer of a worker, `restore` makes it once more, `lose` and `end` remove it. Each holds this lock
@@ -104,6 +106,7 @@ impl Coordinator {
             seen,
             banned,
             draining,
+            purged: 0,
             consumers,
             clock,
             announced,
@@ -264,9 +267,15 @@ impl Coordinator {
 
     /// Asks the worker of a lane to give up all publications up to `upto`, and to say when no hook has one.
     async fn drain(&mut self, lane: usize, upto: u64) {
-        // The items are purged before the order, so that no worker takes one of them after it has said that it has none.
-        // Not waited for: a broker that is gone would hold up the end of the run.
-        tokio::spawn(self.purge_items());
+        // Waited for: no worker takes an item after it has said that it has none, and a purge that the broker does later
+        // would take items of the next run. A broker that is gone must not hold up the end of the run.
+        if upto > self.purged {
+            match self.connection.is_connected() {
+                true if self.purge_items().await => self.purged = upto,
+                true => {}
+                false => _ = tokio::spawn(self.purge_items()),
+            }
+        }
         self.draining.insert(lane, upto);
         self.order_drain(lane, upto).await;
     }

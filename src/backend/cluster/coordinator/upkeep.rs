@@ -128,17 +128,16 @@ impl Coordinator {
         });
     }
 
-    /// Removes the items of this epoch.
-    pub(super) fn purge_items(&self) -> impl Future<Output = ()> + use<> {
+    /// Removes the items of this epoch. Returns whether the broker has said so.
+    pub(super) fn purge_items(&self) -> impl Future<Output = bool> + use<> {
         self.purge_items_of(self.connection.names.items_of_epoch(&self.key.run, self.key.epoch))
     }
 
-    fn purge_items_of(&self, subject: String) -> impl Future<Output = ()> + use<> {
+    fn purge_items_of(&self, subject: String) -> impl Future<Output = bool> + use<> {
         let (context, items) = (self.connection.context.clone(), self.connection.names.items());
         async move {
-            if let Ok(stream) = context.get_stream_no_info(items).await {
-                _ = stream.purge().filter(subject).await;
-            }
+            let Ok(stream) = context.get_stream_no_info(items).await else { return false };
+            stream.purge().filter(subject).await.is_ok()
         }
     }
 
