@@ -243,7 +243,7 @@ impl<R: Runner> LaneRun<'_, R> {
 
     /// Takes the mail: handles the news, notes the worker in the seat, and cancels what is stale.
     fn take_mail(&mut self) {
-        let Mail { news, worker, fatal, .. } = self.session.board.mail(self.lane);
+        let Mail { news, worker, fatal, is_closed } = self.session.board.mail(self.lane);
         let has_news = !news.is_empty();
         news.into_iter().for_each(|news| self.heed(news));
         match (&self.worker, worker) {
@@ -272,6 +272,9 @@ impl<R: Runner> LaneRun<'_, R> {
             && !self.run.is_over()
         {
             self.run.abort_with(self.session.error(fatal));
+        } else if is_closed {
+            // The coordinator's thread closes during a run only if it panics.
+            self.run.abort();
         }
         self.cancel_stale();
     }

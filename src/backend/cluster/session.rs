@@ -61,6 +61,7 @@ impl Session {
         let thread = {
             let (board, nats, events) = (board.clone(), nats.clone(), events.clone());
             let work = move || {
+                let _closes = CloseOnDrop(board.clone());
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 match runtime {
                     Ok(runtime) => {
@@ -134,6 +135,16 @@ impl Session {
     pub(super) fn too_few(&self, here: usize, least: usize) -> ClusterError {
         let (waited, refusals) = (self.nats.wait_for, self.board.refusals());
         ClusterError::NoWorkers { here, least, waited, refusals }
+    }
+}
+
+/// Closes the board if the coordinator's thread dies of a bug of ours, so that no lane waits for it. `close` passes the
+/// panic on.
+struct CloseOnDrop(Arc<Board>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }
 
