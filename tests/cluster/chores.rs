@@ -122,8 +122,11 @@ impl Runner for Chores {
 
     fn producer_init(&self, cx: &ProducerContext<'_>) -> Result<Self::ProducerState> {
         if let Ok(path) = cx.cfg().get::<PathBuf>("starts") {
-            let starts = std::fs::read_to_string(&path).unwrap_or_default();
-            std::fs::write(path, starts + "x")?;
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            file?.write_all(b"x")?;
+        }
+        if let Ok(gate) = cx.cfg().get::<PathBuf>("gate") {
+            text_in(&gate);
         }
         Ok(std::rc::Rc::new(0))
     }

@@ -1,5 +1,7 @@
 //! Runs in which nothing goes wrong.
 
+use std::time::Duration;
+
 use gangline::CfgNode;
 
 use crate::broker::Broker;
@@ -11,6 +13,8 @@ tests![
     the_configuration_reaches_the_worker,
     an_idle_worker_takes_what_a_busy_one_cannot,
     states_stay_loaded_between_pools_with_one_configuration,
+    pools_that_want_one_configuration_at_once_have_it_loaded_once,
+    a_pool_gets_what_was_being_loaded_for_one_that_has_given_up,
     a_service_answers_its_callers,
     nothing_is_left_at_the_broker,
     items_of_a_run_are_purged_before_the_next_can_have_any,
@@ -84,6 +88,43 @@ fn states_stay_loaded_between_pools_with_one_configuration() {
     assert_eq!(text_in(&starts), "xx");
 }
 
+/// A GPU may not have room for the states twice.
+fn pools_that_want_one_configuration_at_once_have_it_loaded_once() {
+    let broker = Broker::tracing();
+    let folder = tempfile::tempdir().unwrap();
+    let starts = folder.path().join("starts");
+    let cfg = CfgNode::new().with("starts", &starts).unwrap();
+    let run = || {
+        let mut pool = broker.builder().cfg(cfg.clone()).build().unwrap();
+        assert_eq!(pool.run(squares(0..3)).unwrap(), squared(0..3));
+    };
+    std::thread::scope(|scope| {
+        let runs = [scope.spawn(run), scope.spawn(run), scope.spawn(run)];
+        broker.await_publications("$KV.gangline-keys.", 3);
+        let _worker = broker.worker(1);
+        runs.into_iter().for_each(|run| run.join().unwrap());
+    });
+    assert_eq!(text_in(&starts), "x");
+}
+
+fn a_pool_gets_what_was_being_loaded_for_one_that_has_given_up() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name| folder.path().join(name);
+    let cfg = CfgNode::new().with("starts", file("starts")).unwrap();
+    let cfg = cfg.with("gate", file("gate")).unwrap();
+    let _worker = broker.worker(1);
+    let builder = |nats| broker.builder().cfg(cfg.clone()).cluster(&CHORES, nats);
+    while !file("starts").exists() {
+        let impatient = broker.nats().wait_for(Duration::from_millis(500));
+        builder(impatient).build().map(|_| ()).unwrap_err();
+    }
+    std::fs::write(file("gate"), "").unwrap();
+    let mut pool = builder(broker.nats()).build().unwrap();
+    assert_eq!(pool.run(squares(0..3)).unwrap(), squared(0..3));
+    assert_eq!(text_in(&file("starts")), "x");
+}
+
 fn a_service_answers_its_callers() {
     let broker = Broker::start();
     let _worker = broker.worker(2);
@@ -92,7 +133,7 @@ fn a_service_answers_its_callers() {
     let error = service.call(Chore::Fail("no".to_owned())).unwrap_err();
     assert!(format!("{error:#}").ends_with(": no"), "{error:#}");
     assert_eq!(service.call(Chore::Square(3)).unwrap(), "9");
-    assert!(service.drain(std::time::Duration::from_secs(30)));
+    assert!(service.drain(Duration::from_secs(30)));
     service.close().unwrap();
 }
 

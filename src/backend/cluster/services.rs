@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
 use super::hosting::{BatchLimits, HookPlace, Host, LoadSettings, Loaded};
 use super::wire::{BatchRule, RunKey};
@@ -22,6 +22,7 @@ pub(super) struct Services {
     place: HookPlace,
     /// `None` at first, and while a service is being made.
     current: Mutex<Option<Current>>,
+    making: Arc<tokio::sync::Mutex<()>>,
     /// A run uses the service no more.
     freed: Notify,
 }
@@ -42,7 +43,8 @@ pub(super) struct InUse {
 
 impl Services {
     pub(super) fn new(devices: Devices, place: HookPlace) -> Self {
-        Services { devices, place, current: Mutex::new(None), freed: Notify::new() }
+        let (current, making, freed) = (Mutex::new(None), Arc::default(), Notify::new());
+        Services { devices, place, current, making, freed }
     }
 
     /// Waits for the service of a run. Fails with the reason if it cannot be made.
@@ -53,6 +55,8 @@ impl Services {
     ) -> Result<InUse, String> {
         loop {
             let freed = self.freed.notified();
+            // Held while a service is made: a device may not have room for the same state twice.
+            let making = self.making.clone().lock_owned().await;
             let old = {
                 let mut current = lock(&self.current);
                 match &mut *current {
@@ -66,15 +70,27 @@ impl Services {
                 }
             };
             let Some(old) = old else {
+                drop(making);
                 freed.await;
                 continue;
             };
-            let service = self.load(key.clone(), host.clone(), old).await?;
-            let mut current = lock(&self.current);
-            if current.is_none() {
-                *current = Some(Current { key: key.clone(), service, users: 0 });
-            }
+            let made = tokio::spawn(self.clone().make(making, key.clone(), host.clone(), old));
+            return made.await.unwrap_or_else(|error| Err(error.to_string()));
         }
+    }
+
+    /// Makes the service, also if its run ends meanwhile: the next run may want it.
+    async fn make(
+        self: Arc<Self>,
+        _making: OwnedMutexGuard<()>,
+        key: RunKey,
+        host: Arc<dyn Host + Send>,
+        old: Option<Current>,
+    ) -> Result<InUse, String> {
+        let service = self.load(key.clone(), host, old).await?;
+        let loaded = service.clone();
+        *lock(&self.current) = Some(Current { key, service, users: 1 });
+        Ok(InUse { loaded, services: self })
     }
 
     /// Ends the old service, if there is one, and makes another. Both may block, so they run on a thread of their own.
