@@ -55,16 +55,18 @@ fn workers_drop_the_run_of_a_killed_coordinator() {
     assert_eq!(pool.run(squares(0..10)).unwrap(), squared(0..10));
 }
 
+/// All have the same run name.
+fn coordinator_of_one(broker: &Broker) -> OrderedRunner<Chores> {
+    let nats = broker.nats().run_name("one");
+    OrderedRunner::builder(Chores::new()).retries(1).cluster(&CHORES, nats).build().unwrap()
+}
+
 fn of_two_coordinators_the_later_has_the_run() {
     let broker = Broker::start();
     let _worker = broker.worker(1);
-    let in_run = || {
-        let nats = broker.nats().run_name("one");
-        OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build()
-    };
-    let mut first = in_run().unwrap();
+    let mut first = coordinator_of_one(&broker);
     assert_eq!(first.run(squares(0..5)).unwrap(), squared(0..5));
-    let mut second = in_run().unwrap();
+    let mut second = coordinator_of_one(&broker);
     let error = first.run((0..1_000_000).map(Chore::Square)).unwrap_err();
     let Error::Worker { source, .. } = &error else { panic!("{error:#}") };
     let WorkerError::Cluster { source, .. } = &**source else { panic!("{error:#}") };
@@ -76,12 +78,8 @@ fn of_two_coordinators_the_later_has_the_run() {
 fn a_later_coordinator_keeps_what_an_earlier_one_did_not_know_of() {
     let broker = Broker::start();
     let _worker = broker.worker(1);
-    let in_run = || {
-        let nats = broker.nats().run_name("one");
-        OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build()
-    };
-    let mut first = in_run().unwrap();
-    let mut second = in_run().unwrap();
+    let mut first = coordinator_of_one(&broker);
+    let mut second = coordinator_of_one(&broker);
     // Before it learns that another has the run.
     first.close().unwrap();
     assert_eq!(second.run(squares(0..50)).unwrap(), squared(0..50));
@@ -92,15 +90,11 @@ fn a_later_coordinator_gets_all_results_and_retries() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let _worker = broker.worker(2);
-    let in_run = || {
-        let nats = broker.nats().run_name("one");
-        OrderedRunner::builder(Chores::new()).retries(1).cluster(&CHORES, nats).build()
-    };
-    let mut first = in_run().unwrap();
+    let mut first = coordinator_of_one(&broker);
     std::thread::scope(|scope| {
         let run = scope.spawn(|| first.run([Chore::Await(path("begun"), path("go"))]));
         text_in(&path("begun"));
-        let mut second = in_run().unwrap();
+        let mut second = coordinator_of_one(&broker);
         std::fs::write(path("go"), "").unwrap();
         run.join().unwrap().unwrap_err();
         // The first is still open.
