@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 
 use crate::args::Run;
 use crate::args::workers::Workers;
@@ -60,9 +60,11 @@ fn is_device(file: &fs::Metadata) -> bool {
     !file.is_file() && !file.is_dir()
 }
 
-/// A path by which a missing file can be compared.
-fn place_of(path: &Path) -> Option<PathBuf> {
+/// A path by which a missing file can be compared. Its folder may be missing too.
+fn place_of(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new(".")).canonicalize().ok()?;
-    Some(folder.join(path.file_name()?))
+    let folder = folder.unwrap_or(Path::new("."));
+    let folder = folder.canonicalize().or_else(|_| path::absolute(folder));
+    let folder = folder.unwrap_or_default();
+    path.file_name().map_or_else(|| folder.clone(), |name| folder.join(name))
 }

@@ -62,6 +62,10 @@ fn two_records_do_not_overwrite_each_other() {
     assert_eq!(place.read("in"), "a\n", "the inputs are still there");
     assert!(!place.path("started").exists());
     place.run_typed("--joblog /dev/null --results o.csv -- true ::: a").check(0, "");
+    let ran = place.run_typed("--results one/ --joblog two/log -- true ::: a");
+    ran.check_said(106, &["two/log cannot be written"]);
+    let ran = place.run_typed("--results one/x.csv --joblog one/x.csv -- true ::: a");
+    ran.check_said(102, &["give each a file of its own"]);
 }
 
 #[test]
