@@ -9,7 +9,7 @@ use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 
 use crate::args;
-use crate::args::sections::{Block, MAIN, RUN, Section, WORKER};
+use crate::args::sections::{Block, MAIN, RUN, Section, WORKER, WORKERS};
 
 /// The page of a command, or of the program.
 pub(crate) fn page(command: Option<&str>) -> io::Result<Vec<u8>> {
@@ -61,6 +61,7 @@ fn render(command: &Command) -> io::Result<Vec<u8>> {
         _ if has_commands => MAIN,
         "run" => RUN,
         "worker" => WORKER,
+        "workers" => WORKERS,
         _ => &[],
     };
     sections.iter().try_for_each(|section| explained(section).to_writer(&mut page))?;

@@ -39,6 +39,7 @@ pub(crate) struct WorkerArgs {
 
 /// List the workers of a cluster
 #[derive(Debug, Args)]
+#[command(after_help = sections::text(sections::WORKERS))]
 pub(crate) struct WorkersArgs {
     /// Ask the broker at URL: nats://host:4222, tls://host:4222 [default: GANGLINE_NATS]
     #[arg(long, value_name = "URL")]

@@ -25,6 +25,9 @@ pub(crate) const MAIN: &[Section] = &[EXAMPLES, STATUSES];
 /// The sections of `gangline worker`.
 pub(crate) const WORKER: &[Section] = &[SUPERVISION, WORKER_STATUSES];
 
+/// The sections of `gangline workers`.
+pub(crate) const WORKERS: &[Section] = &[LISTING, WORKERS_STATUSES];
+
 /// What `-h` says after the options.
 pub(crate) const SHORT: &str = "\
 Example: ls *.raw | gangline run -j 4 -- convert {} {.}.png
@@ -166,6 +169,25 @@ const WORKER_STATUSES: Section = Section {
     ])],
 };
 
+const LISTING: Section = Section {
+    title: "List",
+    blocks: &[Block::Text(
+        "A line for each recipe of each worker. The variables of a worker count, such as GANGLINE_NATS_CREDENTIALS: see \
+         docs/cluster.md. The user needs the rights of a coordinator. A worker that was killed is listed for up to a \
+         minute.",
+    )],
+};
+
+const WORKERS_STATUSES: Section = Section {
+    title: "Exit status",
+    blocks: &[Block::Terms(&[
+        ("0", "the workers are listed, or there are none"),
+        ("102", "an option is invalid, or no broker is named"),
+        ("104", "the broker does not answer, or refuses"),
+        ("106", "the list could not be written"),
+    ])],
+};
+
 /// The sections as text, for a terminal.
 pub(crate) fn text(sections: &[Section]) -> String {
     let mut text = String::new();
@@ -196,7 +218,7 @@ mod tests {
     #[test]
     fn no_line_is_wrapped_in_a_terminal_of_usual_width() {
         let is_paragraph = |line: &&str| !line.starts_with(' ');
-        let all = format!("{}\n{}", text(RUN), text(WORKER));
+        let all = [RUN, WORKER, WORKERS].map(text).join("\n");
         for line in all.lines().filter(|line| !is_paragraph(line)) {
             assert!(line.len() <= 80, "{line}");
         }
