@@ -31,7 +31,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ///
     /// # Errors
     ///
-    /// [`build`](Builder::build) fails with [`Error::Worker`](crate::Error::Worker) if the broker cannot be
+    /// [`build`](Builder::build) fails with [`Error::Worker`] if the broker cannot be
     /// reached or refuses, and if fewer workers than [`min_workers`](Nats::min_workers) have joined within
     /// [`wait_for`](Nats::wait_for). Devices belong to the workers, so it refuses [`devices`](Builder::devices). It
     /// also refuses `recycle_after`, `replace_lost`, `min_producers`, `lock_gpus`, `cpu_threads` and `processes`.

@@ -33,7 +33,7 @@ impl<R: Runner + 'static, O: OrderKind> Builder<R, O> {
     ///
     /// # Errors
     ///
-    /// [`build`](Builder::build) fails with [`Error::Worker`](crate::Error::Worker) if a child cannot be
+    /// [`build`](Builder::build) fails with [`Error::Worker`] if a child cannot be
     /// started, does not become a worker within 10 s, or is of another version; if `make` fails in it; and in a
     /// process that is itself a worker.
     ///

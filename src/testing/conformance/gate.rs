@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 
 use crate::base::Result;
 
-/// Holds hooks back that [visit](visit) its port, in this process or in another one of this machine.
+/// Holds hooks back that [visit] its port, in this process or in another one of this machine.
 #[derive(Debug)]
 pub(super) struct Gate {
     listener: TcpListener,
