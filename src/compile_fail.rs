@@ -82,3 +82,23 @@ mod items_that_are_not_send {}
 /// # Ok::<(), gangline::BoxError>(())
 /// ```
 mod stages_that_do_not_fit {}
+
+/// A pipeline runs once the parts of its expansions are gathered.
+///
+/// ```
+/// let pass = || gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1);
+/// let (mut counts, mut parts) = (pass()?, pass()?);
+/// let mut sums = gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, (_, n): (_, u64)| Ok(n)), 1)?;
+/// let open = counts.expand(|n| 0..**n).then(&mut parts);
+/// open.gather(|_| 0, |sum, _, n| *sum += n).then(&mut sums).run([3])?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+///
+/// ```compile_fail,E0599
+/// let pass = || gangline::OrderedRunner::new(gangline::map(|_| Ok(()), |_, _, n: u64| Ok(n)), 1);
+/// let (mut counts, mut parts) = (pass()?, pass()?);
+/// let open = counts.expand(|n| 0..**n).then(&mut parts);
+/// open.run([3])?;
+/// # Ok::<(), gangline::BoxError>(())
+/// ```
+mod parts_that_are_not_gathered {}

@@ -24,6 +24,8 @@ pub struct Expand<'h, R: Runner, S: Runner, U, P = ()> {
 }
 
 /// An expansion of items of the type `T` that is not gathered yet, within those in `P`.
+///
+/// A [`Pipeline`] with this type has no `run`: [gather](Pipeline::gather) the parts, and add a stage for what they become.
 pub struct Open<T, P> {
     expansion: Arc<Expansion<T>>,
     outer: P,
