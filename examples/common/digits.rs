@@ -25,9 +25,12 @@ pub(crate) struct Digit {
     pub(crate) pixels: Vec<f32>,
 }
 
-/// Where the examples keep their data, wherever they are started from.
+/// Where the examples keep their data, wherever they are started from. A program that was carried to another machine
+/// finds them in a copy of the repository that it is started in.
 pub(crate) fn data_file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/data").join(name)
+    let here = Path::new("examples/data").join(name);
+    let there = Path::new(env!("CARGO_MANIFEST_DIR")).join(&here);
+    if there.exists() { there } else { here }
 }
 
 /// The bytes of a file, or an error that names it.
