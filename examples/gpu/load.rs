@@ -35,11 +35,11 @@ mod nvml {
 
     use super::Load;
 
-    /// The driver's own figures are means of about as long, or longer.
     const EVERY: Duration = Duration::from_millis(100);
 
-    /// What is looked at first is still about the time before.
-    const STALE: usize = 3;
+    /// The driver's figure is a mean of the last second, or of a sixth of it, as the GPU has it. So what is looked at
+    /// in the first second is also about the time before.
+    const STALE: usize = 10;
 
     /// A thread that asks the driver now and then, until it is ended.
     pub(crate) struct Watch {

@@ -14,12 +14,15 @@ pub(crate) fn free_and_total(_: &candle_core::Device) -> Option<(usize, usize)> 
     None
 }
 
-/// The name of a GPU that does not depend on its number, as in `nvidia-smi -L`.
+/// The name of a GPU that does not depend on its number, as in `nvidia-smi -L`. It needs no context on the GPU, which
+/// would take memory and time.
 #[cfg(all(feature = "cuda", feature = "nvml"))]
 pub(crate) fn uuid(index: usize) -> Option<String> {
-    use candle_core::cuda_backend::cudarc::driver::CudaContext;
+    use candle_core::cuda_backend::cudarc::driver::result::{device, init};
 
-    let bytes = CudaContext::new(index).ok()?.uuid().ok()?.bytes;
+    init().ok()?;
+    let gpu = device::get(i32::try_from(index).ok()?).ok()?;
+    let bytes = device::get_uuid(gpu).ok()?.bytes;
     let mut text = String::from("GPU");
     for (at, byte) in bytes.into_iter().enumerate() {
         let dash = if matches!(at, 0 | 4 | 6 | 8 | 10) { "-" } else { "" };
