@@ -17,10 +17,11 @@ use crate::embedder::Embedder;
 use crate::encoder::{Encoder, Weights};
 use crate::memory::free_and_total;
 use crate::operations::OPERATIONS;
+use crate::precisions::precisions;
 use crate::workload::{Kind, Precision, Size, Workload, difference};
 
 /// What came of one check.
-enum Verdict {
+pub(crate) enum Verdict {
     /// With what it saw.
     Passed(String),
     Failed(String),
@@ -29,13 +30,13 @@ enum Verdict {
 }
 
 /// What is checked, and on what.
-struct Subject {
-    device: Device,
-    size: Size,
+pub(crate) struct Subject {
+    pub(crate) device: Device,
+    pub(crate) size: Size,
 }
 
 /// What a group of checks found, by name.
-type Findings = Vec<(String, Verdict)>;
+pub(crate) type Findings = Vec<(String, Verdict)>;
 
 /// A group of checks. Its error fails the whole group.
 type Group = (&'static str, fn(&Subject) -> Result<Findings, BoxError>);
@@ -45,6 +46,7 @@ const GROUPS: &[Group] = &[
     ("operations", operations),
     ("digits in batches", digits_in_batches),
     ("transformer", transformer),
+    ("precisions", precisions),
     ("an error beside others' work", error_beside_work),
     ("a batch that does not fit", batch_without_memory),
     ("close and activate", close_and_activate),
@@ -107,13 +109,13 @@ fn passed(condition: bool, text: String) -> Verdict {
     if condition { Verdict::Passed(text) } else { Verdict::Failed(text) }
 }
 
-fn within(difference: f32, tolerance: f32) -> Verdict {
+pub(crate) fn within(difference: f32, tolerance: f32) -> Verdict {
     let text = format!("largest difference {difference:.1e}, tolerance {tolerance:.0e}");
     passed(difference <= tolerance, text)
 }
 
 impl Subject {
-    fn is_cpu(&self) -> bool {
+    pub(crate) fn is_cpu(&self) -> bool {
         self.device == Device::Cpu
     }
 
@@ -245,7 +247,7 @@ impl Runner for DigitReader {
 
 /// One at a time, in batches, and by several producers: always what a plain loop on the CPU makes.
 fn transformer(subject: &Subject) -> Result<Findings, BoxError> {
-    let mut tokens = Workload::new(Kind::Bert, subject.size, 24)?.items();
+    let mut tokens = Workload::new(Kind::Bert, subject.size, 24)?.tokens();
     let weights = Arc::new(Weights::seeded(subject.size.config(), 1)?);
     // Of all lengths, so that batches are padded.
     let longest = subject.size.text_tokens();
@@ -425,7 +427,7 @@ fn close_and_activate(subject: &Subject) -> Result<Findings, BoxError> {
 
 /// Which of the two a batch is computed on does not show in its results.
 fn beside_cpu(subject: &Subject) -> Result<Findings, BoxError> {
-    let tokens = Workload::new(Kind::Bert, subject.size, 64)?.items();
+    let tokens = Workload::new(Kind::Bert, subject.size, 64)?.tokens();
     let weights = Arc::new(Weights::seeded(subject.size.config(), 1)?);
     let right = Encoder::load(&weights, &candle_core::Device::Cpu)?.encode(&tokens)?;
     let places = [vec![subject.device], vec![Device::Cpu]];

@@ -31,6 +31,7 @@ mod memory;
 mod network;
 mod operations;
 mod phases;
+mod precisions;
 #[path = "../common/rng.rs"]
 mod rng;
 mod table;

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::args::{Args, Flag, Usage};
 use crate::load::{trouble, watched};
-use crate::network::Network;
+use crate::network::{Item, Network};
 use crate::phases::Phases;
 use crate::table::{HEAD, Program, Row, line};
 use crate::workload::{Kind, Precision, Size, Workload, difference};
@@ -120,7 +120,7 @@ impl Plan {
     pub(crate) fn plain_loop(&self) -> Result<(Row, Vectors), BoxError> {
         let (network, _) = self.network(1)?;
         let items = self.workload.items();
-        let compute = |item: &Vec<u32>| network.vectors(std::slice::from_ref(item));
+        let compute = |item: &Item| network.vectors(std::slice::from_ref(item));
         let start = Instant::now();
         let vectors = items.iter().map(compute).collect::<Result<Vec<_>, _>>()?.concat();
         let times = self.times(start.elapsed());
@@ -210,16 +210,15 @@ impl Plan {
 
 /// What a producer does first: it loads the network.
 type Init = Box<dyn Fn(&ProducerContext<'_>) -> Result<Network> + Send + Sync>;
-type Work =
-    fn(&ProducerContext<'_>, &mut Network, &mut Vec<Vec<u32>>) -> Result<Vec<Result<Vec<f32>>>>;
-type Measured = MapBatches<Init, Work, Network, Vec<u32>, Vec<f32>>;
+type Work = fn(&ProducerContext<'_>, &mut Network, &mut Vec<Item>) -> Result<Vec<Result<Vec<f32>>>>;
+type Measured = MapBatches<Init, Work, Network, Item, Vec<f32>>;
 
 /// Computes a batch for nothing: what a GPU sets up when it is first used, such as compiling kernels, is then
 /// done, and there is memory enough. The CPU has nothing of the kind.
 fn warm_up(
     network: &Network,
     device: &candle_core::Device,
-    items: &[Vec<u32>],
+    items: &[Item],
     batch: usize,
 ) -> candle_core::Result<()> {
     if device.is_cpu() {

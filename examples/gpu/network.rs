@@ -1,6 +1,7 @@
-//! The networks that are measured: each makes a vector of length 1 of an item, which is a list of whole numbers.
+//! The networks that are measured: each makes a vector of length 1 of an item.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use candle_core::{DType, Device, Result, Tensor};
 use candle_nn::{Conv2d, Conv2dConfig, Linear, Module, VarBuilder, conv2d, linear};
@@ -8,11 +9,20 @@ use candle_nn::{Conv2d, Conv2dConfig, Linear, Module, VarBuilder, conv2d, linear
 use crate::encoder::{Encoder, Texts, Weights};
 use crate::rng::Rng;
 
+/// What a vector is made of. Going through the same items again copies none.
+#[derive(Debug, Clone)]
+pub(crate) enum Item {
+    /// A text as tokens.
+    Text(Arc<[u32]>),
+    /// An image: red, green and blue of each pixel, plane by plane.
+    Image(Arc<[u8]>),
+}
+
 /// A network's shape and its weights on the CPU, for each producer to load on its own device.
 pub(crate) enum Model {
-    /// Its items are texts as tokens.
+    /// Its items are texts.
     Bert(Weights),
-    /// Its items are images: red, green and blue of each pixel, from 0 to 255, plane by plane.
+    /// Its items are images.
     Conv { shape: ConvShape, tensors: HashMap<String, Tensor> },
 }
 
@@ -48,10 +58,27 @@ pub(crate) struct ConvNet {
 }
 
 /// Makes `count` numbers from 0 to 255 of a text; `pixels` of torch_loop.py makes the same.
-pub(crate) fn pixels(text: &str, count: usize) -> Vec<u32> {
+pub(crate) fn pixels(text: &str, count: usize) -> Arc<[u8]> {
     let seed =
         text.bytes().fold(0, |seed: u32, byte| seed.wrapping_mul(31).wrapping_add(u32::from(byte)));
-    (0..count as u32).map(|at| seed.wrapping_add(at.wrapping_mul(0x9e37_79b1)) >> 24).collect()
+    let pixel = |at: u32| (seed.wrapping_add(at.wrapping_mul(0x9e37_79b1)) >> 24) as u8;
+    (0..count as u32).map(pixel).collect()
+}
+
+impl Item {
+    fn tokens(&self) -> &[u32] {
+        match self {
+            Item::Text(tokens) => tokens,
+            Item::Image(_) => unreachable!("the items were made for a network of texts"),
+        }
+    }
+
+    fn pixels(&self) -> &[u8] {
+        match self {
+            Item::Image(pixels) => pixels,
+            Item::Text(_) => unreachable!("the items were made for a network of images"),
+        }
+    }
 }
 
 impl Model {
@@ -106,9 +133,12 @@ impl ConvShape {
 }
 
 impl Network {
-    pub(crate) fn upload(&self, items: &[Vec<u32>]) -> Result<Uploaded> {
+    pub(crate) fn upload(&self, items: &[Item]) -> Result<Uploaded> {
         Ok(match self {
-            Network::Bert(encoder) => Uploaded::Texts(encoder.upload(items)?),
+            Network::Bert(encoder) => {
+                let texts: Vec<_> = items.iter().map(Item::tokens).collect();
+                Uploaded::Texts(encoder.upload(&texts)?)
+            }
             Network::Conv(net) => Uploaded::Images(net.upload(items)?),
         })
     }
@@ -122,7 +152,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn vectors(&self, items: &[Vec<u32>]) -> Result<Vec<Vec<f32>>> {
+    pub(crate) fn vectors(&self, items: &[Item]) -> Result<Vec<Vec<f32>>> {
         self.forward(&self.upload(items)?)?.to_vec2()
     }
 }
@@ -144,9 +174,10 @@ impl ConvNet {
     }
 
     /// The bytes travel as they are, and become numbers from 0 to 1 on the device.
-    fn upload(&self, items: &[Vec<u32>]) -> Result<Tensor> {
+    fn upload(&self, items: &[Item]) -> Result<Tensor> {
         let shape = (items.len(), 3, self.shape.side, self.shape.side);
-        let bytes: Vec<u8> = items.iter().flatten().map(|&byte| byte as u8).collect();
+        let images: Vec<_> = items.iter().map(Item::pixels).collect();
+        let bytes = images.concat();
         Tensor::from_vec(bytes, shape, &self.device)?.to_dtype(self.dtype)? / 255.0
     }
 

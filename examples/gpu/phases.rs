@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use candle_core::{Device, Result, Tensor};
 use serde_json::{Value, json};
 
-use crate::network::Network;
+use crate::network::{Item, Network};
 
 /// The mean time of each step of a batch. On the CPU a step ends when it returns, so nothing is waited for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct Phases {
 }
 
 impl Phases {
-    pub(crate) fn of(network: &Network, device: &Device, items: &[Vec<u32>]) -> Result<Self> {
+    pub(crate) fn of(network: &Network, device: &Device, items: &[Item]) -> Result<Self> {
         const TIMES: u32 = 20;
         let mut sum = Phases::default();
         for _ in 0..TIMES {

@@ -10,7 +10,7 @@ use gangline::{BoxError, Device};
 
 use crate::args::{Args, Flag};
 use crate::encoder::Weights;
-use crate::network::{ConvShape, Model, pixels};
+use crate::network::{ConvShape, Item, Model, pixels};
 use crate::rng::Rng;
 use crate::words;
 
@@ -110,6 +110,10 @@ impl Size {
         }
     }
 
+    fn tokens(self, text: &str) -> Vec<u32> {
+        words::tokens(text, self.config().vocab_size, self.text_tokens())
+    }
+
     fn conv(self) -> ConvShape {
         let (side, channels, width) = match self {
             Size::Tiny => (16, vec![8, 16], 32),
@@ -142,6 +146,15 @@ impl FromStr for Size {
             "base" => Ok(Size::Base),
             _ => Err("not one of tiny, small, base"),
         }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Bert => "transformer",
+            Kind::Conv => "convolutions",
+        })
     }
 }
 
@@ -219,19 +232,23 @@ impl Workload {
     }
 
     /// What makes an item of a text: its tokens, or pixels that follow from it.
-    pub(crate) fn maker(&self) -> impl Fn(&str) -> Vec<u32> + Clone + Send + Sync + 'static {
+    pub(crate) fn maker(&self) -> impl Fn(&str) -> Item + Clone + Send + Sync + 'static {
         let (kind, size) = (self.kind, self.size);
-        let (vocabulary, most) = (size.config().vocab_size, size.text_tokens());
         let numbers = 3 * size.conv().side * size.conv().side;
         move |text| match kind {
-            Kind::Bert => words::tokens(text, vocabulary, most),
-            Kind::Conv => pixels(text, numbers),
+            Kind::Bert => Item::Text(size.tokens(text).into()),
+            Kind::Conv => Item::Image(pixels(text, numbers)),
         }
     }
 
-    pub(crate) fn items(&self) -> Vec<Vec<u32>> {
+    pub(crate) fn items(&self) -> Vec<Item> {
         let make = self.maker();
         self.texts.iter().map(|text| make(text)).collect()
+    }
+
+    /// The tokens of each text.
+    pub(crate) fn tokens(&self) -> Vec<Vec<u32>> {
+        self.texts.iter().map(|text| self.size.tokens(text)).collect()
     }
 }
 
