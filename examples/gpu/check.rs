@@ -100,7 +100,7 @@ fn findings(&(name, group): &Group, subject: &Subject) -> Findings {
 }
 
 /// An error with all its causes, in one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
@@ -464,16 +464,24 @@ fn locks(subject: &Subject) -> Result<Findings, BoxError> {
 }
 
 fn failing_kernel(subject: &Subject) -> Result<Findings, BoxError> {
-    let name = String::from("a failing kernel costs a child process one item");
+    let alone = String::from("a failing kernel costs a child process one item");
+    let beside = String::from("a run outlives a GPU that breaks");
     #[cfg(feature = "processes")]
-    let verdict = {
+    let verdicts = {
         let (survived, text) = crate::crash::survived(subject.producers(2)?)?;
-        passed(survived, text)
+        let outlived = match subject.is_cpu() {
+            true => Verdict::Skipped(ONLY_GPU),
+            false => match crate::crash::outlived(subject.producers(1)?) {
+                Ok(text) => Verdict::Passed(text),
+                Err(error) => Verdict::Failed(chain(&*error)),
+            },
+        };
+        [passed(survived, text), outlived]
     };
     #[cfg(not(feature = "processes"))]
-    let verdict = {
+    let verdicts = {
         let _ = subject;
-        Verdict::Skipped("this build has no feature `processes`")
+        [(); 2].map(|()| Verdict::Skipped("this build has no feature `processes`"))
     };
-    Ok(vec![(name, verdict)])
+    Ok([alone, beside].into_iter().zip(verdicts).collect())
 }

@@ -1,15 +1,21 @@
-//! A kernel that breaks a GPU for its process costs one item, if producers are processes of their own.
+//! A kernel that breaks a GPU for its process costs one item, if producers are processes of their own. In one process,
+//! the other devices go on.
 
 use candle_core::{Device, Tensor};
 use gangline::closures::FnMap;
 use gangline::process::{Processes, Recipe};
 use gangline::{BoxError, CfgNode, Devices, OnError, OrderedRunner, ProducerContext, Result, map};
 
+use crate::check::chain;
+
 /// This item asks for an element that is not there.
 const GUILTY: u32 = 40;
 const ITEMS: u32 = 200;
+/// No table has this element.
+const MISSING: u32 = 1 << 20;
 
 type Lookup = FnMap<Device, u32, u32>;
+type Outlive = FnMap<(), u32, String>;
 
 pub(crate) static LOOKUP: Recipe<Lookup> = Recipe::new("lookup", make);
 
@@ -23,7 +29,7 @@ fn init(cx: &ProducerContext<'_>) -> Result<Device> {
 
 /// After a failed kernel, CUDA refuses all further work of this process: it has to end, and gets a successor.
 fn work(_: &ProducerContext<'_>, device: &mut Device, at: u32) -> Result<u32> {
-    look_up(device, if at == GUILTY { 1 << 20 } else { at }).map_err(|error| {
+    look_up(device, if at == GUILTY { MISSING } else { at }).map_err(|error| {
         eprintln!("{error}");
         std::process::abort()
     })
@@ -45,10 +51,65 @@ pub(crate) fn survived(devices: Devices) -> Result<(bool, String), BoxError> {
         .retries(1)
         .build()?;
     let found = runner.run(0..ITEMS)?;
-    let failures: Vec<_> = runner.failures().iter().map(ToString::to_string).collect();
+    let failures: Vec<_> = runner.failures().iter().map(|error| chain(error)).collect();
     let items: Vec<_> = runner.failures().iter().map(gangline::Error::item).collect();
     runner.close()?;
     let whole = found.iter().copied().eq((0..ITEMS).filter(|&at| at != GUILTY));
     let text = format!("{} of {ITEMS} items; {}", found.len(), failures.join("; "));
     Ok((whole && items == [Some(u64::from(GUILTY))], text))
+}
+
+/// A run in a child process, where it may break the GPU.
+pub(crate) static OUTLIVE: Recipe<Outlive> = Recipe::new("outlive", make_outlive);
+
+fn make_outlive(_: &CfgNode) -> Result<Outlive> {
+    Ok(map(|_| Ok(()), |cx, (), _| outlive(*cx.device())))
+}
+
+/// Runs on a GPU, which breaks, and on the CPU. Fails if an item is lost.
+fn outlive(gpu: gangline::Device) -> Result<String> {
+    let mut runner = OrderedRunner::builder(map(init_breakable, work_and_break))
+        .devices(Devices::from_places([vec![gpu], vec![gangline::Device::Cpu]])?)
+        .on_error(OnError::Skip)
+        .retries(2)
+        .quarantine_after(3)
+        .build()?;
+    let found = runner.run(0..ITEMS)?;
+    let lost = runner.report().producers.into_iter().filter_map(|producer| producer.quarantined);
+    let lost: Vec<_> = lost.collect();
+    let text = format!("{} of {ITEMS} items, out of service: {lost:?}", found.len());
+    // For the case that closing the broken device ends the process.
+    eprintln!("{text}; closing");
+    let closed = runner.close().map_err(|error| error.to_string());
+    let text = format!("{text}, closed: {closed:?}");
+    if found.iter().copied().eq(0..ITEMS) { Ok(text) } else { Err(text.into()) }
+}
+
+/// Returns the device, and whether its GPU is broken.
+fn init_breakable(cx: &ProducerContext<'_>) -> Result<(Device, bool)> {
+    let device = cx.candle_device()?;
+    // Kernels are loaded, so that the CPU does not do all items meanwhile.
+    look_up(&device, 0)?;
+    Ok((device, false))
+}
+
+/// Breaks a GPU once. That its later items fail is CUDA's doing.
+fn work_and_break(
+    _: &ProducerContext<'_>,
+    (device, is_broken): &mut (Device, bool),
+    at: u32,
+) -> Result<u32> {
+    let breaks = device.is_cuda() && at >= GUILTY && !std::mem::replace(is_broken, true);
+    Ok(look_up(device, if breaks { MISSING } else { at })?)
+}
+
+/// What became of a run whose GPU broke. An error if an item was lost.
+pub(crate) fn outlived(devices: Devices) -> Result<String, BoxError> {
+    let mut runner = OrderedRunner::builder(make_outlive(&CfgNode::new())?)
+        .devices(devices)
+        .processes(&OUTLIVE, Processes::new().env("RUST_BACKTRACE", "0"))
+        .build()?;
+    let texts = runner.run([0])?;
+    runner.close()?;
+    Ok(texts.concat())
 }

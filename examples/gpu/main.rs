@@ -115,7 +115,7 @@ const COMMANDS: [Command; 3] = [
 
 fn main() -> ExitCode {
     #[cfg(feature = "processes")]
-    gangline::worker_main(&[&crash::LOOKUP]);
+    gangline::worker_main(&[&crash::LOOKUP, &crash::OUTLIVE]);
     let mut words = std::env::args().skip(1);
     let name = words.next().unwrap_or_default();
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
