@@ -47,14 +47,17 @@ impl Phases {
         })
     }
 
-    pub(crate) fn text(&self, batch: usize) -> String {
-        let all = self.steps().iter().map(|(_, took)| took.as_secs_f64()).sum::<f64>();
+    /// With the time of such a batch in a run, where nothing waits between the steps.
+    pub(crate) fn text(&self, batch: usize, in_run: Duration) -> String {
+        let all: Duration = self.steps().iter().map(|(_, took)| took).sum();
+        let of_all =
+            |took: Duration| 100.0 * took.as_secs_f64() / all.as_secs_f64().max(f64::MIN_POSITIVE);
         let step = |(name, took): (&str, Duration)| {
-            let share = 100.0 * took.as_secs_f64() / all.max(f64::MIN_POSITIVE);
-            format!("  {name:<38}{:>10.3} ms{share:>8.0} %\n", 1e3 * took.as_secs_f64())
+            format!("  {name:<38}{:>10.3} ms{:>8.0} %\n", 1e3 * took.as_secs_f64(), of_all(took))
         };
-        let steps: String = self.steps().into_iter().map(step).collect();
-        format!("a batch of {batch}, step by step\n{steps}")
+        let rest = [("all steps", all), ("a batch of one producer's run", in_run)];
+        let lines: String = self.steps().into_iter().chain(rest).map(step).collect();
+        format!("a batch of {batch}, step by step\n{lines}")
     }
 
     pub(crate) fn json(&self) -> Value {

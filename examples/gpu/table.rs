@@ -41,6 +41,11 @@ impl Row {
         self.items as f64 / self.took.as_secs_f64()
     }
 
+    /// The mean time from one full batch to the next.
+    pub(crate) fn time_of_batch(&self) -> Duration {
+        self.took.mul_f64(self.batch as f64 / self.items as f64)
+    }
+
     pub(crate) fn json(&self) -> Value {
         json!({
             "program": self.program.name(),

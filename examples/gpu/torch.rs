@@ -25,12 +25,6 @@ pub(crate) const PYTHON: Flag = Flag {
 
 const SCRIPT: &str = include_str!("torch_loop.py");
 
-/// What PyTorch did.
-pub(crate) struct Theirs {
-    pub(crate) rows: Vec<Row>,
-    pub(crate) vectors: Vec<Vec<f32>>,
-}
-
 /// Ends the process also when it is not listened to any longer.
 struct Running(Child);
 
@@ -48,8 +42,8 @@ pub(crate) fn run(args: &Args, devices: &Devices) -> Result<ExitCode, BoxError> 
     print!("{}{HEAD}", plan.headline());
     let (ours, right) = plan.plain_loop()?;
     print!("{}", line(&ours, ours.rate()));
-    let theirs = measure(&plan, &python, |row| print!("{}", line(row, ours.rate())))?;
-    let agree = says_right(difference(&right, &theirs.vectors), plan.precision);
+    let theirs = measure(&plan, &python, |row| print!("{}", line(&row, ours.rate())))?;
+    let agree = says_right(difference(&right, &theirs), plan.precision);
     Ok(if agree { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -60,12 +54,12 @@ pub(crate) fn says_right(difference: f32, precision: Precision) -> bool {
     right
 }
 
-/// Runs PyTorch and says each row when it is there.
+/// Runs PyTorch, passes each row on when it is there, and returns the vectors of all items.
 pub(crate) fn measure(
     plan: &Plan,
     python: &str,
-    mut says: impl FnMut(&Row),
-) -> Result<Theirs, BoxError> {
+    mut says: impl FnMut(Row),
+) -> Result<Vec<Vec<f32>>, BoxError> {
     let dir = TempDir::with_prefix("gangline-gpu-")?;
     export(plan, dir.path())?;
     let mut child = Command::new(python)
@@ -78,7 +72,6 @@ pub(crate) fn measure(
     let mut go = child.0.stdin.take().expect("it is piped");
     let mut lines = BufReader::new(child.0.stdout.take().expect("it is piped")).lines();
 
-    let mut rows = Vec::new();
     while let Some(name) = next(&mut lines)? {
         if let Some(why) = name.strip_prefix("missing ") {
             return Err(format!("PyTorch is not measured: {python}: {why}").into());
@@ -93,15 +86,13 @@ pub(crate) fn measure(
         let items = answer["items"].as_u64().unwrap_or(0) as usize;
         let took = Duration::from_secs_f64(answer["seconds"].as_f64().unwrap_or(f64::MIN_POSITIVE));
         let batch = answer["batch"].as_u64().unwrap_or(1) as usize;
-        let row = Row { program: Program::PyTorch, name, batch, items, took, load };
-        says(&row);
-        rows.push(row);
+        says(Row { program: Program::PyTorch, name, batch, items, took, load });
     }
     let status = child.0.wait()?;
     if !status.success() {
         return Err(format!("{python} with PyTorch failed: {status}").into());
     }
-    Ok(Theirs { rows, vectors: read_vectors(plan, &dir.path().join("vectors.bin"))? })
+    read_vectors(plan, &dir.path().join("vectors.bin"))
 }
 
 fn next(

@@ -116,35 +116,43 @@ def item(text, network):
 
 
 class Items(torch.utils.data.Dataset):
-    """The items of all texts, gone through so many times; each is made when it is asked for."""
+    """The items of the texts, again and again without an end; each is made when it is asked for."""
 
-    def __init__(self, job, times):
-        self.job, self.times = job, times
+    def __init__(self, job):
+        self.job = job
 
     def __len__(self):
-        return self.times * len(self.job["texts"])
+        return sys.maxsize
 
     def __getitem__(self, at):
         texts = self.job["texts"]
         return item(texts[at % len(texts)], self.job["network"])
 
 
-def measured(name, job, batch, once, least=1):
-    """Goes through the texts with `once(times)` once, and then for as long as was asked.
+def measured(name, job, batch, steps):
+    """Takes steps, each of which is a batch, for as long as was asked, and at least one.
 
-    At least `least` times, and says how often: so that the start of a DataLoader's workers, which is long,
-    does not count for more than it does in a long job."""
-    start = time.perf_counter()
-    once(1)
-    times = max(least, math.ceil(job["seconds"] / (time.perf_counter() - start)))
+    Some are taken before: kernels are chosen and loaded in the first, and workers start, which then work ahead."""
+    for _ in range(10):
+        next(steps)
     print(name, flush=True)
     sys.stdin.readline()
-    start = time.perf_counter()
-    once(times)
-    seconds = time.perf_counter() - start
-    items = times * len(job["texts"])
+    items, seconds, start = 0, 0, time.perf_counter()
+    while items == 0 or seconds < job["seconds"]:
+        items += next(steps)
+        seconds = time.perf_counter() - start
     print(json.dumps({"items": items, "seconds": seconds, "batch": batch}), flush=True)
-    return times
+    steps.close()  # Ends workers.
+
+
+def attempted(name, job, batch, make):
+    """Measures the steps that `make` makes, or says why that was not possible: not every machine has a compiler,
+    and shared memory enough for workers."""
+    try:
+        measured(name, job, batch, make())
+    except Exception as error:
+        why = str(error).strip().splitlines() or [type(error).__name__]
+        print(f"not measured: {name}: {why[0]}", file=sys.stderr, flush=True)
 
 
 def main():
@@ -164,45 +172,34 @@ def main():
     size, workers = job["batch"], job["workers"]
 
     def loop(net, batch):
-        def once(times):
-            for _ in range(times):
-                for at in range(0, len(ready), batch):
-                    net(ready[at : at + batch].to(device)).cpu()
-
-        return once
+        while True:
+            for at in range(0, len(ready), batch):
+                inputs = ready[at : at + batch]
+                net(inputs.to(device)).cpu()
+                yield len(inputs)
 
     def loader(net):
-        def once(times):
-            pinned = device.type == "cuda"
-            batches = torch.utils.data.DataLoader(
-                Items(job, times), batch_size=size, num_workers=workers, pin_memory=pinned
-            )
-            for inputs in batches:
-                net(inputs.to(device, non_blocking=True)).cpu()
-
-        return once
+        pinned = device.type == "cuda"
+        batches = torch.utils.data.DataLoader(
+            Items(job), batch_size=size, num_workers=workers, pin_memory=pinned
+        )
+        for inputs in batches:
+            net(inputs.to(device, non_blocking=True)).cpu()
+            yield len(inputs)
 
     with torch.inference_mode():
-        net(ready[:size].to(device)).cpu()
-        measured("PyTorch, one at a time", job, 1, loop(net, 1))
-        times = 1
-        for batch in job["batches"]:
-            net(ready[:batch].to(device)).cpu()
-            times = measured(f"PyTorch, batches of {batch}", job, batch, loop(net, batch))
-        measured(f"PyTorch, DataLoader of {workers}, batches of {size}", job, size, loader(net), times)
-        try:
-            compiled = torch.compile(net)
-            loop(compiled, size)(1)
-        except Exception as error:  # It needs a compiler, and more than every machine has.
-            print(f"torch.compile is not measured: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
-        else:
-            measured(f"PyTorch, compiled, batches of {size}", job, size, loop(compiled, size))
-            name = f"PyTorch, compiled, DataLoader of {workers}, batches of {size}"
-            measured(name, job, size, loader(compiled), times)
         with open(os.path.join(HERE, "vectors.bin"), "wb") as file:
             for at in range(0, len(ready), size):
                 vectors = net(ready[at : at + size].to(device)).cpu()
                 array.array("f", vectors.flatten().tolist()).tofile(file)
+        measured("PyTorch, one at a time", job, 1, loop(net, 1))
+        for batch in job["batches"]:
+            measured(f"PyTorch, batches of {batch}", job, batch, loop(net, batch))
+        attempted(f"PyTorch, DataLoader of {workers}, batches of {size}", job, size, lambda: loader(net))
+        compiled = torch.compile(net)
+        attempted(f"PyTorch, compiled, batches of {size}", job, size, lambda: loop(compiled, size))
+        name = f"PyTorch, compiled, DataLoader of {workers}, batches of {size}"
+        attempted(name, job, size, lambda: loader(compiled))
 
 
 if __name__ == "__main__":
