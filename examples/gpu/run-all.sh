@@ -3,16 +3,18 @@
 #
 #   examples/gpu/run-all.sh [--program target/release/examples/gpu] [--gangline target/release/gangline]
 #                           [--devices cuda:0] [--size base] [--seconds 4] [--items 512]
-#                           [--python python3] [--part NAME]... OUT
+#                           [--python python3] [--part NAME]... [--limit SECONDS] OUT
 #
-# A part that fails is named at the end, and the others go on. Exit status: the number of parts that failed.
+# A part that fails, or takes longer than the limit, is named at the end, and the others go on. PyTorch's own copies of
+# CUDA's libraries are found where there is no toolkit. Exit status: the number of parts that failed.
 set -uo pipefail
 
-program=target/release/examples/gpu gangline='' devices=cuda:0 size='' seconds=4 items=512 python='' out='' only=()
+program=target/release/examples/gpu gangline='' devices=cuda:0 size='' seconds=4 items=512 python='' limit=0 out=''
+only=()
 usage() { sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; }
 while (($#)); do
     case $1 in
-        --program | --gangline | --devices | --size | --seconds | --items | --python | --part)
+        --program | --gangline | --devices | --size | --seconds | --items | --python | --part | --limit)
             (($# > 1)) || { echo "$1 needs a value" >&2; exit 64; }
             if [[ $1 == --part ]]; then only+=("$2"); else printf -v "${1#--}" %s "$2"; fi
             shift 2
@@ -27,6 +29,8 @@ mkdir -p "$out"
 options=(--devices "$devices")
 [[ -z $size ]] || options+=(--size "$size")
 measures=(--seconds "$seconds" --items "$items")
+run=("$program")
+[[ $limit == 0 ]] || run=(timeout --kill-after=10 "$limit" "$program")
 precisions=(tf32 f32 f16 bf16)
 if [[ $devices == *cuda* ]]; then
     options+=(--require-cuda)
@@ -47,19 +51,36 @@ machine() {
     uname -srm
     grep -m1 'model name' /proc/cpuinfo
     nproc
+    free -g
+    df -h . /tmp /dev/shm
+    echo "HOME=$HOME LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}"
+    libraries
     if [[ $devices == *cuda* ]]; then nvidia-smi && nvidia-smi -L; fi
     if [[ -n $python ]]; then "$python" -c 'import torch; print("torch", torch.__version__, torch.version.cuda)'; fi
+}
+# Which of the libraries that the program opens are found, and where.
+libraries() {
+    local name folders
+    IFS=: read -ra folders <<<"${LD_LIBRARY_PATH-}:/usr/local/cuda/lib64:/usr/local/nvidia/lib64"
+    for name in libcuda.so.1 libnvidia-ml.so.1 libcublas.so.13 libcublasLt.so.13 libcurand.so.10 libnvrtc.so.13; do
+        echo "$name: $({ ldconfig -p | sed -n "s|.*$name .*=> ||p"; find "${folders[@]:-.}" -maxdepth 1 -name "$name"; } 2>&- | paste -sd' ')"
+    done
 }
 # The first GPU by its UUID, which the program then has to call cuda:0.
 by_uuid() {
     local uuid
     uuid=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -n 1) || return
-    CUDA_VISIBLE_DEVICES=$uuid "$program" check "${options[@]}"
+    CUDA_VISIBLE_DEVICES=$uuid "${run[@]}" check "${options[@]}"
 }
+if [[ -n $python ]]; then
+    wheels=$("$python" -c 'import glob, nvidia
+print(*(lib for path in nvidia.__path__ for lib in glob.glob(path + "/cu[0-9]*/lib")), sep=":")' 2>&-)
+    [[ -z $wheels ]] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$wheels"
+fi
 
 part machine machine
 [[ -z $gangline ]] || part devices "$gangline" devices
-part check "$program" check "${options[@]}"
+part check "${run[@]}" check "${options[@]}"
 [[ $devices != *cuda* ]] || part check-by-uuid by_uuid
 for network in bert conv; do
     for precision in "${precisions[@]}"; do
@@ -67,7 +88,7 @@ for network in bert conv; do
         measured=(--network "$network" --precision "$precision" --json "$out/$name.json" --report "$out/$name.html")
         # Items of a network are the same in all precisions, so PyTorch's own figures are, too, but for their speed.
         [[ -z $python ]] || measured+=(--python "$python")
-        part "$name" "$program" measure "${options[@]}" "${measures[@]}" "${measured[@]}"
+        part "$name" "${run[@]}" measure "${options[@]}" "${measures[@]}" "${measured[@]}"
     done
 done
 
