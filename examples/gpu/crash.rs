@@ -15,7 +15,8 @@ const ITEMS: u32 = 200;
 const MISSING: u32 = 1 << 20;
 
 type Lookup = FnMap<Device, u32, u32>;
-type Outlive = FnMap<(), u32, String>;
+type Breakable = FnMap<(Device, bool), u32, u32>;
+type Outlive = FnMap<Option<OrderedRunner<Breakable>>, u32, String>;
 
 pub(crate) static LOOKUP: Recipe<Lookup> = Recipe::new("lookup", make);
 
@@ -63,25 +64,24 @@ pub(crate) fn survived(devices: Devices) -> Result<(bool, String), BoxError> {
 pub(crate) static OUTLIVE: Recipe<Outlive> = Recipe::new("outlive", make_outlive);
 
 fn make_outlive(_: &CfgNode) -> Result<Outlive> {
-    Ok(map(|_| Ok(()), |cx, (), _| outlive(*cx.device())))
+    Ok(map(|_| Ok(None), |cx, kept, _| outlive(*cx.device(), kept)))
 }
 
-/// Runs on a GPU, which breaks, and on the CPU. Fails if an item is lost.
-fn outlive(gpu: gangline::Device) -> Result<String> {
-    let mut runner = OrderedRunner::builder(map(init_breakable, work_and_break))
+/// Runs on a GPU, which breaks, and on the CPU. Fails if an item is lost. The runner is kept, so that the result is out
+/// before the broken device is closed.
+fn outlive(gpu: gangline::Device, kept: &mut Option<OrderedRunner<Breakable>>) -> Result<String> {
+    let breakable: Breakable = map(init_breakable, work_and_break);
+    let runner = OrderedRunner::builder(breakable)
         .devices(Devices::from_places([vec![gpu], vec![gangline::Device::Cpu]])?)
         .on_error(OnError::Skip)
         .retries(2)
         .quarantine_after(3)
         .build()?;
+    let runner = kept.insert(runner);
     let found = runner.run(0..ITEMS)?;
     let lost = runner.report().producers.into_iter().filter_map(|producer| producer.quarantined);
     let lost: Vec<_> = lost.collect();
     let text = format!("{} of {ITEMS} items, out of service: {lost:?}", found.len());
-    // For the case that closing the broken device ends the process.
-    eprintln!("{text}; closing");
-    let closed = runner.close().map_err(|error| error.to_string());
-    let text = format!("{text}, closed: {closed:?}");
     if found.iter().copied().eq(0..ITEMS) { Ok(text) } else { Err(text.into()) }
 }
 
@@ -109,7 +109,8 @@ pub(crate) fn outlived(devices: Devices) -> Result<String, BoxError> {
         .devices(devices)
         .processes(&OUTLIVE, Processes::new().env("RUST_BACKTRACE", "0"))
         .build()?;
-    let texts = runner.run([0])?;
-    runner.close()?;
-    Ok(texts.concat())
+    let text = runner.run([0])?.concat();
+    // cudarc panics if CUDA refuses to close a handle.
+    let closed = runner.close().map_err(|error| chain(&error));
+    Ok(format!("{text}; closed: {closed:?}"))
 }
