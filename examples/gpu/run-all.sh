@@ -66,11 +66,11 @@ libraries() {
         echo "$name: $({ ldconfig -p | sed -n "s|.*$name .*=> ||p"; find "${folders[@]:-.}" -maxdepth 1 -name "$name"; } 2>&- | paste -sd' ')"
     done
 }
-# The first GPU by its UUID, which the program then has to call cuda:0.
+# The first GPU by its UUID, which the program then has to call cuda:0. A small network does for that.
 by_uuid() {
     local uuid
     uuid=$(nvidia-smi --query-gpu=uuid --format=csv,noheader | head -n 1) || return
-    CUDA_VISIBLE_DEVICES=$uuid "${run[@]}" check "${options[@]}"
+    CUDA_VISIBLE_DEVICES=$uuid "${run[@]}" check --devices cuda:0 --require-cuda --size "${size:-small}"
 }
 if [[ -n $python ]]; then
     wheels=$("$python" -c 'import glob, nvidia
