@@ -103,7 +103,7 @@ fn work_and_break(
     Ok(look_up(device, if breaks { MISSING } else { at })?)
 }
 
-/// What became of a run whose GPU broke. An error if an item was lost.
+/// The result of a run that loses its GPU. An error if an item was lost.
 pub(crate) fn outlived(devices: Devices) -> Result<String, BoxError> {
     let mut runner = OrderedRunner::builder(make_outlive(&CfgNode::new())?)
         .devices(devices)
