@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::args::{Args, Flag, Usage};
 use crate::load::{trouble, watched};
+use crate::memory::free_and_total;
 use crate::network::{Item, Network};
 use crate::phases::Phases;
 use crate::table::{HEAD, Program, Row, line};
@@ -234,6 +235,8 @@ impl Arrangement {
         let alone = |batch| Arrangement { producers: 1, batch, source: Source::Items };
         let mut all: Vec<_> = [1].into_iter().chain(BATCHES).map(alone).collect();
         all.extend((2..=4).map(|producers| Arrangement { producers, ..alone(BATCH) }));
+        // What programs do that have no batches.
+        all.extend([4, 6].map(|producers| Arrangement { producers, ..alone(1) }));
         all.push(Arrangement { producers: 2, batch: BATCH, source: Source::Text });
         all
     }
@@ -276,6 +279,13 @@ pub(crate) fn run(args: &Args, devices: &Devices) -> Result<ExitCode, BoxError> 
     };
     // Before PyTorch, which may not come back.
     write(&rows)?;
+    // Asking gives back what the runs have freed, so that PyTorch finds it.
+    if let Some((free, total)) = free_and_total(&open(plan.device)?) {
+        println!(
+            "  {} MiB of the GPU are still in use, also while PyTorch runs",
+            (total - free) >> 20
+        );
+    }
     match &python {
         None => println!("PyTorch: not measured, --python was not given"),
         Some(python) => {
