@@ -53,7 +53,7 @@ machine() {
     nproc
     free -g
     df -h . /tmp /dev/shm
-    echo "HOME=$HOME LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}"
+    echo "HOME=${HOME-} LD_LIBRARY_PATH=${LD_LIBRARY_PATH-}"
     libraries
     if [[ $devices == *cuda* ]]; then nvidia-smi && nvidia-smi -L; fi
     if [[ -n $python ]]; then "$python" -c 'import torch; print("torch", torch.__version__, torch.version.cuda)'; fi
