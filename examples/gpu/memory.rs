@@ -5,8 +5,8 @@
 pub(crate) fn free_and_total(device: &candle_core::Device) -> Option<(usize, usize)> {
     let stream = device.as_cuda_device().ok()?.cuda_stream();
     let context = stream.context();
-    // What was freed and not reused is given back then, if CUDA has seen the end of the stream that freed it: so it waits
-    // for all streams.
+    // What was freed and not reused is given back then, if CUDA has seen the end of the stream that freed it. So
+    // this waits for all streams.
     context.synchronize().ok()?;
     context.mem_get_info().ok()
 }

@@ -63,7 +63,9 @@ libraries() {
     local name folders
     IFS=: read -ra folders <<<"${LD_LIBRARY_PATH-}:/usr/local/cuda/lib64:/usr/local/nvidia/lib64"
     for name in libcuda.so.1 libnvidia-ml.so.1 libcublas.so.13 libcublasLt.so.13 libcurand.so.10 libnvrtc.so.13; do
-        echo "$name: $({ ldconfig -p | sed -n "s|.*$name .*=> ||p"; find "${folders[@]:-.}" -maxdepth 1 -name "$name"; } 2>&- | paste -sd' ')"
+        echo "$name:"
+        ldconfig -p 2>/dev/null | sed -n "s|.*$name .*=> |  |p"
+        find "${folders[@]}" -maxdepth 1 -name "$name" -printf '  %p\n' 2>/dev/null
     done
 }
 # The first GPU by its UUID, which the program then has to call cuda:0. A small network does for that.
