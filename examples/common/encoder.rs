@@ -44,7 +44,7 @@ pub(crate) struct Encoder {
     device: Device,
 }
 
-/// Added to the attention to padding, whose share then is 0 in every type.
+/// Added to the attention to padding, so that its share is 0 in every type.
 const HIDDEN: f64 = -1e4;
 
 /// Texts as tokens on a device, padded to the longest.
