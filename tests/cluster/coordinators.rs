@@ -1,11 +1,15 @@
 //! Coordinators that die, and two of one run.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gangline::cluster::Nats;
 use gangline::error::{ClusterError, WorkerError};
 use gangline::{Error, OrderedRunner};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::{Context, SubscriberExt};
 
 use crate::broker::{Broker, LEASE};
 use crate::chores::{CHORES, Chore, Chores, given_up, squared, squares, tests, text_in};
@@ -16,6 +20,7 @@ tests![
     a_later_coordinator_keeps_what_an_earlier_one_did_not_know_of,
     a_later_coordinator_gets_all_results_and_retries,
     a_coordinator_finds_nothing_of_the_one_before,
+    a_coordinator_that_dies_of_a_bug_ends_its_run,
 ];
 
 const URL: &str = "TEST_COORDINATOR";
@@ -122,4 +127,38 @@ fn a_coordinator_finds_nothing_of_the_one_before() {
     let mut pool = builder.build().unwrap();
     assert_eq!(pool.run(squares(0..10)).unwrap(), squared(0..10));
     assert_eq!(broker.messages("gangline-items"), 0);
+}
+
+/// Panics on the coordinator's thread, once it is armed.
+struct Faulty;
+
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
+
+impl<S: tracing::Subscriber> Layer<S> for Faulty {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        let is_ours = event.metadata().target().starts_with("gangline::backend::cluster");
+        if is_ours && IS_ARMED.swap(false, Ordering::Relaxed) {
+            panic!("a fault on purpose");
+        }
+    }
+}
+
+fn a_coordinator_that_dies_of_a_bug_ends_its_run() {
+    let subscriber = tracing_subscriber::registry().with(Faulty);
+    tracing::subscriber::set_global_default(subscriber).unwrap();
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hangs");
+    let _worker = broker.worker(1);
+    let mut pool = broker.builder().build().unwrap();
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| pool.run([Chore::Hang(path.clone())]));
+        text_in(&path);
+        IS_ARMED.store(true, Ordering::Relaxed);
+        // The coordinator says that it takes part.
+        let _second = broker.worker(1);
+        run.join().unwrap_err();
+    });
+    let closed = catch_unwind(AssertUnwindSafe(|| pool.close())).unwrap_err();
+    assert_eq!(closed.downcast_ref(), Some(&"a fault on purpose"));
 }
