@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use gangline::cluster::Nats;
 use gangline::error::{ClusterError, WorkerError};
 use gangline::{Error, OrderedRunner};
 
-use crate::broker::Broker;
+use crate::broker::{Broker, LEASE};
 use crate::chores::{CHORES, Chore, Chores, squared, squares, tests, text_in};
 
 tests![
@@ -13,6 +14,7 @@ tests![
     a_broker_that_has_lost_what_it_stored_loses_nothing,
     a_broker_that_is_gone_for_good_ends_the_run,
     a_run_is_cancelled_while_the_broker_is_gone,
+    a_mute_broker_is_asked_once_to_remove_the_items_of_a_cancelled_run,
 ];
 
 fn a_broker_that_is_killed_and_restarted_loses_nothing() {
@@ -75,6 +77,31 @@ fn a_run_is_cancelled_while_the_broker_is_gone() {
         let error = pool.run([Chore::Hang(path("begun"))]).unwrap_err();
         assert!(error.is_cancelled(), "{error:#}");
     });
+}
+
+/// Each request to it takes as long as the client waits for an answer.
+fn a_mute_broker_is_asked_once_to_remove_the_items_of_a_cancelled_run() {
+    let broker = Broker::tracing();
+    let proxy = broker.proxy();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |n: usize| folder.path().join(n.to_string());
+    let _workers: Vec<_> = (0..4).map(|_| broker.worker(1)).collect();
+    let nats = Nats::connect(proxy.url()).lease_time(LEASE).min_workers(4);
+    let mut pool = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats).build().unwrap();
+    let purges = || broker.publications("$JS.API.STREAM.PURGE.gangline-items");
+    let before = purges();
+    let token = pool.cancel_token();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (0..4).for_each(|n| _ = text_in(&path(n)));
+            proxy.mute();
+            token.cancel();
+        });
+        let error = pool.run((0..4).map(|n| Chore::Hang(path(n)))).unwrap_err();
+        assert!(error.is_cancelled(), "{error:#}");
+    });
+    assert_eq!(purges() - before, 1, "once for all workers, not once for each");
+    proxy.mend();
 }
 
 fn a_broker_that_is_gone_for_good_ends_the_run() {

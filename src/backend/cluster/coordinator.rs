@@ -53,8 +53,7 @@ pub(super) struct Coordinator {
     banned: HashSet<String>,
     /// The lanes that have left a run and wait until their workers have no publication of it, with the last of those.
     draining: HashMap<usize, u64>,
-    /// The broker has no item of a publication up to this one: of all lanes that leave a run, the first has them purged.
-    purged: u64,
+    purge: Purge,
     /// The workers that have a consumer of their own at the broker, with a seat or without.
     ///
     /// `join` makes the consumer of a worker, `restore` makes it once more, `lose` and `end` remove it. Each holds this lock
@@ -66,6 +65,15 @@ pub(super) struct Coordinator {
     announced: Option<u64>,
     /// Ends the reading of results.
     reading: Option<AbortHandle>,
+}
+
+/// The removal of the items of a run that is over: of all lanes that leave it, the first asks for that. Each field is a
+/// publication, up to which that was done.
+#[derive(Default)]
+struct Purge {
+    asked: u64,
+    /// The broker has answered, or has not in time: workers may be told to drain.
+    over: u64,
 }
 
 /// Times by this process's own clock.
@@ -106,7 +114,7 @@ impl Coordinator {
             seen,
             banned,
             draining,
-            purged: 0,
+            purge: Purge::default(),
             consumers,
             clock,
             announced,
@@ -135,6 +143,10 @@ impl Coordinator {
                 CoordinatorEvent::Delete(sequence) => self.delete(sequence),
                 CoordinatorEvent::Discard(publication) => self.remove_input(publication),
                 CoordinatorEvent::Drain { lane, upto } => self.drain(lane, upto).await,
+                CoordinatorEvent::Purged { upto } => {
+                    self.purge.over = self.purge.over.max(upto);
+                    self.order_drains().await;
+                }
                 CoordinatorEvent::Ban { lane } => self.ban(lane).await,
                 CoordinatorEvent::Left => {}
                 CoordinatorEvent::Close => is_closing = true,
@@ -265,19 +277,30 @@ impl Coordinator {
         }
     }
 
-    /// Asks the worker of a lane to give up all publications up to `upto`, and to say when no hook has one.
+    /// Has the items up to `upto` removed. Then asks the worker of a lane to give them up, and to say when no hook has one.
     async fn drain(&mut self, lane: usize, upto: u64) {
-        // Waited for: no worker takes an item after it has said that it has none, and a purge that the broker does later
-        // would take items of the next run. A broker that is gone must not hold up the end of the run.
-        if upto > self.purged {
-            match self.connection.is_connected() {
-                true if self.purge_items().await => self.purged = upto,
-                true => {}
-                false => _ = tokio::spawn(self.purge_items()),
-            }
-        }
         self.draining.insert(lane, upto);
-        self.order_drain(lane, upto).await;
+        if upto <= self.purge.over {
+            return self.order_drain(lane, upto).await;
+        }
+        // The order waits for it: no worker takes an item after it has said that it has none, and a purge that the broker
+        // does later would take items of the next run.
+        if upto > self.purge.asked {
+            self.purge.asked = upto;
+            let (purging, events) = (self.purge_items(), self.events.clone());
+            tokio::spawn(async move {
+                purging.await;
+                _ = events.send(CoordinatorEvent::Purged { upto });
+            });
+        }
+    }
+
+    /// Asks the workers of all lanes to drain whose items are purged. An order is lost if the connection of its worker was
+    /// cut.
+    async fn order_drains(&self) {
+        for (&lane, &upto) in self.draining.iter().filter(|it| *it.1 <= self.purge.over) {
+            self.order_drain(lane, upto).await;
+        }
     }
 
     async fn order_drain(&self, lane: usize, upto: u64) {

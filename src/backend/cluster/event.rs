@@ -37,6 +37,10 @@ pub(super) enum CoordinatorEvent {
         publication: u64,
         sequence: u64,
     },
+    /// The broker has removed the items up to this publication, or has not answered.
+    Purged {
+        upto: u64,
+    },
     Result(Box<jetstream::Message>),
     Notice(async_nats::Message),
     /// A worker has put its card; `Err` says why the card cannot be read.

@@ -7,7 +7,7 @@ use async_nats::jetstream::kv;
 use futures_util::StreamExt;
 use tokio::task::AbortHandle;
 
-use super::Coordinator;
+use super::{Coordinator, Purge};
 use crate::backend::cluster::board::Fatal;
 use crate::backend::cluster::connection::{AGAIN, Connection, refused};
 use crate::backend::cluster::event::{CoordinatorEvent, KeyOwner};
@@ -55,10 +55,7 @@ impl Coordinator {
             self.board.fail(Fatal::NoWorkers);
         }
         self.refresh_key();
-        // An order is lost if the connection of its worker was cut.
-        for (lane, upto) in self.draining.clone() {
-            self.order_drain(lane, upto).await;
-        }
+        self.order_drains().await;
         reconciler::look_for_lost(&self.connection, &self.key.run, &self.board, lease * 2);
     }
 
@@ -117,6 +114,8 @@ impl Coordinator {
     pub(super) fn restore(&mut self) {
         let now = Instant::now();
         self.seen.values_mut().for_each(|seen| *seen = now);
+        // The request may be lost. Lanes ask once more.
+        self.purge = Purge::default();
         self.board.revive();
         let connection = self.connection.clone();
         let mut configs = vec![self.consumer_for_any()];
@@ -128,16 +127,17 @@ impl Coordinator {
         });
     }
 
-    /// Removes the items of this epoch. Returns whether the broker has said so.
-    pub(super) fn purge_items(&self) -> impl Future<Output = bool> + use<> {
+    /// Removes the items of this epoch.
+    pub(super) fn purge_items(&self) -> impl Future<Output = ()> + use<> {
         self.purge_items_of(self.connection.names.items_of_epoch(&self.key.run, self.key.epoch))
     }
 
-    fn purge_items_of(&self, subject: String) -> impl Future<Output = bool> + use<> {
+    fn purge_items_of(&self, subject: String) -> impl Future<Output = ()> + use<> {
         let (context, items) = (self.connection.context.clone(), self.connection.names.items());
         async move {
-            let Ok(stream) = context.get_stream_no_info(items).await else { return false };
-            stream.purge().filter(subject).await.is_ok()
+            if let Ok(stream) = context.get_stream_no_info(items).await {
+                _ = stream.purge().filter(subject).await;
+            }
         }
     }
 
