@@ -3,7 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, Once};
+use std::time::Duration;
 
 use gangline::cluster::Nats;
 use gangline::error::{ClusterError, WorkerError};
@@ -21,6 +22,8 @@ tests![
     a_later_coordinator_gets_all_results_and_retries,
     a_coordinator_finds_nothing_of_the_one_before,
     a_coordinator_that_dies_of_a_bug_ends_its_run,
+    a_coordinator_that_dies_of_a_bug_ends_the_build,
+    a_client_that_dies_of_a_bug_ends_the_run,
 ];
 
 const URL: &str = "TEST_COORDINATOR";
@@ -129,23 +132,30 @@ fn a_coordinator_finds_nothing_of_the_one_before() {
     assert_eq!(broker.messages("gangline-items"), 0);
 }
 
-/// Panics on the coordinator's thread, once it is armed.
+/// Panics at the next event of the target for which it is armed.
 struct Faulty;
 
-static IS_ARMED: AtomicBool = AtomicBool::new(false);
+static TARGET: Mutex<Option<&str>> = Mutex::new(None);
 
 impl<S: tracing::Subscriber> Layer<S> for Faulty {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
-        let is_ours = event.metadata().target().starts_with("gangline::backend::cluster");
-        if is_ours && IS_ARMED.swap(false, Ordering::Relaxed) {
-            panic!("a fault on purpose");
-        }
+        let has_target = |it: &mut &str| event.metadata().target().starts_with(*it);
+        let fault = TARGET.lock().unwrap().take_if(has_target);
+        assert!(fault.is_none(), "a fault on purpose");
     }
 }
 
-fn a_coordinator_that_dies_of_a_bug_ends_its_run() {
-    let subscriber = tracing_subscriber::registry().with(Faulty);
-    tracing::subscriber::set_global_default(subscriber).unwrap();
+fn arm(target: &'static str) {
+    static SUBSCRIBED: Once = Once::new();
+    SUBSCRIBED.call_once(|| {
+        let subscriber = tracing_subscriber::registry().with(Faulty);
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+    });
+    *TARGET.lock().unwrap() = Some(target);
+}
+
+/// Returns what the panic of a pool says that is closed after a task with this target has died.
+fn run_with_a_fault_in(target: &'static str) -> String {
     let broker = Broker::start();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hangs");
@@ -154,11 +164,30 @@ fn a_coordinator_that_dies_of_a_bug_ends_its_run() {
     std::thread::scope(|scope| {
         let run = scope.spawn(|| pool.run([Chore::Hang(path.clone())]));
         text_in(&path);
-        IS_ARMED.store(true, Ordering::Relaxed);
+        arm(target);
         // The coordinator says that it takes part.
         let _second = broker.worker(1);
         run.join().unwrap_err();
     });
     let closed = catch_unwind(AssertUnwindSafe(|| pool.close())).unwrap_err();
-    assert_eq!(closed.downcast_ref(), Some(&"a fault on purpose"));
+    closed.downcast_ref::<&str>().unwrap().to_string()
+}
+
+fn a_coordinator_that_dies_of_a_bug_ends_its_run() {
+    assert_eq!(run_with_a_fault_in("gangline::backend::cluster"), "a fault on purpose");
+}
+
+fn a_coordinator_that_dies_of_a_bug_ends_the_build() {
+    let broker = Broker::start();
+    let _worker = broker.worker(1);
+    let nats = broker.nats().min_workers(2).wait_for(Duration::from_secs(3600));
+    arm("gangline::backend::cluster");
+    let builder = OrderedRunner::builder(Chores::new()).cluster(&CHORES, nats);
+    let built = catch_unwind(AssertUnwindSafe(|| builder.build().map(|_| ())));
+    assert_eq!(built.unwrap_err().downcast_ref(), Some(&"a fault on purpose"));
+}
+
+fn a_client_that_dies_of_a_bug_ends_the_run() {
+    let said = run_with_a_fault_in("async_nats::connection");
+    assert!(said.starts_with("the client of the broker died of a bug"), "{said}");
 }

@@ -149,7 +149,8 @@ impl Board {
         loop {
             let (here, now) = (state.seated(), Instant::now());
             let left = until.map_or(most, |until| until.saturating_duration_since(now));
-            if here >= least || left.is_zero() || state.fatal.is_some() || is_over() {
+            let has_ended = state.fatal.is_some() || state.is_closed;
+            if here >= least || left.is_zero() || has_ended || is_over() {
                 return here;
             }
             let waited = self.changed.wait_timeout(state, left);
@@ -428,6 +429,7 @@ impl Board {
         let mut state = lock(&self.state);
         state.is_closed = true;
         state.seats.iter().for_each(Seat::ring);
+        self.changed.notify_all();
     }
 
     /// Fails the run in progress, and with some errors each later one.

@@ -162,6 +162,10 @@ impl Coordinator {
                 CoordinatorEvent::KeyPut(KeyOwner::This { revision }) => self.revision = revision,
                 CoordinatorEvent::KeyPut(KeyOwner::Another) => self.yield_run(),
                 CoordinatorEvent::Restored => self.restore(),
+                // While this coordinator has the client, nothing else ends it.
+                CoordinatorEvent::ClientDied => {
+                    panic!("the client of the broker died of a bug; its panic tells more")
+                }
                 CoordinatorEvent::Tick => self.tick().await,
             }
         }

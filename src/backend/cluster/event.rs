@@ -51,6 +51,8 @@ pub(super) enum CoordinatorEvent {
     KeyPut(KeyOwner),
     /// The connection was restored.
     Restored,
+    /// The tasks of the broker's client have ended.
+    ClientDied,
     Tick,
 }
 

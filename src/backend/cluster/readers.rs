@@ -114,7 +114,10 @@ pub(super) async fn tick(
             match select(ticked, changed).await {
                 Either::Left(_) => CoordinatorEvent::Tick,
                 Either::Right((Ok(()), _)) => CoordinatorEvent::Restored,
-                Either::Right((Err(_), _)) => return,
+                Either::Right((Err(_), _)) => {
+                    _ = events.send(CoordinatorEvent::ClientDied);
+                    return;
+                }
             }
         };
         if events.send(event).is_err() {
