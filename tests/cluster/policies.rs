@@ -16,6 +16,8 @@ tests![
     a_slow_item_is_copied_to_an_idle_worker,
     a_pool_that_is_closed_waits_for_the_loser_of_a_race,
     a_hook_that_takes_too_long_fails_its_item,
+    a_hook_that_hangs_for_ever_fails_its_item_in_time,
+    a_hook_that_hangs_for_ever_does_not_hold_up_a_cancelled_run,
     a_cancelled_run_has_no_hook_left,
 ];
 
@@ -125,6 +127,39 @@ fn a_hook_that_takes_too_long_fails_its_item() {
         panic!("{:?}", pool.failures())
     };
     assert_eq!(*limit, Duration::from_millis(200));
+}
+
+/// It does not look whether it was given up.
+fn a_hook_that_hangs_for_ever_fails_its_item_in_time() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let _worker = broker.worker(2);
+    let builder = broker.builder().on_error(OnError::Skip).item_timeout(Duration::from_millis(200));
+    let mut pool = builder.build().unwrap();
+    let items = [Chore::Await(path("begun"), path("never")), Chore::Square(3)];
+    assert_eq!(pool.run(items).unwrap(), ["9"]);
+    assert!(pool.failures()[0].is_timeout(), "{:?}", pool.failures());
+    assert_eq!(pool.run(squares(0..20)).unwrap(), squared(0..20));
+    pool.close().unwrap();
+}
+
+fn a_hook_that_hangs_for_ever_does_not_hold_up_a_cancelled_run() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let _worker = broker.worker(2);
+    let mut pool = broker.builder().item_timeout(Duration::from_secs(2)).build().unwrap();
+    let token = pool.cancel_token();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            text_in(&path("begun"));
+            token.cancel();
+        });
+        let error = pool.run([Chore::Await(path("begun"), path("never"))]).unwrap_err();
+        assert!(error.is_cancelled(), "{error:#}");
+    });
+    pool.close().unwrap();
 }
 
 fn a_cancelled_run_has_no_hook_left() {

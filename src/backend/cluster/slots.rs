@@ -18,7 +18,9 @@ use self::verdict::Verdict;
 use super::connection::{AGAIN, Connection, REQUEST_TIMEOUT};
 use super::hosting::{Loaded, Task};
 use super::objects;
-use super::wire::{self, ClaimReply, ItemHeader, JoinReply, Notice, Outcome, RunKey, WorkerNews};
+use super::wire::{
+    self, ClaimReply, ItemHeader, JoinReply, Load, Notice, Outcome, RunKey, WorkerNews,
+};
 use crate::base::BoxError;
 use crate::concurrency::{Mutex, lock};
 use crate::scheduler::batch::Size;
@@ -135,7 +137,8 @@ impl Slots {
         }
     }
 
-    /// Admits an item, has the service work on it, and returns once no hook has it. A task of its own sends the result.
+    /// Admits an item, has the service work on it, and returns once no hook has it. A task of its own sends the result,
+    /// before that if a hook was abandoned.
     async fn take(self: &Arc<Self>, message: jetstream::Message) {
         let header = match wire::split::<ItemHeader>(&message.payload) {
             Ok((header, _)) if header.epoch == self.key.epoch => header,
@@ -162,19 +165,22 @@ impl Slots {
                 Either::Right(_) => Ok(None),
             }
         };
-        let verdict = match read {
+        let (verdict, hook_over) = match read {
             Ok(Some(input)) => self.call(&header, input, cancelled).await,
             // The broker has lost the input, or the item was given up.
-            Ok(None) => Verdict::without_hook(Outcome::Dropped),
+            Ok(None) => (Verdict::without_hook(Outcome::Dropped), None),
             Err(error) => {
                 let text = format!("the input cannot be read from the object store: {error}");
-                Verdict::without_hook(Outcome::error(text))
+                (Verdict::without_hook(Outcome::error(text)), None)
             }
         };
+        // The next item need not wait for the broker, but for a hook that was abandoned: that has the producer.
+        tokio::spawn(self.clone().answer(header, message, verdict));
+        if let Some(hook_over) = hook_over {
+            _ = hook_over.await;
+        }
         lock(&self.state).begun -= 1;
         self.changed.notify_waiters();
-        // The next item need not wait for the broker.
-        tokio::spawn(self.clone().answer(header, message, verdict));
     }
 
     /// Reads the encoded input; `None` if the broker has lost it.
@@ -195,32 +201,38 @@ impl Slots {
         }
     }
 
-    /// Has the service work on an item, and returns once no hook has it.
+    /// Has the service work on an item. Returns when it is done, or after it was given up and no hook has it any more, or when
+    /// its hook takes too long. Then the channel says when the hook has returned.
     async fn call(
         self: &Arc<Self>,
         header: &ItemHeader,
         input: Vec<u8>,
         cancelled: oneshot::Receiver<()>,
-    ) -> Verdict {
-        let (over, hook_over) = oneshot::channel::<()>();
+    ) -> (Verdict, Option<oneshot::Receiver<()>>) {
+        let (over, mut hook_over) = oneshot::channel::<()>();
         let begun = Arc::new(OnceLock::new());
         let begin = self.beginning(header.publication, begun.clone());
         let over = Box::new(over);
         let ItemHeader { item, attempt, size: (cost, padded), .. } = *header;
         let task = Task { item, attempt, size: Size { cost, padded }, input, begin, over };
-        let verdict = match select(self.service.submit(task), cancelled).await {
+        match select(self.service.submit(task), cancelled).await {
             Either::Left((answer, _)) => {
                 let busy = begun.get().map_or(Duration::ZERO, Instant::elapsed);
-                Verdict::of(answer, busy)
+                (Verdict::of(answer, busy), Some(hook_over))
             }
             Either::Right((_, call)) => {
                 drop(call);
-                Verdict::without_hook(Outcome::Dropped)
+                let returned = tokio::time::timeout(self.longest_hook(), &mut hook_over).await;
+                (Verdict::without_hook(Outcome::Dropped), returned.is_err().then_some(hook_over))
             }
-        };
-        // A hook may still have an item that was given up.
-        _ = hook_over.await;
-        verdict
+        }
+    }
+
+    /// How long a hook may have an item before it is abandoned.
+    fn longest_hook(&self) -> Duration {
+        let Load { item_nanos, batch, .. } = &self.key.load;
+        let items = batch.map_or(1, |batch| batch.most);
+        item_nanos.map_or(Duration::MAX, |limit| Duration::from_nanos(limit.saturating_mul(items)))
     }
 
     /// Makes the function that is called before a hook begins an item: it tells the coordinator. The channel that the
