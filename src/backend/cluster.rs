@@ -69,6 +69,7 @@ mod names;
 pub(crate) mod nats;
 mod news;
 mod objects;
+mod publication;
 mod publisher;
 mod readers;
 mod reconciler;

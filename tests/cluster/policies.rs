@@ -15,6 +15,7 @@ tests![
     an_ill_worker_is_quarantined,
     a_slow_item_is_copied_to_an_idle_worker,
     a_pool_that_is_closed_waits_for_the_loser_of_a_race,
+    the_next_run_does_not_wait_for_the_loser_of_a_race,
     a_hook_that_takes_too_long_fails_its_item,
     a_hook_that_hangs_for_ever_fails_its_item_in_time,
     a_hook_that_hangs_for_ever_does_not_hold_up_a_cancelled_run,
@@ -113,6 +114,25 @@ fn a_pool_that_is_closed_waits_for_the_loser_of_a_race() {
         }
         std::fs::write(file("go"), "").unwrap();
     });
+}
+
+fn the_next_run_does_not_wait_for_the_loser_of_a_race() {
+    let broker = Broker::start();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let _workers = [broker.worker(2), broker.worker(2)];
+    let builder = broker.builder().speculate().retries(1);
+    let mut pool = builder.cluster(&CHORES, broker.nats().min_workers(2)).build().unwrap();
+    let slow = Chore::AwaitOnce(file("slow"), file("go"));
+    pool.run([Chore::Square(1), slow]).unwrap();
+    // The worker of the loser is idle besides, and takes items of later runs too.
+    for turn in 0..5 {
+        let mut items = squares(0..40);
+        items.push(Chore::FailOnce(file(&turn.to_string())));
+        assert_eq!(pool.run(items).unwrap()[..40], squared(0..40));
+    }
+    std::fs::write(file("go"), "").unwrap();
+    assert_eq!(pool.run(squares(0..40)).unwrap(), squared(0..40));
 }
 
 fn a_hook_that_takes_too_long_fails_its_item() {

@@ -1,11 +1,14 @@
 //! What the lanes of a pool and its coordinator share: the seats, and the items that are at the broker.
 
-use std::any::Any;
+mod runs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::runs::Runs;
 use super::news::News;
+use super::publication::{Address, Publication, Stored};
 use super::wire::JoinReply;
 use crate::concurrency::bell::Bell;
 use crate::concurrency::{Condvar, Mutex, lock};
@@ -34,8 +37,7 @@ struct State {
     publications: BTreeMap<u64, Publication>,
     /// The number of the last publication.
     last: u64,
-    /// Counts the runs of the pool. A run begins when the first lane enters, and ends when the last has left.
-    run: u64,
+    runs: Runs,
     fatal: Option<Fatal>,
     /// The coordinator has ended.
     is_closed: bool,
@@ -49,6 +51,8 @@ struct Seat {
     worker: Option<Arc<SeatedWorker>>,
     /// Wakes the lane; `None` while the lane is in no run.
     bell: Option<Arc<dyn Bell>>,
+    /// The number of the run in which the lane is.
+    run: Option<u64>,
     /// For the lane, which takes them with its mail.
     news: Vec<News>,
     /// The number of publications of this lane.
@@ -67,41 +71,6 @@ pub(super) struct SeatedWorker {
     pub(super) host: Arc<str>,
     pub(super) pid: u32,
     pub(super) capacity: usize,
-}
-
-/// A message with an item, as long as its lease has no outcome.
-#[derive(Debug)]
-pub(super) struct Publication {
-    pub(super) lease: Lease,
-    /// The lane that holds the lease.
-    pub(super) lane: usize,
-    pub(super) address: Address,
-    /// Whether the worker of the lane has begun it.
-    pub(super) is_begun: bool,
-    /// Whether the worker was told that nothing waits for its outcome.
-    pub(super) is_cancelled: bool,
-    /// Its place in the stream, once the broker has confirmed it.
-    pub(super) sequence: Option<u64>,
-    /// When its message was last stored, or looked for by the reconciler.
-    pub(super) seen: Instant,
-    pub(super) published: Instant,
-    /// The number of bytes of its input.
-    pub(super) bytes: usize,
-    /// Its input, if that is too large for a message.
-    #[expect(dead_code, reason = "its drop removes the input")]
-    pub(super) input: Option<Stored>,
-}
-
-/// A value in the object store, which is removed when this is dropped: a `StoredInput` of the file `event`, which this one
-/// cannot name since that imports it.
-pub(super) type Stored = Box<dyn Any + Send>;
-
-/// Which workers may take an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Address {
-    Any,
-    /// That of the lane that has leased it.
-    Own,
 }
 
 /// Why no run can go on.
@@ -129,7 +98,7 @@ impl Board {
             seats: (0..seats).map(|_| Seat::default()).collect(),
             publications: BTreeMap::new(),
             last: 0,
-            run: 0,
+            runs: Runs::default(),
             fatal: None,
             is_closed: false,
             refusals: BTreeMap::new(),
@@ -167,27 +136,28 @@ impl Board {
 
 /// For the lanes.
 impl Board {
-    /// From now on the lane is woken for news.
-    pub(super) fn enter(&self, lane: usize, bell: Arc<dyn Bell>) {
+    /// The lane enters the run with this id, and is woken for news from now on.
+    pub(super) fn enter(&self, lane: usize, id: usize, bell: Arc<dyn Bell>) {
         let mut state = lock(&self.state);
         // These errors concern the last run only; the others concern the pool.
         if matches!(state.fatal, Some(Fatal::NoWorkers | Fatal::Refused(_))) {
             state.fatal = None;
         }
-        if state.seats.iter().all(|seat| seat.bell.is_none()) {
-            state.run += 1;
-        }
+        let last = state.last;
+        let run = state.runs.enter(id, last);
         // The news are kept. Those of this run may have come before, since the worker of this lane may begin items of other
         // lanes. Those of an earlier run concern publications that are gone.
-        state.seats[lane].bell = Some(bell);
+        let seat = &mut state.seats[lane];
+        (seat.bell, seat.run) = (Some(bell), Some(run));
     }
 
-    /// The lane leaves the run. Returns its publications.
+    /// The lane leaves its run. Returns its publications.
     pub(super) fn leave(&self, lane: usize) -> Vec<Publication> {
         let mut state = lock(&self.state);
-        let run = state.run;
         let seat = &mut state.seats[lane];
-        (seat.bell, seat.held, seat.left_run) = (None, 0, Some(run));
+        (seat.bell, seat.held, seat.left_run) = (None, 0, seat.run.take());
+        let run = seat.left_run.expect("the lane was in a run");
+        state.runs.leave(run);
         let all = std::mem::take(&mut state.publications);
         let (own, others) = all.into_iter().partition(|(_, it)| it.lane == lane);
         state.publications = others;
@@ -220,9 +190,12 @@ impl Board {
         let mut state = lock(&self.state);
         state.last += 1;
         let (number, seen) = (state.last, Instant::now());
+        let run = state.seats[lane].run.expect("a lane in a run has the lease");
+        state.runs.note_publication(run, number);
         let publication = Publication {
             lease,
             lane,
+            run,
             address,
             is_begun: false,
             is_cancelled: false,
@@ -264,9 +237,11 @@ impl Board {
         own.map(|(&number, it)| (number, it.lease.id, it.is_begun)).collect()
     }
 
-    /// The number of the last publication.
-    pub(super) fn last(&self) -> u64 {
-        lock(&self.state).last
+    /// The last publication of the run in which the lane is.
+    pub(super) fn last_of_run(&self, lane: usize) -> u64 {
+        let mut state = lock(&self.state);
+        let run = state.seats[lane].run.expect("the lane has not left it");
+        state.runs.last_publication(run)
     }
 }
 
@@ -341,14 +316,14 @@ impl Board {
     /// Notes that a worker begins an item. Returns whether it is wanted.
     pub(super) fn begin(&self, publication: u64, worker: &str) -> bool {
         let mut state = lock(&self.state);
-        let Some(from) = state.publications.get(&publication).map(|it| it.lane) else {
-            return false;
-        };
+        let place = state.publications.get(&publication).map(|it| (it.lane, it.run));
+        let Some((from, run)) = place else { return false };
         // A worker that was lost or quarantined gives it up, and another takes it.
         let Some(to) = state.lane_of(worker) else { return false };
         // A lane that has not entered the run yet gets the lease too: else it would be blamed on another worker. A lane
-        // that has left the run does not: it would keep the lease for the next run.
-        if state.seats[to].left_run == Some(state.run) {
+        // that has left the run does not: it would keep the lease for the next run. Nor does one that is still in another.
+        let Seat { run: in_run, left_run, .. } = state.seats[to];
+        if left_run == Some(run) || in_run.is_some_and(|it| it != run) {
             return false;
         }
         let it = state.publications.get_mut(&publication).expect("it was just found");
@@ -417,11 +392,14 @@ impl Board {
         old.take(most).collect()
     }
 
-    /// The number of the run in progress.
+    /// The number of the last run in progress.
     pub(super) fn run(&self) -> Option<u64> {
-        let state = lock(&self.state);
-        let has_run = state.seats.iter().any(|seat| seat.bell.is_some());
-        has_run.then_some(state.run)
+        lock(&self.state).runs.latest()
+    }
+
+    /// The number of the last publication.
+    pub(super) fn last(&self) -> u64 {
+        lock(&self.state).last
     }
 
     /// From now on no lane waits for an answer.

@@ -6,6 +6,7 @@
 
 mod fetching;
 mod publishing;
+mod purge;
 mod upkeep;
 
 use std::collections::{HashMap, HashSet};
@@ -18,13 +19,15 @@ use tokio::task::AbortHandle;
 
 use self::fetching::Fetching;
 use self::publishing::{Publishing, input_name};
-use super::board::{Address, Board, Fatal, SeatedWorker};
+use self::purge::Purge;
+use super::board::{Board, Fatal, SeatedWorker};
 use super::connection::{Connection, REQUEST_TIMEOUT, item_consumer, refused};
 use super::event::{CoordinatorEvent, KeyOwner, ToPublish};
 use super::names::{self, consumer_of, consumer_of_any};
 use super::nats::Nats;
 use super::news::{News, Reply};
 use super::objects;
+use super::publication::Address;
 use super::readers;
 use super::wire::{
     self, Card, ClaimReply, Command, JoinReply, Notice, Order, ResultHeader, RunKey, WorkerNews,
@@ -65,15 +68,6 @@ pub(super) struct Coordinator {
     announced: Option<u64>,
     /// Ends the reading of results.
     reading: Option<AbortHandle>,
-}
-
-/// The removal of the items of a run that is over: of all lanes that leave it, the first asks for that. Each field is a
-/// publication, up to which that was done.
-#[derive(Default)]
-struct Purge {
-    asked: u64,
-    /// The broker has answered, or has not in time: workers may be told to drain.
-    over: u64,
 }
 
 /// Times by this process's own clock.
@@ -284,6 +278,10 @@ impl Coordinator {
     /// Has the items up to `upto` removed. Then asks the worker of a lane to give them up, and to say when no hook has one.
     async fn drain(&mut self, lane: usize, upto: u64) {
         self.draining.insert(lane, upto);
+        // The items of a later run must stay.
+        if upto < self.board.last() {
+            self.purge.over = self.purge.over.max(upto);
+        }
         if upto <= self.purge.over {
             return self.order_drain(lane, upto).await;
         }

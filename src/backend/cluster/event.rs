@@ -3,7 +3,8 @@
 use async_nats::jetstream;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::board::{Address, SeatedWorker};
+use super::board::SeatedWorker;
+use super::publication::Address;
 use super::wire::Card;
 use crate::scheduler::batch::Size;
 

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::figures::Figures;
-use super::board::{Address, Mail, SeatedWorker};
+use super::board::{Mail, SeatedWorker};
 use super::event::{CoordinatorEvent, ToPublish};
 use super::hosting::BatchLimits;
 use super::nats::Nats;
 use super::news::News;
+use super::publication::Address;
 use super::session::{Session, cluster};
 use super::wire::{BatchRule, Load};
 use crate::backend::process::recipe::Recipe;
@@ -220,7 +221,9 @@ impl<R: Runner> LaneRun<'_, R> {
         let bell = dispatch.signals.bell(self.lane);
         dispatch.signals.bells.add(&bell);
         self.run.wanted.bells.add(&bell);
-        self.session.board.enter(self.lane, bell);
+        // As long as a lane is in the run, no other run is at this address.
+        let id = std::ptr::from_ref(self.run).addr();
+        self.session.board.enter(self.lane, id, bell);
         // A lane with a worker takes part from the start: retries wait for it.
         self.worker = self.session.board.worker_of(self.lane);
         match &self.worker {
@@ -427,7 +430,7 @@ impl<R: Runner> LaneRun<'_, R> {
     /// worker leaves for good.
     fn drain(&mut self) {
         let dispatch = &self.run.handover.dispatch;
-        let upto = self.session.board.last();
+        let upto = self.session.board.last_of_run(self.lane);
         let (is_over, _) = dispatch.schedule(|state, _| hand_over::is_over(&state.scheduler));
         let lane = self.lane;
         self.told_to_stop = None;

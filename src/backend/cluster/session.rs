@@ -8,12 +8,13 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, bounded};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::board::{Board, Fatal, Stored};
+use super::board::{Board, Fatal};
 use super::connection::Connection;
 use super::coordinator::Coordinator;
 use super::event::{CoordinatorEvent, StoredInput};
 use super::names::{Names, Role};
 use super::nats::Nats;
+use super::publication::Stored;
 use super::wire::{Load, RunKey};
 use crate::backend::process::message::Terms;
 use crate::concurrency::spawn::spawn;

@@ -7,9 +7,10 @@ use async_nats::jetstream::kv;
 use futures_util::StreamExt;
 use tokio::task::AbortHandle;
 
-use super::{Coordinator, Purge};
+use super::Coordinator;
 use crate::backend::cluster::board::Fatal;
 use crate::backend::cluster::connection::{AGAIN, Connection, refused};
+use crate::backend::cluster::coordinator::purge::Purge;
 use crate::backend::cluster::event::{CoordinatorEvent, KeyOwner};
 use crate::backend::cluster::names::{consumer_of, consumer_of_any, consumer_of_results};
 use crate::backend::cluster::wire::{self, RunKey};
